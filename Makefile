@@ -1,0 +1,67 @@
+# Every target sets itself up: a virtual environment, the package, what the target needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+WHAT   ?= all
+
+.PHONY: help demo test slow bench figures lint format oracles clean
+
+help:
+	@echo "make demo     import, optimise, compile and run the shipped model"
+	@echo "make test     the fast tests, in $(JOBS) processes"
+	@echo "make slow     the long tests"
+	@echo "make bench    speed against other runtimes"
+	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
+	@echo "make lint     ruff and the type checker"
+	@echo "make oracles  install PyTorch and ONNX Runtime, which the tests compare with"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.package: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.package
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.package
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lint]'
+	@touch $@
+
+$(VENV)/.oracles: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[oracles]'
+	@touch $@
+
+oracles: $(VENV)/.oracles
+
+demo: $(VENV)/.package
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+bench: $(VENV)/.oracles
+	$(BIN)/python benchmarks/cpu.py
+
+figures: $(VENV)/.test
+	$(BIN)/python benchmarks/figures.py $(WHAT)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,162 @@
+"""Every claim with a number: its bound, and the value measured now.
+
+    python benchmarks/figures.py core        one group
+    python benchmarks/figures.py all         all of them
+
+A group is a function that yields figures; `@group("name")` adds one. The exit code is 1 if any
+figure is over its bound.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.core.graph import Graph
+from weft.core.infer import infer
+from weft.core.json_load import graph_from_json
+from weft.core.op import Op
+from weft.core.symbol import Symbol, Variable
+
+SIZE = 100_000
+FAN_IN = 8
+ROUNDS = 3
+
+
+class Figure(NamedTuple):
+    """A claim: a value, its unit, and the closed range it must be in."""
+
+    name: str
+    value: float
+    unit: str
+    low: float
+    high: float
+
+    @property
+    def ok(self) -> bool:
+        return self.low <= self.value <= self.high
+
+    def line(self) -> str:
+        low = f"{self.low:g} to " if self.low else "at most "
+        bound = f"{low}{self.high:g} {self.unit}"
+        verdict = "ok" if self.ok else "OVER"
+        return f"{self.name:<44} {bound:>20} {self.value:>10.3f} {self.unit:<4} {verdict}"
+
+
+Group = Callable[[], Iterator[Figure]]
+GROUPS: dict[str, Group] = {}
+
+
+def group(name: str) -> Callable[[Group], Group]:
+    """Adds a function that yields figures."""
+
+    def add(function: Group) -> Group:
+        GROUPS[name] = function
+        return function
+
+    return add
+
+
+# core: every step over a graph is linear in its nodes.
+
+
+def _same_shape(params: Any, ins: list[Any], outs: list[Any]) -> tuple[list[Any], list[Any]]:
+    known = next((shape for shape in (*ins, *outs) if shape is not None), None)
+    return [known] * len(ins), [known] * len(outs)
+
+
+def chain(count: int) -> Symbol:
+    """A chain of nodes."""
+    unary = Op.register("figures_unary")
+    symbol = Variable("x")
+    for _ in range(count):
+        symbol = unary(symbol)
+    return symbol
+
+
+def braid(count: int) -> Symbol:
+    """Nodes that each read the eight before them."""
+    many = Op.register("figures_many").set_num_inputs(FAN_IN)
+    symbols = [Variable(f"x{i}") for i in range(FAN_IN)]
+    for _ in range(count):
+        symbols = [*symbols[1:], many(*symbols)]
+    return symbols[-1]
+
+
+def _declare_operators() -> None:
+    for name in ("figures_unary", "figures_many"):
+        if Op.register(name) not in Op.shape:
+            Op.register(name).shape = _same_shape
+
+
+def _clock(step: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()  # of this process alone: others share the machine
+    result = step()
+    return time.process_time() - start, result
+
+
+def lifetime(build: Callable[[int], Symbol], count: int) -> dict[str, float]:
+    """Seconds of each step in the life of a graph of so many nodes."""
+    gc.collect()
+    times = {}
+    times["compose"], symbol = _clock(lambda: build(count))
+    names = symbol.list_input_names()
+    shapes, dtypes = dict.fromkeys(names, (2, 3)), dict.fromkeys(names, np.dtype("float32"))
+    times["infer"], graph = _clock(lambda: infer(Graph(symbol.outputs), shapes, dtypes))
+    times["save and load"], loaded = _clock(lambda: graph_from_json(graph.json()))
+    assert loaded.indexed.num_nodes == count + len(names)
+    assert loaded.fact(loaded.outputs[0]) == graph.fact(graph.outputs[0])
+    del loaded
+    copies = [_copy_and_destroy(symbol) for _ in range(ROUNDS)]
+    times["copy"], times["destroy"] = (min(column) for column in zip(*copies))
+    return times
+
+
+def _copy_and_destroy(symbol: Symbol) -> tuple[float, float]:
+    owned: list[Symbol] = []
+    copying, _ = _clock(lambda: owned.append(copy.deepcopy(symbol)))
+    destroying, _ = _clock(owned.clear)
+    return copying, destroying
+
+
+@group("core")
+def core() -> Iterator[Figure]:
+    _declare_operators()
+    for shape, build in (("chain", chain), ("fan-in 8", braid)):
+        build(1000)
+        half: dict[str, float] = {}
+        full: dict[str, float] = {}
+        for _ in range(ROUNDS):  # alternating, so that a slow moment hits both sizes
+            for best, count in ((half, SIZE // 2), (full, SIZE)):
+                for step, seconds in lifetime(build, count).items():
+                    best[step] = min(best.get(step, seconds), seconds)
+        yield Figure(f"{shape}, {SIZE} nodes: compose", full["compose"], "s", 0, 3.0)
+        for step in full:
+            ratio = full[step] / half[step]
+            yield Figure(f"{shape}: {step}, n over n/2", ratio, "x", 1.6, 2.4)
+            print(f"# {shape}: {step}: {half[step]:.3f} s, {full[step]:.3f} s", file=sys.stderr)
+
+
+def main(arguments: list[str]) -> int:
+    wanted = arguments or ["all"]
+    names = list(GROUPS) if wanted == ["all"] else wanted
+    unknown = [name for name in names if name not in GROUPS]
+    if unknown:
+        print(f"no group {unknown[0]!r}; groups: {', '.join(GROUPS)}, all", file=sys.stderr)
+        return 2
+    over = 0
+    for name in names:
+        for figure in GROUPS[name]():
+            print(figure.line(), flush=True)
+            over += not figure.ok
+    return int(over > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""The native entry of a plan: pointers from slots and offsets, order, threads, segments."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from weft.base.errors import InvalidValue
+from weft.base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot
+from weft.base.target import host
+from weft.codegen.emit import emit_kernel
+from weft.codegen.entry import PARALLEL_WORK, emit_entry
+from weft.codegen.object import compile_object
+from weft.runtime.jit import load_object
+from weft.runtime.pool import thread_pool
+from weft.te.expr import Var
+from weft.te.loops import Kernel, Parallel, Store, buffer
+
+rng = np.random.default_rng()
+SIZE = 24
+
+
+def kernels() -> list[Kernel]:
+    i, a, n = Var("i"), Var("a"), Var("n")
+    x, y, z = (buffer(name, "int64", (n,)) for name in "xyz")
+    scale = Store(y, (i,), x[i] * a + 1)
+    add = Store(z, (i,), x[i] + y[i])
+    return [
+        Kernel("scale", (x, y), scale, Parallel(i, n), (n, a)),
+        Kernel("add", (x, y, z), add, Parallel(i, n), (n,)),
+    ]
+
+
+def run(plan: ExecPlan, arrays: list[np.ndarray], threads: int) -> None:
+    entry = emit_entry(plan, "graph")
+    codes = [compile_object(emit_kernel(kernel, host()), host()) for kernel in kernels()]
+    library = load_object([*codes, compile_object(entry.ir, host())], entry.symbols)
+    pool = thread_pool()
+    pool.ensure(threads)
+    slots = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    for symbol in entry.symbols:
+        kind(library.address(symbol))(ctypes.addressof(slots), pool.pointer, threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("work", [0.0, 2 * PARALLEL_WORK])
+def test_steps_run_in_order_on_slots_and_offsets(threads, work):
+    x = rng.integers(-99, 99, SIZE)
+    arena, out = np.zeros(3 * SIZE, np.int64), np.zeros(SIZE, np.int64)
+    half = SIZE // 2
+    low, high = BufferRef(1, 0), BufferRef(1, 8 * SIZE)
+    plan = ExecPlan(
+        (
+            KernelStep("scale", (BufferRef(0), low), (SIZE, 3), SIZE, work),
+            KernelStep("scale", (BufferRef(0, 8 * half), high), (half, -2), half, work),
+            KernelStep("add", (low, high, BufferRef(2)), (half,), half, work),
+            KernelStep("add", (BufferRef(2), BufferRef(2), BufferRef(2)), (half,), half, work),
+        ),
+        (
+            Slot("input", x.nbytes),
+            Slot("arena", arena.nbytes),
+            Slot("output", out.nbytes),
+        ),
+        arena.nbytes,
+    )
+    run(plan, [x, arena, out], threads)
+    wanted = 2 * ((3 * x[:half] + 1) + (-2 * x[half:] + 1))
+    np.testing.assert_array_equal(out[:half], wanted)
+    assert not out[half:].any()
+
+
+def test_long_plans():
+    x, y = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    there = KernelStep("scale", (BufferRef(0), BufferRef(1)), (2, 1), 2)
+    back = KernelStep("scale", (BufferRef(1), BufferRef(0)), (2, 1), 2)
+    plan = ExecPlan((there, back) * 5000, (Slot("input", 16), Slot("output", 16)))
+    run(plan, [x, y], 1)
+    assert x.tolist() == [10_000, 10_000]
+
+
+def test_host_steps_cut_the_plan_into_segments():
+    step = KernelStep("add", (BufferRef(0),) * 3, (1,))
+    middle = HostStep("sort", (BufferRef(0),), {"axis": 0})
+    plan = ExecPlan((step, step, middle, step, middle), (Slot("output", 8),))
+    assert plan.segments() == [(step, step), middle, (step,), middle]
+    assert emit_entry(plan, "g").symbols == ("g.0", "g.1")
+
+
+def test_bad_plans_are_refused():
+    with pytest.raises(InvalidValue, match="slot 3"):
+        ExecPlan((KernelStep("k", (BufferRef(3),)),), (Slot("input", 8),))
+    with pytest.raises(InvalidValue, match="byte 9"):
+        ExecPlan((KernelStep("k", (BufferRef(0, 9),)),), (Slot("input", 8),))
+    with pytest.raises(InvalidValue, match="arena"):
+        ExecPlan((), (Slot("arena", 8, 60),), 64)
+    with pytest.raises(InvalidValue, match="role"):
+        Slot("stack", 8)

@@ -1,0 +1,210 @@
+"""Errors of the vector math in units in the last place, against mpmath; edge values against C99."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+import pytest
+from codegen.native import elementwise
+from scipy import special
+
+from weft.base.dtype import DTYPES
+from weft.codegen.math import FUNCTIONS, ULP_BOUNDS
+from weft.te.expr import INTRINSICS, call
+
+SAMPLES = 1024
+rng = np.random.default_rng()
+
+EXACT = {
+    "exp": mp.exp,
+    "exp2": lambda x: mp.mpf(2) ** x,
+    "log": mp.log,
+    "log2": lambda x: mp.log(x, 2),
+    "log10": mp.log10,
+    "log1p": mp.log1p,
+    "expm1": mp.expm1,
+    "rsqrt": lambda x: 1 / mp.sqrt(x),
+    "tanh": mp.tanh,
+    "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
+    "erf": mp.erf,
+    "sin": mp.sin,
+    "cos": mp.cos,
+    "tan": mp.tan,
+    "asin": mp.asin,
+    "acos": mp.acos,
+    "atan": mp.atan,
+    "sinh": mp.sinh,
+    "cosh": mp.cosh,
+    "asinh": mp.asinh,
+    "acosh": mp.acosh,
+    "atanh": mp.atanh,
+    "pow": mp.power,
+    "atan2": mp.atan2,
+}
+
+
+def uniform(low: float, high: float) -> np.ndarray:
+    return rng.uniform(low, high, SAMPLES)
+
+
+def powers(low: float, high: float, signed: bool = True) -> np.ndarray:
+    sign = rng.choice([-1.0, 1.0], SAMPLES) if signed else 1.0
+    return sign * np.exp2(rng.uniform(low, high, SAMPLES))
+
+
+def around(low: float, high: float) -> np.ndarray:
+    """Spread over an interval, and over all magnitudes near zero."""
+    return np.concatenate([uniform(low, high), powers(-40, np.log2(min(-low, high)))])
+
+
+def angles() -> np.ndarray:
+    quarters = rng.integers(1, 2**26, SAMPLES) * (np.pi / 2)
+    return np.concatenate([around(-10, 10), uniform(-1e8, 1e8), quarters, powers(20, 127)])
+
+
+POSITIVE = lambda: np.concatenate([powers(-149, 128, False), uniform(0.5, 2)])
+DOMAIN = {
+    "exp": lambda: around(-103.9, 88.72),
+    "exp2": lambda: around(-149, 127.99),
+    "log": POSITIVE,
+    "log2": POSITIVE,
+    "log10": POSITIVE,
+    "log1p": lambda: np.concatenate([around(-0.99999, 20), powers(-60, 120, False)]),
+    "expm1": lambda: around(-30, 88.7),
+    "rsqrt": POSITIVE,
+    "tanh": lambda: around(-12, 12),
+    "sigmoid": lambda: around(-103, 103),
+    "erf": lambda: around(-5, 5),
+    "sin": angles,
+    "cos": angles,
+    "tan": angles,
+    "asin": lambda: around(-1, 1),
+    "acos": lambda: np.concatenate([around(-1, 1), 1 - powers(-23, -2, False)]),
+    "atan": lambda: np.concatenate([around(-3, 3), powers(-60, 100)]),
+    "sinh": lambda: around(-88.7, 88.7),
+    "cosh": lambda: around(-88.7, 88.7),
+    "asinh": lambda: np.concatenate([around(-3, 3), powers(-60, 120)]),
+    "acosh": lambda: np.concatenate([1 + powers(-22, 3, False), powers(0, 120, False)]),
+    "atanh": lambda: np.concatenate([around(-0.999, 0.999), 1 - powers(-23, -2, False)]),
+}
+
+
+def arguments(name: str, kind: type) -> list[np.ndarray]:
+    if name == "pow":
+        base = powers(-20, 20, False)
+        return [base.astype(kind), (uniform(-120, 120) / np.abs(np.log2(base))).astype(kind)]
+    if name == "atan2":
+        return [powers(-60, 60).astype(kind), powers(-60, 60).astype(kind)]
+    return [DOMAIN[name]().astype(kind)]
+
+
+def worst_error(name: str, args: list[np.ndarray], got: np.ndarray) -> tuple[float, tuple]:
+    worst, where = 0.0, ()
+    with mp.workprec(250):
+        for value, point in zip(got, zip(*args)):
+            exact = EXACT[name](*(mp.mpf(float(part)) for part in point))
+            with np.errstate(over="ignore"):
+                nearest = got.dtype.type(float(exact))
+            if not np.isfinite(nearest):
+                continue
+            unit = mp.mpf(float(np.spacing(np.abs(nearest))))
+            error = (
+                float(abs(mp.mpf(float(value)) - exact) / unit) if np.isfinite(value) else np.inf
+            )
+            if not error <= worst:
+                worst, where = error, point
+    return worst, where
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(("isa", "lanes"), [("sse", 4), ("avx2", 1), ("avx2", 8), ("avx512", 16)])
+def test_float32_errors(name, isa, lanes):
+    args = arguments(name, np.float32)
+    got = elementwise(lambda *a: call(name, *a), args, "float32", isa, lanes)
+    worst, where = worst_error(name, args, got)
+    assert worst <= ULP_BOUNDS[name][0], where
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(("isa", "lanes"), [("sse", 2), ("avx2", 1), ("avx512", 8)])
+def test_float64_errors(name, isa, lanes):
+    args = arguments(name, np.float64)
+    got = elementwise(lambda *a: call(name, *a), args, "float64", isa, lanes)
+    worst, where = worst_error(name, args, got)
+    assert worst <= ULP_BOUNDS[name][1], where
+
+
+def test_the_table_of_bounds_is_complete():
+    plain = {"sqrt", "abs", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite"}
+    assert set(ULP_BOUNDS) == set(FUNCTIONS) == set(INTRINSICS) - plain - {"fmod", "fma"}
+
+
+TINY = float(np.float32(1e-45))
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0]
+EDGES += [TINY, -TINY, 1e-39, -1e-39, 1e-20, -1e-20, 3.4028235e38, -3.4028235e38, 1e10, -1e10]
+IN_NUMPY = {
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": special.erf,
+}
+
+
+def same_edges(got: np.ndarray, wanted: np.ndarray) -> None:
+    """The same NaNs, infinities and signs of zero; the numbers between are close."""
+    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1.5e-45)
+    zero = wanted == 0
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(wanted[zero]))
+
+
+@pytest.mark.parametrize("name", [name for name, count in INTRINSICS.items() if count == 1])
+@pytest.mark.parametrize(("isa", "lanes"), [("sse", 4), ("avx2", 1), ("avx512", 16)])
+def test_float32_edges(name, isa, lanes):
+    if name not in FUNCTIONS:
+        return
+    x = np.array(EDGES, np.float32)
+    got = elementwise(lambda a: call(name, a), [x], "float32", isa, lanes)
+    oracle = IN_NUMPY[name] if name in IN_NUMPY else getattr(np, name)
+    with np.errstate(all="ignore"):
+        same_edges(got, oracle(x.astype(np.float64)).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["pow", "atan2"])
+@pytest.mark.parametrize(("isa", "lanes"), [("sse", 4), ("avx2", 1), ("avx512", 16)])
+def test_float32_edges_of_two_arguments(name, isa, lanes):
+    x, y = (grid.ravel() for grid in np.meshgrid(np.array(EDGES, np.float32), EDGES))
+    y = y.astype(np.float32)
+    got = elementwise(lambda a, b: call(name, a, b), [x, y], "float32", isa, lanes)
+    with np.errstate(all="ignore"):
+        wanted = IN_NUMPY[name](x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+    same_edges(got, wanted)
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sigmoid", "rsqrt"])
+def test_float64_edges_of_our_own(name):
+    x = np.array([*EDGES, 5e-324, 1e-310, 1e308, -745.0, -746.0, 709.7, 710.0])
+    got = elementwise(lambda a: call(name, a), [x], "float64", "avx512", 8)
+    oracle = IN_NUMPY[name] if name in IN_NUMPY else getattr(np, name)
+    with np.errstate(all="ignore"):
+        wanted = oracle(x)
+    if name == "sigmoid":
+        wanted = np.where(x < -700, np.exp(np.clip(x, -800, 0)), wanted)
+    np.testing.assert_allclose(got, wanted, rtol=1e-14, atol=1e-323)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_go_through_float32(dtype):
+    x = uniform(-4, 4).astype(DTYPES[dtype])
+    for name in ("exp", "tanh", "erf", "sin"):
+        got = elementwise(lambda a, name=name: call(name, a), [x], DTYPES[dtype], "avx2", 8)
+        exact = np.array([float(EXACT[name](float(v))) for v in x]).astype(DTYPES[dtype])
+        step = 2.0**-7 if dtype == "bfloat16" else 2.0**-10
+        wide = got.astype(np.float64)
+        np.testing.assert_allclose(wide, exact.astype(np.float64), rtol=step, atol=1e-12)

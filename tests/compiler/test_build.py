@@ -1,0 +1,287 @@
+"""NNVM's way to compile: build, build_config, and the functions beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiler.models import LEVELS, agree, convolutional, floats
+
+import weft
+from weft import symbol as sym
+from weft.base.errors import GraphError, InvalidType, InvalidValue, NotFound, Unsupported
+from weft.compiler import build_module
+from weft.core.interpret import evaluate
+from weft.core.symbol import variable_inits
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def no_initial_values():
+    variable_inits.clear()
+    yield
+    variable_inits.clear()
+
+
+def run(graph, lib, params, **inputs):
+    module = weft.runtime.create(graph, lib, weft.cpu(0))
+    if params:
+        module.set_input(**params)
+    module.run(**inputs)
+    return [module.get_output(i).asnumpy() for i in range(module.get_num_outputs())]
+
+
+def sum_of_exp():
+    return sym.exp(sym.Variable("y") + sym.Variable("x"))
+
+
+def test_compiled_graphs_have_a_node_for_each_group(rng):
+    shapes = {"x": (10, 128), "y": (10, 128)}
+    graph, lib, params = weft.compiler.build(sum_of_exp(), "llvm", shapes)
+    assert graph.index.num_nodes == 3
+    assert params is None
+    with weft.compiler.build_config(opt_level=0):
+        plain, plain_lib, _ = weft.compiler.build(sum_of_exp(), "llvm", shapes)
+    assert plain.index.num_nodes == 4
+    x, y = floats(rng, (10, 128)), floats(rng, (10, 128))
+    for made in ((graph, lib), (plain, plain_lib)):
+        np.testing.assert_allclose(run(*made, None, x=x, y=y)[0], np.exp(x + y), rtol=1e-5)
+
+
+def test_what_a_compiled_graph_says():
+    y = sym.flatten(sym.Variable("x") * 2) + 1
+    graph, _, _ = weft.compiler.build(y, "llvm", {"x": (10, 2, 3)})
+    assert graph.index.num_nodes == 2
+    assert graph.json_attr("shape") == [[10, 2, 3], [10, 6]]
+    assert graph.json_attr("dltype") == ["float32", "float32"]
+    assert len(set(graph.json_attr("storage_id"))) == 2
+    node = graph.index.nodes[1]
+    assert node["op"] == "tvm_op"
+    assert node["attrs"]["num_inputs"] == "1"
+    assert node["attrs"]["func_name"].startswith("fuse_")
+    again = weft.graph.load_json(graph.json())
+    assert again.json() == graph.json()
+
+
+def test_a_graph_from_json_runs(rng):
+    x = floats(rng, (2, 3))
+    loaded = weft.graph.load_json(weft.graph.create(sym.tanh(sym.Variable("x"))).json())
+    graph, lib, _ = weft.compiler.build(loaded, "llvm", {"x": (2, 3)})
+    for form in (graph, graph.json(), weft.graph.load_json(graph.json())):
+        np.testing.assert_allclose(run(form, lib, None, x=x)[0], np.tanh(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_parameters_stay_inputs(rng, level):
+    symbol, params = convolutional(rng)
+    x = floats(rng, (2, 3, 9, 9))
+    with weft.compiler.build_config(opt_level=level):
+        graph, lib, kept = weft.compiler.build(symbol, "llvm", {"x": x.shape}, params=params)
+    assert len(lib.program.constants) == 0
+    agree(run(graph, lib, kept, x=x), symbol, {**params, "x": x})
+    if level < 2:
+        other = {**params, "fc_bias": params["fc_bias"] + 1}
+        agree(run(graph, lib, other, x=x), symbol, {**other, "x": x})
+
+
+def test_precomputed_parameters(rng):
+    x, a, y = sym.Variable("x") + 1, sym.Variable("a"), sym.Variable("y")
+    values = {name: floats(rng, (10, 10)) for name in "axy"}
+    params = {name: values[name] for name in "ax"}
+    graph, lib, kept = weft.compiler.build(y + x + a, "llvm", {"y": (10, 10)}, params=params)
+    assert graph.index.num_nodes == 4
+    assert "x" not in kept
+    module = weft.runtime.create(graph, lib)
+    module["load_params"](weft.compiler.save_param_dict({**kept, "nobody": values["x"]}))
+    module.run(y=values["y"])
+    expected = values["y"] + values["x"] + 1 + values["a"]
+    np.testing.assert_allclose(module.get_output(0).asnumpy(), expected, rtol=1e-5)
+
+
+def test_no_shapes_needed_where_parameters_tell(rng):
+    symbol, params = convolutional(rng)
+    del params["fc_weight"]
+    graph, _, kept = weft.compiler.build(symbol, "llvm", {"x": (2, 3, 9, 9)}, params=params)
+    assert "fc_weight" in graph.index.input_names
+    assert "fc_weight" not in kept
+
+
+def test_dtypes_by_name_and_for_all(rng):
+    symbol = sym.take(sym.Variable("table"), sym.Variable("ids"), axis=0)
+    shapes = {"table": (5, 3), "ids": (2,)}
+    for dtype in ({"ids": "int32"}, {"ids": "int32", "table": "float64"}):
+        graph, lib, _ = weft.compiler.build(symbol, "llvm", shapes, dtype)
+        table = floats(rng, (5, 3), dtype.get("table", "float32"))
+        got = run(graph, lib, None, table=table, ids=np.array([4, 1], "int32"))[0]
+        np.testing.assert_array_equal(got, table[[4, 1]])
+    _, lib, _ = weft.compiler.build(sum_of_exp(), "llvm", {"x": (2,), "y": (2,)}, "float64")
+    assert {str(spec.dtype) for spec in lib.program.inputs} == {"float64"}
+
+
+def test_layouts(rng):
+    symbol = sym.conv2d(
+        sym.Variable("x"), channels=4, kernel_size=(3, 3), use_bias=False, name="c"
+    )
+    x, w = floats(rng, (1, 5, 5, 3)), floats(rng, (4, 3, 3, 3))
+    plain = evaluate(symbol, {"x": x.transpose(0, 3, 1, 2), "c_weight": w})[0]
+    for layout in ("NHWC", {"x": "NHWC"}):
+        graph, lib, _ = weft.compiler.build(
+            symbol, "llvm", {"x": (1, 5, 5, 3)}, layout=layout, params={"c_weight": w}
+        )
+        np.testing.assert_allclose(run(graph, lib, {"c_weight": w}, x=x)[0], plain, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"target": None}, ValueError, "Target is not set"),
+        ({"target": "cuda"}, ValueError, "cuda"),
+        ({"target_host": "cuda"}, ValueError, "cuda"),
+        ({"shape": [(1, 2)]}, TypeError, "require shape to be dict"),
+        ({"shape": {"x": 3}}, TypeError, "shape value must be Integer types iterator"),
+        ({"shape": {"x": (1.5,)}}, TypeError, "shape value must be Integer types iterator"),
+        ({"shape": {"x": "(1,)"}}, TypeError, "shape value must be Integer types iterator"),
+        ({"shape": {"x": (-1,)}}, ValueError, "negative"),
+        ({"shape": {"q": (1,)}}, KeyError, "'q'"),
+        ({"dtype": ["float32"]}, TypeError, "require dtype to be dict"),
+        ({"layout": 3}, ValueError, "Input layout must be str or dict"),
+        ({"shape": {}}, ValueError, "not known"),
+    ],
+)
+def test_arguments_that_make_no_sense(options, error, match):
+    with pytest.raises(error, match=match) as caught:
+        weft.compiler.build(sum_of_exp(), **{"shape": {"x": (2,), "y": (2,)}, **options})
+    assert isinstance(caught.value, weft.Error)
+
+
+def test_a_parameter_of_another_dtype():
+    params = {"x": np.zeros(2, "float64")}
+    with pytest.raises(InvalidValue, match="x: dtype not expected float32 vs float64"):
+        weft.compiler.build(sum_of_exp(), "llvm", {"y": (2,)}, params=params)
+    with pytest.raises(InvalidType, match="no graph"):
+        weft.compiler.build("graph", "llvm")
+
+
+def test_building_for_another_processor_works_and_running_there_does_not():
+    target = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+neon -vector-bits=128"
+    graph, lib, _ = weft.compiler.build(sum_of_exp(), target, {"x": (2,), "y": (2,)})
+    with pytest.raises(Unsupported, match="another processor"):
+        weft.runtime.create(graph, lib)
+
+
+# Configuration
+
+
+def test_configurations_nest_and_merge():
+    with weft.compiler.build_config(opt_level=3):
+        with weft.compiler.build_config(add_pass={"OpFusion"}):
+            inner = weft.compiler.BuildConfig.current()
+            assert inner.opt_level == 3
+            assert inner.pass_enabled("FoldScaleAxis")
+        with weft.compiler.build_config(opt_level=0, add_pass=["PrecomputePrune"]):
+            inner = weft.compiler.BuildConfig.current()
+            assert inner.pass_enabled("PrecomputePrune")
+            assert not inner.pass_enabled("OpFusion")
+        assert weft.compiler.BuildConfig.current().opt_level == 3
+    assert weft.compiler.BuildConfig.current().opt_level == 2
+
+
+def test_configurations_that_make_no_sense():
+    with pytest.raises(ValueError, match="invalid argument level") as caught:
+        weft.compiler.build_config(level=3)
+    assert "opt_level" in str(caught.value)
+    with pytest.raises(NotFound, match="Nonsense"):
+        weft.compiler.BuildConfig.current().pass_enabled("Nonsense")
+    for level in (-1, 4, "3", None):
+        with pytest.raises(weft.Error, match="opt_level"):
+            weft.compiler.build_config(opt_level=level)
+    with pytest.raises(NotFound, match="Nonsense"):
+        weft.compiler.build_config(add_pass=["Nonsense"])
+
+
+def test_an_added_pass_runs(rng):
+    params = {"a": floats(rng, (2,))}
+    symbol = sym.Variable("x") + sym.exp(sym.Variable("a"))
+    with weft.compiler.build_config(opt_level=0):
+        graph, _, kept = weft.compiler.build(symbol, "llvm", {"x": (2,)}, params=params)
+        assert list(kept) == ["a"]
+    with weft.compiler.build_config(opt_level=0, add_pass=["PrecomputePrune"]):
+        graph, _, kept = weft.compiler.build(symbol, "llvm", {"x": (2,)}, params=params)
+    assert graph.index.num_nodes == 3
+    np.testing.assert_allclose(next(iter(kept.values())).asnumpy(), np.exp(params["a"]), rtol=1e-5)
+
+
+# The functions beside build
+
+
+def test_run_graph(rng):
+    x, y = floats(rng, (10, 10)), floats(rng, (10, 10))
+    symbol = sym.Group([sum_of_exp(), sym.Variable("x") * 2])
+    first, second = build_module._run_graph(weft.graph.create(symbol), {"x": x, "y": y})
+    np.testing.assert_allclose(first.asnumpy(), np.exp(x + y), rtol=1e-5)
+    np.testing.assert_array_equal(second.asnumpy(), x * 2)
+
+
+def test_precompute_prune(rng):
+    a = floats(rng, (4,))
+    symbol = sym.Variable("x") + sym.exp(sym.Variable("a"), name="ea")
+    graph, params = build_module.precompute_prune(weft.graph.create(symbol), {"a": a})
+    assert graph.index.input_names == ["x", "ea"]
+    assert list(params) == ["ea"]
+    np.testing.assert_allclose(params["ea"].asnumpy(), np.exp(a), rtol=1e-5)
+    same, kept = build_module.precompute_prune(weft.graph.create(sum_of_exp()), {"x": a})
+    assert same.index.input_names == ["y", "x"]
+    np.testing.assert_array_equal(kept["x"].asnumpy(), a)
+
+
+def test_optimize_follows_the_configuration():
+    symbol = sym.relu(sym.batch_norm(sym.Variable("x"), name="bn"))
+    made = build_module.optimize(weft.graph.create(symbol), {"x": (2, 3, 4, 4)})
+    names = {node["op"] for node in made.index.nodes}
+    assert "batch_norm" not in names
+    assert "relu" in names
+    assert made.json_attr("shape") is not None
+
+
+def test_initial_values(rng):
+    first = np.arange(6, dtype="float32").reshape(2, 3)
+    w = sym.Variable("w", init=first)
+    sym.Variable("t", init=sym.ones_like(w) * 2)
+    shapes = {"w": (2, 3)}
+    values = build_module.initialize_variables(shapes, "float32")
+    np.testing.assert_array_equal(values["w"].asnumpy(), first)
+    np.testing.assert_array_equal(values["t"].asnumpy(), np.full((2, 3), 2, "float32"))
+    assert list(shapes["t"]) == [2, 3]
+    assert not variable_inits
+
+
+def test_build_takes_the_initial_values_of_its_own_variables():
+    w = sym.Variable("w", init=np.array([1, 2], "float32"))
+    sym.Variable("other", init=np.zeros(3, "float32"))
+    t = sym.Variable("t", init=sym.zeros(shape=(2,), dtype="float32"))
+    graph, lib, params = weft.compiler.build(w * 2 + t, "llvm")
+    assert sorted(params) == ["t", "w"]
+    assert list(variable_inits) == ["other"]
+    assert run(graph, lib, params)[0].tolist() == [2, 4]
+
+
+def test_a_given_parameter_wins_over_an_initial_value():
+    w = sym.Variable("w", init=np.array([1, 2], "float32"))
+    graph, lib, params = weft.compiler.build(w * 2, params={"w": np.array([5, 5], "float32")})
+    assert run(graph, lib, params)[0].tolist() == [10, 10]
+
+
+def test_create_checks_what_it_is_given():
+    graph, lib, _ = weft.compiler.build(sum_of_exp(), "llvm", {"x": (2,), "y": (2,)})
+    other, _, _ = weft.compiler.build(sym.Variable("q") * 2, "llvm", {"q": (2,)})
+    with pytest.raises(GraphError, match="do not belong together"):
+        weft.runtime.create(other, lib)
+    with pytest.raises(InvalidType, match="lib"):
+        weft.runtime.create(graph, "lib")
+    with pytest.raises(InvalidType, match="graph"):
+        weft.runtime.create(3, lib)
+    with pytest.raises(InvalidType, match="ctx"):
+        weft.runtime.create(graph, lib, "cpu")

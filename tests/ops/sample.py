@@ -1,0 +1,97 @@
+"""The samples that operators are tried on: arrays, attributes and what an independent system says.
+
+    @samples("relu", oracle="torch")
+    def relu(rng, torch):
+        for shape in SHAPES:
+            yield Sample([floats(rng, shape)], {}, torch.relu)
+
+The oracle of a sample is called with the arrays as values of its system (tensors for torch).
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from oracles import oracle as oracle_module
+
+from weft.testing.op_check import Sample
+
+__all__ = ["SHAPES", "SMALL_SHAPES", "Sample", "all_samples", "distinct", "floats", "integers",
+           "sampled_ops", "samples"]  # fmt: skip
+
+Array = np.ndarray
+Maker = Callable[[np.random.Generator, ModuleType], Iterator[Sample]]
+
+SHAPES: list[tuple[int, ...]] = [(), (5,), (3, 4), (2, 1, 7), (2, 3, 1, 5), (0,), (3, 0, 2)]
+SMALL_SHAPES: list[tuple[int, ...]] = [(), (3,), (2, 3), (1, 2, 1, 3), (2, 0)]
+
+_makers: dict[str, list[tuple[str, Maker]]] = {}
+
+
+def samples(op_name: str, oracle: str = "torch") -> Callable[[Maker], Maker]:
+    """Registers a generator of samples for an operator; it gets a seeded rng and the oracle."""
+
+    def register(maker: Maker) -> Maker:
+        _makers.setdefault(op_name, []).append((oracle, maker))
+        return maker
+
+    return register
+
+
+def sampled_ops() -> set[str]:
+    """Names of the operators that have samples."""
+    return set(_makers)
+
+
+@cache
+def all_samples(op_name: str) -> tuple[Sample, ...]:
+    """The samples of an operator, the same ones every time unless WEFT_TEST_SEED says otherwise."""
+    made: list[Sample] = []
+    for system, maker in _makers.get(op_name, ()):
+        rng = np.random.default_rng([zlib.crc32(op_name.encode()), _seed(), len(made)])
+        module = oracle_module(system)
+        made += [sample.with_system(system) for sample in maker(rng, module)]
+    return tuple(made)
+
+
+def _seed() -> int:
+    return int(os.environ.get("WEFT_TEST_SEED", "0"))
+
+
+def floats(
+    rng: np.random.Generator,
+    shape: Sequence[int],
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: Any = "float32",
+    gap: float = 0.0,
+) -> Array:
+    """Uniform numbers; with a gap, none is nearer than that to zero."""
+    values = rng.uniform(low, high, tuple(shape))
+    if gap:
+        values = np.where(np.abs(values) < gap, np.copysign(gap + np.abs(values), values), values)
+    return np.asarray(values).astype(dtype)
+
+
+def distinct(rng: np.random.Generator, shape: Sequence[int], dtype: Any = "float32") -> Array:
+    """Numbers around zero that all differ by at least a tenth: no ties, no kinks near."""
+    size = int(np.prod(tuple(shape)))
+    values = (rng.permutation(size) - size // 2 + 0.37) * 0.1
+    return values.reshape(tuple(shape)).astype(dtype)
+
+
+def integers(
+    rng: np.random.Generator,
+    shape: Sequence[int],
+    low: int = -9,
+    high: int = 10,
+    dtype: Any = "int32",
+) -> Array:
+    """Integers from low to high - 1."""
+    return np.asarray(rng.integers(low, high, tuple(shape))).astype(dtype)

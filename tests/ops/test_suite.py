@@ -1,0 +1,97 @@
+"""Every registered operator, with its samples, through every check; what lacks fails by name."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sample import all_samples, sampled_ops
+
+import weft.ops  # noqa: F401
+from weft.base.dtype import FLOAT32, as_dtype
+from weft.core.op import Op, list_ops
+from weft.testing import op_check
+
+for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
+    importlib.import_module(_path.stem)
+
+# Stands for an output that was removed: it has no value, so nothing to check.
+VALUELESS = {"__undef__"}
+# Part of the gradient of prod, which is differentiable once.
+WITHOUT_GRADIENT = {"_prod_others"}
+
+
+def _is_ours(op):
+    """Other tests register operators of their own; ours have a rule from weft.ops."""
+    columns = ("shape", "layout", "reference", "compute", "gradient", "dtype")
+    rules = [op_check.column_of(op, column) for column in columns]
+    return any(getattr(rule, "__module__", "").startswith("weft.ops") for rule in rules)
+
+
+OPS = [op.name for op in list_ops() if _is_ours(op) and op.name not in VALUELESS]
+
+
+@pytest.fixture(params=OPS)
+def op(request):
+    return Op.get(request.param)
+
+
+@pytest.mark.parametrize("column", ["pattern", "shape", "layout", "reference", "compute"])
+def test_column(op, column):
+    assert op_check.column_of(op, column) is not None, f"operator {op.name} has no {column}"
+
+
+def test_doc(op):
+    assert len(op.description) > 1, f"operator {op.name} has no doc"
+    for argument in op.arguments:
+        assert argument.doc, f"argument {argument.name} of operator {op.name} has no doc"
+
+
+def test_gradient_rule(op):
+    has = op_check.column_of(op, "gradient") is not None
+    assert has or op.name in WITHOUT_GRADIENT, f"operator {op.name} has no gradient"
+
+
+def test_has_samples(op):
+    has = op.name in sampled_ops()
+    assert has, f"operator {op.name} has no samples"
+
+
+def test_bad_attributes(op):
+    op_check.check_attributes(op)
+
+
+@pytest.mark.parametrize("check", op_check.SAMPLE_CHECKS, ids=lambda check: check.__name__)
+def test_samples(op, check):
+    samples = all_samples(op.name)
+    assert samples, f"operator {op.name} has no samples"
+    assert any(sample.oracle for sample in samples), f"operator {op.name} has no oracle"
+    for sample in samples:
+        check(op, sample)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats(op, dtype):
+    wide = [s for s in all_samples(op.name) if any(x.dtype == FLOAT32 for x in s.inputs)]
+    for sample in wide[:3]:
+        narrow = op_check.narrowed(sample, as_dtype(dtype))
+        op_check.check_inference(op, narrow)
+        op_check.check_compute(op, narrow)
+
+
+def test_machine_code(op):
+    for sample in all_samples(op.name)[1:3]:
+        op_check.check_native(op, sample)
+
+
+def test_samples_name_operators():
+    assert sampled_ops() <= {op.name for op in list_ops()}
+
+
+def test_samples_are_seeded():
+    first = all_samples("relu")
+    all_samples.cache_clear()
+    for a, b in zip(first, all_samples("relu"), strict=True):
+        np.testing.assert_array_equal(a.inputs[0], b.inputs[0])

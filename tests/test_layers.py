@@ -1,0 +1,167 @@
+"""The rooms of the package: imports go one way, files stay small, names say what is inside."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import weft
+
+ROOT = Path(weft.__file__).parent
+MAX_LINES = 800
+GRAB_BAGS = {"utils", "util", "helpers", "helper", "misc", "common"}
+
+# What each room may import, besides itself and Python's own library.
+COMPILER_ROOMS = "base core te ops frontend passes lower codegen runtime".split()
+ALLOWED = {
+    "base": {"numpy", "ml_dtypes"},
+    "core": {"base", "numpy"},
+    "te": {"base", "numpy"},
+    "ops": {"base", "core", "te", "numpy", "ml_dtypes"},
+    "frontend": {
+        "base",
+        "core",
+        "ops",
+        "numpy",
+        "ml_dtypes",
+        "onnx",
+        "google",
+        "torch",
+        "safetensors",
+    },
+    "passes": {"base", "core", "ops", "numpy"},
+    "lower": {"base", "core", "te", "ops", "numpy"},
+    "codegen": {"base", "te", "llvmlite", "numpy"},
+    "runtime": {"base", "llvmlite", "numpy"},
+    "compiler": {*COMPILER_ROOMS, "numpy"},
+    "eager": {*COMPILER_ROOMS, "compiler", "numpy", "ml_dtypes"},
+    "jit": {*COMPILER_ROOMS, "compiler", "eager", "numpy"},
+    "nn": {"eager", "numpy"},
+    "optim": {"eager", "numpy"},
+}
+LATE = {"testing", "tools", "cli"}  # may import all rooms; nobody imports tools
+THIRD_PARTY = {"numpy", "ml_dtypes", "llvmlite", "onnx", "click", "rich", "torch", "safetensors"}
+THIRD_PARTY.add("google")  # protobuf, which onnx stands on, raises errors of its own
+LEAVES = {"version"}  # modules beside the rooms that import nothing
+LLVM_MODULES = {"runtime": ("llvmlite.binding",)}  # runtime loads code and never writes any
+
+
+def module_files():
+    return sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def room_of(path: Path) -> str:
+    """The room a file is in; the files beside the rooms are facades."""
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[str, int]]:
+    """Dotted modules that a file imports, ours relative to the package's root."""
+    found = []
+    package = ("weft", *path.relative_to(ROOT).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            bare = node.level and not node.module
+            names = [f"{module}.{alias.name}" for alias in node.names] if bare else [module]
+            found += [(name, node.lineno) for name in names]
+    return found
+
+
+def needs(path: Path) -> list[tuple[str, str, int]]:
+    """(room or third-party package, module, line) for every import that leaves the room."""
+    room = room_of(path)
+    result = []
+    for module, line in imports(path):
+        parts = module.split(".")
+        target = parts[1] if parts[0] == "weft" and len(parts) > 1 else parts[0]
+        if target not in {room, "__future__", *LEAVES, *sys.stdlib_module_names}:
+            result.append((target, module, line))
+    return result
+
+
+ROOM_FILES = [path for path in module_files() if room_of(path) in ALLOWED]
+
+
+@pytest.mark.parametrize("path", ROOM_FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path):
+    room = room_of(path)
+    wrong = [
+        f"line {line}: {room} may not import {module}"
+        for target, module, line in needs(path)
+        if target not in ALLOWED[room]
+        or not module.startswith(LLVM_MODULES.get(room, "") if target == "llvmlite" else "")
+    ]
+    assert wrong == []
+
+
+def test_every_room_is_in_the_table():
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+    facades = {"top", "_C", "autograd"}
+    assert folders <= {*ALLOWED, *LATE, *facades}
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES))
+def test_leaves_import_nothing(name):
+    assert imports(ROOT / f"{name}.py") == []
+
+
+def test_nothing_imports_tools():
+    wrong = [
+        f"{path}:{line}"
+        for path in module_files()
+        for target, _, line in needs(path)
+        if target == "tools" and room_of(path) not in LATE
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", module_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_known_third_parties_only(path):
+    rooms = {room_of(file) for file in module_files()}
+    unknown = [m for target, m, _ in needs(path) if target not in {*rooms, *THIRD_PARTY, "weft"}]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("path", module_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_import_of_ours_inside_a_function(path):
+    late = []
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            for node in ast.walk(function):
+                ours = isinstance(node, ast.ImportFrom) and (
+                    node.level or (node.module or "").split(".")[0] == "weft"
+                )
+                ours = ours or (
+                    isinstance(node, ast.Import)
+                    and any(alias.name.split(".")[0] == "weft" for alias in node.names)
+                )
+                late += [node.lineno] if ours else []
+    assert late == []
+
+
+def test_files_stay_small():
+    sizes = {path: len(path.read_text().splitlines()) for path in module_files()}
+    assert {str(path): size for path, size in sizes.items() if size > MAX_LINES} == {}
+
+
+def test_no_grab_bags():
+    assert [str(path) for path in module_files() if path.stem.strip("_") in GRAB_BAGS] == []
+
+
+def test_every_module_says_what_it_is():
+    silent = [str(p) for p in module_files() if not ast.get_docstring(ast.parse(p.read_text()))]
+    assert silent == []
+
+
+def test_the_checks_see_what_they_should(tmp_path, monkeypatch):
+    (tmp_path / "core").mkdir()
+    bad = tmp_path / "core" / "bad.py"
+    bad.write_text("import llvmlite.binding\nfrom ..passes import fuse\nfrom .. import ops\n")
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert [(t, line) for t, _, line in needs(bad)] == [("llvmlite", 1), ("passes", 2), ("ops", 3)]

@@ -1,0 +1,104 @@
+"""Settings. Each has a WEFT_* environment variable, and can be set for a block of code:
+
+    with config.override(verify=False):
+        ...
+
+An override is a context variable, so it follows threads and async tasks the way Python's own do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .errors import InvalidValue, NotFound
+
+DEBUG_STAGES = frozenset({"passes", "loops", "llvm", "asm", "dispatch"})
+
+
+class Setting(NamedTuple):
+    variable: str
+    default: Any
+    parse: Callable[[str], Any]
+    doc: str
+
+
+def _switch(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("expected 1 or 0")
+
+
+def _stages(text: str) -> frozenset[str]:
+    stages = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if stages - DEBUG_STAGES:
+        raise ValueError("the stages are " + ", ".join(sorted(DEBUG_STAGES)))
+    return stages
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("expected a positive number")
+    return number
+
+
+SETTINGS: dict[str, Setting] = {
+    "debug": Setting("WEFT_DEBUG", frozenset(), _stages, "stages to print, comma-separated"),
+    "verify": Setting("WEFT_VERIFY", True, _switch, "check every graph after every pass"),
+    "threads": Setting("WEFT_NUM_THREADS", None, _count, "worker threads; default: the cores"),
+    "isa": Setting("WEFT_ISA", None, str, "instruction set: sse, avx2, avx512; default: the CPU's"),
+    "cache": Setting("WEFT_CACHE", True, _switch, "keep compiled kernels on disk"),
+    "cache_dir": Setting("WEFT_CACHE_DIR", None, str, "where compiled kernels are kept"),
+}
+
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar("weft_config", default=MappingProxyType({}))
+
+
+def get(name: str) -> Any:
+    """The value of a setting now: an override, else the environment, else the default.
+
+    >>> with override(verify=False):
+    ...     get("verify")
+    False
+    """
+    setting = _setting(name)
+    overrides = _overrides.get()
+    if name in overrides:
+        return overrides[name]
+    text = os.environ.get(setting.variable)
+    if text is None:
+        return setting.default
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise InvalidValue(
+            f"environment variable {setting.variable}={text!r} is not understood",
+            why=str(error),
+            hint=setting.doc,
+        ) from None
+
+
+@contextmanager
+def override(**values: Any) -> Iterator[None]:
+    """Set some settings inside a `with` block."""
+    for name in values:
+        _setting(name)
+    token = _overrides.set({**_overrides.get(), **values})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
+def _setting(name: str) -> Setting:
+    if name not in SETTINGS:
+        raise NotFound(f"no setting {name!r}", why="settings: " + ", ".join(SETTINGS))
+    return SETTINGS[name]

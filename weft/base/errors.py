@@ -1,0 +1,92 @@
+"""The errors of weft. Every one says what happened, where, why, and what to try.
+
+Each child also inherits the builtin that a Python user would catch, so `except ValueError` works as
+well as `except weft.Error`.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of every error that weft raises.
+
+    >>> print(Error("cannot add", where="node 'a'", why="shapes differ", hint="reshape one"))
+    cannot add
+      where: node 'a'
+      why:   shapes differ
+      try:   reshape one
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        why: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        parts += [f"  where: {self.where}"] if self.where else []
+        parts += [f"  why:   {self.why}"] if self.why else []
+        parts += [f"  try:   {self.hint}"] if self.hint else []
+        return "\n".join(parts)
+
+    def at(self, where: str) -> Error:
+        """The same error with an outer place put before the one it has."""
+        self.where = f"{where}, {self.where}" if self.where else where
+        return self
+
+
+class InvalidValue(Error, ValueError):
+    """An argument of the right type has a value that makes no sense."""
+
+
+class InvalidType(Error, TypeError):
+    """An argument has the wrong type."""
+
+
+class NotFound(Error, KeyError):
+    """A name that is looked up does not exist."""
+
+
+class OutOfRange(Error, IndexError):
+    """An index or axis is outside what it indexes."""
+
+
+class ShapeError(InvalidValue):
+    """Shapes do not fit together."""
+
+
+class DTypeError(InvalidType):
+    """Element types do not fit together."""
+
+
+class LayoutError(InvalidValue):
+    """A layout string is malformed, or layouts do not convert into each other."""
+
+
+class RegistryError(Error, ValueError):
+    """An operator, pass or function is registered in a way that contradicts another."""
+
+
+class GraphError(Error, ValueError):
+    """A graph breaks one of the rules of the IR."""
+
+
+class FormatError(Error, ValueError):
+    """A file or text is not in the format it claims to be."""
+
+
+class Unsupported(Error, NotImplementedError):
+    """A model asks for something weft does not have."""
+
+
+class RunError(Error, RuntimeError):
+    """Something went wrong while running."""

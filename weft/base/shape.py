@@ -1,0 +1,172 @@
+"""Dimensions and shapes.
+
+A dimension is an int (0 is a real, empty extent), a str (a named symbol such as "batch"), or None
+(unknown). A shape is a tuple of dimensions, or None when not even the rank is known. Shapes form a
+lattice with None at the top: `unify` meets two facts about the same shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
+
+from .errors import OutOfRange, ShapeError
+
+Dim = int | str | None
+Shape = tuple[Dim, ...] | None
+StaticShape = tuple[int, ...]
+
+
+def is_known(shape: Shape) -> bool:
+    """Whether the rank and every dimension are known; a named symbol counts as known."""
+    return shape is not None and None not in shape
+
+
+def is_static(shape: Shape) -> TypeGuard[StaticShape]:
+    """Whether every dimension is a number."""
+    return shape is not None and all(type(dim) is int for dim in shape)
+
+
+def show(shape: Shape) -> str:
+    """A shape as people write it.
+
+    >>> show((2, None, "n")), show(None), show((3,))
+    ('(2, ?, n)', '(...)', '(3,)')
+    """
+    if shape is None:
+        return "(...)"
+    inner = ", ".join("?" if dim is None else str(dim) for dim in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def unify_dim(a: Dim, b: Dim) -> Dim:
+    """The meet of two facts about one dimension; a number wins over a symbol."""
+    if a is None or a == b:
+        return b
+    if b is None:
+        return a
+    if isinstance(a, str) or isinstance(b, str):
+        return b if isinstance(a, str) and not isinstance(b, str) else a
+    raise ShapeError(f"dimension {a} is not dimension {b}")
+
+
+def unify(a: Shape, b: Shape) -> Shape:
+    """The meet of two facts about one shape.
+
+    >>> unify((2, None), (None, 3))
+    (2, 3)
+    """
+    if a is None or a == b:
+        return b
+    if b is None:
+        return a
+    if len(a) != len(b):
+        raise ShapeError(
+            f"shapes {show(a)} and {show(b)} cannot be the same",
+            why=f"one has {len(a)} dimensions, the other {len(b)}",
+        )
+    try:
+        return tuple(map(unify_dim, a, b))
+    except ShapeError as error:
+        raise ShapeError(
+            f"shapes {show(a)} and {show(b)} cannot be the same", why=error.what
+        ) from None
+
+
+def broadcast_dim(a: Dim, b: Dim) -> Dim:
+    """numpy's rule for one dimension, with unknowns: 1 stretches, equal stays.
+
+    An unknown or a symbol beside a number n > 1 or 0 can only be 1 or n, so the result is n.
+    Beside each other either may turn out to be 1, so the result is unknown.
+
+    >>> broadcast_dim(None, 5), broadcast_dim("n", "n"), broadcast_dim("n", None)
+    (5, 'n', None)
+    """
+    if a == 1:
+        return b
+    if b == 1 or a == b:
+        return a
+    if isinstance(a, int) and isinstance(b, int):
+        raise ShapeError(f"dimensions {a} and {b} do not broadcast")
+    if isinstance(a, int):
+        return a
+    return b if isinstance(b, int) else None
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape that several shapes broadcast to, or None while a rank is unknown.
+
+    >>> broadcast((2, 1, 4), (3, 1))
+    (2, 3, 4)
+    """
+    if any(shape is None for shape in shapes):
+        return None
+    known = [shape for shape in shapes if shape is not None]
+    rank = max((len(shape) for shape in known), default=0)
+    result: list[Dim] = [1] * rank
+    for shape in known:
+        for axis in range(-len(shape), 0):
+            try:
+                result[axis] = broadcast_dim(result[axis], shape[axis])
+            except ShapeError as error:
+                raise ShapeError(
+                    "operands could not be broadcast together with shapes "
+                    + " ".join(show(s) for s in shapes),
+                    why=error.what,
+                    hint="insert size-1 axes with expand_dims, or reshape",
+                ) from None
+    return tuple(result)
+
+
+def add_dims(*dims: Dim) -> Dim:
+    """Sum of dimensions; unknown if any is not a number (a symbol plus zeros stays)."""
+    rest = [dim for dim in dims if dim != 0]
+    if len(rest) == 1:
+        return rest[0]
+    return sum(d for d in rest if isinstance(d, int)) if all_numbers(rest) else None
+
+
+def mul_dims(*dims: Dim) -> Dim:
+    """Product of dimensions; unknown if any is not a number (zero wins, ones vanish)."""
+    if 0 in dims:
+        return 0
+    rest = [dim for dim in dims if dim != 1]
+    if len(rest) == 1:
+        return rest[0]
+    return math.prod(d for d in rest if isinstance(d, int)) if all_numbers(rest) else None
+
+
+def all_numbers(dims: Iterable[Dim]) -> bool:
+    return all(type(dim) is int for dim in dims)
+
+
+def numel(shape: Sequence[int]) -> int:
+    """How many elements an array of this shape has."""
+    return math.prod(shape)
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a dense row-major array.
+
+    >>> row_major_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)
+
+
+def normalize_axis(axis: int, rank: int, *, what: str = "axis") -> int:
+    """An axis counted from the front, or an error naming the range.
+
+    >>> normalize_axis(-1, 3)
+    2
+    """
+    if not -rank <= axis < rank:
+        raise OutOfRange(
+            f"{what} {axis} is outside a tensor of {rank} dimensions",
+            hint=f"use {-rank} to {rank - 1}" if rank else "the tensor is a scalar",
+        )
+    return axis % rank

@@ -1,0 +1,295 @@
+"""te expressions become LLVM values. Index arithmetic (int64) stays symbolic as long as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import INT64, DType, is_float
+from ..base.errors import InvalidValue, NotFound
+from ..te.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+)
+from ..te.loops import Buffer
+from ..te.visit import parts
+from . import arithmetic, memory
+from .affine import ZERO, Affine, Linear, as_vector, lane_numbers, materialise, multiply, scalar
+from .builder import Builder, Value
+from .convert import cast, from_memory
+from .intrinsics import intrinsic
+from .llvm_types import register_type
+from .memory import Index, Place
+
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+class Expressions:
+    """Evaluates expressions under the current bindings of variables, places and registers."""
+
+    def __init__(self, builder: Builder, f16c: bool) -> None:
+        self.b = builder
+        self.f16c = f16c
+        self.variables: dict[Var, Index] = {}
+        self.places: dict[Buffer, Place] = {}
+        self.registers: dict[Buffer, list[Value]] = {}
+        self.nonnegative: set[str] = set()
+
+    def index(self, root: Expr) -> Index:
+        """The value of an expression; int64 ones as an Affine when they are one."""
+        done: dict[int, Index] = {}
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            if id(expr) in done:
+                stack.pop()
+                continue
+            inner = parts(expr)
+            waiting = [part for part in inner if id(part) not in done]
+            if waiting:
+                stack.extend(waiting)  # type: ignore[arg-type]
+                continue
+            stack.pop()
+            rule = _RULES[type(expr)]
+            done[id(expr)] = rule(self, expr, *[done[id(part)] for part in inner])
+        return done[id(root)]
+
+    def value(self, root: Expr) -> Value:
+        return self.settled(self.index(root))
+
+    def settled(self, index: Index) -> Value:
+        return index if isinstance(index, Value) else as_vector(self.b, index)
+
+    def linear(self, root: Expr) -> Linear:
+        """A scalar int64 expression as a sum."""
+        index = self.index(root)
+        return index.base if isinstance(index, Affine) else Linear.of(index)
+
+    def register_slot(self, buffer: Buffer, indices: list[Index]) -> int:
+        """Which element of a register buffer is meant; it must be a constant by now."""
+        flat = ZERO
+        for index, stride in zip(indices, buffer.strides):
+            flat = flat.add(multiply(self.b, _base_of(index), self.linear(stride)))
+        if not flat.is_constant:
+            raise InvalidValue(
+                f"an index of register buffer {buffer.name} is not constant",
+                why="registers have no addresses",
+                hint="unroll the loops that index it, or make it scratch",
+            )
+        if not 0 <= flat.constant < len(self.registers[buffer]):
+            raise InvalidValue(f"element {flat.constant} of register buffer {buffer.name}")
+        return flat.constant
+
+    def is_nonnegative(self, linear: Linear) -> bool:
+        return linear.constant >= 0 and all(
+            coefficient >= 0 and ref in self.nonnegative
+            for ref, (_, coefficient) in linear.terms.items()
+        )
+
+
+def _wrapped(value: Value, dtype: DType) -> Index:
+    """A scalar int64 joins the index arithmetic; any other value stands for itself."""
+    if dtype == INT64 and value.lanes == 1:
+        number = arithmetic.constant_of(value)
+        return scalar(Linear.of(value) if number is None else Linear(number, {}))
+    return value
+
+
+def _var(self: Expressions, expr: Var) -> Index:
+    if expr not in self.variables:
+        raise NotFound(f"variable {expr.name} is used outside of what binds it")
+    return self.variables[expr]
+
+
+def _const(self: Expressions, expr: Const) -> Index:
+    if expr.dtype == INT64:
+        return scalar(Linear(int(expr.value), {}))
+    number = expr.value
+    if is_float(expr.dtype):
+        with np.errstate(over="ignore"):
+            number = float(expr.dtype.type(number))
+    return self.b.const(register_type(expr.dtype), 1, number)
+
+
+def _unary(self: Expressions, expr: Unary, a: Index) -> Index:
+    if expr.op == "neg" and isinstance(a, Affine):
+        return Affine(a.base.scale(-1), a.stride.scale(-1), a.lanes)
+    return _wrapped(arithmetic.unary(self.b, expr.op, self.settled(a), expr.dtype), expr.dtype)
+
+
+def _binary(self: Expressions, expr: Binary, a: Index, b: Index) -> Index:
+    if isinstance(a, Affine) and isinstance(b, Affine):
+        made = _affine(self, expr.op, a, b)
+        if made is not None:
+            return made
+    x, y = self.settled(a), self.settled(b)
+    return _wrapped(arithmetic.binary(self.b, expr.op, x, y, expr.dtype), expr.dtype)
+
+
+def _affine(self: Expressions, op: str, a: Affine, b: Affine) -> Affine | None:
+    if op in ("add", "sub"):
+        factor = 1 if op == "add" else -1
+        return Affine(a.base.add(b.base, factor), a.stride.add(b.stride, factor), a.lanes)
+    if op == "mul" and (a.stride == ZERO or b.stride == ZERO):
+        varying, fixed = (a, b) if b.stride == ZERO else (b, a)
+        stride = multiply(self.b, varying.stride, fixed.base)
+        return Affine(multiply(self.b, varying.base, fixed.base), stride, a.lanes)
+    if a.stride != ZERO or b.stride != ZERO:
+        return None
+    made = _scalar_affine(self, op, a.base, b.base)
+    return None if made is None else Affine(made, ZERO, a.lanes)
+
+
+def _scalar_affine(self: Expressions, op: str, a: Linear, b: Linear) -> Linear | None:
+    """What is the same in all lanes is computed once; constants are folded."""
+    if a.is_constant and b.is_constant and op in _FOLDED and (b.constant or "floor" not in op):
+        return Linear(_FOLDED[op](a.constant, b.constant), {})
+    x, y = materialise(self.b, a), materialise(self.b, b)
+    if op in ("floordiv", "floormod") and b.is_constant and b.constant > 0:
+        if self.is_nonnegative(a):
+            word = "udiv" if op == "floordiv" else "urem"
+            value = self.b.pure("i64", 1, f"{word} i64 {x.ref}, {y.ref}", (x,), hoist=True)
+        else:
+            value = arithmetic.binary(self.b, op, x, y, INT64)
+        if op == "floormod" or self.is_nonnegative(a):
+            self.nonnegative.add(value.ref)
+        return Linear.of(value)
+    return _linear_of(arithmetic.binary(self.b, op, x, y, INT64))
+
+
+def _linear_of(value: Value) -> Linear:
+    wrapped = _wrapped(value, INT64)
+    assert isinstance(wrapped, Affine)
+    return wrapped.base
+
+
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
+def _compare(self: Expressions, expr: Compare, a: Index, b: Index) -> Index:
+    if isinstance(a, Affine) and isinstance(b, Affine):
+        made = _affine_compare(self, expr.op, a, b)
+        if made is not None:
+            return made
+    x, y = self.settled(a), self.settled(b)
+    return arithmetic.compare(self.b, expr.op, x, y, expr.a.dtype)
+
+
+def _affine_compare(self: Expressions, op: str, a: Affine, b: Affine) -> Value | None:
+    """Lane by lane, but with 32-bit lane numbers: a + lane < b is lane < b - a."""
+    slope = a.stride.add(b.stride, -1)
+    gap = b.base.add(a.base, -1)
+    if slope == ZERO:
+        x, y = materialise(self.b, a.base), materialise(self.b, b.base)
+        if gap.is_constant:
+            return self.b.const("i1", a.lanes, _HOLDS[op](0, gap.constant))
+        return self.b.splat(arithmetic.compare(self.b, op, x, y, INT64), a.lanes)
+    if not slope.is_constant or abs(slope.constant) != 1 or op not in _MIRRORED:
+        return None
+    if slope.constant == -1:
+        op, gap = _MIRRORED[op], gap.scale(-1)
+    # lane <= gap is lane < gap + 1, and lane > gap is the opposite of lane <= gap.
+    limit = gap.add(Linear(1, {})) if op in ("le", "gt") else gap
+    below = _lanes_below(self.b, materialise(self.b, limit), a.lanes)
+    if op in ("lt", "le"):
+        return below
+    return self.b.binary("xor", below, self.b.const("i1", a.lanes, True))
+
+
+_HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
+
+
+def _lanes_below(b: Builder, limit: Value, lanes: int) -> Value:
+    """The mask of the lanes whose number is below a limit."""
+    limit = b.select(b.compare("slt", limit, b.like(limit, 0)), b.like(limit, 0), limit)
+    most = b.like(limit, lanes)
+    limit = b.select(b.compare("sgt", limit, most), most, limit)
+    narrow = b.splat(b.convert("trunc", limit, "i32"), lanes)
+    text = f"icmp slt {narrow.type} {lane_numbers('i32', lanes).ref}, {narrow.ref}"
+    return b.pure("i1", lanes, text, (narrow,), hoist=True)
+
+
+def _select(self: Expressions, expr: Select, condition: Index, a: Index, b: Index) -> Index:
+    chosen = self.b.select(self.settled(condition), self.settled(a), self.settled(b))
+    return _wrapped(chosen, expr.dtype)
+
+
+def _cast(self: Expressions, expr: Cast, a: Index) -> Index:
+    if expr.dtype == expr.a.dtype:
+        return a
+    made = cast(self.b, self.settled(a), expr.a.dtype, expr.dtype, self.f16c)
+    return _wrapped(made, expr.dtype)
+
+
+def _call(self: Expressions, expr: Call, *args: Index) -> Index:
+    values = [self.settled(arg) for arg in args]
+    return _wrapped(intrinsic(self.b, expr.name, values, expr.args[0].dtype), expr.dtype)
+
+
+def _load(self: Expressions, expr: Load, *inner: Index) -> Index:
+    buffer: Any = expr.source
+    indices = list(inner[: len(expr.indices)])
+    if buffer in self.registers:
+        loaded = self.registers[buffer][self.register_slot(buffer, indices)]
+        if expr.mask is not None:
+            zero = self.b.like(loaded, 0)
+            loaded = self.b.select(self.settled(inner[-1]), loaded, zero)
+        return _wrapped(loaded, expr.dtype)
+    if buffer not in self.places:
+        raise NotFound(f"buffer {buffer.name} is used outside of what allocates it")
+    mask = self.settled(inner[-1]) if expr.mask is not None else None
+    loaded = memory.load(self.b, self.places[buffer], indices, mask)
+    return _wrapped(from_memory(self.b, loaded, expr.dtype, self.f16c), expr.dtype)
+
+
+def _ramp(self: Expressions, expr: Ramp, base: Index, stride: Index) -> Index:
+    return Affine(_base_of(base), _base_of(stride), expr.lanes)
+
+
+def _base_of(index: Index) -> Linear:
+    return index.base if isinstance(index, Affine) else Linear.of(index)
+
+
+def _broadcast(self: Expressions, expr: Broadcast, value: Index) -> Index:
+    if isinstance(value, Affine) and value.lanes == 1:
+        return Affine(value.base, ZERO, expr.lanes)
+    return self.b.splat(self.settled(value), expr.lanes)
+
+
+_RULES: dict[type, Callable[..., Index]] = {
+    Var: _var,
+    Const: _const,
+    Unary: _unary,
+    Binary: _binary,
+    Compare: _compare,
+    Select: _select,
+    Cast: _cast,
+    Call: _call,
+    Load: _load,
+    Ramp: _ramp,
+    Broadcast: _broadcast,
+}

@@ -1,0 +1,108 @@
+"""The intrinsics of te (`te.expr.INTRINSICS`) on LLVM values of any dtype and any lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..base.dtype import DType, is_float
+from ..base.errors import DTypeError
+from . import arithmetic
+from .builder import Builder, Value
+from .llvm_types import BITS, is_signed
+from .math import FUNCTIONS
+
+_ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
+
+
+def intrinsic(b: Builder, name: str, args: Sequence[Value], dtype: DType) -> Value:
+    """A call of an intrinsic on values of a dtype; 16-bit floats arrive as float32."""
+    if is_float(dtype):
+        return _of_floats(b, name, args)
+    if name in _INTEGER:
+        return _INTEGER[name](b, args, is_signed(dtype))
+    if name in _ROUNDING:
+        return args[0]
+    if name in ("isnan", "isinf", "isfinite"):
+        return b.const("i1", args[0].lanes, name == "isfinite")
+    raise DTypeError(f"{name} of {dtype}", hint="cast to a float first")
+
+
+def _of_floats(b: Builder, name: str, args: Sequence[Value]) -> Value:
+    x = args[0]
+    if name in _ROUNDING:
+        return b.intrinsic(_ROUNDING[name], x)
+    if name in _FLOAT:
+        return _FLOAT[name](b, *args)
+    return FUNCTIONS[name](b, *args)
+
+
+def _fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return b.fma(x, y, z)
+
+
+def _isnan(b: Builder, x: Value) -> Value:
+    return b.compare("uno", x, x)
+
+
+def _isinf(b: Builder, x: Value) -> Value:
+    return b.compare("oeq", b.fabs(x), b.like(x, float("inf")))
+
+
+def _isfinite(b: Builder, x: Value) -> Value:
+    return b.compare("olt", b.fabs(x), b.like(x, float("inf")))
+
+
+_FLOAT: dict[str, Callable[..., Value]] = {
+    "sqrt": lambda b, x: b.intrinsic("sqrt", x),
+    "abs": lambda b, x: b.fabs(x),
+    "fma": _fma,
+    "fmod": lambda b, x, y: b.binary("frem", x, y),
+    "isnan": _isnan,
+    "isinf": _isinf,
+    "isfinite": _isfinite,
+}
+
+
+def _integer_abs(b: Builder, args: Sequence[Value], signed: bool) -> Value:
+    (x,) = args
+    if not signed:
+        return x
+    minus = b.binary("sub", b.like(x, 0), x)
+    return b.select(b.compare("slt", x, b.like(x, 0)), minus, x)
+
+
+def _integer_fma(b: Builder, args: Sequence[Value], signed: bool) -> Value:
+    x, y, z = args
+    return b.binary("add", b.binary("mul", x, y), z)
+
+
+def _integer_fmod(b: Builder, args: Sequence[Value], signed: bool) -> Value:
+    return arithmetic.remainder(b, args[0], args[1], signed)
+
+
+def _integer_pow(b: Builder, args: Sequence[Value], signed: bool) -> Value:
+    """Square and multiply over every bit of the exponent; wraps as multiplication does.
+
+    A negative exponent gives 1/x**n rounded towards zero: 1 or -1 for x of 1 or -1, else 0.
+    """
+    x, n = args
+    zero, one, minus = b.like(x, 0), b.like(x, 1), b.like(x, -1)
+    result, square = one, x
+    for bit in range(BITS[x.element] - (1 if signed else 0)):
+        picked = b.compare("ne", b.binary("and", n, b.like(n, 1 << bit)), zero)
+        result = b.select(picked, b.binary("mul", result, square), result)
+        square = b.binary("mul", square, square)
+    if not signed:
+        return result
+    odd = b.compare("ne", b.binary("and", n, one), zero)
+    unit = b.select(b.compare("eq", x, minus), b.select(odd, minus, one), zero)
+    unit = b.select(b.compare("eq", x, one), one, unit)
+    return b.select(b.compare("slt", n, zero), unit, result)
+
+
+_INTEGER: dict[str, Callable[[Builder, Sequence[Value], bool], Value]] = {
+    "abs": _integer_abs,
+    "fma": _integer_fma,
+    "fmod": _integer_fmod,
+    "pow": _integer_pow,
+}

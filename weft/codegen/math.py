@@ -1,0 +1,180 @@
+"""Element-wise functions of floats as inline LLVM code, for any number of lanes: FUNCTIONS.
+
+In float32 every function is our own polynomial, the frequent ones in float32 arithmetic, the others
+in float64 arithmetic inside. In float64 exp, log, sigmoid and rsqrt are ours and the rest call the
+C library once a lane. Errors are bounded by ULP_BOUNDS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from . import coefficients as c
+from .arithmetic import negative
+from .builder import Builder, Value
+from .math_double import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    expm1,
+    log1p,
+    pow_,
+    sin,
+    sinh,
+    tan,
+)
+from .math_exp_log import exp, log, scaled_by_power
+
+# Largest error in units in the last place of the result, (float32, float64).
+ULP_BOUNDS: dict[str, tuple[float, float]] = {
+    "exp": (1.0, 1.0),
+    "exp2": (1.25, 1.0),
+    "log": (1.0, 1.0),
+    "log2": (0.6, 1.0),
+    "log10": (0.6, 2.0),
+    "log1p": (0.6, 1.0),
+    "expm1": (0.6, 1.0),
+    "rsqrt": (1.5, 1.5),
+    "tanh": (2.0, 2.0),
+    "sigmoid": (2.5, 2.5),
+    "erf": (2.0, 1.0),
+    "sin": (0.6, 1.0),
+    "cos": (0.6, 1.0),
+    "tan": (0.6, 1.0),
+    "asin": (0.6, 1.0),
+    "acos": (0.6, 1.0),
+    "atan": (0.6, 1.0),
+    "sinh": (0.6, 2.0),
+    "cosh": (0.6, 2.0),
+    "asinh": (0.6, 2.0),
+    "acosh": (0.6, 3.0),
+    "atanh": (0.6, 2.0),
+    "pow": (0.6, 1.0),
+    "atan2": (0.6, 1.0),
+}
+
+
+def exp2(b: Builder, x: Value) -> Value:
+    """2**x = 2**k * 2**r with k the nearest integer, so that r is exact."""
+    x = b.larger(b.like(x, -151.0), b.smaller(b.like(x, 129.0), x))
+    magic = b.like(x, 1.5 * 2.0**23)
+    shifted = b.add(x, magic)
+    r = b.sub(x, b.sub(shifted, magic))
+    p = b.fma(b.horner(r, c.EXP2_F32), r, b.like(x, 1.0))
+    return scaled_by_power(b, p, b.binary("sub", b.bits(shifted), b.bits(magic)))
+
+
+def _log_base(base: float) -> Callable[[Builder, Value], Value]:
+    def logarithm(b: Builder, x: Value) -> Value:
+        return b.mul(log(b, x), b.like(x, 1 / math.log(base)))
+
+    return logarithm
+
+
+def rsqrt(b: Builder, x: Value) -> Value:
+    return b.div(b.like(x, 1.0), b.intrinsic("sqrt", x))
+
+
+def sigmoid(b: Builder, x: Value) -> Value:
+    """1/(1+z) or z/(1+z) with z = exp(-|x|), which cannot overflow."""
+    one = b.like(x, 1.0)
+    z = exp(b, b.neg(b.fabs(x)))
+    return b.div(b.select(negative(b, x), z, one), b.add(one, z))
+
+
+def tanh(b: Builder, x: Value) -> Value:
+    """x + x**3 P(x**2) near zero, 1 - 2/(exp(2|x|) + 1) elsewhere."""
+    size = b.fabs(x)
+    square = b.mul(x, x)
+    near = b.fma(b.mul(b.horner(square, c.TANH_F32), square), size, size)
+    growth = b.add(exp(b, b.add(size, size)), b.like(x, 1.0))
+    far = b.sub(b.like(x, 1.0), b.div(b.like(x, 2.0), growth))
+    return b.copysign(b.select(b.compare("olt", size, b.like(x, 0.62)), near, far), x)
+
+
+def erf(b: Builder, x: Value) -> Value:
+    """x + x (P(x**2) - 1) near zero, 1 - exp(-|x| Q(|x|)) elsewhere."""
+    size = b.fabs(x)
+    square = b.mul(x, x)
+    near = b.fma(b.horner(square, (c.ERF_F32[0] - 1, *c.ERF_F32[1:])), x, x)
+    clipped = b.smaller(b.like(x, 4.0), size)
+    decay = exp(b, b.neg(b.mul(b.horner(clipped, c.ERF_TAIL_F32), clipped)))
+    far = b.copysign(b.sub(b.like(x, 1.0), decay), x)
+    return b.select(b.compare("olt", size, b.like(x, 0.925)), near, far)
+
+
+def _through_double(function: Callable[..., Value]) -> Callable[..., Value]:
+    def rounded(b: Builder, *args: Value) -> Value:
+        wide = function(b, *(b.convert("fpext", arg, "double") for arg in args))
+        return b.convert("fptrunc", wide, "float")
+
+    return rounded
+
+
+def _library_call(name: str) -> Callable[..., Value]:
+    """The C library's float64 function, once a lane."""
+
+    def call(b: Builder, *args: Value) -> Value:
+        parameters = ", ".join(["double"] * len(args))
+        b.declarations.setdefault(name, f"declare double @{name}({parameters}) memory(none)")
+        result = b.poison("double", args[0].lanes)
+        for lane in range(args[0].lanes):
+            passed = ", ".join(f"double {b.extract(arg, lane).ref}" for arg in args)
+            item = b.pure("double", 1, f"call double @{name}({passed})", args)
+            result = item if result.lanes == 1 else b.insert(result, item, lane)
+        return result
+
+    return call
+
+
+_FLOAT32: dict[str, Callable[..., Value]] = {
+    "exp": exp,
+    "exp2": exp2,
+    "log": log,
+    "rsqrt": rsqrt,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "erf": erf,
+    "log2": _through_double(_log_base(2)),
+    "log10": _through_double(_log_base(10)),
+    "log1p": _through_double(log1p),
+    "expm1": _through_double(expm1),
+    "sin": sin,
+    "cos": cos,
+    "tan": tan,
+    "asin": _through_double(asin),
+    "acos": _through_double(acos),
+    "atan": _through_double(atan),
+    "sinh": _through_double(sinh),
+    "cosh": _through_double(cosh),
+    "asinh": _through_double(asinh),
+    "acosh": _through_double(acosh),
+    "atanh": _through_double(atanh),
+    "pow": _through_double(pow_),
+    "atan2": _through_double(atan2),
+}
+_FLOAT64_OURS: dict[str, Callable[..., Value]] = {
+    "exp": exp,
+    "log": log,
+    "sigmoid": sigmoid,
+    "rsqrt": rsqrt,
+}
+_FLOAT64 = {name: _FLOAT64_OURS.get(name) or _library_call(name) for name in _FLOAT32}
+
+
+def _by_width(name: str) -> Callable[..., Value]:
+    def apply(b: Builder, *args: Value) -> Value:
+        table = _FLOAT64 if args[0].element == "double" else _FLOAT32
+        return table[name](b, *args)
+
+    return apply
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {name: _by_width(name) for name in _FLOAT32}

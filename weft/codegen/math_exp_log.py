@@ -1,0 +1,99 @@
+"""exp and log for float32 and float64: the base of the other functions."""
+
+from __future__ import annotations
+
+import math
+
+from . import coefficients as c
+from .builder import Builder, Value
+from .llvm_types import BITS
+
+MANTISSA = {"float": 23, "double": 52}
+
+
+def exp(b: Builder, x: Value) -> Value:
+    """e**x = 2**k * e**r, r = x - k ln 2 in two steps, |r| <= ln(2)/2.
+
+    Adding 1.5 * 2**mantissa rounds to the nearest integer and leaves it in the low bits, which for
+    NaN are some number too: nothing here is undefined.
+    """
+    single = x.element == "float"
+    least, most = (-104.0, 89.0) if single else (-746.0, 710.0)
+    x = b.larger(b.like(x, least), b.smaller(b.like(x, most), x))
+    magic = b.like(x, 1.5 * 2.0 ** MANTISSA[x.element])
+    shifted = b.fma(x, b.like(x, 1 / math.log(2)), magic)
+    k = b.sub(shifted, magic)
+    ln2 = c.LN2_F32 if single else c.LN2_F64
+    # high is exact; r, which is not, enters only where it is small.
+    high = b.fma(k, b.like(x, -ln2[0]), x)
+    low = b.mul(k, b.like(x, -ln2[1]))
+    r = b.add(high, low)
+    q = b.horner(r, c.EXP_F32 if single else c.EXP_F64)
+    p = b.add(b.add(high, b.fma(b.mul(r, r), q, low)), b.like(x, 1.0))
+    return scaled_by_power(b, p, b.binary("sub", b.bits(shifted), b.bits(magic)))
+
+
+def scaled_by_power(b: Builder, p: Value, k: Value) -> Value:
+    """p * 2**k in two multiplications, so that k may lie outside the range of exponents."""
+    half = b.binary("ashr", k, b.like(k, 1))
+    rest = b.binary("sub", k, half)
+    return b.mul(b.mul(p, power_of_two(b, half)), power_of_two(b, rest))
+
+
+def power_of_two(b: Builder, k: Value) -> Value:
+    """2**k of an integer within the range of exponents."""
+    width = BITS[k.element]
+    mantissa, bias = (23, 127) if width == 32 else (52, 1023)
+    biased = b.binary("add", k, b.like(k, bias))
+    return b.from_bits(b.binary("shl", biased, b.like(k, mantissa)))
+
+
+def log(b: Builder, x: Value) -> Value:
+    """log(m 2**e) = e ln 2 + log(m), sqrt(1/2) <= m < sqrt(2)."""
+    m, e = _split(b, x)
+    result = _log_single(b, m, e) if x.element == "float" else _log_double(b, m, e)
+    infinity = float("inf")
+    result = b.select(b.compare("oeq", x, b.like(x, infinity)), x, result)
+    result = b.select(b.compare("oeq", x, b.like(x, 0.0)), b.like(x, -infinity), result)
+    return b.select(b.compare("oge", x, b.like(x, 0.0)), result, b.like(x, float("nan")))
+
+
+def _split(b: Builder, x: Value) -> tuple[Value, Value]:
+    """m and e (as a float) with x = m 2**e; subnormals are scaled up first."""
+    mantissa = MANTISSA[x.element]
+    smallest = 2.0**-126 if x.element == "float" else 2.0**-1022
+    tiny = b.compare("olt", x, b.like(x, smallest))
+    x = b.select(tiny, b.mul(x, b.like(x, 2.0**mantissa)), x)
+    pattern = b.bits(x)
+    root = 0x3F3504F3 if x.element == "float" else 0x3FE6A09E667F3BCD
+    above = b.binary("sub", pattern, b.like(pattern, root))
+    e = b.binary("ashr", above, b.like(pattern, mantissa))
+    m = b.from_bits(b.binary("sub", pattern, b.binary("shl", e, b.like(pattern, mantissa))))
+    e = b.binary("sub", e, b.select(tiny, b.like(e, mantissa), b.like(e, 0)))
+    return m, _small_to_float(b, e, x.element)
+
+
+def _small_to_float(b: Builder, e: Value, element: str) -> Value:
+    narrow = b.convert("trunc", e, "i32") if e.element == "i64" else e
+    return b.convert("sitofp", narrow, element)
+
+
+def _log_single(b: Builder, m: Value, e: Value) -> Value:
+    f = b.sub(m, b.like(m, 1.0))
+    square = b.mul(f, f)
+    tail = b.mul(b.mul(b.horner(f, c.LOG_F32), square), f)
+    tail = b.fma(e, b.like(m, c.LN2_F32[1]), tail)
+    tail = b.fma(square, b.like(m, -0.5), tail)
+    return b.fma(e, b.like(m, c.LN2_F32[0]), b.add(f, tail))
+
+
+def _log_double(b: Builder, m: Value, e: Value) -> Value:
+    """log(1+f) = f - (f**2/2 - s (f**2/2 + R)), s = f/(2+f), R = s**2 P(s**2)."""
+    f = b.sub(m, b.like(m, 1.0))
+    s = b.div(f, b.add(f, b.like(m, 2.0)))
+    z = b.mul(s, s)
+    half_square = b.mul(b.mul(f, f), b.like(m, 0.5))
+    rest = b.add(half_square, b.mul(z, b.horner(z, c.LOG_F64)))
+    correction = b.fma(s, rest, b.mul(e, b.like(m, c.LN2_F64[1])))
+    inner = b.sub(b.sub(half_square, correction), f)
+    return b.fma(e, b.like(m, c.LN2_F64[0]), b.neg(inner))

@@ -1,0 +1,199 @@
+"""Loads, stores and prefetches: contiguous vectors, strided and gathered lanes, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from ..base.dtype import DType
+from .affine import ONE, ZERO, Affine, Linear, as_vector, byte_address, lane_numbers, multiply
+from .builder import Builder, Value, mangled
+from .llvm_types import BITS, memory_type, vector_of
+
+Index = Affine | Value
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A buffer in memory: where it starts, its strides in elements, the bytes of an element."""
+
+    base: Value
+    dtype: DType
+    strides: tuple[Linear, ...]
+    lanes: int
+    alignment: int
+
+    @property
+    def element(self) -> str:
+        return memory_type(self.dtype)
+
+    @property
+    def item_bytes(self) -> int:
+        return BITS[self.element] // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Evenly spaced elements from a pointer on; `step` is in elements."""
+
+    pointer: Value
+    step: Linear
+    lanes: int
+    alignment: int
+
+
+def load(b: Builder, place: Place, indices: Sequence[Index], mask: Value | None) -> Value:
+    """Elements as they lie in memory; lanes that the mask leaves out are 0 and not touched."""
+    span = _span(b, place, indices)
+    if span is None:
+        pointers = _pointers(b, place, indices)
+        return _gather(b, place, pointers, mask)
+    if mask is not None and span.lanes == 1 and mask.lanes == 1:
+        return _load_if(b, place, span, mask)
+    if span.step.is_constant and span.step.constant == 0:
+        return _load_one(b, place, span, mask)
+    if span.step.is_constant and span.step.constant == 1:
+        return _load_run(b, place, span, mask)
+    return _gather(b, place, _spread(b, place, span), mask)
+
+
+def store(
+    b: Builder, place: Place, indices: Sequence[Index], value: Value, mask: Value | None
+) -> None:
+    """Values, already as they lie in memory, into the lanes that the mask names."""
+    span = _span(b, place, indices)
+    if span is None:
+        _scatter(b, place, _pointers(b, place, indices), value, mask)
+    elif mask is not None and value.lanes == 1:
+        pointer = _masked_pointer(b, span.pointer, mask)
+        b.line(f"store {value.type} {value.ref}, ptr {pointer.ref}, align {span.alignment}")
+    elif span.lanes == 1 or span.step == ONE:
+        _store_run(b, place, span, value, mask)
+    else:
+        _scatter(b, place, _spread(b, place, span), value, mask)
+
+
+def prefetch(b: Builder, place: Place, indices: Sequence[Index], level: int) -> None:
+    span = _span(b, place, indices)
+    if span is None:
+        return
+    name = "llvm.prefetch.p0"
+    b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+    locality = min(max(4 - level, 0), 3)
+    b.line(f"call void @{name}(ptr {span.pointer.ref}, i32 0, i32 {locality}, i32 1)")
+
+
+def _span(b: Builder, place: Place, indices: Sequence[Index]) -> Span | None:
+    """The access as evenly spaced elements, or None when an index is an arbitrary vector."""
+    offset, step, lanes = ZERO, ZERO, place.lanes
+    for index, stride in zip(indices, place.strides):
+        if isinstance(index, Value):
+            return None
+        offset = offset.add(multiply(b, index.base, stride))
+        if index.lanes > 1:
+            lanes = index.lanes
+            step = step.add(multiply(b, index.stride, stride))
+    if place.lanes > 1:
+        offset, step = offset.scale(place.lanes), ONE
+    offset = offset.scale(place.item_bytes)
+    alignment = gcd(place.alignment or place.item_bytes, offset.divisor())
+    return Span(byte_address(b, place.base, offset), step, lanes, alignment)
+
+
+def _load_one(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
+    if mask is not None:
+        return _gather(b, place, _spread(b, place, span), mask)
+    text = f"load {place.element}, ptr {span.pointer.ref}, align {span.alignment}"
+    return b.splat(b.effect(place.element, 1, text), span.lanes)
+
+
+def _load_if(b: Builder, place: Place, span: Span, mask: Value) -> Value:
+    pointer = _masked_pointer(b, span.pointer, mask)
+    text = f"load {place.element}, ptr {pointer.ref}, align {span.alignment}"
+    loaded = b.effect(place.element, 1, text)
+    return b.select(mask, loaded, b.like(loaded, 0))
+
+
+def _masked_pointer(b: Builder, pointer: Value, mask: Value) -> Value:
+    """The pointer, or one to bytes nobody reads when the mask is false."""
+    b.uses_nowhere = True
+    text = f"select i1 {mask.ref}, ptr {pointer.ref}, ptr %nowhere"
+    return b.pure("ptr", 1, text, (mask, pointer))
+
+
+def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
+    kind = vector_of(place.element, span.lanes)
+    if mask is None:
+        text = f"load {kind}, ptr {span.pointer.ref}, align {span.alignment}"
+        return b.effect(place.element, span.lanes, text)
+    empty = Value("zeroinitializer", place.element, span.lanes, 0)
+    name = f"llvm.masked.load.{mangled(empty)}.p0"
+    b.declarations.setdefault(name, f"declare {kind} @{name}(ptr, i32, {mask.type}, {kind})")
+    text = (
+        f"call {kind} @{name}(ptr {span.pointer.ref}, i32 {span.alignment}, "
+        f"{mask.type} {mask.ref}, {kind} {empty.ref})"
+    )
+    return b.effect(place.element, span.lanes, text)
+
+
+def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value | None) -> None:
+    if mask is None:
+        b.line(f"store {value.type} {value.ref}, ptr {span.pointer.ref}, align {span.alignment}")
+        return
+    name = f"llvm.masked.store.{mangled(value)}.p0"
+    b.declarations.setdefault(name, f"declare void @{name}({value.type}, ptr, i32, {mask.type})")
+    b.line(
+        f"call void @{name}({value.type} {value.ref}, ptr {span.pointer.ref}, "
+        f"i32 {span.alignment}, {mask.type} {mask.ref})"
+    )
+
+
+def _spread(b: Builder, place: Place, span: Span) -> Value:
+    """A vector of pointers, one for each lane."""
+    step = as_vector(b, Affine(ZERO, span.step.scale(place.item_bytes), span.lanes))
+    text = f"getelementptr i8, ptr {span.pointer.ref}, {step.type} {step.ref}"
+    return b.pure("ptr", span.lanes, text, (span.pointer, step))
+
+
+def _pointers(b: Builder, place: Place, indices: Sequence[Index]) -> Value:
+    lanes = max(index.lanes for index in indices)
+    base, offsets = ZERO, None
+    for index, stride in zip(indices, place.strides):
+        if isinstance(index, Affine) and index.lanes == 1:
+            base = base.add(multiply(b, index.base, stride))
+            continue
+        vector = index if isinstance(index, Value) else as_vector(b, index)
+        factor = as_vector(b, Affine(stride.scale(place.item_bytes), ZERO, lanes))
+        term = b.binary("mul", vector, factor)
+        offsets = term if offsets is None else b.binary("add", offsets, term)
+    pointer = byte_address(b, place.base, base.scale(place.item_bytes))
+    steps = offsets if offsets is not None else lane_numbers("i64", lanes, 0)
+    text = f"getelementptr i8, ptr {pointer.ref}, {steps.type} {steps.ref}"
+    return b.pure("ptr", lanes, text, (pointer, steps))
+
+
+def _gather(b: Builder, place: Place, pointers: Value, mask: Value | None) -> Value:
+    lanes, size = pointers.lanes, place.item_bytes
+    mask = mask or b.const("i1", lanes, True)
+    kind = vector_of(place.element, lanes)
+    empty = Value("zeroinitializer", place.element, lanes, 0)
+    name = f"llvm.masked.gather.{mangled(empty)}.v{lanes}p0"
+    signature = f"{pointers.type}, i32, {mask.type}, {kind}"
+    b.declarations.setdefault(name, f"declare {kind} @{name}({signature})")
+    text = (
+        f"call {kind} @{name}({pointers.type} {pointers.ref}, i32 {size}, "
+        f"{mask.type} {mask.ref}, {kind} {empty.ref})"
+    )
+    return b.effect(place.element, lanes, text)
+
+
+def _scatter(b: Builder, place: Place, pointers: Value, value: Value, mask: Value | None) -> None:
+    mask = mask or b.const("i1", value.lanes, True)
+    name = f"llvm.masked.scatter.{mangled(value)}.v{value.lanes}p0"
+    signature = f"{value.type}, {pointers.type}, i32, {mask.type}"
+    b.declarations.setdefault(name, f"declare void @{name}({signature})")
+    b.line(
+        f"call void @{name}({value.type} {value.ref}, {pointers.type} {pointers.ref}, "
+        f"i32 {place.item_bytes}, {mask.type} {mask.ref})"
+    )

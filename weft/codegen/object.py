@@ -1,0 +1,72 @@
+"""LLVM IR text becomes object code or assembly for a target."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+
+import llvmlite.binding as llvm
+
+from ..base.errors import InvalidValue, RunError
+from ..base.target import Target
+
+_lock = threading.Lock()
+_machines: dict[tuple[str, str, str], llvm.TargetMachine] = {}
+
+# Emitted code needs no IR passes; "O2" is for scalar loops that LLVM is to vectorise.
+PIPELINES = ("none", "O2")
+
+
+def cache_key(ir: str, target: Target, passes: str = "none") -> str:
+    """The name under which the object code of this text for this target may be kept."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    parts = (ir, target.triple, target.cpu, target.features, passes, version)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:
+    """Object code, position-independent, as a JIT loads it."""
+    with _lock:
+        machine = _target_machine(target)
+        return bytes(machine.emit_object(_module(ir, machine, passes)))
+
+
+def compile_assembly(ir: str, target: Target, passes: str = "none") -> str:
+    """The same as assembly text."""
+    with _lock:
+        machine = _target_machine(target)
+        return str(machine.emit_assembly(_module(ir, machine, passes)))
+
+
+def _module(ir: str, machine: llvm.TargetMachine, passes: str) -> llvm.ModuleRef:
+    try:
+        module = llvm.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        raise RunError("LLVM does not accept the generated code", why=str(error)) from None
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    if passes == "O2":
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    elif passes != "none":
+        raise InvalidValue(f"unknown pass pipeline {passes!r}", why=f"there are {PIPELINES}")
+    return module
+
+
+def _target_machine(target: Target) -> llvm.TargetMachine:
+    key = (target.triple, target.cpu, target.features)
+    if key not in _machines:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        _machines[key] = llvm.Target.from_triple(target.triple).create_target_machine(
+            cpu=target.cpu,
+            features=target.features,
+            opt=3,
+            reloc="pic",
+            codemodel="small",
+            jit=True,
+        )
+    return _machines[key]

@@ -1,0 +1,323 @@
+"""A typed graph and its groups become a Program: kernels compiled, memory planned, steps made."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from .. import te
+from ..base.dtype import DType, dtype_name
+from ..base.errors import GraphError, ShapeError
+from ..base.plan import ExecPlan, HostStep, KernelStep, Step
+from ..base.shape import is_static, show
+from ..base.target import Target
+from ..codegen.entry import emit_entry
+from ..codegen.object import compile_object
+from ..core.fused import FusedGroup
+from ..core.graph import Graph
+from ..core.ir import Fact, Node, NodeEntry
+from ..core.op import Op
+from ..lower.group import LoweredKernel, Temporary, copy_group, lower_group
+from ..lower.memo import lowered
+from ..runtime.program import Array, KernelInfo, Program, TensorSpec
+from .host import HOST_REFERENCE
+from .kernels import kernel_cache
+from .locations import Key, Locations
+from .mutation import writes, written_variables
+
+NANOSECONDS_PER_OPERATION = {"avx512": 0.02, "avx2": 0.04, "sse": 0.08}
+Progress = Callable[[int, int], None]
+
+
+def assemble(
+    graph: Graph,
+    groups: Sequence[FusedGroup],
+    constants: Mapping[str, Array],
+    target: Target,
+    progress: Progress | None = None,
+    inputs: Sequence[TensorSpec] = (),
+) -> Program:
+    """The program of a graph whose facts are all known. `constants` are values of variables; the
+    other variables are inputs, after those that are named: they may be unused by now."""
+    return _Assembler(graph, constants, target, inputs).run(groups, progress)
+
+
+class _Assembler:
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Mapping[str, Array],
+        target: Target,
+        inputs: Sequence[TensorSpec],
+    ) -> None:
+        self.graph = graph
+        self.target = target
+        self.places = Locations()
+        self.steps: list[Callable[[Mapping[Key, Any]], Step]] = []
+        self.objects: dict[str, bytes] = {}
+        self.kernels: list[KernelInfo] = []
+        self.outputs_in_place: set[NodeEntry] = set()
+        nodes = graph.indexed.nodes
+        variables = [nodes[number] for number in graph.indexed.variables]
+        self.written = written_variables(graph)
+        self.constants = [n for n in variables if n.name in constants and n not in self.written]
+        fixed = set(self.constants)
+        self.inputs: dict[str, list[Node]] = {spec.name: [] for spec in inputs}
+        for node in variables:
+            if node not in fixed:
+                self.inputs.setdefault(node.name, []).append(node)
+        self.specs = {spec.name: spec for spec in inputs}
+        self.values = [constants[node.name] for node in self.constants]
+
+    def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Program:
+        start, hits = time.perf_counter(), kernel_cache.hits
+        for name, nodes in self.inputs.items():
+            self._place_input(name, nodes)
+        for node in self.constants:
+            self._add(NodeEntry(node), "constant", node.name)
+        outputs = self._place_outputs(groups)
+        for number, group in enumerate(groups):
+            self._group(group)
+            if progress is not None:
+                progress(number + 1, len(groups))
+        for key, entry in outputs:
+            if self.places.root(entry) != key:
+                self._copy(entry, self._fact(entry), key, (entry.node,))
+        return self._finish(start, hits)
+
+    # Places
+
+    def _fact(self, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
+        return self._static(self.graph.fact(entry), entry)
+
+    def _static(self, fact: Fact, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
+        if not is_static(fact.shape) or fact.dtype is None:
+            raise ShapeError(
+                f"{entry.node.output_name(entry.index)!r} has shape {show(fact.shape)} of "
+                f"{fact.dtype}",
+                why="code is generated for shapes and dtypes that are all known",
+                hint="give the shapes (and dtypes) of all inputs",
+            )
+        return fact.shape, fact.dtype
+
+    def _add(self, entry: NodeEntry, role: str, name: str = "") -> None:
+        shape, dtype = self._fact(entry)
+        self.places.add(entry, role, prod(shape) * dtype.itemsize, name)
+
+    def _place_input(self, name: str, nodes: Sequence[Node]) -> None:
+        """Variables of one name are one input."""
+        if len(nodes) > 1 and any(node in self.written for node in nodes):
+            raise GraphError(
+                f"{len(nodes)} variables are called {name!r}",
+                why="one of them is written to, and which one is meant cannot be told",
+            )
+        for node in nodes:
+            self.specs.setdefault(name, self._spec(NodeEntry(node), name))
+        spec = self.specs[name]
+        key: Key = NodeEntry(nodes[0]) if nodes else ("unused", name)
+        self.places.add(key, "input", prod(spec.shape) * spec.dtype.itemsize, name)
+        for node in nodes[1:]:
+            self.places.add_view(NodeEntry(node), key)
+
+    def _place_outputs(self, groups: Sequence[FusedGroup]) -> list[tuple[Key, NodeEntry]]:
+        """(key, entry) of each output: what is computed here is written in place, others copied."""
+        made: set[NodeEntry] = set()
+        views: dict[NodeEntry, NodeEntry] = {}
+        for group in groups:
+            if self._is_view(group):
+                source = group.inputs[0]
+                views[NodeEntry(group.nodes[0])] = views.get(source, source)
+            else:
+                made.update(group.outputs)
+        keys: list[tuple[Key, NodeEntry]] = []
+        for position, (node, index, _) in enumerate(self.graph.outputs):
+            entry = NodeEntry(node, index)
+            source = views.get(entry, entry)
+            fresh = source in made and source not in self.outputs_in_place
+            key: Key = source if fresh else ("output", position)
+            if fresh:
+                self.outputs_in_place.add(source)
+            shape, dtype = self._fact(entry)
+            name = node.output_name(index)
+            self.places.add(key, "output", prod(shape) * dtype.itemsize, name)
+            keys.append((key, entry))
+        return keys
+
+    # Steps
+
+    def _is_view(self, group: FusedGroup) -> bool:
+        """Whether the group only renames memory: one node whose output is a view of its input."""
+        node = group.nodes[0]
+        assert node.op is not None
+        if len(group.nodes) > 1 or node.op.alias_of(node.params).get(0) != 0:
+            return False
+        return group.inputs[0].node not in self.written  # those change while the view is in use
+
+    def _group(self, group: FusedGroup) -> None:
+        if self._is_view(group):
+            self.places.add_view(NodeEntry(group.nodes[0]), _place_of(group.inputs[0]))
+            return
+        if writes(group.nodes[0]):
+            self._mutation(group)
+            return
+        for entry in group.outputs:
+            if entry not in self.outputs_in_place:
+                self._add(entry, "arena")
+        if all(Op.compute.contains(node.op) for node in group.nodes):
+            self._lowered(lowered(group, self.graph.fact, self.target), group.nodes)
+        else:
+            self._host(group, [*group.inputs, *group.outputs])
+
+    def _mutation(self, group: FusedGroup) -> None:
+        """A node that writes to variables. What its kernels still read is written last, by a copy;
+        as is a new value that is also an output, which must not change with the variable."""
+        (node,) = group.nodes
+        used = self._used_outputs(group)
+        news = new_values(node, self.graph.fact)
+        facts = {new: self.graph.fact(variable) for variable, new in news}
+
+        def fact(entry: NodeEntry) -> Fact:
+            return facts.get(entry) or self.graph.fact(entry)
+
+        extended = group._replace(outputs=tuple(dict.fromkeys([*used, *facts])))
+        kernels = None
+        read: set[Any] = set()
+        if Op.compute.contains(node.op):
+            kernels = lower_group(extended, fact, self.target)
+            read = {_place_of(argument) for kernel in kernels for argument in kernel.arguments}
+        later = []
+        for variable, new in news:
+            place = _place_of(variable)
+            if new in used or place in read:
+                later.append((new, place))
+            else:
+                self.places.add_view(new, place)
+        for entry in extended.outputs:
+            if self.places.root(entry) == entry and entry not in self.outputs_in_place:
+                shape, dtype = self._static(fact(entry), entry)
+                self.places.add(entry, "arena", prod(shape) * dtype.itemsize)
+        if kernels is None:
+            self._host(extended, [*group.inputs, *extended.outputs], fact)
+        else:
+            self._lowered(kernels, group.nodes)
+        for new, place in later:
+            self._copy(new, self._static(fact(new), new), place, (node,))
+
+    def _used_outputs(self, group: FusedGroup) -> list[NodeEntry]:
+        """The outputs of a group that someone reads."""
+        indexed = self.graph.indexed
+        results = {NodeEntry(node, index) for node, index, _ in self.graph.outputs}
+        return [e for e in group.outputs if indexed.consumers[indexed.entry_id(e)] or e in results]
+
+    def _copy(self, source: NodeEntry, fact: Any, result: Key, nodes: Sequence[Node]) -> None:
+        self._lowered(copy_group(source, fact, result, self.target), nodes)
+
+    def _lowered(self, kernels: Sequence[LoweredKernel], nodes: Sequence[Node]) -> None:
+        number = len(self.steps)  # tells temporaries of different groups apart
+        for kernel, arguments, work in kernels:
+            code = kernel_cache.compiled(kernel, self.target)
+            self.objects[code.name] = code.code
+            keys = [(number, a) if isinstance(a, Temporary) else _place_of(a) for a in arguments]
+            for key, argument in zip(keys, arguments):
+                if isinstance(argument, Temporary) and key not in self.places:
+                    size = prod(argument.shape) * argument.dtype.itemsize
+                    self.places.add(key, "arena", size)
+            self._step(code.name, keys, 1 if code.extent is None else code.extent, work)
+            self.kernels.append(self._info(kernel.name, code.name, nodes))
+
+    def _step(self, symbol: str, keys: Sequence[Key], extent: int, work: int) -> None:
+        for key in keys:
+            self.places.use(key, len(self.steps))
+        cost = work * NANOSECONDS_PER_OPERATION.get(self.target.isa, 0.08)
+        self.steps.append(
+            lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), extent, cost)
+        )
+
+    def _host(
+        self,
+        group: FusedGroup,
+        entries: Sequence[NodeEntry],
+        fact: Callable[[NodeEntry], Fact] | None = None,
+    ) -> None:
+        """A node without a body runs its reference, between two runs of kernels."""
+        (node,) = group.nodes
+        assert node.op is not None
+        keys = [_place_of(entry) for entry in entries]
+        for key in keys:
+            self.places.use(key, len(self.steps))
+        facts = [self._static((fact or self.graph.fact)(entry), entry) for entry in entries]
+        attrs = {
+            "op": node.op.name,
+            "node": node.name,
+            "attrs": dict(node.attrs),
+            "inputs": [group.inputs.index(entry) for entry in node.inputs],
+            "outputs": [entry.index for entry in group.outputs],
+            "tensors": [(list(shape), dtype_name(dtype)) for shape, dtype in facts],
+        }
+        self.steps.append(
+            lambda refs: HostStep(HOST_REFERENCE, tuple(refs[key] for key in keys), attrs)
+        )
+
+    def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
+        sources = dict.fromkeys(
+            source.name for node in nodes for source in self.graph.sources.get(node, (node,))
+        )
+        operators = tuple(node.op_name for node in nodes)
+        return KernelInfo(name, symbol, operators, tuple(sources), self.target.isa)
+
+    def _finish(self, start: float, hits: int) -> Program:
+        slots, refs, arena_bytes = self.places.plan()
+        plan = ExecPlan(tuple(make(refs) for make in self.steps), slots, arena_bytes)
+        name = "run_" + hashlib.sha256(repr(plan.steps).encode()).hexdigest()[:24]
+        entry = emit_entry(plan, name)
+        objects = tuple(self.objects.values())
+        if entry.symbols:
+            objects += (compile_object(entry.ir, self.target),)
+        return Program(
+            plan,
+            objects,
+            entry.symbols,
+            tuple(self.specs[name] for name in self.inputs),
+            tuple(self._spec(NodeEntry(n, i), n.output_name(i)) for n, i, _ in self.graph.outputs),
+            tuple(self.values),
+            str(self.target),
+            tuple(self.kernels),
+            {
+                "compile_seconds": time.perf_counter() - start,
+                "cache_hits": kernel_cache.hits - hits,
+                "distinct_kernels": len(self.objects),
+            },
+            tuple(node.name for node in self.written),
+        )
+
+    def _spec(self, entry: NodeEntry, name: str) -> TensorSpec:
+        return TensorSpec(name, *self._fact(entry))
+
+
+def _place_of(key: Any) -> Any:
+    """All versions of a variable are in one place."""
+    return key._replace(version=0) if isinstance(key, NodeEntry) else key
+
+
+def new_values(node: Node, fact: Callable[[NodeEntry], Fact]) -> list[tuple[NodeEntry, NodeEntry]]:
+    """(variable, entry with its new value) for all variables that a node writes.
+
+    Bodies and references give new values after the outputs; where they give none, the outputs
+    themselves are the new values.
+    """
+    op = node.op
+    assert op is not None
+    mutated = op.mutates_of(node.params)
+    rule = Op.compute.get(op)
+    count = node.num_outputs
+    if rule is not None:
+        args = [te.placeholder(fact(e).shape, fact(e).dtype) for e in node.inputs]
+        made = op.call_with(rule, node.params, *args)
+        extra = (len(made) if isinstance(made, (tuple, list)) else 1) > count
+    else:
+        extra = True
+    start = count if extra else 0
+    return [(node.inputs[index], NodeEntry(node, start + i)) for i, index in enumerate(mutated)]

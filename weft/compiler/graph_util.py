@@ -1,0 +1,89 @@
+"""Questions about graphs: their shapes, dtypes, gradients, and whether two are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..base.dtype import dtype_name
+from ..base.errors import GraphError
+from ..core.graph import Graph
+from ..core.graph_attrs import nnvm_shape
+from ..core.ir import Node
+from ..core.symbol import Symbol
+from ..passes.gradient import get_gradient_graph, gradients
+from .graph_attr import set_dtype_inputs, set_shape_inputs
+
+__all__ = [
+    "check_graph_equal",
+    "get_gradient_graph",
+    "gradients",
+    "infer_dtype",
+    "infer_shape",
+]
+
+
+def infer_shape(
+    graph: Graph | Symbol, **shape: Sequence[int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Shapes of all inputs and of all outputs; 0 and [] stand for unknown, also in what is given.
+
+    >>> import weft
+    >>> infer_shape(weft.symbol.flatten(weft.symbol.Variable("x")), x=(2, 3, 4))
+    ([[2, 3, 4]], [[2, 12]])
+    """
+    typed = set_shape_inputs(_fresh(graph), shape).apply("InferShape")
+    return _values(typed, lambda fact: nnvm_shape(fact.shape))
+
+
+def infer_dtype(graph: Graph | Symbol, **dtype: Any) -> tuple[list[str | None], list[str | None]]:
+    """Names of the dtypes of all inputs and of all outputs; None stands for unknown."""
+    typed = set_dtype_inputs(_fresh(graph), dtype).apply("InferType")
+    return _values(typed, lambda fact: None if fact.dtype is None else dtype_name(fact.dtype))
+
+
+def _fresh(graph: Graph | Symbol) -> Graph:
+    """A graph of the same structure whose attributes may be set."""
+    return Graph(graph.outputs, getattr(graph, "attrs", None), getattr(graph, "facts", None))
+
+
+def _values(graph: Graph, value: Any) -> tuple[list[Any], list[Any]]:
+    inputs = [graph.indexed.nodes[number].entry() for number in graph.indexed.variables]
+    return (
+        [value(graph.fact(entry._replace(version=0))) for entry in inputs],
+        [value(graph.fact(entry)) for entry in graph.outputs],
+    )
+
+
+def check_graph_equal(a: Graph, b: Graph, compare_variable_attrs: bool = False) -> None:
+    """Raises an error that names the first difference in structure; node names do not count."""
+    left, right = a.indexed, b.indexed
+    _equal("number of nodes", left.num_nodes, right.num_nodes)
+    _equal("number of node entries", left.num_node_entries, right.num_node_entries)
+    _equal("number of outputs", len(left.outputs), len(right.outputs))
+    for x, y in zip(left.nodes, right.nodes):
+        _check_node(x, y, compare_variable_attrs)
+        inputs = [
+            [(g.node_id[n], i, v) for n, i, v in m.inputs] for g, m in ((left, x), (right, y))
+        ]
+        _equal("inputs", inputs[0], inputs[1], x, y)
+        deps = [[g.node_id[n] for n in m.control_deps] for g, m in ((left, x), (right, y))]
+        _equal("control_deps", deps[0], deps[1], x, y)
+    _equal("output entries", left.outputs, right.outputs)
+
+
+def _check_node(x: Node, y: Node, compare_variable_attrs: bool) -> None:
+    _equal("operators", x.op_name, y.op_name, x, y)
+    if x.op is None:
+        if compare_variable_attrs:
+            _equal("attributes", x.attrs, y.attrs, x, y)
+        return
+    first, second = x.op.attributes(x.params), x.op.attributes(y.params)
+    for key in {*first, *second}:
+        _equal(f"attribute {key!r}", first.get(key), second.get(key), x, y)
+
+
+def _equal(what: str, x: Any, y: Any, left: Node | None = None, right: Node | None = None) -> None:
+    if x != y:
+        nodes = f"nodes {left.name!r} and {right.name!r}" if left and right else None
+        raise GraphError(f"Graph compare error: {what} differ: {x} and {y}", where=nodes)

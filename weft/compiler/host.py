@@ -1,0 +1,35 @@
+"""Host steps: operators that have no body run their numpy reference between native kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base.errors import Error, RunError, ShapeError
+from ..core.interpret import run_reference
+from ..core.op import Op
+from ..runtime.functions import register_func
+from ..runtime.program import Array
+
+HOST_REFERENCE = "weft.reference"
+
+
+@register_func(HOST_REFERENCE, override=True)
+def run_host_step(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None:
+    """Computes the last tensors from the first ones by the operator's reference."""
+    op = Op.get(attrs["op"])
+    where = f"node {attrs['node']!r}, operator {op.name}, as a host step"
+    args = [tensors[index] for index in attrs["inputs"]]
+    try:
+        results = run_reference(op, op.parse(attrs["attrs"]), args)
+    except Error as error:
+        raise error.at(where) from None
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise RunError("the reference failed", where=where, why=why) from error
+    targets = tensors[len(tensors) - len(attrs["outputs"]) :]
+    for target, index in zip(targets, attrs["outputs"]):
+        if results[index].shape != target.shape:
+            why = f"inference said {target.shape}"
+            raise ShapeError(f"the reference gave {results[index].shape}", where=where, why=why)
+        target[...] = results[index]

@@ -1,0 +1,63 @@
+"""Where every value of a graph lives: inputs, constants, outputs, or somewhere in the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from ..base.plan import BufferRef, Slot
+from .arena import Lifetime, plan_arena
+
+Key = Hashable  # an entry of the graph, or a temporary of a group
+
+
+class _Value(NamedTuple):
+    role: str
+    size: int
+    name: str
+
+
+class Locations:
+    """Collects values and the steps that use them, then gives slots and references.
+
+    A view has no place of its own: it is where its source is.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Key, _Value] = {}
+        self._views: dict[Key, Key] = {}
+        self._used: dict[Key, list[int]] = {}
+
+    def add(self, key: Key, role: str, size: int, name: str = "") -> None:
+        self._values[key] = _Value(role, size, name)
+
+    def add_view(self, key: Key, source: Key) -> None:
+        self._views[key] = self.root(source)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._values
+
+    def root(self, key: Key) -> Key:
+        """What a key is a view of, or the key itself."""
+        return self._views.get(key, key)
+
+    def use(self, key: Key, step: int) -> None:
+        """Says that a step reads or writes a value."""
+        self._used.setdefault(self.root(key), []).append(step)
+
+    def plan(self) -> tuple[tuple[Slot, ...], dict[Key, BufferRef], int]:
+        """The slots, where each key is, and the bytes of the arena."""
+        inside = [key for key, value in self._values.items() if value.role == "arena"]
+        lifetimes = []
+        for key in inside:
+            steps = self._used.get(key, [0])
+            lifetimes.append(Lifetime(self._values[key].size, min(steps), max(steps)))
+        arena = plan_arena(lifetimes)
+        offsets = dict(zip(inside, arena.offsets))
+        slots: list[Slot] = []
+        refs: dict[Key, BufferRef] = {}
+        for key, value in self._values.items():
+            refs[key] = BufferRef(len(slots))
+            slots.append(Slot(value.role, value.size, offsets.get(key, 0), value.name))
+        refs.update({key: refs[source] for key, source in self._views.items()})
+        return tuple(slots), refs, arena.size

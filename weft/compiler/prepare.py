@@ -1,0 +1,126 @@
+"""A symbol and its parameters become a typed, optimised graph with constants: all that happens
+before code is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.dtype import FLOAT32, DType
+from ..base.errors import DTypeError, GraphError
+from ..base.shape import Shape
+from ..base.target import Target
+from ..core.graph import Graph
+from ..core.infer import infer, unknown_entries
+from ..core.interpret import evaluate
+from ..core.ir import NodeEntry
+from ..core.symbol import Symbol
+from ..lower.layouts import layouts_for
+from ..passes.fold_constants import constant_part
+from ..passes.pipeline import optimize
+from ..runtime.program import Array
+from .mutation import ordered
+
+
+class Prepared(NamedTuple):
+    graph: Graph
+    constants: dict[str, Array]
+
+
+def typed_graph(
+    symbol: Symbol | Graph,
+    params: Mapping[str, Array],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, DType],
+    default_dtype: DType = FLOAT32,
+) -> Graph:
+    """The graph with a fact about every entry; inputs of which no dtype is known have the default."""
+    graph = symbol if isinstance(symbol, Graph) else Graph(symbol.outputs)
+    names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+    used = {name: value for name, value in params.items() if name in names}
+    all_shapes = {**{name: value.shape for name, value in used.items()}, **shapes}
+    all_dtypes = {**{name: value.dtype for name, value in used.items()}, **dtypes}
+    graph = infer(graph, all_shapes, all_dtypes)
+    open_names = _untyped(graph)
+    try:
+        return infer(graph, {}, dict.fromkeys(open_names, default_dtype)) if open_names else graph
+    except DTypeError:  # one tells of another, so one at a time
+        while open_names := _untyped(graph):
+            graph = infer(graph, {}, {open_names[0]: default_dtype})
+        return graph
+
+
+def _untyped(graph: Graph) -> list[str]:
+    nodes = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+    return [node.name for node in nodes if graph.fact(NodeEntry(node)).dtype is None]
+
+
+def prepare(
+    symbol: Symbol | Graph,
+    params: Mapping[str, Array],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, DType],
+    opt_level: int,
+    target: Target,
+) -> Prepared:
+    """Types the graph, runs the passes of a level, computes what depends on parameters alone."""
+    return prepare_typed(typed_graph(symbol, params, shapes, dtypes), params, opt_level, target)
+
+
+def prepare_typed(
+    graph: Graph,
+    params: Mapping[str, Array],
+    opt_level: int,
+    target: Target,
+    add_pass: tuple[str, ...] = (),
+) -> Prepared:
+    """The same for a graph that has its facts.
+
+    Constants are computed twice: first those of the model, so that passes see weights and not what
+    makes them; then those that the passes made, such as packed weights.
+    """
+    _check_known(graph)
+    names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+    constants = {name: value for name, value in params.items() if name in names}
+    fold = opt_level >= 2 or "PrecomputePrune" in add_pass
+    if fold:
+        graph, constants = folded(graph, constants)
+    with layouts_for(target):
+        graph = optimize(graph, opt_level, add_pass)
+    if fold:
+        graph, constants = folded(graph, constants)
+    _check_known(graph)
+    return Prepared(ordered(graph), constants)
+
+
+def folded(graph: Graph, constants: Mapping[str, Array]) -> Prepared:
+    """The graph with its constant part computed."""
+    main, part = constant_part(graph, constants)
+    known = dict(constants)
+    if part is not None:
+        values = evaluate(part, known)
+        known.update(zip(part.attr("output_names"), values))
+    names = {main.indexed.nodes[number].name for number in main.indexed.variables}
+    return Prepared(main, {name: value for name, value in known.items() if name in names})
+
+
+def _check_known(graph: Graph) -> None:
+    unknown = unknown_entries(graph)
+    if unknown:
+        names = [graph.indexed.nodes[number].name for number in graph.indexed.variables]
+        first = unknown[0]
+        raise GraphError(
+            f"the shape or dtype of {first.node.output_name(first.index)!r} is not known",
+            why=f"{len(unknown)} entries cannot be inferred from what is given",
+            hint="give shapes for all of: " + ", ".join(names[:20]),
+        )
+
+
+def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:
+    """Parameters as numpy arrays."""
+    return {
+        name: value.numpy() if hasattr(value, "asnumpy") else np.asarray(value)
+        for name, value in (params or {}).items()
+    }

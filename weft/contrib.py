@@ -1,0 +1,1 @@
+"""Operators registered as `_contrib_x`, here as x; filled by weft.symbol."""

@@ -1,0 +1,1 @@
+"""Machinery of the graph IR: operators, symbols, graphs, inference, passes. It knows no op name."""

@@ -1,0 +1,17 @@
+"""FusedGroup: nodes that become one piece of compiled code. Made by the fusion pass, read by the
+lowering."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .ir import Node, NodeEntry
+
+
+class FusedGroup(NamedTuple):
+    """Nodes in topological order, what they read from outside, and what others read of them."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[NodeEntry, ...]
+    outputs: tuple[NodeEntry, ...]
+    master: Node | None = None  # the conv2d, dense, ... that decides the schedule

@@ -1,0 +1,553 @@
+"""Operators: a name plus typed columns. Op, OpGroup, OpMap and the registry that owns them.
+
+    relu = Op.register("relu").describe("max(x, 0)").set_num_inputs(1)
+    relu.set_attr("FReference", lambda x: np.maximum(x, 0))    # or: relu.reference = ...
+
+A column is an OpMap: operator -> value. The columns that core reads are declared on Op below, each
+with its contract; any other name given to `set_attr` makes a new column.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+from ..base.errors import Error, InvalidType, InvalidValue, NotFound, RegistryError
+from .schema import Params, canonical, fields_of, parse, text_of
+
+V = TypeVar("V")
+VARIADIC = -1  # any number of inputs
+MAX_OUTPUTS = 65536  # attributes of a file may ask for more than there is memory
+
+
+class Argument(NamedTuple):
+    """An input or attribute, as documentation shows it."""
+
+    name: str
+    type: str
+    doc: str
+
+
+class OpMap(Generic[V]):
+    """One column: the values that operators have for an attribute name.
+
+    A plevel orders rival registrations: the higher one wins, whichever came first.
+    """
+
+    def __init__(self, name: str, doc: str = "", absent: Any = None, or_rule: bool = False) -> None:
+        self.name = name
+        self.doc = doc
+        self.absent = absent
+        self.or_rule = or_rule  # a function of params may stand for the value
+        self._rows: dict[Op, tuple[V, int]] = {}
+        self._type: type | None = None
+
+    def __getitem__(self, op: Op | None) -> V:
+        row = self._rows.get(op) if op is not None else None
+        if row is None:
+            shown = "no operator" if op is None else f"operator {op.name}"
+            raise NotFound(
+                f"attribute {self.name} has not been registered for {shown}",
+                hint=f'Op.register("{op.name}").set_attr("{self.name}", ...)' if op else None,
+            )
+        return row[0]
+
+    def get(self, op: Op | None, default: Any = None) -> Any:
+        row = self._rows.get(op) if op is not None else None
+        return default if row is None else row[0]
+
+    def contains(self, op: Op | None) -> bool:
+        return op in self._rows
+
+    __contains__ = contains
+
+    def count(self, op: Op | None) -> int:
+        return int(op in self._rows)
+
+    def _set(self, op: Op, value: V, plevel: int) -> None:
+        kind = _column_type(value)
+        free = self.or_rule and callable(value)
+        if not free and self._type is not None and kind is not self._type:
+            raise RegistryError(
+                f"attribute {self.name} of operator {op.name} would be {kind.__name__}",
+                why=f"other operators registered it as {self._type.__name__}",
+            )
+        row = self._rows.get(op)
+        if row is not None and row[1] == plevel:
+            raise RegistryError(
+                f"attribute {self.name} of operator {op.name} is already registered "
+                f"with plevel={plevel}",
+                hint="give a higher plevel to replace it",
+            )
+        self._type = self._type if free else kind
+        if row is None or plevel > row[1]:
+            self._rows[op] = (value, plevel)
+
+
+def _column_type(value: object) -> type:
+    """What must agree across operators: any two callables do, as do lists and tuples; other values
+    by their type."""
+    if callable(value):
+        return Callable  # type: ignore[return-value]
+    return list if isinstance(value, (list, tuple)) else type(value)
+
+
+class Column(Generic[V]):
+    """A declared column, read and written as an attribute of Op: `op.gradient = rule`."""
+
+    def __init__(self, key: str, doc: str, absent: Any = None) -> None:
+        self.map: OpMap[V] = OpMap(key, doc, absent, or_rule="or f(params)" in doc)
+        if doc.startswith("f("):  # a rule, from the first operator on
+            self.map._type = _column_type(_column_type)
+        _columns[key] = self.map
+
+    @overload
+    def __get__(self, op: None, owner: type[Op]) -> OpMap[V]: ...
+    @overload
+    def __get__(self, op: Op, owner: type[Op]) -> V: ...
+    def __get__(self, op: Op | None, owner: type[Op]) -> OpMap[V] | V:
+        if op is None:
+            return self.map
+        row = self.map._rows.get(op)
+        return self.map.absent if row is None else row[0]
+
+    def __set__(self, op: Op, value: V) -> None:
+        op.set_attr(self.map.name, value)
+
+
+_columns: dict[str, OpMap[Any]] = {}
+_lock = threading.RLock()
+_ops: dict[str, Op] = {}  # by name and by alias
+_indices = itertools.count()
+_groups: dict[str, OpGroup] = {}
+_listeners: list[Callable[[Op, str], None]] = []
+
+Rule = Callable[..., Any]
+
+
+class Op:
+    """An operator. Made by `Op.register`, never directly; compared by identity."""
+
+    input_names = Column[Any](
+        "FListInputNames",
+        "[str] or f(params): names of the inputs, which makes them keywords and lets missing ones "
+        "become variables. Absent: one input is called data, several are positional only.",
+    )
+    output_names = Column[Any](
+        "FListOutputNames",
+        "[str] or f(params): suffixes of the output names. Absent: output, or output0, output1...",
+    )
+    visible_outputs = Column[Any](
+        "FNumVisibleOutputs", "int or f(params): how many outputs a user sees. Absent: all."
+    )
+    mutates = Column[Any](
+        "FMutateInputs",
+        "[int] or f(params): inputs that are written to; each must be a variable. Absent: none.",
+    )
+    shape = Column[Rule](
+        "FInferShape",
+        "f(params, ins, outs) -> (ins, outs): what the known shapes say about all shapes, in both "
+        "directions; None where it says nothing. Absent: outputs stay unknown.",
+    )
+    dtype = Column[Rule](
+        "FInferType", "f(params, ins, outs) -> (ins, outs), of dtypes. Absent: all are the same."
+    )
+    layout = Column[Rule](
+        "FCorrectLayout",
+        "f(params, ins, last_ins, outs) -> (ins, outs): the layouts an operator asks for and "
+        "gives. Absent: it works in the layout it was written in.",
+    )
+    attr_dict = Column[Rule](
+        "FGetAttrDict",
+        "f(params) -> {str: str}: canonical attributes. Absent: the schema's, else as given.",
+    )
+    reference = Column[Rule](
+        "FReference",
+        "f([params,] *arrays) -> array or tuple: the meaning, in numpy; params only where there is "
+        "a schema. A mutating operator returns the new values of what it mutates after its "
+        "outputs. Absent: the operator has no meaning outside compiled code.",
+    )
+    compute = Column[Rule](
+        "FTVMCompute",
+        "f([params,] *tensors) -> te tensor or tuple: the body as tensor expressions. Absent: the "
+        "operator needs a template, or is expanded by a pass.",
+    )
+    schedule = Column[Rule](
+        "FTVMSchedule", "f(params, outs, target): how to loop. Absent: the generic schedule."
+    )
+    gradient = Column[Rule](
+        "FGradient",
+        "f(ctx, *output_gradients) -> one gradient (or None for zero) an input; ctx has inputs, "
+        "outputs, params. Written with operators, so it serves symbols and tensors. Absent: the "
+        "operator is not differentiable.",
+    )
+    pattern = Column[int](
+        "TOpPattern", "OpPattern: how the operator may fuse. Absent: opaque.", absent=8
+    )
+    effect = Column[Any](
+        "TEffect",
+        "pure, random, mutates or opaque, or f(params): what merging, removing or reordering must "
+        "respect. Absent: pure.",
+        absent="pure",
+    )
+    alias = Column[Any](
+        "FAlias",
+        "{output: input} or f(params): outputs that may be views of an input's memory. "
+        "Absent: every output is fresh memory.",
+    )
+    inplace = Column[Any](
+        "FInplaceOption",
+        "[(input, output)] or f(params): an output may overwrite an input that dies here. "
+        "Absent: none.",
+    )
+    inplace_identity = Column[Any](
+        "FInplaceIdentity",
+        "[bool] or f(params), one for each pair of FInplaceOption: the output equals the input. "
+        "Absent: all false.",
+    )
+    ignored_inputs = Column[Any](
+        "FIgnoreInputs",
+        "[int] or f(params): inputs whose values are not read, only their shapes. Absent: none.",
+    )
+    alter_layout = Column[Rule](
+        "FTVMAlterOpLayout",
+        "f(params, inputs, facts) -> Symbol or None: the same in another layout. Absent: none.",
+    )
+    on_compose = Column[Rule](
+        "FSetInputVarAttrOnCompose",
+        "f(attrs, variable, index): called for each variable that becomes an input. Absent: none.",
+    )
+    input_graphs = Column[Any](
+        "FInputGraph",
+        "[int] or f(params): inputs that are subgraphs, kept in Node.subgraphs. Absent: none.",
+    )
+    is_backward = Column[bool](
+        "TIsBackward",
+        "The operator is made by a gradient; its first control dependency is the "
+        "forward node. Absent: false.",
+        absent=False,
+    )
+    is_ghost = Column[bool](
+        "TIsGhost", "Nodes of it are left out of an IndexedGraph. Absent: false.", absent=False
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.description = ""
+        self.arguments: list[Argument] = []
+        self.num_inputs: int | Callable[[Params], int] = 1
+        self.num_outputs: int | Callable[[Params], int] = 1
+        self.support_level = 10
+        self.parser: type | Callable[[Mapping[str, str]], Params] | None = None
+        self.aliases: list[str] = []
+        self.index = next(_indices)
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+    # Registration. Every setter returns the operator.
+
+    @staticmethod
+    def register(name: str) -> Op:
+        """The operator of that name, new if there is none.
+
+        >>> Op.register("double_for_doctest") is Op.register("double_for_doctest")
+        True
+        """
+        if not name or not isinstance(name, str):
+            raise InvalidType(f"an operator's name must be a non-empty str, not {name!r}")
+        with _lock:
+            if name not in _ops:
+                _ops[name] = op = Op(name)
+                op._changed()
+            return _ops[name]
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """The operator of that name or alias, or an error with the nearest names."""
+        op = _ops.get(name)
+        if op is None:
+            close = difflib.get_close_matches(str(name), list(_ops), n=3)
+            raise NotFound(
+                f"operator {name} is not registered",
+                hint=f"did you mean {' or '.join(close)}?" if close else "see weft.list_ops()",
+            )
+        return op
+
+    @staticmethod
+    def get_attr(key: str) -> OpMap[Any]:
+        """The column of that name, an empty one if nobody has registered it."""
+        with _lock:
+            return _columns.setdefault(key, OpMap(key))
+
+    def describe(self, text: str) -> Op:
+        if not isinstance(text, str):
+            raise InvalidType(f"the description of operator {self.name} must be a str")
+        self.description = text
+        return self._changed()
+
+    def add_argument(self, name: str, type: str, doc: str) -> Op:
+        self.arguments.append(Argument(name, type, doc))
+        return self._changed()
+
+    def add_arguments(self, arguments: Sequence[tuple[str, str, str]]) -> Op:
+        self.arguments.extend(Argument(*argument) for argument in arguments)
+        return self._changed()
+
+    def set_num_inputs(self, count: int | Callable[[Params], int]) -> Op:
+        """A number, VARIADIC, or a function of params; a number does not replace a function."""
+        if callable(count) or not callable(self.num_inputs):
+            self.num_inputs = count
+        return self._changed()
+
+    def set_num_outputs(self, count: int | Callable[[Params], int]) -> Op:
+        """A number, or a function of params; a number does not replace a function."""
+        if callable(count) or not callable(self.num_outputs):
+            self.num_outputs = count
+        return self._changed()
+
+    def set_support_level(self, level: int) -> Op:
+        self.support_level = level
+        return self
+
+    def set_attr_parser(self, parser: type | Callable[[Mapping[str, str]], Params]) -> Op:
+        """A schema class, or a function from text attributes to params."""
+        if isinstance(parser, type) and not hasattr(parser, "__weft_fields__"):
+            raise InvalidType(
+                f"the attributes of operator {self.name} cannot be read by {parser.__name__}",
+                hint="decorate the class with @schema",
+            )
+        self.parser = parser
+        if isinstance(parser, type):
+            known = {argument.name for argument in self.arguments}
+            rows = [(f.name, f.type_text, f.doc) for f in fields_of(parser) if f.name not in known]
+            return self.add_arguments(rows)
+        return self._changed()
+
+    def set_attr(self, key: str, value: Any, plevel: int = 10) -> Op:
+        """Sets the value of a column; see OpMap for what plevel does."""
+        _check_value(key, value, plevel, f"operator {self.name}")
+        with _lock:
+            Op.get_attr(key)._set(self, value, plevel)
+        return self._changed()
+
+    def add_alias(self, alias: str) -> Op:
+        with _lock:
+            taken = _ops.get(alias)
+            if taken is not None and taken is not self:
+                raise RegistryError(
+                    f"cannot register alias {alias} for operator {self.name}",
+                    why=f"it is already taken by operator {taken.name}",
+                )
+            if taken is None:
+                _ops[alias] = self
+                self.aliases.append(alias)
+        return self._changed()
+
+    def include(self, group: str) -> Op:
+        """Joins a group: what the group sets, now or later, is set on this operator."""
+        OpGroup.register(group)._add(self)
+        return self
+
+    def _changed(self) -> Op:
+        with _lock:
+            for listener in _listeners:
+                for name in (self.name, *self.aliases):
+                    listener(self, name)
+        return self
+
+    # What nodes of this operator look like, given their params.
+
+    @property
+    def has_schema(self) -> bool:
+        return isinstance(self.parser, type)
+
+    def parse(self, attrs: Mapping[str, str]) -> Params:
+        """The attributes as the operator reads them; without a parser, the text as it is."""
+        if self.parser is None:
+            return dict(attrs)
+        if isinstance(self.parser, type):
+            return parse(self.parser, attrs, f"operator {self.name}")
+        try:
+            return self.parser(attrs)
+        except Error as error:
+            raise error.at(f"operator {self.name}") from None
+        except Exception as error:
+            raise InvalidValue(
+                f"operator {self.name} cannot read its attributes",
+                why=f"{type(error).__name__}: {error}",
+            ) from error
+
+    def attributes(self, params: Params) -> dict[str, str]:
+        """Canonical text attributes: what comparisons and hashes look at."""
+        rule = Op.attr_dict.get(self)
+        if rule is not None:
+            return dict(rule(params))
+        if hasattr(params, "__weft_fields__"):
+            return canonical(params)
+        if params is None or isinstance(params, Mapping):
+            return {key: text_of(value) for key, value in (params or {}).items()}
+        raise InvalidType(
+            f"the attributes of operator {self.name} have no text form",
+            hint="set its attr_dict column, or use a @schema class as parser",
+        )
+
+    def inputs_of(self, params: Params) -> int:
+        """The number of inputs; VARIADIC for any."""
+        return self.num_inputs(params) if callable(self.num_inputs) else self.num_inputs
+
+    def outputs_of(self, params: Params) -> int:
+        """The number of outputs, hidden ones included."""
+        if not callable(self.num_outputs):
+            return self.num_outputs
+        count = self.num_outputs(params)
+        if not 0 <= count <= MAX_OUTPUTS:
+            raise InvalidValue(
+                f"operator {self.name} would have {count} outputs", why=f"at most {MAX_OUTPUTS}"
+            )
+        return count
+
+    def visible_of(self, params: Params) -> int:
+        visible = _valued(self.visible_outputs, params)
+        return self.outputs_of(params) if visible is None else visible
+
+    def input_names_of(self, params: Params) -> list[str]:
+        """Names of the inputs; empty when they are positional only."""
+        names = _valued(self.input_names, params)
+        if names is not None:
+            return list(names)
+        return ["data"] if self.inputs_of(params) == 1 else []
+
+    def output_names_of(self, params: Params) -> list[str]:
+        """One suffix an output; those that the column leaves out are numbered."""
+        given = _valued(self.output_names, params)
+        count = self.outputs_of(params)
+        names = ["output"] if count == 1 else [f"output{i}" for i in range(count)]
+        return names if given is None else [*given, *names[len(given) :]]
+
+    def mutates_of(self, params: Params) -> tuple[int, ...]:
+        return tuple(_valued(self.mutates, params) or ())
+
+    def effect_of(self, params: Params) -> str:
+        return str(_valued(self.effect, params))
+
+    def alias_of(self, params: Params) -> dict[int, int]:
+        return dict(_valued(self.alias, params) or {})
+
+    def inplace_of(self, params: Params) -> list[tuple[int, int]]:
+        return list(_valued(self.inplace, params) or [])
+
+    def ignored_of(self, params: Params) -> tuple[int, ...]:
+        return tuple(_valued(self.ignored_inputs, params) or ())
+
+    def call_with(self, rule: Rule, params: Params, *args: Any) -> Any:
+        """Calls a reference or compute rule, which takes params only where there is a schema."""
+        return rule(params, *args) if self.parser is not None else rule(*args)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Applies the operator to symbols, or to whatever class its inputs are of.
+
+        A class takes part by `__weft_op__(op, args, kwargs)`; without inputs, symbols do.
+        """
+        for value in (*args, *kwargs.values()):
+            apply = getattr(type(value), "__weft_op__", None)
+            if apply is not None:
+                return apply(self, args, kwargs)
+        return _default_apply[0](self, args, kwargs)
+
+
+_default_apply: list[Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = []
+
+
+def _check_value(key: str, value: Any, plevel: int, owner: str) -> None:
+    if not isinstance(plevel, int) or plevel <= 0:
+        raise InvalidValue(
+            f"plevel of attribute {key} of {owner} is {plevel!r}",
+            why="it must be an integer greater than 0",
+        )
+    if value is None:
+        raise InvalidValue(f"attribute {key} of {owner} cannot be None")
+
+
+def _valued(value: Any, params: Params) -> Any:
+    return value(params) if callable(value) else value
+
+
+class OpGroup:
+    """A named set of operators that share column values.
+
+    A value set on the group reaches its members, present and future; plevel 1 by default, so that
+    what an operator says itself wins.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._values: list[tuple[str, Any, int]] = []
+        self._members: list[Op] = []
+
+    @staticmethod
+    def register(name: str) -> OpGroup:
+        with _lock:
+            return _groups.setdefault(name, OpGroup(name))
+
+    def set_attr(self, key: str, value: Any, plevel: int = 1) -> OpGroup:
+        _check_value(key, value, plevel, f"group {self.name}")
+        with _lock:
+            for op in self._members:
+                op.set_attr(key, value, plevel)
+            self._values.append((key, value, plevel))
+        return self
+
+    def _add(self, op: Op) -> None:
+        with _lock:
+            for key, value, plevel in self._values:
+                op.set_attr(key, value, plevel)
+            if op not in self._members:
+                self._members.append(op)
+
+
+def list_op_names() -> list[str]:
+    """Names and aliases of all operators, sorted."""
+    return sorted(_ops.copy())
+
+
+def list_ops() -> list[Op]:
+    """All operators, in the order of registration."""
+    with _lock:
+        return sorted(set(_ops.values()), key=lambda op: op.index)
+
+
+def column_docs() -> Iterator[tuple[str, str]]:
+    """Name and contract of every column that has one."""
+    for name, column in sorted(_columns.items()):
+        if column.doc:
+            yield name, column.doc
+
+
+def subscribe(listener: Callable[[Op, str], None]) -> None:
+    """Has `listener(op, name)` called for every name now, and whenever an operator changes."""
+    with _lock:
+        _listeners.append(listener)
+        for name, op in list(_ops.items()):
+            listener(op, name)
+
+
+# Which operator plays a part that core needs but may not name: `x + y`, a sum of gradients, a cast.
+
+_roles: dict[str, str] = {}
+
+
+def set_role(role: str, op_name: str) -> None:
+    """Says which operator plays a role."""
+    with _lock:
+        _roles[role] = op_name
+
+
+def role(name: str) -> str:
+    """The name of the operator that plays a role."""
+    if name not in _roles:
+        raise NotFound(f"no operator plays the role {name!r}", why="import weft.ops registers them")
+    return _roles[name]

@@ -1,0 +1,109 @@
+"""The pass registry and runner. A pass is a function Graph -> Graph that says what it needs and
+gives; the runner checks both, and verifies every graph a pass makes."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..base import config
+from ..base.errors import Error, GraphError, NotFound, RegistryError
+from .graph_attrs import FACT_KEYS
+
+PassFunction = Callable[[Any], Any]
+
+
+class Pass(NamedTuple):
+    name: str
+    run: PassFunction
+    requires: tuple[str, ...]
+    provides: tuple[str, ...]
+    changes_graph: bool
+    doc: str
+
+
+_passes: dict[str, Pass] = {}
+_lock = threading.Lock()
+_verifiers: list[Callable[[Any], None]] = []
+
+
+def register_pass(
+    name: str,
+    *,
+    requires: Sequence[str] = (),
+    provides: Sequence[str] = (),
+    changes_graph: bool = True,
+) -> Callable[[PassFunction], PassFunction]:
+    """Registers a function Graph -> Graph under a name.
+
+    `requires` are graph attributes that must be there, `provides` those it leaves.
+    """
+
+    def register(function: PassFunction) -> PassFunction:
+        doc = (function.__doc__ or "").strip()
+        made = Pass(name, function, tuple(requires), tuple(provides), changes_graph, doc)
+        with _lock:
+            if name in _passes:
+                raise RegistryError(f"pass {name} is already registered")
+            _passes[name] = made
+        return function
+
+    return register
+
+
+def get_pass(name: str) -> Pass:
+    found = _passes.get(name)
+    if found is None:
+        close = difflib.get_close_matches(str(name), list(_passes), n=1)
+        raise NotFound(
+            f"cannot find pass {name} in the registry",
+            hint=f"did you mean {close[0]}?" if close else "passes: " + ", ".join(sorted(_passes)),
+        )
+    return found
+
+
+def list_passes() -> list[Pass]:
+    return sorted(_passes.copy().values())
+
+
+def apply_passes(graph: Any, names: Sequence[str]) -> Any:
+    """Runs passes in order. All names are looked up before any runs."""
+    for step in [get_pass(name) for name in names]:
+        graph = run_pass(step, graph)
+    return graph
+
+
+def run_pass(step: Pass, graph: Any) -> Any:
+    for key in step.requires:
+        if graph.attr(key) is None:
+            givers = [other.name for other in list_passes() if key in other.provides]
+            raise GraphError(
+                f"pass {step.name} needs graph attribute {key!r}, which is not there",
+                hint=f"apply {' or '.join(givers)} first" if givers else "set it before",
+            )
+    try:
+        result = step.run(graph)
+    except Error as error:
+        raise error.at(f"pass {step.name}") from None
+    if not isinstance(result, type(graph)):
+        raise GraphError(f"pass {step.name} gave {type(result).__name__} instead of a graph")
+    for key in step.provides:
+        if result.attr(key) is None and key not in FACT_KEYS:  # facts may all be unknown
+            raise GraphError(f"pass {step.name} promised graph attribute {key!r} and gave none")
+    if config.get("verify"):
+        for verify in _verifiers:
+            try:
+                verify(result)
+            except Error as error:
+                raise error.at(f"graph made by pass {step.name}") from None
+    if "passes" in config.get("debug"):
+        print(f"# after pass {step.name}\n{result.ir()}", file=sys.stderr)
+    return result
+
+
+def add_verifier(verify: Callable[[Any], None]) -> None:
+    """Has a check run on every graph that a pass makes."""
+    _verifiers.append(verify)

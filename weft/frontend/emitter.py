@@ -1,0 +1,171 @@
+"""What importers build graphs with: values with facts come in, operators go out as symbols.
+
+Every value knows its shape and dtype as soon as it is made, and a small value that follows from
+constants alone is computed at once. So the arithmetic on shapes that exporters write disappears.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import ops  # noqa: F401  registers the operators
+from ..base.dtype import DType, as_dtype, dtype_name
+from ..base.errors import ShapeError
+from ..base.ndarray import NDArray, array
+from ..base.shape import Shape, StaticShape, is_static, numel, show
+from ..core.infer import infer_node
+from ..core.interpret import run_reference
+from ..core.ir import Fact
+from ..core.op import Op
+from ..core.schema import text_of
+from ..core.symbol import Symbol, Variable, apply_op
+
+FOLDED_ELEMENTS = 1 << 16  # what is larger stays an operator; the compiler folds it
+_LARGEST = 1 << 48
+
+
+class Value:
+    """A tensor during import: a symbol, a constant, or a constant that has become a parameter."""
+
+    __slots__ = ("_symbol", "constant", "fact", "name")
+
+    def __init__(
+        self,
+        name: str,
+        fact: Fact,
+        symbol: Symbol | None = None,
+        constant: np.ndarray | None = None,
+    ) -> None:
+        self.name = name
+        self.fact = fact
+        self.constant = constant
+        self._symbol = symbol
+
+    @property
+    def shape(self) -> Shape:
+        return self.fact.shape
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.fact.shape is None else len(self.fact.shape)
+
+    @property
+    def dtype(self) -> DType | None:
+        return self.fact.dtype
+
+    def __repr__(self) -> str:
+        kind = "constant" if self.constant is not None else "value"
+        return f"<{kind} {self.name!r} {self.shape} {self.dtype}>"
+
+
+class Names:
+    """Names that are taken, and new ones made from them."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def take(self, name: str) -> None:
+        self._next.setdefault(name, 1)
+
+    def fresh(self, name: str) -> str:
+        """The name itself if it is free, else with a number behind; then it is taken."""
+        made = name
+        while made in self._next:
+            made = f"{name}_{self._next[name]}"
+            self._next[name] += 1
+        self.take(made)
+        return made
+
+
+class Emitter:
+    """Makes values of operators, and gathers the parameters that they turn out to need."""
+
+    def __init__(self) -> None:
+        self.params: dict[str, NDArray] = {}
+        self._names = Names()
+        self._stored: set[Value] = set()
+
+    def input(self, name: str, shape: Shape, dtype: DType | None) -> Value:
+        """A value that is given at run time."""
+        hints: dict[str, Any] = {}
+        if shape is not None:
+            hints["shape"] = tuple(dim if isinstance(dim, int) else 0 for dim in shape)
+        if dtype is not None:
+            hints["dtype"] = dtype_name(dtype)
+        self._names.take(name)
+        return Value(name, Fact(shape, dtype), Variable(name, **hints))
+
+    def constant(self, name: str, value: Any) -> Value:
+        """A known value; it becomes a parameter only if an operator reads it."""
+        data = np.asarray(value)
+        return Value(name, Fact(data.shape, as_dtype(data.dtype)), constant=data)
+
+    def stored(self, name: str, value: Any) -> Value:
+        """A constant that the model itself has under this name, which nothing else may take."""
+        self._names.take(name)
+        made = self.constant(name, value)
+        self._stored.add(made)
+        return made
+
+    def symbol(self, value: Value) -> Symbol:
+        """The value as a symbol; a constant becomes a variable with a parameter."""
+        if value._symbol is None:
+            if value not in self._stored:
+                value.name = self.fresh_name(value.name)
+            value._symbol = Variable(value.name, shape=value.shape, dtype=dtype_name(value.dtype))
+            self.params[value.name] = made = array(value.constant)
+            value.constant = made.numpy()  # the other copy can go
+        return value._symbol
+
+    def rename(self, value: Value, name: str) -> None:
+        """Another name for a value that an operator, or folding, has just made."""
+        value.name = name
+        if value._symbol is not None and value._symbol.outputs[0].node.op is not None:
+            value._symbol.outputs[0].node.name = name
+
+    def fresh_name(self, name: str) -> str:
+        """The name itself if nothing has it yet, else with a number behind."""
+        return self._names.fresh(name)
+
+    def apply(self, op_name: str, name: str, inputs: list[Value], attrs: dict[str, Any]) -> Any:
+        """An operator on values: one value, or a list where it has several outputs."""
+        op = Op.get(op_name)
+        params = op.parse({key: text_of(value) for key, value in attrs.items()})
+        facts = infer_node(op, params, [value.fact for value in inputs], name)
+        _check_sizes(facts)
+        constants = self._folded(op, params, inputs, facts)
+        if constants is not None:
+            made = [self.constant(name, constant) for constant in constants]
+        else:
+            arguments = tuple(self.symbol(value) for value in inputs)
+            symbol = apply_op(Symbol, op, op_name, arguments, {**attrs, "name": name})
+            made = [Value(name, fact, part) for fact, part in zip(facts, symbol)]
+        made = made[: op.visible_of(params)]
+        return made[0] if len(made) == 1 else made
+
+    def _folded(
+        self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]
+    ) -> list[np.ndarray] | None:
+        """The outputs as arrays, if they follow from constants and are small."""
+        if any(value.constant is None for value in inputs):
+            return None
+        shapes = [*(fact.shape for fact in facts), *(value.shape for value in inputs)]
+        if not all(is_static(shape) and _extent(shape) <= FOLDED_ELEMENTS for shape in shapes):
+            return None
+        if op.effect_of(params) != "pure" or not Op.reference.contains(op):
+            return None
+        with np.errstate(all="ignore"):
+            return run_reference(op, params, [value.constant for value in inputs])
+
+
+def _extent(shape: StaticShape) -> int:
+    """The number of elements, as if empty dimensions were not: what work on a shape may cost."""
+    return numel([dim for dim in shape if dim])
+
+
+def _check_sizes(facts: tuple[Fact, ...]) -> None:
+    for fact in facts:
+        if is_static(fact.shape) and _extent(fact.shape) > _LARGEST:
+            raise ShapeError(f"a tensor of shape {show(fact.shape)} is more than any machine holds")

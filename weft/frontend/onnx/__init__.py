@@ -1,0 +1,1 @@
+"""ONNX: models are read into, and written from, a Symbol and its parameters."""

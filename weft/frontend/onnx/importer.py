@@ -1,0 +1,222 @@
+"""from_onnx: an ONNX model comes in; a Symbol and its parameters go out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
+from ...base.ndarray import NDArray
+from ...base.shape import Dim, Shape, show
+from ...core.symbol import Group, Symbol
+from ..emitter import Emitter, Value
+from . import (  # noqa: F401  each registers its converters
+    convert_attention,
+    convert_einsum,
+    convert_image,
+    convert_index,
+    convert_layers,
+    convert_math,
+    convert_quantized,
+    convert_reduce,
+    convert_scatter,
+    convert_shape,
+)
+from .call import Call
+from .model import Model, node_domain, node_label, read_model
+from .registry import Alike, Converter, find
+from .tensors import checked_dims, dtype_of, to_numpy
+
+# What a malformed attribute makes of a converter; everything of weft's own is an Error already.
+_MALFORMED = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError)
+
+
+def from_onnx(
+    model: object, shape: Mapping[str, Sequence[int]] | None = None
+) -> tuple[Symbol, dict[str, NDArray]]:
+    """An ONNX model as a symbol and its parameters.
+
+    `model` is a path, the bytes of a file, or an onnx.ModelProto. `shape` gives the shape of inputs
+    whose dimensions the model leaves open. Inputs of the graph become variables with shape and
+    dtype hints, initialisers that are used become parameters, several outputs become a group.
+
+    >>> from onnx import parser
+    >>> text = 'm (float[2, n] x) => (float[2, n] y) { y = Relu(x) }'
+    >>> made = onnx.helper.make_model(parser.parse_graph(text))
+    >>> symbol, params = from_onnx(made, shape={"x": (2, 3)})
+    >>> symbol.list_input_names(), params
+    (['x'], {})
+    """
+    checked = read_model(model)
+    _report_unsupported(checked)
+    emitter = Emitter()
+    values = _inputs(checked, emitter, shape or {})
+    for position, node in enumerate(checked.graph.node):
+        _convert(checked, emitter, values, node, position)
+    outputs = [emitter.symbol(values[item.name]) for item in checked.graph.output]
+    return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
+
+
+# What has no converter, all at once.
+
+
+def _report_unsupported(model: Model) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    if model.opsets.get("", newest) > newest:
+        raise Unsupported(
+            f"opset {model.opsets['']} is newer than {newest}, the newest that is known",
+            hint="install a newer onnx, or export the model with an older opset",
+        )
+    missing: dict[tuple[str, str], list[str]] = {}
+    for position, node in enumerate(model.graph.node):
+        domain = node_domain(node)
+        if domain not in model.opsets:
+            raise FormatError(
+                f"the model imports no opset of domain {domain or 'ai.onnx'!r}",
+                where=node_label(node, position),
+            )
+        opset = model.opsets[domain]
+        known = find(domain, node.op_type, opset) is not None
+        if not known or (not domain and _schema(node.op_type, opset, domain) is None):
+            missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
+    if missing:
+        total = sum(map(len, missing.values()))
+        raise Unsupported(
+            f"{len(missing)} operators of the model are not supported, in {total} nodes",
+            why="; ".join(_described(model, key, names) for key, names in sorted(missing.items())),
+        )
+
+
+def _described(model: Model, key: tuple[str, str], names: list[str]) -> str:
+    domain, op_type = key
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    full = f"{domain or 'ai.onnx'}.{op_type}"
+    subgraph = " with subgraphs" if op_type in ("If", "Loop", "Scan") else ""
+    return f"{full}{subgraph} (opset {model.opsets[domain]}) in {len(names)} nodes: {shown}"
+
+
+def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
+    try:
+        return onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+# Inputs and initialisers.
+
+
+def _inputs(model: Model, emitter: Emitter, given: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+    graph = model.graph
+    values: dict[str, Value] = {}
+    for tensor in graph.initializer:
+        data = to_numpy(tensor, f"initialiser {tensor.name!r}", model.folder)
+        values[tensor.name] = emitter.stored(tensor.name, data)
+    real = [item for item in graph.input if item.name not in values]
+    for name in given:
+        if name not in {item.name for item in real}:
+            raise NotFound(
+                f"the model has no input {name!r}",
+                why="its inputs: " + ", ".join(item.name for item in real),
+            )
+    shapes = {item.name: _declared_shape(item) for item in real}
+    bound = _bind_symbols(shapes, given)
+    for item in real:
+        dtype = dtype_of(item.type.tensor_type.elem_type, f"graph input {item.name!r}")
+        values[item.name] = emitter.input(item.name, bound[item.name], dtype)
+    return values
+
+
+def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
+    """Numbers, names of symbols, or None for dimensions; None if there is no shape."""
+    where = f"graph input {item.name!r}"
+    if item.type.WhichOneof("value") != "tensor_type":
+        raise Unsupported("an input that is not a tensor", where=where)
+    if not item.type.tensor_type.HasField("shape"):
+        return None
+    dims: list[Dim] = []
+    for dim in item.type.tensor_type.shape.dim:
+        number = dim.HasField("dim_value") and dim.dim_value >= 0
+        dims.append(dim.dim_value if number else dim.dim_param or None)
+    checked_dims((dim for dim in dims if isinstance(dim, int)), where)
+    return tuple(dims)
+
+
+def _bind_symbols(
+    shapes: Mapping[str, Shape], given: Mapping[str, Sequence[int]]
+) -> dict[str, Shape]:
+    """The shapes with what is given filled in; a symbol means one number wherever it stands."""
+    symbols: dict[str, int] = {}
+    for name, wanted in given.items():
+        declared = shapes[name]
+        wanted = checked_dims(wanted, f"shape of input {name!r}")
+        if declared is None:
+            continue
+        fits = len(declared) == len(wanted)
+        for known, number in zip(declared, wanted):
+            known = symbols.setdefault(known, number) if isinstance(known, str) else known
+            fits = fits and known in (None, number)
+        if not fits:
+            raise InvalidValue(
+                f"input {name!r} of shape {show(declared)} cannot be {wanted}",
+                why=f"symbols so far: {symbols}" if symbols else None,
+            )
+    return {
+        name: tuple(given[name]) if name in given else _substituted(shape, symbols)
+        for name, shape in shapes.items()
+    }
+
+
+def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:
+    if shape is None:
+        return None
+    return tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in shape)
+
+
+# One node.
+
+
+def _convert(
+    model: Model,
+    emitter: Emitter,
+    values: dict[str, Value],
+    node: onnx.NodeProto,
+    position: int,
+) -> None:
+    label = node_label(node, position)
+    opset = model.opsets[node_domain(node)]
+    schema = _schema(node.op_type, opset, node_domain(node))
+    how = find(node_domain(node), node.op_type, opset)
+    try:
+        inputs = [values[name] if name else None for name in node.input]
+        call = Call(emitter, node, schema, inputs, opset, label)
+        results = _results(how, call)
+    except Error as error:
+        raise error.at(label) from None
+    except _MALFORMED as error:
+        raise FormatError(
+            "the node's attributes or inputs make no sense", where=label, why=str(error)
+        ) from error
+    _bind_outputs(node, results, values, label)
+
+
+def _results(how: Converter | Alike, call: Call) -> list[Value | None]:
+    if isinstance(how, Alike):
+        attrs = {new: call.attr(old) for old, new in how.attrs.items()}
+        made = call.op(how.op, *(call[i] for i in range(len(call.inputs))), **attrs)
+    else:
+        made = how(call)
+    call.check_all_read()
+    results = made if isinstance(made, list) else [made]
+    return call.named(results)
+
+
+def _bind_outputs(
+    node: onnx.NodeProto, results: list[Value | None], values: dict[str, Value], label: str
+) -> None:
+    for index, name in enumerate(node.output):
+        result = results[index] if index < len(results) else None
+        if name and result is None:
+            raise Unsupported(f"output {index} ({name!r}) has no counterpart", where=label)
+        if name:
+            values[name] = result

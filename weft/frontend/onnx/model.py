@@ -1,0 +1,142 @@
+"""Reads an ONNX model: a path, bytes or ModelProto comes in; a checked Model goes out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from ...base.errors import FormatError, InvalidType, NotFound
+from .functions import inlined
+
+_LARGEST_FILE = 1 << 31  # protobuf reads no more
+
+
+class Model(NamedTuple):
+    """A model whose names are known to fit together."""
+
+    graph: onnx.GraphProto
+    opsets: dict[str, int]
+    folder: Path | None
+
+
+def read_model(source: object) -> Model:
+    """The model, after a check of its structure."""
+    proto, folder = _load(source)
+    if not proto.HasField("graph"):
+        raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
+    _check_text(proto)
+    if proto.functions:
+        proto = inlined(proto)
+    opsets = {_domain(item.domain): item.version for item in proto.opset_import}
+    _check_names(proto.graph)
+    return Model(proto.graph, opsets, folder)
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _load(source: object) -> tuple[onnx.ModelProto, Path | None]:
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _parse(bytes(source), "bytes"), None
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        return _parse(_read(path), str(path)), path.parent
+    raise InvalidType(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}")
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise NotFound(f"there is no model file {str(path)!r}")
+    if path.stat().st_size >= _LARGEST_FILE:
+        raise FormatError(
+            f"{str(path)!r} is larger than 2 GiB",
+            why="an ONNX file holds at most that; more weights go into external data",
+        )
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"cannot read {str(path)!r}", why=error.strerror) from None
+
+
+def _parse(data: bytes, where: str) -> onnx.ModelProto:
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise FormatError(
+            "this is not an ONNX model", where=where, why="it is truncated, or another format"
+        ) from None
+
+
+def node_label(node: onnx.NodeProto, position: int) -> str:
+    """How errors call a node."""
+    name = node.name or next(iter(filter(None, node.output)), "")
+    return f"node {name!r} ({node.op_type})" if name else f"node {position} ({node.op_type})"
+
+
+def node_domain(node: onnx.NodeProto) -> str:
+    return _domain(node.domain)
+
+
+def _check_text(proto: onnx.ModelProto) -> None:
+    """Text that is not UTF-8 comes out of protobuf as bytes."""
+    graph = proto.graph
+    texts = [item.domain for item in proto.opset_import]
+    for items in (graph.input, graph.output, graph.initializer):
+        texts += [item.name for item in items]
+    nodes = [*graph.node]
+    for function in proto.functions:
+        texts += [function.name, function.domain, *function.input, *function.output]
+        nodes += function.node
+    for node in nodes:
+        texts += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        texts += [attribute.name for attribute in node.attribute]
+    wrong = next((text for text in texts if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise FormatError(f"the name {wrong[:80]!r} is not UTF-8 text")
+
+
+def _check_names(graph: onnx.GraphProto) -> None:
+    """Every name is made once, and before it is read."""
+    known = {""}
+    _add_all(known, (item.name for item in graph.input), "graph input")
+    made = {item.name for item in graph.initializer}
+    if len(made) != len(graph.initializer) or graph.sparse_initializer:
+        raise FormatError("initialisers are sparse, or two have the same name")
+    known |= made
+    later = {name for node in graph.node for name in node.output}
+    for position, node in enumerate(graph.node):
+        where = node_label(node, position)
+        for name in node.input:
+            if name not in known:
+                raise _missing(name, later, where)
+        _add_all(known, filter(None, node.output), where)
+    if not graph.output:
+        raise FormatError("the graph has no outputs")
+    for item in graph.output:
+        if item.name not in known or not item.name:
+            raise FormatError(f"no node makes the graph output {item.name!r}")
+
+
+def _add_all(known: set[str], names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name in known:
+            raise FormatError(f"the name {name!r} is made twice", where=where)
+        known.add(name)
+
+
+def _missing(name: str, later: set[str], where: str) -> FormatError:
+    if name in later:
+        return FormatError(
+            f"{name!r} is read before it is made",
+            where=where,
+            why="the nodes have a cycle, or are not sorted as ONNX demands",
+        )
+    return FormatError(f"nothing makes {name!r}", where=where)

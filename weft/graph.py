@@ -1,0 +1,23 @@
+"""Graphs: create one from a symbol, load one from JSON, apply passes to it."""
+
+from . import ops as _ops  # noqa: F401  registers the operators
+from . import passes as _passes  # noqa: F401  registers the passes
+from .base.errors import InvalidType
+from .compiler import graph_functions as _functions  # noqa: F401  registers them by name
+from .core.graph import Graph, GraphIndex
+from .core.json_load import graph_from_json as load_json
+from .core.symbol import Symbol
+
+__all__ = ["Graph", "GraphIndex", "create", "load_json"]
+
+
+def create(symbol: Symbol) -> Graph:
+    """The graph that a symbol's outputs reach.
+
+    >>> import weft
+    >>> create(weft.symbol.relu(weft.symbol.Variable("x"))).index.num_nodes
+    2
+    """
+    if not isinstance(symbol, Symbol):
+        raise InvalidType(f"graph.create takes a Symbol, not {type(symbol).__name__}")
+    return Graph(symbol.outputs)

@@ -1,0 +1,1 @@
+"""From a fused group of nodes to kernels: stages, generic schedules, templates."""

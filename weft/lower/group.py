@@ -1,0 +1,166 @@
+"""A fused group of nodes becomes kernels, and the memory they pass values through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from .. import te
+from ..base.dtype import DType
+from ..base.errors import Error, ShapeError, Unsupported
+from ..base.shape import is_static, show
+from ..base.target import Target
+from ..core.fused import FusedGroup
+from ..core.ir import Fact, NodeEntry
+from ..core.op import Op
+from ..te.loops import For, Kernel, Stmt, buffer
+from ..te.schedule import loop_nest
+from ..te.simplify_loops import statements
+from ..te.tensor import Tensor
+from .nest import Axis
+from .pointwise import pointwise_kernel
+from .reduction import reduction_kernel
+from .stages import stages
+
+MAX_SYMBOL = 80
+
+
+class Temporary(NamedTuple):
+    """A value between two kernels of one group."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+class LoweredKernel(NamedTuple):
+    """A kernel and what its buffers are: entries of the graph or temporaries of the group."""
+
+    kernel: Kernel
+    arguments: tuple[Hashable, ...]
+    work: int  # element operations, for deciding about threads
+
+
+def lower_group(
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
+) -> list[LoweredKernel]:
+    """The kernels that compute the outputs of a group, in order."""
+    tensors = _tensors(group, fact)
+    places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
+    outputs = []
+    for entry in group.outputs:
+        tensor = _own(tensors[entry], places)
+        places[tensor] = entry
+        outputs.append(tensor)
+    order = stages([tensors[entry] for entry in group.inputs], outputs)
+    for tensor in order:
+        if tensor not in places:
+            places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
+    name = kernel_name(group)
+    return [_stage_kernel(name, tensor, places, target) for tensor in order]
+
+
+def copy_group(
+    source: NodeEntry, fact: tuple[tuple[int, ...], DType], result: Hashable, target: Target
+) -> list[LoweredKernel]:
+    """A kernel that copies an entry to another place."""
+    given = te.placeholder(*fact, "in0")
+    copied = te.compute(given.shape, lambda *i: given[i], name="copy")
+    places: dict[Tensor, Hashable] = {given: source, copied: result}
+    return [_stage_kernel("copy", copied, places, target)]
+
+
+def kernel_name(group: FusedGroup) -> str:
+    """fuse_conv2d_add_relu: what is in it, for people."""
+    names = [node.op_name.strip("_") for node in group.nodes]
+    return ("fuse_" + "_".join(names))[:MAX_SYMBOL]
+
+
+def _own(tensor: Tensor, places: dict[Tensor, Hashable]) -> Tensor:
+    """A tensor that may be written: a copy where it is an input or another output."""
+    if tensor.body is not None and tensor not in places:
+        return tensor
+    return te.compute(tensor.shape, lambda *i: tensor[i], name=tensor.name)
+
+
+def _tensors(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> dict[NodeEntry, Tensor]:
+    tensors: dict[NodeEntry, Tensor] = {}
+    for number, entry in enumerate(group.inputs):
+        known = fact(entry)
+        if not is_static(known.shape) or known.dtype is None:
+            raise ShapeError(
+                f"the shape of {entry.node.name!r} is {show(known.shape)} of {known.dtype}",
+                why="code is generated for shapes and dtypes that are all known",
+                hint="give the shapes of all inputs",
+            )
+        tensors[entry] = te.placeholder(known.shape, known.dtype, f"in{number}")
+    for node in group.nodes:
+        assert node.op is not None
+        rule = Op.compute.get(node.op)
+        if rule is None:
+            raise Unsupported(
+                f"operator {node.op.name} has no compute", where=f"node {node.name!r}"
+            )
+        try:
+            made = node.op.call_with(rule, node.params, *(tensors[e] for e in node.inputs))
+        except Error as error:
+            raise error.at(f"compute of operator {node.op.name}, node {node.name!r}") from None
+        for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
+            entry = NodeEntry(node, index)
+            _check(tensor, fact(entry), entry)
+            tensors[entry] = tensor
+    return tensors
+
+
+def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
+    if tensor.shape != known.shape or tensor.dtype != known.dtype:
+        raise ShapeError(
+            f"the compute of {entry.node.op_name} gives {tensor.shape} of {tensor.dtype}",
+            where=f"node {entry.node.name!r}, output {entry.index}",
+            why=f"inference says {known.shape} of {known.dtype}",
+        )
+
+
+def _stage_kernel(
+    name: str, output: Tensor, places: dict[Tensor, Hashable], target: Target
+) -> LoweredKernel:
+    read = _sources(output, places)
+    buffers = {t: buffer(f"b{i}", t.dtype, t.shape) for i, t in enumerate([*read, output])}
+    nest = loop_nest([output], buffers)
+    axes, body = _peel(nest, len(output.shape))
+    inner = [node for node in statements(body) if isinstance(node, For)]
+    make = reduction_kernel if inner else pointwise_kernel
+    kernel = make(name, list(buffers.values()), axes, body, target)
+    work = 1
+    for axis in axes:
+        work *= axis.extent
+    for loop in inner:
+        work *= max(int(loop.extent.value), 1)  # type: ignore[attr-defined]
+    return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
+
+
+def _sources(output: Tensor, places: dict[Tensor, Hashable]) -> list[Tensor]:
+    """The tensors in memory that a stage reads, through those that are not."""
+    found: dict[Tensor, None] = {}
+    seen: set[Tensor] = set()
+    todo = output.inputs()
+    while todo:
+        tensor = todo.pop()
+        if tensor in seen:
+            continue
+        seen.add(tensor)
+        if tensor in places:
+            found[tensor] = None
+        else:
+            todo.extend(tensor.inputs())
+    return list(found)
+
+
+def _peel(nest: Stmt, rank: int) -> tuple[list[Axis], Stmt]:
+    """The loops over the output's axes, and what stands in them."""
+    axes = []
+    for _ in range(rank):
+        assert isinstance(nest, For)
+        axes.append(Axis(nest.var, int(nest.extent.value)))  # type: ignore[attr-defined]
+        nest = nest.body
+    return axes, nest

@@ -1,0 +1,274 @@
+"""The families that operators belong to: what members share is said here, once.
+
+A member is a few lines in its family's file: a call of one of these, then its own columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_float, is_integer
+from ..base.errors import DTypeError, NotFound
+from ..base.shape import Shape, broadcast, unify
+from ..core.infer import same_dtype
+from ..core.op import VARIADIC, Op
+from ..core.pattern import OpPattern
+from ..core.schema import FLOAT, Params, attr, fields_of, schema
+from . import _layouts as layouts
+
+__all__ = [
+    "ELEM_WISE", "BROADCAST", "INJECTIVE", "COMM_REDUCE", "OUT_FUSABLE", "OPAQUE", "VARIADIC",
+    "define", "unary", "scalar", "binary", "broadcasting", "pointwise", "same_shape",
+    "broadcast_shape", "comparison_dtype", "in_dtype", "F", "floating", "numeric", "integral",
+    "first_dtype", "no_flow", "attributes", "number", "clamped", "divide", "power", "known",
+    "full_dtype", "shape_of_second", "changed",
+]  # fmt: skip
+
+ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
+COMM_REDUCE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OPAQUE
+OUT_FUSABLE = OpPattern.OUT_ELEMWISE_FUSABLE
+
+Shapes = Sequence[Shape]
+
+
+class _ByName:
+    """`F.relu(x)`: any operator by name, so that gradients may use those of other files."""
+
+    def __getattr__(self, name: str) -> Op:
+        try:
+            return Op.get(name)
+        except NotFound as error:  # what Python looks for when it asks whether there is one
+            raise AttributeError(str(error)) from None
+
+
+F = _ByName()
+
+
+def define(
+    name: str,
+    doc: str,
+    *,
+    level: int,
+    inputs: Mapping[str, str] | None = None,
+    attrs: type | None = None,
+    pattern: int = OPAQUE,
+    named: bool = True,
+    aliases: Sequence[str] = (),
+    **columns: Any,
+) -> Op:
+    """Registers an operator. `inputs` maps names to docs; `named=False` makes them positional.
+
+    Other keywords are columns of Op: shape, dtype, layout, reference, gradient, ...
+    """
+    inputs = {"data": "the input"} if inputs is None else inputs
+    op = Op.register(name).describe(doc).set_support_level(level).set_num_inputs(len(inputs))
+    op.add_arguments([(key, "Tensor", text) for key, text in inputs.items()])
+    if attrs is not None:
+        op.set_attr_parser(attrs)
+    if named and list(inputs) != ["data"] and inputs:
+        op.input_names = list(inputs)
+    op.pattern = pattern
+    for alias in aliases:
+        op.add_alias(alias)
+    for key, value in columns.items():
+        setattr(op, key, value)
+    return op
+
+
+def pointwise(body: Callable[..., Any]) -> Callable[..., te.Tensor]:
+    """A compute rule from a scalar body: `pointwise(lambda x, y: x + y)`.
+
+    The body of an operator with attributes takes params first, as the rule does.
+    """
+
+    def rule(*args: Any) -> te.Tensor:
+        tensors = [arg for arg in args if isinstance(arg, te.Tensor)]
+        params = [arg for arg in args if not isinstance(arg, te.Tensor)]
+        shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        return te.compute(shape, lambda *i: body(*params, *(_at(t, i) for t in tensors)))
+
+    return rule
+
+
+def _at(tensor: te.Tensor, indices: Sequence[Any]) -> Any:
+    """Reads a tensor where an output of larger or equal rank has these indices."""
+    own = indices[len(indices) - len(tensor.shape) :]
+    return tensor[tuple(0 if dim == 1 else i for i, dim in zip(own, tensor.shape))]
+
+
+# Inference rules that many operators share.
+
+
+def same_shape(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+    """All inputs and outputs have one shape."""
+    shape: Shape = None
+    for known in (*ins, *outs):
+        shape = unify(shape, known)
+    return [shape] * len(ins), [shape] * len(outs)
+
+
+def broadcast_shape(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+    """The output is what the inputs broadcast to."""
+    return [None] * len(ins), [broadcast(*ins)]
+
+
+def comparison_dtype(params: Params, ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    """A mask of 0 and 1 in float32, whatever the inputs are."""
+    return [None] * len(ins), [FLOAT32]
+
+
+def shape_of_second(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+    """The output has the shape of the second input, as the gradient of an input has."""
+    shape = unify(ins[1], outs[0])
+    return [None, shape, *[None] * (len(ins) - 2)], [shape]
+
+
+def changed(items: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
+    """A shape or an index with another item at one axis."""
+    return (*items[:axis], item, *items[axis + 1 :])
+
+
+Dtypes = Sequence[DType | None]
+
+
+def _only(allowed: Callable[[DType], bool], kind: str, hint: str) -> Callable[..., Any]:
+    """All inputs and outputs have one dtype, of a kind."""
+
+    def rule(params: Params, ins: Dtypes, outs: Dtypes) -> Any:
+        for dtype in (*ins, *outs):
+            if dtype is not None and not allowed(dtype):
+                raise DTypeError(f"dtype {dtype_name(dtype)} is no {kind} one", hint=hint)
+        return same_dtype(params, list(ins), list(outs))
+
+    return rule
+
+
+floating = _only(is_float, "floating", "cast the input to float32")
+numeric = _only(lambda dtype: dtype != BOOL, "numeric", "cast the input to int32 or float32")
+integral = _only(is_integer, "integer", "cast the input to int32")
+
+
+def first_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> tuple[list[Any], list[Any]]:
+    """Outputs have the dtype of the first input; those of the others are free."""
+    dtype = ins[0]
+    for known_dtype in outs:
+        dtype = dtype if dtype is not None else known_dtype
+    return [dtype, *[None] * (len(ins) - 1)], [dtype] * len(outs)
+
+
+def full_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> tuple[list[Any], list[Any]]:
+    """The output has the dtype of the attribute; those of the inputs are free."""
+    return [None] * len(ins), [params.dtype] * len(outs)
+
+
+def no_flow(ctx: Any, *grads: Any) -> list[None]:
+    """The gradient of what is constant almost everywhere."""
+    return [None] * len(ctx.inputs)
+
+
+def attributes(params: Params) -> dict[str, Any]:
+    """The attributes of parsed params, to hand on to another: `F.op(x, **attributes(p))`."""
+    return {field.name: getattr(params, field.name) for field in fields_of(type(params))}
+
+
+def known(*shapes: Shape) -> bool:
+    """Whether all ranks are known."""
+    return all(shape is not None for shape in shapes)
+
+
+# Numbers given as attributes, and arithmetic whose meaning depends on the dtype.
+
+
+def number(value: float, dtype: DType) -> Any:
+    """A float attribute as a value of a dtype: to an integer it is truncated, and wraps."""
+    if is_integer(dtype):
+        limits = np.iinfo(dtype)
+        if not np.isfinite(value):
+            return clamped(value, dtype)
+        whole = int(value)
+        return (whole - int(limits.min)) % (2**limits.bits) + int(limits.min)
+    return bool(value) if dtype == BOOL else float(value)
+
+
+def clamped(value: float, dtype: DType) -> Any:
+    """A float attribute as the nearest value of a dtype; NaN gives 0 among integers."""
+    if not is_integer(dtype):
+        return number(value, dtype)
+    limits = np.iinfo(dtype)
+    if value != value:
+        return 0
+    return int(min(max(value, int(limits.min)), int(limits.max)))
+
+
+def divide(a: Any, b: Any) -> Any:
+    """a / b of arrays or expressions: exact of floats, rounded down of integers."""
+    dtype = a.dtype if hasattr(a, "dtype") else b.dtype
+    return a // b if is_integer(dtype) else a / b
+
+
+def power(a: Any, b: Any) -> Any:
+    """a to the power b of arrays; an integer to a negative power is truncated towards zero."""
+    if not is_integer(a.dtype):
+        return np.power(a, b)
+    whole = np.power(a, np.maximum(b, 0))
+    odd = 1 - 2 * (b & 1)
+    inverse = np.where(a == 1, 1, np.where(a == -1, odd, 0))
+    return np.where(b < 0, inverse, whole).astype(a.dtype)
+
+
+def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
+    """A reference whose result is cast back to the dtype of its first array.
+
+    numpy would turn int32 * 2.5 into float64; an operator of the graph keeps int32.
+    """
+
+    def reference(*args: Any) -> Any:
+        dtype = next(arg.dtype for arg in args if isinstance(arg, np.ndarray))
+        with np.errstate(all="ignore"):
+            return np.asarray(body(*args)).astype(dtype)
+
+    return reference
+
+
+# The families.
+
+
+def unary(name: str, doc: str, *, level: int, pattern: int = ELEM_WISE, **columns: Any) -> Op:
+    """One input, one output of the same shape and dtype, element by element."""
+    return define(
+        name, doc, level=level, pattern=pattern, shape=same_shape, layout=layouts.arbitrary,
+        inplace=[(0, 0)], **columns,
+    )  # fmt: skip
+
+
+@schema
+class ScalarAttrs:
+    scalar: float = attr(FLOAT, "the number; it is cast to the tensor's dtype")
+
+
+def scalar(name: str, doc: str, *, level: int = 3, **columns: Any) -> Op:
+    """One input and a number."""
+    return unary(name, doc, level=level, attrs=ScalarAttrs, **columns)
+
+
+LHS_RHS = {"lhs": "the left operand", "rhs": "the right operand"}
+
+
+def binary(name: str, doc: str, *, level: int, pattern: int = BROADCAST, **columns: Any) -> Op:
+    """Two inputs of one shape, element by element."""
+    return define(
+        name, doc, level=level, inputs=LHS_RHS, named=False, pattern=pattern, shape=same_shape,
+        layout=layouts.keep_left, inplace=[(0, 0), (1, 0)], **columns,
+    )  # fmt: skip
+
+
+def broadcasting(name: str, doc: str, *, alias: str, **columns: Any) -> Op:
+    """Two inputs that broadcast as numpy's do."""
+    return define(
+        name, doc, level=10, inputs=LHS_RHS, named=False, pattern=BROADCAST, aliases=[alias],
+        shape=broadcast_shape, layout=layouts.broadcast_pair, inplace=[(0, 0), (1, 0)], **columns,
+    )  # fmt: skip

@@ -1,0 +1,159 @@
+"""Pools whose output has a given size. Bin i of n over an extent d is [floor(i d / n),
+ceil((i + 1) d / n)), so bins may overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..base.errors import ShapeError
+from ..core.schema import INTS, LAYOUT, attr, schema
+from ._families import F, attributes
+from ._spatial import (
+    Array,
+    Inferred,
+    Shapes,
+    at_places,
+    places_of,
+    spatial_axes,
+    spatial_back,
+    spatial_extents,
+    spatial_last,
+    static_extents,
+    widened,
+    with_extents,
+)
+from ._windows import read
+from .pool import GRAD_INPUTS, grad_shape, pool_op
+
+
+@schema
+class AdaptivePool2DAttrs:
+    output_size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    layout: str = attr(LAYOUT, "of the data", default="NCHW")
+
+
+def _sizes(params: AdaptivePool2DAttrs) -> tuple[int, int]:
+    if len(params.output_size) not in (1, 2):
+        raise ShapeError(f"output_size cannot be {params.output_size}", why="it is two numbers")
+    return params.output_size[0], params.output_size[-1]
+
+
+def _shape(params: AdaptivePool2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    spatial_axes(params)
+    if ins[0] is None:
+        return [None], [None]
+    if 0 in spatial_extents(params, ins[0]):
+        raise ShapeError("a pool over no elements has no value")
+    return [ins[0]], [with_extents(params, ins[0], _sizes(params))]
+
+
+def _bins(extent: int, count: int) -> tuple[Array, Array]:
+    """Where the bins start and end."""
+    number = np.arange(count)
+    return number * extent // count, -(-(number + 1) * extent // count)
+
+
+def _bin_sums(x: Array, axis: int, count: int) -> Array:
+    starts, ends = _bins(x.shape[axis], count)
+    padding = [(0, int(a == axis % x.ndim)) for a in range(x.ndim)]  # an end is an index too
+    cuts = np.stack([starts, ends], axis=1).reshape(-1)
+    return np.add.reduceat(np.pad(x, padding), cuts, axis=axis).take(range(0, 2 * count, 2), axis)
+
+
+def _membership(extent: int, count: int, dtype: Any) -> Array:
+    """(bins, elements): one over the size of the bin where the element is in it, else 0."""
+    starts, ends = (edge[:, None] for edge in _bins(extent, count))
+    place = np.arange(extent)
+    inside = (place >= starts) & (place < ends)
+    return (inside / (ends - starts)).astype(dtype)
+
+
+def _reference(params: AdaptivePool2DAttrs, x: Array) -> Array:
+    height, width = _sizes(params)
+    total = _bin_sums(_bin_sums(widened(spatial_last(params, x)), -2, height), -1, width)
+    sizes = [
+        np.subtract(*_bins(extent, count)[::-1])
+        for extent, count in zip(static_extents(params, x.shape), (height, width))
+    ]
+    return spatial_back(params, total / np.multiply.outer(*sizes), x.dtype)
+
+
+def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
+    wide = widened(spatial_last(params, g))
+    down, across = (
+        _membership(extent, count, wide.dtype)
+        for extent, count in zip(static_extents(params, x.shape), _sizes(params))
+    )
+    return spatial_back(params, down.T @ wide @ across, g.dtype)
+
+
+def _bin_exprs(number: Any, extent: int, count: int) -> tuple[Any, Any]:
+    return number * extent // count, ((number + 1) * extent + count - 1) // count
+
+
+def _bin_size(params: AdaptivePool2DAttrs, index: Any, extents: tuple[int, int], dtype: Any) -> Any:
+    total: Any = None
+    for number, extent, count in zip(places_of(params, index), extents, _sizes(params)):
+        start, end = _bin_exprs(number, extent, count)
+        total = end - start if total is None else total * (end - start)
+    return te.cast(total, dtype)
+
+
+def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
+    extents, counts = static_extents(params, x.shape), _sizes(params)
+    axes = []
+    for extent, count in zip(extents, counts):
+        starts, ends = _bins(extent, count)
+        axes.append(te.reduce_axis(int((ends - starts).max()), "k"))
+
+    def element(*index: Any) -> Any:
+        places, conditions = [], []
+        for number, extent, count, axis in zip(places_of(params, index), extents, counts, axes):
+            start, end = _bin_exprs(number, extent, count)
+            places.append(start + axis.var)
+            conditions += [places[-1] < end] if extent % count else []
+        return te.sum(read(x, at_places(params, index, places), conditions, 0), axes)
+
+    total = te.compute(with_extents(params, x.shape, counts), element, name="bin_sum")
+    return te.compute(
+        total.shape,
+        lambda *i: total[i] / _bin_size(params, i, extents, x.dtype),
+        name="adaptive_avg_pool2d",
+    )
+
+
+def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
+    extents, counts = static_extents(params, x.shape), _sizes(params)
+    share = te.compute(
+        g.shape, lambda *i: g[i] / _bin_size(params, i, extents, g.dtype), name="share"
+    )
+    # an element is in the bins from floor(place n / d) up to ceil((place + 1) n / d)
+    axes = [te.reduce_axis(-(-count // extent) + 1, "b") for extent, count in zip(extents, counts)]
+
+    def element(*index: Any) -> Any:
+        numbers, conditions = [], []
+        for place, extent, count, axis in zip(places_of(params, index), extents, counts, axes):
+            first, end = _bin_exprs(place, count, extent)
+            numbers.append(first + axis.var)
+            conditions.append(numbers[-1] < end)
+        return te.sum(read(share, at_places(params, index, numbers), conditions, 0), axes)
+
+    return te.compute(x.shape, element, name="adaptive_avg_pool2d_grad")
+
+
+adaptive_avg_pool2d = pool_op(
+    "adaptive_avg_pool2d", "The means of bins that split height and width evenly.",
+    AdaptivePool2DAttrs, _shape, reference=_reference, compute=_compute, level=5,
+    gradient=lambda ctx, g: [
+        F._adaptive_avg_pool2d_grad(g, ctx.inputs[0], **attributes(ctx.params))
+    ],
+)  # fmt: skip
+adaptive_avg_pool2d_grad = pool_op(
+    "_adaptive_avg_pool2d_grad", "ograd, shared equally by the elements of every bin.",
+    AdaptivePool2DAttrs, grad_shape(_shape, 1), inputs=GRAD_INPUTS, ignored_inputs=[1], level=10,
+    reference=_grad_reference, compute=_grad_compute,
+    gradient=lambda ctx, gg: [F.adaptive_avg_pool2d(gg, **attributes(ctx.params)), None],
+)  # fmt: skip

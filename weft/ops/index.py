@@ -1,0 +1,492 @@
+"""Operators that read elements at positions given by another tensor, or choose between two.
+
+An index below zero counts from the end; one that is still outside is moved to the nearest element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..base.dtype import BOOL, DType, dtype_name, is_integer
+from ..base.errors import DTypeError, ShapeError
+from ..base.shape import Dim, Shape, normalize_axis, show, unify
+from ..core.infer import unify_dtype
+from ..core.schema import INT, attr, optional, schema
+from . import _layouts as layouts
+from ._families import INJECTIVE, OPAQUE, F, define, known, shape_of_second
+from .views import reindexed
+
+DATA_INDICES = {"data": "what to read from", "indices": "integers that say where"}
+
+
+def _indexed_dtype(position: int) -> Any:
+    """The output has the dtype of the first input; the one at `position` is of integers."""
+
+    def rule(params: Any, ins: Sequence[DType | None], outs: Sequence[DType | None]) -> Any:
+        index = ins[position]
+        if index is not None and not is_integer(index):
+            raise DTypeError(f"indices are {dtype_name(index)}", hint="cast them to int32")
+        dtype = unify_dtype(ins[0], outs[0])
+        return [dtype, *[None] * (len(ins) - 1)], [dtype]
+
+    return rule
+
+
+def _clip(index: Any, extent: int) -> Any:
+    """Positions as numpy integers within the extent."""
+    wide = index.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + extent, wide), 0, max(extent - 1, 0))
+
+
+def _within(index: te.Expr, extent: int) -> te.Expr:
+    """The same of an expression."""
+    wide = te.cast(index, "int64")
+    return te.min(te.max(te.select(wide < 0, wide + extent, wide), 0), extent - 1)
+
+
+def _must_hold(extent: Dim, indices: Shape) -> None:
+    """Raises when there is nothing to read, and something is asked for."""
+    if extent == 0 and indices is not None and all(isinstance(d, int) and d for d in indices):
+        raise ShapeError(f"indices of shape {show(indices)} into an axis without elements")
+
+
+def _gathering(name: str, doc: str, **columns: Any) -> Any:
+    return define(
+        name, doc, inputs=columns.pop("inputs", DATA_INDICES), pattern=INJECTIVE,
+        dtype=_indexed_dtype(1), layout=layouts.keep_last, **columns,
+    )  # fmt: skip
+
+
+def _scattering(name: str, doc: str, **columns: Any) -> Any:
+    """A gradient: sums what came from each element of data."""
+    inputs = {"ograd": "the gradient", "data": "has the wanted shape", "indices": "where"}
+    return define(
+        name, doc, level=10, inputs=inputs, named=False, pattern=OPAQUE,
+        shape=shape_of_second, dtype=_indexed_dtype(2), layout=layouts.keep_last,
+        ignored_inputs=[1], **columns,
+    )  # fmt: skip
+
+
+def _summed(shape: Sequence[int], ks: Sequence[te.ReduceAxis], term: Any, dtype: Any) -> te.Tensor:
+    """At each place, the sum over `ks` of what belongs there; `term(i)` gives (whether, what)."""
+    zero = te.const(0, dtype)
+
+    def value(*i):
+        here, what = term(i)
+        chosen = te.select(here, what, zero)
+        return te.sum(chosen, ks) if ks else chosen
+
+    return te.compute(shape, value)
+
+
+def _positions(shape: Sequence[int]) -> tuple[list[te.ReduceAxis], tuple[te.Expr, ...]]:
+    ks = [te.reduce_axis(dim, f"k{axis}") for axis, dim in enumerate(shape)]
+    return ks, tuple(k.var for k in ks)
+
+
+def _all(conditions: Sequence[te.Expr]) -> te.Expr:
+    joined = te.all_of(conditions)
+    return te.const(True, BOOL) if joined is None else joined
+
+
+# Along one axis.
+
+
+@schema
+class TakeAttrs:
+    axis: int | None = attr(
+        optional(INT), "along which axis; None for the flattened data", default=None
+    )
+
+
+@schema
+class GatherAttrs:
+    axis: int = attr(INT, "along which axis", default=0)
+
+
+def _take_shape(params, ins, outs):
+    data, indices = ins
+    if params.axis is None:
+        if data is not None and 0 in data:
+            _must_hold(0, indices)
+        return [None, unify(indices, outs[0])], [indices]
+    if not known(data, indices):
+        return [None, None], [None]
+    axis = normalize_axis(params.axis, len(data))
+    _must_hold(data[axis], indices)
+    return [None, None], [(*data[:axis], *indices, *data[axis + 1 :])]
+
+
+def _take_reference(params, x, indices):
+    extent = x.size if params.axis is None else x.shape[params.axis]
+    if not extent:
+        _must_hold(0, indices.shape)
+        shape = _take_shape(params, [x.shape, indices.shape], [None])[1][0]
+        return np.zeros(shape, x.dtype)
+    return np.take(x, _clip(indices, extent), params.axis)
+
+
+def _flat(x: te.Tensor) -> te.Tensor:
+    return reindexed(x, (math.prod(x.shape),))
+
+
+def _take_compute(params, x, indices):
+    if params.axis is None:
+        flat = _flat(x)
+        return te.compute(indices.shape, lambda *i: flat[_within(indices[i], math.prod(x.shape))])
+    axis = normalize_axis(params.axis, x.rank)
+    end = axis + indices.rank
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+
+    def value(*i):
+        place = _within(indices[i[axis:end]], x.shape[axis])
+        return x[(*i[:axis], place, *i[end:])]
+
+    return te.compute(shape, value)
+
+
+def _take_gradient(ctx, g):
+    return [F._take_grad(g, *ctx.inputs, axis=ctx.params.axis), None]
+
+
+def _taking(name, doc, level, attrs, **columns):
+    return _gathering(
+        name, doc, level=level, attrs=attrs, shape=_take_shape, reference=_take_reference,
+        compute=_take_compute, gradient=_take_gradient, **columns,
+    )  # fmt: skip
+
+
+take = _taking(
+    "take", "Elements of data, or its slices along an axis, at the indices.", 3, TakeAttrs,
+    named=False,
+)  # fmt: skip
+gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, GatherAttrs)
+
+
+def _take_grad_reference(params, g, x, indices):
+    made = np.zeros(x.shape, g.dtype)
+    if not made.size:
+        return made
+    if params.axis is None:
+        np.add.at(made.reshape(-1), _clip(indices, x.size).reshape(-1), g.reshape(-1))
+        return made
+    axis = normalize_axis(params.axis, x.ndim)
+    np.add.at(made, (slice(None),) * axis + (_clip(indices, x.shape[axis]),), g)
+    return made
+
+
+def _take_grad_compute(params, g, x, indices):
+    ks, at = _positions(indices.shape)
+    if params.axis is None:
+        size = math.prod(x.shape)
+        flat = _summed(
+            (size,), ks, lambda i: (_within(indices[at], size).equal(i[0]), g[at]), g.dtype
+        )
+        return reindexed(flat, x.shape)
+    axis = normalize_axis(params.axis, x.rank)
+
+    def term(i):
+        here = _within(indices[at], x.shape[axis]).equal(i[axis])
+        return here, g[(*i[:axis], *at, *i[axis + 1 :])]
+
+    return _summed(x.shape, ks, term, g.dtype)
+
+
+take_grad = _scattering(
+    "_take_grad", "The gradient of take and gather.", attrs=TakeAttrs,
+    reference=_take_grad_reference, compute=_take_grad_compute,
+)  # fmt: skip
+take_grad.gradient = lambda ctx, g: [
+    F.take(g, ctx.inputs[2], axis=ctx.params.axis), None, None
+]  # fmt: skip
+
+# Along several axes at once.
+
+
+def _gather_nd_shape(params, ins, outs):
+    data, indices = ins
+    if indices is not None and len(indices) < 2:
+        raise ShapeError(
+            f"indices of gather_nd have shape {show(indices)}",
+            why="the first axis lists coordinates, so at least two axes are needed",
+        )
+    if not known(data, indices) or not isinstance(indices[0], int):
+        return [None, None], [None]
+    if indices[0] > len(data):
+        raise ShapeError(f"{indices[0]} coordinates into shape {show(data)}")
+    if 0 in data[: indices[0]]:
+        _must_hold(0, indices[1:])
+    return [None, None], [(*indices[1:], *data[indices[0] :])]
+
+
+def _gather_nd_places(x, indices):
+    return tuple(_clip(row, dim) for row, dim in zip(indices, x.shape))
+
+
+def _gather_nd_reference(x, indices):
+    shape = _gather_nd_shape(None, [x.shape, indices.shape], [None])[1][0]
+    if not math.prod(shape):
+        return np.zeros(shape, x.dtype)
+    if not len(indices):
+        return np.broadcast_to(x, shape).copy()
+    return x[_gather_nd_places(x, indices)]
+
+
+def _gather_nd_compute(x, indices):
+    count, rest = indices.shape[0], indices.rank - 1
+
+    def value(*i):
+        places = [_within(indices[(c, *i[:rest])], x.shape[c]) for c in range(count)]
+        return x[(*places, *i[rest:])]
+
+    return te.compute((*indices.shape[1:], *x.shape[count:]), value)
+
+
+gather_nd = _gathering(
+    "gather_nd", "out[i...] = data[indices[0, i...], indices[1, i...], ...]", level=3,
+    shape=_gather_nd_shape, reference=_gather_nd_reference, compute=_gather_nd_compute,
+)  # fmt: skip
+gather_nd.gradient = lambda ctx, g: [F._gather_nd_grad(g, *ctx.inputs), None]
+
+
+def _gather_nd_grad_reference(g, x, indices):
+    made = np.zeros(x.shape, g.dtype)
+    if not g.size:
+        return made
+    if not len(indices):
+        return g.sum(tuple(range(indices.ndim - 1)), dtype=g.dtype)
+    np.add.at(made, _gather_nd_places(x, indices), g)
+    return made
+
+
+def _gather_nd_grad_compute(g, x, indices):
+    count = indices.shape[0]
+    ks, at = _positions(indices.shape[1:])
+
+    def term(i):
+        same = [_within(indices[(c, *at)], x.shape[c]).equal(i[c]) for c in range(count)]
+        return _all(same), g[(*at, *i[count:])]
+
+    return _summed(x.shape, ks, term, g.dtype)
+
+
+gather_nd_grad = _scattering(
+    "_gather_nd_grad", "The gradient of gather_nd.", reference=_gather_nd_grad_reference,
+    compute=_gather_nd_grad_compute,
+)  # fmt: skip
+gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
+
+
+def _scatter_nd_shape(params, ins, outs):
+    data, indices, updates = unify(ins[0], outs[0]), ins[1], ins[2]
+    if known(data, indices):
+        updates = unify(updates, _gather_nd_shape(params, [data, indices], [None])[1][0])
+    return [data, None, updates], [data]
+
+
+def _scatter_nd_dtype(params, ins, outs):
+    dtype = unify_dtype(unify_dtype(ins[0], ins[2]), outs[0])
+    _indexed_dtype(1)(params, ins, outs)
+    return [dtype, None, dtype], [dtype]
+
+
+def _scatter_nd_reference(x, indices, updates):
+    made = x.copy()
+    if not updates.size:
+        return made
+    rest = x.shape[len(indices) :]
+    rows = updates.reshape(-1, *rest)
+    places = [place.reshape(-1) for place in _gather_nd_places(x, indices)]
+    for number, row in enumerate(rows):  # in order, so that the last one stays
+        made[tuple(place[number] for place in places)] = row
+    return made
+
+
+def _scatter_nd_compute(x, indices, updates):
+    """First which update is the last one for each place, if any; then that one, or the data."""
+    count = indices.shape[0]
+    ks, at = _positions(indices.shape[1:])
+    order = _ravelled(at, indices.shape[1:])
+
+    def latest(*i):
+        same = [_within(indices[(c, *at)], x.shape[c]).equal(i[c]) for c in range(count)]
+        return te.max_of(te.select(_all(same), order, te.const(-1, "int64")), ks)
+
+    last = te.compute(x.shape[:count], latest)
+
+    def value(*i):
+        number = last[i[:count]]
+        places = _unravelled(te.max(number, 0), indices.shape[1:])
+        return te.read_or(updates, (*places, *i[count:]), number >= 0, x[i])
+
+    return te.compute(x.shape, value)
+
+
+def _ravelled(at, shape):
+    flat: Any = te.const(0, "int64")
+    for index, dim in zip(at, shape):
+        flat = flat * dim + index
+    return flat
+
+
+def _unravelled(flat, shape):
+    places = []
+    for dim in reversed(shape):
+        places.append(flat % dim)
+        flat = flat // dim
+    return places[::-1]
+
+
+scatter_nd = define(
+    "scatter_nd",
+    "A copy of data in which data[indices[0, i...], indices[1, i...], ...] = updates[i...]. Of "
+    "several updates of one place the last stays; its gradient goes to all of them.",
+    level=5, inputs={**DATA_INDICES, "updates": "the new values"}, pattern=OPAQUE,
+    shape=_scatter_nd_shape, dtype=_scatter_nd_dtype, layout=layouts.keep_last,
+)  # fmt: skip
+scatter_nd.reference = _scatter_nd_reference
+scatter_nd.compute = _scatter_nd_compute
+scatter_nd.gradient = lambda ctx, g: [
+    F.scatter_nd(g, ctx.inputs[1], F.zeros_like(ctx.inputs[2])),
+    None,
+    F.gather_nd(g, ctx.inputs[1]),
+]
+
+# Along one axis, each element by itself.
+
+
+def _gather_elements_shape(params, ins, outs):
+    data, indices = ins
+    indices = unify(indices, outs[0])
+    if known(data, indices):
+        axis = normalize_axis(params.axis, len(data))
+        unify(tuple(None for _ in data), indices)
+        for at, (have, want) in enumerate(zip(data, indices)):
+            numbers = isinstance(have, int) and isinstance(want, int)
+            if at != axis and numbers and want > have:
+                raise ShapeError(
+                    f"indices of shape {show(indices)} into shape {show(data)}",
+                    why=f"only along axis {axis} may there be more of them",
+                )
+        _must_hold(data[axis], indices)
+    return [None, indices], [indices]
+
+
+def _gather_elements_places(params, x, indices):
+    axis = normalize_axis(params.axis, x.ndim)
+    places = list(np.indices(indices.shape, sparse=True)) if indices.ndim else []
+    places[axis] = _clip(indices, x.shape[axis])
+    return tuple(places)
+
+
+def _gather_elements_reference(params, x, indices):
+    _gather_elements_shape(params, [x.shape, indices.shape], [None])
+    if not indices.size:
+        return np.zeros(indices.shape, x.dtype)
+    return x[_gather_elements_places(params, x, indices)]
+
+
+def _gather_elements_compute(params, x, indices):
+    axis = normalize_axis(params.axis, x.rank)
+
+    def value(*i):
+        place = _within(indices[i], x.shape[axis])
+        return x[(*i[:axis], place, *i[axis + 1 :])]
+
+    return te.compute(indices.shape, value)
+
+
+gather_elements = _gathering(
+    "gather_elements", "out[i, j, k] = data[i, indices[i, j, k], k], for axis 1.", level=5,
+    attrs=GatherAttrs, shape=_gather_elements_shape, reference=_gather_elements_reference,
+    compute=_gather_elements_compute,
+)  # fmt: skip
+gather_elements.gradient = lambda ctx, g: [
+    F._gather_elements_grad(g, *ctx.inputs, axis=ctx.params.axis),
+    None,
+]
+
+
+def _gather_elements_grad_reference(params, g, x, indices):
+    made = np.zeros(x.shape, g.dtype)
+    if g.size:
+        np.add.at(made, _gather_elements_places(params, x, indices), g)
+    return made
+
+
+def _gather_elements_grad_compute(params, g, x, indices):
+    axis = normalize_axis(params.axis, x.rank)
+    k = te.reduce_axis(indices.shape[axis], "k")
+
+    def value(*i):
+        at = (*i[:axis], k.var, *i[axis + 1 :])
+        pairs = zip(i, indices.shape, x.shape)
+        short = [j < n for d, (j, n, m) in enumerate(pairs) if d != axis and n < m]
+        inside = _all(short)
+        place = _within(te.read_or(indices, at, inside, 0), x.shape[axis])
+        grad = te.read_or(g, at, inside, 0)
+        return te.sum(te.select(place.equal(i[axis]), grad, te.const(0, g.dtype)), k)
+
+    return te.compute(x.shape, value)
+
+
+gather_elements_grad = _scattering(
+    "_gather_elements_grad", "The gradient of gather_elements.", attrs=GatherAttrs,
+    reference=_gather_elements_grad_reference, compute=_gather_elements_grad_compute,
+)  # fmt: skip
+gather_elements_grad.gradient = lambda ctx, g: [
+    F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None
+]  # fmt: skip
+
+# One of two.
+
+
+def _where_shape(params, ins, outs):
+    condition, x, y = ins
+    shape = unify(unify(x, y), outs[0])
+    if shape is not None and condition is not None:
+        if len(condition) == 1 and len(shape) > 1:
+            unify(condition, shape[:1])
+        else:
+            condition = shape = unify(condition, shape)
+    return [condition, shape, shape], [shape]
+
+
+def _where_dtype(params, ins, outs):
+    dtype = unify_dtype(unify_dtype(ins[1], ins[2]), outs[0])
+    return [None, dtype, dtype], [dtype]
+
+
+def _where_reference(condition, x, y):
+    _where_shape(None, [condition.shape, x.shape, y.shape], [None])
+    rows = condition.shape + (1,) * (x.ndim - condition.ndim)
+    return np.where(condition.reshape(rows) != 0, x, y)
+
+
+def _where_compute(condition, x, y):
+    def value(*i):
+        c = condition[i[: condition.rank]]
+        return te.select(c if c.dtype == BOOL else c.not_equal(0), x[i], y[i])
+
+    return te.compute(x.shape, value)
+
+
+where = define(
+    "where",
+    "x where the condition is not 0, else y. A condition of one dimension chooses whole slices "
+    "along the first axis.",
+    level=4, inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
+    pattern=INJECTIVE, shape=_where_shape, dtype=_where_dtype, layout=layouts.keep_last,
+)  # fmt: skip
+where.reference = _where_reference
+where.compute = _where_compute
+where.gradient = lambda ctx, g: [
+    None,
+    F.where(ctx.inputs[0], g, F.zeros_like(g)),
+    F.where(ctx.inputs[0], F.zeros_like(g), g),
+]

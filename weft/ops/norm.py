@@ -1,0 +1,452 @@
+"""Normalisations: by statistics of the batch, of layers, instances and groups, and by magnitude."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import te
+from ..base.errors import ShapeError
+from ..base.shape import Dim, Shape, normalize_axis, unify, unify_dim
+from ..core.schema import BOOL, FLOAT, INT, attr, schema
+from . import _layouts as layouts
+from ._families import OPAQUE, F, define, floating
+from .nn import along, one
+
+Array = NDArray[Any]
+Shapes = Sequence[Shape]
+Inferred = tuple[list[Any], list[Any]]
+GAMMA, BETA = {"gamma": "the scales"}, {"beta": "the shifts"}
+
+
+# What all of them do: take moments over axes, then scale what is left.
+
+
+def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Mean and variance in float64, axes kept."""
+    wide = x.astype(np.float64)
+    mean = wide.mean(axis=axes, keepdims=True)
+    return mean, np.square(wide - mean).mean(axis=axes, keepdims=True)
+
+
+def _count(x: te.Tensor, axes: Sequence[int]) -> int:
+    return int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+
+
+def te_mean(x: te.Tensor, axes: Sequence[int], name: str, body: Any) -> te.Tensor:
+    """The mean of a body over axes, kept as extents of 1."""
+    total = along(x, axes, f"{name}_sum", body, te.sum)
+    return te.compute(total.shape, lambda *i: total[i] / float(_count(x, axes)), name=name)
+
+
+def te_moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
+    """Mean and variance, in two passes."""
+    mean = te_mean(x, axes, "mean", lambda i: x[i])
+
+    def square(i: Any) -> Any:
+        centred = x[i] - mean[one(i, axes)]
+        return centred * centred
+
+    return mean, te_mean(x, axes, "variance", square)
+
+
+def normalized(x: Any, epsilon: float, over: dict[str, Any]) -> tuple[Any, Any]:
+    """(x - mean) / sqrt(variance + epsilon) by operators, and the reciprocal of that root; `over`
+    says which axes, as reductions take them."""
+    centred = F.broadcast_sub(x, F.mean(x, keepdims=True, **over))
+    variance = F.mean(F.elemwise_mul(centred, centred), keepdims=True, **over)
+    scale = (variance + epsilon) ** -0.5
+    return F.broadcast_mul(centred, scale), scale
+
+
+def through_moments(g: Any, unit: Any, scale: Any, over: dict[str, Any]) -> Any:
+    """The gradient of x, given that of n = (x - mean) / std: (g - mean g - n mean(g n)) / std."""
+    own = F.mean(g, keepdims=True, **over)
+    shared = F.mean(F.elemwise_mul(g, unit), keepdims=True, **over)
+    rest = F.elemwise_sub(F.broadcast_sub(g, own), F.broadcast_mul(unit, shared))
+    return F.broadcast_mul(rest, scale)
+
+
+# batch_norm
+
+
+@schema
+class BatchNormAttrs:
+    axis: int = attr(INT, "the axis of channels", default=1)
+    epsilon: float = attr(FLOAT, "added to the variance", default=1e-5)
+    center: bool = attr(BOOL, "whether beta is added", default=True)
+    scale: bool = attr(BOOL, "whether gamma multiplies", default=True)
+    momentum: float = attr(FLOAT, "how much of the moving values stays", default=0.9)
+    training: bool = attr(BOOL, "whether the batch's own moments are used", default=False)
+    unbiased: bool = attr(
+        BOOL, "whether the moving variance takes n / (n - 1) of the batch's", default=False
+    )
+
+
+def _batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    shape = unify(ins[0], outs[0])
+    if shape is None:
+        return [None] * 5, [None] * 3
+    axis = normalize_axis(params.axis, len(shape))
+    channels: Dim = shape[axis]
+    for vector in (*ins[1:], *outs[1:]):
+        if vector is not None and len(vector) == 1:
+            channels = unify_dim(channels, vector[0])
+    shape = tuple(channels if i == axis else dim for i, dim in enumerate(shape))
+    return [shape] + [(channels,)] * 4, [shape] + [(channels,)] * 2
+
+
+def _others(rank: int, axis: int) -> tuple[int, ...]:
+    return tuple(i for i in range(rank) if i != normalize_axis(axis, rank))
+
+
+def _batch_norm_reference(
+    params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array
+) -> tuple[Array, ...]:
+    axes = _others(x.ndim, params.axis)
+    used = [mean.astype(np.float64), var.astype(np.float64)]
+    if params.training:
+        used = [moment.reshape(-1) for moment in moments(x, axes)]
+    spread = [-1 if i == normalize_axis(params.axis, x.ndim) else 1 for i in range(x.ndim)]
+    scale = (gamma if params.scale else 1) / np.sqrt(used[1] + params.epsilon)
+    shift = (beta if params.center else 0) - used[0] * scale
+    out = x * scale.reshape(spread) + shift.reshape(spread)
+    results = [out, *used]
+    if params.training:
+        grown = _unbiasing(params, x.size // max(len(mean), 1))
+        kept = params.momentum
+        results += [
+            mean * kept + used[0] * (1 - kept),
+            var * kept + used[1] * grown * (1 - kept),
+        ]
+    return tuple(result.astype(x.dtype) for result in results)
+
+
+def _unbiasing(params: BatchNormAttrs, count: int) -> float:
+    return count / max(count - 1, 1) if params.unbiased else 1.0
+
+
+def _batch_norm_compute(
+    params: BatchNormAttrs,
+    x: te.Tensor,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+    mean: te.Tensor,
+    var: te.Tensor,
+) -> tuple[te.Tensor, ...]:
+    axis = normalize_axis(params.axis, x.rank)
+    axes = _others(x.rank, axis)
+    used = (mean, var)
+    if params.training:
+        used = tuple(_squeezed(moment, axis) for moment in te_moments(x, axes))
+
+    def element(*i: Any) -> Any:
+        c = i[axis]
+        value = (x[i] - used[0][c]) / te.sqrt(used[1][c] + params.epsilon)
+        value = value * gamma[c] if params.scale else value
+        return value + beta[c] if params.center else value
+
+    out = te.compute(x.shape, element, name="batch_norm")
+    copies = [te.compute(v.shape, lambda c, v=v: v[c], name="moment") for v in used]
+    if not params.training:
+        return out, *copies
+    growth = (1.0, _unbiasing(params, _count(x, axes)))
+    kept = params.momentum
+    moved = [
+        te.compute(
+            old.shape,
+            lambda c, old=old, new=new, grow=grow: old[c] * kept + new[c] * (grow * (1 - kept)),
+            name="moving",
+        )
+        for old, new, grow in zip((mean, var), used, growth)
+    ]
+    return out, *copies, *moved
+
+
+def _squeezed(x: te.Tensor, axis: int) -> te.Tensor:
+    """The one axis of a tensor whose other extents are 1."""
+    return te.compute(
+        (x.shape[axis],), lambda c: x[tuple(c if i == axis else 0 for i in range(x.rank))]
+    )
+
+
+def _batch_norm_gradient(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
+    rule = _gradient_in_training if ctx.params.training else _gradient_in_inference
+    return rule(ctx, g, g_mean, g_var)
+
+
+def _gradient_in_training(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
+    """dgamma = sum g n; dbeta = sum g; with h = gamma g and N elements a channel,
+    dx = (h - (mean h - g_mean std / N) - n (mean(h n) - 2 g_var std^2 / N)) / std."""
+    x, gamma = ctx.inputs[:2]
+    params = ctx.params
+    over = {"axis": (params.axis,), "exclude": True}
+    unit, scale = normalized(x, params.epsilon, over)
+    inner = F.elemwise_mul(g, F.expand_like(gamma, x, **over)) if params.scale else g
+    count = F.sum(F.ones_like(x), keepdims=True, **over)
+    per_mean = F.elemwise_div(F.reshape_like(g_mean, scale), F.elemwise_mul(count, scale))
+    per_var = F.elemwise_div(F.reshape_like(g_var, scale), F.elemwise_mul(count, scale**2)) * 2
+    own = F.elemwise_sub(F.mean(inner, keepdims=True, **over), per_mean)
+    shared = F.mean(F.elemwise_mul(inner, unit), keepdims=True, **over)
+    shared = F.elemwise_sub(shared, per_var)
+    rest = F.elemwise_sub(F.broadcast_sub(inner, own), F.broadcast_mul(unit, shared))
+    return [F.broadcast_mul(rest, scale), *_scale_and_shift(params, g, unit, over), None, None]
+
+
+def _gradient_in_inference(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
+    """dgamma = sum g n; dbeta = sum g; dx = h / std with h = gamma g; dmean = g_mean - sum of dx;
+    dvar = g_var - sum(h n) / (2 std^2)."""
+    x, gamma, _, mean, var = ctx.inputs
+    params = ctx.params
+    over = {"axis": (params.axis,), "exclude": True}
+    scale = (var + params.epsilon) ** -0.5
+    wide = F.expand_like(scale, x, **over)
+    unit = F.elemwise_mul(F.elemwise_sub(x, F.expand_like(mean, x, **over)), wide)
+    inner = F.elemwise_mul(g, F.expand_like(gamma, x, **over)) if params.scale else g
+    data = F.elemwise_mul(inner, wide)
+    along_var = F.elemwise_mul(F.sum(F.elemwise_mul(inner, unit), **over), scale**2) * 0.5
+    return [
+        data,
+        *_scale_and_shift(params, g, unit, over),
+        F.elemwise_sub(g_mean, F.sum(data, **over)),
+        F.elemwise_sub(g_var, along_var),
+    ]
+
+
+def _scale_and_shift(params: BatchNormAttrs, g: Any, unit: Any, over: dict[str, Any]) -> list[Any]:
+    return [
+        F.sum(F.elemwise_mul(g, unit), **over) if params.scale else None,
+        F.sum(g, **over) if params.center else None,
+    ]
+
+
+batch_norm = define(
+    "batch_norm",
+    "gamma (data - mean) / sqrt(var + epsilon) + beta, for each channel; with the moving mean and "
+    "variance, or when training the batch's own, by which the moving ones then move.",
+    level=1,
+    inputs={
+        "data": "the input", **GAMMA, **BETA,
+        "moving_mean": "the moving mean", "moving_var": "the moving variance",
+    },
+    attrs=BatchNormAttrs, pattern=OPAQUE, shape=_batch_norm_shape, dtype=floating,
+    layout=layouts.batch_norm, reference=_batch_norm_reference, compute=_batch_norm_compute,
+    gradient=_batch_norm_gradient, visible_outputs=1, output_names=["output", "mean", "var"],
+    mutates=[3, 4],
+).set_num_outputs(3)  # fmt: skip
+batch_norm.effect = lambda params: "mutates" if params.training else "pure"
+
+# layer_norm and rms_norm: over the axes from `axis` to the last.
+
+
+@schema
+class LayerNormAttrs:
+    axis: int = attr(INT, "the first of the axes that are normalised together", default=-1)
+    epsilon: float = attr(FLOAT, "added to the variance", default=1e-5)
+
+
+def _trailing_shape(params: LayerNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    shape = unify(ins[0], outs[0])
+    if shape is None:
+        return [None] * len(ins), [None]
+    own = shape[normalize_axis(params.axis, len(shape)) :]
+    return [shape] + [own] * (len(ins) - 1), [shape]
+
+
+def _trailing(params: LayerNormAttrs, rank: int) -> tuple[int, ...]:
+    return tuple(range(normalize_axis(params.axis, rank), rank))
+
+
+def _trailing_over(params: LayerNormAttrs) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The normalised axes and the others, as reductions take them; None for no axes."""
+    if params.axis < 0:
+        axes = tuple(range(params.axis, 0))
+        return {"axis": axes}, {"axis": axes, "exclude": True}
+    if params.axis == 0:
+        return {"axis": ()}, None
+    axes = tuple(range(params.axis))
+    return {"axis": axes, "exclude": True}, {"axis": axes}
+
+
+def _total(value: Any, over: dict[str, Any] | None) -> Any:
+    return value if over is None else F.sum(value, **over)
+
+
+def _layer_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
+    mean, variance = moments(x, _trailing(params, x.ndim))
+    return ((x - mean) / np.sqrt(variance + params.epsilon) * gamma + beta).astype(x.dtype)
+
+
+def _layer_norm_compute(
+    params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor
+) -> te.Tensor:
+    axes = _trailing(params, x.rank)
+    mean, variance = te_moments(x, axes)
+
+    def element(*i: Any) -> Any:
+        unit = (x[i] - mean[one(i, axes)]) / te.sqrt(variance[one(i, axes)] + params.epsilon)
+        own = i[axes[0] :]
+        return unit * gamma[own] + beta[own]
+
+    return te.compute(x.shape, element, name="layer_norm")
+
+
+def _layer_norm_gradient(ctx: Any, g: Any) -> list[Any]:
+    """dgamma = sum g n; dbeta = sum g; dx = gamma g through n."""
+    x, gamma = ctx.inputs[:2]
+    own, others = _trailing_over(ctx.params)
+    unit, scale = normalized(x, ctx.params.epsilon, own)
+    return [
+        through_moments(F.broadcast_mul(g, gamma), unit, scale, own),
+        _total(F.elemwise_mul(g, unit), others),
+        _total(g, others),
+    ]
+
+
+layer_norm = define(
+    "layer_norm",
+    "gamma (data - mean) / sqrt(var + epsilon) + beta, with moments over the last axes.",
+    level=5, inputs={"data": "the input", **GAMMA, **BETA}, attrs=LayerNormAttrs, pattern=OPAQUE,
+    shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
+    reference=_layer_norm_reference, compute=_layer_norm_compute, gradient=_layer_norm_gradient,
+    inplace=[(0, 0)],
+)  # fmt: skip
+
+
+def _rms_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array) -> Array:
+    wide = x.astype(np.float64)
+    square = np.square(wide).mean(axis=_trailing(params, x.ndim), keepdims=True)
+    return (wide / np.sqrt(square + params.epsilon) * gamma).astype(x.dtype)
+
+
+def _rms_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor) -> te.Tensor:
+    axes = _trailing(params, x.rank)
+    square = te_mean(x, axes, "mean_square", lambda i: x[i] * x[i])
+    return te.compute(
+        x.shape,
+        lambda *i: x[i] / te.sqrt(square[one(i, axes)] + params.epsilon) * gamma[i[axes[0] :]],
+        name="rms_norm",
+    )
+
+
+def _rms_norm_gradient(ctx: Any, g: Any) -> list[Any]:
+    """dgamma = sum g n; dx = (h - n mean(h n)) / rms with h = gamma g and n = x / rms."""
+    x, gamma = ctx.inputs
+    own, others = _trailing_over(ctx.params)
+    square = F.mean(F.elemwise_mul(x, x), keepdims=True, **own)
+    scale = (square + ctx.params.epsilon) ** -0.5
+    unit = F.broadcast_mul(x, scale)
+    inner = F.broadcast_mul(g, gamma)
+    shared = F.mean(F.elemwise_mul(inner, unit), keepdims=True, **own)
+    data = F.broadcast_mul(F.elemwise_sub(inner, F.broadcast_mul(unit, shared)), scale)
+    return [data, _total(F.elemwise_mul(g, unit), others)]
+
+
+rms_norm = define(
+    "rms_norm", "gamma data / sqrt(mean of data^2 + epsilon), with the mean over the last axes.",
+    level=5, inputs={"data": "the input", **GAMMA}, attrs=LayerNormAttrs, pattern=OPAQUE,
+    shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
+    reference=_rms_norm_reference, compute=_rms_norm_compute, gradient=_rms_norm_gradient,
+    inplace=[(0, 0)],
+)  # fmt: skip
+
+# instance_norm and group_norm: (N, C, ...), over groups of channels and all that follows.
+
+
+@schema
+class InstanceNormAttrs:
+    epsilon: float = attr(FLOAT, "added to the variance", default=1e-5)
+
+
+@schema
+class GroupNormAttrs:
+    num_groups: int = attr(INT, "the channels are split in so many groups", low=1)
+    epsilon: float = attr(FLOAT, "added to the variance", default=1e-5)
+
+
+def _groups(params: Any, channels: int) -> int:
+    return getattr(params, "num_groups", channels)
+
+
+def _group_norm_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
+    shape = unify(ins[0], outs[0])
+    if shape is None:
+        return [None] * 3, [None]
+    if len(shape) < 2:
+        raise ShapeError("the data needs a batch and a channel axis")
+    channels = shape[1]
+    for vector in ins[1:]:
+        if vector is not None and len(vector) == 1:
+            channels = unify_dim(channels, vector[0])
+    groups = getattr(params, "num_groups", 1)
+    if isinstance(channels, int) and channels % groups:
+        raise ShapeError(f"{channels} channels cannot be split in {groups} groups")
+    shape = (shape[0], channels, *shape[2:])
+    return [shape, (channels,), (channels,)], [shape]
+
+
+def _group_norm_reference(params: Any, x: Array, gamma: Array, beta: Array) -> Array:
+    n, channels, *rest = x.shape
+    groups = _groups(params, channels)
+    split = x.reshape(n, groups, channels // max(groups, 1), *rest)
+    mean, variance = moments(split, tuple(range(2, split.ndim)))
+    unit = ((split - mean) / np.sqrt(variance + params.epsilon)).reshape(x.shape)
+    spread = (-1, *[1] * len(rest))
+    return (unit * gamma.reshape(spread) + beta.reshape(spread)).astype(x.dtype)
+
+
+def _group_norm_compute(params: Any, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    n, channels, *rest = x.shape
+    groups = _groups(params, channels)
+    size = channels // max(groups, 1)
+    split = te.compute(
+        (n, groups, size, *rest), lambda *i: x[(i[0], i[1] * size + i[2], *i[3:])], name="groups"
+    )
+    mean, variance = te_moments(split, tuple(range(2, split.rank)))
+
+    def element(*i: Any) -> Any:
+        at = (i[0], i[1] // size, 0, *[0] * len(rest))
+        unit = (x[i] - mean[at]) / te.sqrt(variance[at] + params.epsilon)
+        return unit * gamma[i[1]] + beta[i[1]]
+
+    return te.compute(x.shape, element, name="group_norm")
+
+
+def _group_norm_gradient(ctx: Any, g: Any) -> list[Any]:
+    """dgamma = sum g n; dbeta = sum g; dx = gamma g through n, group by group."""
+    x, gamma = ctx.inputs[:2]
+    groups = getattr(ctx.params, "num_groups", None)
+    split = lambda v: v if groups is None else F.reshape(v, shape=(0, -4, groups, -1, -2))
+    over, channel = {"axis": (0, 1), "exclude": True}, {"axis": (1,), "exclude": True}
+    unit, scale = normalized(split(x), ctx.params.epsilon, over)
+    inner = split(F.elemwise_mul(g, F.expand_like(gamma, x, **channel)))
+    data = through_moments(inner, unit, scale, over)
+    return [
+        F.reshape_like(data, x),
+        F.sum(F.elemwise_mul(g, F.reshape_like(unit, x)), **channel),
+        F.sum(g, **channel),
+    ]
+
+
+def _channel_norm(name: str, doc: str, attrs: type) -> None:
+    define(
+        name, doc, level=5, inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
+        attrs=attrs, pattern=OPAQUE, shape=_group_norm_shape, dtype=floating,
+        layout=layouts.keep_last, reference=_group_norm_reference, compute=_group_norm_compute,
+        gradient=_group_norm_gradient, inplace=[(0, 0)],
+    )  # fmt: skip
+
+
+_channel_norm(
+    "instance_norm",
+    "gamma (data - mean) / sqrt(var + epsilon) + beta, with moments of each channel of each item.",
+    InstanceNormAttrs,
+)
+_channel_norm(
+    "group_norm",
+    "gamma (data - mean) / sqrt(var + epsilon) + beta, with moments of each group of channels.",
+    GroupNormAttrs,
+)

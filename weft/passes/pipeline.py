@@ -1,0 +1,105 @@
+"""The pipeline: which passes a build runs, in which order, from which level on, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ..base.errors import LayoutError
+from ..core.bulk import collector_paused
+from ..core.graph import Graph
+from ..core.op import Op
+from ..core.passes import apply_passes
+
+# From which opt_level on a step runs. A build runs PrecomputePrune and OpFusion itself: the first
+# needs the parameters' values, the second makes kernels and no graph.
+OPT_PASS_LEVEL = {
+    "SimplifyInference": 0,
+    "SettleInitialisers": 0,
+    "OpFusion": 1,
+    "SimplifyAlgebra": 1,
+    "CommonSubexpr": 1,
+    "PrecomputePrune": 2,
+    "FoldScaleAxis": 3,
+    "AlterOpLayout": 3,
+}
+
+
+class Step(NamedTuple):
+    """Passes that run together when `name` is enabled."""
+
+    name: str
+    passes: tuple[str, ...]
+    reason: str
+
+
+PIPELINE = (
+    Step(
+        "SettleInitialisers",
+        ("SettleInitialisers",),
+        "from here on a node alone says what it computes",
+    ),
+    Step(
+        "SimplifyInference",
+        ("SimplifyInference",),
+        "batch_norm has no kernel of its own; as a scale it can fold, and as a shift fuse",
+    ),
+    Step(
+        "SimplifyAlgebra",
+        ("SimplifyAlgebra",),
+        "what importers and gradients leave behind would hide the patterns that follow",
+    ),
+    Step(
+        "FoldScaleAxis",
+        ("FoldScaleAxis",),
+        "the scales are there now, and weights are still in the layout their rules know",
+    ),
+    Step(
+        "CommonSubexpr",
+        ("CommonSubexpr",),
+        "folding repeats the scale's own computation; equal nodes become one",
+    ),
+    Step(
+        "AlterOpLayout",
+        ("CorrectLayout", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),
+        "last, since every rule above reads plain layouts; transforms that meet cancel out",
+    ),
+)
+
+
+def pass_enabled(name: str, opt_level: int, add_pass: Collection[str] = ()) -> bool:
+    """Whether a step runs at a level, or because it is asked for by name."""
+    return name in add_pass or opt_level >= OPT_PASS_LEVEL[name]
+
+
+def _alter_layouts(graph: Graph, passes: tuple[str, ...]) -> Graph:
+    """The graph in preferred layouts, or as it was where layouts leave a doubt.
+
+    A graph that computes by position alone, such as x + transpose(x), looks to CorrectLayout as if
+    it needed a transform before anything was altered.
+    """
+    if not any(node.op in Op.alter_layout for node in graph.indexed.nodes):
+        return graph
+    try:
+        plain = apply_passes(graph, passes[:1])
+        if plain.indexed.num_nodes != graph.indexed.num_nodes:
+            return graph
+        altered: Graph = apply_passes(plain, passes[1:])
+        return altered
+    except LayoutError:
+        return graph
+
+
+@collector_paused
+def optimize(graph: Graph, opt_level: int = 2, add_pass: Collection[str] = ()) -> Graph:
+    """The graph after every enabled step. Its inputs' shapes and dtypes must be inferred.
+
+    >>> from weft.core.symbol import Variable
+    >>> optimize(Graph(((Variable("x") + 0) * 2).outputs)).symbol.list_attr()
+    {'scalar': '2'}
+    """
+    for step in PIPELINE:
+        if pass_enabled(step.name, opt_level, add_pass):
+            run = _alter_layouts if step.name == "AlterOpLayout" else apply_passes
+            graph = run(graph, step.passes)
+    return graph

@@ -1,0 +1,232 @@
+"""Programs as files: one zip of stored members, a table of contents with checksums, no pickle.
+
+program.json   plan, inputs, outputs, target, report
+objects/N      machine code
+constants/N    raw bytes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import as_dtype, dtype_name
+from ..base.errors import Error, FormatError, NotFound
+from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
+from .compatible import check_target
+from .executor import Executor
+from .inputs import by_name
+from .program import Array, KernelInfo, Program, TensorSpec
+from .report import Report, report_of
+
+FORMAT = "weft-program"
+VERSION = 1
+
+# The modules that register the functions of host steps; they load when a program needs them.
+HOST_MODULES = {"weft.reference": "weft.compiler.host"}
+
+
+def save_program(program: Program, path: str | os.PathLike[str]) -> None:
+    """Writes a program; the file appears whole or not at all."""
+    members = {f"objects/{i}": code for i, code in enumerate(program.objects)}
+    for number, array in enumerate(program.constants):
+        members[f"constants/{number}"] = np.ascontiguousarray(array).tobytes()
+    contents = _contents(program)
+    contents["checksums"] = {name: _digest(data) for name, data in members.items()}
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("program.json", json.dumps(contents))
+            for name, data in members.items():
+                archive.writestr(name, data)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load(path: str | os.PathLike[str], threads: int | None = None) -> LoadedModel:
+    """A model that `CompiledModel.save` wrote, ready to run on this machine.
+
+    The file holds machine code: load only what you would run.
+    """
+    return LoadedModel(load_program(path), threads)
+
+
+def load_program(path: str | os.PathLike[str]) -> Program:
+    """Reads and checks a program."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive, os.path.getsize(path))
+    except (FileNotFoundError, IsADirectoryError):
+        raise NotFound(f"there is no file {os.fspath(path)}") from None
+    except Error as error:
+        raise error.at(os.fspath(path)) from None
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
+        raise _no_program(path, error) from None
+    except (RuntimeError, struct.error) as error:  # an encrypted member; a damaged directory
+        raise _no_program(path, error) from None
+
+
+def _no_program(path: str | os.PathLike[str], error: Exception) -> FormatError:
+    return FormatError("this is no program of weft", where=os.fspath(path), why=str(error))
+
+
+class LoadedModel:
+    """A program from a file: `run`, `inputs`, `outputs`. May be called from many threads."""
+
+    def __init__(self, program: Program, threads: int | None = None) -> None:
+        for step in program.plan.steps:
+            if isinstance(step, HostStep) and step.function in HOST_MODULES:
+                import_module(HOST_MODULES[step.function])
+        self.program = program
+        self.inputs = list(program.inputs)
+        self.outputs = [spec.name for spec in program.outputs]
+        self._executor = Executor(program, threads)
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """The outputs, new arrays, for one array an input by name."""
+        return self._executor.run(inputs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[Array]:
+        """Runs on arrays given in the order of `inputs`, or by name."""
+        return self.run(by_name(self.inputs, args, kwargs))
+
+    def report(self) -> Report:
+        """What was compiled: kernels, host steps, times, memory."""
+        return report_of(self.program)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the program as one file."""
+        save_program(self.program, path)
+
+
+def _contents(program: Program) -> dict[str, Any]:
+    plan = program.plan
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "target": program.target,
+        "arena_bytes": plan.arena_bytes,
+        "slots": [[s.role, s.size, s.offset, s.name] for s in plan.slots],
+        "steps": [_step_row(step) for step in plan.steps],
+        "entries": list(program.entries),
+        "objects": len(program.objects),
+        "inputs": [_spec_row(spec) for spec in program.inputs],
+        "outputs": [_spec_row(spec) for spec in program.outputs],
+        "constants": [[list(a.shape), dtype_name(a.dtype)] for a in program.constants],
+        "kernels": [list(kernel) for kernel in program.kernels],
+        "facts": program.facts,
+        "written": list(program.written),
+    }
+
+
+def _step_row(step: Step) -> list[Any]:
+    refs = [list(ref) for ref in step.buffers]
+    if isinstance(step, HostStep):
+        return ["host", step.function, refs, dict(step.attrs)]
+    return ["kernel", step.kernel, refs, list(step.scalars), step.extent, step.work]
+
+
+def _spec_row(spec: TensorSpec) -> list[Any]:
+    return [spec.name, list(spec.shape), dtype_name(spec.dtype)]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(archive: zipfile.ZipFile, file_size: int) -> Program:
+    members = archive.infolist()
+    if "program.json" not in {member.filename for member in members}:
+        raise FormatError("this is no program of weft", why="it has no program.json")
+    stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+    if not stored or sum(member.file_size for member in members) > file_size:
+        raise FormatError("this is no program of weft", why="its members are larger than the file")
+    try:
+        contents = json.loads(archive.read("program.json"))
+        if contents["format"] != FORMAT or contents["version"] != VERSION:
+            raise FormatError(
+                f"format {contents['format']!r} {contents['version']!r}",
+                why=f"this weft reads {FORMAT} {VERSION}",
+            )
+        check_target(contents["target"])
+        return _program(archive, contents)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        if isinstance(error, Error):
+            raise
+        raise FormatError(
+            "program.json is damaged", why=f"{type(error).__name__}: {error}"
+        ) from None
+
+
+def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
+    checksums = contents["checksums"]
+
+    def member(name: str) -> bytes:
+        data = archive.read(name)
+        if _digest(data) != checksums[name]:
+            raise FormatError(f"member {name} is damaged", why="its checksum is wrong")
+        return data
+
+    slots = tuple(Slot(*row) for row in contents["slots"])
+    plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, contents["arena_bytes"])
+    constants = []
+    for number, (shape, dtype) in enumerate(contents["constants"]):
+        raw = np.frombuffer(member(f"constants/{number}"), as_dtype(dtype))
+        constants.append(raw.reshape([int(dim) for dim in shape]))
+    program = Program(
+        plan,
+        tuple(member(f"objects/{number}") for number in range(contents["objects"])),
+        tuple(contents["entries"]),
+        tuple(_spec(row) for row in contents["inputs"]),
+        tuple(_spec(row) for row in contents["outputs"]),
+        tuple(constants),
+        contents["target"],
+        tuple(KernelInfo(a, b, tuple(c), tuple(d), e) for a, b, c, d, e in contents["kernels"]),
+        dict(contents["facts"]),
+        tuple(map(str, contents["written"])),
+    )
+    _check_sizes(program)
+    return program
+
+
+def _step(row: list[Any]) -> Step:
+    refs = tuple(BufferRef(int(slot), int(offset)) for slot, offset in row[2])
+    if row[0] == "host":
+        return HostStep(str(row[1]), refs, dict(row[3]))
+    scalars = tuple(int(number) for number in row[3])
+    return KernelStep(str(row[1]), refs, scalars, int(row[4]), float(row[5]))
+
+
+def _spec(row: list[Any]) -> TensorSpec:
+    name, shape, dtype = row
+    return TensorSpec(str(name), tuple(int(dim) for dim in shape), as_dtype(dtype))
+
+
+def _check_sizes(program: Program) -> None:
+    """Slots must be as large as the arrays they stand for, or kernels would run past them."""
+    tensors = {
+        "input": [_bytes(s.shape, s.dtype) for s in program.inputs],
+        "output": [_bytes(s.shape, s.dtype) for s in program.outputs],
+        "constant": [array.nbytes for array in program.constants],
+    }
+    for role, sizes in tensors.items():
+        slots = [slot.size for slot in program.plan.slots if slot.role == role]
+        if slots != sizes:
+            raise FormatError(f"the {role}s do not fit their slots", why=f"{sizes} and {slots}")
+
+
+def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * int(dtype.itemsize)

@@ -1,0 +1,150 @@
+"""Runs a Program. Arrays come in by name, new arrays go out; between them one native call for each
+run of kernels.
+
+An executor is immutable and may be called from many threads: each call has a workspace of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import ShapeError
+from ..base.ndarray import NDArray, empty
+from ..base.plan import HostStep
+from .compatible import check_target
+from .functions import get_global_func
+from .inputs import as_input, check_names
+from .jit import load_object
+from .pool import thread_count, thread_pool
+from .program import Array, Program, TensorSpec
+
+_Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Executor:
+    """A loaded program."""
+
+    def __init__(self, program: Program, threads: int | None = None) -> None:
+        check_target(program.target)
+        self.program = program
+        self.threads = thread_count(threads)
+        self._library = load_object(program.objects, program.entries) if program.objects else None
+        self._segments = self._load_segments()
+        self._constants = [aligned(array) for array in program.constants]
+        slots = program.plan.slots
+        self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
+        self._slots_of = {
+            role: [i for i, slot in enumerate(slots) if slot.role == role]
+            for role in ("input", "output", "constant")
+        }
+        self._workspaces: deque[_Workspace] = deque()
+        self._expected = {spec.name: spec for spec in program.inputs}
+        self._written = [i for i, s in enumerate(program.inputs) if s.name in program.written]
+
+    def _load_segments(self) -> list[Any]:
+        """Native functions and host steps, in order."""
+        segments: list[Any] = []
+        names = iter(self.program.entries)
+        for part in self.program.plan.segments():
+            if isinstance(part, HostStep):
+                segments.append(part)
+            else:
+                assert self._library is not None
+                segments.append(_Entry(self._library.address(next(names))))
+        return segments
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that idle workspaces hold."""
+        return sum(space.arena.nbytes for space in tuple(self._workspaces))
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """The outputs for these inputs; every output is a new array, and no input is changed."""
+        arrays = self.checked_inputs(inputs)
+        for number in self._written:
+            arrays[number] = arrays[number].copy()
+        outputs = [empty(spec.shape, spec.dtype).numpy() for spec in self.program.outputs]
+        self.run_into(arrays, outputs)
+        return outputs
+
+    def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
+        try:
+            space = self._workspaces.pop()
+        except IndexError:
+            space = _Workspace(self)
+        try:
+            space.run(self, inputs, outputs)
+        finally:
+            self._workspaces.append(space)
+
+    def checked_inputs(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """One dense array for each input, in order; an error names the input that does not fit."""
+        check_names(inputs, self._expected)
+        return [self._checked(spec, inputs[spec.name]) for spec in self.program.inputs]
+
+    def _checked(self, spec: TensorSpec, value: Any) -> Array:
+        array = as_input(value, spec)
+        if array.shape != spec.shape:
+            raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        return np.array(array, order="C")
+
+
+class _Workspace:
+    """What one call at a time uses: the arena, and the addresses that native code reads."""
+
+    def __init__(self, executor: Executor) -> None:
+        plan = executor.program.plan
+        self.arena = empty((max(plan.arena_bytes, 1),), "uint8")
+        self.table = (ctypes.c_void_p * max(len(plan.slots), 1))()
+        self.address = ctypes.addressof(self.table)
+        base = self.arena.address
+        for slot, offset in executor._arena_slots:
+            self.table[slot] = base + offset
+        for slot, array in zip(executor._slots_of["constant"], executor._constants):
+            self.table[slot] = array.address
+
+    def run(self, executor: Executor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        table = self.table
+        for slot, array in zip(executor._slots_of["input"], inputs):
+            table[slot] = array.__array_interface__["data"][0]
+        for slot, array in zip(executor._slots_of["output"], outputs):
+            table[slot] = array.__array_interface__["data"][0]
+        pool = thread_pool()
+        pool.ensure(executor.threads)
+        for segment in executor._segments:
+            if isinstance(segment, HostStep):
+                self._host_step(executor, segment)
+            else:
+                segment(self.address, pool.pointer, executor.threads)
+
+    def _host_step(self, executor: Executor, step: HostStep) -> None:
+        function = get_global_func(step.function)
+        assert function is not None
+        views = [
+            _view(self.table[ref.slot] + ref.offset, tuple(shape), dtype)
+            for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
+        ]
+        function(views, step.attrs)
+
+
+def aligned(array: Array) -> NDArray:
+    """The array in memory that starts at a cache line."""
+    copy = empty(array.shape, array.dtype)
+    copy.numpy()[...] = array
+    return copy
+
+
+def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
+    """Memory at an address as an array; it is valid as long as the workspace is."""
+    kind = empty((0,), dtype).numpy().dtype
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
+    return np.frombuffer(raw, kind, count).reshape(shape)

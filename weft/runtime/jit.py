@@ -1,0 +1,117 @@
+"""Object code becomes callable addresses, through an LLJIT that the whole process shares.
+
+A closed library still costs LLJIT some kilobytes, so it is replaced after a number of libraries;
+one that was replaced ends when its last library is closed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterable, Sequence
+
+import llvmlite.binding as llvm
+
+from ..base.errors import NotFound, RunError
+
+LIBRARIES_PER_JIT = 256
+
+_lock = threading.RLock()
+_numbers = itertools.count()
+
+
+class _SharedJit:
+    """An LLJIT, how many libraries it was given, and how many of those are open."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.compiler = llvm.create_lljit_compiler(suppress_errors=True)
+        self.given = self.open = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.given >= LIBRARIES_PER_JIT
+
+    def release(self) -> None:
+        self.open -= 1
+        if self.is_full and not self.open:
+            self.compiler.close()
+
+
+_current: _SharedJit | None = None
+
+
+class Library:
+    """Loaded object code. Its addresses are valid until `close()`, or until nobody holds it."""
+
+    def __init__(
+        self, jit: _SharedJit, tracker: llvm.ResourceTracker, symbols: Iterable[str]
+    ) -> None:
+        self._jit = jit
+        self._tracker: llvm.ResourceTracker | None = tracker
+        self._addresses: dict[str, int] = {symbol: tracker[symbol] for symbol in symbols}
+
+    def address(self, symbol: str) -> int:
+        """Where a function starts."""
+        if self._tracker is None:
+            raise RunError(f"the library that held {symbol!r} is closed")
+        if symbol not in self._addresses:
+            raise NotFound(f"no symbol {symbol!r}", why="there are " + ", ".join(self._addresses))
+        return self._addresses[symbol]
+
+    def close(self) -> None:
+        """Give the memory back; no address may be used afterwards."""
+        with _lock:
+            if self._tracker is not None:
+                self._tracker.close()
+                self._tracker = None
+                self._jit.release()
+
+    def __del__(self) -> None:
+        # When the interpreter ends, the lock may be gone before the last library.
+        if _lock is not None:
+            self.close()
+
+
+def load_object(code: bytes | Sequence[bytes], symbols: Iterable[str]) -> Library:
+    """Link object code (one or several, which may refer to each other) and look up its symbols.
+
+    Everything that the process itself exports can be called from it.
+    """
+    builder = llvm.JITLibraryBuilder()
+    for image in [code] if isinstance(code, bytes) else code:
+        builder.add_object_img(image)
+    return _link(builder, tuple(symbols))
+
+
+def load_ir(ir: str, symbols: Iterable[str]) -> Library:
+    """The same for LLVM IR text, compiled for this machine's baseline."""
+    return _link(llvm.JITLibraryBuilder().add_ir(ir), tuple(symbols))
+
+
+def _link(builder: llvm.JITLibraryBuilder, names: tuple[str, ...]) -> Library:
+    global _current
+    builder.add_current_process()
+    for name in names:
+        builder.export_symbol(name)
+    with _lock:
+        if _current is None or _current.is_full:
+            _current = _SharedJit()
+        try:
+            tracker = builder.link(_current.compiler, f"weft.{next(_numbers)}")
+        except RuntimeError as error:
+            raise RunError("object code does not link", why=str(error)) from None
+        _current.given += 1
+        _current.open += 1
+        return Library(_current, tracker, names)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,306 @@
+"""The native half of the thread pool, as LLVM IR text: what a worker does and how a loop is split.
+
+The state is one block of memory, its parts a cache line apart:
+
+    0    address of weft_parallel      192  kernel, buffers, scalars, extent: the job
+    64   lock: 1 while a job runs      256  workers there are
+    128  turn: number of the job in    260  workers asleep
+         the low 32 bits, threads in   264  1 when the caller sleeps
+         the high 32 bits              268  1 when the workers are to end
+                                       320  workers still busy with the job
+
+A worker whose number is below the job's threads - 1 takes part: the job cannot end without it, so
+what it reads of the job is stable. The others only remember that they have seen the turn.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+STATE_BYTES = 384
+TURN, WORKERS, STOP = 128, 256, 268
+SPIN_NANOSECONDS = 50_000
+_SPINS_PER_CLOCK = 32
+_FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
+
+
+def has_threads() -> bool:
+    """Elsewhere `weft_parallel` runs everything on the calling thread."""
+    return sys.platform == "linux" and platform.machine() in _FUTEX_NUMBER
+
+
+SERIAL = """
+define void @weft_parallel(ptr %pool, ptr %kernel, ptr %buffers, ptr %scalars, i64 %extent,
+                           i64 %threads) nounwind {
+  call void %kernel(ptr %buffers, ptr %scalars, i64 0, i64 %extent)
+  ret void
+}
+"""
+
+_FUTEX = """
+declare i64 @syscall(i64, ...)
+declare i32 @clock_gettime(i32, ptr)
+
+define internal void @sleep_on(ptr %word, i32 %seen) nounwind {
+  call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  ret void
+}
+
+define internal void @wake(ptr %word) nounwind {
+  call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 2147483647, ptr null, ptr null,
+                               i32 0)
+  ret void
+}
+
+define internal i64 @now(ptr %time) nounwind {
+  call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+"""
+
+_CHUNK = """
+define internal void @run_chunk(ptr %pool, i64 %chunk, i64 %threads) nounwind {
+  %at.kernel = getelementptr i8, ptr %pool, i64 192
+  %at.buffers = getelementptr i8, ptr %pool, i64 200
+  %at.scalars = getelementptr i8, ptr %pool, i64 208
+  %at.extent = getelementptr i8, ptr %pool, i64 216
+  %kernel = load ptr, ptr %at.kernel, align 8
+  %buffers = load ptr, ptr %at.buffers, align 8
+  %scalars = load ptr, ptr %at.scalars, align 8
+  %extent = load i64, ptr %at.extent, align 8
+  %each = udiv i64 %extent, %threads
+  %over = urem i64 %extent, %threads
+  %mine = icmp ult i64 %chunk, %over
+  %before = select i1 %mine, i64 %chunk, i64 %over
+  %base = mul i64 %chunk, %each
+  %begin = add i64 %base, %before
+  %one = zext i1 %mine to i64
+  %size = add i64 %each, %one
+  %end = add i64 %begin, %size
+  call void %kernel(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)
+  ret void
+}
+"""
+
+_WORKER = """
+; The argument is {pool, number, turn seen last}.
+define ptr @weft_worker(ptr %argument) nounwind {
+entry:
+  %time = alloca [2 x i64], align 8
+  %pool = load ptr, ptr %argument, align 8
+  %at.number = getelementptr i8, ptr %argument, i64 8
+  %number = load i64, ptr %at.number, align 8
+  %at.seen = getelementptr i8, ptr %argument, i64 16
+  %first = load i64, ptr %at.seen, align 8
+  %turn = getelementptr i8, ptr %pool, i64 128
+  %asleep = getelementptr i8, ptr %pool, i64 260
+  %caller = getelementptr i8, ptr %pool, i64 264
+  %stop = getelementptr i8, ptr %pool, i64 268
+  %busy = getelementptr i8, ptr %pool, i64 320
+  br label %wait
+wait:
+  %seen = phi i64 [ %first, %entry ], [ %now.turn, %skip ], [ %now.turn, %done ]
+  %start = call i64 @now(ptr %time)
+  br label %spin
+spin:
+  %count = phi i32 [ 0, %wait ], [ %more, %again ], [ 0, %clock ]
+  %turn.spin = load atomic i64, ptr %turn acquire, align 8
+  %changed = icmp ne i64 %turn.spin, %seen
+  br i1 %changed, label %ready, label %again
+again:
+  PAUSE
+  %more = add i32 %count, 1
+  %enough = icmp sge i32 %more, SPINS
+  br i1 %enough, label %clock, label %spin
+clock:
+  %time.now = call i64 @now(ptr %time)
+  %spent = sub i64 %time.now, %start
+  %tired = icmp sgt i64 %spent, LIMIT
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %old = atomicrmw add ptr %asleep, i32 1 seq_cst
+  br label %check
+check:
+  %turn.check = load atomic i64, ptr %turn seq_cst, align 8
+  %same = icmp eq i64 %turn.check, %seen
+  br i1 %same, label %nap, label %woken
+nap:
+  %low = trunc i64 %seen to i32
+  call void @sleep_on(ptr %turn, i32 %low)
+  br label %check
+woken:
+  %old2 = atomicrmw sub ptr %asleep, i32 1 seq_cst
+  br label %ready
+ready:
+  %now.turn = phi i64 [ %turn.spin, %spin ], [ %turn.check, %woken ]
+  %halt = load atomic i32, ptr %stop acquire, align 4
+  %halted = icmp ne i32 %halt, 0
+  br i1 %halted, label %leave, label %pick
+pick:
+  %threads = lshr i64 %now.turn, 32
+  %chunk = add i64 %number, 1
+  %mine = icmp ult i64 %chunk, %threads
+  br i1 %mine, label %work, label %skip
+skip:
+  br label %wait
+work:
+  call void @run_chunk(ptr %pool, i64 %chunk, i64 %threads)
+  %left = atomicrmw sub ptr %busy, i32 1 seq_cst
+  %last = icmp eq i32 %left, 1
+  br i1 %last, label %finish, label %done
+finish:
+  %sleeping = load atomic i32, ptr %caller seq_cst, align 4
+  %rouse = icmp ne i32 %sleeping, 0
+  br i1 %rouse, label %call, label %done
+call:
+  call void @wake(ptr %busy)
+  br label %done
+done:
+  br label %wait
+leave:
+  ret ptr null
+}
+"""
+
+_PARALLEL = """
+define void @weft_parallel(ptr %pool, ptr %kernel, ptr %buffers, ptr %scalars, i64 %extent,
+                           i64 %threads) nounwind {
+entry:
+  %time = alloca [2 x i64], align 8
+  %lock = getelementptr i8, ptr %pool, i64 64
+  %turn = getelementptr i8, ptr %pool, i64 128
+  %at.workers = getelementptr i8, ptr %pool, i64 256
+  %asleep = getelementptr i8, ptr %pool, i64 260
+  %caller = getelementptr i8, ptr %pool, i64 264
+  %busy = getelementptr i8, ptr %pool, i64 320
+  %workers = load atomic i32, ptr %at.workers acquire, align 4
+  %workers.long = zext i32 %workers to i64
+  %most = add i64 %workers.long, 1
+  %a = icmp slt i64 %threads, %most
+  %b = select i1 %a, i64 %threads, i64 %most
+  %c = icmp slt i64 %extent, %b
+  %n = select i1 %c, i64 %extent, i64 %b
+  %several = icmp sgt i64 %n, 1
+  br i1 %several, label %try, label %alone
+try:
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
+  %got = extractvalue { i32, i1 } %pair, 1
+  br i1 %got, label %publish, label %alone
+alone:
+  call void %kernel(ptr %buffers, ptr %scalars, i64 0, i64 %extent)
+  ret void
+publish:
+  %at.kernel = getelementptr i8, ptr %pool, i64 192
+  %at.buffers = getelementptr i8, ptr %pool, i64 200
+  %at.scalars = getelementptr i8, ptr %pool, i64 208
+  %at.extent = getelementptr i8, ptr %pool, i64 216
+  store ptr %kernel, ptr %at.kernel, align 8
+  store ptr %buffers, ptr %at.buffers, align 8
+  store ptr %scalars, ptr %at.scalars, align 8
+  store i64 %extent, ptr %at.extent, align 8
+  %others.long = sub i64 %n, 1
+  %others = trunc i64 %others.long to i32
+  store atomic i32 %others, ptr %busy monotonic, align 4
+  %before = load atomic i64, ptr %turn monotonic, align 8
+  %next = add i64 %before, 1
+  %number = and i64 %next, 4294967295
+  %high = shl i64 %n, 32
+  %fresh = or i64 %high, %number
+  store atomic i64 %fresh, ptr %turn seq_cst, align 8
+  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
+  %someone = icmp ne i32 %sleepers, 0
+  br i1 %someone, label %rouse, label %own
+rouse:
+  call void @wake(ptr %turn)
+  br label %own
+own:
+  call void @run_chunk(ptr %pool, i64 0, i64 %n)
+  %first = load atomic i32, ptr %busy acquire, align 4
+  %ended = icmp eq i32 %first, 0
+  br i1 %ended, label %release, label %wait
+wait:
+  %start = call i64 @now(ptr %time)
+  br label %spin
+spin:
+  %count = phi i32 [ 0, %wait ], [ %more, %again ], [ 0, %clock ]
+  %left = load atomic i32, ptr %busy acquire, align 4
+  %none = icmp eq i32 %left, 0
+  br i1 %none, label %release, label %again
+again:
+  PAUSE
+  %more = add i32 %count, 1
+  %enough = icmp sge i32 %more, SPINS
+  br i1 %enough, label %clock, label %spin
+clock:
+  %time.now = call i64 @now(ptr %time)
+  %spent = sub i64 %time.now, %start
+  %tired = icmp sgt i64 %spent, LIMIT
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  store atomic i32 1, ptr %caller seq_cst, align 4
+  br label %check
+check:
+  %rest = load atomic i32, ptr %busy seq_cst, align 4
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %awake, label %nap
+nap:
+  call void @sleep_on(ptr %busy, i32 %rest)
+  br label %check
+awake:
+  store atomic i32 0, ptr %caller monotonic, align 4
+  br label %release
+release:
+  store atomic i32 0, ptr %lock release, align 4
+  ret void
+}
+"""
+
+_CONTROL = """
+; Ends a pool whose lock the caller holds.
+define void @weft_stop(ptr %pool) nounwind {
+  %turn = getelementptr i8, ptr %pool, i64 128
+  %stop = getelementptr i8, ptr %pool, i64 268
+  store atomic i32 1, ptr %stop seq_cst, align 4
+  %before = load atomic i64, ptr %turn monotonic, align 8
+  %next = add i64 %before, 1
+  %number = and i64 %next, 4294967295
+  store atomic i64 %number, ptr %turn seq_cst, align 8
+  call void @wake(ptr %turn)
+  ret void
+}
+
+define i32 @weft_try_lock(ptr %pool) nounwind {
+  %lock = getelementptr i8, ptr %pool, i64 64
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
+  %got = extractvalue { i32, i1 } %pair, 1
+  %result = zext i1 %got to i32
+  ret i32 %result
+}
+
+define void @weft_set_workers(ptr %pool, i32 %workers) nounwind {
+  %at = getelementptr i8, ptr %pool, i64 256
+  store atomic i32 %workers, ptr %at release, align 4
+  ret void
+}
+"""
+
+
+def pool_ir() -> str:
+    """The IR for this machine."""
+    if not has_threads():
+        return SERIAL
+    machine = platform.machine()
+    text = _FUTEX + _CHUNK + _WORKER + _PARALLEL + _CONTROL
+    pause = _PAUSE.get(machine)
+    if pause is not None:
+        text += f"\ndeclare void {pause.replace(' 1', '')}\n"
+    pause = "fence acquire" if pause is None else f"call void {pause}"
+    text = text.replace("FUTEX", str(_FUTEX_NUMBER[machine])).replace("PAUSE", pause)
+    return text.replace("SPINS", str(_SPINS_PER_CLOCK)).replace("LIMIT", str(SPIN_NANOSECONDS))

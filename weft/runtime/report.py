@@ -1,0 +1,67 @@
+"""What `report()` tells about compiled code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..base.plan import HostStep
+from .program import KernelInfo, Program
+
+
+@dataclass(frozen=True)
+class Report:
+    """Prints itself as a short text."""
+
+    kernels: tuple[KernelInfo, ...]
+    distinct_kernels: int
+    host_steps: tuple[str, ...]
+    compile_seconds: float
+    cache_hits: int
+    arena_bytes: int
+    constant_bytes: int
+    code_bytes: int
+    layout_transforms: int
+    pad_copies: int
+    concat_copies: int
+    target: str
+
+    def __str__(self) -> str:
+        isa = Counter(kernel.isa for kernel in self.kernels)
+        hosts = Counter(self.host_steps)
+        lines = [
+            f"{len(self.kernels)} kernels ({self.distinct_kernels} distinct; "
+            + ", ".join(f"{count} {name}" for name, count in isa.items())
+            + f"), {len(self.host_steps)} host steps"
+            + ("".join(f"\n  host: {name} x{count}" for name, count in hosts.items())),
+            f"compiled in {self.compile_seconds:.2f} s, {self.cache_hits} cache hits",
+            f"memory: arena {_size(self.arena_bytes)}, constants {_size(self.constant_bytes)}, "
+            f"code {_size(self.code_bytes)}",
+            f"{self.layout_transforms} layout transforms, {self.pad_copies} pad copies, "
+            f"{self.concat_copies} concat copies",
+        ]
+        return "\n".join(lines)
+
+
+def report_of(program: Program) -> Report:
+    """The report of a program."""
+    alone = Counter(k.operators[0] for k in program.kernels if len(k.operators) == 1)
+    hosts = [s.attrs["op"] for s in program.plan.steps if isinstance(s, HostStep)]
+    return Report(
+        kernels=program.kernels,
+        distinct_kernels=int(program.facts.get("distinct_kernels", 0)),
+        host_steps=tuple(hosts),
+        compile_seconds=float(program.facts.get("total_seconds", 0.0)),
+        cache_hits=int(program.facts.get("cache_hits", 0)),
+        arena_bytes=program.plan.arena_bytes,
+        constant_bytes=sum(array.nbytes for array in program.constants),
+        code_bytes=sum(map(len, program.objects)),
+        layout_transforms=alone["__layout_transform__"],
+        pad_copies=alone["pad"],
+        concat_copies=sum("concatenate" in k.operators for k in program.kernels),
+        target=program.target,
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MB" if count >= 2**20 else f"{count / 2**10:.1f} kB"

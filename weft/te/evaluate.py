@@ -1,0 +1,160 @@
+"""What each scalar operation means, on numpy values: (operation, dtype) -> a function.
+
+A value is a numpy scalar, or a one-dimensional array with one element per lane. 16-bit floats are
+computed in float32 and rounded after every operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import BOOL, FLOAT32, DType, is_float, is_integer
+from ..base.errors import DTypeError
+from .expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Ramp, Select, Unary
+
+Value = Any  # numpy.generic or numpy.ndarray
+Function = Callable[..., Value]
+
+
+def _truncated_quotient(a: Value, b: Value) -> Value:
+    quotient = np.floor_divide(a, b)
+    inexact = (a - quotient * b != 0) & (b != 0)
+    return (quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype)
+
+
+def _integer_power(a: Value, b: Value) -> Value:
+    """numpy refuses negative powers; truncated, they are 0 for all but 1 and -1 (and 0 of 0)."""
+    whole = np.power(a, np.maximum(b, 0))
+    sign = np.where(np.equal(a, 1), 1, np.where(np.equal(a, -1), 1 - 2 * (b & 1), 0))
+    return np.where(np.less(b, 0), sign, whole).astype(a.dtype)[()]
+
+
+def _select(condition: Value, a: Value, b: Value) -> Value:
+    chosen: Value = np.where(condition, a, b)
+    return chosen[()]
+
+
+def _sigmoid(x: Value) -> Value:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)[()]
+
+
+def _fma(a: Value, b: Value, c: Value) -> Value:
+    """float32 products are exact in float64, the sum is rounded there; float64 rounds twice."""
+    wide = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    return wide.astype(a.dtype)
+
+
+_BINARY: dict[str, Function] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+}
+_FLOAT_BINARY: dict[str, Function] = {
+    "div": np.true_divide,
+    "floordiv": lambda a, b: np.floor(np.true_divide(a, b)),
+    "floormod": np.remainder,
+}
+_INTEGER_BINARY: dict[str, Function] = {
+    "div": _truncated_quotient,
+    "floordiv": np.floor_divide,
+    "floormod": np.remainder,
+}
+_COMPARE: dict[str, Function] = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+_NUMPY_NAMES = (
+    "exp exp2 log log2 log10 log1p expm1 sqrt tanh sin cos tan sinh cosh "
+    "floor ceil trunc isnan isinf isfinite fmod"
+).split()
+_CALLS: dict[str, Function] = {
+    **{name: getattr(np, name) for name in _NUMPY_NAMES},
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan2": np.arctan2,
+    "abs": np.abs,
+    "round": np.rint,
+    "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
+    "sigmoid": _sigmoid,
+    "erf": lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)[()],
+    "pow": np.power,
+    "fma": _fma,
+}
+_INTEGER_CALLS: dict[str, Function] = {
+    "abs": np.abs,
+    "pow": _integer_power,
+    "fmod": np.fmod,
+    "fma": lambda a, b, c: a * b + c,
+    **dict.fromkeys("floor ceil trunc round".split(), lambda x: x),
+    "isnan": lambda x: np.not_equal(x, x),
+    "isinf": lambda x: np.not_equal(x, x),
+    "isfinite": lambda x: np.equal(x, x),
+}
+
+
+def function_of(node: Expr) -> Function:
+    """What a node does with the values of its parts; loads and variables are not for here."""
+    match node:
+        case Const():
+            with np.errstate(all="ignore"):
+                value = node.dtype.type(node.value)
+            return lambda: value
+        case Unary(op="not"):
+            return np.logical_not if node.dtype == BOOL else np.invert
+        case Unary():
+            return _in_float32(np.negative, node.dtype)
+        case Binary(op=op):
+            table = _FLOAT_BINARY if is_float(node.dtype) else _INTEGER_BINARY
+            return _in_float32(table.get(op) or _BINARY[op], node.dtype)
+        case Compare(op=op):
+            return _COMPARE[op]
+        case Select():
+            return _select
+        case Cast():
+            return lambda a: a.astype(node.dtype)
+        case Call(name=name):
+            return _call(name, node.args[0].dtype)
+        case Ramp(lanes=lanes):
+            return lambda base, stride: base + stride * np.arange(lanes)
+        case Broadcast(lanes=lanes):
+            return lambda value: np.full(lanes, value, node.dtype)
+    raise DTypeError(f"{type(node).__name__} has no value by itself")
+
+
+def _call(name: str, dtype: DType) -> Function:
+    if is_float(dtype):
+        return _in_float32(_CALLS[name], dtype)
+    if is_integer(dtype) and name in _INTEGER_CALLS:
+        return _INTEGER_CALLS[name]
+    raise DTypeError(f"{name} of {dtype}", hint="te.cast the argument to a float")
+
+
+def _in_float32(function: Function, dtype: DType) -> Function:
+    if not (is_float(dtype) and dtype.itemsize == 2):
+        return function
+
+    def rounded(*args: Value) -> Value:
+        wide = function(*(arg.astype(FLOAT32) for arg in args))
+        return wide if wide.dtype == BOOL else wide.astype(dtype)
+
+    return rounded

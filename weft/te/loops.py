@@ -1,0 +1,193 @@
+"""Loop IR: what a kernel does, as loops over buffers.
+
+    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch
+
+A Kernel has buffers and scalar arguments, and at most one parallel loop, its outermost one: the
+caller gives each thread a range of it. Extents and strides are expressions, so one kernel can serve
+many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body only; the
+same Var may be bound in several places that do not enclose each other (unrolled copies).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..base.dtype import BOOL, DType, as_dtype
+from ..base.errors import DTypeError, InvalidValue
+from .expr import Const, Expr, ExprLike, Load, Var, access_lanes, as_expr
+
+LoopKind = Literal["serial", "vector", "unroll"]
+Scope = Literal["arg", "scratch", "register"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Buffer:
+    """Memory as a kernel sees it: element (i, j, ...) is at i*strides[0] + j*strides[1] + ...
+
+    Scope `arg`: passed in. `scratch`: allocated inside the kernel, per thread, on its stack.
+    `register`: a small scratch whose every index is constant after unrolling, so that it lives in
+    registers; its elements may be vectors of `lanes`.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    scope: Scope = "arg"
+    lanes: int = 1
+    alignment: int = 0  # bytes the base is known to be aligned to; 0: that of an element
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
+        return Load(self, as_indices(self, indices))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class For:
+    """var = 0 .. extent - 1. `vector` loops have a constant extent: the lanes."""
+
+    var: Var
+    extent: Expr
+    body: Stmt
+    kind: LoopKind = "serial"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class While:
+    """The body again and again while the condition, evaluated anew before each turn, holds.
+
+    The condition is a scalar bool that reads buffers: nothing else can change between turns.
+    """
+
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Store:
+    """With a mask, only the lanes it names touch memory; of lanes at one place the last wins."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+
+    def __post_init__(self) -> None:
+        lanes = access_lanes(self.buffer, self.indices)
+        if self.value.dtype != self.buffer.dtype or self.value.lanes != lanes:
+            raise DTypeError(
+                f"store of {self.value.dtype} x{self.value.lanes} into {self.buffer.name}, "
+                f"which takes {self.buffer.dtype} x{lanes}"
+            )
+        if self.mask is not None and (self.mask.dtype != BOOL or self.mask.lanes != lanes):
+            raise DTypeError(f"the mask of a store into {self.buffer.name} is not bool x{lanes}")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Let:
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Alloc:
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class If:
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Seq:
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Prefetch:
+    """A hint that an element will be read soon; `level` is the nearest cache it should reach."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    level: int = 1
+
+
+Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Parallel:
+    """The outermost loop of a kernel, split over threads; the iterations are independent."""
+
+    var: Var
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Kernel:
+    """A function over buffers.
+
+    Its native form is `void name(void** buffers, int64_t* scalars, int64_t begin, int64_t end)`: it
+    runs iterations begin..end-1 of `parallel` (0..1 when there is none).
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    body: Stmt
+    parallel: Parallel | None = None
+    scalars: tuple[Var, ...] = ()
+
+
+def buffer(
+    name: str,
+    dtype: DType | str,
+    shape: Sequence[ExprLike],
+    *,
+    strides: Sequence[ExprLike] | None = None,
+    scope: Scope = "arg",
+    lanes: int = 1,
+    alignment: int = 0,
+) -> Buffer:
+    """A buffer, dense and row-major unless strides are given.
+
+    >>> [stride.value for stride in buffer("x", "float32", (2, 3, 4)).strides]
+    [12, 4, 1]
+    """
+    dims = tuple(as_expr(dim) for dim in shape)
+    steps = dense_strides(dims) if strides is None else tuple(as_expr(step) for step in strides)
+    if len(steps) != len(dims):
+        raise InvalidValue(f"buffer {name} has {len(dims)} dimensions and {len(steps)} strides")
+    return Buffer(name, as_dtype(dtype), dims, steps, scope, lanes, alignment)
+
+
+def dense_strides(shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Row-major strides, in elements; constant wherever the extents are."""
+    strides: list[Expr] = []
+    step: Expr = as_expr(1)
+    for extent in reversed(shape):
+        strides.append(step)
+        if isinstance(step, Const) and isinstance(extent, Const):
+            step = as_expr(int(step.value) * max(int(extent.value), 1))
+        else:
+            step = step * extent
+    return tuple(reversed(strides))
+
+
+def as_indices(source: Buffer, indices: ExprLike | Sequence[ExprLike]) -> tuple[Expr, ...]:
+    """Indices as a tuple of expressions, one per dimension of the buffer."""
+    given = indices if isinstance(indices, (tuple, list)) else (indices,)
+    if len(given) != source.rank:
+        raise InvalidValue(
+            f"{len(given)} indices into buffer {source.name} of {source.rank} dimensions"
+        )
+    return tuple(as_expr(index) for index in given)

@@ -1,0 +1,236 @@
+"""The one walker over expressions and statements: their parts, the same node with other parts,
+bottom-up rewriting, substitution and structural comparison. Iterative, linear in shared DAGs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from .expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+    access_lanes,
+    binary,
+    call,
+    compare,
+    select,
+    widen,
+)
+from .loops import Alloc, For, If, Let, Prefetch, Seq, Stmt, Store, While
+
+Node = Expr | Stmt
+N = TypeVar("N", bound=Node)
+
+
+def _optional(node: Node | None) -> tuple[Any, ...]:
+    return () if node is None else (node,)
+
+
+_PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Var: lambda e: (),
+    Const: lambda e: (),
+    Unary: lambda e: (e.a,),
+    Binary: lambda e: (e.a, e.b),
+    Compare: lambda e: (e.a, e.b),
+    Select: lambda e: (e.condition, e.a, e.b),
+    Cast: lambda e: (e.a,),
+    Call: lambda e: e.args,
+    Load: lambda e: e.indices + _optional(e.mask),
+    Reduce: lambda e: (e.body,),
+    Ramp: lambda e: (e.base, e.stride),
+    Broadcast: lambda e: (e.value,),
+    For: lambda s: (s.extent, s.body),
+    While: lambda s: (s.condition, s.body),
+    Store: lambda s: s.indices + (s.value,) + _optional(s.mask),
+    Let: lambda s: (s.value, s.body),
+    Alloc: lambda s: (s.body,),
+    If: lambda s: (s.condition, s.then) + _optional(s.otherwise),
+    Seq: lambda s: s.body,
+    Prefetch: lambda s: s.indices,
+}
+
+
+def parts(node: Node) -> tuple[Node, ...]:
+    """The expressions and statements directly inside a node, in order."""
+    return _PARTS[type(node)](node)
+
+
+def _load(e: Load, p: Sequence[Expr]) -> Expr:
+    return masked_load(e.source, p[: len(e.indices)], p[-1] if e.mask is not None else None)
+
+
+def masked_load(source: Any, indices: Sequence[Expr], mask: Expr | None) -> Expr:
+    """A load whose mask and indices are widened to each other's lanes."""
+    if mask is None:
+        return Load(source, tuple(indices))
+    lanes = access_lanes(source, indices)
+    if mask.lanes > lanes and indices:
+        indices = (widen(indices[0], mask.lanes), *indices[1:])
+        lanes = mask.lanes
+    if mask.lanes > lanes:  # the one element of a rank-0 source is always there
+        return Select(mask, widen(Load(source, ()), mask.lanes), widen(zero(source), mask.lanes))
+    return Load(source, tuple(indices), widen(mask, lanes))
+
+
+def zero(source: Any) -> Const:
+    """The value that masked-off lanes of a load give."""
+    return Const(source.dtype.type(0).item(), source.dtype)
+
+
+def _store(s: Store, p: Sequence[Expr]) -> Store:
+    indices, value = tuple(p[: len(s.indices)]), p[len(s.indices)]
+    mask = p[-1] if s.mask is not None else None
+    lanes = max(access_lanes(s.buffer, indices), value.lanes, 1 if mask is None else mask.lanes)
+    if lanes > access_lanes(s.buffer, indices) and indices:
+        indices = (widen(indices[0], lanes), *indices[1:])
+    guard = None if mask is None else widen(mask, lanes)
+    return Store(s.buffer, indices, widen(value, lanes), guard)
+
+
+_REBUILD: dict[type, Callable[[Any, Any], Any]] = {
+    Unary: lambda e, p: Unary(e.op, *p),
+    Binary: lambda e, p: binary(e.op, *p),
+    Compare: lambda e, p: compare(e.op, *p),
+    Select: lambda e, p: select(*p),
+    Cast: lambda e, p: Cast(p[0], e.dtype),
+    Call: lambda e, p: call(e.name, *p),
+    Load: _load,
+    Reduce: lambda e, p: Reduce(e.combiner, p[0], e.axes),
+    Ramp: lambda e, p: Ramp(p[0], p[1], e.lanes),
+    Broadcast: lambda e, p: Broadcast(p[0], e.lanes),
+    For: lambda s, p: For(s.var, p[0], p[1], s.kind),
+    While: lambda s, p: While(*p),
+    Store: _store,
+    Let: lambda s, p: Let(s.var, *p),
+    Alloc: lambda s, p: Alloc(s.buffer, *p),
+    If: lambda s, p: If(*p),
+    Seq: lambda s, p: Seq(tuple(p)),
+    Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
+}
+
+
+def with_parts(node: N, new: Sequence[Node]) -> N:
+    """The same node over other parts; scalars are widened where a part became a vector."""
+    old = parts(node)
+    if all(a is b for a, b in zip(old, new)):
+        return node
+    return cast(N, _REBUILD[type(node)](node, new))
+
+
+def postorder(roots: Iterable[Node], known: Container[int] = ()) -> Iterator[Node]:
+    """Every node once, each after its parts; not those, nor what is below them, of known ids."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen and id(node) not in known:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((part, False) for part in reversed(parts(node)))
+
+
+def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
+    """Bottom-up: `rule` gets each node once, over parts already rewritten, and gives its stand-in.
+
+    A shared node stays shared.
+    """
+    done: dict[int, Node] = {}
+    for node in postorder((root,)):
+        done[id(node)] = rule(with_parts(node, [done[id(part)] for part in parts(node)]))
+    return cast(N, done[id(root)])
+
+
+def substitute(root: N, values: Mapping[Var, Expr]) -> N:
+    """The node with variables replaced. What the values themselves contain is left alone.
+
+    >>> from .expr import const
+    >>> i, j = Var("i"), Var("j")
+    >>> same(substitute(i * 2 + j, {i: j + 1}), (j + 1) * 2 + j)
+    True
+    """
+    if not values:
+        return root
+    return rewrite(root, lambda node: values.get(node, node) if type(node) is Var else node)
+
+
+def free_of(root: Node, variables: Iterable[Var]) -> bool:
+    """Whether none of the variables occurs."""
+    wanted = set(variables)
+    return not any(node in wanted for node in postorder((root,)))
+
+
+def loads(root: Node) -> list[Load]:
+    """Every distinct Load node, innermost first."""
+    return [node for node in postorder((root,)) if isinstance(node, Load)]
+
+
+_FACTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Var: lambda e: (id(e),),
+    # repr tells 0.0 from -0.0, and a NaN is the same as itself
+    Const: lambda e: (repr(e.value), e.dtype),
+    Unary: lambda e: (e.op,),
+    Binary: lambda e: (e.op,),
+    Compare: lambda e: (e.op,),
+    Cast: lambda e: (e.dtype,),
+    Call: lambda e: (e.name,),
+    Load: lambda e: (id(e.source), e.mask is None),
+    Reduce: lambda e: (e.combiner, tuple(id(axis) for axis in e.axes)),
+    Ramp: lambda e: (e.lanes,),
+    Broadcast: lambda e: (e.lanes,),
+    For: lambda s: (id(s.var), s.kind),
+    Store: lambda s: (id(s.buffer), s.mask is None),
+    Let: lambda s: (id(s.var),),
+    Alloc: lambda s: (id(s.buffer),),
+    If: lambda s: (s.otherwise is None,),
+    Prefetch: lambda s: (id(s.buffer), s.level),
+}
+
+
+class Interner:
+    """Gives structurally equal nodes one representative, so that `is` compares structure."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Node] = {}
+        self._kept: dict[int, Node] = {}
+
+    def __call__(self, root: N) -> N:
+        done: dict[int, Node] = {}
+        for node in postorder((root,), self._kept):
+            made = with_parts(node, [done.get(id(part), part) for part in parts(node)])
+            done[id(node)] = self.one(made)
+        return cast(N, done.get(id(root), root))
+
+    def one(self, node: N) -> N:
+        """The representative of a node whose parts are representatives."""
+        if id(node) in self._kept:
+            return node
+        kind = type(node)
+        facts: tuple[Any, ...] = _FACTS[kind](node) if kind in _FACTS else ()
+        key = (kind, *facts, *(id(part) for part in parts(node)))
+        found = self._known.setdefault(key, node)
+        self._kept[id(found)] = found
+        return cast(N, found)
+
+
+def same(a: Node, b: Node) -> bool:
+    """Whether two expressions or statements have the same structure over the same variables.
+
+    >>> i = Var("i")
+    >>> same(i + 1, i + 1), same(i + 1, i + 2)
+    (True, False)
+    """
+    intern = Interner()
+    return intern(a) is intern(b)

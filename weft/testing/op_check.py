@@ -1,0 +1,432 @@
+"""Checks of one operator: comes in an operator's name and samples, goes out nothing, or an
+AssertionError that names the operator and what it lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import te
+from ..base.dtype import FLOAT32, DType, is_float
+from ..base.errors import Error
+from ..base.layout import Layout
+from ..base.shape import Shape, is_static, unify
+from ..base.target import Target
+from ..codegen.compile import compile_kernel
+from ..core.graph import Graph
+from ..core.infer import infer, same_dtype, unify_dtype, unknown_entries
+from ..core.interpret import evaluate, run_reference
+from ..core.ir import Node, NodeEntry
+from ..core.op import Op
+from ..core.schema import REQUIRED, Field, fields_of, text_of
+from ..core.symbol import Group, Symbol, Variable
+from ..runtime.kernel import NativeKernel
+from ..te.interpret import run_kernel
+from ..te.loops import Kernel
+from ..te.schedule import loop_kernel
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Runner = Callable[[Kernel, Sequence[Array]], None]
+EFFECTS = ("pure", "random", "mutates", "opaque")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of an operator, and what an independent system says it gives.
+
+    `differentiable` says which inputs the gradient is checked for: True for all floating ones,
+    False for none, or their positions. Without an oracle only internal agreement is checked.
+    """
+
+    inputs: Sequence[Array]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    oracle: Callable[..., Any] | None = None
+    differentiable: bool | tuple[int, ...] = True
+    rtol: float = 1e-5
+    atol: float = 1e-6
+    label: str = ""
+    system: str = "numpy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", [np.asarray(x) for x in self.inputs])
+
+    def with_system(self, system: str) -> Sample:
+        """The same sample, its oracle being called with the values of a system."""
+        return replace(self, system=system)
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in self.inputs)
+        return f"{self.label or 'sample'}({shapes}; {dict(self.attrs)})"
+
+    def checked_inputs(self) -> list[int]:
+        """Positions of the inputs whose gradient is checked."""
+        floating = [i for i, x in enumerate(self.inputs) if is_float(x.dtype)]
+        if isinstance(self.differentiable, bool):
+            return floating if self.differentiable else []
+        return [i for i in self.differentiable if i in floating]
+
+
+def check_op(name: str, samples: Sequence[Sample]) -> None:
+    """Runs every check on an operator.
+
+    >>> check_op("relu", [Sample([np.float32([-1.5, 2])], oracle=lambda x: x.clip(0))])
+    """
+    op = Op.get(name)
+    check_complete(op)
+    check_attributes(op)
+    assert samples, f"operator {name} has no samples"
+    for sample in samples:
+        for check in SAMPLE_CHECKS:
+            check(op, sample)
+
+
+def check_complete(op: Op) -> None:
+    """Every piece that a complete operator has is there."""
+    assert len(op.description) > 1, f"operator {op.name} has no doc"
+    for argument in op.arguments:
+        assert argument.doc, f"argument {argument.name} of operator {op.name} has no doc"
+    for column in ("pattern", "shape", "layout", "reference", "compute", "gradient"):
+        assert column_of(op, column) is not None, f"operator {op.name} has no {column}"
+    if not callable(op.effect):
+        assert op.effect in EFFECTS, f"operator {op.name} has the effect {op.effect!r}"
+
+
+def column_of(op: Op, column: str) -> Any:
+    """The value that an operator has registered itself, or None."""
+    return getattr(Op, column).get(op)
+
+
+# Attributes.
+
+
+def check_attributes(op: Op) -> None:
+    """Unknown, malformed, missing and out-of-range attributes are refused by a typed error."""
+    if not isinstance(op.parser, type):
+        return
+    good = {f.name: _good_text(f) for f in fields_of(op.parser) if f.default is REQUIRED}
+    _refuses(op, {**good, "no_such_attribute": "1"}, "an unknown attribute")
+    for item in fields_of(op.parser):
+        for text in _bad_texts(item):
+            _refuses(op, {**good, item.name: text}, f"{item.name}={text!r}")
+        if item.default is REQUIRED:
+            rest = {key: value for key, value in good.items() if key != item.name}
+            _refuses(op, rest, f"a call without {item.name}")
+
+
+def _good_text(item: Field) -> str:
+    for text in ("1", "(1, 1)", "((1, 1),)", "float32", "NCHW"):
+        try:
+            item.kind.parse(text)
+        except (ValueError, Error):
+            continue
+        return text
+    return item.kind.name.partition("{")[2].partition(",")[0].rstrip("}")
+
+
+def _bad_texts(item: Field) -> list[str]:
+    if item.kind.name == "str":
+        return []
+    bad = ["{}", "1;2", "(1, 2", "nothing"]
+    bad += [text_of(int(item.low) - 1)] if item.low is not None else []
+    bad += [text_of(int(item.high) + 1)] if item.high is not None else []
+    return bad
+
+
+def _refuses(op: Op, attrs: Mapping[str, str], what: str) -> None:
+    try:
+        op.parse(attrs)
+    except Error:
+        return
+    raise AssertionError(f"operator {op.name} accepts {what}")
+
+
+# Values.
+
+
+def _params(op: Op, sample: Sample) -> Any:
+    return op.parse({key: text_of(value) for key, value in sample.attrs.items()})
+
+
+def run_sample(op: Op, sample: Sample) -> list[Array]:
+    """What the reference gives; the inputs are read-only while it runs."""
+    frozen = [x.copy() for x in sample.inputs]
+    for x in frozen:
+        x.setflags(write=False)
+    results = run_reference(op, _params(op, sample), frozen)
+    for value in results:
+        shared = [x for x in frozen if x.size and np.shares_memory(x, value)]
+        assert not shared, f"operator {op.name}: {sample}: the reference returns its input"
+    return results
+
+
+def check_oracle(op: Op, sample: Sample) -> None:
+    """The reference agrees with the independent system."""
+    if sample.oracle is None:
+        return
+    said = sample.oracle(*(_to_system(x, sample.system) for x in sample.inputs))
+    said = said if isinstance(said, (tuple, list)) else (said,)  # one value, or one an output
+    ours = run_sample(op, sample)
+    for index, (a, b) in enumerate(zip(ours, said)):
+        _agree(a, _from_system(b), sample, f"operator {op.name}, output {index}, oracle")
+
+
+def _to_system(x: Array, system: str) -> Any:
+    if system != "torch":
+        return x.copy()
+    return _torch().from_numpy(x.copy())
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]
+
+
+def _from_system(value: Any) -> Array:
+    detach = getattr(value, "detach", None)
+    return np.asarray(detach().resolve_conj().numpy() if detach else value)
+
+
+def _agree(ours: Array, theirs: Array, sample: Sample, what: str) -> None:
+    place = f"{what}: {sample}"
+    assert ours.shape == theirs.shape, f"{place}: shape {ours.shape} is not {theirs.shape}"
+    exact = not is_float(ours.dtype) or not is_float(theirs.dtype)
+    tolerance = {"rtol": 0, "atol": 0} if exact else {"rtol": sample.rtol, "atol": sample.atol}
+    np.testing.assert_allclose(
+        ours.astype(np.float64), theirs.astype(np.float64), err_msg=place, **tolerance
+    )
+
+
+def check_compute(op: Op, sample: Sample) -> None:
+    """The body as loops agrees with the reference."""
+    rule = column_of(op, "compute")
+    if rule is None:
+        return
+    wanted = run_sample(op, sample)
+    for index, (a, b) in enumerate(zip(run_compute(op, sample), wanted)):
+        what = f"operator {op.name}, output {index}, compute"
+        assert a.dtype == b.dtype, f"{what}: {sample}: dtype {a.dtype} is not {b.dtype}"
+        _agree(a, b, sample, what)
+
+
+def check_native(op: Op, sample: Sample) -> None:
+    """The body as machine code agrees with the reference."""
+    wanted = run_sample(op, sample)
+    for index, (a, b) in enumerate(zip(run_compute(op, sample, run_native), wanted)):
+        _agree(a, b, sample, f"operator {op.name}, output {index}, machine code")
+
+
+def run_native(kernel: Kernel, arrays: Sequence[Array]) -> None:
+    """Compiles a kernel for this machine and runs it on arrays, in place."""
+    NativeKernel(compile_kernel(kernel, Target.create()))(list(arrays))
+
+
+def run_compute(op: Op, sample: Sample, run: Runner = run_kernel) -> list[Array]:
+    """What the body gives, as the plainest loops; reductions that are read have a buffer.
+
+    `run(kernel, arrays)` runs the loops: by default the interpreter that checks every index.
+    """
+    inputs = [te.placeholder(x.shape, x.dtype, f"x{i}") for i, x in enumerate(sample.inputs)]
+    made = op.call_with(column_of(op, "compute"), _params(op, sample), *inputs)
+    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+    stages = [t for t in _producers(outputs) if t.is_reduction or t in outputs]
+    kernel = loop_kernel(op.name.strip("_"), inputs, stages)
+    arrays = [np.full(t.shape, _poison(t.dtype), t.dtype) for t in stages]
+    run(kernel, [*(np.array(x, order="C") for x in sample.inputs), *arrays])
+    return [arrays[stages.index(t)] for t in outputs]
+
+
+def _poison(dtype: DType) -> Any:
+    return np.nan if is_float(dtype) else True if dtype.kind == "b" else np.iinfo(dtype).max - 5
+
+
+def _producers(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
+    """Computed tensors, each after those it reads."""
+    order: dict[te.Tensor, None] = {}
+    stack = list(outputs)[::-1]
+    while stack:
+        tensor = stack[-1]
+        waiting = [t for t in tensor.inputs() if t not in order and t.body is not None]
+        if tensor in order or not waiting:
+            order.setdefault(stack.pop())
+        else:
+            stack.extend(waiting)
+    return list(order)
+
+
+# Inference.
+
+
+def narrowed(sample: Sample, dtype: DType) -> Sample:
+    """The sample with its float32 inputs in a narrower dtype, and a tolerance that fits it."""
+    inputs = [x.astype(dtype) if x.dtype == FLOAT32 else x for x in sample.inputs]
+    error = 16 * float(ml_dtypes.finfo(dtype).eps)
+    return replace(sample, inputs=inputs, oracle=None, rtol=error, atol=error)
+
+
+def check_inference(op: Op, sample: Sample) -> None:
+    """Inferred shapes and dtypes are those of the reference, and less knowledge never misleads."""
+    params, results = _params(op, sample), run_sample(op, sample)
+    results = results[: op.outputs_of(params)]
+    assert len(results) == op.outputs_of(params), f"operator {op.name}: outputs are missing"
+    place = f"operator {op.name}: {sample}"
+    shape = column_of(op, "shape")
+    ins, outs = [x.shape for x in sample.inputs], [x.shape for x in results]
+    said = shape(params, list(ins), [None] * len(outs))[1]
+    assert [tuple(s) for s in said] == outs, f"{place}: inferred {said}, got {outs}"
+    for partly in _partly_known(ins):
+        _consistent(shape(params, partly, [None] * len(outs)), ins, outs, place)
+        _consistent(shape(params, partly, list(outs)), ins, outs, place)
+    dtype = column_of(op, "dtype") or same_dtype
+    kinds, made = [x.dtype for x in sample.inputs], [x.dtype for x in results]
+    inferred = list(dtype(params, list(kinds), [None] * len(made))[1])
+    assert inferred == made, f"{place}: inferred {inferred}, got {made}"
+    for given in ([None] * len(made), list(made)):
+        for a, b in zip(dtype(params, [None] * len(kinds), given), (kinds, made)):
+            for x, y in zip(a, b):
+                unify_dtype(x, y)
+
+
+def _partly_known(shapes: Sequence[tuple[int, ...]]) -> list[list[Shape]]:
+    """Shapes of which some are unknown, or some dimensions, or are names."""
+    found: list[list[Shape]] = [[None] * len(shapes)]
+    for position, shape in enumerate(shapes):
+        weaker: list[Shape] = [
+            None,
+            (None,) * len(shape),
+            tuple(f"n{i}" for i in range(len(shape))),
+        ]
+        weaker += [(*shape[:axis], None, *shape[axis + 1 :]) for axis in range(len(shape))]
+        found += [[*shapes[:position], weak, *shapes[position + 1 :]] for weak in weaker]
+    return found
+
+
+def _consistent(said: Any, ins: Sequence[Shape], outs: Sequence[Shape], place: str) -> None:
+    """What a rule says about shapes never contradicts them."""
+    for group, true in zip(said, (ins, outs)):
+        assert len(group) == len(true), f"{place}: the shape rule says {group}"
+        for fact, shape in zip(group, true):
+            assert unify(fact, shape) == shape, f"{place}: the shape rule says {fact}"
+
+
+def _letters(rank: int) -> Layout:
+    """A layout of a rank; a shorter one has the last letters of a longer one."""
+    return Layout("ABDNCHW"[-rank:]) if 0 < rank <= 7 else Layout()
+
+
+def check_layout(op: Op, sample: Sample) -> None:
+    """The layout rule answers for all inputs and outputs, with layouts of their ranks."""
+    rule, params = column_of(op, "layout"), _params(op, sample)
+    outs = run_sample(op, sample)[: op.outputs_of(params)]
+    ranks = [x.ndim for x in sample.inputs]
+    for ins in ([Layout() for _ in ranks], [_letters(r) for r in ranks]):
+        given, made = rule(params, ins, list(ins), [Layout()] * len(outs))
+        place = f"operator {op.name}: {sample}: layouts {ins} give {given}, {made}"
+        assert len(given) == len(ranks), place
+        assert len(made) == len(outs), place
+        for layout, rank in zip([*given, *made], [*ranks, *(x.ndim for x in outs)]):
+            assert not layout.defined or layout.ndim == rank, place
+
+
+# Gradients.
+
+
+def check_gradient(op: Op, sample: Sample, directions: int = 3) -> None:
+    """The gradient agrees with differences of the reference in float64, along random directions.
+
+    Its graph is inferred completely, and gives what the inputs are: their shapes and dtypes.
+    """
+    rule = column_of(op, "gradient")
+    checked = sample.checked_inputs()
+    if rule is None or not checked:
+        return
+    graph = _gradient_graph(op, sample, rule)
+    _check_gradient_facts(op, sample, graph)
+    rng = np.random.default_rng(len(sample.inputs[0].shape))
+    wide = replace(sample, inputs=[_widened(x) for x in sample.inputs])
+    outs = run_sample(op, wide)[: op.outputs_of(_params(op, sample))]
+    seeds = [np.asarray(rng.standard_normal(out.shape)) for out in outs]
+    grads = _run_gradient(graph, wide.inputs, seeds)
+    for _ in range(directions):
+        steps = {i: np.asarray(rng.standard_normal(wide.inputs[i].shape)) for i in checked}
+        moved = sum((0.0 if grads[i] is None else np.sum(grads[i] * steps[i])) for i in checked)
+        expected = _difference(op, wide, steps, seeds)
+        np.testing.assert_allclose(
+            moved, expected, rtol=1e-5, atol=1e-6,
+            err_msg=f"operator {op.name}: {sample}: gradient and differences",
+        )  # fmt: skip
+
+
+def _widened(x: Array) -> Array:
+    return x.astype(np.float64) if is_float(x.dtype) else x
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    symbol: Symbol  # of those that are there
+    present: list[bool]  # one for each input
+
+
+def _gradient_graph(op: Op, sample: Sample, rule: Callable[..., Any]) -> _Gradient:
+    inputs = [Variable(f"x{i}") for i in range(len(sample.inputs))]
+    node: Node = op(*inputs, **dict(sample.attrs)).outputs[0].node
+    outputs = [Symbol([NodeEntry(node, i)]) for i in range(node.num_outputs)]
+    ctx = SimpleNamespace(inputs=inputs, outputs=outputs, params=node.params)
+    grads = rule(ctx, *(Variable(f"g{i}") for i in range(len(outputs))))
+    assert len(grads) == len(inputs), f"operator {op.name}: {len(grads)} gradients"
+    found = [g for g in grads if g is not None]
+    return _Gradient(Group(found), [g is not None for g in grads])
+
+
+def _run_gradient(
+    gradient: _Gradient, inputs: Sequence[Array], seeds: Sequence[Array]
+) -> list[Array | None]:
+    named = {f"x{i}": x for i, x in enumerate(inputs)}
+    named |= {f"g{i}": g for i, g in enumerate(seeds)}
+    values = iter(evaluate(gradient.symbol, named))
+    return [next(values) if there else None for there in gradient.present]
+
+
+def _check_gradient_facts(op: Op, sample: Sample, gradient: _Gradient) -> None:
+    place = f"operator {op.name}: {sample}: gradient"
+    outs = run_sample(op, sample)[: op.outputs_of(_params(op, sample))]
+    named = {f"x{i}": x for i, x in enumerate(sample.inputs)}
+    named |= {f"g{i}": g for i, g in enumerate(outs)}
+    used = set(gradient.symbol.list_input_names())
+    graph = infer(
+        Graph(gradient.symbol.outputs),
+        {name: x.shape for name, x in named.items() if name in used},
+        {name: x.dtype for name, x in named.items() if name in used},
+    )
+    missing = [entry.node.name for entry in unknown_entries(graph)]
+    assert not missing, f"{place}: nothing is inferred about {missing}"
+    wanted = [x for x, there in zip(sample.inputs, gradient.present) if there]
+    for value, x, entry in zip(evaluate(graph, named), wanted, graph.outputs):
+        fact = graph.fact(entry)
+        assert is_static(fact.shape), place
+        assert (value.shape, value.dtype) == (x.shape, x.dtype), (
+            f"{place} is {value.dtype}{value.shape}"
+        )
+        assert (fact.shape, fact.dtype) == (x.shape, x.dtype), f"{place} is inferred {fact}"
+
+
+def _difference(
+    op: Op, sample: Sample, steps: Mapping[int, Array], seeds: Sequence[Array], h: float = 1e-6
+) -> float:
+    """The slope of sum(seed * output) along the steps, by a central difference."""
+    totals = []
+    for sign in (1, -1):
+        moved = [
+            np.asarray(x + sign * h * steps[i]) if i in steps else x
+            for i, x in enumerate(sample.inputs)
+        ]
+        outs = run_sample(op, replace(sample, inputs=moved))
+        totals.append(sum(np.sum(seed * out) for seed, out in zip(seeds, outs)))
+    return float((totals[0] - totals[1]) / (2 * h))
+
+
+SAMPLE_CHECKS = (check_oracle, check_inference, check_layout, check_compute, check_gradient)

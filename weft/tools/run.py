@@ -1,0 +1,166 @@
+"""`weft run`: a model file comes in; it is compiled, run, and its outputs and times are shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ..base.dtype import dtype_name, is_float
+from ..base.errors import FormatError, InvalidValue, NotFound
+from ..base.shape import Dim
+from ..compiler.model import CompiledModel, InputSpec, compile
+from ..runtime.program import Array
+
+FIRST_VALUES = 6
+TOP = 5
+RANDOM_INTEGERS = 2  # random integers are below this: 0 and 1 are valid as ids, masks and counts
+
+
+def run_model(
+    path: Path,
+    inputs: Mapping[str, Path],
+    shapes: Mapping[str, Sequence[Dim]],
+    threads: int | None,
+    opt_level: int,
+    repeat: int,
+    console: Console,
+) -> list[Array]:
+    """Compiles a model file, runs it `repeat` times and shows what came out."""
+    arrays = {name: read_array(file) for name, file in inputs.items()}
+    known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
+    model = compiled_with_progress(path, known, threads, opt_level, console)
+    listed = ", ".join(map(str, model.inputs))
+    console.print(f"inputs   {listed}", highlight=False, markup=False, soft_wrap=True)
+    given = complete_inputs(model, arrays, console)
+    outputs, seconds = timed(model, given, repeat)
+    console.print(str(model.report()), highlight=False, markup=False)
+    for name, value in zip(model.outputs, outputs):
+        show_output(name, value, console)
+    console.print(
+        f"time     best {1e3 * min(seconds):.3f} ms, median {1e3 * float(np.median(seconds)):.3f} "
+        f"ms of {repeat}",
+        highlight=False,
+    )
+    return outputs
+
+
+def read_array(path: Path) -> Array:
+    """A .npy file, read without executing anything it holds."""
+    try:
+        value = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise FormatError("this is no .npy file", where=str(path), why=str(error)) from None
+    if not isinstance(value, np.ndarray):
+        raise FormatError("this holds several arrays", where=str(path), hint="save one with np.save")
+    return value
+
+
+def compiled_with_progress(
+    path: Path,
+    shapes: Mapping[str, Sequence[Dim]],
+    threads: int | None,
+    opt_level: int,
+    console: Console,
+) -> CompiledModel:
+    """The model compiled while a bar counts its kernels; open dimensions become 1."""
+    columns = (
+        TextColumn("compile "), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("compile", total=None)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        options: dict[str, Any] = {"threads": threads, "opt_level": opt_level}
+        model = compile(path, shape=shapes, progress=progress, **options)
+        open_shapes = {spec.name: spec.shape for spec in model.inputs if _is_open(spec)}
+        if open_shapes:
+            closed = {name: closed_shape(name, shape) for name, shape in open_shapes.items()}
+            note = ", ".join(f"{name} {shape}" for name, shape in closed.items())
+            console.print(f"open     taken as {note}; --shape tells others", highlight=False)
+            model = compile(path, shape={**shapes, **closed}, progress=progress, **options)
+    return model
+
+
+def _is_open(spec: InputSpec) -> bool:
+    return spec.shape is None or not all(isinstance(dim, int) for dim in spec.shape)
+
+
+def closed_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape whose open dimensions are 1."""
+    if shape is None:
+        raise InvalidValue(f"the rank of input {name!r} is not known", hint=f"--shape {name}=1,3,8")
+    return tuple(dim if isinstance(dim, int) else 1 for dim in shape)
+
+
+def complete_inputs(
+    model: CompiledModel, given: Mapping[str, Array], console: Console
+) -> dict[str, Array]:
+    """What is given, and random numbers for the other inputs."""
+    rng = np.random.default_rng(0)
+    arrays = dict(given)
+    made = [spec for spec in model.inputs if spec.name not in given]
+    for spec in made:
+        arrays[spec.name] = random_array(rng, spec)
+    if made:
+        console.print("random   " + ", ".join(spec.name for spec in made), highlight=False)
+    return arrays
+
+
+def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:
+    """Normal numbers, or zeros and ones for integers and booleans."""
+    assert spec.shape is not None
+    if is_float(spec.dtype):
+        return np.asarray(rng.standard_normal(spec.shape)).astype(spec.dtype)
+    return np.asarray(rng.integers(0, RANDOM_INTEGERS, spec.shape)).astype(spec.dtype)
+
+
+def timed(
+    model: CompiledModel, inputs: Mapping[str, Array], repeat: int
+) -> tuple[list[Array], list[float]]:
+    """The outputs, and the seconds of each run after a first one."""
+    outputs = model.run(inputs)
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        outputs = model.run(inputs)
+        seconds.append(time.perf_counter() - start)
+    return outputs, seconds
+
+
+def show_output(name: str, value: Array, console: Console) -> None:
+    """Shape, dtype and the first values; of what looks like logits, the largest ones."""
+    first = np.array2string(value.reshape(-1)[:FIRST_VALUES], precision=4, separator=", ")
+    more = " ..." if value.size > FIRST_VALUES else ""
+    kind = f"{dtype_name(value.dtype)}{list(value.shape)}"
+    console.print(f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True)
+    if is_logits(value):
+        table = Table("class", "value", title=f"top {TOP} of {name}", title_justify="left")
+        for label, score in top_classes(value.reshape(-1, value.shape[-1])[0]):
+            table.add_row(str(label), f"{score:.4f}")
+        console.print(table)
+
+
+def is_logits(value: Array) -> bool:
+    """Whether an output may be scores of classes: a row of floats for each sample."""
+    return value.ndim == 2 and value.shape[0] > 0 and value.shape[1] > TOP and is_float(value.dtype)
+
+
+def top_classes(scores: Array) -> list[tuple[int, float]]:
+    """The classes with the highest scores.
+
+    >>> top_classes(np.array([0.1, 3, 2, -1, 5, 0.2]))[:2]
+    [(4, 5.0), (1, 3.0)]
+    """
+    order = np.argsort(-scores.astype("float64"), kind="stable")[:TOP]
+    return [(int(label), float(scores[label])) for label in order]
