@@ -83,7 +83,9 @@ def main(full: bool) -> None:
     (result,) = Executor(program).run(inputs)
     stage("9. the result", str(result), full)
     (expected,) = evaluate(typed, {**arrays, **inputs})
-    print(f"\nlargest difference to the reference interpreter: {np.abs(result - expected).max():.2e}")
+    print(
+        f"\nlargest difference to the reference interpreter: {np.abs(result - expected).max():.2e}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Graphs: create one from a symbol, load one from JSON, apply passes to it."""
+"""Graphs: create one from a symbol, load one from JSON or text, apply passes to it."""
 
 from . import ops as _ops  # noqa: F401  registers the operators
 from . import passes as _passes  # noqa: F401  registers the passes
@@ -6,9 +6,10 @@ from .base.errors import InvalidType
 from .compiler import graph_functions as _functions  # noqa: F401  registers them by name
 from .core.graph import Graph, GraphIndex
 from .core.json_load import graph_from_json as load_json
+from .core.parse import parse_graph as parse
 from .core.symbol import Symbol
 
-__all__ = ["Graph", "GraphIndex", "create", "load_json"]
+__all__ = ["Graph", "GraphIndex", "create", "load_json", "parse"]
 
 
 def create(symbol: Symbol) -> Graph:

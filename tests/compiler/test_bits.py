@@ -76,7 +76,9 @@ def test_instruction_sets(rng, isa, name, level):
     make, shape = MODELS[name]
     symbol, params = make(rng)
     x = floats(rng, shape)
-    model = weft.compile((symbol, params), shape={"x": shape}, target=target_of(isa), opt_level=level)
+    model = weft.compile(
+        (symbol, params), shape={"x": shape}, target=target_of(isa), opt_level=level
+    )
     assert {kernel.isa for kernel in model.report().kernels} == {isa}
     agree(model(x), symbol, {**params, "x": x})
 

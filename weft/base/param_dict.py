@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .dtype import DTYPES, DType, dtype_name
-from .errors import FormatError
+from .errors import DTypeError, Error, FormatError, InvalidType
 from .ndarray import NDArray, array
 
 LIST_MAGIC = 0xF7E58D4F05049CB7
@@ -36,15 +36,30 @@ def save_param_dict(params: Mapping[str, Any]) -> bytearray:
     >>> load_param_dict(save_param_dict({"w": np.ones(3, "float32")}))["w"].asnumpy()
     array([1., 1., 1.], dtype=float32)
     """
+    if not isinstance(params, Mapping):
+        raise InvalidType(f"parameters are a dict from name to array, not {type(params).__name__}")
     out = bytearray(struct.pack("<QQQ", LIST_MAGIC, 0, len(params)))
     for name in params:
+        if not isinstance(name, str):
+            raise InvalidType(f"a parameter's name must be a str, not {name!r}")
         raw = name.encode()
         out += struct.pack("<Q", len(raw)) + raw
     out += struct.pack("<Q", len(params))
-    for value in params.values():
-        data = np.ascontiguousarray(value.numpy() if isinstance(value, NDArray) else value)
-        out += _array_header(data.dtype, np.shape(value), data.nbytes) + data.tobytes()
+    for name, value in params.items():
+        data = _as_array(name, value)
+        out += _array_header(data.dtype, data.shape, data.nbytes) + data.tobytes()
     return out
+
+
+def _as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    try:
+        data = value.numpy() if isinstance(value, NDArray) else np.asarray(value)
+        data = data.astype(data.dtype.newbyteorder("<"), copy=False)
+        if dtype_name(data.dtype) in _TYPE_OF:
+            return data
+    except Error as error:
+        raise error.at(f"parameter {name!r}") from None
+    raise DTypeError(f"parameters of {data.dtype} cannot be saved", where=f"parameter {name!r}")
 
 
 def _array_header(dtype: DType, shape: tuple[int, ...], size: int) -> bytes:

@@ -7,7 +7,7 @@ that holds: loop-invariant code motion is a choice of list. Equal pure instructi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,13 +32,16 @@ class Scope:
     block: str
     lines: list[str] = field(default_factory=list)
     made: dict[str, Value] = field(default_factory=dict)
+    loaded: dict[str, dict[Hashable, Value]] = field(default_factory=dict)  # by base pointer
 
 
 class Builder:
-    """Instructions of one function. `fma` says whether the machine has fused multiply-add."""
+    """Instructions of one function. `fma` says whether the machine has fused multiply-add,
+    `may_alias` whether different base pointers may lead to the same memory."""
 
-    def __init__(self, fma: bool) -> None:
+    def __init__(self, fma: bool, may_alias: bool = False) -> None:
         self.has_fma = fma
+        self.may_alias = may_alias
         self.scopes = [Scope("entry")]
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
@@ -98,6 +101,18 @@ class Builder:
         value = Value(f"%v{self.fresh()}", element, lanes, self.depth)
         self.scope.lines.append(f"  {value.ref} = {text}")
         return value
+
+    def loaded_from(self, base: Value) -> dict[Hashable, Value]:
+        """What the current scope knows to be in memory, for `memory` to keep."""
+        return self.scope.loaded.setdefault(base.ref, {})
+
+    def forget_loaded(self, base: Value) -> None:
+        """A store was made through this pointer: what scopes around it know may be old."""
+        for scope in self.scopes:
+            if self.may_alias:
+                scope.loaded.clear()
+            else:
+                scope.loaded.pop(base.ref, None)
 
     def const(self, element: str, lanes: int, number: float) -> Value:
         text = literal(element, number)

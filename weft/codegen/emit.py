@@ -66,7 +66,7 @@ def emit_kernel(kernel: Kernel, target: Target, may_alias: bool = False) -> str:
     >>> "define void @double(ptr" in emit_kernel(kernel, Target.create("llvm -mcpu=x86-64-v3"))
     True
     """
-    return _KernelEmitter(kernel, target).module(may_alias)
+    return _KernelEmitter(kernel, target, may_alias).module()
 
 
 def function_attributes(target: Target) -> str:
@@ -76,10 +76,10 @@ def function_attributes(target: Target) -> str:
 
 
 class _KernelEmitter:
-    def __init__(self, kernel: Kernel, target: Target) -> None:
+    def __init__(self, kernel: Kernel, target: Target, may_alias: bool) -> None:
         self.kernel = kernel
         self.target = target
-        self.b = Builder(target.has("fma"))
+        self.b = Builder(target.has("fma"), may_alias)
         self.e = Expressions(self.b, target.has("f16c"))
         self.written = {s.buffer for s in postorder((kernel.body,)) if isinstance(s, Store)}
         self.allocas: list[str] = []
@@ -87,11 +87,11 @@ class _KernelEmitter:
 
     # The module
 
-    def module(self, may_alias: bool) -> str:
+    def module(self) -> str:
         self._bind_arguments()
         self._run(self._outer_loop())
         attributes = function_attributes(self.target)
-        body = self._function(may_alias, attributes)
+        body = self._function(attributes)
         parts = [*self.b.globals.values(), body, self._wrapper(attributes)]
         parts += self.b.declarations.values()
         return "\n\n".join(parts) + "\n"
@@ -121,8 +121,8 @@ class _KernelEmitter:
             return self.b.convert("bitcast", self.b.convert("trunc", raw, "i32"), "float")
         return self.b.convert("trunc", raw, element)
 
-    def _function(self, may_alias: bool, attributes: str) -> str:
-        arguments = [self._pointer_argument(n, may_alias) for n in range(len(self.kernel.buffers))]
+    def _function(self, attributes: str) -> str:
+        arguments = [self._pointer_argument(n) for n in range(len(self.kernel.buffers))]
         arguments += [f"i64 %scalar{n}" for n in range(len(self.kernel.scalars))]
         arguments += ["i64 %begin", "i64 %end"]
         name = f"{self.kernel.name}.body"
@@ -131,9 +131,9 @@ class _KernelEmitter:
         header = f"define internal void @{name}({', '.join(arguments)}) noinline {attributes} {{"
         return "\n".join([header, *lines, "}"])
 
-    def _pointer_argument(self, number: int, may_alias: bool) -> str:
+    def _pointer_argument(self, number: int) -> str:
         buffer = self.kernel.buffers[number]
-        words = ["ptr"] + ([] if may_alias else ["noalias"])
+        words = ["ptr"] + ([] if self.b.may_alias else ["noalias"])
         words += [f"align {buffer.alignment}"] if buffer.alignment else []
         words += [] if buffer in self.written else ["readonly"]
         return " ".join([*words, f"%buffer{number}"])
@@ -186,22 +186,22 @@ class _KernelEmitter:
         stack.append(stmt.body)
 
     def _store(self, stmt: Store, stack: list[Step]) -> None:
-        indices = [self.e.index(index) for index in stmt.indices]
+        buffer = stmt.buffer
+        access = self.e.access(buffer, stmt.indices)
         mask = None if stmt.mask is None else self.e.value(stmt.mask)
         value = self.e.value(stmt.value)
-        buffer = stmt.buffer
         if buffer in self.e.registers:
-            slot = self.e.register_slot(buffer, indices)
+            slot = self.e.register_slot(buffer, access)
             if mask is not None:
                 value = self.b.select(mask, value, self.e.registers[buffer][slot])
             self.e.registers[buffer][slot] = value
             return
         raw = to_memory(self.b, value, buffer.dtype, self.e.f16c)
-        memory.store(self.b, self.e.places[buffer], indices, raw, mask)
+        memory.store(self.b, self.e.places[buffer], access, raw, mask)
 
     def _prefetch(self, stmt: Prefetch, stack: list[Step]) -> None:
-        indices = [self.e.index(index) for index in stmt.indices]
-        memory.prefetch(self.b, self.e.places[stmt.buffer], indices, stmt.level)
+        access = self.e.access(stmt.buffer, stmt.indices)
+        memory.prefetch(self.b, self.e.places[stmt.buffer], access, stmt.level)
 
     def _alloc(self, stmt: Alloc, stack: list[Step]) -> None:
         buffer = stmt.buffer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,12 @@ from . import arithmetic, memory
 from .affine import ZERO, Affine, Linear, as_vector, lane_numbers, materialise, multiply, scalar
 from .builder import Builder, Value
 from .convert import cast, from_memory
+from .forms import Form, Forms
 from .intrinsics import intrinsic
 from .llvm_types import register_type
-from .memory import Index, Place
+from .memory import Access, Index, Place
 
+_Rule = Callable[..., Index]
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
@@ -46,25 +48,92 @@ class Expressions:
         self.places: dict[Buffer, Place] = {}
         self.registers: dict[Buffer, list[Value]] = {}
         self.nonnegative: set[str] = set()
+        self._forms = Forms()
+        self._plans: dict[int, tuple[_Rule, tuple[Expr, ...]]] = {}
 
     def index(self, root: Expr) -> Index:
         """The value of an expression; int64 ones as an Affine when they are one."""
+        plans = self._plans
         done: dict[int, Index] = {}
         stack = [root]
         while stack:
             expr = stack[-1]
-            if id(expr) in done:
+            key = id(expr)
+            if key in done:
                 stack.pop()
                 continue
-            inner = parts(expr)
+            rule, inner = plans.get(key) or self._plan(expr)
             waiting = [part for part in inner if id(part) not in done]
             if waiting:
-                stack.extend(waiting)  # type: ignore[arg-type]
+                stack.extend(waiting)
                 continue
             stack.pop()
-            rule = _RULES[type(expr)]
-            done[id(expr)] = rule(self, expr, *[done[id(part)] for part in inner])
+            done[key] = rule(self, expr, *[done[id(part)] for part in inner])
         return done[id(root)]
+
+    def _plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]]:
+        """How an expression is evaluated, and what has to be evaluated before."""
+        plan = self._sum_plan(expr) or self._load_plan(expr)
+        if plan is None:
+            plan = _RULES[type(expr)], parts(expr)  # type: ignore[assignment]
+        self._plans[id(expr)] = plan
+        return plan
+
+    def _sum_plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]] | None:
+        form = self._forms.of(expr)
+        if form is None or any(part is expr for part, _ in form.others):
+            return None
+
+        def rule(self: Expressions, expr: Expr, *others: Index) -> Index:
+            return Affine(self.total(form, others), Linear(form.step, {}), form.lanes)
+
+        return rule, tuple(part for part, _ in form.others)
+
+    def _load_plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]] | None:
+        if not isinstance(expr, Load):
+            return None
+        buffer: Any = expr.source
+        form = self.access_form(buffer, expr.indices)
+        if form is None:
+            return None
+        count = len(form.others)
+        needed = tuple(part for part, _ in form.others)
+
+        def rule(self: Expressions, expr: Load, *inner: Index) -> Index:
+            access = Access(self.total(form, inner[:count]), form.step, form.lanes)
+            return _loaded(self, expr, access, inner[count:])
+
+        return rule, needed if expr.mask is None else (*needed, expr.mask)
+
+    def access_form(self, buffer: Buffer, indices: Sequence[Expr]) -> Form | None:
+        """Which element of a buffer is meant, if its strides are numbers."""
+        strides = [int(s.value) for s in buffer.strides if isinstance(s, Const)]
+        if len(strides) < len(buffer.strides):
+            return None
+        return self._forms.flat(indices, strides)
+
+    def access(self, buffer: Buffer, indices: Sequence[Expr]) -> Access | list[Index]:
+        """Where a store or prefetch goes: one offset if it can be told, else all the indices."""
+        form = self.access_form(buffer, indices)
+        if form is None:
+            return [self.index(index) for index in indices]
+        others = [self.index(part) for part, _ in form.others]
+        return Access(self.total(form, others), form.step, form.lanes)
+
+    def total(self, form: Form, others: Sequence[Index]) -> Linear:
+        """The sum, without its lanes, under the current bindings."""
+        constant = form.constant
+        terms: dict[str, tuple[Value, int]] = {}
+        bound = [(_var(self, var), coefficient) for var, coefficient in form.variables]
+        for index, (_, coefficient) in zip(others, form.others):
+            bound.append((index, coefficient))
+        for index, coefficient in bound:
+            base = index.base if isinstance(index, Affine) else Linear.of(index)
+            constant += base.constant * coefficient
+            for ref, (value, scale) in base.terms.items():
+                total = coefficient * scale + (terms[ref][1] if ref in terms else 0)
+                terms[ref] = (value, total)
+        return Linear(constant, {ref: term for ref, term in terms.items() if term[1]})
 
     def value(self, root: Expr) -> Value:
         return self.settled(self.index(root))
@@ -77,11 +146,9 @@ class Expressions:
         index = self.index(root)
         return index.base if isinstance(index, Affine) else Linear.of(index)
 
-    def register_slot(self, buffer: Buffer, indices: list[Index]) -> int:
+    def register_slot(self, buffer: Buffer, access: Access | list[Index]) -> int:
         """Which element of a register buffer is meant; it must be a constant by now."""
-        flat = ZERO
-        for index, stride in zip(indices, buffer.strides):
-            flat = flat.add(multiply(self.b, _base_of(index), self.linear(stride)))
+        flat = access.offset if isinstance(access, Access) else self._flat(buffer, access)
         if not flat.is_constant:
             raise InvalidValue(
                 f"an index of register buffer {buffer.name} is not constant",
@@ -91,6 +158,12 @@ class Expressions:
         if not 0 <= flat.constant < len(self.registers[buffer]):
             raise InvalidValue(f"element {flat.constant} of register buffer {buffer.name}")
         return flat.constant
+
+    def _flat(self, buffer: Buffer, indices: list[Index]) -> Linear:
+        flat = ZERO
+        for index, stride in zip(indices, buffer.strides):
+            flat = flat.add(multiply(self.b, _base_of(index), self.linear(stride)))
+        return flat
 
     def is_nonnegative(self, linear: Linear) -> bool:
         return linear.constant >= 0 and all(
@@ -251,18 +324,23 @@ def _call(self: Expressions, expr: Call, *args: Index) -> Index:
 
 
 def _load(self: Expressions, expr: Load, *inner: Index) -> Index:
+    count = len(expr.indices)
+    return _loaded(self, expr, list(inner[:count]), inner[count:])
+
+
+def _loaded(
+    self: Expressions, expr: Load, access: Access | list[Index], mask: Sequence[Index]
+) -> Index:
     buffer: Any = expr.source
-    indices = list(inner[: len(expr.indices)])
+    allowed = self.settled(mask[0]) if mask else None
     if buffer in self.registers:
-        loaded = self.registers[buffer][self.register_slot(buffer, indices)]
-        if expr.mask is not None:
-            zero = self.b.like(loaded, 0)
-            loaded = self.b.select(self.settled(inner[-1]), loaded, zero)
+        loaded = self.registers[buffer][self.register_slot(buffer, access)]
+        if allowed is not None:
+            loaded = self.b.select(allowed, loaded, self.b.like(loaded, 0))
         return _wrapped(loaded, expr.dtype)
     if buffer not in self.places:
         raise NotFound(f"buffer {buffer.name} is used outside of what allocates it")
-    mask = self.settled(inner[-1]) if expr.mask is not None else None
-    loaded = memory.load(self.b, self.places[buffer], indices, mask)
+    loaded = memory.load(self.b, self.places[buffer], access, allowed)
     return _wrapped(from_memory(self.b, loaded, expr.dtype, self.f16c), expr.dtype)
 
 
@@ -280,7 +358,7 @@ def _broadcast(self: Expressions, expr: Broadcast, value: Index) -> Index:
     return self.b.splat(self.settled(value), expr.lanes)
 
 
-_RULES: dict[type, Callable[..., Index]] = {
+_RULES: dict[type, _Rule] = {
     Var: _var,
     Const: _const,
     Unary: _unary,

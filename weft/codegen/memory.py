@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from ..base.dtype import DType
 from .affine import ONE, ZERO, Affine, Linear, as_vector, byte_address, lane_numbers, multiply
@@ -33,6 +34,14 @@ class Place:
         return BITS[self.element] // 8
 
 
+class Access(NamedTuple):
+    """Evenly spaced elements of a buffer: where the first is, and how far the next."""
+
+    offset: Linear
+    step: int
+    lanes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Evenly spaced elements from a pointer on; `step` is in elements."""
@@ -43,12 +52,26 @@ class Span:
     alignment: int
 
 
-def load(b: Builder, place: Place, indices: Sequence[Index], mask: Value | None) -> Value:
-    """Elements as they lie in memory; lanes that the mask leaves out are 0 and not touched."""
-    span = _span(b, place, indices)
+def load(b: Builder, place: Place, access: Access | Sequence[Index], mask: Value | None) -> Value:
+    """Elements as they lie in memory; lanes that the mask leaves out are 0 and not touched.
+
+    What this scope has loaded is not loaded again until something is stored there.
+    """
+    if not isinstance(access, Access):
+        return _load(b, place, access, mask)
+    offset, step, lanes = access
+    key = (offset.constant, *offset.terms.items(), step, lanes, mask)
+    known = b.loaded_from(place.base)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = _load(b, place, access, mask)
+    return found
+
+
+def _load(b: Builder, place: Place, access: Access | Sequence[Index], mask: Value | None) -> Value:
+    span = _span(b, place, access)
     if span is None:
-        pointers = _pointers(b, place, indices)
-        return _gather(b, place, pointers, mask)
+        return _gather(b, place, _pointers(b, place, access), mask)  # type: ignore[arg-type]
     if mask is not None and span.lanes == 1 and mask.lanes == 1:
         return _load_if(b, place, span, mask)
     if span.step.is_constant and span.step.constant == 0:
@@ -59,12 +82,17 @@ def load(b: Builder, place: Place, indices: Sequence[Index], mask: Value | None)
 
 
 def store(
-    b: Builder, place: Place, indices: Sequence[Index], value: Value, mask: Value | None
+    b: Builder,
+    place: Place,
+    access: Access | Sequence[Index],
+    value: Value,
+    mask: Value | None,
 ) -> None:
     """Values, already as they lie in memory, into the lanes that the mask names."""
-    span = _span(b, place, indices)
+    b.forget_loaded(place.base)
+    span = _span(b, place, access)
     if span is None:
-        _scatter(b, place, _pointers(b, place, indices), value, mask)
+        _scatter(b, place, _pointers(b, place, access), value, mask)  # type: ignore[arg-type]
     elif mask is not None and value.lanes == 1:
         pointer = _masked_pointer(b, span.pointer, mask)
         b.line(f"store {value.type} {value.ref}, ptr {pointer.ref}, align {span.alignment}")
@@ -74,8 +102,8 @@ def store(
         _scatter(b, place, _spread(b, place, span), value, mask)
 
 
-def prefetch(b: Builder, place: Place, indices: Sequence[Index], level: int) -> None:
-    span = _span(b, place, indices)
+def prefetch(b: Builder, place: Place, access: Access | Sequence[Index], level: int) -> None:
+    span = _span(b, place, access)
     if span is None:
         return
     name = "llvm.prefetch.p0"
@@ -84,18 +112,21 @@ def prefetch(b: Builder, place: Place, indices: Sequence[Index], level: int) -> 
     b.line(f"call void @{name}(ptr {span.pointer.ref}, i32 0, i32 {locality}, i32 1)")
 
 
-def _span(b: Builder, place: Place, indices: Sequence[Index]) -> Span | None:
+def _span(b: Builder, place: Place, access: Access | Sequence[Index]) -> Span | None:
     """The access as evenly spaced elements, or None when an index is an arbitrary vector."""
-    offset, step, lanes = ZERO, ZERO, place.lanes
-    for index, stride in zip(indices, place.strides):
-        if isinstance(index, Value):
-            return None
-        offset = offset.add(multiply(b, index.base, stride))
-        if index.lanes > 1:
-            lanes = index.lanes
-            step = step.add(multiply(b, index.stride, stride))
+    if isinstance(access, Access):
+        offset, step, lanes = access.offset, Linear(access.step, {}), access.lanes
+    else:
+        offset, step, lanes = ZERO, ZERO, 1
+        for index, stride in zip(access, place.strides):
+            if isinstance(index, Value):
+                return None
+            offset = offset.add(multiply(b, index.base, stride))
+            if index.lanes > 1:
+                lanes = index.lanes
+                step = step.add(multiply(b, index.stride, stride))
     if place.lanes > 1:
-        offset, step = offset.scale(place.lanes), ONE
+        offset, step, lanes = offset.scale(place.lanes), ONE, place.lanes
     offset = offset.scale(place.item_bytes)
     alignment = gcd(place.alignment or place.item_bytes, offset.divisor())
     return Span(byte_address(b, place.base, offset), step, lanes, alignment)

@@ -6,7 +6,9 @@
 from importlib import import_module
 from typing import Any
 
-_MODULES = ("build_module", "graph_attr", "graph_functions", "graph_util")
+_MODULES = tuple(
+    "build_module graph_attr graph_functions graph_util lr_scheduler optimizer".split()
+)
 _NAMES = {
     "build": "build_module",
     "optimize": "build_module",

@@ -80,22 +80,24 @@ def build(
         Target.create(target_host)
     given = as_arrays(params)
     shapes, dtypes, default = _checked(shape, dtype, given)
-    typed, initial = _initialised(_graph(graph), shapes, dtypes, default, given)
-    typed = _with_layouts(typed, layout)
-    inputs = [spec for spec in _static_inputs(typed) if spec.name not in given.keys() | initial]
+    source = _with_layouts(_graph(graph), layout)
+    typed, initial = _initialised(source, shapes, dtypes, default, given)
+    inputs = [spec for spec in _static_inputs(typed) if spec.name not in given]
     start = time.perf_counter()
     settings = BuildConfig.current()
-    made, values = prepare_typed(
-        typed, {**given, **initial}, settings.opt_level, chosen, tuple(settings.added)
-    )
+    made, values = prepare_typed(typed, given, settings.opt_level, chosen, tuple(settings.added))
     groups = fusible_groups(made, fuse=settings.pass_enabled("OpFusion"))
     # Without parameters nobody would set what was computed; so the program holds it.
-    held = {} if given or initial else values
-    program = assemble(made, groups, held, chosen, None, inputs)
+    program = assemble(made, groups, {} if given else values, chosen, None, inputs)
     program.facts["total_seconds"] = time.perf_counter() - start
-    kept = {name: array(value) for name, value in values.items()}
-    described = compiled_graph(made, groups)
-    return described, CompiledLibrary(program), kept if params is not None or initial else None
+    kept = {**(values if given else {}), **initial}
+    returned = {name: array(value) for name, value in kept.items()}
+    library = CompiledLibrary(program)
+    return (
+        compiled_graph(made, groups),
+        library,
+        returned if params is not None or initial else None,
+    )
 
 
 def _graph(graph: Graph | Symbol) -> Graph:
@@ -233,7 +235,7 @@ def optimize(
 ) -> Graph:
     """The graph after the passes that the current `build_config` enables."""
     shapes, dtypes, default = _checked(shape, dtype, {})
-    typed = _with_layouts(typed_graph(_graph(graph), {}, shapes, dtypes, default), layout)
+    typed = typed_graph(_with_layouts(_graph(graph), layout), {}, shapes, dtypes, default)
     settings = BuildConfig.current()
     return pipeline.optimize(typed, settings.opt_level, settings.added)
 

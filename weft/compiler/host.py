@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import ops  # noqa: F401  a loaded program finds its operators
 from ..base.errors import Error, RunError, ShapeError
 from ..core.interpret import run_reference
 from ..core.op import Op

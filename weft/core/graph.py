@@ -19,7 +19,7 @@ from .ir import UNKNOWN, Fact, Node, NodeEntry
 from .json_save import graph_to_json
 from .passes import apply_passes
 from .symbol import Symbol
-from .text import print_ir
+from .text import print_full, print_ir
 
 Facts = dict[Node, tuple[Fact, ...]]
 
@@ -96,9 +96,18 @@ class Graph:
         self,
         join_entry_attrs: Sequence[str] | None = None,
         join_node_attrs: Sequence[str] | None = None,
+        *,
+        full: bool = False,
     ) -> str:
-        """The graph as readable text, with facts or graph attributes joined to each line."""
-        return print_ir(self, join_entry_attrs or (), join_node_attrs or ())
+        """The graph as readable text, with facts or graph attributes joined to each line.
+
+        The full form says all that JSON does, and `weft.graph.parse` reads it back.
+        """
+        if not full:
+            return print_ir(self, join_entry_attrs or (), join_node_attrs or ())
+        if join_entry_attrs or join_node_attrs:
+            raise InvalidValue("the full form has every attribute already, so it joins none")
+        return print_full(self)
 
     # Attributes as NNVM's files and scripts know them.
 

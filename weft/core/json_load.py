@@ -11,12 +11,12 @@ from typing import Any
 
 from ..base.errors import Error, FormatError, InvalidType
 from .bulk import collector_paused
-from .compose import check_mutation
 from .graph import Graph, facts_from_attr
 from .graph_attrs import FACT_KEYS, checked_json_attr
 from .ir import Node, NodeEntry, topo_order
 from .json_save import MAX_SUBGRAPH_DEPTH
-from .op import VARIADIC, Op
+from .loaded import check_index, check_inputs, count_outputs, restore_versions
+from .op import Op
 from .symbol import Symbol
 
 GRAPH_FIELDS = ("nodes", "arg_nodes", "node_row_ptr", "heads", "attrs")
@@ -71,7 +71,7 @@ def _graph(data: Any, parse_attrs: bool, depth: int) -> Graph:
     outputs = _entries(data, "heads", nodes)
     _check_arguments(data, nodes)
     counts = _check_structure(nodes, rows, outputs)
-    _restore_versions(nodes, outputs)
+    restore_versions(nodes, outputs)
     graph = Graph(outputs)
     _set_attrs(graph, _fields(data, "attrs"), nodes, counts)
     return graph
@@ -179,62 +179,14 @@ def _check_structure(
         topo_order([NodeEntry(node) for node in nodes])
     except Error as error:
         raise FormatError(error.what, where=error.where) from None
-    counts = [_placed(_num_outputs, i, rows[i], node) for i, node in enumerate(nodes)]
+    counts = [_placed(count_outputs, i, rows[i], node) for i, node in enumerate(nodes)]
     count_of = dict(zip(nodes, counts))
     for number, node in enumerate(nodes):
         if node.op is not None:
-            _placed(_check_inputs, number, rows[number], node, count_of)
+            _placed(check_inputs, number, rows[number], node, count_of)
     for entry in outputs:
-        _check_index(entry, count_of, "heads")
+        check_index(entry, count_of, "field heads")
     return counts
-
-
-def _num_outputs(node: Node) -> int:
-    return 1 if node.op is None else _answer(node.op.outputs_of, node.params)
-
-
-def _check_inputs(node: Node, count_of: dict[Node, int]) -> None:
-    op = node.op
-    assert op is not None
-    wanted = _answer(op.inputs_of, node.params)
-    if wanted not in (VARIADIC, len(node.inputs)):
-        raise FormatError(
-            f"operator {op.name} takes {wanted} inputs, the file gives {len(node.inputs)}",
-            where="field inputs",
-        )
-    for entry in node.inputs:
-        _check_index(entry, count_of, "inputs")
-    if op in Op.mutates:
-        _answer(check_mutation, node)
-
-
-def _check_index(entry: NodeEntry, count_of: dict[Node, int], field: str) -> None:
-    node, index, _ = entry
-    if index >= count_of[node]:
-        raise FormatError(
-            f"output {index} of node {node.name[:80]!r} is used, which has {count_of[node]}",
-            where=f"field {field}",
-        )
-
-
-def _answer(question: Callable[[Any], Any], about: Any) -> Any:
-    """What an operator's own function says about attributes that a file may have made nonsense."""
-    try:
-        return question(about)
-    except Error as error:
-        raise FormatError(error.what, where=error.where, why=error.why) from None
-    except Exception as error:
-        raise FormatError(
-            "the operator's attributes make no sense", why=f"{type(error).__name__}: {error}"[:200]
-        ) from None
-
-
-def _restore_versions(nodes: Sequence[Node], outputs: Sequence[NodeEntry]) -> None:
-    """Variables stand at the newest version that is read, so that composing can go on."""
-    for entries in (outputs, *(node.inputs for node in nodes)):
-        for node, _, version in entries:
-            if version and node.op is None and node.params.version < version:
-                node.params.version = version
 
 
 def _set_attrs(

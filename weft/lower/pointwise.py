@@ -1,27 +1,34 @@
 """The generic schedule of a stage without a reduction: every output element from a few inputs.
 
 Axes that all tensors walk through in one go become one axis; the innermost is vectorised, the
-outer ones are shared by threads.
+outer ones are shared by threads. Loops are cut where a condition on them changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
+from math import prod
 from typing import Any
 
 from ..base.target import Target
 from ..te.expr import Expr, Load, Var, as_expr
-from ..te.loops import Buffer, Kernel, Stmt, Store, buffer
-from ..te.simplify_loops import simplify_statement
-from ..te.visit import parts, postorder, rewrite
+from ..te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
+from ..te.simplify_loops import sequence, simplify_statement
+from ..te.visit import parts, postorder, rewrite, substitute
 from .access import Affine, accessed, address
 from .nest import Axis, finished_kernel, in_blocks, vector_loop
+from .segments import Segment, at_segment, segments
 
 
 def pointwise_kernel(
     name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target
 ) -> Kernel:
     """The kernel of a body that stores elements at `axes`."""
+    body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
+    parts = segments(axes, body)
+    if any(len(part) > 1 for part in parts):
+        return _segmented(name, buffers, axes, body, parts, target)
     buffers, axes, body = collapsed(buffers, axes, body)
     lanes = vector_lanes(body, target)
     if not axes:
@@ -31,6 +38,68 @@ def pointwise_kernel(
         block, body = in_blocks(inner, lanes, body)
         return finished_kernel(name, buffers, [block], body)
     return finished_kernel(name, buffers, outer, vector_loop(inner, lanes, body))
+
+
+# Bodies with conditions on the axes: concatenation, padding.
+
+
+def _segmented(
+    name: str,
+    buffers: Sequence[Buffer],
+    axes: Sequence[Axis],
+    body: Stmt,
+    parts: Sequence[Sequence[Segment]],
+    target: Target,
+) -> Kernel:
+    """Threads share the axes up to the first that is cut; inside, every part has its own loops."""
+    first = next(number for number, part in enumerate(parts) if len(part) > 1)
+    shared = first + 1 if first + 1 < len(axes) else first
+    leaves = {choice: at_segment(body, axes, choice) for choice in product(*parts)}
+    flat = _flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
+
+    def nest(number: int, chosen: tuple[Segment, ...]) -> Stmt:
+        if number == len(axes):
+            leaf = leaves[chosen]
+            inner = [axis._replace(extent=s.extent) for axis, s in zip(axes, chosen)][shared:]
+            return _leaf(inner, leaf, flat, target)
+        choices = [nest(number + 1, (*chosen, part)) for part in parts[number]]
+        if number >= shared:
+            return sequence(choices)
+        starts = [part.start for part in parts[number]]
+        moved = [
+            substitute(stmt, {axes[number].var: axes[number].var - start}) if start else stmt
+            for stmt, start in zip(choices, starts)
+        ]
+        result = moved[-1]
+        for stmt, start in reversed(list(zip(moved[:-1], starts[1:]))):
+            result = If(axes[number].var < start, stmt, result)
+        return result
+
+    used = list(flat.values()) if flat is not None else buffers
+    return finished_kernel(name, used, list(axes[:shared]), nest(0, ()))
+
+
+def _leaf(
+    axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: Target
+) -> Stmt:
+    """Serial loops over the axes, the innermost in vectors."""
+    if flat is not None:
+        axes, body = _joined(axes, body, flat)
+    lanes = vector_lanes(body, target)
+    if not axes:
+        return body
+    body = vector_loop(axes[-1], lanes, body)
+    for axis in reversed(axes[:-1]):
+        body = For(axis.var, as_expr(axis.extent), body)
+    return body
+
+
+def _all_linear(axes: Sequence[Axis], bodies: Iterable[Stmt]) -> bool:
+    return all(_addresses(body, axes) is not None for body in bodies)
+
+
+def _flat_buffers(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
+    return {b: buffer(b.name, b.dtype, (_size(b),)) for b in buffers}
 
 
 def vector_lanes(body: Stmt, target: Target) -> int:
@@ -45,20 +114,11 @@ def collapsed(
 ) -> tuple[Sequence[Buffer], Sequence[Axis], Stmt]:
     """The same with neighbouring axes joined wherever every access allows it."""
     body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
-    places = _addresses(body, axes)
-    axes = [axis for axis in axes if axis.extent != 1 or places is None]
-    if places is None or len(axes) < 2:
+    if _addresses(body, axes) is None:
         return buffers, axes, body
-    groups: list[list[Axis]] = [[axes[0]]]
-    for axis in axes[1:]:
-        last = groups[-1][-1]
-        if all(p.terms.get(last.var, 0) == p.terms.get(axis.var, 0) * axis.extent for p in places):
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    if len(groups) == len(axes):
-        return buffers, axes, body
-    return _flattened(buffers, groups, body)
+    flat = _flat_buffers(buffers)
+    joined, flattened = _joined(axes, body, flat)
+    return list(flat.values()), joined, flattened
 
 
 def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Affine] | None:
@@ -95,44 +155,48 @@ def _value_vars(body: Stmt) -> set[Var]:
     return found
 
 
-def _flattened(
-    buffers: Sequence[Buffer],
-    groups: Sequence[Sequence[Axis]],
-    body: Stmt,
-) -> tuple[Sequence[Buffer], Sequence[Axis], Stmt]:
-    flat = {b: buffer(b.name, b.dtype, (_size(b),)) for b in buffers}
-    joined = []
-    for group in groups:
-        extent = 1
-        for axis in group:
-            extent *= axis.extent
-        joined.append(Axis(Var(group[-1].var.name), extent))
+def _joined(
+    axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]
+) -> tuple[list[Axis], Stmt]:
+    """The body on flat buffers, over axes joined where all accesses walk through them in one go."""
+    places = _addresses(body, axes)
+    assert places is not None
+    groups: list[list[Axis]] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        last = groups[-1][-1] if groups else None
+        if last is not None and all(_continues(place, last, axis) for place in places):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    joined = [Axis(Var(g[-1].var.name), prod(axis.extent for axis in g)) for g in groups]
+    own = {axis.var for axis in axes}
 
-    joined_vars = {axis.var for group in groups for axis in group}
-
-    def index(place: Affine) -> Expr:
+    def index(access: Load | Store) -> tuple[Expr]:
+        place = address(access)
+        assert place is not None
         total: Expr = as_expr(place.constant)
         for group, axis in zip(groups, joined):
             coefficient = place.terms.get(group[-1].var, 0)
-            if coefficient:
-                total = total + axis.var * coefficient
+            total = total + axis.var * coefficient if coefficient else total
         for var, coefficient in place.terms.items():
-            if var not in joined_vars:
-                total = total + var * coefficient
-        return total
+            total = total + var * coefficient if var not in own else total
+        return (total,)
 
     def flatten(node: Any) -> Any:
         if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
             return node
         if isinstance(node, Load):
-            place = address(node)
-            assert place is not None
-            return Load(flat[node.source], (index(place),))  # type: ignore[index]
-        place = address(node)
-        assert place is not None
-        return Store(flat[node.buffer], (index(place),), node.value)
+            return Load(flat[accessed(node)], index(node))
+        return Store(flat[node.buffer], index(node), node.value)
 
-    return [flat[b] for b in buffers], joined, rewrite(body, flatten)
+    return joined, rewrite(body, flatten)
+
+
+def _continues(place: Affine, outer: Axis, inner: Axis) -> bool:
+    """Whether one step outside goes as far as all steps inside."""
+    return place.terms.get(outer.var, 0) == place.terms.get(inner.var, 0) * inner.extent
 
 
 def _size(source: Buffer) -> Expr:

@@ -329,11 +329,12 @@ def _tiles(
 def _tile_at(
     part: Panels, fixed: list[tuple[Axis, int, Expr]], axis: Axis, turns: int, done: int
 ) -> Callable[[Expr], Stmt]:
-    return lambda turn: _register_tile(part, [*fixed, (axis, turns, turn * turns + done)])
+    return lambda turn: _register_tile(part, [(axis, turns, turn * turns + done), *fixed])
 
 
 def _register_tile(part: Panels, tiles: Sequence[tuple[Axis, int, Expr]]) -> Stmt:
-    """The body for every turn of the tiles at once."""
+    """The body for every turn of the tiles at once; the turns of the last change fastest, so that
+    what is broadcast to the panels is live for no longer than they take."""
     body = part.body
     for axis, turns, start in tiles:
         turn = Var(f"{axis.var.name}_u")

@@ -120,7 +120,9 @@ def broadcast_pair(
     long, short = (left, right) if left.ndim >= right.ndim else (right, left)
     if long.convertible(short):
         return [long, long], [long]
-    tail = long.sublayout(long.ndim - short.ndim, short.ndim)
+    letters = {letter for letter, _ in short.axes if letter.isupper()}
+    count = sum(letter.upper() in letters for letter, _ in long.axes)
+    tail = long.sublayout(long.ndim - count, count)
     if not tail.convertible(short):
         raise LayoutError(
             f"layouts {left} and {right} are not broadcast-convertible",

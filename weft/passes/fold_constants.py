@@ -77,7 +77,7 @@ def _grows(graph: Graph, node: Node) -> bool:
     shapes = [fact.shape for fact in graph.node_facts(node)]
     given = [graph.fact(entry).shape for entry in node.inputs]
     made = sum(numel(shape) for shape in shapes if is_static(shape))
-    return made > LARGE and made > sum(numel(shape) for shape in given if is_static(shape))
+    return made > LARGE and made > 2 * sum(numel(shape) for shape in given if is_static(shape))
 
 
 def _cut_entries(graph: Graph, constant: Collection[Node]) -> list[NodeEntry]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name
-from ..base.errors import Error, FormatError, NotFound
+from ..base.errors import Error, FormatError, NotFound, Unsupported
 from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
 from .compatible import check_target
 from .executor import Executor
@@ -163,12 +163,11 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> Program:
             )
         check_target(contents["target"])
         return _program(archive, contents)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
-        if isinstance(error, Error):
-            raise
-        raise FormatError(
-            "program.json is damaged", why=f"{type(error).__name__}: {error}"
-        ) from None
+    except (FormatError, Unsupported):
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, Error) as error:
+        why = error.what if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+        raise FormatError("program.json is damaged", why=why) from None
 
 
 def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:

@@ -57,7 +57,9 @@ def create(
 ) -> GraphModule:
     """A module that runs what `weft.compiler.build` made."""
     if not isinstance(lib, CompiledLibrary):
-        raise InvalidType(f"lib is a {type(lib).__name__}", hint="pass what weft.compiler.build gave")
+        raise InvalidType(
+            f"lib is a {type(lib).__name__}", hint="pass what weft.compiler.build gave"
+        )
     if ctx is not None and not isinstance(ctx, Device):
         raise InvalidType(f"ctx is a {type(ctx).__name__}", hint="weft.cpu(0)")
     if not isinstance(graph, str):  # as text it is the same graph, and the library is what runs
@@ -164,9 +166,7 @@ class GraphModule:
         return method
 
 
-_METHODS = (
-    "set_input run get_input get_output get_num_outputs get_num_inputs load_params".split()
-)
+_METHODS = "set_input run get_input get_output get_num_outputs get_num_inputs load_params".split()
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> NDArray:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol, Union
 
 import numpy as np
@@ -355,14 +356,21 @@ def _literal(value: Number, dtype: DType) -> tuple[Number, DType]:
     if dtype == BOOL and value in (0, 1):
         return bool(value), dtype
     if is_integer(dtype) and value == value // 1:
-        limits = np.iinfo(dtype)
-        if limits.min <= value <= limits.max:
+        low, high = integer_range(dtype)
+        if low <= value <= high:
             return int(value), dtype
     raise DTypeError(
         f"{value!r} is no {dtype} value",
         why="a literal takes the dtype of the expression it stands beside",
         hint="te.cast the expression, or write te.const(value, dtype)",
     )
+
+
+@lru_cache(None)
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest value."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def const(value: Number, dtype: DType | str) -> Const:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ..base.dtype import BOOL, INT64, DType, is_integer
 from .expr import (
     Binary,
@@ -17,6 +15,7 @@ from .expr import (
     Select,
     Unary,
     Var,
+    integer_range,
 )
 
 Interval = tuple[int, int]
@@ -30,8 +29,7 @@ def dtype_range(dtype: DType) -> Interval:
     """All values of an integer dtype or bool."""
     if dtype == BOOL:
         return 0, 1
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
+    return integer_range(dtype)
 
 
 def has_interval(node: Expr) -> bool:

@@ -39,6 +39,7 @@ from .loops import Stmt
 from .visit import Interner, N, Node, parts, postorder, with_parts, zero
 
 MAX_TERMS = 16
+_OPERATIONS = (Unary, Binary, Compare, Select, Cast)
 _INVERSE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 # What a comparison says when every value of a - b lies in an interval.
 _DECIDE: dict[str, Callable[[int, int], bool | None]] = {
@@ -87,11 +88,12 @@ class Simplifier:
         self._kept: list[Node] = []  # ids are keys only as long as their nodes live
 
     def __call__(self, root: N) -> N:
-        for node in postorder((root,), self._done):
-            made = with_parts(node, [self._done[id(part)] for part in parts(node)])
-            self._done[id(node)] = self.step(made)
+        done = self._done
+        for node in postorder((root,), done):
+            made = with_parts(node, [done[id(part)] for part in parts(node)])
+            done[id(node)] = self.step(made)
             self._kept.append(node)
-        return cast(N, self._done[id(root)])
+        return cast(N, done[id(root)])
 
     def step(self, node: Node) -> Node:
         """A node over simplified parts, simplified."""
@@ -139,6 +141,8 @@ class Simplifier:
     def interval(self, node: Expr) -> Interval:
         """The values an interned integer or bool can have. Its parts' intervals are known, except
         below nodes that a rule has just made, which are few."""
+        if id(node) in self._interval:
+            return self._interval[id(node)]
         for below in postorder((node,), self._interval):
             if isinstance(below, Expr):
                 self._interval[id(below)] = self._make_interval(below)
@@ -174,9 +178,10 @@ class Simplifier:
 
     def _folded(self, node: Expr) -> Expr | None:
         """An operation on constants is a constant."""
-        foldable = isinstance(node, (Unary, Binary, Compare, Select, Cast))
+        if not isinstance(node, _OPERATIONS):
+            return None
         inner = parts(node)
-        if not foldable or not all(isinstance(part, Const) for part in inner):
+        if not all(isinstance(part, Const) for part in inner):
             return None
         with np.errstate(all="ignore"):
             values = [function_of(cast(Const, part))() for part in inner]
@@ -184,7 +189,7 @@ class Simplifier:
 
     def _pulled(self, node: Expr) -> Expr | None:
         """op(broadcast a, broadcast b) = broadcast(op(a, b)); the same for ramps where it holds."""
-        if not isinstance(node, (Unary, Binary, Compare, Select, Cast)) or node.lanes == 1:
+        if node.lanes == 1 or not isinstance(node, _OPERATIONS):
             return None
         inner = parts(node)
         if all(isinstance(part, Broadcast) for part in inner):
@@ -195,18 +200,8 @@ class Simplifier:
         return None
 
     def _by_kind(self, node: Expr) -> Expr:
-        rules: dict[type, Callable[[Any], Expr]] = {
-            Var: self._variable,
-            Binary: self._binary,
-            Compare: self._compare,
-            Unary: self._unary,
-            Select: self._select,
-            Cast: lambda n: n.a if n.a.dtype == n.dtype else n,
-            Load: self._load,
-            Ramp: lambda n: Broadcast(n.base, n.lanes) if _is(n.stride, 0) else n,
-        }
-        rule = rules.get(type(node))
-        return node if rule is None else rule(self._intern(node))
+        rule = _BY_KIND.get(type(node))
+        return node if rule is None else rule(self, self._intern(node))
 
     def _variable(self, node: Var) -> Expr:
         low, high = self.ranges.get(node, (0, 1))
@@ -439,6 +434,18 @@ class Simplifier:
             return Broadcast(self._rebuilt(whole.plus(Linear({}, turns))), lanes)
         base = self._rebuilt(rest.plus(Linear({}, 1), -turns * divisor))
         return Ramp(base, ramp.stride, lanes)
+
+
+_BY_KIND: dict[type, Callable[[Simplifier, Any], Expr]] = {
+    Var: Simplifier._variable,
+    Binary: Simplifier._binary,
+    Compare: Simplifier._compare,
+    Unary: Simplifier._unary,
+    Select: Simplifier._select,
+    Cast: lambda self, node: node.a if node.a.dtype == node.dtype else node,
+    Load: Simplifier._load,
+    Ramp: lambda self, node: Broadcast(node.base, node.lanes) if _is(node.stride, 0) else node,
+}
 
 
 def _as_ramp(node: Expr) -> tuple[Expr, Expr]:

@@ -122,24 +122,31 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
 
 def with_parts(node: N, new: Sequence[Node]) -> N:
     """The same node over other parts; scalars are widened where a part became a vector."""
-    old = parts(node)
-    if all(a is b for a, b in zip(old, new)):
-        return node
-    return cast(N, _REBUILD[type(node)](node, new))
+    for old, part in zip(_PARTS[type(node)](node), new):
+        if old is not part:
+            return cast(N, _REBUILD[type(node)](node, new))
+    return node
 
 
 def postorder(roots: Iterable[Node], known: Container[int] = ()) -> Iterator[Node]:
     """Every node once, each after its parts; not those, nor what is below them, of known ids."""
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack: list[Any] = list(roots)[::-1]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node = stack.pop()
+        if type(node) is tuple:  # its parts are done
+            yield node[0]
+            continue
+        key = id(node)
+        if key in seen or key in known:
+            continue
+        seen.add(key)
+        inner = _PARTS[type(node)](node)
+        if inner:
+            stack.append((node,))
+            stack.extend(inner[::-1])
+        else:
             yield node
-        elif id(node) not in seen and id(node) not in known:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((part, False) for part in reversed(parts(node)))
 
 
 def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
@@ -149,7 +156,9 @@ def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
     """
     done: dict[int, Node] = {}
     for node in postorder((root,)):
-        done[id(node)] = rule(with_parts(node, [done[id(part)] for part in parts(node)]))
+        inner = _PARTS[type(node)](node)
+        made = with_parts(node, [done[id(part)] for part in inner]) if inner else node
+        done[id(node)] = rule(made)
     return cast(N, done[id(root)])
 
 
@@ -207,6 +216,10 @@ class Interner:
         self._kept: dict[int, Node] = {}
 
     def __call__(self, root: N) -> N:
+        if id(root) in self._kept:
+            return root
+        if all(id(part) in self._kept for part in parts(root)):
+            return self.one(root)
         done: dict[int, Node] = {}
         for node in postorder((root,), self._kept):
             made = with_parts(node, [done.get(id(part), part) for part in parts(node)])

@@ -60,7 +60,9 @@ def read_array(path: Path) -> Array:
     except (OSError, ValueError, EOFError) as error:
         raise FormatError("this is no .npy file", where=str(path), why=str(error)) from None
     if not isinstance(value, np.ndarray):
-        raise FormatError("this holds several arrays", where=str(path), hint="save one with np.save")
+        raise FormatError(
+            "this holds several arrays", where=str(path), hint="save one with np.save"
+        )
     return value
 
 
@@ -143,7 +145,9 @@ def show_output(name: str, value: Array, console: Console) -> None:
     first = np.array2string(value.reshape(-1)[:FIRST_VALUES], precision=4, separator=", ")
     more = " ..." if value.size > FIRST_VALUES else ""
     kind = f"{dtype_name(value.dtype)}{list(value.shape)}"
-    console.print(f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True
+    )
     if is_logits(value):
         table = Table("class", "value", title=f"top {TOP} of {name}", title_justify="left")
         for label, score in top_classes(value.reshape(-1, value.shape[-1])[0]):

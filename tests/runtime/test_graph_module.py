@@ -1,0 +1,150 @@
+"""Modules with inputs that stay: set_input, run, get_output, and files of libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import symbol as sym
+from weft.base.errors import InvalidType, InvalidValue, NotFound, OutOfRange, ShapeError
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(9)
+
+
+@pytest.fixture
+def built():
+    x, y = sym.Variable("x"), sym.Variable("y")
+    symbol = sym.Group([x * 2 + y, x])
+    graph, lib, _ = weft.compiler.build(symbol, "llvm", {"x": (2, 3), "y": (2, 3)})
+    return graph, lib
+
+
+def floats(rng):
+    return rng.standard_normal((2, 3)).astype("float32")
+
+
+def test_functions_by_name(built, rng):
+    module = weft.runtime.create(*built, weft.cpu(0))
+    x, y = floats(rng), floats(rng)
+    set_input, run, get_output = module["set_input"], module["run"], module["get_output"]
+    set_input("x", weft.nd.array(x))
+    set_input("y", weft.nd.array(y))
+    run()
+    out = weft.nd.empty((2, 3), "float32")
+    assert get_output(0, out) is out
+    np.testing.assert_allclose(out.asnumpy(), 2 * x + y, rtol=1e-6)
+    assert module["get_num_outputs"]() == 2
+    with pytest.raises(NotFound, match="set_input"):
+        module["explode"]
+
+
+def test_inputs_stay(built, rng):
+    module = weft.runtime.create(*built)
+    x, y = floats(rng), floats(rng)
+    module.run(x=x)
+    np.testing.assert_allclose(module.get_output(0).asnumpy(), 2 * x, rtol=1e-6)
+    module.set_input(y=y)
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).asnumpy(), 2 * x + y, rtol=1e-6)
+    np.testing.assert_array_equal(module.get_input("y").asnumpy(), y)
+    np.testing.assert_array_equal(module.get_output(1).asnumpy(), x)
+
+
+def test_by_position(built, rng):
+    module = weft.runtime.create(*built)
+    names = [spec.name for spec in module.program.inputs]
+    value = floats(rng)
+    module.set_input(names.index("x"), value)
+    np.testing.assert_array_equal(module.get_input("x").asnumpy(), value)
+    out = weft.nd.empty((2, 3))
+    module.get_input(names.index("x"), out)
+    np.testing.assert_array_equal(out.asnumpy(), value)
+    with pytest.raises(OutOfRange):
+        module.set_input(2, value)
+
+
+def test_outputs_of_a_run_stay_when_another_comes(built, rng):
+    module = weft.runtime.create(*built)
+    x = floats(rng)
+    module.run(x=x)
+    first = module.get_output(1)
+    module.run(x=x + 1)
+    np.testing.assert_array_equal(first.asnumpy(), x)
+    module.get_input("x")[...] = 0
+    np.testing.assert_array_equal(module.get_input("x").asnumpy(), x + 1)
+
+
+def test_numbers_of_other_precision_are_converted(built, rng):
+    module = weft.runtime.create(*built)
+    x = floats(rng)
+    module.run(x=x.astype("float64"), y=np.zeros((2, 3), "int64"))
+    np.testing.assert_allclose(module.get_output(0).asnumpy(), 2 * x, rtol=1e-6)
+
+
+def test_errors_name_the_input(built, rng):
+    module = weft.runtime.create(*built)
+    with pytest.raises(NotFound, match=r"(?s)no input 'z'.*x: float32"):
+        module.set_input("z", floats(rng))
+    with pytest.raises(NotFound, match="'z'"):
+        module.run(z=floats(rng))
+    with pytest.raises(ShapeError, match=r"(?s)\(2, 4\).*input 'x', expected x: float32\[2, 3\]"):
+        module.set_input("x", np.zeros((2, 4), "float32"))
+    with pytest.raises(weft.Error, match="input 'x'"):
+        module.set_input("x", np.zeros((2, 3), "complex64"))
+    with pytest.raises(weft.Error, match="input 'x'"):
+        module.set_input("x", None)
+
+
+def test_outputs_that_are_not_there(built, rng):
+    module = weft.runtime.create(*built)
+    with pytest.raises(InvalidValue, match="run"):
+        module.get_output(0)
+    module.run(x=floats(rng))
+    for index in (2, -1):
+        with pytest.raises(OutOfRange, match=str(index)):
+            module.get_output(index)
+    with pytest.raises(InvalidType):
+        module.get_output("x")
+    with pytest.raises(ShapeError):
+        module.get_output(0, weft.nd.empty((3, 2)))
+    with pytest.raises(weft.Error):
+        module.get_output(0, weft.nd.empty((2, 3), "float64"))
+
+
+def test_parameters_from_bytes(built, rng):
+    module = weft.runtime.create(*built)
+    y = floats(rng)
+    module.load_params(weft.save_param_dict({"y": y, "nobody": y}))
+    module.run(x=np.zeros((2, 3), "float32"))
+    np.testing.assert_array_equal(module.get_output(0).asnumpy(), y)
+    with pytest.raises(weft.Error, match="invalid parameters"):
+        module.load_params(b"hello")
+
+
+def test_libraries_as_files(built, rng, tmp_path):
+    graph, lib = built
+    lib.save(tmp_path / "lib")
+    lib.export_library(tmp_path / "other")
+    (tmp_path / "graph.json").write_text(graph.json())
+    x = floats(rng)
+    for name in ("lib", "other"):
+        loaded = weft.runtime.load_library(tmp_path / name)
+        text = (tmp_path / "graph.json").read_text()
+        module = weft.runtime.create(text, loaded, weft.cpu())
+        module.run(x=x)
+        np.testing.assert_allclose(module.get_output(0).asnumpy(), 2 * x, rtol=1e-6)
+
+
+def test_two_modules_of_one_library_have_their_own_variables(rng):
+    w = sym.Variable("w", shape=(2, 3))
+    graph, lib, _ = weft.compiler.build(sym._assign(w, w + 1), "llvm")
+    one, two = weft.runtime.create(graph, lib), weft.runtime.create(graph, lib)
+    one.run()
+    one.run()
+    two.run()
+    assert one.get_input("w").asnumpy()[0, 0] == 2
+    assert two.get_input("w").asnumpy()[0, 0] == 1

@@ -1,0 +1,45 @@
+"""The examples run, and say what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def output_of(name, *arguments):
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    environment = {**os.environ, "COLUMNS": "160"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_demo():
+    text = output_of("demo.py")
+    assert float(re.search(r"([\d.]+)% of 360 digits", text)[1]) > 98
+    assert len(re.findall(r"\d [✓✗]", text)) == 10
+    assert "▀" in text
+    assert "microseconds" in text
+
+
+@pytest.mark.parametrize("arguments", [(), ("--full",)])
+def test_walk_the_stages(arguments):
+    text = output_of("walk_the_stages.py", *arguments)
+    titles = re.findall(r"^=== (\d)\.", text, re.MULTILINE)
+    assert titles == [str(number) for number in range(1, 10)]
+    for mark in ("batch_norm(", "relu", "sum(", "kernel ", "define ", ".text", "KernelStep"):
+        assert mark in text
+    assert float(re.search(r"interpreter: (\S+)", text)[1]) < 1e-6
+    assert ("more lines" in text) == (not arguments)
+
+
+def test_data_is_part_of_the_package():
+    data = Path(sys.modules["weft"].__file__ if "weft" in sys.modules else "").parent / "data"
+    assert {"digits.onnx", "digits.npz"} <= {path.name for path in data.iterdir()}
