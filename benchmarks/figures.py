@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
+import subprocess
 import sys
 import time
+import timeit
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import weft
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.json_load import graph_from_json
@@ -141,6 +146,74 @@ def core() -> Iterator[Figure]:
             ratio = full[step] / half[step]
             yield Figure(f"{shape}: {step}, n over n/2", ratio, "x", 1.6, 2.4)
             print(f"# {shape}: {step}: {half[step]:.3f} s, {full[step]:.3f} s", file=sys.stderr)
+
+
+# runtime: memory stays flat, imports and calls are quick.
+
+CYCLES, RUNS, SHAPES = 1_000, 10_000, 64
+GROWTH = 20.0  # megabytes
+
+
+def _resident() -> float:
+    """Megabytes of memory that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _classifier() -> tuple[Symbol, dict[str, Any]]:
+    x = weft.symbol.Variable("x", shape=("n", 16))
+    y = weft.symbol.softmax(weft.symbol.relu(weft.symbol.dense(x, units=8, name="fc")))
+    return y, {"fc_weight": np.ones((8, 16), "float32"), "fc_bias": np.ones(8, "float32")}
+
+
+def _rows(count: int) -> Any:
+    return np.ones((count, 16), "float32")
+
+
+def _compile_and_close(count: int) -> None:
+    for number in range(count):
+        rows = 1 + number % 8
+        with weft.compile(_classifier(), shape={"x": (rows, 16)}) as model:
+            model(_rows(rows))
+
+
+def _growth(what: str, warm: Callable[[], Any], work: Callable[[], Any]) -> Figure:
+    warm()
+    gc.collect()
+    before = _resident()
+    work()
+    gc.collect()
+    after = _resident()
+    print(f"# {what}: {before:.1f} MB before, {after:.1f} MB after", file=sys.stderr)
+    return Figure(what, max(after - before, 0.0), "MB", 0, GROWTH)
+
+
+def _import_seconds() -> float:
+    code = "import time; t = time.perf_counter(); import weft; print(time.perf_counter() - t)"
+    runs = [subprocess.check_output([sys.executable, "-c", code]) for _ in range(5)]
+    return min(float(text) for text in runs)
+
+
+@group("runtime")
+def runtime() -> Iterator[Figure]:
+    yield Figure("import weft", _import_seconds(), "s", 0, 0.3)
+    small = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(8,))), threads=1)
+    value = {"x": np.ones(8, "float32")}
+    best = min(timeit.repeat(lambda: small.run(value), number=1000, repeat=7))
+    yield Figure("run of one operator", best * 1e3, "us", 0, 100)
+    yield _growth(
+        f"{CYCLES} compile/close cycles",
+        lambda: _compile_and_close(300),
+        lambda: _compile_and_close(CYCLES),
+    )
+    model = weft.compile(_classifier())
+    inputs = [_rows(count) for count in range(1, SHAPES + 1)]
+    yield _growth(
+        f"{RUNS} runs over {SHAPES} shapes",
+        lambda: [model(inputs[number % SHAPES]) for number in range(5 * SHAPES)],
+        lambda: [model(inputs[number % SHAPES]) and None for number in range(RUNS)],
+    )
+    yield Figure("specialisations kept", len(model.specialisations), "", 1, 16)
 
 
 def main(arguments: list[str]) -> int:

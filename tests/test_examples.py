@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import weft
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -41,5 +43,12 @@ def test_walk_the_stages(arguments):
 
 
 def test_data_is_part_of_the_package():
-    data = Path(sys.modules["weft"].__file__ if "weft" in sys.modules else "").parent / "data"
+    data = Path(weft.__file__).parent / "data"
     assert {"digits.onnx", "digits.npz"} <= {path.name for path in data.iterdir()}
+
+
+def test_train_symbolic():
+    text = output_of("train_symbolic.py")
+    losses = [float(found) for found in re.findall(r"loss ([\d.]+)", text)]
+    assert losses[0] > 2 > 0.2 > losses[-1]
+    assert int(re.search(r"(\d+) of 60 held-out", text)[1]) >= 50

@@ -19,9 +19,14 @@ PIPELINES = ("none", "O2")
 
 def cache_key(ir: str, target: Target, passes: str = "none") -> str:
     """The name under which the object code of this text for this target may be kept."""
+    return hashlib.sha256(key_material(ir, target, passes)).hexdigest()
+
+
+def key_material(ir: str, target: Target, passes: str = "none") -> bytes:
+    """All that decides what object code comes out."""
     version = ".".join(map(str, llvm.llvm_version_info))
     parts = (ir, target.triple, target.cpu, target.features, passes, version)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return "\0".join(parts).encode()
 
 
 def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:

@@ -15,14 +15,15 @@ from ..base.plan import ExecPlan, HostStep, KernelStep, Step
 from ..base.shape import is_static, show
 from ..base.target import Target
 from ..codegen.entry import emit_entry
-from ..codegen.object import compile_object
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from ..lower.group import LoweredKernel, Temporary, copy_group, lower_group
-from ..lower.memo import lowered
+from ..lower.dispatch import has_body
+from ..lower.group import Temporary, copy_group, lower_group
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec
+from .disk_cache import CompiledKernel
+from .groups import compiled_group, compiled_kernels
 from .host import HOST_REFERENCE
 from .kernels import kernel_cache
 from .locations import Key, Locations
@@ -166,8 +167,8 @@ class _Assembler:
         for entry in group.outputs:
             if entry not in self.outputs_in_place:
                 self._add(entry, "arena")
-        if all(Op.compute.contains(node.op) for node in group.nodes):
-            self._lowered(lowered(group, self.graph.fact, self.target), group.nodes)
+        if all(has_body(node) for node in group.nodes):
+            self._compiled(compiled_group(group, self.graph.fact, self.target), group.nodes)
         else:
             self._host(group, [*group.inputs, *group.outputs])
 
@@ -202,7 +203,7 @@ class _Assembler:
         if kernels is None:
             self._host(extended, [*group.inputs, *extended.outputs], fact)
         else:
-            self._lowered(kernels, group.nodes)
+            self._compiled(compiled_kernels(kernels, self.target), group.nodes)
         for new, place in later:
             self._copy(new, self._static(fact(new), new), place, (node,))
 
@@ -213,12 +214,12 @@ class _Assembler:
         return [e for e in group.outputs if indexed.consumers[indexed.entry_id(e)] or e in results]
 
     def _copy(self, source: NodeEntry, fact: Any, result: Key, nodes: Sequence[Node]) -> None:
-        self._lowered(copy_group(source, fact, result, self.target), nodes)
+        lowered = copy_group(source, fact, result, self.target)
+        self._compiled(compiled_kernels(lowered, self.target), nodes)
 
-    def _lowered(self, kernels: Sequence[LoweredKernel], nodes: Sequence[Node]) -> None:
+    def _compiled(self, kernels: Sequence[CompiledKernel], nodes: Sequence[Node]) -> None:
         number = len(self.steps)  # tells temporaries of different groups apart
-        for kernel, arguments, work in kernels:
-            code = kernel_cache.compiled(kernel, self.target)
+        for name, code, arguments, work in kernels:
             self.objects[code.name] = code.code
             keys = [(number, a) if isinstance(a, Temporary) else _place_of(a) for a in arguments]
             for key, argument in zip(keys, arguments):
@@ -226,7 +227,7 @@ class _Assembler:
                     size = prod(argument.shape) * argument.dtype.itemsize
                     self.places.add(key, "arena", size)
             self._step(code.name, keys, 1 if code.extent is None else code.extent, work)
-            self.kernels.append(self._info(kernel.name, code.name, nodes))
+            self.kernels.append(self._info(name, code.name, nodes))
 
     def _step(self, symbol: str, keys: Sequence[Key], extent: int, work: int) -> None:
         for key in keys:
@@ -275,7 +276,7 @@ class _Assembler:
         entry = emit_entry(plan, name)
         objects = tuple(self.objects.values())
         if entry.symbols:
-            objects += (compile_object(entry.ir, self.target),)
+            objects += (kernel_cache.object_of(entry.ir, self.target),)
         return Program(
             plan,
             objects,

@@ -1,18 +1,21 @@
-"""Kernels to object code. Equal kernels are compiled once: within a model, and within a process."""
+"""Kernels to object code. Equal kernels are compiled once: within a model, within a process, and
+through the disk cache on this machine."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import zlib
 from collections import OrderedDict
 from dataclasses import replace
 
 from ..base import config
+from ..base.file_cache import file_cache
 from ..base.plan import KernelCode
 from ..base.target import Target
 from ..codegen.compile import describe
 from ..codegen.emit import emit_kernel
-from ..codegen.object import cache_key, compile_assembly, compile_object
+from ..codegen.object import cache_key, compile_assembly, compile_object, key_material
 from ..te.loops import Kernel
 from ..te.printer import show
 
@@ -57,20 +60,48 @@ class KernelCache:
         _print_stages(kernel, text, target)
         return describe(replace(kernel, name=symbol), self._object(digest, text, target))
 
+    def object_of(self, text: str, target: Target) -> bytes:
+        """The object code of a module of LLVM IR."""
+        return self._object(cache_key(text, target), text, target)
+
+    def count_hits(self, count: int) -> None:
+        """Kernels that were found without asking for them here."""
+        with self._lock:
+            self.hits += count
+
     def _object(self, digest: str, text: str, target: Target) -> bytes:
         with self._lock:
-            known = self._objects.get(digest)
-            if known is not None:
-                self.hits += 1
+            code = self._objects.get(digest)
+            if code is not None:
                 self._objects.move_to_end(digest)
-                return known
-            self.misses += 1
-        code = compile_object(text, target)
+        found = code is not None
+        if code is None:
+            code = self._from_disk(text, target)
+            found = code is not None
+        if code is None:
+            code = compile_object(text, target)
+            self._to_disk(text, target, code)
         with self._lock:
+            self.hits += found
+            self.misses += not found
             self._objects[digest] = code
             if len(self._objects) > self._size:
                 self._objects.popitem(last=False)
         return code
+
+    def _from_disk(self, text: str, target: Target) -> bytes | None:
+        disk = file_cache()
+        return None if disk is None else disk.get(_file_key(text, target))
+
+    def _to_disk(self, text: str, target: Target, code: bytes) -> None:
+        disk = file_cache()
+        if disk is not None:
+            disk.put(_file_key(text, target), code)
+
+
+def _file_key(text: str, target: Target) -> bytes:
+    """All that decides the code; the text is long and repeats itself."""
+    return zlib.compress(key_material(text, target), 1)
 
 
 def _print_stages(kernel: Kernel, text: str, target: Target) -> None:

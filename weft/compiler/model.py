@@ -158,7 +158,7 @@ class CompiledModel:
         """The outputs, new arrays, for one array an input by name."""
         check_names(inputs, self._specs)
         arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
-        return self._executor(tuple(a.shape for a in arrays.values())).run(arrays)
+        return self._executor(tuple(a.shape for a in arrays.values())).run_arrays(arrays)
 
     def _executor(self, shapes: Shapes) -> Executor:
         with self._lock:

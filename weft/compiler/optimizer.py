@@ -1,5 +1,5 @@
-"""Optimisers as graphs: a loss comes in, updates of its variables go out. Compiled by `build`, each run
-is a step of training."""
+"""Optimisers as graphs: a loss comes in, updates of its variables go out. Compiled by `build`, each
+run is a step of training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Variables = Symbol | Sequence[Symbol] | None
 class Optimizer:
     """What all optimisers share: the rate, the count of updates, and what is done to gradients.
 
-    A gradient counts as clip(rescale_grad * gradient, -clip_gradient, clip_gradient) + wd * variable.
+    A gradient g of v counts as clip(rescale_grad * g, -clip_gradient, clip_gradient) + wd * v.
     With a scheduler the rate starts at its `base_lr`, or at `learning_rate` if that was left open.
     The count is a variable `<name>_t`, which lives where the model's variables do.
     """
@@ -51,8 +51,8 @@ class Optimizer:
         self.update_t = Op.get("_assign")(self.t, self.t + 1, name=f"{name}_update_t")
 
     def minimize(self, obj: Symbol, var: Variables = None) -> Symbol:
-        """Updates of `var` (by default all inputs of `obj`) that make `obj` smaller: a group with one
-        result for each variable, its new value."""
+        """Updates that make `obj` smaller: a group with the new value of each variable of `var`, by
+        default of all inputs of `obj`."""
         variables = _variables(obj, var)
         step = self._step()
         slopes = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable, Mapping
 from typing import NamedTuple
 
 from .. import te
@@ -45,7 +45,7 @@ def lower_group(
     group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
 ) -> list[LoweredKernel]:
     """The kernels that compute the outputs of a group, in order."""
-    tensors = _tensors(group, fact)
+    tensors = tensors_of(group, fact)
     places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
     outputs = []
     for entry in group.outputs:
@@ -57,7 +57,7 @@ def lower_group(
         if tensor not in places:
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
     name = kernel_name(group)
-    return [_stage_kernel(name, tensor, places, target) for tensor in order]
+    return [stage_kernel(name, tensor, places, target) for tensor in order]
 
 
 def copy_group(
@@ -67,7 +67,7 @@ def copy_group(
     given = te.placeholder(*fact, "in0")
     copied = te.compute(given.shape, lambda *i: given[i], name="copy")
     places: dict[Tensor, Hashable] = {given: source, copied: result}
-    return [_stage_kernel("copy", copied, places, target)]
+    return [stage_kernel("copy", copied, places, target)]
 
 
 def kernel_name(group: FusedGroup) -> str:
@@ -83,8 +83,13 @@ def _own(tensor: Tensor, places: dict[Tensor, Hashable]) -> Tensor:
     return te.compute(tensor.shape, lambda *i: tensor[i], name=tensor.name)
 
 
-def _tensors(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> dict[NodeEntry, Tensor]:
-    tensors: dict[NodeEntry, Tensor] = {}
+def tensors_of(
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    given: Mapping[NodeEntry, Tensor] | None = None,
+) -> dict[NodeEntry, Tensor]:
+    """What every entry of a group is as a te tensor; those `given` are taken as they are."""
+    tensors: dict[NodeEntry, Tensor] = dict(given or {})
     for number, entry in enumerate(group.inputs):
         known = fact(entry)
         if not is_static(known.shape) or known.dtype is None:
@@ -96,6 +101,8 @@ def _tensors(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> dict[NodeE
         tensors[entry] = te.placeholder(known.shape, known.dtype, f"in{number}")
     for node in group.nodes:
         assert node.op is not None
+        if NodeEntry(node) in tensors:
+            continue
         rule = Op.compute.get(node.op)
         if rule is None:
             raise Unsupported(
@@ -121,9 +128,10 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
         )
 
 
-def _stage_kernel(
-    name: str, output: Tensor, places: dict[Tensor, Hashable], target: Target
+def stage_kernel(
+    name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: Target
 ) -> LoweredKernel:
+    """The kernel that computes one tensor into memory, by the schedule that suits it."""
     read = _sources(output, places)
     buffers = {t: buffer(f"b{i}", t.dtype, t.shape) for i, t in enumerate([*read, output])}
     nest = loop_nest([output], buffers)
@@ -139,20 +147,20 @@ def _stage_kernel(
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
 
 
-def _sources(output: Tensor, places: dict[Tensor, Hashable]) -> list[Tensor]:
+def _sources(output: Tensor, places: Mapping[Tensor, Hashable]) -> list[Tensor]:
     """The tensors in memory that a stage reads, through those that are not."""
+    return [tensor for tensor in reached_tensors(output, places) if tensor in places]
+
+
+def reached_tensors(output: Tensor, stop: Container[Tensor] = ()) -> list[Tensor]:
+    """The tensors that one is computed from; what is behind those in `stop` is left out."""
     found: dict[Tensor, None] = {}
-    seen: set[Tensor] = set()
     todo = output.inputs()
     while todo:
         tensor = todo.pop()
-        if tensor in seen:
-            continue
-        seen.add(tensor)
-        if tensor in places:
+        if tensor not in found:
             found[tensor] = None
-        else:
-            todo.extend(tensor.inputs())
+            todo.extend([] if tensor in stop else tensor.inputs())
     return list(found)
 
 

@@ -7,7 +7,7 @@ once, when constants are folded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,7 +19,7 @@ from ..core.ir import Fact
 from ..core.op import Op
 from ..core.schema import canonical
 from ..core.symbol import Symbol
-from ..ops import conv, matmul, nn, packed  # noqa: F401  the operators used here
+from ..ops import conv, matmul, nn, packed, winograd  # noqa: F401  the operators used here
 
 _target: ContextVar[Target | None] = ContextVar("weft_layout_target", default=None)
 
@@ -47,9 +47,13 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
     if not plain or shape is None or not isinstance(shape[1], int) or facts[0].dtype != FLOAT32:
         return None
-    layouts = _conv2d_layouts(shape[1], params.channels, params.groups, _target.get() or host())
+    target = _target.get() or host()
+    layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None:
         return None
+    tile = winograd_tile(params, shape, layouts, target)
+    if tile:
+        return _winograd(params, inputs, tile, channel_block(params.channels, target))
     attrs = {**canonical(params), **layouts}
     return Op.get("conv2d")(*inputs, **attrs)
 
@@ -68,6 +72,62 @@ def _conv2d_layouts(
     if groups > 1:
         data = out = min(data, out)
     return _named(f"NCHW{data}c", f"OIHW{data}i{out}o", f"NCHW{out}c")
+
+
+# What a 3x3 convolution costs: GFLOP/s and GB/s that kernels reach on one core, measured.
+FLOPS, WEIGHT_BYTES, TILE_BYTES, FAR_TILE_BYTES = 165e9, 15e9, 60e9, 15e9
+CACHED = 4 << 20  # transformed tiles beyond this come from far memory
+WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
+
+
+def winograd_tile(
+    params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: Target
+) -> int | None:
+    """Outputs of a Winograd tile in each direction; None where direct convolution is as fast."""
+    lanes = target.lanes(FLOAT32)
+    whole = layouts["layout"] == layouts["out_layout"] == f"NCHW{lanes}c"
+    simple = params.kernel_size == (3, 3) and set(params.strides + params.dilation) == {1}
+    if not (whole and simple and params.groups == 1 and all(isinstance(d, int) for d in shape)):
+        return None
+    n, inputs, height, width = shape
+    top, left, bottom, right = four_pads(params.padding)
+    rows, columns = height + top + bottom - 2, width + left + right - 2
+    weights = inputs * params.channels
+    times = {None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / FLOPS}
+    for m in (2, 4):
+        tiles = n * -(-rows // m) * -(-columns // m)
+        points = (m + 2) ** 2
+        moved = points * tiles * (inputs + params.channels) * 8
+        speed = TILE_BYTES if moved < 2 * CACHED else FAR_TILE_BYTES
+        times[m] = (
+            2 * points * tiles * weights / FLOPS
+            + points * weights * 4 / WEIGHT_BYTES
+            + moved / speed
+        )
+    return min(times, key=lambda m: times[m])
+
+
+def four_pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
+    """(top, left, bottom, right) of a padding given as one, two or four numbers."""
+    if len(padding) == 4:
+        return tuple(padding)  # type: ignore[return-value]
+    top, left = padding[0], padding[-1]
+    return (top, left, top, left)
+
+
+def _winograd(params: Any, inputs: Symbol, tile: int, lanes: int) -> Symbol:
+    data, weight, *bias = inputs
+    made = Op.get("_winograd_weight")(weight, tile=tile, lanes=lanes)
+    return Op.get("_winograd_conv2d")(
+        data,
+        made,
+        *bias,
+        channels=params.channels,
+        padding=four_pads(params.padding),
+        tile=tile,
+        lanes=lanes,
+        use_bias=params.use_bias,
+    )
 
 
 def _named(data: str, kernel: str, out: str) -> dict[str, str]:

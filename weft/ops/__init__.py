@@ -26,10 +26,12 @@ from . import (
     slicing,
     transform,
     views,
+    winograd,
 )
 
 __all__ = [
     "activation", "adaptive_pool", "attention", "broadcast", "conv", "conv_grad", "elemwise",
     "expand", "image", "index", "init", "join", "magnitude", "matmul", "nn", "norm", "packed",
     "pad", "pool", "reduce", "repeat", "scan", "slicing", "transform", "views",
+    "winograd",
 ]  # fmt: skip

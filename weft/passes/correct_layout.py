@@ -123,3 +123,25 @@ def _given_layouts(graph: Graph) -> dict[Node, Layout]:
         )
     layouts = {node: Layout(name or "__undef__") for node, name in zip(variables, names)}
     return {node: layout for node, layout in layouts.items() if layout.defined}
+
+
+def with_output_layouts(graph: Graph, wanted: Sequence[Layout]) -> Graph:
+    """The graph whose outputs are in these layouts, which a user knows."""
+    walker = Walker(graph)
+    outputs = []
+    for entry, layout in zip(graph.outputs, wanted):
+        have = graph.fact(entry).layout
+        if have == layout or not have.defined:
+            outputs.append(entry)
+            continue
+        if not have.convertible(layout):
+            raise LayoutError(f"output {entry.node.name!r} in layout {have} cannot be {layout}")
+        attrs = {"src_layout": have.name, "dst_layout": layout.name}
+        made = walker.make("__layout_transform__", [entry], attrs, name=entry.node.name)
+        walker.sources[made.node] = graph.sources.get(entry.node, (entry.node,))
+        outputs.append(made)
+    return graph.replace(
+        outputs=outputs,
+        facts={**graph.facts, **walker.facts},
+        sources={**graph.sources, **walker.sources},
+    )

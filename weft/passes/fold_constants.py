@@ -12,6 +12,8 @@ from ..core.bulk import collector_paused
 from ..core.graph import Graph
 from ..core.graph_attrs import JsonAttr
 from ..core.ir import Node, NodeEntry
+from ..core.op import Op
+from ..core.pattern import OpPattern
 from ..core.walk import Walker, rewrite
 
 LARGE = 1 << 20  # elements
@@ -74,6 +76,8 @@ def _constant_nodes(graph: Graph, params: Collection[str]) -> set[Node]:
 def _grows(graph: Graph, node: Node) -> bool:
     """Whether a node makes much out of little, as broadcasts do: reading that from memory costs
     more than making it again where it is used."""
+    if Op.pattern.get(node.op, OpPattern.OPAQUE) > OpPattern.INJECTIVE:
+        return False
     shapes = [fact.shape for fact in graph.node_facts(node)]
     given = [graph.fact(entry).shape for entry in node.inputs]
     made = sum(numel(shape) for shape in shapes if is_static(shape))

@@ -10,6 +10,7 @@ from ..core.bulk import collector_paused
 from ..core.graph import Graph
 from ..core.op import Op
 from ..core.passes import apply_passes
+from .correct_layout import with_output_layouts
 
 # From which opt_level on a step runs. A build runs PrecomputePrune and OpFusion itself: the first
 # needs the parameters' values, the second makes kernels and no graph.
@@ -85,7 +86,7 @@ def _alter_layouts(graph: Graph, passes: tuple[str, ...]) -> Graph:
         if plain.indexed.num_nodes != graph.indexed.num_nodes:
             return graph
         altered: Graph = apply_passes(plain, passes[1:])
-        return altered
+        return with_output_layouts(altered, [plain.fact(entry).layout for entry in plain.outputs])
     except LayoutError:
         return graph
 

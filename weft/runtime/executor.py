@@ -23,6 +23,8 @@ from .jit import load_object
 from .pool import thread_count, thread_pool
 from .program import Array, Program, TensorSpec
 
+SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not matter
+
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -44,6 +46,8 @@ class Executor:
         }
         self._workspaces: deque[_Workspace] = deque()
         self._expected = {spec.name: spec for spec in program.inputs}
+        self._sizes = [slots[number].size for number in self._slots_of["output"]]
+        self._pool = thread_pool()
         self._written = [i for i, s in enumerate(program.inputs) if s.name in program.written]
 
     def _load_segments(self) -> list[Any]:
@@ -65,10 +69,16 @@ class Executor:
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """The outputs for these inputs; every output is a new array, and no input is changed."""
-        arrays = self.checked_inputs(inputs)
+        check_names(inputs, self._expected)
+        specs = self.program.inputs
+        return self.run_arrays({spec.name: as_input(inputs[spec.name], spec) for spec in specs})
+
+    def run_arrays(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """The same for arrays of the right dtypes, one for each input."""
+        arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
         for number in self._written:
             arrays[number] = arrays[number].copy()
-        outputs = [empty(spec.shape, spec.dtype).numpy() for spec in self.program.outputs]
+        outputs = [_new(spec, size) for spec, size in zip(self.program.outputs, self._sizes)]
         self.run_into(arrays, outputs)
         return outputs
 
@@ -82,19 +92,6 @@ class Executor:
             space.run(self, inputs, outputs)
         finally:
             self._workspaces.append(space)
-
-    def checked_inputs(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """One dense array for each input, in order; an error names the input that does not fit."""
-        check_names(inputs, self._expected)
-        return [self._checked(spec, inputs[spec.name]) for spec in self.program.inputs]
-
-    def _checked(self, spec: TensorSpec, value: Any) -> Array:
-        array = as_input(value, spec)
-        if array.shape != spec.shape:
-            raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
-        if array.flags.c_contiguous and array.flags.aligned:
-            return array
-        return np.array(array, order="C")
 
 
 class _Workspace:
@@ -117,7 +114,7 @@ class _Workspace:
             table[slot] = array.__array_interface__["data"][0]
         for slot, array in zip(executor._slots_of["output"], outputs):
             table[slot] = array.__array_interface__["data"][0]
-        pool = thread_pool()
+        pool = executor._pool
         pool.ensure(executor.threads)
         for segment in executor._segments:
             if isinstance(segment, HostStep):
@@ -140,6 +137,20 @@ def aligned(array: Array) -> NDArray:
     copy = empty(array.shape, array.dtype)
     copy.numpy()[...] = array
     return copy
+
+
+def _dense(spec: TensorSpec, array: Array) -> Array:
+    """The array as kernels read it: of the expected shape, row-major, aligned to its elements."""
+    if array.shape != spec.shape:
+        raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
+    return array if array.flags.carray else np.require(array, requirements=["C", "A"])
+
+
+def _new(spec: TensorSpec, size: int) -> Array:
+    """Memory for an output; large ones start at a cache line."""
+    if size < SMALL_OUTPUT:
+        return np.empty(spec.shape, spec.dtype)
+    return empty(spec.shape, spec.dtype).numpy()
 
 
 def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:

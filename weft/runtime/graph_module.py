@@ -1,4 +1,4 @@
-"""A compiled graph with inputs that stay: `create(graph, lib, ctx)`, then set_input, run, get_output.
+"""A compiled graph with inputs that stay: `create`, then set_input, run, get_output.
 
 Variables that the graph writes to keep what was written from one run to the next.
 """

@@ -38,8 +38,8 @@ def predict(model: CompiledModel, images: Array) -> Array:
 def picture(image: Array, colours: bool = True) -> Text:
     """Pixels as half-block characters, two rows of pixels a line.
 
-    >>> print(picture(np.array([[16, 0, 16, 0], [0, 16, 16, 0]]), colours=False))
-    ▀▄█
+    >>> print(picture(np.array([[16, 0, 0, 16], [0, 16, 0, 16]]), colours=False))
+    ▀▄ █
     """
     text = Text()
     for upper, lower in zip(image[::2], image[1::2]):
@@ -96,9 +96,10 @@ def main(console: Console | None = None) -> float:
     console.print(Columns(cards, padding=(0, 1)))
     accuracy = float((predictions == labels).mean())
     single, batch = best_time(model, images[:1]), best_time(model, images, runs=20)
+    each = batch / len(labels)
     console.print(
         f"{accuracy:.1%} of {len(labels)} digits it was not trained on are right; "
-        f"one takes {1e6 * single:.0f} microseconds, in a batch {1e6 * batch / len(labels):.1f} each",
+        f"one takes {1e6 * single:.0f} microseconds, in a batch {1e6 * each:.1f} each",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,0 +1,252 @@
+"""The template of _winograd_conv2d: padding, input transform, one matrix product for every point of
+the tile, output transform with whatever follows element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import te
+from ..base.target import Target
+from ..core.fused import FusedGroup
+from ..core.ir import Fact, Node, NodeEntry
+from ..ops.winograd import TRANSFORMS
+from ..te.build import KernelBuilder
+from ..te.expr import Expr, Load, as_expr
+from ..te.loops import Kernel
+from ..te.schedule import inline
+from ..te.tensor import Tensor
+from ..te.transform import lower_vectors
+from ..te.visit import rewrite, substitute
+from .group import LoweredKernel, Temporary, kernel_name, reached_tensors, stage_kernel, tensors_of
+
+
+class _Plan(NamedTuple):
+    """Sizes: tiles of m x m outputs, `down` x `across` of them for each of n images."""
+
+    m: int
+    n: int
+    inputs: int
+    outputs: int
+    lanes: int
+    rows: int
+    columns: int
+
+    @property
+    def t(self) -> int:
+        return self.m + 2
+
+    @property
+    def down(self) -> int:
+        return -(-self.rows // self.m)
+
+    @property
+    def across(self) -> int:
+        return -(-self.columns // self.m)
+
+    @property
+    def tiles(self) -> int:
+        return self.n * self.down * self.across
+
+
+def winograd_kernels(
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
+) -> list[LoweredKernel]:
+    """The kernels of a group whose master is a _winograd_conv2d."""
+    node = group.master
+    assert node is not None
+    shape, dtype = fact(node.inputs[0]).shape, fact(node.inputs[0]).dtype
+    out = fact(NodeEntry(node)).shape
+    assert shape is not None
+    assert out is not None
+    assert dtype is not None
+    n, inputs, _, _, lanes = shape
+    plan = _Plan(node.params.tile, n, inputs, out[1], lanes, out[2], out[3])  # type: ignore[arg-type]
+    name = kernel_name(group)
+    padded_shape = (n, inputs, plan.down * plan.m + 2, plan.across * plan.m + 2, lanes)
+    padded = Temporary(0, padded_shape, dtype)  # type: ignore[arg-type]
+    points = plan.t**2
+    v = Temporary(1, (points, inputs, plan.tiles, lanes), dtype)  # type: ignore[arg-type]
+    product = Temporary(2, (points, plan.outputs, plan.tiles, lanes), dtype)
+    made: list[LoweredKernel] = []
+    source: Hashable = node.inputs[0]
+    if padded_shape != shape:
+        made.append(_pad(name, node, fact(node.inputs[0]), padded, target))
+        source = padded
+    made.append(LoweredKernel(_input_transform(name, plan), (source, v), 4 * points * plan.tiles))
+    made.append(_products(name, plan, node.inputs[1], v, product, target))
+    made.append(_output_transform(name, plan, group, fact, product))
+    return made
+
+
+def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: Target) -> LoweredKernel:
+    top, left = node.params.padding[:2]
+    assert fact.shape is not None
+    assert fact.dtype is not None
+    x = te.placeholder(fact.shape, fact.dtype, "x")  # type: ignore[arg-type]
+    height, width = x.shape[2:4]
+
+    def element(n: Any, c: Any, h: Any, w: Any, lane: Any) -> Any:
+        y, z = h - top, w - left
+        inside = te.all_of([y >= 0, y < height, z >= 0, z < width])
+        return te.read_or(x, (n, c, y, z, lane), inside, 0)
+
+    made = te.compute(padded.shape, element, name="padded")
+    return stage_kernel(name, made, {x: node.inputs[0], made: padded}, target)
+
+
+def _combined(b: KernelBuilder, factors: Sequence[float], values: Sequence[Expr]) -> Expr:
+    """The sum of factor * value, in as few operations as the factors allow."""
+    total: Expr | None = None
+    for factor, value in sorted(zip(factors, values), key=lambda pair: -pair[0]):
+        if not factor:
+            continue
+        term = value if abs(factor) == 1 else value * abs(factor)
+        if total is None:
+            total = term if factor > 0 else -term
+        else:
+            total = total + term if factor > 0 else total - term
+    assert total is not None
+    return b.let("s", total)
+
+
+def _both_ways(b: KernelBuilder, matrix: np.ndarray, grid: list[list[Expr]]) -> list[list[Expr]]:
+    """matrix . grid . matrix^T, one dimension after the other."""
+    columns = list(zip(*grid))
+    half = [[_combined(b, row, column) for column in columns] for row in matrix.tolist()]
+    return [[_combined(b, row, line) for row in matrix.tolist()] for line in half]
+
+
+def _input_transform(name: str, plan: _Plan) -> Kernel:
+    """v[point, channel block, tile] = B^T d B of every tile."""
+    b = KernelBuilder(name)
+    m, t, lanes = plan.m, plan.t, plan.lanes
+    padded = (plan.n, plan.inputs, plan.down * m + 2, plan.across * m + 2, lanes)
+    x = b.arg("x", "float32", padded)
+    v = b.arg("v", "float32", (t * t, plan.inputs, plan.tiles, lanes))
+    with b.parallel("p", plan.n * plan.inputs * plan.down) as p:
+        image = b.let("image", p // (plan.inputs * plan.down))
+        block = b.let("block", p // plan.down % plan.inputs)
+        row = b.let("row", p % plan.down)
+        with b.loop("column", plan.across) as column, b.vector("lane", lanes) as lane:
+            grid = [
+                [b.let("d", x[image, block, row * m + i, column * m + j, lane]) for j in range(t)]
+                for i in range(t)
+            ]
+            made = _both_ways(b, TRANSFORMS[m].inputs, grid)
+            tile = (image * plan.down + row) * plan.across + column
+            for i in range(t):
+                for j in range(t):
+                    b.store(v, (i * t + j, block, tile, lane), made[i][j])
+    return lower_vectors(b.finish())
+
+
+def _products(
+    name: str,
+    plan: _Plan,
+    weight: NodeEntry,
+    v: Temporary,
+    product: Temporary,
+    target: Target,
+) -> LoweredKernel:
+    """product[point, o, tile, lane] = sum over channels of v * weight, for every point."""
+    left = te.placeholder(v.shape, v.dtype, "v")
+    channels = plan.inputs * plan.lanes
+    right = te.placeholder((plan.t**2, plan.outputs, channels, plan.lanes), v.dtype, "u")
+    block, inner = te.reduce_axis(plan.inputs, "block"), te.reduce_axis(plan.lanes, "inner")
+
+    def element(point: Any, o: Any, tile: Any, lane: Any) -> Any:
+        channel = block.var * plan.lanes + inner.var
+        value = left[point, block.var, tile, inner.var]
+        return te.sum(value * right[point, o, channel, lane], (block, inner))
+
+    made = te.compute(product.shape, element, name="product")
+    return stage_kernel(name, made, {left: v, right: weight, made: product}, target)
+
+
+def _output_transform(
+    name: str,
+    plan: _Plan,
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    product: Temporary,
+) -> LoweredKernel:
+    """A^T (product) A of every tile, the bias, and the rest of the group."""
+    assert group.master is not None
+    out_entry = group.outputs[0]
+    conv = te.placeholder(_static(fact(NodeEntry(group.master))), "float32", "conv")
+    tensors = tensors_of(group, fact, {NodeEntry(group.master): conv})
+    result = tensors[out_entry]
+    sources = [t for t in reached_tensors(result) if t is not conv and t.body is None]
+    element_wise = [t for t in reached_tensors(result) if t.body is not None]
+    body = inline(result, element_wise).body if result is not conv else None
+    b = KernelBuilder(name)
+    m, t, lanes = plan.m, plan.t, plan.lanes
+    values = b.arg("m", "float32", product.shape)
+    extra = {s: b.arg(s.name, s.dtype, s.shape) for s in sources}
+    bias = None
+    if group.master.params.use_bias:
+        bias = b.arg("bias", "float32", (plan.outputs, lanes))
+    out = b.arg("out", "float32", _static(fact(out_entry)))
+
+    def finished(value: Expr, at: tuple[Expr, ...]) -> Expr:
+        if bias is not None:
+            value = b.let("y", value + bias[at[1], at[4]])
+        if body is None:
+            return value
+        moved = substitute(body, dict(zip(result.axes, at)))
+        return rewrite(moved, lambda node: _read(node, conv, value, extra))
+
+    with b.parallel("p", plan.n * plan.outputs * plan.down) as p:
+        image = b.let("image", p // (plan.outputs * plan.down))
+        block = b.let("block", p // plan.down % plan.outputs)
+        row = b.let("row", p % plan.down)
+
+        def tile_code(column: Expr, height: int, width: int) -> None:
+            with b.vector("lane", lanes) as lane:
+                tile = (image * plan.down + row) * plan.across + column
+                grid = [
+                    [b.let("d", values[i * t + j, block, tile, lane]) for j in range(t)]
+                    for i in range(t)
+                ]
+                made = _both_ways(b, TRANSFORMS[m].outputs, grid)
+                for i in range(height):
+                    for j in range(width):
+                        at = (image, block, row * m + i, column * m + j, lane)
+                        b.store(out, at, finished(made[i][j], at))
+
+        def row_code(height: int) -> None:
+            full, rest = divmod(plan.columns, m)
+            if full:
+                with b.loop("column", full) as column:
+                    tile_code(column, height, m)
+            if rest:
+                tile_code(as_expr(full), height, rest)
+
+        full, rest = divmod(plan.rows, m)
+        if full and rest:
+            with b.when(row < full):
+                row_code(m)
+            with b.otherwise():
+                row_code(rest)
+        else:
+            row_code(m if full else rest)
+    places = {tensors[e]: e for e in group.inputs}
+    arguments: list[Hashable] = [product, *(places[s] for s in sources)]
+    arguments += [group.master.inputs[2]] if bias is not None else []
+    work = 4 * t * t * plan.tiles * plan.outputs * lanes
+    return LoweredKernel(lower_vectors(b.finish()), (*arguments, out_entry), work)
+
+
+def _read(node: Any, conv: Tensor, value: Expr, extra: dict[Tensor, Any]) -> Any:
+    """A load of the convolution's result is that value; others read their buffers."""
+    if not isinstance(node, Load) or not isinstance(node.source, Tensor):
+        return node
+    return value if node.source is conv else Load(extra[node.source], node.indices, node.mask)
+
+
+def _static(fact: Fact) -> tuple[int, ...]:
+    assert fact.shape is not None
+    return tuple(int(dim) for dim in fact.shape)  # type: ignore[arg-type]

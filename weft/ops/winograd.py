@@ -1,0 +1,159 @@
+"""3x3 convolution with fewer multiplications: tiles of m x m outputs from (m+2) x (m+2) inputs.
+
+    Y = A^T [ (G g G^T) * (B^T d B) ] A          (Winograd; * is element by element)
+
+The product is summed over input channels before A is applied, so it is (m+2)^2 matrix products.
+A build puts these operators in place of conv2d, after gradients are taken: they have none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.errors import ShapeError
+from ..base.layout import Layout
+from ..base.shape import show
+from ..core.schema import BOOL, INT, INTS, attr, schema
+from . import _layouts as layouts
+from ._families import OPAQUE, OUT_FUSABLE, define
+
+Array = NDArray[Any]
+NCHW = Layout("NCHW")
+
+
+class Transform(NamedTuple):
+    """The three matrices of F(m x m, 3 x 3)."""
+
+    inputs: Array  # B^T
+    weight: Array  # G
+    outputs: Array  # A^T
+
+
+TRANSFORMS: dict[int, Transform] = {
+    2: Transform(
+        np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], "float64"),
+        np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
+        np.array([[1, 1, 1, 0], [0, 1, -1, -1]], "float64"),
+    ),
+    4: Transform(
+        np.array(
+            [
+                [4, 0, -5, 0, 1, 0],
+                [0, -4, -4, 1, 1, 0],
+                [0, 4, -4, -1, 1, 0],
+                [0, -2, -1, 2, 1, 0],
+                [0, 2, -1, -2, 1, 0],
+                [0, 4, 0, -5, 0, 1],
+            ],
+            "float64",
+        ),
+        np.array(
+            [
+                [1 / 4, 0, 0],
+                [-1 / 6, -1 / 6, -1 / 6],
+                [-1 / 6, 1 / 6, -1 / 6],
+                [1 / 24, 1 / 12, 1 / 6],
+                [1 / 24, -1 / 12, 1 / 6],
+                [0, 0, 1],
+            ]
+        ),
+        np.array(
+            [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+            "float64",
+        ),
+    ),
+}
+
+
+@schema
+class WinogradWeightAttrs:
+    tile: int = attr(INT, "outputs of a tile in each direction: 2 or 4", low=2, high=4)
+    lanes: int = attr(INT, "output channels in a block", low=1)
+
+
+def _weight_shape(params: WinogradWeightAttrs, ins: Any, outs: Any) -> Any:
+    if ins[0] is None:
+        return [None], [None]
+    if len(ins[0]) != 4 or ins[0][2:] != (3, 3) or ins[0][0] % params.lanes:
+        raise ShapeError(f"3x3 filters in blocks of {params.lanes} cannot be {show(ins[0])}")
+    outputs, inputs = ins[0][:2]
+    points = (params.tile + 2) ** 2
+    return [None], [(points, outputs // params.lanes, inputs, params.lanes)]
+
+
+def _weight_reference(params: WinogradWeightAttrs, w: Array) -> Array:
+    outputs, inputs = w.shape[:2]
+    g = TRANSFORMS[params.tile].weight
+    made = np.einsum("xp,oipq,yq->xyoi", g, w.astype("float64"), g, optimize=True)
+    blocks = made.reshape(-1, outputs // params.lanes, params.lanes, inputs)
+    return np.ascontiguousarray(blocks.swapaxes(2, 3).astype(w.dtype))
+
+
+winograd_weight = define(
+    "_winograd_weight",
+    "G g G^T of every filter: out[point, o // lanes, i, o % lanes].",
+    level=10, attrs=WinogradWeightAttrs, pattern=OPAQUE, shape=_weight_shape,
+    layout=layouts.fixed_unknown, reference=_weight_reference,
+)  # fmt: skip
+
+
+@schema
+class WinogradConv2DAttrs:
+    channels: int = attr(INT, "number of output channels", low=1)
+    padding: tuple[int, ...] = attr(INTS, "zeros around: (top, left, bottom, right)", low=0)
+    tile: int = attr(INT, "outputs of a tile in each direction: 2 or 4", low=2, high=4)
+    lanes: int = attr(INT, "channels in a block, of the data and of the output", low=1)
+    use_bias: bool = attr(BOOL, "whether there is a bias", default=True)
+
+
+def _conv_shape(params: WinogradConv2DAttrs, ins: Any, outs: Any) -> Any:
+    if ins[0] is None or None in ins[0]:
+        return [None] * len(ins), [None]
+    n, _, height, width, lanes = ins[0]
+    top, left, bottom, right = params.padding
+    rows, columns = height + top + bottom - 2, width + left + right - 2
+    bias = (params.channels // params.lanes, params.lanes)
+    made = (n, params.channels // params.lanes, rows, columns, lanes)
+    return [None, None, bias][: len(ins)], [made]
+
+
+def _conv_layout(params: WinogradConv2DAttrs, ins: Any, last: Any, outs: Any) -> Any:
+    data, bias = Layout(f"NCHW{params.lanes}c"), Layout(f"C{params.lanes}c")
+    return [data, Layout(), bias][: len(ins)], [data]
+
+
+def _conv_reference(params: WinogradConv2DAttrs, x: Array, u: Array, *bias: Array) -> Array:
+    m, t = params.tile, params.tile + 2
+    blocked = Layout(f"NCHW{params.lanes}c")
+    data = layouts.rearrange(x, blocked, NCHW)
+    top, left, bottom, right = params.padding
+    rows = data.shape[2] + top + bottom - 2
+    columns = data.shape[3] + left + right - 2
+    down, across = -(-rows // m), -(-columns // m)
+    below = down * m + 2 - data.shape[2] - top
+    beside = across * m + 2 - data.shape[3] - left
+    padded = np.pad(data, [(0, 0), (0, 0), (top, below), (left, beside)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (t, t), (2, 3))[:, :, ::m, ::m]
+    b, _, a = TRANSFORMS[m]
+    v = np.einsum("xp,nidepq,yq->xynide", b, windows, b, optimize=True)
+    filters = u.swapaxes(2, 3).reshape(t, t, params.channels, -1)
+    product = np.einsum("xyoi,xynide->xynode", filters, v, optimize=True)
+    y = np.einsum("px,xynode,qy->nodpeq", a, product, a, optimize=True)
+    out = y.reshape(x.shape[0], params.channels, down * m, across * m)[:, :, :rows, :columns]
+    if bias:
+        out = out + bias[0].reshape(-1)[:, None, None]
+    return np.ascontiguousarray(layouts.rearrange(out, NCHW, blocked)).astype(x.dtype)
+
+
+winograd_conv2d = define(
+    "_winograd_conv2d",
+    "A 3x3 convolution of stride 1 on blocked channels, from transformed filters.",
+    level=10,
+    inputs={"data": "in blocks of channels", "weight": "from _winograd_weight", "bias": "or none"},
+    named=False, attrs=WinogradConv2DAttrs, pattern=OUT_FUSABLE, shape=_conv_shape,
+    layout=_conv_layout, reference=_conv_reference,
+)  # fmt: skip
+winograd_conv2d.set_num_inputs(lambda params: 3 if params.use_bias else 2)
