@@ -23,10 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
+import weft.passes  # registers them
 from weft.core.graph import Graph
+from weft.core.graph_attrs import JsonAttr
 from weft.core.infer import infer
 from weft.core.json_load import graph_from_json
 from weft.core.op import Op
+from weft.core.parse import parse_graph
+from weft.core.passes import list_passes
 from weft.core.symbol import Symbol, Variable
 
 SIZE = 100_000
@@ -146,6 +150,110 @@ def core() -> Iterator[Figure]:
             ratio = full[step] / half[step]
             yield Figure(f"{shape}: {step}, n over n/2", ratio, "x", 1.6, 2.4)
             print(f"# {shape}: {step}: {half[step]:.3f} s, {full[step]:.3f} s", file=sys.stderr)
+
+
+# passes: every pass is linear in nodes.
+
+BLOCK = 5  # nodes of a block of `residuals`, besides its parameters
+
+
+def activations(count: int) -> Symbol:
+    """A chain of element-wise operators."""
+    F, y = weft.symbol, Variable("x")
+    steps = (F.negative, F.relu, F.sigmoid, lambda v: v + 1, lambda v: v * 1)
+    for number in range(count):
+        y = steps[number % len(steps)](y)
+    return y
+
+
+def branches(count: int) -> Symbol:
+    """One operator that reads many branches, some of them equal."""
+    F, x = weft.symbol, Variable("x")
+    half = count // 2
+    return F.elemwise_sum(*[F.exp(x * (i % 1000)) for i in range(half)], num_args=half)
+
+
+def residuals(count: int) -> Symbol:
+    """Convolutions with batch norm, relu and a shortcut, one block after the other."""
+    F, y = weft.symbol, Variable("x")
+    scale = [Variable(f"bn_{name}") for name in ("gamma", "beta", "mean", "var")]
+    weight = Variable("weight")
+    for _ in range(count // BLOCK):
+        z = F.conv2d(y, weight, channels=4, kernel_size=(1, 1), use_bias=False)
+        y = F.relu(F.dropout(F.batch_norm(z, *scale))) + y
+    return y
+
+
+def _loss(graph: Graph) -> dict[str, Any]:
+    heads = [weft.symbol.ones_like(graph.symbol).outputs[0]]
+    first = [graph.indexed.nodes[graph.indexed.variables[0]].entry()]
+    return {"grad_ys": graph.outputs, "grad_xs": first, "grad_ys_out_grad": heads}
+
+
+def _placed(graph: Graph) -> dict[str, Any]:
+    for number, node in enumerate(graph.indexed.nodes):
+        if node.op is None or not node.op.has_schema:
+            node.attrs["__group__"] = "ab"[number // 100 % 2]
+    return {
+        "device_group_attr_key": JsonAttr("str", "__group__"),
+        "device_assign_map": JsonAttr("dict_str_int", {"a": 0, "b": 1}),
+        "device_copy_op": JsonAttr("str", "copy"),
+    }
+
+
+SETTINGS: dict[str, Callable[[Graph], dict[str, Any]]] = {
+    "Gradient": _loss,
+    "PlaceDevice": _placed,
+    "LoadJSON": lambda graph: {"json": JsonAttr("str", graph.json())},
+    "PrecomputePrune": lambda graph: {
+        "param_name_list": JsonAttr("list_str", graph.symbol.list_input_names()[1:])
+    },
+    "GraphFuse": lambda graph: graph.apply("GraphFindFusibleGroups").attrs,
+}
+
+
+def _typed(symbol: Symbol, shape: Any) -> Graph:
+    dtypes = dict.fromkeys(symbol.list_input_names(), np.dtype("float32"))
+    return infer(Graph(symbol.outputs), {"x": shape}, dtypes)
+
+
+def _pass_steps() -> Iterator[tuple[str, Callable[[Graph], Graph], Callable[[Graph], Any]]]:
+    """(name, what prepares a graph, what is measured on it)"""
+    for step in list_passes():
+        if step.name != "GraphCompile":  # makes machine code of what the others made
+            attrs = SETTINGS.get(step.name, lambda graph: {})
+            prepare = lambda graph, attrs=attrs: graph.replace(attrs=attrs(graph))
+            yield step.name, prepare, lambda graph, name=step.name: graph.apply(name)
+    yield "text", lambda graph: graph, lambda graph: parse_graph(graph.ir(full=True))
+
+
+def _best_seconds(graphs: list[Graph], measured: Callable[[Graph], Any]) -> list[float]:
+    """The shortest time on each graph, taken in turns, so that a slow moment hits all."""
+    best = [float("inf")] * len(graphs)
+    for _ in range(ROUNDS):
+        for place, graph in enumerate(graphs):
+            gc.collect()
+            seconds, _ = _clock(lambda: measured(graph))  # noqa: B023
+            best[place] = min(best[place], seconds)
+    return best
+
+
+@group("passes")
+def passes() -> Iterator[Figure]:
+    kinds = {
+        "chain": (activations, (4,)),
+        "wide": (branches, (4,)),
+        "blocks": (residuals, (1, 4, 8, 8)),
+    }
+    for kind, (build, shape) in kinds.items():
+        graphs = [_typed(build(count), shape) for count in (SIZE // 2, SIZE)]
+        assert 0.9 * SIZE < graphs[1].indexed.num_nodes < 1.1 * SIZE
+        for name, prepare, measured in _pass_steps():
+            if name == "PlaceDevice" and graphs[0].indexed.mutable_inputs:
+                continue  # a variable that many mutate cannot be on two devices
+            half, full = _best_seconds([prepare(graph) for graph in graphs], measured)
+            print(f"# {kind}: {name}: {half:.3f} s, {full:.3f} s", file=sys.stderr)
+            yield Figure(f"{kind}: {name}, n over n/2", full / half, "x", 1.6, 2.4)
 
 
 # runtime: memory stays flat, imports and calls are quick.

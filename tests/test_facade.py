@@ -18,7 +18,7 @@ def child(code):
 
 
 def test_import_is_light():
-    code = "import sys, weft; print(' '.join(m for m in %r if m in sys.modules))" % (HEAVY,)
+    code = f"import sys, weft; print(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
     assert child(code) == ""
 
 
@@ -45,7 +45,8 @@ def test_functions_and_modules_of_like_names():
     code = (
         "import weft, weft.compiler.model, weft.compiler.build_module;"
         "c = weft.compiler;"
-        "print(callable(weft.compile), callable(c.build_config), callable(c.build), callable(c.compile),"
+        "print(callable(weft.compile), callable(c.build_config), callable(c.build),"
+        "callable(c.compile),"
         "c.build_module.__name__, weft.save_param_dict is c.save_param_dict)"
     )
     assert child(code) == "True True True True weft.compiler.build_module True"

@@ -14,7 +14,8 @@ from weft.base.errors import FormatError
 from weft.base.ndarray import array
 from weft.base.param_dict import load_param_dict, save_param_dict
 
-DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64".split()
+INTEGERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
+DTYPES = [*INTEGERS, "float16", "float32", "float64", "complex64"]
 
 
 def test_the_bytes_are_those_of_tvm():

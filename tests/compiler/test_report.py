@@ -8,6 +8,7 @@ from compiler.models import floats
 import weft
 from weft import symbol as sym
 from weft.base.target import host
+from weft.compiler.kernels import kernel_cache
 
 
 def test_fields():
@@ -48,5 +49,7 @@ def test_equal_kernels_are_compiled_once():
         y = sym.softmax(y, name=f"s{number}")
     first = weft.compile(y).report()
     assert first.distinct_kernels < len(first.kernels)
+    misses = kernel_cache.misses
     again = weft.compile(y).report()
-    assert again.cache_hits == len(again.kernels)
+    assert kernel_cache.misses == misses
+    assert again.cache_hits >= len(again.kernels)

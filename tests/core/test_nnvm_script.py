@@ -9,6 +9,7 @@ import pytest
 
 import weft as nnvm
 import weft.symbol as sym
+from weft import te
 from weft.compiler import graph_attr, graph_util
 from weft.top import registry
 
@@ -162,6 +163,25 @@ def test_an_operator_of_the_user():
     assert graph_util.infer_shape(nnvm.graph.create(cube), x=(2,)) == ([[2]], [[2]])
     assert sym.t_user_cube.__doc__.startswith("x cubed")
     assert op.pattern == 0
+
+
+def test_a_compute_of_the_user_sees_attributes():
+    """Also those of an operator that declares none."""
+    op = nnvm.Op.register("t_user_scale").set_num_inputs(1)
+    op.shape = nnvm.Op.get("relu").shape
+
+    @registry.register_compute("t_user_scale")
+    def compute(attrs, inputs, out_info):
+        factor, (x,) = attrs.get_float("factor"), inputs
+        return te.compute(x.shape, lambda *i: x[i] * te.const(factor, x.dtype))
+
+    x = sym.Variable("x", shape=(3,))
+    both = sym.Group([sym.t_user_scale(x, factor=2), sym.t_user_scale(x, factor=-0.5)])
+    graph, lib, _ = nnvm.compiler.build(both, "llvm")
+    module = nnvm.runtime.create(graph, lib)
+    module.run(x=np.array([1, 2, 3], "float32"))
+    assert module.get_output(0).asnumpy().tolist() == [2, 4, 6]
+    assert module.get_output(1).asnumpy().tolist() == [-0.5, -1, -1.5]
 
 
 def test_attr_dict():

@@ -1,6 +1,7 @@
 """The text form of graphs: what is printed is read back, and nothing else is."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from core.core_ops import add, assign, parts, relu, scale, total
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from weft.base.errors import Error, FormatError, InvalidType, InvalidValue
 from weft.base.layout import Layout
 from weft.core.graph import Graph
@@ -109,6 +111,17 @@ def test_the_short_form_is_read_where_it_says_enough():
     graph._set_json_attr("device", [0, 0, 0], "list_int")
     with pytest.raises(FormatError, match="a node has no 'device'"):
         parse_graph(graph.ir(join_node_attrs=["device"]))
+
+
+def test_the_example_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "text-ir.md").read_text()
+    block = page[page.index("    Graph(") : page.index("## Grammar")]
+    example = "".join(line[4:] + "\n" for line in block.rstrip().splitlines())
+    graph = weft.graph.parse(example)
+    assert graph.ir(full=True) == example
+    assert graph.symbol.list_output_names() == ["softmax0_output"]
+    inferred = infer(weft.graph.create(graph.symbol), {"x": (1, 64)})
+    assert inferred.fact(graph.outputs[0]).shape == graph.fact(graph.outputs[0]).shape
 
 
 def test_written_by_hand():

@@ -12,6 +12,7 @@ from sample import all_samples, sampled_ops
 import weft.ops  # noqa: F401
 from weft.base.dtype import FLOAT32, as_dtype
 from weft.core.op import Op, list_ops
+from weft.lower.dispatch import TEMPLATES
 from weft.testing import op_check
 
 for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
@@ -19,8 +20,19 @@ for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
 
 # Stands for an output that was removed: it has no value, so nothing to check.
 VALUELESS = {"__undef__"}
-# Part of the gradient of prod, which is differentiable once.
-WITHOUT_GRADIENT = {"_prod_others"}
+# Operators that have no gradient, and why.
+WITHOUT_GRADIENT = {
+    "_prod_others": "part of the gradient of prod, which is differentiable once",
+    "_pack_panels": "put in place when a model is built, after gradients are taken",
+    "_packed_matmul": "put in place when a model is built, after gradients are taken",
+    "_winograd_weight": "put in place when a model is built, after gradients are taken",
+    "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
+    "_halo": "put in place when a model is built, after gradients are taken",
+    "multibox_transform_loc": "chooses and orders boxes after a network has run",
+    "non_max_suppression": "chooses and orders boxes after a network has run",
+}
+# Operators whose body is a template of the lowering.
+BY_TEMPLATE = {"_winograd_conv2d"}
 
 
 def _is_ours(op):
@@ -38,9 +50,16 @@ def op(request):
     return Op.get(request.param)
 
 
-@pytest.mark.parametrize("column", ["pattern", "shape", "layout", "reference", "compute"])
+@pytest.mark.parametrize("column", ["pattern", "shape", "layout", "reference"])
 def test_column(op, column):
     assert op_check.column_of(op, column) is not None, f"operator {op.name} has no {column}"
+
+
+def test_body(op):
+    if op.name in BY_TEMPLATE:
+        assert op.name in TEMPLATES, f"operator {op.name} has no template"
+    else:
+        op_check.check_body(op)
 
 
 def test_doc(op):

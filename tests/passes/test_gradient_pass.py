@@ -184,6 +184,24 @@ def test_aggregation_can_be_replaced():
     assert seen == [2]
 
 
+def test_results_that_repeat_can_be_copies():
+    a, b = Variable("a"), Variable("b")
+    y = F.exp(a, name="e") * b
+    attrs = {
+        "grad_ys": y.outputs,
+        "grad_xs": Group([a, b, a, a]).outputs,
+        "grad_ys_out_grad": F.ones_like(y).outputs,
+    }
+    plain = Graph(y.outputs, attrs).apply("Gradient")
+    assert len(set(plain.outputs)) == 2
+    copied = Graph(y.outputs, {**attrs, "copy_op": "copy"}).apply("Gradient")
+    assert [entry.node.name for entry in copied.outputs[2:]] == ["e_grad_1_copy", "e_grad_2_copy"]
+    given = {"a": np.array([0.0, 1.0]), "b": np.array([2.0, 3.0])}
+    wanted = np.exp(given["a"]) * given["b"]
+    for index in (0, 2, 3):
+        np.testing.assert_allclose(evaluate(copied, given)[index], wanted)
+
+
 def test_typed_graphs_stay_typed_and_know_their_sources():
     x = Variable("x")
     y = F.exp(x, name="e")

@@ -3,7 +3,7 @@
 import pytest
 from passes.graphs import F, Graph, Group, Variable
 
-from weft.base.errors import InvalidValue, ShapeError
+from weft.base.errors import InvalidType, InvalidValue, ShapeError
 
 
 def graph_of(symbol, **attrs):
@@ -71,3 +71,24 @@ def test_contradictions_name_the_node():
         graph.apply("InferShape")
     with pytest.raises(InvalidValue, match="2 inputs"):
         graph_of(both, shape_inputs=("list_shape", [[2]])).apply("InferShape")
+
+
+def test_hints_about_inner_entries():
+    h = F.relu(Variable("x"), name="h")
+    graph = Graph(F.exp(h).outputs, {"shape_hints": {h.outputs[0]: (0, 3)}})
+    graph.attrs["shape_hints"][Variable("elsewhere").outputs[0]] = (7,)
+    graph._set_json_attr("shape_inputs", [[2, 0]], "list_shape")
+    assert graph.apply("InferShape").json_attr("shape") == [[2, 3]] * 3
+    typed = Graph(F.negative(h).outputs, {"dtype_hints": {h.outputs[0]: 4}}).apply("InferType")
+    assert typed.json_attr("dtype") == [4] * 3
+
+
+def test_wrong_hints_are_named():
+    h = F.relu(Variable("x"), name="h")
+    for wrong in ([1], {"h": (2,)}, {h.outputs[0]: 3}, {h.outputs[0]: ("a",)}):
+        with pytest.raises(InvalidType, match="shape"):
+            Graph(h.outputs, {"shape_hints": wrong}).apply("InferShape")
+    graph = Graph(h.outputs, {"shape_hints": {h.outputs[0]: (2, 3)}})
+    graph._set_json_attr("shape_inputs", [[4]], "list_shape")
+    with pytest.raises(ShapeError):
+        graph.apply("InferShape")

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from passes.graphs import F, Graph, Group, Variable, agree, op_names, typed, values
 
@@ -42,7 +42,8 @@ def test_levels_agree_on_a_network(level):
     assert len(scales) == (0 if level == 3 else 2)
 
 
-def test_an_optimised_network_has_a_kernel_for_each_anchor():
+def test_an_optimised_network_has_a_kernel_for_each_anchor(monkeypatch):
+    monkeypatch.setattr(Op.alter_layout, "_rows", {})  # the target's own layouts aside
     graph = typed(small_net(), x=(2, 3, 8, 8))
     params = [name for name in graph.symbol.list_input_names() if name != "x"]
     main, _ = constant_part(optimize(graph, 3), params)
@@ -94,10 +95,12 @@ def test_gradient_graphs_optimise():
 
 
 UNARY = [F.exp, F.relu, F.tanh, F.negative, F.copy, F.sigmoid, F.flatten, F.zeros_like]
-SAFE = [
-    "SimplifyAlgebra", "CommonSubexpr", "SimplifyInference", "FoldScaleAxis", "SettleInitialisers",
-    "OrderMutation", "CorrectLayout",
-]  # fmt: skip
+OTHER_RESULTS = {"SaveJSON", "LoadJSON", "PrintGraphIR", "Gradient", "PlaceDevice", "GraphCompile"}
+KEEPING = [
+    step
+    for step in list_passes()
+    if step.run.__module__.startswith("weft.") and step.name not in OTHER_RESULTS
+]
 
 
 @st.composite
@@ -127,15 +130,32 @@ def random_symbols(draw):
     return Group([*entries[-count:], entries[0], entries[1]])
 
 
-@settings(max_examples=60)
-@given(random_symbols(), st.lists(st.sampled_from(SAFE), min_size=1, max_size=5), st.data())
-def test_passes_in_any_order_keep_the_values(symbol, passes, data):
+def applied(graph, steps):
+    """The graph after those passes whose declared needs are met when their turn comes."""
+    names = []
+    for step in steps:
+        if all(graph.attr(key) is not None for key in step.requires):
+            graph = graph.apply(step.name)
+            names.append(step.name)
+    return graph, names
+
+
+def test_the_passes_that_keep_the_values_are_most():
+    names = {step.name for step in KEEPING}
+    assert len(names) >= 12
+    assert {"InferShape", "PlanMemory", "GraphFuse", "AlterOpLayout", "CommonSubexpr"} <= names
+
+
+@settings(max_examples=100)
+@given(random_symbols(), st.lists(st.sampled_from(KEEPING), min_size=1, max_size=8), st.data())
+def test_passes_in_any_order_keep_the_values(symbol, steps, data):
     graph = typed(symbol, "float64", x=(2, 3, 4), y=(2, 3, 4))
     given_values = values(graph, seed=data.draw(st.integers(0, 9)))
     with np.errstate(all="ignore"):
         before = evaluate(graph, given_values)
-        done = graph.apply(passes)
+        done, names = applied(graph, steps)
         after = evaluate(done, given_values)
+    note(f"ran {names}")
     for old, new in zip(before, after, strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-12)
     for entry in done.outputs:

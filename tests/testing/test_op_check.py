@@ -49,7 +49,7 @@ FAULTS = [
     ({"gradient": lambda ctx, g: [F.cast(g, dtype="float16")]}, "gradient is float16"),
     ({"gradient": None}, "no gradient"),
     ({"reference": None}, "no reference"),
-    ({"compute": None}, "no compute"),
+    ({"compute": None}, "no body"),
 ]
 
 

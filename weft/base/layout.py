@@ -7,6 +7,7 @@ the dimension of that letter, split off in blocks of that size.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from .errors import InvalidType, LayoutError
 from .shape import Dim, Shape, mul_dims, show
@@ -147,6 +148,7 @@ def _from_axes(axes: list[tuple[str, int]] | tuple[tuple[str, int], ...]) -> Lay
     return Layout("".join(f"{size}{letter}" if size else letter for letter, size in axes))
 
 
+@lru_cache(1024)
 def _parse(name: str) -> tuple[tuple[str, int], ...]:
     axes: list[tuple[str, int]] = []
     position = 0

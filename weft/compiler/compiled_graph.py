@@ -1,5 +1,5 @@
-"""A graph and its groups become the graph that `build` gives: variables, and one node for each group
-of operators, which names the group's kernel. It describes; the library is what runs."""
+"""A graph and its groups become the graph that `build` gives: variables, and for each group a node
+that names the group's kernel. It describes; the library is what runs."""
 
 from __future__ import annotations
 

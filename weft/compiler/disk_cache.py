@@ -22,7 +22,7 @@ from ..base.errors import Error
 from ..base.plan import BufferSpec, KernelCode
 from ..core.ir import Node
 from ..core.op import Op
-from ..lower.dispatch import TEMPLATES
+from ..lower.dispatch import bodies_of
 from ..lower.group import Temporary
 from ..version import __version__
 
@@ -53,7 +53,7 @@ def fingerprint() -> str:
 def group_key(signature: Hashable, nodes: Iterable[Node]) -> bytes | None:
     """What a group is kept under; None if its meaning is not all in the signature: operators whose
     bodies are not weft's own may be different next time."""
-    if not all(node.op_name in TEMPLATES or is_own(Op.compute.get(node.op)) for node in nodes):
+    if not all(is_own(body) for node in nodes for body in bodies_of(node)):
         return None
     try:
         return f"{fingerprint()} {_text(signature)}".encode()

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.dtype import FLOAT32, DType
 from ..base.errors import DTypeError, GraphError
+from ..base.ndarray import array
 from ..base.shape import Shape
 from ..base.target import Target
 from ..core.graph import Graph
@@ -36,7 +37,7 @@ def typed_graph(
     dtypes: Mapping[str, DType],
     default_dtype: DType = FLOAT32,
 ) -> Graph:
-    """The graph with a fact about every entry; inputs of which no dtype is known have the default."""
+    """The graph with a fact about every entry; inputs of unknown dtype have the default."""
     graph = symbol if isinstance(symbol, Graph) else Graph(symbol.outputs)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     used = {name: value for name, value in params.items() if name in names}
@@ -92,7 +93,12 @@ def prepare_typed(
     if fold:
         graph, constants = folded(graph, constants)
     _check_known(graph)
-    return Prepared(ordered(graph), constants)
+    return Prepared(ordered(graph), {name: _owned(value) for name, value in constants.items()})
+
+
+def _owned(value: Array) -> Array:
+    """A copy that nobody else changes, at a cache line, row-major: folding may give views."""
+    return array(value).numpy()
 
 
 def folded(graph: Graph, constants: Mapping[str, Array]) -> Prepared:

@@ -173,7 +173,15 @@ class Op:
     compute = Column[Rule](
         "FTVMCompute",
         "f([params,] *tensors) -> te tensor or tuple: the body as tensor expressions. Absent: the "
-        "operator needs a template, or is expanded by a pass.",
+        "operator needs kernels or a template, or is expanded by a pass.",
+    )
+    kernels = Column[Rule](
+        "FKernels",
+        "f([params,] inputs, outputs) -> [(kernel, positions, work)]: the body as loop IR, where "
+        "tensor expressions do not reach: sorts, scans, scatters. Inputs and outputs come as "
+        "(shape, dtype). The buffers of a kernel are, by position, the inputs, then the outputs, "
+        "then memory that the kernels of this body share; each with as many elements, row-major. "
+        "`work` counts element operations. The pattern must be opaque. Absent: see FTVMCompute.",
     )
     schedule = Column[Rule](
         "FTVMSchedule", "f(params, outs, target): how to loop. Absent: the generic schedule."
@@ -444,8 +452,11 @@ class Op:
         return tuple(_valued(self.ignored_inputs, params) or ())
 
     def call_with(self, rule: Rule, params: Params, *args: Any) -> Any:
-        """Calls a reference or compute rule, which takes params only where there is a schema."""
-        return rule(params, *args) if self.parser is not None else rule(*args)
+        """Calls a reference or compute rule, which takes params where the operator has a parser, or
+        the rule says so itself by an attribute `takes_params`."""
+        if self.parser is not None or getattr(rule, "takes_params", False):
+            return rule(params, *args)
+        return rule(*args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Applies the operator to symbols, or to whatever class its inputs are of.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..base import config
 from ..base.errors import Error, GraphError, NotFound, RegistryError
+from .bulk import collector_paused
 from .graph_attrs import FACT_KEYS
 
 PassFunction = Callable[[Any], Any]
@@ -76,7 +77,9 @@ def apply_passes(graph: Any, names: Sequence[str]) -> Any:
     return graph
 
 
+@collector_paused
 def run_pass(step: Pass, graph: Any) -> Any:
+    """Runs one pass, checks what it needs and gives, and verifies the graph it made."""
     for key in step.requires:
         if graph.attr(key) is None:
             givers = [other.name for other in list_passes() if key in other.provides]

@@ -223,9 +223,7 @@ class Symbol:
     def _binary(self: S, symbol_role: str, scalar_role: str, other: Any) -> S:
         if isinstance(other, Symbol):
             return self._apply(symbol_role, self, other)
-        if isinstance(other, numbers.Number):
-            return self._apply(scalar_role, self, scalar=other)
-        return NotImplemented  # type: ignore[no-any-return]
+        return self._with_number(scalar_role, other)
 
     def _apply(self: S, role_name: str, *args: Any, **kwargs: Any) -> S:
         name = role(role_name)
@@ -240,7 +238,7 @@ class Symbol:
         return self._binary("sub", "sub_scalar", other)
 
     def __rsub__(self: S, other: Any) -> S:
-        return self._reflected("rsub_scalar", other)
+        return self._with_number("rsub_scalar", other)
 
     def __mul__(self: S, other: Any) -> S:
         return self._binary("mul", "mul_scalar", other)
@@ -251,7 +249,7 @@ class Symbol:
         return self._binary("div", "div_scalar", other)
 
     def __rtruediv__(self: S, other: Any) -> S:
-        return self._reflected("rdiv_scalar", other)
+        return self._with_number("rdiv_scalar", other)
 
     __div__, __rdiv__ = __truediv__, __rtruediv__
 
@@ -259,17 +257,21 @@ class Symbol:
         return self._binary("pow", "pow_scalar", other)
 
     def __rpow__(self: S, other: Any) -> S:
-        return self._reflected("rpow_scalar", other)
+        return self._with_number("rpow_scalar", other)
 
     def __lshift__(self: S, other: Any) -> S:
-        return self._reflected("lshift_scalar", other)
+        return self._with_number("lshift_scalar", other)
 
     def __rshift__(self: S, other: Any) -> S:
-        return self._reflected("rshift_scalar", other)
+        return self._with_number("rshift_scalar", other)
 
-    def _reflected(self: S, scalar_role: str, other: Any) -> S:
+    def _with_number(self: S, scalar_role: str, other: Any) -> S:
         if not isinstance(other, numbers.Number):
-            return NotImplemented  # type: ignore[no-any-return]
+            raise InvalidType(
+                f"type {type(other).__name__} not supported by this operator of a symbol",
+                why="symbols work with numbers, and most operators with symbols",
+                hint="an array becomes a Variable with a parameter",
+            )
         return self._apply(scalar_role, self, scalar=other)
 
     def __neg__(self: S) -> S:

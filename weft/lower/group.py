@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import te
 from ..base.dtype import DType
@@ -13,10 +13,12 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
-from ..te.loops import For, Kernel, Stmt, buffer
+from ..te.loops import Buffer, For, Kernel, Stmt, Store, buffer
 from ..te.schedule import loop_nest
 from ..te.simplify_loops import statements
 from ..te.tensor import Tensor
+from ..te.visit import rewrite
+from .halo import Frame
 from .nest import Axis
 from .pointwise import pointwise_kernel
 from .reduction import reduction_kernel
@@ -42,9 +44,13 @@ class LoweredKernel(NamedTuple):
 
 
 def lower_group(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: Target,
+    frame: Frame | None = None,
 ) -> list[LoweredKernel]:
-    """The kernels that compute the outputs of a group, in order."""
+    """The kernels that compute the outputs of a group, in order; with a frame, the only output
+    into the middle of a larger image."""
     tensors = tensors_of(group, fact)
     places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
     outputs = []
@@ -57,7 +63,12 @@ def lower_group(
         if tensor not in places:
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
     name = kernel_name(group)
-    return [stage_kernel(name, tensor, places, target) for tensor in order]
+    return [
+        stage_kernel(name, tensor, places, target, frame)
+        if tensor in outputs
+        else stage_kernel(f"{name}_{tensor.name}", tensor, places, target)
+        for tensor in order
+    ]
 
 
 def copy_group(
@@ -129,13 +140,21 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
 
 
 def stage_kernel(
-    name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: Target
+    name: str,
+    output: Tensor,
+    places: Mapping[Tensor, Hashable],
+    target: Target,
+    frame: Frame | None = None,
 ) -> LoweredKernel:
     """The kernel that computes one tensor into memory, by the schedule that suits it."""
     read = _sources(output, places)
     buffers = {t: buffer(f"b{i}", t.dtype, t.shape) for i, t in enumerate([*read, output])}
     nest = loop_nest([output], buffers)
     axes, body = _peel(nest, len(output.shape))
+    if frame is not None:
+        whole = buffer("image", output.dtype, frame.shape)
+        body = _framed(body, buffers[output], whole, frame)
+        buffers[output] = whole
     inner = [node for node in statements(body) if isinstance(node, For)]
     make = reduction_kernel if inner else pointwise_kernel
     kernel = make(name, list(buffers.values()), axes, body, target)
@@ -162,6 +181,17 @@ def reached_tensors(output: Tensor, stop: Container[Tensor] = ()) -> list[Tensor
             found[tensor] = None
             todo.extend([] if tensor in stop else tensor.inputs())
     return list(found)
+
+
+def _framed(body: Stmt, inner: Buffer, whole: Buffer, frame: Frame) -> Stmt:
+    """The body with its result stored inside a larger image."""
+
+    def moved(node: Any) -> Any:
+        if isinstance(node, Store) and node.buffer is inner:
+            return Store(whole, frame.at(node.indices), node.value, node.mask)
+        return node
+
+    return rewrite(body, moved)
 
 
 def _peel(nest: Stmt, rank: int) -> tuple[list[Axis], Stmt]:

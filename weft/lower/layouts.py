@@ -19,7 +19,7 @@ from ..core.ir import Fact
 from ..core.op import Op
 from ..core.schema import canonical
 from ..core.symbol import Symbol
-from ..ops import conv, matmul, nn, packed, winograd  # noqa: F401  the operators used here
+from ..ops import conv, halo, matmul, nn, packed, winograd  # noqa: F401  the operators used here
 
 _target: ContextVar[Target | None] = ContextVar("weft_layout_target", default=None)
 
@@ -45,7 +45,7 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol
     """conv2d with its channels in blocks; None where they do not divide into any."""
     shape = facts[0].shape
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
-    if not plain or shape is None or not isinstance(shape[1], int) or facts[0].dtype != FLOAT32:
+    if not plain or not is_static(shape) or facts[0].dtype != FLOAT32:
         return None
     target = _target.get() or host()
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
@@ -53,9 +53,31 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol
         return None
     tile = winograd_tile(params, shape, layouts, target)
     if tile:
-        return _winograd(params, inputs, tile, channel_block(params.channels, target))
+        return _winograd(params, inputs, shape, tile, target.lanes(FLOAT32))
     attrs = {**canonical(params), **layouts}
-    return Op.get("conv2d")(*inputs, **attrs)
+    pads = _needed_pads(params, shape)
+    if layouts["layout"] == "NCHW" or not any(pads):
+        return Op.get("conv2d")(*inputs, **attrs)
+    data, *rest = inputs
+    return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
+
+
+def surrounded(data: Symbol, pads: Sequence[int]) -> Symbol:
+    """The data with zeros around it: (top, left, bottom, right)."""
+    return Op.get("_halo")(data, pads=tuple(pads)) if any(pads) else data
+
+
+def _needed_pads(params: Any, shape: Sequence[Any]) -> tuple[int, int, int, int]:
+    """(top, left, bottom, right) as far as windows reach."""
+    pads = four_pads(params.padding)
+    after = []
+    for axis in (0, 1):
+        extent, before = shape[2 + axis], pads[axis]
+        stride, dilation = params.strides[axis], params.dilation[axis]
+        reach = dilation * (params.kernel_size[axis] - 1) + 1
+        windows = (extent + before + pads[2 + axis] - reach) // stride + 1
+        after.append(max((windows - 1) * stride + reach - extent - before, 0))
+    return (pads[0], pads[1], after[0], after[1])
 
 
 def _conv2d_layouts(
@@ -115,15 +137,21 @@ def four_pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
     return (top, left, top, left)
 
 
-def _winograd(params: Any, inputs: Symbol, tile: int, lanes: int) -> Symbol:
+def _winograd(params: Any, inputs: Symbol, shape: Sequence[Any], tile: int, lanes: int) -> Symbol:
+    """The data is surrounded by as many zeros as whole tiles need."""
     data, weight, *bias = inputs
+    top, left, bottom, right = four_pads(params.padding)
+    rows, columns = shape[2] + top + bottom - 2, shape[3] + left + right - 2
+    crop = (-rows % tile, -columns % tile)
+    data = surrounded(data, (top, left, bottom + crop[0], right + crop[1]))
     made = Op.get("_winograd_weight")(weight, tile=tile, lanes=lanes)
     return Op.get("_winograd_conv2d")(
         data,
         made,
         *bias,
         channels=params.channels,
-        padding=four_pads(params.padding),
+        padding=(0, 0, 0, 0),
+        crop=crop,
         tile=tile,
         lanes=lanes,
         use_bias=params.use_bias,

@@ -21,6 +21,7 @@ from ..te.tensor import Tensor
 from ..te.transform import lower_vectors
 from ..te.visit import rewrite, substitute
 from .group import LoweredKernel, Temporary, kernel_name, reached_tensors, stage_kernel, tensors_of
+from .halo import Frame
 
 
 class _Plan(NamedTuple):
@@ -52,7 +53,10 @@ class _Plan(NamedTuple):
 
 
 def winograd_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: Target,
+    frame: Frame | None = None,
 ) -> list[LoweredKernel]:
     """The kernels of a group whose master is a _winograd_conv2d."""
     node = group.master
@@ -75,9 +79,11 @@ def winograd_kernels(
     if padded_shape != shape:
         made.append(_pad(name, node, fact(node.inputs[0]), padded, target))
         source = padded
-    made.append(LoweredKernel(_input_transform(name, plan), (source, v), 4 * points * plan.tiles))
+    made.append(
+        LoweredKernel(_input_transform(f"{name}_tiles", plan), (source, v), 4 * points * plan.tiles)
+    )
     made.append(_products(name, plan, node.inputs[1], v, product, target))
-    made.append(_output_transform(name, plan, group, fact, product))
+    made.append(_output_transform(name, plan, group, fact, product, frame))
     return made
 
 
@@ -94,7 +100,7 @@ def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: Target) -
         return te.read_or(x, (n, c, y, z, lane), inside, 0)
 
     made = te.compute(padded.shape, element, name="padded")
-    return stage_kernel(name, made, {x: node.inputs[0], made: padded}, target)
+    return stage_kernel(f"{name}_padded", made, {x: node.inputs[0], made: padded}, target)
 
 
 def _combined(b: KernelBuilder, factors: Sequence[float], values: Sequence[Expr]) -> Expr:
@@ -163,7 +169,7 @@ def _products(
         return te.sum(value * right[point, o, channel, lane], (block, inner))
 
     made = te.compute(product.shape, element, name="product")
-    return stage_kernel(name, made, {left: v, right: weight, made: product}, target)
+    return stage_kernel(f"{name}_product", made, {left: v, right: weight, made: product}, target)
 
 
 def _output_transform(
@@ -172,6 +178,7 @@ def _output_transform(
     group: FusedGroup,
     fact: Callable[[NodeEntry], Fact],
     product: Temporary,
+    frame: Frame | None,
 ) -> LoweredKernel:
     """A^T (product) A of every tile, the bias, and the rest of the group."""
     assert group.master is not None
@@ -189,7 +196,7 @@ def _output_transform(
     bias = None
     if group.master.params.use_bias:
         bias = b.arg("bias", "float32", (plan.outputs, lanes))
-    out = b.arg("out", "float32", _static(fact(out_entry)))
+    out = b.arg("out", "float32", frame.shape if frame else _static(fact(out_entry)))
 
     def finished(value: Expr, at: tuple[Expr, ...]) -> Expr:
         if bias is not None:
@@ -215,7 +222,8 @@ def _output_transform(
                 for i in range(height):
                     for j in range(width):
                         at = (image, block, row * m + i, column * m + j, lane)
-                        b.store(out, at, finished(made[i][j], at))
+                        value = finished(made[i][j], at)
+                        b.store(out, frame.at(at) if frame else at, value)
 
         def row_code(height: int) -> None:
             full, rest = divmod(plan.columns, m)

@@ -9,6 +9,7 @@ from . import (
     conv_grad,
     elemwise,
     expand,
+    halo,
     image,
     index,
     init,
@@ -31,7 +32,7 @@ from . import (
 
 __all__ = [
     "activation", "adaptive_pool", "attention", "broadcast", "conv", "conv_grad", "elemwise",
-    "expand", "image", "index", "init", "join", "magnitude", "matmul", "nn", "norm", "packed",
-    "pad", "pool", "reduce", "repeat", "scan", "slicing", "transform", "views",
+    "expand", "halo", "image", "index", "init", "join", "magnitude", "matmul", "nn", "norm",
+    "packed", "pad", "pool", "reduce", "repeat", "scan", "slicing", "transform", "views",
     "winograd",
 ]  # fmt: skip

@@ -18,7 +18,8 @@ from ..base.shape import Dim, Shape, normalize_axis, show, unify
 from ..core.infer import unify_dtype
 from ..core.schema import INT, attr, optional, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OPAQUE, F, define, known, shape_of_second
+from ._families import INJECTIVE, OPAQUE, F, changed, define, known, shape_of_second
+from ._kernels import Body, Rows, add_rows, along, each_block, rows_of, unravelled, wide_dtype
 from .views import reindexed
 
 DATA_INDICES = {"data": "what to read from", "indices": "integers that say where"}
@@ -72,26 +73,8 @@ def _scattering(name: str, doc: str, **columns: Any) -> Any:
     )  # fmt: skip
 
 
-def _summed(shape: Sequence[int], ks: Sequence[te.ReduceAxis], term: Any, dtype: Any) -> te.Tensor:
-    """At each place, the sum over `ks` of what belongs there; `term(i)` gives (whether, what)."""
-    zero = te.const(0, dtype)
-
-    def value(*i):
-        here, what = term(i)
-        chosen = te.select(here, what, zero)
-        return te.sum(chosen, ks) if ks else chosen
-
-    return te.compute(shape, value)
-
-
-def _positions(shape: Sequence[int]) -> tuple[list[te.ReduceAxis], tuple[te.Expr, ...]]:
-    ks = [te.reduce_axis(dim, f"k{axis}") for axis, dim in enumerate(shape)]
-    return ks, tuple(k.var for k in ks)
-
-
-def _all(conditions: Sequence[te.Expr]) -> te.Expr:
-    joined = te.all_of(conditions)
-    return te.const(True, BOOL) if joined is None else joined
+def _row_within(b: te.KernelBuilder, index: te.Expr, extent: int) -> te.Expr:
+    return b.let("row", _within(index, extent))
 
 
 # Along one axis.
@@ -169,37 +152,33 @@ gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, G
 
 
 def _take_grad_reference(params, g, x, indices):
-    made = np.zeros(x.shape, g.dtype)
-    if not made.size:
-        return made
-    if params.axis is None:
+    made = np.zeros(x.shape, wide_dtype(g.dtype))
+    if made.size and params.axis is None:
         np.add.at(made.reshape(-1), _clip(indices, x.size).reshape(-1), g.reshape(-1))
-        return made
-    axis = normalize_axis(params.axis, x.ndim)
-    np.add.at(made, (slice(None),) * axis + (_clip(indices, x.shape[axis]),), g)
-    return made
+    elif made.size:
+        axis = normalize_axis(params.axis, x.ndim)
+        np.add.at(made, (slice(None),) * axis + (_clip(indices, x.shape[axis]),), g)
+    return made.astype(g.dtype)
 
 
-def _take_grad_compute(params, g, x, indices):
-    ks, at = _positions(indices.shape)
-    if params.axis is None:
-        size = math.prod(x.shape)
-        flat = _summed(
-            (size,), ks, lambda i: (_within(indices[at], size).equal(i[0]), g[at]), g.dtype
-        )
-        return reindexed(flat, x.shape)
-    axis = normalize_axis(params.axis, x.rank)
+def _take_grad_kernels(params, inputs, outputs):
+    (_, _, (where, _)), ((shape, _),) = inputs, outputs
+    flat = params.axis is None
+    rows = Rows(1, math.prod(shape), 1) if flat else rows_of(shape, _axis(params, shape))
+    body = Body("take_grad", inputs, outputs)
+    count = math.prod(where)
+    places = lambda b, k, indices: [(_row_within(b, indices[k], rows.extent), None)]
+    add_rows(body, 0, 3, count, rows, places, {2: (count,)})
+    return body.kernels
 
-    def term(i):
-        here = _within(indices[at], x.shape[axis]).equal(i[axis])
-        return here, g[(*i[:axis], *at, *i[axis + 1 :])]
 
-    return _summed(x.shape, ks, term, g.dtype)
+def _axis(params, shape):
+    return normalize_axis(params.axis, len(shape))
 
 
 take_grad = _scattering(
     "_take_grad", "The gradient of take and gather.", attrs=TakeAttrs,
-    reference=_take_grad_reference, compute=_take_grad_compute,
+    reference=_take_grad_reference, kernels=_take_grad_kernels,
 )  # fmt: skip
 take_grad.gradient = lambda ctx, g: [
     F.take(g, ctx.inputs[2], axis=ctx.params.axis), None, None
@@ -255,29 +234,39 @@ gather_nd.gradient = lambda ctx, g: [F._gather_nd_grad(g, *ctx.inputs), None]
 
 
 def _gather_nd_grad_reference(g, x, indices):
-    made = np.zeros(x.shape, g.dtype)
-    if not g.size:
-        return made
-    if not len(indices):
-        return g.sum(tuple(range(indices.ndim - 1)), dtype=g.dtype)
-    np.add.at(made, _gather_nd_places(x, indices), g)
-    return made
+    made = np.zeros(x.shape, wide_dtype(g.dtype))
+    if g.size and len(indices):
+        np.add.at(made, _gather_nd_places(x, indices), g)
+    elif g.size:
+        made = g.sum(tuple(range(indices.ndim - 1)), dtype=made.dtype)
+    return made.astype(g.dtype)
 
 
-def _gather_nd_grad_compute(g, x, indices):
-    count = indices.shape[0]
-    ks, at = _positions(indices.shape[1:])
+def _nd_rows(shape, where):
+    """Data as rows that `count` coordinates choose from, and a function to the chosen row."""
+    rows = Rows(1, math.prod(shape[: where[0]]), math.prod(shape[where[0] :]))
 
-    def term(i):
-        same = [_within(indices[(c, *at)], x.shape[c]).equal(i[c]) for c in range(count)]
-        return _all(same), g[(*at, *i[count:])]
+    def place(b, k, indices):
+        flat: Any = te.const(0, "int64")
+        for c, extent in enumerate(shape[: where[0]]):
+            flat = flat * extent + _within(indices[c, k], extent)
+        return b.let("row", flat)
 
-    return _summed(x.shape, ks, term, g.dtype)
+    return rows, place
+
+
+def _gather_nd_grad_kernels(inputs, outputs):
+    (_, _, (where, _)), ((shape, _),) = inputs, outputs
+    rows, place = _nd_rows(shape, where)
+    body = Body("gather_nd_grad", inputs, outputs)
+    count = math.prod(where[1:])
+    add_rows(body, 0, 3, count, rows, lambda *at: [(place(*at), None)], {2: (where[0], count)})
+    return body.kernels
 
 
 gather_nd_grad = _scattering(
     "_gather_nd_grad", "The gradient of gather_nd.", reference=_gather_nd_grad_reference,
-    compute=_gather_nd_grad_compute,
+    kernels=_gather_nd_grad_kernels,
 )  # fmt: skip
 gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
 
@@ -307,39 +296,21 @@ def _scatter_nd_reference(x, indices, updates):
     return made
 
 
-def _scatter_nd_compute(x, indices, updates):
-    """First which update is the last one for each place, if any; then that one, or the data."""
-    count = indices.shape[0]
-    ks, at = _positions(indices.shape[1:])
-    order = _ravelled(at, indices.shape[1:])
-
-    def latest(*i):
-        same = [_within(indices[(c, *at)], x.shape[c]).equal(i[c]) for c in range(count)]
-        return te.max_of(te.select(_all(same), order, te.const(-1, "int64")), ks)
-
-    last = te.compute(x.shape[:count], latest)
-
-    def value(*i):
-        number = last[i[:count]]
-        places = _unravelled(te.max(number, 0), indices.shape[1:])
-        return te.read_or(updates, (*places, *i[count:]), number >= 0, x[i])
-
-    return te.compute(x.shape, value)
-
-
-def _ravelled(at, shape):
-    flat: Any = te.const(0, "int64")
-    for index, dim in zip(at, shape):
-        flat = flat * dim + index
-    return flat
-
-
-def _unravelled(flat, shape):
-    places = []
-    for dim in reversed(shape):
-        places.append(flat % dim)
-        flat = flat // dim
-    return places[::-1]
+def _scatter_nd_kernels(inputs, outputs):
+    ((shape, _), (where, _), _) = inputs
+    rows, place = _nd_rows(shape, where)
+    count = math.prod(where[1:])
+    body = Body("scatter_nd", inputs, outputs)
+    views = {0: rows, 1: (where[0], count), 2: (1, count, rows.inner), 3: rows}
+    made = body.kernel(views, math.prod(shape) + count * rows.inner)
+    with made as (b, x, indices, updates, out), each_block(b, rows) as (o, first):
+        with b.loop("row", rows.extent) as row, along(b, rows) as i:
+            b.store(out, (o, row, first + i), x[o, row, first + i])
+        with b.loop("k", count) as k:  # in order, so that the last one stays
+            row = place(b, k, indices)
+            with along(b, rows) as i:
+                b.store(out, (o, row, first + i), updates[o, k, first + i])
+    return body.kernels
 
 
 scatter_nd = define(
@@ -350,7 +321,7 @@ scatter_nd = define(
     shape=_scatter_nd_shape, dtype=_scatter_nd_dtype, layout=layouts.keep_last,
 )  # fmt: skip
 scatter_nd.reference = _scatter_nd_reference
-scatter_nd.compute = _scatter_nd_compute
+scatter_nd.kernels = _scatter_nd_kernels
 scatter_nd.gradient = lambda ctx, g: [
     F.scatter_nd(g, ctx.inputs[1], F.zeros_like(ctx.inputs[2])),
     None,
@@ -413,31 +384,39 @@ gather_elements.gradient = lambda ctx, g: [
 
 
 def _gather_elements_grad_reference(params, g, x, indices):
-    made = np.zeros(x.shape, g.dtype)
+    made = np.zeros(x.shape, wide_dtype(g.dtype))
     if g.size:
         np.add.at(made, _gather_elements_places(params, x, indices), g)
-    return made
+    return made.astype(g.dtype)
 
 
-def _gather_elements_grad_compute(params, g, x, indices):
-    axis = normalize_axis(params.axis, x.rank)
-    k = te.reduce_axis(indices.shape[axis], "k")
-
-    def value(*i):
-        at = (*i[:axis], k.var, *i[axis + 1 :])
-        pairs = zip(i, indices.shape, x.shape)
-        short = [j < n for d, (j, n, m) in enumerate(pairs) if d != axis and n < m]
-        inside = _all(short)
-        place = _within(te.read_or(indices, at, inside, 0), x.shape[axis])
-        grad = te.read_or(g, at, inside, 0)
-        return te.sum(te.select(place.equal(i[axis]), grad, te.const(0, g.dtype)), k)
-
-    return te.compute(x.shape, value)
+def _gather_elements_grad_kernels(params, inputs, outputs):
+    ((where, dtype), _, _), ((shape, _),) = inputs, outputs
+    axis = _axis(params, shape)
+    wide = wide_dtype(dtype)
+    body = Body("gather_elements_grad", inputs, outputs)
+    total = 3 if wide == dtype else body.temporary(shape, wide)
+    others = changed(shape, axis, 1)
+    views = {0: where, 2: where, total: shape, 3: shape}
+    made = body.kernel(views, 2 * math.prod(shape))
+    with made as (b, g, indices, *sums), b.parallel("p", math.prod(others)) as p:
+        at = [b.let(f"i{d}", place) for d, place in enumerate(unravelled(p, others))]
+        column = lambda k: changed(at, axis, k)
+        with b.loop("k", shape[axis]) as k:
+            b.store(sums[0], column(k), 0)
+        inside = [i < n for d, (i, n) in enumerate(zip(at, where)) if d != axis]
+        with b.when(te.all_of([te.const(True, BOOL), *inside])), b.loop("k", where[axis]) as k:
+            row = _row_within(b, indices[column(k)], shape[axis])
+            b.store(sums[0], column(row), sums[0][column(row)] + te.cast(g[column(k)], wide))
+        if total != 3:
+            with b.loop("k", shape[axis]) as k:
+                b.store(sums[1], column(k), te.cast(sums[0][column(k)], dtype))
+    return body.kernels
 
 
 gather_elements_grad = _scattering(
     "_gather_elements_grad", "The gradient of gather_elements.", attrs=GatherAttrs,
-    reference=_gather_elements_grad_reference, compute=_gather_elements_grad_compute,
+    reference=_gather_elements_grad_reference, kernels=_gather_elements_grad_kernels,
 )  # fmt: skip
 gather_elements_grad.gradient = lambda ctx, g: [
     F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None

@@ -35,9 +35,11 @@ def _pack_reference(params, w):
     matrix = w.T if params.transposed else w
     rows, columns = matrix.shape
     panels = -(-columns // params.lanes)
-    wide = np.zeros((rows, panels * params.lanes), w.dtype)
-    wide[:, :columns] = matrix
-    return np.ascontiguousarray(wide.reshape(rows, panels, params.lanes).swapaxes(0, 1))
+    if columns % params.lanes:
+        wide = np.zeros((rows, panels * params.lanes), w.dtype)
+        wide[:, :columns] = matrix
+        matrix = wide
+    return matrix.reshape(rows, panels, params.lanes).swapaxes(0, 1)
 
 
 def _pack_compute(params, w):

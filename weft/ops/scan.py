@@ -14,6 +14,7 @@ from ..base.shape import Shape, normalize_axis
 from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, F, define, numeric, same_shape
+from ._kernels import Body, along, each_block, rows_of, wide_dtype
 from .reduce import wide
 
 
@@ -41,42 +42,25 @@ def _cumsum_reference(params: Any, x: Any) -> Any:
     return (np.flip(total, axis) if params.reverse else total).astype(x.dtype)
 
 
-def _cumsum_compute(params: Any, x: te.Tensor) -> te.Tensor:
-    """Sums inside blocks, then of whole blocks: n^1.5 additions, and nothing to write twice."""
-    axis = normalize_axis(params.axis, x.rank)
-    n = x.shape[axis]
-    block = n if n <= 32 else math.isqrt(n - 1) + 1
-    block = max(block, 1)
-    blocks = -(-n // block)
-    head, tail = x.shape[:axis], x.shape[axis + 1 :]
-    k, c = te.reduce_axis(block, "k"), te.reduce_axis(blocks, "c")
-    zero = te.const(0, x.dtype)
-
-    def inside(*i: te.Expr) -> te.Expr:
-        b, row = i[axis], i[axis + 1]
-        at = b * block + k.var
-        source = n - 1 - at if params.reverse else at
-        wanted = (k.var <= row) & (at < n)
-        return te.sum(te.read_or(x, (*i[:axis], source, *i[axis + 2 :]), wanted, 0), k)
-
-    sums = te.compute((*head, blocks, block, *tail), inside)
-
-    def before(*i: te.Expr) -> te.Expr:
-        total = sums[(*i[:axis], c.var, block - 1, *i[axis + 1 :])]
-        return te.sum(te.select(c.var < i[axis], total, zero), c)
-
-    starts = te.compute((*head, blocks, *tail), before)
-
-    def value(*i: te.Expr) -> te.Expr:
-        place = n - 1 - i[axis] if params.reverse else i[axis]
-        if params.exclusive:
-            place = place - 1
-        at = te.max(place, 0)
-        start = starts[(*i[:axis], at // block, *i[axis + 1 :])]
-        total = sums[(*i[:axis], at // block, at % block, *i[axis + 1 :])] + start
-        return te.select(place >= 0, total, zero) if params.exclusive else total
-
-    return te.compute(x.shape, value)
+def _cumsum_kernels(params: Any, inputs: Any, outputs: Any) -> Any:
+    ((shape, dtype),) = inputs
+    rows = rows_of(shape, normalize_axis(params.axis, len(shape)))
+    wide = wide_dtype(dtype)
+    body = Body("cumsum", inputs, outputs)
+    made = body.kernel({0: rows, 1: rows}, math.prod(shape))
+    with made as (b, x, out), each_block(b, rows) as (o, first):
+        total = b.alloc("total", wide, (rows.block,))
+        with along(b, rows) as i:
+            b.store(total, i, 0)
+        with b.loop("k", rows.extent) as k:
+            row = rows.extent - 1 - k if params.reverse else k
+            with along(b, rows) as i:
+                at = (o, row, first + i)
+                old = b.let("old", total[i])
+                new = b.let("new", old + te.cast(x[at], wide))
+                b.store(total, i, new)
+                b.store(out, at, te.cast(old if params.exclusive else new, dtype))
+    return body.kernels
 
 
 cumsum = define(
@@ -84,7 +68,7 @@ cumsum = define(
     pattern=OPAQUE, shape=_cumsum_shape, dtype=numeric, layout=layouts.fixed_copy,
 )  # fmt: skip
 cumsum.reference = _cumsum_reference
-cumsum.compute = _cumsum_compute
+cumsum.kernels = _cumsum_kernels
 cumsum.gradient = lambda ctx, g: [  # an element counts for all after it
     F.cumsum(g, axis=ctx.params.axis, exclusive=ctx.params.exclusive,
              reverse=not ctx.params.reverse)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -126,31 +125,7 @@ def _layout_transform_shape(params, ins, outs):
 
 
 def _layout_transform_reference(params, x):
-    """Splits all dimensions into blocks and what is outside, orders them, and merges again."""
-    source, target = _layout_pair(params)
-    shape = source.convert_shape(x.shape, target)
-    whole = Layout("".join(sorted(letter for letter, _ in source.axes if letter.isupper())))
-    return _from_whole(_to_whole(x, source, whole), whole, target).reshape(shape)
-
-
-def _to_whole(x, source, whole):
-    order, dims = [], []
-    for letter, _ in whole.axes:
-        places = [source.index_of(letter), source.index_of(letter.lower())]
-        own = [place for place in places if place >= 0]
-        order += own
-        dims.append(math.prod(x.shape[place] for place in own))
-    return x.transpose(order).reshape(dims)
-
-
-def _from_whole(x, whole, target):
-    names, dims = [], []
-    for (letter, _), dim in zip(whole.axes, x.shape):
-        block = target.subsizeof(letter)
-        names += [letter] if block < 0 else [letter, letter.lower()]
-        dims += [dim] if block < 0 else [dim // block, block]
-    order = [names.index(letter) for letter, _ in target.axes]
-    return x.reshape(dims).transpose(order).copy()
+    return layouts.rearrange(x, *_layout_pair(params))
 
 
 def _layout_transform_compute(params, x):

@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import te
+from ..base.dtype import FLOAT64
 from ..base.errors import ShapeError
 from ..base.layout import Layout
-from ..base.shape import show
+from ..base.shape import add_dims, show
 from ..core.schema import BOOL, INT, INTS, attr, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, OUT_FUSABLE, define
+from ._kernels import Body
 
 Array = NDArray[Any]
 NCHW = Layout("NCHW")
@@ -77,26 +80,56 @@ class WinogradWeightAttrs:
 def _weight_shape(params: WinogradWeightAttrs, ins: Any, outs: Any) -> Any:
     if ins[0] is None:
         return [None], [None]
-    if len(ins[0]) != 4 or ins[0][2:] != (3, 3) or ins[0][0] % params.lanes:
+    if len(ins[0]) != 4:
+        raise ShapeError(f"filters have four dimensions, not {show(ins[0])}")
+    outputs, inputs, *window = ins[0]
+    whole = isinstance(outputs, int)
+    if any(isinstance(d, int) and d != 3 for d in window) or (whole and outputs % params.lanes):
         raise ShapeError(f"3x3 filters in blocks of {params.lanes} cannot be {show(ins[0])}")
-    outputs, inputs = ins[0][:2]
-    points = (params.tile + 2) ** 2
-    return [None], [(points, outputs // params.lanes, inputs, params.lanes)]
+    blocks = outputs // params.lanes if whole else None
+    return [None], [((params.tile + 2) ** 2, blocks, inputs, params.lanes)]
 
 
 def _weight_reference(params: WinogradWeightAttrs, w: Array) -> Array:
+    """The points of G g G^T are kron(G, G) times the elements of g: a matrix product a block."""
     outputs, inputs = w.shape[:2]
     g = TRANSFORMS[params.tile].weight
-    made = np.einsum("xp,oipq,yq->xyoi", g, w.astype("float64"), g, optimize=True)
-    blocks = made.reshape(-1, outputs // params.lanes, params.lanes, inputs)
-    return np.ascontiguousarray(blocks.swapaxes(2, 3).astype(w.dtype))
+    transform = np.kron(g, g)
+    blocks = w.reshape(outputs // params.lanes, params.lanes, inputs, 9)
+    made = np.empty((len(transform), len(blocks), inputs, params.lanes), w.dtype)
+    for number, block in enumerate(blocks.transpose(0, 3, 2, 1)):
+        columns = block.astype("float64", order="C").reshape(9, -1)
+        made[:, number] = (transform @ columns).reshape(-1, inputs, params.lanes)
+    return made
+
+
+def _weight_kernels(params: WinogradWeightAttrs, inputs: Any, outputs: Any) -> Any:
+    """Every filter by itself: G g G^T in float64, as the reference does."""
+    (((channels, depth, _, _), dtype),) = inputs
+    g = TRANSFORMS[params.tile].weight.tolist()
+    blocks, points = channels // params.lanes, len(g) ** 2
+    body = Body("winograd_weight", inputs, outputs)
+    views = {0: (channels, depth, 3, 3), 1: (points, blocks, depth, params.lanes)}
+    made = body.kernel(views, work=channels * depth * points * 4)
+    with made as (b, w, out), b.parallel("o", channels) as o, b.loop("i", depth) as i:
+        square = [[b.let("g", te.cast(w[o, i, p, q], FLOAT64)) for q in range(3)] for p in range(3)]
+        half = [[b.let("h", _dot(row, column)) for column in zip(*square)] for row in g]
+        for x, line in enumerate(half):
+            for y, row in enumerate(g):
+                at = (x * len(g) + y, o // params.lanes, i, o % params.lanes)
+                b.store(out, at, te.cast(_dot(row, line), dtype))
+    return body.kernels
+
+
+def _dot(factors: Any, values: Any) -> Any:
+    return sum(value * factor for factor, value in zip(factors, values) if factor)
 
 
 winograd_weight = define(
     "_winograd_weight",
     "G g G^T of every filter: out[point, o // lanes, i, o % lanes].",
     level=10, attrs=WinogradWeightAttrs, pattern=OPAQUE, shape=_weight_shape,
-    layout=layouts.fixed_unknown, reference=_weight_reference,
+    layout=layouts.fixed_unknown, reference=_weight_reference, kernels=_weight_kernels,
 )  # fmt: skip
 
 
@@ -104,17 +137,19 @@ winograd_weight = define(
 class WinogradConv2DAttrs:
     channels: int = attr(INT, "number of output channels", low=1)
     padding: tuple[int, ...] = attr(INTS, "zeros around: (top, left, bottom, right)", low=0)
+    crop: tuple[int, ...] = attr(INTS, "outputs left out: (bottom, right)", default=(0, 0), low=0)
     tile: int = attr(INT, "outputs of a tile in each direction: 2 or 4", low=2, high=4)
     lanes: int = attr(INT, "channels in a block, of the data and of the output", low=1)
     use_bias: bool = attr(BOOL, "whether there is a bias", default=True)
 
 
 def _conv_shape(params: WinogradConv2DAttrs, ins: Any, outs: Any) -> Any:
-    if ins[0] is None or None in ins[0]:
+    if ins[0] is None:
         return [None] * len(ins), [None]
     n, _, height, width, lanes = ins[0]
     top, left, bottom, right = params.padding
-    rows, columns = height + top + bottom - 2, width + left + right - 2
+    rows = add_dims(height, top + bottom - 2 - params.crop[0])
+    columns = add_dims(width, left + right - 2 - params.crop[1])
     bias = (params.channels // params.lanes, params.lanes)
     made = (n, params.channels // params.lanes, rows, columns, lanes)
     return [None, None, bias][: len(ins)], [made]
@@ -130,8 +165,8 @@ def _conv_reference(params: WinogradConv2DAttrs, x: Array, u: Array, *bias: Arra
     blocked = Layout(f"NCHW{params.lanes}c")
     data = layouts.rearrange(x, blocked, NCHW)
     top, left, bottom, right = params.padding
-    rows = data.shape[2] + top + bottom - 2
-    columns = data.shape[3] + left + right - 2
+    rows = data.shape[2] + top + bottom - 2 - params.crop[0]
+    columns = data.shape[3] + left + right - 2 - params.crop[1]
     down, across = -(-rows // m), -(-columns // m)
     below = down * m + 2 - data.shape[2] - top
     beside = across * m + 2 - data.shape[3] - left

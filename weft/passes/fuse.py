@@ -25,6 +25,9 @@ MAX_REPEATS = 16  # how often a kernel may compute one value rather than read it
 MOVERS = frozenset("expand_dims reshape squeeze flatten transpose broadcast_to copy cast".split())
 DEFAULT_OPT_LEVEL = 2
 
+# Operators whose result is their input with something around it.
+_surrounds = Op.get_attr("TSurrounds")
+
 
 @dataclass
 class _Open:
@@ -58,7 +61,9 @@ def fusible_groups(graph: Graph, *, fuse: bool = True) -> list[FusedGroup]:
         opened = grouping.of[number]
         if opened is not None:
             members.setdefault(opened.root, []).append(node)
-    return [_group(graph, grouping, root, nodes) for root, nodes in sorted(members.items())]
+    return [
+        group_of(graph, nodes, grouping.master(root)) for root, nodes in sorted(members.items())
+    ]
 
 
 class _Grouping:
@@ -75,6 +80,11 @@ class _Grouping:
         for number in reversed(range(self.indexed.num_nodes)):
             if self.indexed.nodes[number].op is not None and self.of[number] is None:
                 self.of[number] = self._join(number) or self._open(number)
+
+    def master(self, root: int) -> Node | None:
+        opened = self.of[root]
+        assert opened is not None
+        return None if opened.master is None else self.indexed.nodes[opened.master]
 
     def _readers(self, number: int) -> list[int]:
         """The nodes that read any output, once for each time."""
@@ -112,10 +122,23 @@ class _Grouping:
                     heappush(heap, reader)
             if leaving == len(read):
                 settled = len(taken)
+        settled = self._surrounded(taken, settled)
         extent = self._extent(anchor)
         group = _Open(taken[settled - 1], settled, anchor, anchored=True, extent=extent)
         for number in taken[:settled]:
             self.of[number] = group
+
+    def _surrounded(self, taken: list[int], settled: int) -> int:
+        """Takes what puts the group's result in the middle of something larger, if only that
+        reads it; how many nodes the group has then."""
+        root = taken[settled - 1]
+        readers = self._readers(root)
+        if len(readers) != 1 or not self._may_vanish(root) or self.of[readers[0]] is not None:
+            return settled
+        if self.indexed.nodes[readers[0]].op not in _surrounds or settled >= MAX_GROUP_NODES:
+            return settled
+        taken[settled:] = readers
+        return settled + 1
 
     def _producers(self, number: int) -> list[int]:
         return [self.indexed.node_id[entry.node] for entry in self.indexed.nodes[number].inputs]
@@ -183,18 +206,16 @@ def pattern_of(node: Node) -> int:
     return int(pattern)
 
 
-def _group(graph: Graph, grouping: _Grouping, root: int, nodes: list[Node]) -> FusedGroup:
+def group_of(graph: Graph, nodes: list[Node], master: Node | None) -> FusedGroup:
+    """The group that nodes make, of which the last is the only one that others read."""
     inside = set(nodes)
     inputs = dict.fromkeys(e for node in nodes for e in node.inputs if e.node not in inside)
     last = nodes[-1]
     used = {entry.index for entry in graph.outputs if entry.node is last}
     indexed = graph.indexed
-    for index, entry in enumerate(indexed.entry_range(root)):
+    for index, entry in enumerate(indexed.entry_range(indexed.node_id[last])):
         if indexed.consumers[entry]:
             used.add(index)
-    opened = grouping.of[root]
-    assert opened is not None
-    master = None if opened.master is None else indexed.nodes[opened.master]
     outputs = [NodeEntry(last, index) for index in sorted(used)] or [NodeEntry(last)]
     return FusedGroup(tuple(nodes), tuple(inputs), tuple(outputs), master)
 

@@ -50,7 +50,8 @@ def gradient(graph: Graph) -> Graph:
     """The gradients of `grad_xs`.
 
     Optional attributes: `grad_aggregate_fun` sums entries, `grad_mirror_fun` says which nodes are
-    computed again rather than kept, `zero_ops` name operators whose result is a zero gradient.
+    computed again rather than kept, `zero_ops` name operators whose result is a zero gradient,
+    `copy_op` names one by which results that are the same entry become entries of their own.
     """
     ys, xs, heads = (graph.attr(k) for k in ("grad_ys", "grad_xs", "grad_ys_out_grad"))
     if len(ys) != len(heads):
@@ -63,10 +64,23 @@ def gradient(graph: Graph) -> Graph:
     for node in reversed(order):
         if node.op is not None and node in tape.wanted:
             tape.differentiate(node)
-    made = Graph([tape.result(entry) for entry in xs], facts=graph.facts, sources=tape.sources)
+    results = _distinct([tape.result(entry) for entry in xs], graph.attr("copy_op"))
+    made = Graph(results, facts=graph.facts, sources=tape.sources)
     if graph.facts:
         made = infer_dtypes(infer_shapes(made, {}), {})
     return made.trimmed()
+
+
+def _distinct(results: Sequence[NodeEntry], copy_op: str | None) -> list[NodeEntry]:
+    """The results; with an operator for it, those that come again are copies."""
+    seen: dict[NodeEntry, int] = {}
+    made = []
+    for entry in results:
+        count = seen.get(entry, 0)
+        seen[entry] = count + 1
+        again = copy_op is not None and count > 0
+        made.append(_node(copy_op, [entry], f"{entry.node.name}_{count}_copy") if again else entry)
+    return made
 
 
 def _check_reachable(order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..base.errors import Error, InvalidValue
+from ..base.errors import Error, InvalidType, InvalidValue
 from ..base.shape import is_known, unify
 from ..core.graph import Graph, facts_with
 from ..core.graph_attrs import FACT_DECODERS, JsonAttr
 from ..core.infer import dtype_hint, propagate, same_dtype, shape_hint, unify_dtype
-from ..core.ir import Node
+from ..core.ir import Node, NodeEntry
 from ..core.op import Op, OpMap, Rule
 from ..core.passes import register_pass
 
@@ -32,13 +32,15 @@ _DTYPE = _Kind("dtype", Op.dtype, same_dtype, unify_dtype, dtype_hint, lambda d:
 
 @register_pass("InferShape", provides=("shape", "shape_num_unknown_nodes"), changes_graph=False)
 def infer_shape(graph: Graph) -> Graph:
-    """Shapes of all entries, from `shape_inputs`, known facts and variables' hints, both ways."""
+    """Shapes of all entries, both ways, from `shape_inputs` (one for each variable), `shape_hints`
+    (a dict from entries), known facts and variables' attributes."""
     return _infer(graph, _SHAPE)
 
 
 @register_pass("InferType", provides=("dtype", "dtype_num_unknown_nodes"), changes_graph=False)
 def infer_type(graph: Graph) -> Graph:
-    """Dtypes of all entries, from `dtype_inputs`, known facts and variables' hints, both ways."""
+    """Dtypes of all entries, both ways, from `dtype_inputs` (one for each variable), `dtype_hints`
+    (a dict from entries), known facts and variables' attributes."""
     return _infer(graph, _DTYPE)
 
 
@@ -53,6 +55,7 @@ def _infer(graph: Graph, kind: _Kind) -> Graph:
         entry = indexed.entry_ptr[number]
         if values[entry] is None:
             values[entry] = kind.hint(indexed.nodes[number], hint_key)
+    _meet_hints(graph, kind, values)
     propagate(indexed, values, kind.rules, kind.absent, kind.meet)
     unknown = sum(not kind.known(value) for value in values)
     erased = (f"{kind.key}_inputs", f"{kind.key}_attr_key")
@@ -83,3 +86,22 @@ def _with_inputs(graph: Graph, kind: _Kind, values: list[Any], given: Sequence[A
     for entry, value in zip(entries, met):
         result[entry] = value
     return result
+
+
+def _meet_hints(graph: Graph, kind: _Kind, values: list[Any]) -> None:
+    """Adds what is said about entries of any node; entries of other graphs are passed over."""
+    hints = graph.attr(f"{kind.key}_hints") or {}
+    if not isinstance(hints, Mapping):
+        raise InvalidType(f"{kind.key}_hints is a {type(hints).__name__}, no dict from entries")
+    for entry, said in hints.items():
+        if not isinstance(entry, NodeEntry):
+            raise InvalidType(f"{kind.key}_hints has a {type(entry).__name__} for an entry")
+        if entry.node in graph.indexed.node_id:
+            number = graph.indexed.entry_id(entry)
+            where = f"{kind.key}_hints of node {entry.node.name!r}"
+            try:
+                values[number] = kind.meet(values[number], FACT_DECODERS[kind.key](said))
+            except Error as error:
+                raise error.at(where) from None
+            except TypeError:
+                raise InvalidType(f"{said!r} is no {kind.key}", where=where) from None

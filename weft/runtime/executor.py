@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import ShapeError
-from ..base.ndarray import NDArray, empty
+from ..base.ndarray import ALIGNMENT, NDArray, empty
 from ..base.plan import HostStep
 from .compatible import check_target
 from .functions import get_global_func
@@ -37,7 +37,7 @@ class Executor:
         self.threads = thread_count(threads)
         self._library = load_object(program.objects, program.entries) if program.objects else None
         self._segments = self._load_segments()
-        self._constants = [aligned(array) for array in program.constants]
+        self._constants = [constant(array) for array in program.constants]
         slots = program.plan.slots
         self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
         self._slots_of = {
@@ -132,8 +132,14 @@ class _Workspace:
         function(views, step.attrs)
 
 
+def constant(array: Array) -> NDArray:
+    """A constant of a program, which never changes: copied only if no cache line starts with it."""
+    at_line = array.__array_interface__["data"][0] % ALIGNMENT == 0
+    return NDArray(array) if at_line and array.flags.carray else aligned(array)
+
+
 def aligned(array: Array) -> NDArray:
-    """The array in memory that starts at a cache line."""
+    """A copy of the array in memory that starts at a cache line."""
     copy = empty(array.shape, array.dtype)
     copy.numpy()[...] = array
     return copy

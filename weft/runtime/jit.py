@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import llvmlite.binding as llvm
 
 from ..base.errors import NotFound, RunError
+from ..base.file_cache import file_cache
 
 LIBRARIES_PER_JIT = 256
 
@@ -87,8 +88,31 @@ def load_object(code: bytes | Sequence[bytes], symbols: Iterable[str]) -> Librar
 
 
 def load_ir(ir: str, symbols: Iterable[str]) -> Library:
-    """The same for LLVM IR text, compiled for this machine's baseline."""
-    return _link(llvm.JITLibraryBuilder().add_ir(ir), tuple(symbols))
+    """The same for LLVM IR text, compiled for the baseline of this kind of machine."""
+    disk = file_cache()
+    triple = llvm.get_process_triple()
+    key = f"{triple} {llvm.llvm_version_info} {ir}".encode()
+    code = None if disk is None else disk.get(key)
+    if code is None:
+        code = _compiled(ir, triple)
+        if disk is not None:
+            disk.put(key, code)
+    return load_object(code, symbols)
+
+
+def _compiled(ir: str, triple: str) -> bytes:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        opt=2, reloc="pic", codemodel="small", jit=True
+    )
+    try:
+        module = llvm.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        raise RunError("LLVM does not accept the code", why=str(error)) from None
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    return bytes(machine.emit_object(module))
 
 
 def _link(builder: llvm.JITLibraryBuilder, names: tuple[str, ...]) -> Library:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.plan import KernelStep
-from .executor import Executor, aligned
+from .executor import aligned
+from .inputs import as_input
 from .jit import load_object
 from .program import KernelInfo, Program
 
@@ -27,7 +28,7 @@ def profile(program: Program, inputs: Mapping[str, Any], rounds: int = 5) -> lis
     """The best time of each kernel over some rounds, in the order they run in."""
     symbols = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
     library = load_object(program.objects, symbols)
-    memory = _memory(program, Executor(program, 1).checked_inputs(inputs))
+    memory = _memory(program, [as_input(inputs[spec.name], spec) for spec in program.inputs])
     times = [float("inf")] * len(program.plan.steps)
     for _ in range(rounds):
         for number, step in enumerate(program.plan.steps):

@@ -99,11 +99,8 @@ class Simplifier:
         """A node over simplified parts, simplified."""
         if not isinstance(node, Expr):
             return self.statement(node)
-        for rule in (self._folded, self._pulled):
-            made = rule(node)
-            if made is not None:
-                return self._intern(made)
-        return self._intern(self._by_kind(node))
+        made = self._operation(node) if isinstance(node, _OPERATIONS) else None
+        return self._intern(self._by_kind(node) if made is None else made)
 
     def statement(self, node: Stmt) -> Stmt:
         """A statement over simplified parts; see `simplify_statement` for what can be left out."""
@@ -176,24 +173,16 @@ class Simplifier:
 
     # --- rules for every dtype
 
-    def _folded(self, node: Expr) -> Expr | None:
-        """An operation on constants is a constant."""
-        if not isinstance(node, _OPERATIONS):
+    def _operation(self, node: Expr) -> Expr | None:
+        """An operation on constants is a constant; op(broadcast a, broadcast b) is
+        broadcast(op(a, b)), and the same for ramps where it holds."""
+        kinds = {type(part) for part in parts(node)}
+        if kinds == {Const}:
+            return _folded(node)
+        if node.lanes == 1:
             return None
-        inner = parts(node)
-        if not all(isinstance(part, Const) for part in inner):
-            return None
-        with np.errstate(all="ignore"):
-            values = [function_of(cast(Const, part))() for part in inner]
-            return Const(function_of(node)(*values).item(), node.dtype)
-
-    def _pulled(self, node: Expr) -> Expr | None:
-        """op(broadcast a, broadcast b) = broadcast(op(a, b)); the same for ramps where it holds."""
-        if node.lanes == 1 or not isinstance(node, _OPERATIONS):
-            return None
-        inner = parts(node)
-        if all(isinstance(part, Broadcast) for part in inner):
-            scalar = with_parts(node, [cast(Broadcast, part).value for part in inner])
+        if kinds == {Broadcast}:
+            scalar = with_parts(node, [cast(Broadcast, part).value for part in parts(node)])
             return Broadcast(self.one(scalar), node.lanes)
         if isinstance(node, Binary) and node.dtype == INT64:
             return self._ramp(node)
@@ -436,6 +425,22 @@ class Simplifier:
         return Ramp(base, ramp.stride, lanes)
 
 
+def _folded(node: Expr) -> Const:
+    if isinstance(node, Binary) and node.dtype == INT64 and node.op in _INDEX_FOLDS:
+        a, b = int(cast(Const, node.a).value), int(cast(Const, node.b).value)
+        return Const(wrapped(_INDEX_FOLDS[node.op](a, b)), INT64)
+    with np.errstate(all="ignore"):
+        values = [function_of(cast(Const, part))() for part in parts(node)]
+        return Const(function_of(node)(*values).item(), node.dtype)
+
+
+_INDEX_FOLDS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "min": min,
+    "max": max,
+}
 _BY_KIND: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Var: Simplifier._variable,
     Binary: Simplifier._binary,

@@ -218,7 +218,7 @@ class Interner:
     def __call__(self, root: N) -> N:
         if id(root) in self._kept:
             return root
-        if all(id(part) in self._kept for part in parts(root)):
+        if self._kept.keys() >= set(map(id, parts(root))):
             return self.one(root)
         done: dict[int, Node] = {}
         for node in postorder((root,), self._kept):
@@ -231,8 +231,8 @@ class Interner:
         if id(node) in self._kept:
             return node
         kind = type(node)
-        facts: tuple[Any, ...] = _FACTS[kind](node) if kind in _FACTS else ()
-        key = (kind, *facts, *(id(part) for part in parts(node)))
+        facts = _FACTS.get(kind)
+        key = (kind, None if facts is None else facts(node), *map(id, _PARTS[kind](node)))
         found = self._known.setdefault(key, node)
         self._kept[id(found)] = found
         return cast(N, found)

@@ -3,7 +3,9 @@ AssertionError that names the operator and what it lacks."""
 
 from __future__ import annotations
 
+import math
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -13,26 +15,33 @@ import ml_dtypes
 import numpy as np
 
 from .. import te
-from ..base.dtype import FLOAT32, DType, is_float
-from ..base.errors import Error
+from ..base.dtype import FLOAT32, DType, as_dtype, is_float
+from ..base.errors import Error, InvalidValue
 from ..base.layout import Layout
 from ..base.shape import Shape, is_static, unify
 from ..base.target import Target
 from ..codegen.compile import compile_kernel
+from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.infer import infer, same_dtype, unify_dtype, unknown_entries
 from ..core.interpret import evaluate, run_reference
 from ..core.ir import Node, NodeEntry
 from ..core.op import Op
+from ..core.pattern import OpPattern
 from ..core.schema import REQUIRED, Field, fields_of, text_of
 from ..core.symbol import Group, Symbol, Variable
+from ..lower.dispatch import lower
+from ..lower.group import Temporary
 from ..runtime.kernel import NativeKernel
 from ..te.interpret import run_kernel
 from ..te.loops import Kernel
 from ..te.schedule import loop_kernel
+from ..te.transform import legalise
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Runner = Callable[[Kernel, Sequence[Array]], None]
+# Run on weights when models are built, where a copy of them all would be felt.
+MAY_BE_VIEWS = frozenset({"__layout_transform__", "_pack_panels"})
 EFFECTS = ("pure", "random", "mutates", "opaque")
 
 
@@ -72,18 +81,44 @@ class Sample:
         return [i for i in self.differentiable if i in floating]
 
 
-def check_op(name: str, samples: Sequence[Sample]) -> None:
-    """Runs every check on an operator.
+def check_op(name: str, samples: Sequence[Sample] | None = None) -> None:
+    """Runs every check on an operator: that it is complete, refuses bad attributes and, on the
+    samples, that its rules agree with each other and with their oracles.
+
+    Without samples an operator that takes float tensors of one shape is tried on random ones.
 
     >>> check_op("relu", [Sample([np.float32([-1.5, 2])], oracle=lambda x: x.clip(0))])
     """
     op = Op.get(name)
     check_complete(op)
     check_attributes(op)
+    samples = random_samples(op) if samples is None else samples
     assert samples, f"operator {name} has no samples"
     for sample in samples:
-        for check in SAMPLE_CHECKS:
+        for check in (*SAMPLE_CHECKS, check_native):
             check(op, sample)
+        if any(x.dtype == FLOAT32 for x in sample.inputs):
+            for dtype in ("float16", "bfloat16"):
+                check_compute(op, narrowed(sample, as_dtype(dtype)))
+
+
+def random_samples(op: Op) -> list[Sample]:
+    """Samples of an operator whose inputs are floats of one shape and whose attributes have
+    defaults; an error for others."""
+    try:
+        count = op.inputs_of(op.parse({}))
+    except Error as error:
+        raise InvalidValue(
+            f"operator {op.name} needs attributes", why=str(error), hint="give samples"
+        ) from None
+    rng = np.random.default_rng(zlib.crc32(op.name.encode()))
+    shapes: list[tuple[int, ...]] = [(), (5,), (3, 4), (2, 1, 7), (3, 0, 2)]
+    arrays = [[_uniform(rng, shape) for _ in range(max(count, 1))] for shape in shapes]
+    return [Sample(values[:count]) for values in arrays]
+
+
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.asarray(rng.uniform(0.1, 0.9, shape)).astype(np.float32)
 
 
 def check_complete(op: Op) -> None:
@@ -91,10 +126,19 @@ def check_complete(op: Op) -> None:
     assert len(op.description) > 1, f"operator {op.name} has no doc"
     for argument in op.arguments:
         assert argument.doc, f"argument {argument.name} of operator {op.name} has no doc"
-    for column in ("pattern", "shape", "layout", "reference", "compute", "gradient"):
+    for column in ("pattern", "shape", "layout", "reference", "gradient"):
         assert column_of(op, column) is not None, f"operator {op.name} has no {column}"
+    check_body(op)
     if not callable(op.effect):
         assert op.effect in EFFECTS, f"operator {op.name} has the effect {op.effect!r}"
+
+
+def check_body(op: Op) -> None:
+    """There is a compute, or kernels that nothing tries to fuse with."""
+    written = column_of(op, "kernels") is not None
+    has = written or column_of(op, "compute") is not None
+    assert has, f"operator {op.name} has no body: neither compute nor kernels"
+    assert not written or op.pattern == OpPattern.OPAQUE, f"operator {op.name} is not opaque"
 
 
 def column_of(op: Op, column: str) -> Any:
@@ -159,7 +203,7 @@ def run_sample(op: Op, sample: Sample) -> list[Array]:
     for x in frozen:
         x.setflags(write=False)
     results = run_reference(op, _params(op, sample), frozen)
-    for value in results:
+    for value in results if op.name not in MAY_BE_VIEWS else ():
         shared = [x for x in frozen if x.size and np.shares_memory(x, value)]
         assert not shared, f"operator {op.name}: {sample}: the reference returns its input"
     return results
@@ -203,8 +247,7 @@ def _agree(ours: Array, theirs: Array, sample: Sample, what: str) -> None:
 
 def check_compute(op: Op, sample: Sample) -> None:
     """The body as loops agrees with the reference."""
-    rule = column_of(op, "compute")
-    if rule is None:
+    if column_of(op, "compute") is None and column_of(op, "kernels") is None:
         return
     wanted = run_sample(op, sample)
     for index, (a, b) in enumerate(zip(run_compute(op, sample), wanted)):
@@ -216,7 +259,9 @@ def check_compute(op: Op, sample: Sample) -> None:
 def check_native(op: Op, sample: Sample) -> None:
     """The body as machine code agrees with the reference."""
     wanted = run_sample(op, sample)
-    for index, (a, b) in enumerate(zip(run_compute(op, sample, run_native), wanted)):
+    has = any(column_of(op, column) is not None for column in ("compute", "kernels"))
+    made = run_compute(op, sample, run_native) if has else run_template(op, sample)
+    for index, (a, b) in enumerate(zip(made, wanted, strict=True)):
         _agree(a, b, sample, f"operator {op.name}, output {index}, machine code")
 
 
@@ -225,11 +270,38 @@ def run_native(kernel: Kernel, arrays: Sequence[Array]) -> None:
     NativeKernel(compile_kernel(kernel, Target.create()))(list(arrays))
 
 
+def run_template(op: Op, sample: Sample) -> list[Array]:
+    """What the template of an operator gives, as machine code."""
+    names = {f"x{i}": x for i, x in enumerate(sample.inputs)}
+    made = op(*map(Variable, names), **dict(sample.attrs))
+    graph = infer(
+        Graph(made.outputs),
+        {name: x.shape for name, x in names.items()},
+        {name: x.dtype for name, x in names.items()},
+    )
+    (node,) = (node for node in graph.indexed.nodes if node.op is not None)
+    outputs = tuple(NodeEntry(node, index) for index in range(node.num_outputs))
+    group = FusedGroup((node,), tuple(node.inputs), outputs, node)
+    memory: dict[Any, Array] = {e: np.array(names[e.node.name], order="C") for e in node.inputs}
+    for kernel, places, _ in lower(group, graph.fact, Target.create()):
+        for place in places:
+            if place not in memory:
+                known = place if isinstance(place, Temporary) else graph.fact(place)
+                memory[place] = np.full(known.shape, _poison(known.dtype), known.dtype)
+        flat = [len(buffer.shape) == 1 for buffer in kernel.buffers]
+        run_native(
+            kernel, [memory[p].reshape(-1) if f else memory[p] for p, f in zip(places, flat)]
+        )
+    return [memory[entry] for entry in outputs]
+
+
 def run_compute(op: Op, sample: Sample, run: Runner = run_kernel) -> list[Array]:
     """What the body gives, as the plainest loops; reductions that are read have a buffer.
 
     `run(kernel, arrays)` runs the loops: by default the interpreter that checks every index.
     """
+    if column_of(op, "kernels") is not None:
+        return _run_written(op, sample, run)
     inputs = [te.placeholder(x.shape, x.dtype, f"x{i}") for i, x in enumerate(sample.inputs)]
     made = op.call_with(column_of(op, "compute"), _params(op, sample), *inputs)
     outputs = list(made) if isinstance(made, (tuple, list)) else [made]
@@ -238,6 +310,27 @@ def run_compute(op: Op, sample: Sample, run: Runner = run_kernel) -> list[Array]
     arrays = [np.full(t.shape, _poison(t.dtype), t.dtype) for t in stages]
     run(kernel, [*(np.array(x, order="C") for x in sample.inputs), *arrays])
     return [arrays[stages.index(t)] for t in outputs]
+
+
+def _run_written(op: Op, sample: Sample, run: Runner) -> list[Array]:
+    """What the kernels of a body give; memory holds a conspicuous value until it is written."""
+    params, ins = _params(op, sample), [(x.shape, x.dtype) for x in sample.inputs]
+    shapes = column_of(op, "shape")(params, [s for s, _ in ins], [None] * op.outputs_of(params))[1]
+    rule = column_of(op, "dtype") or same_dtype
+    dtypes = rule(params, [d for _, d in ins], [None] * len(shapes))[1]
+    outs = list(zip(shapes, dtypes))
+    memory = [np.array(x, order="C").reshape(-1) for x in sample.inputs]
+    memory += [np.full(math.prod(shape), _poison(dtype), dtype) for shape, dtype in outs]
+    for kernel, positions, _ in op.call_with(column_of(op, "kernels"), params, ins, outs):
+        arrays = []
+        for buffer, position in zip(kernel.buffers, positions):
+            shape = tuple(int(extent.value) for extent in buffer.shape)
+            if position == len(memory):
+                memory.append(np.full(math.prod(shape), _poison(buffer.dtype), buffer.dtype))
+            arrays.append(memory[position].reshape(shape))
+        run(legalise(kernel), arrays)
+    results = memory[len(ins) : len(ins) + len(outs)]
+    return [array.reshape(shape) for array, shape in zip(results, shapes)]
 
 
 def _poison(dtype: DType) -> Any:

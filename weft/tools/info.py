@@ -8,8 +8,8 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from ..base.file_cache import cache_folder
 from ..base.target import host
-from ..compiler.kernels import CACHE_ENTRIES
 from ..core.op import list_ops
 from ..runtime.pool import thread_count
 from ..version import __version__
@@ -28,5 +28,5 @@ def info_rows() -> list[tuple[str, str]]:
         ("caches", ", ".join(kibibytes)),
         ("threads", f"{thread_count()} of {target.cores} cores"),
         ("operators", str(len(list_ops()))),
-        ("kernel cache", f"{CACHE_ENTRIES} kernels in memory"),
+        ("kernel cache", str(cache_folder() or "off")),
     ]

@@ -81,11 +81,10 @@ def register_compute(op_name: str, f: Rule | None = None, level: int = 10) -> Ru
     def register(rule: Rule) -> Rule:
         op = Op.register(op_name)
 
-        def compute(*args: Any) -> Any:
-            params = args[0] if op.parser is not None else {}
-            tensors = list(args[1:] if op.parser is not None else args)
-            return rule(AttrDict(op.attributes(params)), tensors, None)
+        def compute(params: Any, *tensors: Any) -> Any:
+            return rule(AttrDict(op.attributes(params)), list(tensors), None)
 
+        compute.takes_params = True  # type: ignore[attr-defined]
         op.set_attr("FTVMCompute", compute, level)
         return rule
 

@@ -1,0 +1,120 @@
+"""Building: what a converter of any importer makes its answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import DType
+from ..base.errors import Unsupported
+from ..base.shape import StaticShape, is_static, show
+from .emitter import Emitter, Value
+
+
+class Building:
+    """Makes values for one node of the model, and names them after it."""
+
+    def __init__(self, emitter: Emitter, op_type: str, name: str, hint: str) -> None:
+        self.emitter = emitter
+        self.op_type = op_type
+        self.name = emitter.fresh_name(name)
+        self._hint = hint  # what to do where a shape is not known
+        self._count = 0
+        self._made: list[Value] = []
+
+    # What is known of a value.
+
+    def shape(self, value: Value, what: str = "the input") -> StaticShape:
+        """A shape in which every dimension is a number."""
+        if not is_static(value.shape):
+            raise Unsupported(
+                f"the shape {show(value.shape)} of {what} is not known",
+                why=f"{self.op_type} is converted by it",
+                hint=self._hint,
+            )
+        return value.shape
+
+    def rank(self, value: Value, what: str = "the input") -> int:
+        if value.rank is None:
+            raise Unsupported(f"the rank of {what} is not known", hint=self._hint)
+        return value.rank
+
+    def dtype(self, value: Value) -> DType:
+        if value.dtype is None:
+            raise Unsupported(f"the dtype of {value.name!r} is not known")
+        return value.dtype
+
+    # What is made.
+
+    def op(self, op_name: str, *inputs: Value, **attrs: Any) -> Any:
+        """A weft operator on values: one value, or a list of its outputs."""
+        self._count += 1
+        name = f"{self.name}_{op_name.strip('_')}{self._count}"
+        made = self.emitter.apply(op_name, name, list(inputs), attrs)
+        self._made += made if isinstance(made, list) else [made]
+        return made
+
+    def make(self, data: Any, dtype: DType | None = None) -> Value:
+        """A constant."""
+        self._count += 1
+        made = self.emitter.constant(f"{self.name}_const{self._count}", np.asarray(data, dtype))
+        self._made.append(made)
+        return made
+
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """A static reshape, or nothing where the shape is already that."""
+        shape = tuple(int(dim) for dim in shape)
+        if value.shape == shape:
+            return value
+        if value.constant is not None:
+            return self.make(value.constant.reshape(shape))
+        if 0 in shape and is_static(value.shape):  # 0 means "keep" to the operator
+            return self.op("zeros", shape=shape, dtype=self.dtype(value))
+        return self.op("reshape", value, shape=shape)
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
+
+    def broadcast_to(self, value: Value, shape: StaticShape) -> Value:
+        """The value stretched to a shape of equal or larger rank."""
+        known = value.constant
+        if known is not None and known.size == 1 and value.shape != shape:
+            fill = known.reshape(()).item()
+            return self.op("full", shape=shape, dtype=self.dtype(value), fill_value=fill)
+        missing = len(shape) - self.rank(value)
+        if missing:
+            value = self.op("expand_dims", value, axis=0, num_newaxis=missing)
+        return value if value.shape == shape else self.op("broadcast_to", value, shape=shape)
+
+    def sliced(self, value: Value, parts: dict[int, tuple[int, int, int]]) -> Value:
+        """A slice along some axes, each as Python's slice.indices gives it."""
+        shape = value.shape
+        extents = {axis: len(range(*part)) for axis, part in parts.items()}
+        if all(shape[axis] == extents[axis] and part[2] == 1 for axis, part in parts.items()):
+            return value
+        if value.constant is not None:
+            return self.make(value.constant[_indices(parts)])
+        if 0 in extents.values():
+            full = tuple(extents.get(axis, dim) for axis, dim in enumerate(self.shape(value)))
+            return self.op("zeros", shape=full, dtype=self.dtype(value))
+        last = max(parts) + 1
+        bounds = [parts.get(axis) or (0, 2**31 - 1, 1) for axis in range(last)]
+        # An end of -1 that slice.indices gives for a negative step means "past the front".
+        ends = tuple(-shape[a] - 1 if stop < 0 else stop for a, (_, stop, _) in enumerate(bounds))
+        return self.op(
+            "strided_slice",
+            value,
+            begin=tuple(start for start, _, _ in bounds),
+            end=ends,
+            stride=tuple(step for _, _, step in bounds),
+        )
+
+
+def _indices(parts: dict[int, tuple[int, int, int]]) -> tuple[slice, ...]:
+    rows = [parts.get(axis) for axis in range(max(parts) + 1)]
+    return tuple(
+        slice(None) if row is None else slice(row[0], row[1] if row[1] >= 0 else None, row[2])
+        for row in rows
+    )

@@ -1,0 +1,132 @@
+"""Call: one MXNet node as its converter sees it, and what it builds the answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...base.dtype import DTYPES, DType
+from ...base.errors import FormatError, Unsupported
+from ...core.schema import is_hidden
+from ..building import Building
+from ..emitter import Emitter, Value
+from .attributes import Signature, parsed
+from .registry import real_name
+
+_GIVE_SHAPES = 'give the shape of every input: from_mxnet(path, shape={"data": (1, 3, 224, 224)})'
+# What only concerns speed, memory or training, whatever the operator.
+_NO_EFFECT = frozenset(
+    "workspace cudnn_tune cudnn_off num_args momentum sparse_grad ctx "
+    "min_calib_range max_calib_range forward_stype is_int".split()
+)
+
+
+class OpenFill(Value):
+    """A constant fill, part of whose shape MXNet takes from whatever reads it."""
+
+    __slots__ = ("fill",)
+
+
+class Call(Building):
+    """The inputs and attributes of a node; attributes have the defaults of MXNet 1.9.1."""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        op_name: str,
+        name: str,
+        attrs: Mapping[str, str],
+        signature: Signature,
+        inputs: Sequence[Value],
+        wanted: frozenset[int],
+    ) -> None:
+        super().__init__(emitter, real_name(op_name), name, _GIVE_SHAPES)
+        self.inputs = list(inputs)
+        self.wanted = wanted  # the outputs that the graph uses
+        self._attrs = {key: text for key, text in attrs.items() if not is_hidden(key)}
+        self._signature = signature
+        self._read: set[str | int] = set()
+        self._node_name = self.name
+        self._check()
+
+    def _check(self) -> None:
+        known, given = self._signature, len(self.inputs)
+        unknown = [key for key in self._attrs if key not in known.attributes]
+        if unknown and known.attributes:  # an operator that has none reads none
+            raise Unsupported(f"{self.op_type} with attribute {unknown[0]!r}")
+        if not known.variadic and given > len(known.inputs):
+            raise FormatError(
+                f"{given} inputs", why=f"{self.op_type} takes {len(known.inputs)} at most"
+            )
+
+    # What the node says.
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: int) -> Value:
+        """An input that must be there."""
+        value = self.get(index)
+        if value is None:
+            raise FormatError(f"input {index} is missing")
+        if isinstance(value, OpenFill):
+            raise Unsupported(
+                f"{self.op_type} reads {value.name!r}, whose shape {value.shape} is not known",
+                hint="export the model with a fixed batch size",
+            )
+        return value
+
+    def all(self) -> list[Value]:
+        """Every input, of which there must be one at least."""
+        return [self[i] for i in range(max(len(self.inputs), 1))]
+
+    def get(self, index: int) -> Value | None:
+        """An input, or None if it is left out."""
+        self._read.add(index)
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def attr(self, name: str) -> Any:
+        """An attribute as given, else MXNet's default."""
+        self._read.add(name)
+        known = self._signature.attributes[name]
+        text = self._attrs.get(name, known.default)
+        if text is None:
+            raise FormatError(f"attribute {name!r} is missing")
+        return parsed(name, known.kind, text)
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is written at all."""
+        return name in self._attrs
+
+    def dtype_attr(self, name: str = "dtype") -> DType | None:
+        text = self.attr(name)
+        if text is not None and text not in DTYPES:
+            raise FormatError(f"attribute {name!r} is no dtype: {text[:80]!r}")
+        return None if text is None else DTYPES[text]
+
+    def ignore(self, *parts: str | int) -> None:
+        """Says that attributes, or inputs by number, make no difference at inference."""
+        self._read.update(parts)
+
+    def check_all_read(self) -> None:
+        """What the converter has not looked at must not be there: nothing is dropped in silence."""
+        for name, text in self._attrs.items():
+            if name in self._read or name in _NO_EFFECT or name not in self._signature.attributes:
+                continue
+            known = self._signature.attributes[name]
+            default = None if known.default is None else parsed(name, known.kind, known.default)
+            if parsed(name, known.kind, text) != default:
+                raise Unsupported(f"{self.op_type} with attribute {name!r} = {text[:80]!r}")
+        for index, value in enumerate(self.inputs):
+            if index not in self._read:
+                raise Unsupported(f"{self.op_type} with input {index} ({value.name!r})")
+
+    def only_first_output(self) -> None:
+        if self.wanted - {0}:
+            raise Unsupported(f"{self.op_type} with more than its first output is not supported")
+
+    def named(self, results: list[Value]) -> list[Value]:
+        """Gives the node that makes the first result the name that the MXNet node has."""
+        if any(results[0] is value for value in self._made):
+            self.emitter.rename(results[0], self._node_name)
+        return results
