@@ -34,11 +34,12 @@ def test_constants_and_copies_are_counted():
     rng = np.random.default_rng(0)
     x, w = sym.Variable("x", shape=(2, 3, 6, 6)), sym.Variable("w", shape=(2, 3, 6, 6))
     padded = sym.pad(x, pad_width=((0, 0), (0, 0), (1, 1), (1, 1)))
-    joined = sym.concatenate(sym.relu(x), w, axis=1)
+    joined = sym.concatenate(x, w, axis=1)
     model = weft.compile((sym.Group([padded, joined]), {"w": floats(rng, (2, 3, 6, 6))}))
     report = model.report()
     assert report.pad_copies == 1
     assert report.concat_copies == 1
+    assert weft.compile(sym.concatenate(sym.relu(x), x)).report().concat_copies == 0
     assert report.constant_bytes == 4 * 2 * 3 * 6 * 6
 
 

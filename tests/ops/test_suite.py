@@ -93,6 +93,8 @@ def test_samples(op, check):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_floats(op, dtype):
+    if op.name in BY_TEMPLATE:
+        return  # made for float32 only
     wide = [s for s in all_samples(op.name) if any(x.dtype == FLOAT32 for x in s.inputs)]
     for sample in wide[:3]:
         narrow = op_check.narrowed(sample, as_dtype(dtype))

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
+    "from_mxnet": "mxnet.importer",
     "from_onnx": "onnx.importer",
     "to_onnx": "onnx.exporter",
 }

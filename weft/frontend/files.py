@@ -9,9 +9,11 @@ from typing import Any
 
 from ..base.errors import NotFound, Unsupported
 
-# suffix -> (module, function); loaded when a file of that kind is opened
+# end of the name -> (module, function); the first that fits is loaded when a file is opened
 IMPORTERS: dict[str, tuple[str, str]] = {
     ".onnx": ("onnx.importer", "from_onnx"),
+    "-symbol.json": ("mxnet.importer", "from_mxnet"),
+    ".json": ("mxnet.importer", "from_mxnet"),
 }
 
 
@@ -19,7 +21,8 @@ def from_file(path: Path, shape: Mapping[str, Sequence[Any]] | None = None) -> t
     """The Symbol and parameters of a model file."""
     if not path.exists():
         raise NotFound(f"there is no file {path}")
-    known = IMPORTERS.get(path.suffix.lower())
+    name = path.name.lower()
+    known = next((row for suffix, row in IMPORTERS.items() if name.endswith(suffix)), None)
     if known is None:
         raise Unsupported(
             f"{path.name!r} is no model file that weft knows",

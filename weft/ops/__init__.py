@@ -25,14 +25,16 @@ from . import (
     repeat,
     scan,
     slicing,
+    sort,
     transform,
     views,
+    vision,
     winograd,
 )
 
 __all__ = [
     "activation", "adaptive_pool", "attention", "broadcast", "conv", "conv_grad", "elemwise",
     "expand", "halo", "image", "index", "init", "join", "magnitude", "matmul", "nn", "norm",
-    "packed", "pad", "pool", "reduce", "repeat", "scan", "slicing", "transform", "views",
-    "winograd",
+    "packed", "pad", "pool", "reduce", "repeat", "scan", "slicing", "sort", "transform", "views",
+    "vision", "winograd",
 ]  # fmt: skip

@@ -16,7 +16,8 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, Shape, mul_dims
 from ..core.schema import BOOL, FLOATS, INT, INTS, LAYOUT, Params, attr, choice, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OUT_FUSABLE, F, attributes, define, numeric
+from ._families import INJECTIVE, OPAQUE, F, attributes, define, numeric
+from ._kernels import Body, add_rows, rows_of, wide_dtype
 from ._spatial import (
     Array,
     Inferred,
@@ -197,25 +198,26 @@ def _compute(params: Params, x: te.Tensor) -> te.Tensor:
     return te.compute(shape, element, name="resize")
 
 
-def _te_grad(params: Params, g: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
-    for which, axis in enumerate(_axes(params, shape, g.shape)):
-        g = _te_grad_axis(params, g, axis, spatial_axes(params)[which])
-    return g
+def _grad_kernels(params: Params, inputs: Any, outputs: Any) -> Any:
+    """One axis after the other: every place gives its gradient to the elements it came from."""
+    (g, dtype), (shape, _) = inputs[0], outputs[0]
+    body = Body("resize_grad", inputs, outputs)
+    source, extents = 0, list(g)
+    axes = list(zip(_axes(params, shape, g), spatial_axes(params)))
+    for number, (axis, position) in enumerate(axes):
+        extents[position] = axis.extent
+        last = number + 1 == len(axes)
+        target = len(inputs) if last else body.temporary(extents, wide_dtype(dtype))
+        rows = rows_of(extents, position)
+        add_rows(body, source, target, axis.out, rows, lambda b, k, a=axis: _places(b, a, k))
+        source = target
+    return body.kernels
 
 
-def _te_grad_axis(params: Params, g: te.Tensor, axis: Axis, position: int) -> te.Tensor:
-    """Sums, for every element, the output places that it counts for."""
-    k = te.reduce_axis(axis.out)
-    shape = (*g.shape[:position], axis.extent, *g.shape[position + 1 :])
-
-    def element(*i: Any) -> Any:
-        weight: Any = te.const(0, FLOAT64)
-        for index, part in _te_sources(axis, k.var):
-            weight = weight + te.select(index.equal(i[position]), part, 0.0)
-        value = g[(*i[:position], k.var, *i[position + 1 :])]
-        return te.sum(value * te.cast(weight, g.dtype), k)
-
-    return te.compute(shape, element, name="resize_grad")
+def _places(b: te.KernelBuilder, axis: Axis, k: te.Expr) -> list[tuple[te.Expr, te.Expr]]:
+    return [
+        (b.let("row", index), b.let("weight", weight)) for index, weight in _te_sources(axis, k)
+    ]
 
 
 # Shapes
@@ -285,11 +287,10 @@ upsampling = define(
 )  # fmt: skip
 upsampling_grad = define(
     "_upsampling_grad", "The transpose of upsampling.", level=10, inputs=OGRAD,
-    attrs=UpsamplingAttrs, pattern=OUT_FUSABLE, shape=_upsampling_grad_shape,
+    attrs=UpsamplingAttrs, pattern=OPAQUE, shape=_upsampling_grad_shape, kernels=_grad_kernels,
     gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))], **SHARED,
 )  # fmt: skip
 upsampling_grad.reference = lambda p, g: _grad(p, g, _unscaled(p, g.shape))
-upsampling_grad.compute = lambda p, g: _te_grad(p, g, _unscaled(p, g.shape))
 
 resize = define(
     "resize", "Height and width brought to a size.", level=2, attrs=ResizeAttrs,
@@ -297,10 +298,9 @@ resize = define(
     gradient=lambda ctx, g: [F._resize_grad(g, ctx.inputs[0], **attributes(ctx.params))], **SHARED,
 )  # fmt: skip
 resize_grad = define(
-    "_resize_grad", "The transpose of resize.", level=10, attrs=ResizeAttrs, pattern=OUT_FUSABLE,
+    "_resize_grad", "The transpose of resize.", level=10, attrs=ResizeAttrs, pattern=OPAQUE,
     inputs={**OGRAD, "data": "the data, of which only the shape is used"}, ignored_inputs=[1],
-    shape=_resize_grad_shape,
+    shape=_resize_grad_shape, kernels=_grad_kernels,
     gradient=lambda ctx, gg: [F.resize(gg, **attributes(ctx.params)), None], **SHARED,
 )  # fmt: skip
 resize_grad.reference = lambda p, g, x: _grad(p, g, x.shape)
-resize_grad.compute = lambda p, g, x: _te_grad(p, g, x.shape)

@@ -9,6 +9,9 @@ from ..base.plan import HostStep
 from .program import KernelInfo, Program
 
 
+_PADS, _LAYOUT = frozenset({"pad", "_halo"}), frozenset({"__layout_transform__"})
+
+
 @dataclass(frozen=True)
 class Report:
     """Prints itself as a short text."""
@@ -45,7 +48,6 @@ class Report:
 
 def report_of(program: Program) -> Report:
     """The report of a program."""
-    alone = Counter(k.operators[0] for k in program.kernels if len(k.operators) == 1)
     hosts = [s.attrs["op"] for s in program.plan.steps if isinstance(s, HostStep)]
     return Report(
         kernels=program.kernels,
@@ -56,11 +58,22 @@ def report_of(program: Program) -> Report:
         arena_bytes=program.plan.arena_bytes,
         constant_bytes=sum(array.nbytes for array in program.constants),
         code_bytes=sum(map(len, program.objects)),
-        layout_transforms=alone["__layout_transform__"],
-        pad_copies=alone["pad"],
-        concat_copies=sum("concatenate" in k.operators for k in program.kernels),
+        layout_transforms=sum("__layout_transform__" in k.operators for k in program.kernels),
+        pad_copies=sum(map(_is_pad_copy, program.kernels)),
+        concat_copies=sum(map(_is_concat_copy, program.kernels)),
         target=program.target,
     )
+
+
+def _is_pad_copy(kernel: KernelInfo) -> bool:
+    """Whether a kernel only puts something around what another one computed."""
+    moves = set(kernel.operators)
+    return kernel.name.endswith("_padded") or bool(moves & _PADS and moves <= _PADS | _LAYOUT)
+
+
+def _is_concat_copy(kernel: KernelInfo) -> bool:
+    """Whether a kernel only moves tensors beside each other."""
+    return {"concatenate"} <= set(kernel.operators) <= {"concatenate"} | _LAYOUT
 
 
 def _size(count: int) -> str:

@@ -1,0 +1,140 @@
+"""Writes weft/frontend/mxnet/signatures.py from a dump of MXNet's operators.
+
+python tests/frontend/make_mxnet_signatures.py mxnet_ops.json
+
+The dump maps each operator name to {"real_name": ..., "args": [[name, type], ...]}, as the library
+itself describes them (MXSymbolGetAtomicSymbolInfo). Operators without a converter are left out.
+"""
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "weft" / "frontend" / "mxnet"
+HEADER = '''"""Inputs and attributes of MXNet 1.9.1's operators, and other names that they have.
+
+Written by tests/frontend/make_mxnet_signatures.py. A row is "inputs | name:kind=default ..."; an
+input that ends in * stands for any number, a kind that ends in ? may be None.
+"""
+
+'''
+KINDS = {
+    "boolean": "bool",
+    "float": "float",
+    "double": "float",
+    "real_t": "float",
+    "int": "int",
+    "long": "int",
+    "Shape": "ints",
+    "Shape(tuple)": "ints",
+    "tuple of <long>": "ints",
+    "tuple of <float>": "floats",
+    "tuple of <double>": "floats",
+    "string": "text",
+}
+# Inputs that the dump does not list among the arguments.
+MORE_INPUTS = {
+    "log_softmax": ["length"],
+    "BatchNorm_v1": ["moving_mean", "moving_var"],
+    "Crop": ["data*"],
+}
+
+
+def converted_names():
+    """The names in @converter(...) and ALIKE, without importing what this script writes."""
+    names = set()
+    for path in FOLDER.glob("convert_*.py"):
+        text = path.read_text()
+        for row in re.findall(r"@converter\(([^@]*?)\)(?:  # fmt: skip)?\ndef ", text, re.DOTALL):
+            names.update(re.findall(r'"(\w+)"', row))
+    return names
+
+
+def main():
+    dump = json.loads(Path(sys.argv[1]).read_text())
+    names = converted_names() | registered_names()
+    rows = {name: row(name, dump[name]["args"]) for name in sorted(names) if name in dump}
+    aliases = {
+        name: entry["real_name"]
+        for name, entry in sorted(dump.items())
+        if entry["real_name"] in names and name != entry["real_name"]
+    }
+    unknown = sorted(names - set(dump))
+    if unknown:
+        sys.exit(f"MXNet has no operators {unknown}")
+    text = HEADER + table("SIGNATURES", rows) + "\n" + table("ALIASES", aliases)
+    (FOLDER / "signatures.py").write_text(text)
+
+
+def registered_names():
+    try:
+        from weft.frontend.mxnet import importer  # noqa: F401
+        from weft.frontend.mxnet.registry import supported
+    except ImportError:
+        return set()
+    return set(supported())
+
+
+def row(name, arguments):
+    inputs, attributes = list(MORE_INPUTS.get(name, ())) if name == "Crop" else [], []
+    for key, form in arguments:
+        if form.startswith(("NDArray", "Symbol")):
+            if name != "Crop":
+                inputs.append(key + ("*" if form.endswith("[]") else ""))
+        else:
+            attributes.append(attribute(key, form))
+    if name in MORE_INPUTS and name != "Crop":
+        inputs += MORE_INPUTS[name]
+    return " ".join([*inputs, "|", *attributes]).removesuffix(" |")
+
+
+def attribute(key, form):
+    kind, _, default = form.partition("default=")
+    kind = kind.strip().rstrip(",")
+    kind = kind.removesuffix("optional").removesuffix("required").strip().rstrip(",")
+    optional = "None" in kind or kind.endswith("or None")
+    kind = kind.removesuffix(" or None").removesuffix(" (non-negative)").strip()
+    kind = "text" if kind.startswith("{") or not kind else KINDS[kind]
+    kind += "?" if optional or default.strip("'") == "None" else ""
+    if not default:
+        return f"{key}:{kind}"
+    return f"{key}:{kind}={shown(default)}"
+
+
+def shown(default):
+    """Without spaces or quotes; a float32 that was printed as a double is shortened."""
+    text = ast.literal_eval(default) if default[:1] in "'\"" else default
+    text = text.replace("[", "(").replace("]", ")").replace(" ", "")
+    if re.fullmatch(r"\d\.\d{6,}(e-\d+)?", text):
+        return f"{float(text):.6g}"
+    return text
+
+
+def table(name, rows):
+    lines = [f"{name}: dict[str, str] = {{"]
+    for key, value in rows.items():
+        line = f'    "{key}": "{value}",'
+        if len(line) <= 100:
+            lines.append(line)
+            continue
+        lines.append(f'    "{key}": (')
+        lines += [f'        "{part}"' for part in wrapped(value)]
+        lines.append("    ),")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def wrapped(text, width=88):
+    parts, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + len(word) + 1 > width:
+            parts.append(line)
+            line = ""
+        line += word + " "
+    parts.append(line.rstrip())
+    return parts
+
+
+if __name__ == "__main__":
+    main()

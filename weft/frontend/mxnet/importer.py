@@ -1,0 +1,329 @@
+"""from_mxnet: a model of MXNet comes in; a Symbol and its parameters go out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...base.dtype import DTYPES, FLOAT32, DType, is_float
+from ...base.errors import Error, FormatError, NotFound, Unsupported
+from ...base.ndarray import NDArray
+from ...base.shape import Shape
+from ...core.schema import is_hidden
+from ...core.symbol import Group, Symbol
+from ..emitter import Emitter, Value
+from . import (  # noqa: F401  each registers its converters
+    convert_attention,
+    convert_detection,
+    convert_index,
+    convert_layers,
+    convert_math,
+    convert_pool,
+    convert_reduce,
+    convert_rnn,
+    convert_shape,
+)
+from .attributes import parsed
+from .call import Call
+from .custom import SymbolConverter, converted_by, get_op, identity_converter
+from .registry import Alike, Converter, find, real_name, signature
+from .source import Arrays, read_model
+from .symbol_file import Node, SymbolFile
+
+__all__ = ["from_mxnet", "get_op"]
+
+# What a malformed attribute makes of a converter; everything of weft's own is an Error already.
+_MALFORMED = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError)
+# Inputs that only training reads.
+_LABELS = {
+    name: 1
+    for name in (
+        "SoftmaxOutput",
+        "LinearRegressionOutput",
+        "LogisticRegressionOutput",
+        "MAERegressionOutput",
+        "SVMOutput",
+    )
+}
+# Inputs that hold what was learned, by the names that MXNet's operators give them.
+_LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".split())
+_SUBGRAPHS = ("_foreach", "_while_loop", "_cond")
+
+
+class Tables(NamedTuple):
+    """The converters that the caller has brought, by MXNet's operator names."""
+
+    own: Mapping[str, SymbolConverter]
+
+    def find(self, op_name: str) -> SymbolConverter | Converter | Alike | None:
+        return self.own.get(op_name) or find(op_name)
+
+
+def from_mxnet(
+    symbol: object,
+    arg_params: object = None,
+    aux_params: Mapping[str, Any] | None = None,
+    *,
+    identity_list: Iterable[str] | None = None,
+    convert_map: Mapping[str, SymbolConverter] | None = None,
+    shape: Mapping[str, Sequence[int]] | None = None,
+) -> tuple[Symbol, dict[str, NDArray]]:
+    """A model of MXNet as a symbol and its parameters.
+
+    `symbol` is the path of a PREFIX-symbol.json, whose newest PREFIX-NNNN.params is read too, the
+    text of such a file, or a live symbol or block of MXNet. `arg_params` is the path of another
+    parameter file, or a mapping of arrays, with `aux_params` beside it. `shape` gives the shapes of
+    inputs, which files leave open. `identity_list` names operators that weft has under the same
+    name; `convert_map` maps an operator to a function of input symbols and text attributes that
+    gives a symbol: both come before what is built in.
+
+    >>> text = '''{"nodes": [{"op": "null", "name": "x", "inputs": []},
+    ...   {"op": "Activation", "name": "y", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]}],
+    ...   "arg_nodes": [0], "heads": [[1, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}'''
+    >>> made, params = from_mxnet(text, shape={"x": (2, 3)})
+    >>> made.list_input_names(), made.list_output_names(), params
+    (['x'], ['y_output'], {})
+    """
+    model = read_model(symbol, arg_params, aux_params)
+    tables = _tables(identity_list, convert_map)
+    live = _live(model.graph, tables)
+    _report_unsupported(model.graph, live, tables)
+    emitter = Emitter()
+    values = _variables(model.graph, model.arrays, live, emitter, shape or {})
+    for number in live:
+        if model.graph.nodes[number].op != "null":
+            _convert(model.graph, live, number, tables, emitter, values)
+    outputs = [emitter.symbol(_output(values, *head)) for head in model.graph.heads]
+    return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
+
+
+def _tables(
+    identity_list: Iterable[str] | None, convert_map: Mapping[str, SymbolConverter] | None
+) -> Tables:
+    own = {name: identity_converter(name) for name in identity_list or ()}
+    return Tables({**own, **(convert_map or {})})
+
+
+# What is needed for the outputs: a label is not.
+
+
+def _live(graph: SymbolFile, tables: Tables) -> dict[int, set[int]]:
+    """Numbers of the nodes that the heads need, in order, each with its outputs that are used."""
+    used: dict[int, set[int]] = {}
+    pending = list(graph.heads)
+    while pending:
+        number, output = pending.pop()
+        first = number not in used
+        used.setdefault(number, set()).add(output)
+        if first:
+            pending += _read_inputs(graph.nodes[number], tables)
+    return dict(sorted(used.items()))
+
+
+def _read_inputs(node: Node, tables: Tables) -> list[tuple[int, int]]:
+    label = None if node.op in tables.own else _LABELS.get(real_name(node.op))
+    return [entry for index, entry in enumerate(node.inputs) if index != label]
+
+
+def _report_unsupported(graph: SymbolFile, live: Iterable[int], tables: Tables) -> None:
+    missing: dict[str, list[str]] = {}
+    for number in live:
+        node = graph.nodes[number]
+        if node.op == "null":
+            continue
+        if tables.find(node.op) is None or (node.subgraphs and node.op not in tables.own):
+            missing.setdefault(node.op, []).append(node.name)
+    if missing:
+        total = sum(map(len, missing.values()))
+        raise Unsupported(
+            f"{len(missing)} operators of the model are not supported, in {total} nodes",
+            why="; ".join(_described(op, names) for op, names in sorted(missing.items())),
+            hint="convert_map={...} of from_mxnet takes converters for them",
+        )
+
+
+def _described(op: str, names: list[str]) -> str:
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    subgraph = " with subgraphs" if op in _SUBGRAPHS else ""
+    return f"{op}{subgraph} in {len(names)} nodes: {shown}"
+
+
+# Variables: what has a value is a parameter, the others are inputs.
+
+
+def _variables(
+    graph: SymbolFile,
+    arrays: Arrays,
+    live: Iterable[int],
+    emitter: Emitter,
+    given: Mapping[str, Sequence[int]],
+) -> dict[int, list[Value]]:
+    numbers = [number for number in live if graph.nodes[number].op == "null"]
+    names = [graph.nodes[number].name for number in numbers]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FormatError(f"two variables have the name {twice!r}")
+    _check_given(given, [name for name in names if name not in arrays])
+    readers = _readers(graph, live)
+    _check_learned(graph, arrays, readers, given)
+    values = {}
+    for number, name in zip(numbers, names):
+        if name in arrays and name not in given:
+            values[number] = [emitter.stored(name, arrays[name])]
+        else:
+            values[number] = [
+                _input(graph, number, arrays, readers.get(number, []), emitter, given)
+            ]
+    return values
+
+
+def _check_given(given: Mapping[str, Sequence[int]], inputs: list[str]) -> None:
+    for name in given:
+        if name not in inputs:
+            raise NotFound(
+                f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs)
+            )
+
+
+def _readers(graph: SymbolFile, live: Iterable[int]) -> dict[int, list[tuple[Node, str]]]:
+    """For each variable the nodes that read it, and as what."""
+    readers: dict[int, list[tuple[Node, str]]] = {}
+    for number in live:
+        node = graph.nodes[number]
+        known = signature(node.op)
+        for index, (source, _) in enumerate(node.inputs):
+            if graph.nodes[source].op == "null":
+                named = known is not None and index < len(known.inputs)
+                role = known.inputs[index] if named else ""
+                readers.setdefault(source, []).append((node, role))
+    return readers
+
+
+def _check_learned(
+    graph: SymbolFile,
+    arrays: Arrays,
+    readers: Mapping[int, list[tuple[Node, str]]],
+    given: Mapping[str, Sequence[int]],
+) -> None:
+    """Where there are parameters at all, none may be missing."""
+    missing = [
+        graph.nodes[number].name
+        for number, rows in readers.items()
+        if any(role in _LEARNED for _, role in rows)
+        and graph.nodes[number].name not in arrays
+        and graph.nodes[number].name not in given
+    ]
+    if missing and arrays:
+        raise NotFound(
+            f"{len(missing)} parameters have no value: {', '.join(missing[:5])}",
+            hint="give the parameter file that belongs to the symbol, or shape={name: ...} for "
+            "those that are inputs",
+        )
+
+
+def _input(
+    graph: SymbolFile,
+    number: int,
+    arrays: Arrays,
+    readers: list[tuple[Node, str]],
+    emitter: Emitter,
+    given: Mapping[str, Sequence[int]],
+) -> Value:
+    node = graph.nodes[number]
+    dtype, shape = _declared_dtype(node), _declared_shape(node)
+    if node.name in given:
+        shape = tuple(given[node.name])
+    for reader, role in readers:
+        weight = _weight(graph, reader, arrays)
+        if weight is not None and role == "data":
+            dtype = dtype or (weight.dtype if is_float(weight.dtype) else None)
+            shape = _shape_for(reader, weight.shape) if shape is None else shape
+    return emitter.input(node.name, shape, dtype or FLOAT32)
+
+
+def _declared_shape(node: Node) -> Shape:
+    """0 is a dimension that is left open."""
+    if "__shape__" not in node.attrs:
+        return None
+    dims = parsed("__shape__", "ints", node.attrs["__shape__"])
+    return tuple(dim if dim and dim > 0 else None for dim in dims) or None
+
+
+_DTYPE_CODES = "float32 float64 float16 uint8 int32 int8 int64 bool".split()
+
+
+def _declared_dtype(node: Node) -> DType | None:
+    text = node.attrs.get("__dtype__")
+    if text is None:
+        return None
+    code = parsed("__dtype__", "int", text)
+    if code == -1:
+        return None
+    if not 0 <= code < len(_DTYPE_CODES):
+        raise FormatError(f"unknown dtype code {code}", where=f"variable {node.name!r}")
+    return DTYPES[_DTYPE_CODES[code]]
+
+
+def _weight(graph: SymbolFile, reader: Node, arrays: Arrays) -> Any:
+    """The array that a layer is learned in, if it is one that has its input's dtype."""
+    if real_name(reader.op) not in ("Convolution", "FullyConnected", "BatchNorm", "Deconvolution"):
+        return None
+    name = graph.nodes[reader.inputs[1][0]].name if len(reader.inputs) > 1 else ""
+    return arrays.get(name)
+
+
+def _shape_for(reader: Node, weight: tuple[int, ...]) -> Shape:
+    """What a convolution says about its data: the rank and the channels."""
+    if real_name(reader.op) != "Convolution" or reader.attrs.get("layout", "NC")[1:2] != "C":
+        return None
+    groups = parsed("num_group", "int", reader.attrs.get("num_group", "1"))
+    return (None, weight[1] * groups, *(None,) * (len(weight) - 2)) if len(weight) > 2 else None
+
+
+# One node.
+
+
+def _convert(
+    graph: SymbolFile,
+    live: Mapping[int, set[int]],
+    number: int,
+    tables: Tables,
+    emitter: Emitter,
+    values: dict[int, list[Value]],
+) -> None:
+    node = graph.nodes[number]
+    label = f"node {node.name!r} ({node.op})"
+    read = _read_inputs(node, tables)
+    try:
+        inputs = [_output(values, *entry) for entry in read]
+        values[number] = _results(node, tables, emitter, inputs, frozenset(live[number]))
+    except Error as error:
+        raise error.at(label) from None
+    except _MALFORMED as error:
+        raise FormatError(
+            "the node's attributes or inputs make no sense", where=label, why=str(error)[:200]
+        ) from error
+
+
+def _results(
+    node: Node, tables: Tables, emitter: Emitter, inputs: list[Value], wanted: frozenset[int]
+) -> list[Value]:
+    if node.op in tables.own:
+        attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
+        return converted_by(tables.own[node.op], emitter, inputs, attrs)
+    how = find(node.op)
+    call = Call(emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted)
+    if isinstance(how, Alike):
+        attrs = {new: call.attr(old) for old, new in how.attrs.items()}
+        made = call.op(how.op, *call.all(), **attrs)
+    else:
+        made = how(call)
+    call.check_all_read()
+    return call.named(made if isinstance(made, list) else [made])
+
+
+def _output(values: Mapping[int, list[Value]], number: int, index: int) -> Value:
+    made = values[number]
+    if index >= len(made):
+        raise Unsupported(f"output {index} of {made[0].name!r} has no counterpart")
+    return made[index]
