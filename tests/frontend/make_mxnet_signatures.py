@@ -38,8 +38,10 @@ KINDS = {
 MORE_INPUTS = {
     "log_softmax": ["length"],
     "BatchNorm_v1": ["moving_mean", "moving_var"],
+    "_CrossDeviceCopy": ["data"],
     "Crop": ["data*"],
 }
+MORE_DEFAULTS = {("smooth_l1", "scalar"): "1"}
 
 
 def converted_names():
@@ -84,7 +86,8 @@ def row(name, arguments):
             if name != "Crop":
                 inputs.append(key + ("*" if form.endswith("[]") else ""))
         else:
-            attributes.append(attribute(key, form))
+            more = MORE_DEFAULTS.get((name, key))
+            attributes.append(attribute(key, form) + (f"={more}" if more else ""))
     if name in MORE_INPUTS and name != "Crop":
         inputs += MORE_INPUTS[name]
     return " ".join([*inputs, "|", *attributes]).removesuffix(" |")

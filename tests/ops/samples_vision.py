@@ -157,8 +157,9 @@ def non_max_suppression(rng, torch):
     yield known({"force_suppress": True, "iou_threshold": 0.7, "top_k": 2}, [3, 0])
     yield known({"force_suppress": True, "iou_threshold": 0.7, "top_k": 2, "return_indices": False},
                 [3, 0])  # fmt: skip
-    yield known({"return_indices": False}, [3, 0, 1])
-    yield known({}, [3, 0, 1])
+    yield known({}, [3, 0, 1, 2])
+    yield known({"iou_threshold": 0.47, "return_indices": False}, [3, 0, 1])
+    yield known({"force_suppress": True}, [3, 0, -1, 2])
     for number, (batch, count, attrs) in enumerate([
         (2, 12, {}),
         (2, 17, {"return_indices": False, "iou_threshold": 0.3}),

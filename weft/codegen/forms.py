@@ -62,6 +62,7 @@ class Forms:
 
     def __init__(self) -> None:
         self._known: dict[int, Form | None] = {}
+        self._kept: list[Expr] = []  # ids are keys only as long as their nodes live
 
     def of(self, root: Expr) -> Form | None:
         known = self._known
@@ -75,6 +76,7 @@ class Forms:
                     stack.extend(waiting)
                     continue
                 known[id(expr)] = _form(expr, [known[id(part)] for part in inner])
+                self._kept.append(expr)
             stack.pop()
         return known[id(root)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 from .. import te
@@ -25,6 +26,7 @@ from .reduction import reduction_kernel
 from .stages import stages
 
 MAX_SYMBOL = 80
+POINTWISE_WORK = 8  # moving an element through memory takes as long as so many operations
 
 
 class Temporary(NamedTuple):
@@ -158,9 +160,7 @@ def stage_kernel(
     inner = [node for node in statements(body) if isinstance(node, For)]
     make = reduction_kernel if inner else pointwise_kernel
     kernel = make(name, list(buffers.values()), axes, body, target)
-    work = 1
-    for axis in axes:
-        work *= axis.extent
+    work = prod(axis.extent for axis in axes) * (1 if inner else POINTWISE_WORK)
     for loop in inner:
         work *= max(int(loop.extent.value), 1)  # type: ignore[attr-defined]
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)

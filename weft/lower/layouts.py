@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from ..base.dtype import FLOAT32
@@ -18,8 +19,8 @@ from ..base.target import Target, host
 from ..core.ir import Fact
 from ..core.op import Op
 from ..core.schema import canonical
-from ..core.symbol import Symbol
-from ..ops import conv, halo, matmul, nn, packed, winograd  # noqa: F401  the operators used here
+from ..core.symbol import Group, Symbol
+from ..ops import conv, halo, matmul, nn, packed, pad, slicing, winograd  # noqa: F401  the operators used here
 
 _target: ContextVar[Target | None] = ContextVar("weft_layout_target", default=None)
 
@@ -48,6 +49,9 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol
     if not plain or not is_static(shape) or facts[0].dtype != FLOAT32:
         return None
     target = _target.get() or host()
+    lanes = target.lanes(FLOAT32)
+    if params.groups == 1 and params.channels % lanes and params.channels >= WIDE * lanes:
+        return _rounded_up(params, inputs, facts, lanes)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None:
         return None
@@ -60,6 +64,28 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol
         return Op.get("conv2d")(*inputs, **attrs)
     data, *rest = inputs
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
+
+
+def _rounded_up(params: Any, inputs: Symbol, facts: Sequence[Fact], lanes: int) -> Symbol | None:
+    """conv2d with some more channels, which fill the last vector and are cut off again."""
+    more = -params.channels % lanes
+    data, weight, *bias = inputs
+    rest = facts[1].shape[1:]  # type: ignore[index]
+    filters = _with_zeros(weight, more, len(rest))
+    wider = replace(params, channels=params.channels + more)
+    grown = [facts[0], facts[1]._replace(shape=(wider.channels, *rest)), *facts[2:]]
+    symbols = Group([data, filters, *(_with_zeros(b, more, 0) for b in bias)])
+    made = blocked_conv2d(wider, symbols, grown)
+    if made is None:
+        return None
+    layout = f"NCHW{lanes}c"
+    plain = Op.get("__layout_transform__")(made, src_layout=layout, dst_layout="NCHW")
+    return Op.get("strided_slice")(plain, begin=(0, 0), end=(2**31 - 1, params.channels))
+
+
+def _with_zeros(value: Symbol, more: int, rank: int) -> Symbol:
+    """The tensor with `more` zeros after its first axis, and nothing on `rank` others."""
+    return Op.get("pad")(value, pad_width=((0, more),) + ((0, 0),) * rank)
 
 
 def surrounded(data: Symbol, pads: Sequence[int]) -> Symbol:
@@ -99,6 +125,7 @@ def _conv2d_layouts(
 # What a 3x3 convolution costs: GFLOP/s and GB/s that kernels reach on one core, measured.
 FLOPS, WEIGHT_BYTES, TILE_BYTES, FAR_TILE_BYTES = 165e9, 15e9, 60e9, 15e9
 CACHED = 4 << 20  # transformed tiles beyond this come from far memory
+WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -33,13 +33,6 @@ def vector_loop(axis: Axis, lanes: int, body: Stmt) -> Stmt:
         inner = substitute(body, {axis.var: lane + full * lanes})
         parts.append(For(lane, as_expr(rest), inner, "vector" if rest > 1 else "serial"))
     return sequence(parts)
-
-
-def unrolled(axis: Axis, factor: int, body: Stmt, move: Callable[[For], Stmt]) -> Stmt:
-    """`factor` turns of a loop as an unrolled one that `move` places; the rest stays outside."""
-    lane = Var(f"{axis.var.name}_u")
-    inner = substitute(body, {axis.var: axis.var * factor + lane})
-    return move(For(lane, as_expr(factor), inner, "unroll"))
 
 
 def finished_kernel(

@@ -121,7 +121,7 @@ def _loops(node: object, var: Var) -> bool:
 
 
 def _longest_step(reads: Sequence[Load], var: Var) -> int:
-    """Of the access that is the larger tensor's most often: the first one that moves at all."""
+    """How far apart in memory two turns of a loop are, in the tensor where that is most."""
     steps = [step(load, var) for load in reads if accessed(load).scope == "arg"]
     return max((abs(s) for s in steps if s is not None), default=0)
 

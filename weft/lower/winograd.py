@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import te
+from ..base.shape import numel
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
@@ -80,7 +81,7 @@ def winograd_kernels(
         made.append(_pad(name, node, fact(node.inputs[0]), padded, target))
         source = padded
     made.append(
-        LoweredKernel(_input_transform(f"{name}_tiles", plan), (source, v), 4 * points * plan.tiles)
+        LoweredKernel(_input_transform(f"{name}_tiles", plan), (source, v), 4 * numel(v.shape))
     )
     made.append(_products(name, plan, node.inputs[1], v, product, target))
     made.append(_output_transform(name, plan, group, fact, product, frame))
@@ -244,7 +245,7 @@ def _output_transform(
     places = {tensors[e]: e for e in group.inputs}
     arguments: list[Hashable] = [product, *(places[s] for s in sources)]
     arguments += [group.master.inputs[2]] if bias is not None else []
-    work = 4 * t * t * plan.tiles * plan.outputs * lanes
+    work = 4 * numel(product.shape)
     return LoweredKernel(lower_vectors(b.finish()), (*arguments, out_entry), work)
 
 

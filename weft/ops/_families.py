@@ -12,8 +12,8 @@ import numpy as np
 
 from .. import te
 from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_float, is_integer
-from ..base.errors import DTypeError, NotFound
-from ..base.shape import Shape, broadcast, unify
+from ..base.errors import DTypeError, NotFound, ShapeError
+from ..base.shape import Shape, broadcast, show, unify
 from ..core.infer import same_dtype
 from ..core.op import VARIADIC, Op
 from ..core.pattern import OpPattern
@@ -25,7 +25,7 @@ __all__ = [
     "define", "unary", "scalar", "binary", "broadcasting", "pointwise", "same_shape",
     "broadcast_shape", "comparison_dtype", "in_dtype", "F", "floating", "numeric", "integral",
     "first_dtype", "no_flow", "attributes", "number", "clamped", "divide", "power", "known",
-    "full_dtype", "shape_of_second", "changed",
+    "full_dtype", "shape_of_second", "changed", "ranked",
 ]  # fmt: skip
 
 ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
@@ -173,6 +173,15 @@ def no_flow(ctx: Any, *grads: Any) -> list[None]:
 def attributes(params: Params) -> dict[str, Any]:
     """The attributes of parsed params, to hand on to another: `F.op(x, **attributes(p))`."""
     return {field.name: getattr(params, field.name) for field in fields_of(type(params))}
+
+
+def ranked(shape: Shape, rank: int, what: str) -> Any:
+    """The dimensions of a shape that may be unknown."""
+    if shape is None:
+        return (None,) * rank
+    if len(shape) != rank:
+        raise ShapeError(f"{what} has {rank} dimensions, not {show(shape)}")
+    return shape
 
 
 def known(*shapes: Shape) -> bool:

@@ -19,7 +19,7 @@ from ..core.infer import unify_dtype
 from ..core.schema import BOOL, DTYPE, INT, attr, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, F, changed, define, no_flow, same_shape
-from ._kernels import Body, before, rows_of, sort_row
+from ._kernels import Body, before, rows_of, sort_row, wide_dtype
 
 _AXIS = "along which axis"
 
@@ -69,6 +69,7 @@ def _topk_dtype(params: TopkAttrs, ins: Sequence[Any], outs: Sequence[Any]) -> A
 
 def order_of(x: Any, axis: int, descending: bool) -> Any:
     """The stable order of an array; backwards it is that of the array read backwards."""
+    x = x.astype(wide_dtype(x.dtype), copy=False)
     if not descending:
         return np.argsort(x, axis, kind="stable")
     behind = np.argsort(np.flip(x, axis), axis, kind="stable")

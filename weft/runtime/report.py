@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ..base.plan import HostStep
 from .program import KernelInfo, Program
 
-
 _PADS, _LAYOUT = frozenset({"pad", "_halo"}), frozenset({"__layout_transform__"})
 
 

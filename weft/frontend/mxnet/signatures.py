@@ -87,7 +87,7 @@ SIGNATURES: dict[str, str] = {
         "data* | scale:int num_filter:int=0 sample_type:text multi_input_mode:text=concat "
         "num_args:int workspace:int=512"
     ),
-    "_CrossDeviceCopy": "|",
+    "_CrossDeviceCopy": "data",
     "_arange": (
         "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= "
         "dtype:text=float32"
@@ -271,7 +271,7 @@ SIGNATURES: dict[str, str] = {
     "slice": "data | begin:ints end:ints step:ints=()",
     "slice_axis": "data | axis:int begin:int end:int?",
     "slice_like": "data shape_like | axes:ints=()",
-    "smooth_l1": "data | scalar:float",
+    "smooth_l1": "data | scalar:float=1",
     "softmax": (
         "data length | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0"
     ),

@@ -1,0 +1,124 @@
+"""A value is loaded once between stores, and not kept when it may change; indices are sums."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from codegen.native import native, target_of
+
+from weft.codegen.emit import emit_kernel
+from weft.codegen.forms import Forms
+from weft.te.build import KernelBuilder
+from weft.te.expr import Broadcast, Ramp, Var, as_expr, const
+from weft.te.interpret import run_kernel
+from weft.te.loops import Kernel
+
+rng = np.random.default_rng()
+
+
+def loads_in(kernel: Kernel, **options) -> int:
+    text = emit_kernel(kernel, target_of("avx2"), **options)
+    body = text[: text.index(f"define void @{kernel.name}(")]
+    return sum(" = load " in line for line in body.splitlines())
+
+
+def square_twice() -> Kernel:
+    """y = x * x, z = x + x: x is needed four times."""
+    b = KernelBuilder("square_twice")
+    x, y, z = (b.arg(name, "float32", (4,)) for name in "xyz")
+    with b.loop("i", 4) as i:
+        b.store(y, i, x[i] * x[i])
+        b.store(z, i, x[i] + x[i])
+    return b.finish()
+
+
+def test_a_value_is_loaded_once():
+    assert loads_in(square_twice()) == 1
+    assert loads_in(square_twice(), may_alias=True) == 2  # y may be x
+
+
+def test_memory_that_is_the_same_under_two_names():
+    data = rng.standard_normal(4).astype(np.float32)
+    shared, z = data.copy(), np.empty(4, np.float32)
+    native(square_twice(), may_alias=True)([shared, shared, z])
+    np.testing.assert_allclose(shared, data * data, rtol=1e-6)
+    np.testing.assert_allclose(z, 2 * data * data, rtol=1e-6)
+
+
+def test_unrolled_tiles_load_rows_and_columns_once():
+    b = KernelBuilder("tile")
+    shapes = {"x": (3, 8), "w": (8, 5), "y": (3, 5)}
+    x, w, y = (b.arg(name, "float32", shape) for name, shape in shapes.items())
+    total = b.alloc("total", "float32", (3, 5), scope="register")
+    with b.unrolled("i", 3) as i, b.unrolled("j", 5) as j:
+        b.store(total, (i, j), const(0.0, "float32"))
+    with b.loop("k", 8) as k, b.unrolled("i", 3) as i, b.unrolled("j", 5) as j:
+        b.store(total, (i, j), total[i, j] + x[i, k] * w[k, j])
+    with b.unrolled("i", 3) as i, b.unrolled("j", 5) as j:
+        b.store(y, (i, j), total[i, j])
+    kernel = b.finish()
+    assert loads_in(kernel) == 3 + 5
+    a, c = rng.standard_normal((3, 8)).astype("f"), rng.standard_normal((8, 5)).astype("f")
+    got = np.empty((3, 5), np.float32)
+    native(kernel)([a, c, got])
+    np.testing.assert_allclose(got, a.astype("d") @ c, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_loads_and_stores(seed):
+    """Straight code, branches and loops over two small buffers, against the interpreter."""
+    choose = random.Random(seed)
+    b = KernelBuilder("mixed")
+    buffers = [b.arg(name, "int64", (6,)) for name in "xy"]
+
+    def value(depth=0):
+        source = choose.choice(buffers)
+        made = source[choose.randrange(6)]
+        return made if depth > 1 or choose.random() < 0.4 else made + value(depth + 1) * 3
+
+    def statements(depth):
+        for _ in range(choose.randrange(1, 5)):
+            kind = choose.random()
+            if depth < 2 and kind < 0.2:
+                with b.loop("i", choose.randrange(1, 4)) as i:
+                    b.store(choose.choice(buffers), i, value())
+                    statements(depth + 1)
+            elif depth < 2 and kind < 0.4:
+                with b.when(value() > value()):
+                    statements(depth + 1)
+            else:
+                b.store(choose.choice(buffers), choose.randrange(6), value())
+
+    statements(0)
+    kernel = b.finish()
+    given = [rng.integers(-9, 9, 6) for _ in buffers]
+    expected, got = [a.copy() for a in given], [a.copy() for a in given]
+    run_kernel(kernel, expected)
+    native(kernel)(got)
+    for a, e in zip(got, expected):
+        np.testing.assert_array_equal(a, e)
+
+
+def test_forms():
+    i, j = Var("i"), Var("j")
+    forms = Forms()
+    form = forms.of((i * 4 + j - 3) * 2 - i)
+    assert (form.constant, dict(form.variables), form.others) == (-6, {i: 7, j: 2}, ())
+    assert forms.of(i - i).variables == ()
+    quotient = i // 3
+    form = forms.of(quotient * 5 + 1)
+    assert (form.constant, form.variables, form.others) == (1, (), ((quotient, 5),))
+    lanes = forms.of(Ramp(i, as_expr(2), 8) * Broadcast(as_expr(3), 8))
+    assert (lanes.step, lanes.lanes, dict(lanes.variables)) == (6, 8, {i: 3})
+    assert forms.of(Ramp(i, j, 8)) is None
+    assert forms.flat((i, j), (10, 3)).variables == ((i, 10), (j, 3))
+
+
+def test_deep_sums_do_not_recurse():
+    i = Var("i")
+    total = i
+    for _ in range(20_000):
+        total = total + i
+    assert Forms().of(total).variables == ((i, 20_001),)
