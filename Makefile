@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 WHAT   ?= all
 
-.PHONY: help demo test slow bench figures lint format oracles clean
+.PHONY: help demo test slow bench figures docs lint format oracles clean
 
 help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
@@ -13,6 +13,7 @@ help:
 	@echo "make slow     the long tests"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
+	@echo "make docs     the pages of docs/ops, from the operators themselves"
 	@echo "make lint     ruff and the type checker"
 	@echo "make oracles  install PyTorch and ONNX Runtime, which the tests compare with"
 
@@ -53,6 +54,9 @@ bench: $(VENV)/.oracles
 
 figures: $(VENV)/.test
 	$(BIN)/python benchmarks/figures.py $(WHAT)
+
+docs: $(VENV)/.package
+	$(BIN)/python -m weft.tools.op_docs docs/ops
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

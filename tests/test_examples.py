@@ -52,3 +52,10 @@ def test_train_symbolic():
     losses = [float(found) for found in re.findall(r"loss ([\d.]+)", text)]
     assert losses[0] > 2 > 0.2 > losses[-1]
     assert int(re.search(r"(\d+) of 60 held-out", text)[1]) >= 50
+
+
+def test_new_op():
+    text = output_of("new_op.py")
+    assert "agree" in text
+    assert "0 host steps" in text
+    assert float(re.search(r"error (\S+)", text)[1]) < 1e-5

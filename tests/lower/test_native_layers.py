@@ -145,6 +145,57 @@ def test_products_with_packed_weights_agree_with_torch(rows, inner, columns, bia
     check(made, values, expected, known[isa % len(known)])
 
 
+def run_with_nans_in_memory(model, data):
+    """Two runs, the second in memory that the first used and that NaNs fill."""
+    first = model.run({"x": data})[0]
+    for space in model._last._workspaces:
+        space.arena.numpy().view("float32")[:] = np.nan
+    second = model.run({"x": data})[0]
+    assert first.tobytes() == second.tobytes()
+    return second
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
+def test_convolutions_write_into_the_padded_image_of_the_next(target):
+    torch = oracle("torch")
+    sym, conv = weft.symbol, torch.nn.functional.conv2d
+    x = rng.standard_normal((2, 5, 15, 13)).astype("f")
+    values = {
+        "a_weight": rng.standard_normal((32, 5, 1, 1)).astype("f"),
+        "a_bias": rng.standard_normal(32).astype("f"),
+        "b_weight": rng.standard_normal((32, 1, 3, 3)).astype("f"),
+        "b_bias": rng.standard_normal(32).astype("f"),
+        "c_weight": rng.standard_normal((48, 32, 5, 3)).astype("f"),
+        "c_bias": rng.standard_normal(48).astype("f"),
+    }
+    y = sym.relu(sym.conv2d(sym.Variable("x"), name="a", channels=32, kernel_size=(1, 1)))
+    y = sym.conv2d(
+        y, name="b", channels=32, kernel_size=(3, 3), padding=1, strides=(2, 2), groups=32
+    )
+    y = sym.conv2d(sym.tanh(y), name="c", channels=48, kernel_size=(5, 3), padding=(2, 1))
+    model = weft.compile((y, values), shape={"x": x.shape}, target=target)
+    t = {key: torch.tensor(value) for key, value in values.items()}
+    z = torch.relu(conv(torch.tensor(x), t["a_weight"], t["a_bias"]))
+    z = torch.tanh(conv(z, t["b_weight"], t["b_bias"], stride=2, padding=1, groups=32))
+    z = conv(z, t["c_weight"], t["c_bias"], padding=(2, 1)).numpy()
+    found = run_with_nans_in_memory(model, x)
+    assert np.abs(found - z).max() <= CONTRACT * np.abs(z).max()
+    assert model.report().pad_copies == 0
+
+
+def test_channels_that_fill_no_vector_are_cut_off_again():
+    torch = oracle("torch")
+    sym = weft.symbol
+    x = rng.standard_normal((1, 32, 6, 5)).astype("f")
+    w, b = rng.standard_normal((133, 32, 1, 1)).astype("f"), rng.standard_normal(133).astype("f")
+    y = sym.relu(sym.conv2d(sym.Variable("x"), name="c", channels=133, kernel_size=(1, 1)))
+    expected = torch.relu(
+        torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(w), torch.tensor(b))
+    )
+    for target in targets():
+        check(y, {"x": x, "c_weight": w, "c_bias": b}, expected.numpy(), target)
+
+
 def test_the_same_bits_for_any_number_of_threads():
     sym = weft.symbol
     x = rng.standard_normal((2, 32, 40, 40)).astype("f")

@@ -149,6 +149,19 @@ def conv2d_grad_weight(rng, torch):
     )  # fmt: skip
 
 
+@samples("_conv2d_grad")
+def conv2d_grad(rng, torch):
+    def run(g, x, w, case, use_bias):
+        made = [conv_backward(torch, case, wanted)(g, x, w) for wanted in ("data", "weight")]
+        return [*made, g.sum((0, 2, 3))] if use_bias else made
+
+    for number, case in enumerate(CONVOLUTIONS):
+        use_bias = number % 2 == 0
+        attrs = conv_attrs(case, use_bias=use_bias)
+        backward = lambda *a, c=case, u=use_bias: run(*a, c, u)
+        yield Sample(conv_grads(rng, torch, case), attrs, backward, **LOOSE)
+
+
 # channels, outputs, groups, kernel, strides, padding, output_padding, dilation, extents
 TRANSPOSES = [
     (2, 3, 1, (3, 3), (2, 2), (1, 1), (1, 0), (1, 1), (3, 2)),

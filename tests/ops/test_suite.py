@@ -11,7 +11,10 @@ from sample import all_samples, sampled_ops
 
 import weft.ops  # noqa: F401
 from weft.base.dtype import FLOAT32, as_dtype
+from weft.base.errors import DTypeError
+from weft.core.infer import same_dtype
 from weft.core.op import Op, list_ops
+from weft.core.schema import text_of
 from weft.lower.dispatch import TEMPLATES
 from weft.testing import op_check
 
@@ -105,6 +108,63 @@ def test_narrow_floats(op, dtype):
 def test_machine_code(op):
     for sample in all_samples(op.name)[1:3]:
         op_check.check_native(op, sample)
+
+
+DTYPES = "float64 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool".split()
+NATIVE_DTYPES = "float64 float16 uint8 int64 bool".split()
+# Operators that read a result of another one, which must belong to the data.
+READS_A_RESULT = {
+    "_max_pool2d_grad", "_max_pool2d_pick", "_global_max_pool2d_grad", "_global_max_pool2d_pick",
+}  # fmt: skip
+# Operators of which parts are multiplied by 0, so that what is infinite there gives NaN or does not.
+MIXES = {"conv2d_transpose", "_conv2d_grad_data", "_conv2d_grad", "_winograd_weight"}
+
+
+def _small_sample(op):
+    """One with float32 inputs that are not empty, if there is one."""
+    floating = [s for s in all_samples(op.name) if any(x.dtype == FLOAT32 for x in s.inputs)]
+    small = [s for s in floating if 0 < sum(x.size for x in s.inputs) < 600]
+    return small[min(1, len(small) - 1)] if small and op.name not in BY_TEMPLATE else None
+
+
+def _takes(op, sample):
+    """Whether an operator takes the dtypes of a sample; if not, it says so by a typed error."""
+    params = op.parse({key: text_of(value) for key, value in sample.attrs.items()})
+    rule = op_check.column_of(op, "dtype") or same_dtype
+    try:
+        rule(params, [x.dtype for x in sample.inputs], [None] * op.outputs_of(params))
+    except DTypeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(op, dtype):
+    sample = _small_sample(op)
+    if sample is None or op.name in READS_A_RESULT:
+        return
+    cast = op_check.in_dtype(sample, as_dtype(dtype))
+    if _takes(op, cast):
+        op_check.check_inference(op, cast)
+        op_check.check_compute(op, cast)
+
+
+@pytest.mark.parametrize("dtype", NATIVE_DTYPES)
+def test_dtypes_in_machine_code(op, dtype):
+    sample = _small_sample(op)
+    if sample is None or op.name in READS_A_RESULT:
+        return
+    narrow = op_check.narrowed(sample, as_dtype(dtype)) if dtype == "float16" else None
+    cast = narrow or op_check.in_dtype(sample, as_dtype(dtype))
+    if _takes(op, cast):
+        op_check.check_native(op, cast)
+
+
+def test_special_values(op):
+    sample = _small_sample(op)
+    if sample is not None and op.name not in READS_A_RESULT | MIXES:
+        with np.errstate(all="ignore"):
+            op_check.check_compute(op, op_check.with_special_values(sample, len(op.name)))
 
 
 def test_samples_name_operators():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft import te
-from weft.base.errors import ShapeError
+from weft.base.errors import InvalidValue, ShapeError
 from weft.core.op import Op
 from weft.core.schema import INT, attr, schema
 from weft.ops._families import F, pointwise, unary
@@ -34,6 +34,17 @@ def sample(seed=0):
 
 def test_a_right_operator_passes():
     check_op(make().name, [sample(seed) for seed in range(3)])
+
+
+def test_samples_can_be_left_out():
+    check_op(make().name)
+    with pytest.raises(AssertionError, match="compute"):
+        check_op(make(compute=pointwise(lambda x: x * x * x)).name)
+
+
+def test_samples_are_needed_where_attributes_are():
+    with pytest.raises(InvalidValue, match="needs attributes"):
+        check_op("expand_dims")
 
 
 FAULTS = [

@@ -97,21 +97,7 @@ class Layout:
         """
         if shape is None or self == target:
             return shape
-        if not self.convertible(target):
-            raise LayoutError(f"layout {self} does not convert to {target}")
-        if len(shape) != self.ndim:
-            raise LayoutError(f"shape {show(shape)} is not in layout {self}")
-        total: dict[str, Dim] = {}
-        for (letter, size), dim in zip(self.axes, shape):
-            if isinstance(dim, int) and size and dim != size:
-                raise LayoutError(
-                    f"shape {show(shape)} is not in layout {self}",
-                    why=f"its block {size}{letter} has {dim} elements",
-                )
-            total[letter.upper()] = mul_dims(total.get(letter.upper(), 1), dim)
-        return tuple(
-            _part(letter, size, total[letter.upper()], target) for letter, size in target.axes
-        )
+        return _converted(self, tuple(shape), target)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self.name == other.name
@@ -124,6 +110,23 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({self.name!r})"
+
+
+@lru_cache(4096)
+def _converted(source: Layout, shape: tuple[Dim, ...], target: Layout) -> Shape:
+    if not source.convertible(target):
+        raise LayoutError(f"layout {source} does not convert to {target}")
+    if len(shape) != source.ndim:
+        raise LayoutError(f"shape {show(shape)} is not in layout {source}")
+    total: dict[str, Dim] = {}
+    for (letter, size), dim in zip(source.axes, shape):
+        if isinstance(dim, int) and size and dim != size:
+            raise LayoutError(
+                f"shape {show(shape)} is not in layout {source}",
+                why=f"its block {size}{letter} has {dim} elements",
+            )
+        total[letter.upper()] = mul_dims(total.get(letter.upper(), 1), dim)
+    return tuple(_part(letter, size, total[letter.upper()], target) for letter, size in target.axes)
 
 
 def _part(letter: str, size: int, total: Dim, target: Layout) -> Dim:

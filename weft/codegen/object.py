@@ -24,9 +24,12 @@ def cache_key(ir: str, target: Target, passes: str = "none") -> str:
 
 def key_material(ir: str, target: Target, passes: str = "none") -> bytes:
     """All that decides what object code comes out."""
-    version = ".".join(map(str, llvm.llvm_version_info))
-    parts = (ir, target.triple, target.cpu, target.features, passes, version)
+    parts = (ir, target.triple, target.cpu, target.features, passes, llvm_version())
     return "\0".join(parts).encode()
+
+
+def llvm_version() -> str:
+    return ".".join(map(str, llvm.llvm_version_info))
 
 
 def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:

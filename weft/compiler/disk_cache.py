@@ -14,12 +14,12 @@ from pathlib import Path
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error
 from ..base.plan import BufferSpec, KernelCode
+from ..codegen.object import llvm_version
 from ..core.ir import Node
 from ..core.op import Op
 from ..lower.dispatch import bodies_of
@@ -42,7 +42,7 @@ class CompiledKernel(NamedTuple):
 @lru_cache(1)
 def fingerprint() -> str:
     """A hash of the compiler itself."""
-    digest = hashlib.sha256(f"{__version__} {llvm.llvm_version_info}".encode())
+    digest = hashlib.sha256(f"{__version__} {llvm_version()}".encode())
     for room in ROOMS:
         for path in sorted((PACKAGE / room).rglob("*.py")):
             digest.update(path.relative_to(PACKAGE).as_posix().encode())

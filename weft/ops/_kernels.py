@@ -138,12 +138,18 @@ def add_rows(
         with b.loop("k", count) as k:
             for place, weight in places(b, k, *others):
                 with along(b, rows) as i:
-                    value = te.cast(x[o, k, first + i], wide)
-                    value = value if weight is None else value * te.cast(weight, wide)
+                    value = _weighted(te.cast(x[o, k, first + i], wide), weight)
                     b.store(sums, (o, place, first + i), sums[o, place, first + i] + value)
         if total != target:
             with b.loop("row", rows.extent) as row, along(b, rows) as i:
                 b.store(out, (o, row, first + i), te.cast(sums[o, row, first + i], dtype))
+
+
+def _weighted(value: te.Expr, weight: te.Expr | None) -> te.Expr:
+    """A value that does not count may be infinite."""
+    if weight is None:
+        return value
+    return te.select(weight.equal(0), 0.0, value * te.cast(weight, value.dtype))
 
 
 def before(dtype: DType, descending: bool) -> Callable[[te.Expr, te.Expr], te.Expr]:

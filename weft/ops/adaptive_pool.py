@@ -63,14 +63,6 @@ def _bin_sums(x: Array, axis: int, count: int) -> Array:
     return np.add.reduceat(np.pad(x, padding), cuts, axis=axis).take(range(0, 2 * count, 2), axis)
 
 
-def _membership(extent: int, count: int, dtype: Any) -> Array:
-    """(bins, elements): one over the size of the bin where the element is in it, else 0."""
-    starts, ends = (edge[:, None] for edge in _bins(extent, count))
-    place = np.arange(extent)
-    inside = (place >= starts) & (place < ends)
-    return (inside / (ends - starts)).astype(dtype)
-
-
 def _reference(params: AdaptivePool2DAttrs, x: Array) -> Array:
     height, width = _sizes(params)
     total = _bin_sums(_bin_sums(widened(spatial_last(params, x)), -2, height), -1, width)
@@ -82,12 +74,17 @@ def _reference(params: AdaptivePool2DAttrs, x: Array) -> Array:
 
 
 def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
-    wide = widened(spatial_last(params, g))
     down, across = (
-        _membership(extent, count, wide.dtype)
+        list(zip(*_bins(extent, count)))
         for extent, count in zip(static_extents(params, x.shape), _sizes(params))
     )
-    return spatial_back(params, down.T @ wide @ across, g.dtype)
+    wide = widened(spatial_last(params, g))
+    made = np.zeros((*wide.shape[:-2], *static_extents(params, x.shape)), wide.dtype)
+    for i, (top, bottom) in enumerate(down):
+        for j, (left, right) in enumerate(across):
+            share = wide[..., i, j] / ((bottom - top) * (right - left))
+            made[..., top:bottom, left:right] += share[..., None, None]
+    return spatial_back(params, made, g.dtype)
 
 
 def _bin_exprs(number: Any, extent: int, count: int) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from .. import te
 from ..base.layout import Layout
 from ..base.shape import Dim, Shape, unify
+from ..core.op import Op
 from ._convolution import (
     NCHW,
     OIHW,
@@ -33,6 +34,7 @@ from .conv import (
     conv_shape,
     transpose_shape,
 )
+from .reduce import ReduceAttrs
 
 OGRAD = {"ograd": "the gradient of the output"}
 
@@ -119,6 +121,60 @@ grad_weight = define(
     shape=_grad_weight_shape, layout=_grad_weight_layout, reference=_grad_weight_reference,
     compute=_grad_weight_compute, gradient=_grad_weight_gradient,
 )  # fmt: skip
+
+# conv2d, in all its inputs at once: NNVM's form.
+
+
+def _grad_shape(params: Conv2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    g, data, weight = ins
+    given = [unify(data, outs[0]), unify(weight, outs[1]), *outs[2:]]
+    inputs, (g,) = conv_shape(params, given, [g])
+    return [g, *inputs[:2]], inputs
+
+
+def _grad_layout(params: Conv2DAttrs, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+    conv = convolution_of(params)
+    return [conv.out, conv.data, conv.kernel], [conv.data, conv.kernel, conv.bias][: len(outs)]
+
+
+def _all_but_channels(params: Conv2DAttrs) -> ReduceAttrs:
+    axes = enumerate(convolution_of(params).out.axes)
+    return ReduceAttrs(
+        axis=tuple(axis for axis, (letter, _) in axes if letter in "Cc"), exclude=True
+    )
+
+
+def _grad_reference(params: Conv2DAttrs, g: Array, x: Array, w: Array) -> Any:
+    made = [_grad_data_reference(params, g, x, w), _grad_weight_reference(params, g, x)]
+    bias = Op.reference[F.sum](_all_but_channels(params), g) if params.use_bias else None
+    return made if bias is None else [*made, bias]
+
+
+def _grad_compute(params: Conv2DAttrs, g: te.Tensor, x: te.Tensor, w: te.Tensor) -> Any:
+    data = te_transpose_in_data(convolution_of(params), g, w, x.shape, g.dtype)
+    made = [data, _grad_weight_compute(params, g, x)]
+    return made + ([Op.compute[F.sum](_all_but_channels(params), g)] if params.use_bias else [])
+
+
+def _grad_gradient(ctx: Any, data: Any, weight: Any, *bias: Any) -> list[Any]:
+    g, x, w = ctx.inputs
+    attrs = attributes(ctx.params)
+    plain = {**attrs, "use_bias": False}
+    return [
+        F.conv2d(data, w, *bias, **attrs) + F.conv2d(x, weight, **plain),
+        F._conv2d_grad_data(g, x, weight, **plain),
+        F._conv2d_grad_weight(g, data, **plain),
+    ]
+
+
+grad = define(
+    "_conv2d_grad", "The gradients of conv2d's data, weight and, if it has one, bias.", level=10,
+    inputs={**OGRAD, "data": "the data", "weight": "the filters"}, attrs=Conv2DAttrs,
+    shape=_grad_shape, layout=_grad_layout, reference=_grad_reference, compute=_grad_compute,
+    gradient=_grad_gradient, is_backward=True,
+    output_names=lambda params: ["data", "weight", "bias"][: 3 if params.use_bias else 2],
+)  # fmt: skip
+grad.set_num_outputs(lambda params: 3 if params.use_bias else 2)
 
 # conv2d_transpose. As it is the transpose of a convolution, its transpose is that convolution.
 

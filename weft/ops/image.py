@@ -138,12 +138,15 @@ def _along(x: Array, axis: Axis, position: int) -> Array:
     return total
 
 
-def _matrix(axis: Axis) -> Array:
-    """(output places, elements)"""
-    made = np.zeros((axis.out, axis.extent))
+def _spread(g: Array, axis: Axis, position: int) -> Array:
+    """The transpose of `_along`: every place gives to the elements it came from."""
+    rows = np.moveaxis(g, position, 0)
+    made = np.zeros((axis.extent, *rows.shape[1:]))
     for index, weight in _sources(axis):
-        np.add.at(made, (np.arange(axis.out), index), weight)
-    return made
+        weights = weight.reshape(-1, *[1] * (rows.ndim - 1))
+        with np.errstate(invalid="ignore"):
+            np.add.at(made, index, np.where(weights == 0, 0, rows * weights))
+    return np.moveaxis(made, 0, position)
 
 
 def _axes(params: Params, shape: Shape, out: Shape) -> list[Axis]:
@@ -158,9 +161,9 @@ def _reference(params: Params, x: Array) -> Array:
 
 
 def _grad(params: Params, g: Array, shape: Shape) -> Array:
-    down, across = (_matrix(axis) for axis in _axes(params, shape, g.shape))
+    down, across = _axes(params, shape, g.shape)
     wide = spatial_last(params, widened(g))
-    return spatial_back(params, down.T @ wide @ across, g.dtype)
+    return spatial_back(params, _spread(_spread(wide, down, -2), across, -1), g.dtype)
 
 
 # te

@@ -1,4 +1,5 @@
-"""Networks to test and measure with: each module has get_symbol and get_workload."""
+"""Networks to test and measure with, each a module with get_symbol and get_workload; and check_op,
+which tries an operator on samples."""
 
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,8 @@ _NAMES = {
     "ctx_list": "workload",
     "Initializer": "init",
     "Xavier": "init",
+    "Sample": "op_check",
+    "check_op": "op_check",
 }
 __all__ = [*_MODULES, *_NAMES]
 

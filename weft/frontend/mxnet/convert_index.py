@@ -26,7 +26,8 @@ def embedding(call: Call) -> Value:
     if call[1].shape not in (None, (rows, columns)):
         raise FormatError(f"a weight of shape {call[1].shape}, and not ({rows}, {columns})")
     call.ignore("dtype", "deterministic")
-    return call.op("take", call[1], _indices(call, call[0]), axis=0)
+    indices = _clipped(call, _indices(call, call[0]), rows)
+    return call.op("take", call[1], indices, axis=0)
 
 
 @converter("take")
@@ -36,9 +37,9 @@ def take(call: Call) -> Value:
     mode = call.attr("mode")
     if mode == "raise":
         raise Unsupported("take that fails on indices out of range is not supported")
-    if mode == "wrap":
-        indices = _wrapped(call, indices, call.shape(call[0])[axis])
-    return call.op("take", call[0], indices, axis=axis)
+    extent = call.shape(call[0])[axis]
+    inside = _wrapped if mode == "wrap" else _clipped
+    return call.op("take", call[0], inside(call, indices, extent), axis=axis)
 
 
 def _wrapped(call: Call, indices: Value, extent: int) -> Value:
@@ -50,7 +51,8 @@ def batch_take(call: Call) -> Value:
     """The element at an index of each row."""
     rows = math.prod(call.shape(call[1]))
     indices = call.reshape(_indices(call, call[1]), (rows, 1))
-    made = call.op("gather_elements", call[0], _clipped(call, indices, call[0], 1), axis=1)
+    indices = _clipped(call, indices, call.shape(call[0])[1])
+    made = call.op("gather_elements", call[0], indices, axis=1)
     return call.reshape(made, call.shape(call[1]))
 
 
@@ -62,25 +64,28 @@ def pick(call: Call) -> Value:
     axis = len(shape) - 1 if axis is None else normalize_axis(axis, len(shape))
     one = (*shape[:axis], 1, *shape[axis + 1 :])
     indices = call.reshape(_indices(call, call[1]), one)
-    if mode == "wrap":
-        indices = _wrapped(call, indices, shape[axis])
-    made = call.op("gather_elements", data, _clipped(call, indices, data, axis), axis=axis)
+    inside = _wrapped if mode == "wrap" else _clipped
+    made = call.op("gather_elements", data, inside(call, indices, shape[axis]), axis=axis)
     if call.attr("keepdims"):
         return made
     return call.reshape(made, (*shape[:axis], *shape[axis + 1 :]) or (1,))
 
 
-def _clipped(call: Call, indices: Value, data: Value, axis: int) -> Value:
+def _clipped(call: Call, indices: Value, extent: int) -> Value:
     """Indices that are out of range take the nearest."""
-    return call.op("clip", indices, a_min=0, a_max=call.shape(data)[axis] - 1)
+    return call.op("clip", indices, a_min=0, a_max=extent - 1)
 
 
 @converter("one_hot")
 def one_hot(call: Call) -> Value:
+    """An index that is out of range has no hot element; negative ones are moved behind the end."""
+    indices, depth = _indices(call, call[0]), call.attr("depth")
+    below = call.op("broadcast_less", indices, call.make([0], call.dtype(indices)))
+    indices = call.op("broadcast_max", indices, call.op("__mul_scalar__", below, scalar=depth))
     return call.op(
         "one_hot",
-        _indices(call, call[0]),
-        depth=call.attr("depth"),
+        indices,
+        depth=depth,
         on_value=call.attr("on_value"),
         off_value=call.attr("off_value"),
         dtype=call.dtype_attr(),
@@ -150,7 +155,7 @@ def sequence_last(call: Call) -> Value:
         return call.reshape(call.sliced(data, {axis: (end - 1, end, 1)}), left)
     one = [1 if a == axis else dim for a, dim in enumerate(shape)]
     last = call.op("__sub_scalar__", _lengths(call, batch, len(shape)), scalar=1)
-    places = _clipped(call, call.cast(last, INT32), data, axis)
+    places = _clipped(call, call.cast(last, INT32), shape[axis])
     made = call.op("gather_elements", data, call.broadcast_to(places, tuple(one)), axis=axis)
     return call.reshape(made, left)
 

@@ -239,9 +239,7 @@ def group_norm(call: Call) -> Value:
     if groups < 1 or channels % groups:
         raise FormatError(f"{channels} channels do not split into {groups} groups")
     scale, shift = (_one_a_channel(call, call[i], groups, channels) for i in (1, 2))
-    return call.op(
-        "group_norm", call[0], scale, shift, num_groups=groups, epsilon=call.attr("eps")
-    )
+    return call.op("group_norm", call[0], scale, shift, num_groups=groups, epsilon=call.attr("eps"))
 
 
 def _one_a_channel(call: Call, value: Value, groups: int, channels: int) -> Value:

@@ -326,7 +326,6 @@ def leaky_relu(call: Call) -> Value:
     bounds = call.attr("lower_bound"), call.attr("upper_bound")
     if kind == "prelu":
         return _prelu(call, call[0], call[1])
-    call.only_first_output()
     if kind in ("leaky", "rrelu"):
         return _two_slopes(call, slope if kind == "leaky" else sum(bounds) / 2)
     if kind == "elu":
@@ -405,9 +404,17 @@ _TRAINING_ONLY = "grad_scale ignore_label use_ignore normalization out_grad smoo
 
 @converter("SoftmaxOutput")
 def softmax_output(call: Call) -> Value:
-    """Over axis 1 for multi_output, else over the last one; the label is not read."""
-    call.ignore(*_TRAINING_ONLY, "preserve_shape", 1)
-    return call.op("softmax", call[0], axis=1 if call.attr("multi_output") else -1)
+    """Over axis 1 for multi_output, else over the last axis, or over all but the first where there
+    are three, or more than four: as MXNet's own kernels do. The label is not read."""
+    call.ignore(*_TRAINING_ONLY, 1)
+    data, kept = call[0], call.attr("preserve_shape")
+    if call.attr("multi_output"):
+        return call.op("softmax", data, axis=1)
+    if kept or data.rank in (None, 1, 2, 4):
+        return call.op("softmax", data, axis=-1)
+    shape = call.shape(data)
+    flat = call.reshape(data, (shape[0], math.prod(shape[1:])))
+    return call.reshape(call.op("softmax", flat, axis=-1), shape)
 
 
 @converter("SoftmaxActivation")

@@ -97,9 +97,7 @@ def _pooled(call: Call, data: Value, windows: Windows) -> Value:
     return _root(call, _sums(call, powers, windows), p)
 
 
-def _by_axes(
-    call: Call, data: Value, windows: Windows, op: str, attrs: dict[str, bool]
-) -> Value:
+def _by_axes(call: Call, data: Value, windows: Windows, op: str, attrs: dict[str, bool]) -> Value:
     """A pool of lines or images; of volumes, one over images and then one over depth."""
     count = len(windows.kernel)
     if count < 3:

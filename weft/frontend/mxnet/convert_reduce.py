@@ -87,6 +87,58 @@ def argmax_channel(call: Call) -> Value:
     return call.cast(call.op("argmax", call[0], axis=axis, dtype=INT32), call.dtype(call[0]))
 
 
+# Orders. Places are floats unless another dtype is asked for.
+
+
+def _ordered_axis(call: Call) -> tuple[Value, int]:
+    """The data and the axis; all elements in one where no axis is named."""
+    data, axis = call[0], call.attr("axis")
+    if axis is None:
+        return call.reshape(data, (math.prod(call.shape(data)),)), 0
+    return data, normalize_axis(axis, call.rank(data))
+
+
+@converter("sort")
+def sort(call: Call) -> Value:
+    data, axis = _ordered_axis(call)
+    return call.op("sort", data, axis=axis, descending=not call.attr("is_ascend"))
+
+
+@converter("argsort")
+def argsort(call: Call) -> Value:
+    data, axis = _ordered_axis(call)
+    made = call.op("argsort", data, axis=axis, descending=not call.attr("is_ascend"))
+    return call.cast(made, call.dtype_attr())
+
+
+@converter("topk")
+def topk(call: Call) -> Value | list[Value]:
+    """The k first elements in order, where they stand, both, or a mask of them."""
+    data, axis = _ordered_axis(call)
+    kind, extent = call.attr("ret_typ"), call.shape(data)[axis]
+    k = call.attr("k") if call.attr("k") > 0 else extent
+    values, places = call.op(
+        "topk", data, k=min(k, extent), axis=axis, largest=not call.attr("is_ascend")
+    )
+    if kind == "mask":
+        call.ignore("dtype")
+        return _mask(call, places, axis, data)
+    places = call.cast(places, call.dtype_attr())
+    if kind not in ("value", "indices", "both"):
+        raise FormatError(f"unknown ret_typ {kind!r}")
+    return {"value": values, "indices": places}.get(kind, [values, places])
+
+
+def _mask(call: Call, places: Value, axis: int, data: Value) -> Value:
+    """1 at the places along the axis, 0 elsewhere."""
+    depth, dtype = call.shape(data)[axis], call.dtype(data)
+    hot = call.op("one_hot", places, depth=depth, axis=axis + 1, dtype=dtype)
+    made = call.op("sum", hot, axis=(axis,))
+    if call.attr("axis") is None:
+        return call.reshape(made, call.shape(call[0]))
+    return made
+
+
 # Products of matrices.
 
 

@@ -39,9 +39,7 @@ def converted_by(
         raise InvalidType(f"a converter gave a {type(made).__name__}, not a Symbol")
     facts = {symbol.outputs[0]: value.fact for symbol, value in zip(symbols, inputs)}
     _infer(made.outputs, facts)
-    return [
-        Value(entry.node.name, facts[entry], part) for entry, part in zip(made.outputs, made)
-    ]
+    return [Value(entry.node.name, facts[entry], part) for entry, part in zip(made.outputs, made)]
 
 
 def _infer(entries: Sequence[NodeEntry], facts: dict[NodeEntry, Fact]) -> None:

@@ -35,16 +35,16 @@ __all__ = ["from_mxnet", "get_op"]
 # What a malformed attribute makes of a converter; everything of weft's own is an Error already.
 _MALFORMED = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError)
 # Inputs that only training reads.
-_LABELS = {
-    name: 1
-    for name in (
+_LABELS = dict.fromkeys(
+    (
         "SoftmaxOutput",
         "LinearRegressionOutput",
         "LogisticRegressionOutput",
         "MAERegressionOutput",
         "SVMOutput",
-    )
-}
+    ),
+    1,
+)
 # Inputs that hold what was learned, by the names that MXNet's operators give them.
 _LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".split())
 _SUBGRAPHS = ("_foreach", "_while_loop", "_cond")

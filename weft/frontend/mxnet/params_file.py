@@ -60,7 +60,7 @@ class SparseArray(NamedTuple):
 
 
 def _within(places: Array, extent: int) -> Array:
-    if places.size and not (0 <= places.min() and places.max() < extent):
+    if places.size and not (places.min() >= 0 and places.max() < extent):
         raise FormatError(f"a sparse array has an element outside its extent of {extent}")
     return places
 

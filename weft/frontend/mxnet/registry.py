@@ -49,7 +49,7 @@ def real_name(op_name: str) -> str:
     return ALIASES.get(op_name, op_name)
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=2048)
 def signature(op_name: str) -> Signature | None:
     """The inputs and attributes of an operator that is supported."""
     row = SIGNATURES.get(real_name(op_name))

@@ -102,6 +102,15 @@ SIGNATURES: dict[str, str] = {
         "data like | height:int=1 width:int=1 scale_height:float?=None scale_width:float?=None "
         "mode:text=size align_corners:bool=1"
     ),
+    "_contrib_MultiBoxDetection": (
+        "cls_prob loc_pred anchor | clip:bool=1 threshold:float=0.01 background_id:int=0 "
+        "nms_threshold:float=0.5 force_suppress:bool=0 variances:floats=(0.1,0.1,0.2,0.2) "
+        "nms_topk:int=-1"
+    ),
+    "_contrib_MultiBoxPrior": (
+        "data | sizes:floats=(1) ratios:floats=(1) clip:bool=0 steps:floats=(-1,-1) "
+        "offsets:floats=(0.5,0.5)"
+    ),
     "_contrib_SparseEmbedding": (
         "data weight | input_dim:int output_dim:int dtype:text=float32 sparse_grad:bool=0"
     ),
@@ -115,6 +124,12 @@ SIGNATURES: dict[str, str] = {
     "_contrib_box_decode": (
         "data anchors | std0:float=1 std1:float=1 std2:float=1 std3:float=1 clip:float=-1 "
         "format:text=center"
+    ),
+    "_contrib_box_iou": "lhs rhs | format:text=corner",
+    "_contrib_box_nms": (
+        "data | overlap_thresh:float=0.5 valid_thresh:float=0 topk:int=-1 coord_start:int=2 "
+        "score_index:int=1 id_index:int=-1 background_id:int=-1 force_suppress:bool=0 "
+        "in_format:text=corner out_format:text=corner"
     ),
     "_contrib_div_sqrt_dim": "data",
     "_contrib_gradientmultiplier": "data | scalar:float=1 is_int:bool=1",
@@ -183,6 +198,7 @@ SIGNATURES: dict[str, str] = {
     "argmax": "data | axis:int?=None keepdims:bool=0",
     "argmax_channel": "data",
     "argmin": "data | axis:int?=None keepdims:bool=0",
+    "argsort": "data | axis:int?=-1 is_ascend:bool=1 dtype:text=float32",
     "batch_dot": "lhs rhs | transpose_a:bool=0 transpose_b:bool=0 forward_stype:text?=None",
     "batch_take": "a indices",
     "broadcast_add": "lhs rhs",
@@ -277,6 +293,7 @@ SIGNATURES: dict[str, str] = {
     ),
     "softmin": "data | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0",
     "softsign": "data",
+    "sort": "data | axis:int?=-1 is_ascend:bool=1",
     "space_to_depth": "data | block_size:int",
     "sqrt": "data",
     "square": "data",
@@ -287,6 +304,7 @@ SIGNATURES: dict[str, str] = {
     "tan": "data",
     "tanh": "data",
     "tile": "data | reps:ints",
+    "topk": "data | axis:int?=-1 k:int=1 ret_typ:text=indices is_ascend:bool=0 dtype:text=float32",
     "transpose": "data | axes:ints=()",
     "trunc": "data",
     "where": "condition x y",
@@ -337,10 +355,12 @@ ALIASES: dict[str, str] = {
     "_RModScalar": "_rmod_scalar",
     "_RPowerScalar": "_rpower_scalar",
     "_add": "elemwise_add",
+    "_contrib_box_non_maximum_suppression": "_contrib_box_nms",
     "_div": "elemwise_div",
     "_minus": "elemwise_sub",
     "_mul": "elemwise_mul",
     "_np_repeat": "repeat",
+    "_npi_argsort": "argsort",
     "_npi_cast": "Cast",
     "_npi_clip": "clip",
     "_npi_expand_dims": "expand_dims",
@@ -353,6 +373,7 @@ ALIASES: dict[str, str] = {
     "_npi_minimum_scalar": "_minimum_scalar",
     "_npi_rnn_param_concat": "_rnn_param_concat",
     "_npi_slice": "slice",
+    "_npi_sort": "sort",
     "_npi_split": "_split_v2",
     "_npi_swapaxes": "SwapAxis",
     "_npi_take": "take",
@@ -373,6 +394,8 @@ ALIASES: dict[str, str] = {
     "_npx_layer_norm": "LayerNorm",
     "_npx_leaky_relu": "LeakyReLU",
     "_npx_log_softmax": "log_softmax",
+    "_npx_multibox_detection": "_contrib_MultiBoxDetection",
+    "_npx_multibox_prior": "_contrib_MultiBoxPrior",
     "_npx_one_hot": "one_hot",
     "_npx_pick": "pick",
     "_npx_pooling": "Pooling",
@@ -383,6 +406,7 @@ ALIASES: dict[str, str] = {
     "_npx_slice": "slice",
     "_npx_smooth_l1": "smooth_l1",
     "_npx_softmax": "softmax",
+    "_npx_topk": "topk",
     "_plus": "elemwise_add",
     "_sparse_ElementWiseSum": "add_n",
     "_sparse_Embedding": "Embedding",

@@ -137,7 +137,11 @@ def _attrs(item: Mapping[str, Any], where: str) -> dict[str, str]:
 def _upgraded(file: SymbolFile) -> SymbolFile:
     for node in file.nodes:
         _hide(node)
-        if file.version < 905 and node.op in ("argmax", "argmin") and node.attrs.get("axis") == "-1":
+        if (
+            file.version < 905
+            and node.op in ("argmax", "argmin")
+            and node.attrs.get("axis") == "-1"
+        ):
             del node.attrs["axis"]  # it used to mean all axes
     return _with_missing_inputs(file) if file.version < 900 else file
 

@@ -1,0 +1,59 @@
+"""A network for training: comes in a network as it is used, goes out the same with batch norms and
+dropout in training, its loss, and the gradients of its parameters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import symbol as sym
+from ..base.errors import GraphError
+from ..compiler.graph_util import gradients
+from ..core.ir import Node, topo_order
+from ..core.symbol import Group, Symbol
+
+STATE = ("_moving_mean", "_moving_var")  # what batch norms write; not learned by gradients
+
+
+class TrainingStep(NamedTuple):
+    """`symbol` gives the loss, then the gradients of `names`, in order."""
+
+    symbol: Symbol
+    names: list[str]
+
+
+def in_training(network: Symbol) -> Symbol:
+    """A copy of the network whose operators that can be in training are.
+
+    >>> x = sym.Variable("x")
+    >>> made = in_training(sym.relu(sym.batch_norm(x, name="bn")))
+    >>> made.list_attr(recursive=True)["bn$training"]
+    'True'
+    """
+    made: dict[Node, Node] = {}
+    for node in topo_order(network.outputs):
+        if node.op is None:
+            made[node] = sym.Variable(node.name, **node.attrs).outputs[0].node
+            continue
+        inputs = [Symbol([made[entry.node].entry(entry.index)]) for entry in node.inputs]
+        attrs = dict(node.attrs)
+        if hasattr(node.params, "training"):
+            attrs["training"] = "True"
+        made[node] = node.op(*inputs, name=node.name, **attrs).outputs[0].node
+    return Symbol([made[node].entry(index) for node, index, _ in network.outputs])
+
+
+def training_step(
+    network: Symbol, batch: int, data: str = "data", label: str = "label"
+) -> TrainingStep:
+    """The mean cross entropy of a network that ends in a softmax, against a variable of one-hot
+    rows, and its gradients for all that is learned: every input but the data."""
+    net = in_training(network)
+    last = net.outputs[0].node
+    if last.op_name != "softmax":
+        raise GraphError(f"the network ends in {last.op_name}, not in softmax")
+    scores = sym.log_softmax(Symbol([last.inputs[0]]), **last.attrs)
+    loss = sym.sum(scores * sym.Variable(label)) * (-1 / batch)
+    variables = {variable.attr("name"): variable for variable in net.list_input_variables()}
+    names = [name for name in variables if name != data and not name.endswith(STATE)]
+    made = gradients(loss, [variables[name] for name in names])
+    return TrainingStep(Group([loss, *made]), names)

@@ -1,0 +1,251 @@
+"""The operators become pages: one a family in docs/ops, from what the registry knows of them.
+
+python -m weft.tools.op_docs docs/ops
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import ops
+from ..base.dtype import is_float
+from ..base.errors import Error
+from ..core.interpret import run_reference
+from ..core.op import VARIADIC, Op, list_ops
+from ..core.schema import REQUIRED, fields_of, text_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+MOST_VALUES = 16  # of an array that is written out
+
+
+class Example(NamedTuple):
+    inputs: list[Array]
+    attrs: dict[str, Any]
+    outputs: list[Array]
+
+
+# Inputs and attributes, where no general ones would do.
+_IMAGE = (1, 2, 4, 4)
+_CONV = {"channels": 2, "kernel_size": (3, 3)}
+CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
+    "__layout_transform__": ([(1, 8, 2, 2)], {"src_layout": "NCHW", "dst_layout": "NCHW4c"}),
+    "_contrib_conv2d_NCHWc": (
+        [(1, 1, 4, 4, 2), (1, 1, 3, 3, 2, 2), (1, 2)],
+        {**_CONV, "layout": "NCHW2c", "kernel_layout": "OIHW2i2o"},
+    ),
+    "adaptive_avg_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
+    "adaptive_max_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
+    "arange": ([], {"start": 1, "stop": 7, "step": 2}),
+    "batch_matmul": ([(2, 2, 3), (2, 3, 1)], {}),
+    "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
+    "broadcast_to": ([(1, 3)], {"shape": (2, 3)}),
+    "cast": ([(2, 3)], {"dtype": "int32"}),
+    "clip": ([(2, 3)], {"a_min": -0.5, "a_max": 0.5}),
+    "collapse_sum": ([(2, 3), (1, 3)], {}),
+    "concatenate": ([(2, 1), (2, 2)], {"axis": 1}),
+    "conv2d": ([_IMAGE, (2, 2, 3, 3), (2,)], _CONV),
+    "conv2d_transpose": ([_IMAGE, (2, 2, 3, 3), (2,)], _CONV),
+    "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
+    "expand_dims": ([(2, 3)], {"axis": 1}),
+    "expand_like": ([(2,), (2, 3)], {"axis": (1,)}),
+    "full": ([], {"shape": (2, 2), "fill_value": 1.5}),
+    "gather": ([(3, 2), np.int32([2, 0])], {}),
+    "gather_elements": ([(2, 3), np.int32([[2, 0], [1, 1]])], {"axis": 1}),
+    "gather_nd": ([(2, 3), np.int32([[0, 1], [2, 0]])], {}),
+    "group_norm": ([(1, 4, 2), (4,), (4,)], {"num_groups": 2}),
+    "instance_norm": ([(1, 2, 3), (2,), (2,)], {}),
+    "l2_normalize": ([(2, 3)], {"eps": 1e-5, "axis": (1,)}),
+    "layer_norm": ([(2, 3), (3,), (3,)], {}),
+    "lrn": ([(1, 4, 1, 1)], {"size": 3, "axis": 1, "alpha": 1.0, "beta": 0.5, "bias": 1.0}),
+    "matmul": ([(2, 3), (3, 2)], {}),
+    "multibox_prior": ([(1, 1, 1, 2)], {"sizes": (0.5,), "ratios": (1.0, 2.0)}),
+    "multibox_transform_loc": (
+        [np.float32([[[0.2, 0.9], [0.8, 0.1]]]), (1, 8),
+         np.float32([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])],
+        {"threshold": 0.5},
+    ),
+    "non_max_suppression": (
+        [np.float32([[[0, 0.9, 0, 0, 4, 4], [0, 0.8, 1, 0, 5, 4], [1, 0.7, 0, 0, 4, 4]]]),
+         np.int32([3])],
+        {},
+    ),
+    "one_hot": ([np.int32([2, 0])], {"depth": 3}),
+    "ones": ([], {"shape": (2, 2)}),
+    "pad": ([(1, 2)], {"pad_width": ((0, 1), (1, 0))}),
+    "prelu": ([(2, 3), (3,)], {}),
+    "reshape": ([(2, 3)], {"shape": (3, -1)}),
+    "reshape_like": ([(2, 3), (3, 2)], {}),
+    "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),
+    "scatter_nd": ([(3,), np.int32([[2, 0]]), (2,)], {}),
+    "slice_like": ([(2, 3), (1, 2)], {}),
+    "split": ([(2, 4)], {"indices_or_sections": 2}),
+    "squeeze": ([(2, 1, 3)], {}),
+    "strided_slice": ([(2, 4)], {"begin": (0, 1), "end": (2, 4), "stride": (1, 2)}),
+    "take": ([(3, 2), np.int32([2, 0])], {"axis": 0}),
+    "topk": ([(2, 4)], {"k": 2}),
+    "where": ([np.int32([[1, 0, 1]]), (1, 3), (1, 3)], {}),
+    "yolo_reorg": ([(1, 4, 2, 2)], {"stride": 2}),
+    "zeros": ([], {"shape": (2, 2)}),
+}  # fmt: skip
+_SHAPES: list[tuple[int, ...]] = [(2, 3), _IMAGE]
+_VALUES = {
+    "scalar": 2, "axis": 1, "shape": (2, 3), "pool_size": (2, 2), "scale": 2, "repeats": 2,
+    "reps": (1, 2), "fill_value": 1.5, "num_args": 2, "size": (2, 2), "k": 2, "p": 2,
+}  # fmt: skip
+
+
+def families() -> dict[str, list[Op]]:
+    """The operators by the file that registers them."""
+    owner: dict[Op, str] = {}
+    modules = [v for name in ops.__all__ if isinstance(v := getattr(ops, name), ModuleType)]
+    for module in modules:
+        for value in vars(module).values():
+            if isinstance(value, Op):
+                owner.setdefault(value, module.__name__)
+    found: dict[str, list[Op]] = {}
+    family, last = "", max(op.index for op in owner)
+    for op in list_ops():
+        family = owner.get(op) or family  # those of a loop come after one that has a name
+        if _is_ours(op) and op.index <= last:  # users may have registered others since
+            found.setdefault(family.rpartition(".")[2], []).append(op)
+    return dict(sorted(found.items()))
+
+
+def _is_ours(op: Op) -> bool:
+    rule = Op.shape.get(op) or Op.reference.get(op)
+    return str(getattr(rule, "__module__", "")).startswith(ops.__name__ + ".")
+
+
+def pages() -> dict[str, str]:
+    """File name -> text."""
+    made = {f"{family}.md": _page(family, members) for family, members in families().items()}
+    return {"README.md": _index(), **made}
+
+
+def _index() -> str:
+    lines = ["# Operators", ""]
+    for family, members in families().items():
+        names = ", ".join(f"`{op.name}`" for op in members if not _is_internal(op))
+        if names:
+            lines.append(f"- [{family}]({family}.md): {names}")
+    return "\n".join(lines) + "\n"
+
+
+def _is_internal(op: Op) -> bool:
+    return op.name.startswith("_") and not op.name.startswith(("__", "_contrib"))
+
+
+def _page(family: str, members: Sequence[Op]) -> str:
+    doc = sys.modules[f"{ops.__name__}.{family}"].__doc__ or ""
+    parts = [f"# {family}", doc.strip()]
+    parts += [_entry(op) for op in members if not _is_internal(op)]
+    internal = [op for op in members if _is_internal(op)]
+    if internal:
+        parts.append("## Operators that gradients and passes use")
+        parts.append("\n".join(f"- `{_signature(op)}`: {_flat(op.description)}" for op in internal))
+    return "\n\n".join(parts) + "\n"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _input_names(op: Op) -> list[str]:
+    return [a.name for a in op.arguments if a.type.startswith("Tensor")]
+
+
+def _signature(op: Op) -> str:
+    inputs = ["*data"] if op.num_inputs == VARIADIC else _input_names(op)
+    fields = fields_of(op.parser) if isinstance(op.parser, type) else ()
+    shown = [f.name if f.default is REQUIRED else f"{f.name}={_default(f)}" for f in fields]
+    return f"{op.name}({', '.join([*inputs, *shown])})"
+
+
+def _default(field: Any) -> str:
+    plain = field.default is None or isinstance(field.default, bool)
+    return str(field.default) if plain else str(field.kind.print(field.default))
+
+
+def _entry(op: Op) -> str:
+    lines = [f"## {op.name}", "", f"`{_signature(op)}`", "", _flat(op.description), ""]
+    lines += [f"- `{a.name}` ({a.type}): {_flat(a.doc)}" for a in op.arguments]
+    facts = [f"support level {op.support_level}"]
+    facts += [] if Op.gradient.contains(op) else ["no gradient"]
+    facts += [f"also called {', '.join(f'`{a}`' for a in op.aliases)}"] if op.aliases else []
+    lines += ["", f"{'; '.join(facts)}.".capitalize()]
+    made = example(op)
+    return "\n".join(lines + (["", *_shown(op, made)] if made else []))
+
+
+def example(op: Op) -> Example | None:
+    """A small call of an operator and what it gives; None if it has no value."""
+    for inputs, attrs in _calls(op):
+        try:
+            params = op.parse({key: text_of(value) for key, value in attrs.items()})
+            arrays = [_array(op, number, given) for number, given in enumerate(inputs)]
+            outputs = run_reference(op, params, arrays)[: op.visible_of(params)]
+        except (Error, ValueError, TypeError, IndexError):
+            continue
+        return Example(arrays, dict(attrs), outputs)
+    return None
+
+
+def _calls(op: Op) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:
+    if op.name in CALLS:
+        yield CALLS[op.name]
+        return
+    fields = fields_of(op.parser) if isinstance(op.parser, type) else ()
+    needed = [field.name for field in fields if field.default is REQUIRED]
+    attrs = {name: _VALUES[name] for name in needed if name in _VALUES}
+    count = 2 if op.num_inputs == VARIADIC else len(_input_names(op))
+    for shape, integer in itertools.product(_SHAPES, (False, True)):
+        yield [np.arange(1, 7, dtype="int32").reshape(2, 3) if integer else shape] * count, attrs
+
+
+def _array(op: Op, number: int, given: Any) -> Array:
+    """Given as it is, or made to a shape: numbers between -1 and 2 that are easy to follow."""
+    if isinstance(given, np.ndarray):
+        return given
+    size = int(np.prod(given))
+    values = (np.arange(size) * (2 * number + 3) % 7 - 2) / 2
+    positive = op.name in {"log", "sqrt", "rsqrt", "log2", "log10", "acosh"} or number > 2
+    return (np.abs(values) + 1 if positive else values).reshape(given).astype("float32")
+
+
+def _shown(op: Op, made: Example) -> list[str]:
+    names = "abcdefgh"[: len(made.inputs)] if len(made.inputs) != 1 else "x"
+    attrs = [f"{key}={value!r}" for key, value in made.attrs.items()]
+    lines = ["```text"]
+    lines += [f"{name} = {_text(value)}" for name, value in zip(names, made.inputs)]
+    results = [_text(value) for value in made.outputs]
+    lines.append(f"{op.name}({', '.join([*names, *attrs])})")
+    return [*lines, *(f"  -> {result}" for result in results), "```"]
+
+
+def _text(value: Array) -> str:
+    if value.size > MOST_VALUES or not value.size:
+        return f"{value.dtype}{list(value.shape)}"
+    digits = np.round(value.astype("float64"), 4) + 0.0 if is_float(value.dtype) else value
+    return f"{value.dtype} {digits.tolist()}"
+
+
+def write(folder: Path) -> None:
+    """Writes all pages, and removes those of families that are no more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = pages()
+    for path in folder.glob("*.md"):
+        if path.name not in made:
+            path.unlink()
+    for name, text in made.items():
+        (folder / name).write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/ops"))
