@@ -8,6 +8,7 @@ import pytest
 import weft
 from weft import te
 from weft.base.errors import ShapeError
+from weft.core.interpret import evaluate
 from weft.core.op import Op
 from weft.ops import _layouts as layouts
 from weft.ops._families import OPAQUE, define
@@ -111,3 +112,28 @@ def test_sort_row_is_a_stable_sort(n):
     made = np.zeros(n, "int64")
     run_kernel(b.finish(), [keys, made, np.zeros((1, 2, n), "int32")])
     np.testing.assert_array_equal(made, np.argsort(keys, kind="stable"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_end_of_a_detection_network(seed):
+    """Anchors, boxes, suppression, and the best three of those: all native, as interpreted."""
+    rng = np.random.default_rng(seed)
+    sym = weft.symbol
+    anchors = sym.multibox_prior(sym.Variable("x"), sizes=(0.4, 0.3), ratios=(1.0, 2.0), clip=True)
+    boxes = sym.multibox_transform_loc(sym.Variable("probs"), sym.Variable("loc"), anchors)
+    kept = sym.non_max_suppression(
+        boxes[0], boxes[1], return_indices=False, iou_threshold=0.3, invalid_to_bottom=True
+    )
+    best = sym.topk(sym.strided_slice(kept, begin=(0, 0, 1), end=(2, 75, 2)), k=3, axis=1)
+    net = sym.Group([kept, best[0], best[1], boxes[1]])
+    probs = rng.uniform(0, 1, (2, 4, 75)).astype("float32")
+    values = {
+        "x": np.zeros((2, 1, 5, 5), "float32"),
+        "probs": probs / probs.sum(1, keepdims=True),
+        "loc": rng.standard_normal((2, 300)).astype("float32"),
+    }
+    model = weft.compile(net, shape={name: value.shape for name, value in values.items()})
+    assert not model.report().host_steps
+    for got, wanted in zip(model(**values), evaluate(net, values), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    assert (model(**values)[0][..., 0] >= 0).sum() > 4

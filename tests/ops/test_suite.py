@@ -116,7 +116,7 @@ NATIVE_DTYPES = "float64 float16 uint8 int64 bool".split()
 READS_A_RESULT = {
     "_max_pool2d_grad", "_max_pool2d_pick", "_global_max_pool2d_grad", "_global_max_pool2d_pick",
 }  # fmt: skip
-# Operators of which parts are multiplied by 0, so that what is infinite there gives NaN or does not.
+# Operators that multiply some elements by 0, which tells whether they are infinite or not.
 MIXES = {"conv2d_transpose", "_conv2d_grad_data", "_conv2d_grad", "_winograd_weight"}
 
 

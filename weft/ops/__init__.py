@@ -26,6 +26,7 @@ from . import (
     reduce,
     reorg,
     repeat,
+    roi,
     scan,
     slicing,
     sort,
@@ -40,6 +41,6 @@ __all__ = [
     "F", "binary", "broadcasting", "define", "pointwise", "scalar", "unary",
     "activation", "adaptive_pool", "attention", "broadcast", "conv", "conv_grad", "elemwise",
     "expand", "halo", "image", "index", "init", "join", "magnitude", "matmul", "multibox", "nn",
-    "norm", "packed", "pad", "pool", "reduce", "reorg", "repeat", "scan", "slicing", "sort",
+    "norm", "packed", "pad", "pool", "reduce", "reorg", "repeat", "roi", "scan", "slicing", "sort",
     "suppress", "transform", "views", "winograd",
 ]  # fmt: skip

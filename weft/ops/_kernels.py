@@ -22,6 +22,7 @@ from ..base.dtype import FLOAT32, INT32, INT64, DType, is_float
 Spec = tuple[tuple[int, ...], DType]
 Written = tuple[te.Kernel, tuple[int, ...], int]
 VECTOR = 16  # elements that a loop over rows takes at once, where they divide the rows
+CHUNK = 4096  # elements that a thread clears at a time
 MOST = 256  # elements that it takes otherwise
 
 
@@ -129,12 +130,11 @@ def add_rows(
     total = target if wide == dtype else body.temporary(rows, wide)
     views = {source: (rows.outer, count, rows.inner), **(read or {})}
     views |= {total: rows, target: rows}
+    _clear(body, total, math.prod(rows))
     work = rows.outer * rows.inner * (count + rows.extent)
     with body.kernel(views, work) as (b, x, *others), each_block(b, rows) as (o, first):
         out = others.pop()
         sums = others.pop() if total != target else out
-        with b.loop("row", rows.extent) as row, along(b, rows) as i:
-            b.store(sums, (o, row, first + i), 0)
         with b.loop("k", count) as k:
             for place, weight in places(b, k, *others):
                 with along(b, rows) as i:
@@ -143,6 +143,16 @@ def add_rows(
         if total != target:
             with b.loop("row", rows.extent) as row, along(b, rows) as i:
                 b.store(out, (o, row, first + i), te.cast(sums[o, row, first + i], dtype))
+
+
+def _clear(body: Body, target: int, size: int) -> None:
+    """Zeros, in the order of memory."""
+    chunk = math.gcd(size, CHUNK)
+    rows = Rows(size // chunk if chunk else 0, 1, chunk)
+    with body.kernel({target: rows}, size) as (b, out), b.parallel("o", rows.outer) as o:
+        blocks = rows.inner // rows.block if rows.inner else 0
+        with b.loop("block", blocks) as block, along(b, rows) as i:
+            b.store(out, (o, 0, block * rows.block + i), 0)
 
 
 def _weighted(value: te.Expr, weight: te.Expr | None) -> te.Expr:

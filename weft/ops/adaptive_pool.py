@@ -82,7 +82,7 @@ def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
     made = np.zeros((*wide.shape[:-2], *static_extents(params, x.shape)), wide.dtype)
     for i, (top, bottom) in enumerate(down):
         for j, (left, right) in enumerate(across):
-            share = wide[..., i, j] / ((bottom - top) * (right - left))
+            share = (wide[..., i, j] / ((bottom - top) * (right - left))).astype(wide.dtype)
             made[..., top:bottom, left:right] += share[..., None, None]
     return spatial_back(params, made, g.dtype)
 

@@ -12,7 +12,7 @@ from ..base.dtype import DTYPES, DType
 from ..base.errors import InvalidValue, ShapeError
 from ..base.layout import Layout
 from ..base.shape import Dim, Shape, unify_dim
-from ..core.infer import same_dtype, unify_dtype
+from ..core.infer import unify_dtype
 from ..core.op import Op
 from ..core.schema import BOOL, INT, INTS, LAYOUT, attr, choice, schema
 from ._convolution import (
@@ -27,7 +27,7 @@ from ._convolution import (
     transpose_in_data,
     whole,
 )
-from ._families import OUT_FUSABLE, F, attributes, define
+from ._families import OUT_FUSABLE, F, attributes, define, numeric
 from ._layouts import Answer, Layouts, logical_index, physical_index, rearrange
 
 Shapes = Sequence[Shape]
@@ -120,7 +120,7 @@ def _bias_shape(conv: Convolution, channels: int) -> Shape:
 def conv_dtype(params: Conv2DAttrs, ins: Sequence[Any], outs: Sequence[Any]) -> Inferred:
     """Data and weight agree; out_dtype, if given, is that of the output and the bias."""
     if params.out_dtype == "same":
-        return same_dtype(params, list(ins), list(outs))
+        return numeric(params, list(ins), list(outs))
     result = DTYPES[params.out_dtype]
     dtype = unify_dtype(ins[0], ins[1])
     return [dtype, dtype, result][: len(ins)], [result]

@@ -23,7 +23,7 @@ from ._convolution import (
     transpose_in_weight,
     whole,
 )
-from ._families import OUT_FUSABLE, F, attributes, define
+from ._families import OUT_FUSABLE, F, attributes, define, numeric
 from ._layouts import Answer, Layouts, rearrange
 from ._windows import Window
 from .conv import (
@@ -76,7 +76,8 @@ grad_data = define(
     "The gradient of conv2d's data: the transpose of conv2d in its data, applied to ograd.",
     level=10,
     inputs={**OGRAD, "data": "the data, of which only the shape is used", "weight": "the filters"},
-    attrs=Conv2DAttrs, pattern=OUT_FUSABLE, shape=_grad_data_shape, layout=_grad_data_layout,
+    attrs=Conv2DAttrs, pattern=OUT_FUSABLE, shape=_grad_data_shape, dtype=numeric,
+    layout=_grad_data_layout,
     reference=_grad_data_reference, ignored_inputs=[1], gradient=_grad_data_gradient,
 )  # fmt: skip
 grad_data.compute = lambda params, g, x, w: te_transpose_in_data(
@@ -118,8 +119,8 @@ grad_weight = define(
     "_conv2d_grad_weight",
     "The gradient of conv2d's weight: the transpose of conv2d in its weight, applied to ograd.",
     level=10, inputs={**OGRAD, "data": "the data"}, attrs=Conv2DAttrs, pattern=OUT_FUSABLE,
-    shape=_grad_weight_shape, layout=_grad_weight_layout, reference=_grad_weight_reference,
-    compute=_grad_weight_compute, gradient=_grad_weight_gradient,
+    shape=_grad_weight_shape, dtype=numeric, layout=_grad_weight_layout,
+    reference=_grad_weight_reference, compute=_grad_weight_compute, gradient=_grad_weight_gradient,
 )  # fmt: skip
 
 # conv2d, in all its inputs at once: NNVM's form.
@@ -170,7 +171,8 @@ def _grad_gradient(ctx: Any, data: Any, weight: Any, *bias: Any) -> list[Any]:
 grad = define(
     "_conv2d_grad", "The gradients of conv2d's data, weight and, if it has one, bias.", level=10,
     inputs={**OGRAD, "data": "the data", "weight": "the filters"}, attrs=Conv2DAttrs,
-    shape=_grad_shape, layout=_grad_layout, reference=_grad_reference, compute=_grad_compute,
+    shape=_grad_shape, dtype=numeric,
+    layout=_grad_layout, reference=_grad_reference, compute=_grad_compute,
     gradient=_grad_gradient, is_backward=True,
     output_names=lambda params: ["data", "weight", "bias"][: 3 if params.use_bias else 2],
 )  # fmt: skip
@@ -231,7 +233,8 @@ transpose_grad_data = define(
     "_conv2d_transpose_grad_data",
     "The gradient of conv2d_transpose's data: the convolution of ograd by the weight.",
     level=10, inputs={**OGRAD, "weight": "the filters"}, attrs=Conv2DTransposeAttrs,
-    pattern=OUT_FUSABLE, shape=_transpose_grad_data_shape, layout=_transpose_grad_data_layout,
+    pattern=OUT_FUSABLE, shape=_transpose_grad_data_shape, dtype=numeric,
+    layout=_transpose_grad_data_layout,
     reference=_transpose_grad_data_reference, compute=_transpose_grad_data_compute,
     gradient=_transpose_grad_data_gradient,
 )  # fmt: skip
@@ -271,7 +274,8 @@ transpose_grad_weight = define(
     "_conv2d_transpose_grad_weight",
     "The gradient of conv2d_transpose's weight.",
     level=10, inputs={**OGRAD, "data": "the data"}, attrs=Conv2DTransposeAttrs,
-    pattern=OUT_FUSABLE, shape=_transpose_grad_weight_shape, layout=_grad_weight_layout,
+    pattern=OUT_FUSABLE, shape=_transpose_grad_weight_shape, dtype=numeric,
+    layout=_grad_weight_layout,
     reference=_transpose_grad_weight_reference, compute=_transpose_grad_weight_compute,
     gradient=_transpose_grad_weight_gradient,
 )  # fmt: skip

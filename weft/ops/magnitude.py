@@ -13,7 +13,7 @@ from .. import te
 from ..base.shape import Shape, normalize_axis, unify
 from ..core.schema import FLOAT, INT, INTS, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, OUT_FUSABLE, F, define, floating, in_dtype, unary
+from ._families import OPAQUE, OUT_FUSABLE, F, define, floating, in_dtype, numeric, unary
 from .nn import along, one
 
 Array = NDArray[Any]
@@ -62,7 +62,8 @@ def _te_neighbour_sum(
 
 window_sum = define(
     "_window_sum", "The sum of neighbours along an axis; outside is 0.", level=10,
-    attrs=WindowSumAttrs, pattern=OUT_FUSABLE, shape=_axis_shape, layout=layouts.fixed_copy,
+    attrs=WindowSumAttrs, pattern=OUT_FUSABLE, shape=_axis_shape, dtype=numeric,
+    layout=layouts.fixed_copy,
 )  # fmt: skip
 window_sum.reference = in_dtype(lambda p, x: _neighbour_sum(x, p.axis, p.size, p.before))
 window_sum.compute = lambda p, x: _te_neighbour_sum(x, p.axis, p.size, p.before)

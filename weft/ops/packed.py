@@ -12,7 +12,7 @@ from ..base.errors import ShapeError
 from ..base.shape import show, unify_dim
 from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OUT_FUSABLE, define
+from ._families import INJECTIVE, OUT_FUSABLE, define, numeric
 
 
 @schema
@@ -98,6 +98,6 @@ def _packed_compute(params, x, panels):
 packed_matmul = define(
     "_packed_matmul", "out[..., n] = sum over k of data[..., k] * weight[n // lanes, k, n % lanes]",
     level=10, inputs={"data": "the rows", "weight": "the panels of the columns"}, named=False,
-    attrs=PackedMatmulAttrs, pattern=OUT_FUSABLE, shape=_packed_shape,
+    attrs=PackedMatmulAttrs, pattern=OUT_FUSABLE, shape=_packed_shape, dtype=numeric,
     layout=layouts.fixed_unknown, reference=_packed_reference, compute=_packed_compute,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from .. import te
 from ..base.shape import mul_dims, normalize_axis
 from ..core.schema import INT, INTS, attr, optional, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, changed, define, first_dtype, shape_of_second
+from ._families import INJECTIVE, F, changed, define, numeric, shape_of_second
 from .views import reindexed
 
 
@@ -58,7 +58,7 @@ def _summing(name, doc, attrs, reference, compute, forward):
     """A gradient that sums what an operator repeated; `forward` repeats again."""
     op = define(
         name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False, attrs=attrs, shape=shape_of_second, dtype=first_dtype,
+        named=False, attrs=attrs, shape=shape_of_second, dtype=numeric,
         layout=layouts.keep_last, ignored_inputs=[1], reference=reference, compute=compute,
     )  # fmt: skip
     op.gradient = lambda ctx, g: [forward(ctx.params, g), None]

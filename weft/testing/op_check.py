@@ -306,7 +306,7 @@ def run_compute(op: Op, sample: Sample, run: Runner = run_kernel) -> list[Array]
     made = op.call_with(column_of(op, "compute"), _params(op, sample), *inputs)
     outputs = list(made) if isinstance(made, (tuple, list)) else [made]
     stages = [t for t in _producers(outputs) if t.is_reduction or t in outputs]
-    kernel = loop_kernel(op.name.strip("_"), inputs, stages)
+    kernel = loop_kernel(f"check_{op.name}", inputs, stages)
     arrays = [np.full(t.shape, _poison(t.dtype), t.dtype) for t in stages]
     run(kernel, [*(np.array(x, order="C") for x in sample.inputs), *arrays])
     return [arrays[stages.index(t)] for t in outputs]

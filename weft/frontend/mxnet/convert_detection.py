@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...base.dtype import BOOL, INT32
-from ...base.errors import FormatError
+from ...base.errors import FormatError, Unsupported
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -254,3 +254,23 @@ def _with_classes(call: Call, rows: Value, chosen: Value, top: int) -> Value:
         first = call.sliced(best, {1: (0, top, 1)})
         best = call.op("concatenate", first, call.sliced(rows, {1: (top, many, 1)}), axis=1)
     return call.op("concatenate", kind, call.sliced(best, {2: (1, width, 1)}), axis=2)
+
+
+# Parts of images.
+
+
+@converter("_contrib_ROIAlign")
+def roi_align(call: Call) -> Value:
+    ratio = call.attr("sample_ratio")
+    if ratio < 1 or call.attr("position_sensitive"):
+        raise Unsupported("ROIAlign with as many points as a box is large is not supported")
+    size = call.attr("pooled_size")
+    return call.op(
+        "roi_align",
+        call[0],
+        call[1],
+        pooled_size=(size[0], size[-1]),
+        spatial_scale=call.attr("spatial_scale"),
+        sample_ratio=ratio,
+        aligned=call.attr("aligned"),
+    )

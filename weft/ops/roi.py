@@ -1,0 +1,233 @@
+"""Parts of images, given as boxes that only the run knows, brought to one size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import te
+from ..base.errors import InvalidValue
+from ..base.shape import Shape, unify_dim
+from ..core.schema import BOOL, FLOAT, INT, INTS, attr, schema
+from . import _layouts as layouts
+from ._families import OPAQUE, F, attributes, define, floating, ranked
+
+Shapes = Sequence[Shape]
+
+
+@schema
+class RoiAlignAttrs:
+    pooled_size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    spatial_scale: float = attr(FLOAT, "what the boxes are multiplied by", default=1.0)
+    sample_ratio: int = attr(INT, "points along each side of an output cell", default=2, low=1)
+    aligned: bool = attr(
+        BOOL, "whether places are centres of pixels, and boxes may be smaller than one",
+        default=False,
+    )  # fmt: skip
+
+
+def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
+    if len(params.pooled_size) != 2:
+        raise InvalidValue(f"pooled_size {params.pooled_size} is not two numbers")
+    n, c, height, width = ranked(ins[0], 4, "the data")
+    count, five = ranked(ins[1], 2, "the boxes")
+    unify_dim(five, 5)
+    data = None if ins[0] is None else (n, c, height, width)
+    return [data, (count, 5)], [(count, c, *params.pooled_size)]
+
+
+def _grad_shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
+    """(gradient, data, boxes) -> the gradient of the data."""
+    (data, boxes), (out,) = _shape(params, [ins[1], ins[2]], [None])
+    return [out, data, boxes], [data]
+
+
+# numpy: a matrix for each box and axis, whose rows say what every output cell takes from the image.
+
+
+def _matrix(params: RoiAlignAttrs, boxes: Any, axis: int, extent: int) -> Any:
+    """(boxes, cells, extent)"""
+    cells, ratio = params.pooled_size[axis], params.sample_ratio
+    half = 0.5 if params.aligned else 0.0
+    low = boxes[:, 2 - axis].astype(np.float64) * params.spatial_scale - half
+    high = boxes[:, 4 - axis].astype(np.float64) * params.spatial_scale - half
+    size = high - low if params.aligned else np.maximum(high - low, 1)
+    steps = (np.arange(cells * ratio) + 0.5) / ratio / cells
+    place = low[:, None] + steps * size[:, None]
+    inside = (place >= -1) & (place <= extent)
+    place = np.where(inside, np.clip(place, 0, extent - 1), 0)
+    first = np.floor(place).astype(np.int64)
+    second = np.minimum(first + 1, extent - 1)
+    columns = np.arange(extent)
+    part = (place - first)[..., None]
+    made = (columns == first[..., None]) * (1 - part) + (columns == second[..., None]) * part
+    made = made * inside[..., None]
+    return made.reshape(len(boxes), cells, ratio, extent).mean(axis=2)
+
+
+def _images(boxes: Any, count: int) -> Any:
+    """What is not a number is the first image."""
+    return np.clip(np.nan_to_num(boxes[:, 0], nan=0), 0, count - 1).astype(np.int64)
+
+
+def _reference(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
+    down, across = (_matrix(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
+    chosen = x[_images(boxes, len(x))].astype(np.float64)
+    made = np.einsum("riy,rcyx,rjx->rcij", down, chosen, across, optimize=True)
+    return made.astype(x.dtype)
+
+
+def _grad_reference(params: RoiAlignAttrs, g: Any, x: Any, boxes: Any) -> Any:
+    down, across = (_matrix(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
+    parts = np.einsum("riy,rcij,rjx->rcyx", down, g.astype(np.float64), across, optimize=True)
+    made = np.zeros(x.shape)
+    np.add.at(made, _images(boxes, len(x)), parts)
+    return made.astype(x.dtype)
+
+
+# te: the points of every box along each axis, then what stands around them.
+
+
+class Points(NamedTuple):
+    """Of all boxes along one axis, as (boxes, points): the element before each point, the one
+    behind it, and how much each counts."""
+
+    first: te.Tensor
+    weights: tuple[te.Tensor, te.Tensor]
+    extent: int
+
+    def second(self, box: Any, point: Any) -> Any:
+        return te.min(self.first[box, point] + 1, self.extent - 1)
+
+
+def _points(params: RoiAlignAttrs, boxes: te.Tensor, axis: int, extent: int) -> Points:
+    cells, ratio = params.pooled_size[axis], params.sample_ratio
+    half = 0.5 if params.aligned else 0.0
+    shape = (boxes.shape[0], cells * ratio)
+
+    def raw(box: Any, point: Any) -> Any:
+        low, high = (
+            te.cast(boxes[box, side - axis], "float64") * params.spatial_scale - half
+            for side in (2, 4)
+        )
+        size = high - low if params.aligned else te.max(high - low, 1.0)
+        return low + (te.cast(point, "float64") + 0.5) / (ratio * cells) * size
+
+    place = te.compute(shape, raw, name="place")
+    last = float(extent - 1)
+    inside = te.compute(
+        shape, lambda *i: (place[i] >= -1.0) & (place[i] <= float(extent)), name="inside"
+    )
+    inner = te.compute(
+        shape,
+        lambda *i: te.select(inside[i], te.min(te.max(place[i], 0.0), last), 0.0),
+        name="inner",
+    )
+    first = te.compute(shape, lambda *i: te.cast(te.floor(inner[i]), "int64"), name="first")
+
+    def weight(behind: bool) -> te.Tensor:
+        def value(*i: Any) -> Any:
+            part = inner[i] - te.floor(inner[i])
+            part = part if behind else 1.0 - part
+            return te.cast(te.select(inside[i], part / ratio, 0.0), boxes.dtype)
+
+        return te.compute(shape, value, name="weight")
+
+    return Points(first, (weight(False), weight(True)), extent)
+
+
+def _image(boxes: te.Tensor, box: Any, count: int) -> Any:
+    number = boxes[box, 0]
+    known = te.select(number > 0, number, 0)  # what is not a number is the first image
+    return te.cast(te.min(known, count - 1), "int64")
+
+
+def _compute(params: RoiAlignAttrs, x: te.Tensor, boxes: te.Tensor) -> te.Tensor:
+    n, channels, height, width = x.shape
+    down, across = (_points(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
+    ratio = params.sample_ratio
+    p, q = te.reduce_axis(ratio, "p"), te.reduce_axis(ratio, "q")
+
+    def element(box: Any, c: Any, i: Any, j: Any) -> Any:
+        y, z = i * ratio + p.var, j * ratio + q.var
+        rows = down.first[box, y], down.second(box, y)
+        columns = across.first[box, z], across.second(box, z)
+        total: Any = None
+        for row, vertical in zip(rows, down.weights):
+            for column, level in zip(columns, across.weights):
+                value = x[_image(boxes, box, n), c, row, column]
+                term = value * vertical[box, y] * level[box, z]
+                total = term if total is None else total + term
+        return te.sum(total, [p, q])
+
+    return te.compute((boxes.shape[0], channels, *params.pooled_size), element, name="roi_align")
+
+
+def _taken(points: Points, cells: int, ratio: int) -> te.Tensor:
+    """(boxes, cells, extent): what a cell takes from each element."""
+    p = te.reduce_axis(ratio, "p")
+
+    def value(box: Any, cell: Any, at: Any) -> Any:
+        point = cell * ratio + p.var
+        first = te.select(
+            points.first[box, point].equal(at), points.weights[0][box, point], 0
+        )
+        second = te.select(points.second(box, point).equal(at), points.weights[1][box, point], 0)
+        return te.sum(first + second, p)
+
+    shape = (points.first.shape[0], cells, points.extent)
+    return te.compute(shape, value, name="taken")
+
+
+def _grad_compute(
+    params: RoiAlignAttrs, g: te.Tensor, x: te.Tensor, boxes: te.Tensor
+) -> te.Tensor:
+    n, _, _, width = x.shape
+    count, channels, cells, across = g.shape
+    matrices = [
+        _taken(_points(params, boxes, axis, x.shape[2 + axis]), params.pooled_size[axis],
+               params.sample_ratio)
+        for axis in (0, 1)
+    ]  # fmt: skip
+    j = te.reduce_axis(across, "j")
+    rows = te.compute(
+        (count, channels, cells, width),
+        lambda r, c, i, z: te.sum(g[r, c, i, j.var] * matrices[1][r, j.var, z], j),
+        name="rows",
+    )
+    r, i = te.reduce_axis(count, "r"), te.reduce_axis(cells, "i")
+
+    def element(image: Any, c: Any, y: Any, z: Any) -> Any:
+        mine = _image(boxes, r.var, n).equal(image)
+        part = matrices[0][r.var, i.var, y] * rows[r.var, c, i.var, z]
+        return te.sum(te.select(mine, part, 0), [r, i])
+
+    return te.compute(x.shape, element, name="roi_align_grad")
+
+
+_DATA = {
+    "data": "(n, c, height, width)",
+    "rois": "(boxes, 5): the number of the image, left, top, right, bottom",
+}
+_GRAD = {"ograd": "the gradient of the output", **_DATA}
+
+roi_align = define(
+    "roi_align",
+    "Every box of every channel, split in cells, each the mean of points between which the image "
+    "is interpolated. Points more than one element outside count as 0.",
+    level=4, inputs=_DATA, attrs=RoiAlignAttrs, pattern=OPAQUE, shape=_shape, dtype=floating,
+    layout=layouts.fixed_unknown, reference=_reference, compute=_compute,
+    gradient=lambda ctx, g: [F._roi_align_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
+)  # fmt: skip
+
+roi_align_grad = define(
+    "_roi_align_grad", "ograd, shared by the elements that the points of roi_align read.",
+    level=10, inputs=_GRAD, attrs=RoiAlignAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=floating,
+    layout=layouts.fixed_unknown, reference=_grad_reference, compute=_grad_compute,
+    ignored_inputs=[1],
+    gradient=lambda ctx, gg: [
+        F.roi_align(gg, ctx.inputs[2], **attributes(ctx.params)), None, None,
+    ],
+)  # fmt: skip
