@@ -83,6 +83,11 @@ def scalars():
     probe("rpower_scalar", 1.5 ** var("x"), x=floats(5))
     probe("int_plus", var("x", "int32") + 3, x=np.arange(4, dtype="int32"))
     probe("int_mul", var("x", "int32") * 3, x=np.arange(4, dtype="int32"))
+    signed = np.array([-7, -3, 0, 5, 8], "int32")
+    probe("int_div", var("x", "int32") / 3, x=signed)
+    other = np.array([2, -2, 3, -3, 5], "int32")
+    probe("int_div_two", S.broadcast_div(var("x", "int32"), var("y", "int32")), x=signed, y=other)
+    probe("int_mod", S.broadcast_mod(var("x", "int32"), var("y", "int32")), x=signed, y=other)
     probe("int_greater", var("x", "int32") > 2, x=np.arange(4, dtype="int32"))
 
 

@@ -45,10 +45,11 @@ def _roi_align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=2, a
 def roi_align(rng, torch):
     for attrs in CASES:
         x = floats(rng, (2, 3, 8, 9))
-        yield Sample([x, BOXES], attrs, lambda x, r, a=attrs: _roi_align(torch, x, r, **a))
+        yield Sample([x, BOXES], attrs, lambda x, r, a=attrs: _roi_align(torch, x, r, **a),
+                     differentiable=(0,))  # fmt: skip
     none = np.zeros((0, 5), "float32")
     yield Sample([floats(rng, (1, 2, 4, 4)), none], CASES[0],
-                 lambda x, r: _roi_align(torch, x, r, **CASES[0]))  # fmt: skip
+                 lambda x, r: _roi_align(torch, x, r, **CASES[0]), differentiable=(0,))  # fmt: skip
 
 
 @samples("_roi_align_grad")
@@ -60,4 +61,4 @@ def roi_align_grad(rng, torch):
             return torch.autograd.grad(_roi_align(torch, x, r, **a), x, g)[0]
 
         g = floats(rng, (len(BOXES), 3, *attrs["pooled_size"]))
-        yield Sample([g, floats(rng, (2, 3, 8, 9)), BOXES], attrs, gradient)
+        yield Sample([g, floats(rng, (2, 3, 8, 9)), BOXES], attrs, gradient, differentiable=(0,))

@@ -27,7 +27,18 @@ def arbitrary(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Ans
     layout = next((known for known in ins if known.defined), _UNDEFINED)
     if not layout.defined:
         layout = next((known for known in outs if known.defined), _UNDEFINED)
+    if any(not known.defined for known in ins):
+        layout = _first_given(layout, ins, last)
     return [layout] * len(ins), [layout] * len(outs)
+
+
+def _first_given(layout: Layout, ins: Layouts, last: Layouts) -> Layout:
+    """What an input of that layout was first given: what is beside it in no known layout cannot
+    follow it to another one."""
+    where = next((i for i, known in enumerate(ins) if known == layout), None)
+    if where is None or not layout.defined or not last[where].defined:
+        return layout
+    return last[where]
 
 
 def fixed_copy(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
@@ -80,6 +91,8 @@ def concatenated(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> 
     if layout.defined and (not old.defined or blocked or _same_axis(params.axis, layout, old)):
         return [layout] * len(ins), [layout]
     wanted = old if old.defined else layout
+    if not wanted.defined:
+        return keep_last(params, ins, last, outs)
     return [wanted] * len(ins), [wanted]
 
 
@@ -99,6 +112,12 @@ def _stands(axis: int, now: Layout, old: Layout) -> bool:
 def keep_left(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     """The right operand follows the left one where it can, else both go back."""
     left, right = ins[0], ins[1]
+    if left.defined and not right.defined:
+        left = _first_given(left, ins, last)
+        return [left, left], [left] * len(outs)
+    if right.defined and not left.defined:
+        right = _first_given(right, ins, last)
+        return [left, right], [left] * len(outs)
     if left == right or not left.defined or (right.defined and not left.convertible(right)):
         if left != right and last[0].defined and last[0] == last[1]:
             left = last[0]

@@ -44,27 +44,22 @@ def _grad_shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
     return [out, data, boxes], [data]
 
 
-# numpy: a matrix for each box and axis, whose rows say what every output cell takes from the image.
+# numpy: for each box and axis, the elements before and behind its points, and what they count.
 
 
-def _matrix(params: RoiAlignAttrs, boxes: Any, axis: int, extent: int) -> Any:
-    """(boxes, cells, extent)"""
+def _taps(params: RoiAlignAttrs, boxes: Any, axis: int, extent: int) -> list[tuple[Any, Any]]:
+    """Two pairs of (boxes, points): elements, and their weights."""
     cells, ratio = params.pooled_size[axis], params.sample_ratio
     half = 0.5 if params.aligned else 0.0
     low = boxes[:, 2 - axis].astype(np.float64) * params.spatial_scale - half
     high = boxes[:, 4 - axis].astype(np.float64) * params.spatial_scale - half
     size = high - low if params.aligned else np.maximum(high - low, 1)
-    steps = (np.arange(cells * ratio) + 0.5) / ratio / cells
-    place = low[:, None] + steps * size[:, None]
+    place = low[:, None] + (np.arange(cells * ratio) + 0.5) / (ratio * cells) * size[:, None]
     inside = (place >= -1) & (place <= extent)
     place = np.where(inside, np.clip(place, 0, extent - 1), 0)
     first = np.floor(place).astype(np.int64)
-    second = np.minimum(first + 1, extent - 1)
-    columns = np.arange(extent)
-    part = (place - first)[..., None]
-    made = (columns == first[..., None]) * (1 - part) + (columns == second[..., None]) * part
-    made = made * inside[..., None]
-    return made.reshape(len(boxes), cells, ratio, extent).mean(axis=2)
+    part = (place - first) * inside / ratio
+    return [(first, inside / ratio - part), (np.minimum(first + 1, extent - 1), part)]
 
 
 def _images(boxes: Any, count: int) -> Any:
@@ -72,18 +67,31 @@ def _images(boxes: Any, count: int) -> Any:
     return np.clip(np.nan_to_num(boxes[:, 0], nan=0), 0, count - 1).astype(np.int64)
 
 
+def _each_tap(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
+    """Indices into the data and weights, as (boxes, 1, points down, points across), for all four
+    elements around a point."""
+    down, across = (_taps(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
+    image = _images(boxes, len(x))[:, None, None, None]
+    channel = np.arange(x.shape[1])[None, :, None, None]
+    for rows, vertical in down:
+        for columns, level in across:
+            at = (image, channel, rows[:, None, :, None], columns[:, None, None, :])
+            yield at, vertical[:, None, :, None] * level[:, None, None, :]
+
+
 def _reference(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
-    down, across = (_matrix(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
-    chosen = x[_images(boxes, len(x))].astype(np.float64)
-    made = np.einsum("riy,rcyx,rjx->rcij", down, chosen, across, optimize=True)
-    return made.astype(x.dtype)
+    (rows, columns), ratio = params.pooled_size, params.sample_ratio
+    with np.errstate(all="ignore"):
+        total = sum(x[at].astype(np.float64) * weight for at, weight in _each_tap(params, x, boxes))
+        split = total.reshape(*total.shape[:2], rows, ratio, columns, ratio)
+        return split.sum(axis=(3, 5)).astype(x.dtype)
 
 
 def _grad_reference(params: RoiAlignAttrs, g: Any, x: Any, boxes: Any) -> Any:
-    down, across = (_matrix(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
-    parts = np.einsum("riy,rcij,rjx->rcyx", down, g.astype(np.float64), across, optimize=True)
+    wide = g.astype(np.float64).repeat(params.sample_ratio, 2).repeat(params.sample_ratio, 3)
     made = np.zeros(x.shape)
-    np.add.at(made, _images(boxes, len(x)), parts)
+    for at, weight in _each_tap(params, x, boxes):
+        np.add.at(made, at, wide * weight)
     return made.astype(x.dtype)
 
 

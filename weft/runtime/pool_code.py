@@ -2,15 +2,18 @@
 
 The state is one block of memory, its parts a cache line apart:
 
-    0    address of weft_parallel      192  kernel, buffers, scalars, extent: the job
+    0    address of weft_parallel      192  kernel, buffers, scalars, extent, pieces: the job
     64   lock: 1 while a job runs      256  workers there are
     128  turn: number of the job in    260  workers asleep
          the low 32 bits, threads in   264  1 when the caller sleeps
          the high 32 bits              268  1 when the workers are to end
-                                       320  workers still busy with the job
+                                       320  gate: the job's number in the high 32 bits, then a
+                                            bit that closes it, then the workers inside
+                                       384  the next piece to be taken
 
-A worker whose number is below the job's threads - 1 takes part: the job cannot end without it, so
-what it reads of the job is stable. The others only remember that they have seen the turn.
+A job is cut into a few pieces for each thread, and whoever is free takes the next. A worker goes in
+through the gate; the caller closes it when no piece is left, and waits only for those inside. So a
+worker that does not get to run holds nobody up, and what one inside reads of the job is stable.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from __future__ import annotations
 import platform
 import sys
 
-STATE_BYTES = 384
+STATE_BYTES = 448
 TURN, WORKERS, STOP = 128, 256, 268
 SPIN_NANOSECONDS = 50_000
+PIECES_PER_THREAD = 4
 _SPINS_PER_CLOCK = 32
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
@@ -65,26 +69,38 @@ define internal i64 @now(ptr %time) nounwind {
 }
 """
 
-_CHUNK = """
-define internal void @run_chunk(ptr %pool, i64 %chunk, i64 %threads) nounwind {
+_PIECES = """
+define internal void @run_pieces(ptr %pool) nounwind {
+entry:
   %at.kernel = getelementptr i8, ptr %pool, i64 192
   %at.buffers = getelementptr i8, ptr %pool, i64 200
   %at.scalars = getelementptr i8, ptr %pool, i64 208
   %at.extent = getelementptr i8, ptr %pool, i64 216
+  %at.pieces = getelementptr i8, ptr %pool, i64 224
+  %next = getelementptr i8, ptr %pool, i64 384
   %kernel = load ptr, ptr %at.kernel, align 8
   %buffers = load ptr, ptr %at.buffers, align 8
   %scalars = load ptr, ptr %at.scalars, align 8
   %extent = load i64, ptr %at.extent, align 8
-  %each = udiv i64 %extent, %threads
-  %over = urem i64 %extent, %threads
-  %mine = icmp ult i64 %chunk, %over
-  %before = select i1 %mine, i64 %chunk, i64 %over
-  %base = mul i64 %chunk, %each
+  %pieces = load i64, ptr %at.pieces, align 8
+  %each = udiv i64 %extent, %pieces
+  %over = urem i64 %extent, %pieces
+  br label %take
+take:
+  %piece = atomicrmw add ptr %next, i64 1 seq_cst
+  %any = icmp ult i64 %piece, %pieces
+  br i1 %any, label %work, label %leave
+work:
+  %larger = icmp ult i64 %piece, %over
+  %before = select i1 %larger, i64 %piece, i64 %over
+  %base = mul i64 %piece, %each
   %begin = add i64 %base, %before
-  %one = zext i1 %mine to i64
+  %one = zext i1 %larger to i64
   %size = add i64 %each, %one
   %end = add i64 %begin, %size
   call void %kernel(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)
+  br label %take
+leave:
   ret void
 }
 """
@@ -103,7 +119,7 @@ entry:
   %asleep = getelementptr i8, ptr %pool, i64 260
   %caller = getelementptr i8, ptr %pool, i64 264
   %stop = getelementptr i8, ptr %pool, i64 268
-  %busy = getelementptr i8, ptr %pool, i64 320
+  %gate = getelementptr i8, ptr %pool, i64 320
   br label %wait
 wait:
   %seen = phi i64 [ %first, %entry ], [ %now.turn, %skip ], [ %now.turn, %done ]
@@ -145,22 +161,36 @@ ready:
   br i1 %halted, label %leave, label %pick
 pick:
   %threads = lshr i64 %now.turn, 32
-  %chunk = add i64 %number, 1
-  %mine = icmp ult i64 %chunk, %threads
-  br i1 %mine, label %work, label %skip
+  %place = add i64 %number, 1
+  %mine = icmp ult i64 %place, %threads
+  br i1 %mine, label %arrive, label %skip
 skip:
   br label %wait
+arrive:
+  %job = shl i64 %now.turn, 32
+  br label %knock
+knock:
+  %inside = load atomic i64, ptr %gate seq_cst, align 8
+  %difference = xor i64 %inside, %job
+  %open = icmp ult i64 %difference, 2147483648
+  br i1 %open, label %enter, label %skip
+enter:
+  %more.inside = add i64 %inside, 1
+  %pair = cmpxchg ptr %gate, i64 %inside, i64 %more.inside seq_cst seq_cst
+  %entered = extractvalue { i64, i1 } %pair, 1
+  br i1 %entered, label %work, label %knock
 work:
-  call void @run_chunk(ptr %pool, i64 %chunk, i64 %threads)
-  %left = atomicrmw sub ptr %busy, i32 1 seq_cst
-  %last = icmp eq i32 %left, 1
+  call void @run_pieces(ptr %pool)
+  %left = atomicrmw sub ptr %gate, i64 1 seq_cst
+  %others = and i64 %left, 4294967295
+  %last = icmp eq i64 %others, 2147483649
   br i1 %last, label %finish, label %done
 finish:
   %sleeping = load atomic i32, ptr %caller seq_cst, align 4
   %rouse = icmp ne i32 %sleeping, 0
   br i1 %rouse, label %call, label %done
 call:
-  call void @wake(ptr %busy)
+  call void @wake(ptr %gate)
   br label %done
 done:
   br label %wait
@@ -179,7 +209,8 @@ entry:
   %at.workers = getelementptr i8, ptr %pool, i64 256
   %asleep = getelementptr i8, ptr %pool, i64 260
   %caller = getelementptr i8, ptr %pool, i64 264
-  %busy = getelementptr i8, ptr %pool, i64 320
+  %gate = getelementptr i8, ptr %pool, i64 320
+  %next.piece = getelementptr i8, ptr %pool, i64 384
   %workers = load atomic i32, ptr %at.workers acquire, align 4
   %workers.long = zext i32 %workers to i64
   %most = add i64 %workers.long, 1
@@ -205,14 +236,19 @@ publish:
   store ptr %buffers, ptr %at.buffers, align 8
   store ptr %scalars, ptr %at.scalars, align 8
   store i64 %extent, ptr %at.extent, align 8
-  %others.long = sub i64 %n, 1
-  %others = trunc i64 %others.long to i32
-  store atomic i32 %others, ptr %busy monotonic, align 4
+  %at.pieces = getelementptr i8, ptr %pool, i64 224
+  %wanted = mul i64 %n, PIECES
+  %small = icmp slt i64 %extent, %wanted
+  %pieces = select i1 %small, i64 %extent, i64 %wanted
+  store i64 %pieces, ptr %at.pieces, align 8
+  store atomic i64 0, ptr %next.piece monotonic, align 8
   %before = load atomic i64, ptr %turn monotonic, align 8
   %next = add i64 %before, 1
   %number = and i64 %next, 4294967295
   %high = shl i64 %n, 32
   %fresh = or i64 %high, %number
+  %opened = shl i64 %number, 32
+  store atomic i64 %opened, ptr %gate seq_cst, align 8
   store atomic i64 %fresh, ptr %turn seq_cst, align 8
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %someone = icmp ne i32 %sleepers, 0
@@ -221,8 +257,9 @@ rouse:
   call void @wake(ptr %turn)
   br label %own
 own:
-  call void @run_chunk(ptr %pool, i64 0, i64 %n)
-  %first = load atomic i32, ptr %busy acquire, align 4
+  call void @run_pieces(ptr %pool)
+  %then = atomicrmw or ptr %gate, i64 2147483648 seq_cst
+  %first = trunc i64 %then to i32
   %ended = icmp eq i32 %first, 0
   br i1 %ended, label %release, label %wait
 wait:
@@ -230,8 +267,8 @@ wait:
   br label %spin
 spin:
   %count = phi i32 [ 0, %wait ], [ %more, %again ], [ 0, %clock ]
-  %left = load atomic i32, ptr %busy acquire, align 4
-  %none = icmp eq i32 %left, 0
+  %left = load atomic i32, ptr %gate acquire, align 4
+  %none = icmp eq i32 %left, CLOSED
   br i1 %none, label %release, label %again
 again:
   PAUSE
@@ -247,11 +284,11 @@ sleep:
   store atomic i32 1, ptr %caller seq_cst, align 4
   br label %check
 check:
-  %rest = load atomic i32, ptr %busy seq_cst, align 4
-  %over = icmp eq i32 %rest, 0
+  %rest = load atomic i32, ptr %gate seq_cst, align 4
+  %over = icmp eq i32 %rest, CLOSED
   br i1 %over, label %awake, label %nap
 nap:
-  call void @sleep_on(ptr %busy, i32 %rest)
+  call void @sleep_on(ptr %gate, i32 %rest)
   br label %check
 awake:
   store atomic i32 0, ptr %caller monotonic, align 4
@@ -297,10 +334,11 @@ def pool_ir() -> str:
     if not has_threads():
         return SERIAL
     machine = platform.machine()
-    text = _FUTEX + _CHUNK + _WORKER + _PARALLEL + _CONTROL
+    text = _FUTEX + _PIECES + _WORKER + _PARALLEL + _CONTROL
     pause = _PAUSE.get(machine)
     if pause is not None:
         text += f"\ndeclare void {pause.replace(' 1', '')}\n"
     pause = "fence acquire" if pause is None else f"call void {pause}"
     text = text.replace("FUTEX", str(_FUTEX_NUMBER[machine])).replace("PAUSE", pause)
+    text = text.replace("PIECES", str(PIECES_PER_THREAD)).replace("CLOSED", str(-(2**31)))
     return text.replace("SPINS", str(_SPINS_PER_CLOCK)).replace("LIMIT", str(SPIN_NANOSECONDS))

@@ -364,10 +364,11 @@ def narrowed(sample: Sample, dtype: DType) -> Sample:
 def in_dtype(sample: Sample, dtype: DType) -> Sample:
     """The sample with its float32 inputs in another dtype; for unsigned ones, what is positive."""
     signed = dtype.kind in "if"
-    inputs = [
-        (x if signed else np.abs(x)).astype(dtype) if x.dtype == FLOAT32 else x
-        for x in sample.inputs
-    ]
+    with np.errstate(invalid="ignore"):  # NaN as an integer is whatever it is
+        inputs = [
+            (x if signed else np.abs(x)).astype(dtype) if x.dtype == FLOAT32 else x
+            for x in sample.inputs
+        ]
     return replace(sample, inputs=inputs, oracle=None)
 
 

@@ -10,7 +10,7 @@ from ...base.errors import FormatError, Unsupported
 from ...core.schema import is_hidden
 from ..building import Building
 from ..emitter import Emitter, Value
-from .attributes import Signature, parsed
+from .attributes import Attribute, Signature, parsed
 from .registry import real_name
 
 _GIVE_SHAPES = 'give the shape of every input: from_mxnet(path, shape={"data": (1, 3, 224, 224)})'
@@ -19,6 +19,11 @@ _NO_EFFECT = frozenset(
     "workspace cudnn_tune cudnn_off num_args momentum sparse_grad ctx "
     "min_calib_range max_calib_range forward_stype is_int".split()
 )
+
+
+def _of_the_caller(attrs: Mapping[str, str]) -> Signature:
+    """Of an operator that MXNet does not have: any inputs, and attributes as text."""
+    return Signature(("data*",), {name: Attribute("text", None) for name in attrs})
 
 
 class OpenFill(Value):
@@ -36,7 +41,7 @@ class Call(Building):
         op_name: str,
         name: str,
         attrs: Mapping[str, str],
-        signature: Signature,
+        signature: Signature | None,
         inputs: Sequence[Value],
         wanted: frozenset[int],
     ) -> None:
@@ -44,7 +49,7 @@ class Call(Building):
         self.inputs = list(inputs)
         self.wanted = wanted  # the outputs that the graph uses
         self._attrs = {key: text for key, text in attrs.items() if not is_hidden(key)}
-        self._signature = signature
+        self._signature = signature or _of_the_caller(self._attrs)
         self._read: set[str | int] = set()
         self._node_name = self.name
         self._check()
@@ -88,9 +93,9 @@ class Call(Building):
     def attr(self, name: str) -> Any:
         """An attribute as given, else MXNet's default."""
         self._read.add(name)
-        known = self._signature.attributes[name]
-        text = self._attrs.get(name, known.default)
-        if text is None:
+        known = self._signature.attributes.get(name)
+        text = None if known is None else self._attrs.get(name, known.default)
+        if known is None or text is None:
             raise FormatError(f"attribute {name!r} is missing")
         return parsed(name, known.kind, text)
 

@@ -114,19 +114,26 @@ for _name, _op in {
 
 @converter("_div_scalar")
 def divide_by_number(call: Call) -> Value:
-    _only_floats(call)
-    return call.op("__div_scalar__", call[0], scalar=call.attr("scalar"))
+    data, number = _wide_enough(call)
+    if is_float(call.dtype(data)):
+        return call.op("__div_scalar__", data, scalar=number)
+    return _quotient(call, data, call.make([number], call.dtype(data)))
 
 
 @converter("elemwise_div", "broadcast_div")
 def divide(call: Call) -> Value:
-    _only_floats(call)
-    return call.op(call.op_type, call[0], call[1])
+    if is_float(call.dtype(call[0])):
+        return call.op(call.op_type, call[0], call[1])
+    return _quotient(call, call[0], call[1])
 
 
-def _only_floats(call: Call) -> None:
-    if not is_float(call.dtype(call[0])):
-        raise Unsupported(f"{call.op_type} of integers is not supported")
+def _quotient(call: Call, a: Value, b: Value) -> Value:
+    """Of integers, towards zero: sign(a) sign(b) (|a| / |b|)."""
+    if call.dtype(a).kind == "u":
+        return call.op("broadcast_div", a, b)
+    sizes = call.op("broadcast_div", call.op("abs", a), call.op("abs", b))
+    signs = call.op("broadcast_mul", call.op("sign", a), call.op("sign", b))
+    return call.op("broadcast_mul", sizes, signs)
 
 
 @converter("broadcast_mod", "_mod")

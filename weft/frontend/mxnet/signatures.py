@@ -111,6 +111,10 @@ SIGNATURES: dict[str, str] = {
         "data | sizes:floats=(1) ratios:floats=(1) clip:bool=0 steps:floats=(-1,-1) "
         "offsets:floats=(0.5,0.5)"
     ),
+    "_contrib_ROIAlign": (
+        "data rois | pooled_size:ints spatial_scale:float sample_ratio:int=-1 "
+        "position_sensitive:bool=0 aligned:bool=0"
+    ),
     "_contrib_SparseEmbedding": (
         "data weight | input_dim:int output_dim:int dtype:text=float32 sparse_grad:bool=0"
     ),
