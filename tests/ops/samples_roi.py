@@ -29,7 +29,9 @@ def _roi_align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=2, a
             place = low + steps.double() * size
             grids.append((place, (place >= -1) & (place <= extent), extent))
         (y, y_in, height), (z, z_in, width) = grids
-        rows, columns = torch.meshgrid(2 * y / (height - 1) - 1, 2 * z / (width - 1) - 1, indexing="ij")
+        rows, columns = torch.meshgrid(
+            2 * y / (height - 1) - 1, 2 * z / (width - 1) - 1, indexing="ij"
+        )
         grid = torch.stack([columns, rows], -1)[None]
         values = torch.nn.functional.grid_sample(
             x[int(image)][None].double(), grid, padding_mode="border", align_corners=True

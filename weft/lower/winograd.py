@@ -173,6 +173,48 @@ def _products(
     return stage_kernel(f"{name}_product", made, {left: v, right: weight, made: product}, target)
 
 
+class _Epilogue:
+    """What follows the convolution element by element: its bias, and the rest of the group."""
+
+    def __init__(
+        self, b: KernelBuilder, group: FusedGroup, fact: Callable[[NodeEntry], Fact]
+    ) -> None:
+        master = group.master
+        assert master is not None
+        self.b = b
+        self.conv = te.placeholder(_static(fact(NodeEntry(master))), "float32", "conv")
+        tensors = tensors_of(group, fact, {NodeEntry(master): self.conv})
+        self.result = tensors[group.outputs[0]]
+        reached = reached_tensors(self.result)
+        body = inline(self.result, [t for t in reached if t.body is not None]).body
+        self.body = body if self.result is not self.conv else None
+        places = {tensors[entry]: entry for entry in group.inputs}
+        read = [t for t in reached if t is not self.conv and t.body is None]
+        self.buffers = {t: b.arg(t.name, t.dtype, t.shape) for t in read}
+        self.arguments: list[Hashable] = [places[t] for t in read]
+        self.bias = None
+        if master.params.use_bias:
+            self.bias = b.arg("bias", "float32", _static(fact(master.inputs[2])))
+            self.arguments.append(master.inputs[2])
+
+    def finished(self, value: Expr, at: tuple[Expr, ...]) -> Expr:
+        """The group's result at an index, from the convolution's."""
+        if self.bias is not None:
+            value = self.b.let("y", value + self.bias[at[1], at[4]])
+        if self.body is None:
+            return value
+        moved = substitute(self.body, dict(zip(self.result.axes, at)))
+        return rewrite(moved, lambda node: self._read(node, value))
+
+    def _read(self, node: Any, value: Expr) -> Any:
+        """A load of the convolution's result is that value; others read their buffers."""
+        if not isinstance(node, Load) or not isinstance(node.source, Tensor):
+            return node
+        if node.source is self.conv:
+            return value
+        return Load(self.buffers[node.source], node.indices, node.mask)
+
+
 def _output_transform(
     name: str,
     plan: _Plan,
@@ -181,59 +223,38 @@ def _output_transform(
     product: Temporary,
     frame: Frame | None,
 ) -> LoweredKernel:
-    """A^T (product) A of every tile, the bias, and the rest of the group."""
-    assert group.master is not None
-    out_entry = group.outputs[0]
-    conv = te.placeholder(_static(fact(NodeEntry(group.master))), "float32", "conv")
-    tensors = tensors_of(group, fact, {NodeEntry(group.master): conv})
-    result = tensors[out_entry]
-    sources = [t for t in reached_tensors(result) if t is not conv and t.body is None]
-    element_wise = [t for t in reached_tensors(result) if t.body is not None]
-    body = inline(result, element_wise).body if result is not conv else None
+    """A^T (product) A of every tile, and what follows."""
     b = KernelBuilder(name)
-    m, t, lanes = plan.m, plan.t, plan.lanes
+    m, t = plan.m, plan.t
     values = b.arg("m", "float32", product.shape)
-    extra = {s: b.arg(s.name, s.dtype, s.shape) for s in sources}
-    bias = None
-    if group.master.params.use_bias:
-        bias = b.arg("bias", "float32", (plan.outputs, lanes))
-    out = b.arg("out", "float32", frame.shape if frame else _static(fact(out_entry)))
+    epilogue = _Epilogue(b, group, fact)
+    result = group.outputs[0]
+    out = b.arg("out", "float32", frame.shape if frame else _static(fact(result)))
 
-    def finished(value: Expr, at: tuple[Expr, ...]) -> Expr:
-        if bias is not None:
-            value = b.let("y", value + bias[at[1], at[4]])
-        if body is None:
-            return value
-        moved = substitute(body, dict(zip(result.axes, at)))
-        return rewrite(moved, lambda node: _read(node, conv, value, extra))
+    def tile_code(column: Expr, height: int, width: int) -> None:
+        with b.vector("lane", plan.lanes) as lane:
+            tile = (image * plan.down + row) * plan.across + column
+            points = [b.let("d", values[i, block, tile, lane]) for i in range(t * t)]
+            grid = [points[i * t : (i + 1) * t] for i in range(t)]
+            made = _both_ways(b, TRANSFORMS[m].outputs, grid)
+            for i in range(height):
+                for j in range(width):
+                    at = (image, block, row * m + i, column * m + j, lane)
+                    value = epilogue.finished(made[i][j], at)
+                    b.store(out, frame.at(at) if frame else at, value)
+
+    def row_code(height: int) -> None:
+        full, rest = divmod(plan.columns, m)
+        if full:
+            with b.loop("column", full) as column:
+                tile_code(column, height, m)
+        if rest:
+            tile_code(as_expr(full), height, rest)
 
     with b.parallel("p", plan.n * plan.outputs * plan.down) as p:
         image = b.let("image", p // (plan.outputs * plan.down))
         block = b.let("block", p // plan.down % plan.outputs)
         row = b.let("row", p % plan.down)
-
-        def tile_code(column: Expr, height: int, width: int) -> None:
-            with b.vector("lane", lanes) as lane:
-                tile = (image * plan.down + row) * plan.across + column
-                grid = [
-                    [b.let("d", values[i * t + j, block, tile, lane]) for j in range(t)]
-                    for i in range(t)
-                ]
-                made = _both_ways(b, TRANSFORMS[m].outputs, grid)
-                for i in range(height):
-                    for j in range(width):
-                        at = (image, block, row * m + i, column * m + j, lane)
-                        value = finished(made[i][j], at)
-                        b.store(out, frame.at(at) if frame else at, value)
-
-        def row_code(height: int) -> None:
-            full, rest = divmod(plan.columns, m)
-            if full:
-                with b.loop("column", full) as column:
-                    tile_code(column, height, m)
-            if rest:
-                tile_code(as_expr(full), height, rest)
-
         full, rest = divmod(plan.rows, m)
         if full and rest:
             with b.when(row < full):
@@ -242,18 +263,8 @@ def _output_transform(
                 row_code(rest)
         else:
             row_code(m if full else rest)
-    places = {tensors[e]: e for e in group.inputs}
-    arguments: list[Hashable] = [product, *(places[s] for s in sources)]
-    arguments += [group.master.inputs[2]] if bias is not None else []
-    work = 4 * numel(product.shape)
-    return LoweredKernel(lower_vectors(b.finish()), (*arguments, out_entry), work)
-
-
-def _read(node: Any, conv: Tensor, value: Expr, extra: dict[Tensor, Any]) -> Any:
-    """A load of the convolution's result is that value; others read their buffers."""
-    if not isinstance(node, Load) or not isinstance(node.source, Tensor):
-        return node
-    return value if node.source is conv else Load(extra[node.source], node.indices, node.mask)
+    arguments = (product, *epilogue.arguments, result)
+    return LoweredKernel(lower_vectors(b.finish()), arguments, 4 * numel(product.shape))
 
 
 def _static(fact: Fact) -> tuple[int, ...]:

@@ -91,7 +91,7 @@ def _grad_reference(params: RoiAlignAttrs, g: Any, x: Any, boxes: Any) -> Any:
     wide = g.astype(np.float64).repeat(params.sample_ratio, 2).repeat(params.sample_ratio, 3)
     made = np.zeros(x.shape)
     for at, weight in _each_tap(params, x, boxes):
-        np.add.at(made, at, wide * weight)
+        np.add.at(made, at, np.where(weight != 0, wide * weight, 0))
     return made.astype(x.dtype)
 
 
@@ -179,9 +179,7 @@ def _taken(points: Points, cells: int, ratio: int) -> te.Tensor:
 
     def value(box: Any, cell: Any, at: Any) -> Any:
         point = cell * ratio + p.var
-        first = te.select(
-            points.first[box, point].equal(at), points.weights[0][box, point], 0
-        )
+        first = te.select(points.first[box, point].equal(at), points.weights[0][box, point], 0)
         second = te.select(points.second(box, point).equal(at), points.weights[1][box, point], 0)
         return te.sum(first + second, p)
 
@@ -189,9 +187,12 @@ def _taken(points: Points, cells: int, ratio: int) -> te.Tensor:
     return te.compute(shape, value, name="taken")
 
 
-def _grad_compute(
-    params: RoiAlignAttrs, g: te.Tensor, x: te.Tensor, boxes: te.Tensor
-) -> te.Tensor:
+def _share(weight: Any, value: Any) -> Any:
+    """Their product; what does not count at all is 0 whatever the value is."""
+    return te.select(weight.equal(0), 0, weight * value)
+
+
+def _grad_compute(params: RoiAlignAttrs, g: te.Tensor, x: te.Tensor, boxes: te.Tensor) -> te.Tensor:
     n, _, _, width = x.shape
     count, channels, cells, across = g.shape
     matrices = [
@@ -202,14 +203,14 @@ def _grad_compute(
     j = te.reduce_axis(across, "j")
     rows = te.compute(
         (count, channels, cells, width),
-        lambda r, c, i, z: te.sum(g[r, c, i, j.var] * matrices[1][r, j.var, z], j),
+        lambda r, c, i, z: te.sum(_share(matrices[1][r, j.var, z], g[r, c, i, j.var]), j),
         name="rows",
     )
     r, i = te.reduce_axis(count, "r"), te.reduce_axis(cells, "i")
 
     def element(image: Any, c: Any, y: Any, z: Any) -> Any:
         mine = _image(boxes, r.var, n).equal(image)
-        part = matrices[0][r.var, i.var, y] * rows[r.var, c, i.var, z]
+        part = _share(matrices[0][r.var, i.var, y], rows[r.var, c, i.var, z])
         return te.sum(te.select(mine, part, 0), [r, i])
 
     return te.compute(x.shape, element, name="roi_align_grad")
