@@ -636,13 +636,35 @@ def detection():
             x=floats(2, 3, 8, 9),
             y=rois,
         )
-    made = S.ROIPooling(var("x"), var("y"), pooled_size=(2, 2), spatial_scale=1.0)
-    probe("roi_pooling", made, x=floats(2, 3, 8, 9), y=rois)
+
+
+def deformable():
+    for name, attrs in {
+        "plain": {"kernel": (3, 3), "pad": (1, 1)},
+        "strided": {"kernel": (3, 2), "stride": (2, 1), "dilate": (1, 2), "no_bias": True},
+        "grouped": {"kernel": (3, 3), "num_group": 2, "num_deformable_group": 2},
+    }.items():
+        x, taps = floats(2, 4, 7, 8), attrs["kernel"][0] * attrs["kernel"][1]
+        groups = attrs.get("num_deformable_group", 1)
+        shape = (6, 4 // attrs.get("num_group", 1), *attrs["kernel"])
+        plain = S.Convolution(
+            var("x"),
+            num_filter=1,
+            **{k: v for k, v in attrs.items() if k in ("kernel", "pad", "stride", "dilate")},
+        )
+        places = plain.infer_shape(x=x.shape)[1][0][2:]
+        arrays = {"x": x, "y": floats(2, 2 * taps * groups, *places), "c_weight": floats(*shape)}
+        arrays.update({} if attrs.get("no_bias") else {"c_bias": floats(6)})
+        made = S.contrib.DeformableConvolution(var("x"), var("y"), num_filter=6, name="c", **attrs)
+        probe(f"deformable_{name}", made, **arrays)
+        make = S.contrib.ModulatedDeformableConvolution
+        made = make(var("x"), var("y"), var("z"), num_filter=6, name="c", **attrs)
+        probe(f"modulated_{name}", made, z=floats(2, taps * groups, *places), **arrays)
 
 
 SECTIONS = {
     "1": "unary scalars binary shapes reductions outputs layers pools images indices attention "
-    "recurrent detection",
+    "recurrent detection deformable",
     "0": "target_shape",
 }
 

@@ -9,7 +9,7 @@ START = '"As" names the weft operator where it is the same; the others are built
 
 
 def test_the_table_in_the_documentation_is_current():
-    head, found, table = DOCUMENT.read_text().partition(START)
+    _, found, table = DOCUMENT.read_text().partition(START)
     assert found
     assert table == coverage_table()
     assert "| `Convolution` |" in table

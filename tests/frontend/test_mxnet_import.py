@@ -13,7 +13,7 @@ from weft.base.errors import Error, FormatError, InvalidType, NotFound, Unsuppor
 from weft.core.interpret import evaluate
 from weft.frontend import from_mxnet
 from weft.frontend.mxnet.importer import get_op
-from weft.frontend.mxnet.registry import supported
+from weft.frontend.mxnet.registry import CONVERTERS, supported
 
 
 def _dense_net():
@@ -260,6 +260,15 @@ def test_a_converter_of_the_caller_comes_first():
         from_mxnet(graph(nodes, [[1, 0]]), convert_map={"Activation": lambda i, a: 3})
 
 
+def test_the_table_of_converters_may_be_extended(monkeypatch):
+    def mine(call):
+        return call.op("__mul_scalar__", call[0], scalar=float(call.attr("alpha")))
+
+    monkeypatch.setitem(CONVERTERS, "Mine", mine)
+    symbol, _ = from_mxnet(_custom(), shape={"x": (2, 2)})
+    np.testing.assert_array_equal(evaluate(symbol, {"x": np.ones((2, 2), "float32")})[0], [3] * 4)
+
+
 def test_an_identity_list_of_the_caller():
     nodes = [node("null", "x"), node("leaky_relu", "a", [(0, 0)], alpha="0.5")]
     symbol, _ = from_mxnet(graph(nodes, [[1, 0]]), identity_list=["leaky_relu"], shape={"x": (2,)})
@@ -350,6 +359,14 @@ def test_a_long_chain_is_no_problem():
     nodes.append(node("relu", "r", [(count, 0)]))
     symbol, _ = from_mxnet(json.dumps(graph(nodes, [[count + 1, 0]])), shape={"x": (2,)})
     np.testing.assert_array_equal(evaluate(symbol, {"x": np.float32([-1, 2])})[0], [0, 2])
+
+
+def test_a_fill_of_unknown_shape():
+    zeros = node("_zeros", "z", shape="(2, 0)")
+    with pytest.raises(Unsupported):
+        from_mxnet(graph([zeros], [[0, 0]]))
+    with pytest.raises(Unsupported):
+        from_mxnet(graph([zeros, node("relu", "r", [(0, 0)])], [[1, 0]]))
 
 
 def test_two_variables_of_one_name():

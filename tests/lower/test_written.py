@@ -11,7 +11,7 @@ from weft.base.errors import ShapeError
 from weft.core.interpret import evaluate
 from weft.core.op import Op
 from weft.ops import _layouts as layouts
-from weft.ops._families import OPAQUE, define
+from weft.ops._families import ELEM_WISE, OPAQUE, define
 from weft.ops._kernels import Body, Rows, rows_of, sort_row
 from weft.te.interpret import run_kernel
 from weft.testing.op_check import Sample, check_op
@@ -71,6 +71,25 @@ def test_check_op_wants_kernels_to_stand_alone():
     op.set_attr("TOpPattern", 0, 11)
     with pytest.raises(AssertionError, match="opaque"):
         check_op(op.name, [Sample([np.float32([1])])])
+
+
+def test_kernels_are_never_fused():
+    """Whatever the pattern says: they compute one operator."""
+    op = define(
+        f"t_written_{next(_numbers)}", "x + 1", level=10, pattern=ELEM_WISE, kernels=_increment,
+        shape=lambda params, ins, outs: ([ins[0]], [ins[0]]), reference=lambda x: x + 1,
+    )  # fmt: skip
+    net = weft.symbol.relu(op(weft.symbol.relu(weft.symbol.Variable("x"))))
+    x = np.float32([-3, 2, 5])
+    np.testing.assert_array_equal(weft.compile(net, shape={"x": (3,)})(x)[0], [1, 3, 6])
+
+
+def _increment(inputs, outputs):
+    ((n,), _) = inputs[0]
+    body = Body("increment", inputs, outputs)
+    with body.kernel({0: (n,), 1: (n,)}, n) as (b, x, out), b.loop("i", n) as i:
+        b.store(out, i, x[i] + 1)
+    return body.kernels
 
 
 @pytest.mark.parametrize("which", [[0], [1], [0, 1]])

@@ -261,7 +261,7 @@ def window_sum(rng, numpy):
 @samples("l2_normalize")
 def l2_normalize(rng, torch):
     fn = torch.nn.functional.normalize
-    for shape, axis in (((3, 4), (1,)), ((2, 3, 4), (0,)), ((2, 3, 4), (1, 2))):
+    for shape, axis in (((3, 4), (1,)), ((2, 3, 4), (-3,)), ((2, 3, 4), (1, -1))):
         yield Sample(
             [floats(rng, shape)], {"eps": 1e-12, "axis": axis},
             lambda x, axis=axis: x / torch.linalg.vector_norm(x, dim=axis, keepdim=True),

@@ -156,7 +156,7 @@ def collapse_sum(rng, torch):
 @samples("expand_like")
 def expand_like(rng, torch):
     for shape, like, attrs, middle in [
-        ((3,), (3, 4), {"axis": 1}, (3, 1)), ((4,), (3, 4), {"axis": 0}, (1, 4)),
+        ((3,), (3, 4), {"axis": 1}, (3, 1)), ((4,), (3, 4), {"axis": -2}, (1, 4)),
         ((1,), (3, 4), {}, (1, 1)), ((3, 1), (3, 4), {"axis": 1}, (3, 1)),
         ((3,), (2, 3, 4), {"axis": 1, "exclude": True}, (1, 3, 1)), ((1,), (5,), {}, (1,)),
         ((2, 3), (2, 3), {"axis": (0, 1), "exclude": True}, (2, 3)), ((1,), (), {}, ()),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from weft.base.dtype import FLOAT32, as_dtype
 from weft.base.errors import DTypeError
 from weft.core.infer import same_dtype
 from weft.core.op import Op, list_ops
-from weft.core.schema import text_of
+from weft.core.schema import fields_of, text_of
 from weft.lower.dispatch import TEMPLATES
 from weft.testing import op_check
 
@@ -165,6 +167,46 @@ def test_special_values(op):
     if sample is not None and op.name not in READS_A_RESULT | MIXES:
         with np.errstate(all="ignore"):
             op_check.check_compute(op, op_check.with_special_values(sample, len(op.name)))
+
+
+# Inputs that share the first axis of the data, where their shapes do not tell.
+BATCHED = {
+    "_contrib_conv2d_NCHWc": (0,), "conv2d_transpose": (0,), "_conv2d_grad_data": (0, 1),
+    "_conv2d_grad": (0, 1), "_conv2d_transpose_grad_data": (0,), "prelu": (0,), "lrn": (0,),
+    "batch_norm": (0,),
+}  # fmt: skip
+# The first axis is reduced, indexed or packed, and cannot be empty, or that is sampled elsewhere.
+NEVER_EMPTY = {
+    "argmax", "argmin", "min", "_tile_grad", "_repeat_grad", "_roi_align_grad", "_matmul_grad_rhs",
+    "_pack_panels", "_winograd_weight", "_winograd_conv2d",
+}  # fmt: skip
+
+
+def test_empty_batch(op):
+    """Without a sample that is empty, the first one is cut down to nothing."""
+    samples = [s for s in all_samples(op.name) if s.inputs]
+    if op.name in NEVER_EMPTY or any(not x.size for s in samples for x in s.inputs):
+        return
+    for sample in [s for s in samples if s.inputs[0].ndim][:1]:
+        x = sample.inputs[0]
+        batched = BATCHED.get(op.name) or [
+            i for i, y in enumerate(sample.inputs) if y.ndim == x.ndim and len(y) == len(x)
+        ]
+        inputs = [y[:0] if i in batched else y for i, y in enumerate(sample.inputs)]
+        empty = replace(sample, inputs=inputs, oracle=None)
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+            for check in (op_check.check_inference, op_check.check_compute, op_check.check_native):
+                check(op, empty)
+
+
+def test_negative_axes_are_sampled(op):
+    fields = fields_of(op.parser) if isinstance(op.parser, type) else ()
+    for field in fields:
+        if field.name in ("axis", "axes") and not op.name.startswith("_"):
+            given = [s.attrs.get(field.name, field.default) for s in all_samples(op.name)]
+            values = [v for v in given if isinstance(v, (int, tuple))]
+            has = any(np.any(np.asarray(value) < 0) for value in values)
+            assert has, f"operator {op.name} has no sample with a negative {field.name}"
 
 
 def test_samples_name_operators():

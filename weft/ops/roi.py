@@ -153,7 +153,7 @@ def _image(boxes: te.Tensor, box: Any, count: int) -> Any:
 
 
 def _compute(params: RoiAlignAttrs, x: te.Tensor, boxes: te.Tensor) -> te.Tensor:
-    n, channels, height, width = x.shape
+    n, channels = x.shape[:2]
     down, across = (_points(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
     ratio = params.sample_ratio
     p, q = te.reduce_axis(ratio, "p"), te.reduce_axis(ratio, "q")

@@ -198,6 +198,8 @@ def pattern_of(node: Node) -> int:
     """
     if node.op is None or node.subgraphs or node.op.effect_of(node.params) != "pure":
         return OpPattern.OPAQUE
+    if node.op in Op.kernels:  # they compute this operator and nothing else
+        return OpPattern.OPAQUE
     pattern = Op.pattern.get(node.op, OpPattern.OPAQUE)
     if not node.inputs and pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
         return OpPattern.ELEM_WISE  # zeros and the like: nothing to anchor a kernel on

@@ -83,6 +83,9 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "reshape": ([(2, 3)], {"shape": (3, -1)}),
     "reshape_like": ([(2, 3), (3, 2)], {}),
     "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),
+    "roi_align": (
+        [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
+    ),
     "scatter_nd": ([(3,), np.int32([[2, 0]]), (2,)], {}),
     "slice_like": ([(2, 3), (1, 2)], {}),
     "split": ([(2, 4)], {"indices_or_sections": 2}),

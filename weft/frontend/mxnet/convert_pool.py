@@ -64,16 +64,22 @@ def _windows(call: Call, data: Value) -> Windows:
     if convention not in ("valid", "full"):
         raise Unsupported(f"Pooling with the convention {convention!r} is not supported")
     made = Windows(tuple(kernel), strides, pads, convention == "full")
-    _check_last_windows(made, data)
+    _check_last_windows(call, made, data)
     return made
 
 
-def _check_last_windows(windows: Windows, data: Value) -> None:
-    """In the full convention a window may have no element at all; no pool of ours has those."""
-    if not windows.ceil or data.shape is None:
+def _check_last_windows(call: Call, windows: Windows, data: Value) -> None:
+    """In the full convention a last window may have no element at all; no pool of ours has those.
+    It takes a window that reaches less than a step into the data."""
+    if not windows.ceil:
         return
-    for dim, k, s, p in zip(data.shape[2:], *windows[:3]):
-        if isinstance(dim, int) and math.ceil((dim + 2 * p - k) / s) * s >= dim + p:
+    dims = (None,) * len(windows.kernel) if data.shape is None else data.shape[2:]
+    for dim, k, s, p in zip(dims, *windows[:3]):
+        if k - p >= s:
+            continue
+        if not isinstance(dim, int):
+            call.shape(data)
+        elif math.ceil((dim + 2 * p - k) / s) * s >= dim + p:
             raise Unsupported(f"a window of {k} with stride {s} beyond the end of {dim} elements")
 
 

@@ -51,9 +51,10 @@ def arange_like(call: Call) -> Value:
     """start, start + step, ... as long as an axis, or in the whole shape."""
     shape, axis, times = call.shape(call[0]), call.attr("axis"), call.attr("repeat")
     count = math.prod(shape) if axis is None else shape[axis]
-    if count > FOLDED_ELEMENTS or times < 1:
+    start, step = call.attr("start"), call.attr("step")
+    if count > FOLDED_ELEMENTS or times < 1 or not math.isfinite(start + step):
         raise Unsupported(f"_contrib_arange_like of {count} elements is not supported")
-    numbers = call.attr("start") + call.attr("step") * (np.arange(count) // times)
+    numbers = start + step * (np.arange(count) // times)
     return call.make(numbers.reshape(shape if axis is None else -1), call.dtype(call[0]))
 
 
@@ -339,6 +340,8 @@ def split_at(call: Call) -> list[Value]:
         if extent % count:
             raise FormatError(f"{extent} elements do not split into {count} equal parts")
         places = tuple(range(0, extent, extent // count))
+    if not places:
+        raise FormatError("a split into no parts")
     ends = [*places[1:], extent]
     parts = [
         call.sliced(data, {axis: (min(start, extent), min(end, extent), 1)})

@@ -14,6 +14,7 @@ from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
 from . import (  # noqa: F401  each registers its converters
     convert_attention,
+    convert_deformable,
     convert_detection,
     convert_index,
     convert_layers,
@@ -24,7 +25,7 @@ from . import (  # noqa: F401  each registers its converters
     convert_shape,
 )
 from .attributes import parsed
-from .call import Call
+from .call import Call, OpenFill
 from .custom import SymbolConverter, converted_by, get_op, identity_converter
 from .registry import Alike, Converter, find, real_name, signature
 from .source import Arrays, read_model
@@ -93,7 +94,7 @@ def from_mxnet(
     for number in live:
         if model.graph.nodes[number].op != "null":
             _convert(model.graph, live, number, tables, emitter, values)
-    outputs = [emitter.symbol(_output(values, *head)) for head in model.graph.heads]
+    outputs = [emitter.symbol(_settled(_output(values, *head))) for head in model.graph.heads]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
 
@@ -310,7 +311,7 @@ def _results(
 ) -> list[Value]:
     if node.op in tables.own:
         attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
-        return converted_by(tables.own[node.op], emitter, inputs, attrs)
+        return converted_by(tables.own[node.op], emitter, list(map(_settled, inputs)), attrs)
     how = find(node.op)
     call = Call(emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted)
     if isinstance(how, Alike):
@@ -325,5 +326,11 @@ def _results(
 def _output(values: Mapping[int, list[Value]], number: int, index: int) -> Value:
     made = values[number]
     if index >= len(made):
-        raise Unsupported(f"output {index} of {made[0].name!r} has no counterpart")
+        raise Unsupported(f"output {index} of node {number} has no counterpart")
     return made[index]
+
+
+def _settled(value: Value) -> Value:
+    if isinstance(value, OpenFill):
+        raise Unsupported(f"the shape {value.shape} of {value.name!r} is not known")
+    return value

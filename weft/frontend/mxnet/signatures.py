@@ -102,6 +102,16 @@ SIGNATURES: dict[str, str] = {
         "data like | height:int=1 width:int=1 scale_height:float?=None scale_width:float?=None "
         "mode:text=size align_corners:bool=1"
     ),
+    "_contrib_DeformableConvolution": (
+        "data offset weight bias | kernel:ints stride:ints=() dilate:ints=() pad:ints=() "
+        "num_filter:int num_group:int=1 num_deformable_group:int=1 workspace:int=1024 "
+        "no_bias:bool=0 layout:text?=None"
+    ),
+    "_contrib_ModulatedDeformableConvolution": (
+        "data offset mask weight bias | kernel:ints stride:ints=() dilate:ints=() pad:ints=() "
+        "num_filter:int num_group:int=1 num_deformable_group:int=1 workspace:int=1024 "
+        "no_bias:bool=0 im2col_step:int=64 layout:text?=None"
+    ),
     "_contrib_MultiBoxDetection": (
         "cls_prob loc_pred anchor | clip:bool=1 threshold:float=0.01 background_id:int=0 "
         "nms_threshold:float=0.5 force_suppress:bool=0 variances:floats=(0.1,0.1,0.2,0.2) "
