@@ -144,6 +144,8 @@ def shapes():
     for codes in ((-1, 0), (0, -3), (-1, 0, 0), (-1, 4)):
         name = "reshape_back_" + "_".join(map(str, codes)).replace("-", "m")
         probe(name, S.reshape(var("x"), shape=codes, reverse=True), x=floats(10, 5, 4))
+    made = S.reshape(var("x"), shape=(2, -1, -4, 0), reverse=True)
+    probe("reshape_back_split", made, x=floats(8, 3))
     probe("reshape_like", S.reshape_like(var("x"), var("y")), x=floats(2, 6), y=floats(3, 4))
     probe(
         "reshape_like_part",
@@ -350,6 +352,16 @@ def layers():
         made = S.BatchNorm(var("x"), name="b", **attrs)
         probe(f"batch_norm_{name}", made, x=floats(2, 3, 4, 5), b_gamma=floats(c), b_beta=floats(c),
               b_moving_mean=floats(c), b_moving_var=floats(c, low=0.5))  # fmt: skip
+    made = S.contrib.BatchNormWithReLU(var("x"), name="b", fix_gamma=False)
+    moments = {"b_moving_mean": floats(3), "b_moving_var": floats(3, low=0.5)}
+    probe(
+        "batch_norm_relu",
+        made,
+        x=floats(2, 3, 4, 5),
+        b_gamma=floats(3),
+        b_beta=floats(3),
+        **moments,
+    )
     for axis in (-1, 1):
         made = S.LayerNorm(var("x"), axis=axis, name="n")
         size = 4 if axis == -1 else 3
@@ -662,10 +674,62 @@ def deformable():
         probe(f"modulated_{name}", made, z=floats(2, taps * groups, *places), **arrays)
 
 
+def rarely():
+    """Old names, and what hardly any model has."""
+    I = mx.sym._internal
+    x, y = ints(2, 3, 4), ints(2, 3, 4)
+    for name in (
+        "_equal _not_equal _greater _greater_equal _lesser _lesser_equal _logical_and _logical_or "
+        "_logical_xor _grad_add _identity_with_attr_like_rhs"
+    ).split():
+        probe(f"plain{name}", getattr(I, name)(var("x"), var("y")), x=x, y=y)
+    probe("make_loss_lower", S.make_loss(var("x")), x=floats(2, 3))
+    probe("cast_storage", S.cast_storage(var("x"), stype="default"), x=floats(2, 3))
+    probe("quadratic", S.contrib.quadratic(var("x"), a=2, b=-1, c=0.5), x=floats(2, 3))
+    probe("gradientmultiplier", S.contrib.gradientmultiplier(var("x"), scalar=2), x=floats(2, 3))
+    probe(
+        "sparse_reg",
+        S.IdentityAttachKLSparseReg(var("x"), name="k"),
+        x=floats(2, 3, low=0.1, high=0.9),
+        k_moving_avg=floats(3),
+    )
+    probe("svm", S.SVMOutput(var("x"), var("label")), x=floats(2, 3), label=ints(3, 2))
+    probe("khatri_rao", S.khatri_rao(var("x"), var("y")), x=floats(2, 3), y=floats(4, 3))
+    probe("amp_cast", S.amp_cast(var("x"), dtype="float16"), x=floats(2, 3))
+    for narrow in (False, True):
+        made = S.amp_multicast(var("x", "float16"), var("y"), num_outputs=2, cast_narrow=narrow)
+        probe(
+            f"amp_multicast_{int(narrow)}", made, x=floats(2, 3).astype("float16"), y=floats(2, 3)
+        )
+    probe("zeros_ones", S.broadcast_add(var("x"), S.zeros((2, 3)) - S.ones((2, 3))), x=floats(2, 3))
+    made = I._rnn_param_concat(var("x"), var("y"), dim=0, num_args=2)
+    probe("param_concat", made, x=floats(6), y=floats(4))
+    norm = {"b_gamma": floats(3), "b_beta": floats(3), "b_moving_mean": floats(3)}
+    norm |= {"b_moving_var": floats(3, low=0.5)}
+    probe("batch_norm_v1", S.BatchNorm_v1(var("x"), name="b"), x=floats(2, 3, 4, 5), **norm)
+    made = S.contrib.SyncBatchNorm(var("x"), name="b", key="k", fix_gamma=False)
+    probe("batch_norm_sync", made, x=floats(2, 3, 4, 5), **norm)
+    made = S.Convolution_v1(var("x"), kernel=(3, 3), num_filter=6, pad=(1, 1), name="c")
+    probe("conv_v1", made, x=floats(2, 4, 6, 6), c_weight=floats(6, 4, 3, 3), c_bias=floats(6))
+    for kind in ("max", "avg", "sum"):
+        for full in ("valid", "full"):
+            made = S.Pooling_v1(
+                var("x"),
+                kernel=(3, 3),
+                stride=(2, 2),
+                pad=(1, 1),
+                pool_type=kind,
+                pooling_convention=full,
+            )
+            probe(f"pool_v1_{kind}_{full}", made, x=floats(1, 2, 6, 9))
+    made = S.contrib.SparseEmbedding(var("x"), input_dim=5, output_dim=3, name="e")
+    probe("embedding_sparse", made, x=ints(5, 2, 3), e_weight=floats(5, 3))
+
+
 SECTIONS = {
     "1": "unary scalars binary shapes reductions outputs layers pools images indices attention "
     "recurrent detection deformable",
-    "0": "target_shape",
+    "0": "target_shape rarely",
 }
 
 

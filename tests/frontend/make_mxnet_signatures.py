@@ -38,6 +38,7 @@ KINDS = {
 MORE_INPUTS = {
     "log_softmax": ["length"],
     "BatchNorm_v1": ["moving_mean", "moving_var"],
+    "IdentityAttachKLSparseReg": ["moving_avg"],
     "_CrossDeviceCopy": ["data"],
     "Crop": ["data*"],
 }

@@ -1,6 +1,5 @@
 """Computes turned into loops, against numpy."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...base.errors import FormatError, Unsupported
@@ -22,16 +21,40 @@ class Windows(NamedTuple):
     ceil: bool
 
 
-@converter("Pooling", "Pooling_v1")
+@converter("Pooling")
 def pooling(call: Call) -> Value:
-    modern = call.op_type == "Pooling"
-    data = channels_first(call, call[0]) if modern else call[0]
+    data = channels_first(call, call[0])
     if call.attr("global_pool"):
         call.ignore("kernel", "stride", "pad", "pooling_convention", "count_include_pad")
         made = _global(call, data)
     else:
         made = _pooled(call, data, _windows(call, data))
-    return channels_back(call, made) if modern else made
+    return channels_back(call, made)
+
+
+@converter("Pooling_v1")
+def old_pooling(call: Call) -> Value:
+    """Padding is made of zeros, which count for all: a maximum is never below 0 there, and an
+    average is always over a whole window."""
+    data, kind = call[0], call.attr("pool_type")
+    if call.attr("global_pool"):
+        call.ignore("kernel", "stride", "pad", "pooling_convention")
+        return _global(call, data)
+    windows = _windows(call, data)
+    if kind == "max":
+        around = ((0, 0), (0, 0), *((p, p) for p in windows.pads))
+        padded = call.op("pad", data, pad_width=around) if any(windows.pads) else data
+        return _by_axes(call, padded, _unpadded(windows, windows.ceil), "max_pool2d", {})
+    if kind not in ("avg", "sum"):
+        raise FormatError(f"unknown pool_type {kind!r}")
+    total = _sums(call, data, windows)
+    if kind == "sum":
+        return total
+    return call.op("__mul_scalar__", total, scalar=1 / math.prod(windows.kernel))
+
+
+def _unpadded(windows: Windows, ceil: bool) -> Windows:
+    return Windows(windows.kernel, windows.strides, (0,) * len(windows.pads), ceil)
 
 
 def _global(call: Call, data: Value) -> Value:
@@ -90,7 +113,7 @@ def _pooled(call: Call, data: Value, windows: Windows) -> Value:
         return _by_axes(call, data, windows, "max_pool2d", {})
     if kind == "avg":
         call.ignore("p_value")
-        given = call.attr("count_include_pad") if call.op_type == "Pooling" else None
+        given = call.attr("count_include_pad")
         counted = {"count_include_pad": True if given is None else given}
         return _by_axes(call, data, windows, "avg_pool2d", counted)
     if kind not in ("sum", "lp"):
@@ -145,13 +168,8 @@ def _sums(call: Call, data: Value, windows: Windows) -> Value:
         steps = math.ceil(whole / s) if windows.ceil else whole // s
         pads.append((p, max(steps * s + k - dim - p, 0)))
     padded = call.op("pad", data, pad_width=tuple(pads)) if any(map(any, pads)) else data
-    plain = Windows(windows.kernel, windows.strides, (0,) * len(windows.pads), False)
-    made = _by_axes(call, padded, plain, "avg_pool2d", {})
-    return call.op("__mul_scalar__", made, scalar=float(math.prod(_ints(windows.kernel))))
-
-
-def _ints(numbers: Sequence[int]) -> list[int]:
-    return [int(number) for number in numbers]
+    made = _by_axes(call, padded, _unpadded(windows, False), "avg_pool2d", {})
+    return call.op("__mul_scalar__", made, scalar=float(math.prod(windows.kernel)))
 
 
 def _powers(call: Call, data: Value) -> tuple[Value, int]:

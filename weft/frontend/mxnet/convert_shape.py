@@ -83,20 +83,9 @@ def reshape(call: Call) -> Value:
     call.ignore("target_shape", "keep_highest")
     if not call.attr("reverse"):
         return _reshaped(call, data, codes)
-    # From the right: codes and dimensions are both read backwards; of a split, the two parts too.
-    turned = _reversed_codes(codes)
-    shape = _resolved(turned, call.shape(data)[::-1])
+    # Codes and dimensions are both read backwards, so a split stands behind its parts.
+    shape = _resolved(codes[::-1], call.shape(data)[::-1])
     return call.reshape(data, shape[::-1])
-
-
-def _reversed_codes(codes: Sequence[int]) -> list[int]:
-    groups, at = [], 0
-    while at < len(codes):
-        width = 3 if codes[at] == -4 else 1
-        group = list(codes[at : at + width])
-        groups.append([-4, *group[:0:-1]] if width == 3 else group)
-        at += width
-    return [code for group in reversed(groups) for code in group]
 
 
 def _reshaped(call: Call, data: Value, codes: Sequence[int]) -> Value:

@@ -40,7 +40,7 @@ SIGNATURES: dict[str, str] = {
     "FullyConnected": "data weight bias | num_hidden:int no_bias:bool=0 flatten:bool=1",
     "GroupNorm": "data gamma beta | num_groups:int=1 eps:float=1e-05 output_mean_var:bool=0",
     "IdentityAttachKLSparseReg": (
-        "data | sparseness_target:float=0.1 penalty:float=0.001 momentum:float=0.9"
+        "data moving_avg | sparseness_target:float=0.1 penalty:float=0.001 momentum:float=0.9"
     ),
     "InstanceNorm": "data gamma beta | eps:float=0.001",
     "L2Normalization": "data | eps:float=1e-10 mode:text=instance",
