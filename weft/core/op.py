@@ -158,8 +158,8 @@ class Op:
     layout = Column[Rule](
         "FCorrectLayout",
         "f(params, ins, last_ins, outs) -> (ins, outs): the layouts an operator asks for and "
-        "gives. A rule with `takes_shapes = True` also gets the inputs' shapes. Absent: it works in "
-        "the layout it was written in.",
+        "gives. A rule with `takes_shapes = True` gets the inputs' shapes, too. Absent: it works "
+        "in the layout it was written in.",
     )
     attr_dict = Column[Rule](
         "FGetAttrDict",
