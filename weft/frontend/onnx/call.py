@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ...base.dtype import DType
 from ...base.errors import FormatError, Unsupported
-from ...base.shape import StaticShape, is_static, show
+from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
 
 _GIVE_SHAPES = 'give the shape of every input: from_onnx(model, shape={"input": (1, 3, 224, 224)})'
 
 
-class Call:
+class Call(Building):
     """The inputs and attributes of a node; attributes have the defaults of ONNX's own schema,
     which operators of other domains do not have."""
 
@@ -30,17 +29,14 @@ class Call:
         opset: int,
         label: str,
     ) -> None:
-        self.emitter = emitter
-        self.op_type = node.op_type
-        self.name = emitter.fresh_name(node.name or next(filter(None, node.output), node.op_type))
+        name = node.name or next(filter(None, node.output), node.op_type)
+        super().__init__(emitter, node.op_type, name, _GIVE_SHAPES)
         self.inputs = list(inputs)
         self.outputs = [bool(name) for name in node.output]
         self.opset = opset
         self._schema = schema
         self._attrs = {item.name: attribute_value(item, label) for item in node.attribute}
-        self._count = 0
         self._read: set[str | int] = set()
-        self._made: list[Value] = []
         self._result_name = next(filter(None, node.output), self.name)
         if schema is not None:
             self._check(node, schema)
@@ -144,65 +140,6 @@ class Call:
         if value.size != 1:
             raise FormatError(f"{what} must be one number, not {value.size}")
         return value.reshape(()).item()
-
-    def shape(self, value: Value, what: str = "the input") -> StaticShape:
-        """A shape in which every dimension is a number."""
-        if not is_static(value.shape):
-            raise Unsupported(
-                f"the shape {show(value.shape)} of {what} is not known",
-                why=f"{self.op_type} is converted by it",
-                hint=_GIVE_SHAPES,
-            )
-        return value.shape
-
-    def rank(self, value: Value, what: str = "the input") -> int:
-        if value.rank is None:
-            raise Unsupported(f"the rank of {what} is not known")
-        return value.rank
-
-    def dtype(self, value: Value) -> DType:
-        if value.dtype is None:
-            raise Unsupported(f"the dtype of {value.name!r} is not known")
-        return value.dtype
-
-    # What the converter makes.
-
-    def op(self, op_name: str, *inputs: Value, **attrs: Any) -> Any:
-        """A weft operator on values: one value, or a list of its outputs."""
-        self._count += 1
-        name = f"{self.name}_{op_name.strip('_')}{self._count}"
-        made = self.emitter.apply(op_name, name, list(inputs), attrs)
-        self._made += made if isinstance(made, list) else [made]
-        return made
-
-    def make(self, data: Any, dtype: DType | None = None) -> Value:
-        """A constant."""
-        self._count += 1
-        made = self.emitter.constant(f"{self.name}_const{self._count}", np.asarray(data, dtype))
-        self._made.append(made)
-        return made
-
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        """A static reshape, or nothing where the shape is already that."""
-        if value.shape == tuple(shape):
-            return value
-        if 0 in shape and is_static(value.shape):  # 0 means "keep" to the operator
-            return self.op("zeros", shape=tuple(shape), dtype=self.dtype(value))
-        return self.op("reshape", value, shape=tuple(int(dim) for dim in shape))
-
-    def cast(self, value: Value, dtype: DType) -> Value:
-        return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
-
-    def broadcast_to(self, value: Value, shape: StaticShape) -> Value:
-        """The value stretched to a shape of equal or larger rank."""
-        known = value.constant
-        if known is not None and known.size == 1 and value.shape != shape:
-            fill = known.reshape(()).item()
-            return self.op("full", shape=shape, dtype=self.dtype(value), fill_value=fill)
-        missing = len(shape) - self.rank(value)
-        if missing:
-            value = self.op("expand_dims", value, axis=0, num_newaxis=missing)
-        return value if value.shape == shape else self.op("broadcast_to", value, shape=shape)
 
     def named(self, results: list[Value | None]) -> list[Value | None]:
         """Gives the node that makes the first result the name that the ONNX node has, and a
