@@ -13,7 +13,7 @@ help:
 	@echo "make slow     the long tests"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
-	@echo "make docs     the pages of docs/ops, from the operators themselves"
+	@echo "make docs     the pages of docs/ops and of tensor functions, and type stubs, from what they are about"
 	@echo "make lint     ruff and the type checker"
 	@echo "make oracles  install PyTorch and ONNX Runtime, which the tests compare with"
 
@@ -57,6 +57,7 @@ figures: $(VENV)/.test
 
 docs: $(VENV)/.package
 	$(BIN)/python -m weft.tools.op_docs docs/ops
+	$(BIN)/python -m weft.tools.function_docs .
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

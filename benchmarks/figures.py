@@ -14,12 +14,17 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cpu
+import eager
+import mxnet_network
 import numpy as np
 
 import weft
@@ -322,6 +327,84 @@ def runtime() -> Iterator[Figure]:
         lambda: [model(inputs[number % SHAPES]) and None for number in range(RUNS)],
     )
     yield Figure("specialisations kept", len(model.specialisations), "", 1, 16)
+
+
+# mxnet: a network from MXNet's files is as fast as the same one from ONNX.
+
+NETWORK_ROUNDS = 8
+
+
+def _kernels(path: Path) -> list[tuple[str, ...]]:
+    """The operators of each kernel, in order. What is added in equal shapes may have two names."""
+    with weft.compile(path, threads=1) as model:
+        return [
+            tuple(name.replace("elemwise_", "broadcast_") for name in kernel.operators)
+            for kernel in model.program.kernels
+        ]
+
+
+def _seconds_in_turns(paths: dict[str, Path], folder: Path) -> dict[str, float]:
+    """The best run of each file, each in a process of its own, of which one computes at a time."""
+    running: dict[str, cpu.Contender] = {}
+    results = {name: cpu.Result("resnet50_v1", name, 1, 1) for name in paths}
+    try:
+        for name, path in paths.items():
+            running[name] = cpu.Contender("weft", path, 1, folder / "cache")
+        cpu.alternate(running, results, NETWORK_ROUNDS)
+    finally:
+        for contender in running.values():
+            contender.close()
+    return {name: result.best_ms / 1e3 for name, result in results.items()}
+
+
+@group("mxnet")
+def mxnet() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="weft-figures-") as name:
+        folder = Path(name)
+        paths = dict(zip(("mxnet", "onnx"), mxnet_network.write(folder)))
+        lists = [_kernels(path) for path in paths.values()]
+        differing = sum(a != b for a, b in zip_longest(*lists))
+        yield Figure("resnet50_v1: kernels unlike ONNX's", differing, "", 0, 0)
+        best = _seconds_in_turns(paths, folder)
+        print(f"# {best['mxnet']:.4f} s, as ONNX {best['onnx']:.4f} s", file=sys.stderr)
+        yield Figure("resnet50_v1: ONNX's time over MXNet's", best["onnx"] / best["mxnet"], "x",
+                     0.97, 100)  # fmt: skip
+
+
+# tensors: eager calls beside PyTorch's, two threads each.
+
+STEPS = 10_000
+
+
+def _training_steps(count: int) -> None:
+    """A small network, trained: every step makes a graph and drops it."""
+    rng = np.random.default_rng(0)
+    x = weft.from_numpy(rng.standard_normal((8, 16)).astype("float32"))
+    weight = weft.from_numpy(rng.standard_normal((4, 16)).astype("float32")).requires_grad_()
+    for _ in range(count):
+        loss = weft.nn.functional.linear(x, weight).tanh().pow(2).sum()
+        loss.backward()
+        with weft.no_grad():
+            weight.sub_(weight.grad, alpha=1e-3)
+        weight.grad = None
+
+
+@group("tensors")
+def tensors() -> Iterator[Figure]:
+    times = eager.measure(["mlp", "add 16"])
+    mlp = times["mlp"]
+    print(f"# mlp: {mlp['weft']:.5f} s, PyTorch {mlp['torch']:.5f} s", file=sys.stderr)
+    yield Figure(
+        "mlp, forward and backward, over PyTorch's", mlp["weft"] / mlp["torch"], "x", 0, 1.5
+    )
+    yield Figure("recorded add of 16 elements", times["add 16"]["weft"] * 1e6, "us", 0, 5)
+    gc.disable()  # graphs are freed without it
+    try:
+        yield _growth(
+            f"{STEPS} training steps", lambda: _training_steps(500), lambda: _training_steps(STEPS)
+        )
+    finally:
+        gc.enable()
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Trains the small network that the demo runs, and writes it with held-out samples.
+"""Trains the small network that the demo runs, and writes it with the samples.
 
     pip install torch==2.13.0 scikit-learn onnx
     python examples/make_digits_model.py weft/data
@@ -107,8 +107,9 @@ def main(folder: Path) -> None:
         logits = model(torch.tensor(test_x)).numpy()
     print(f"held-out accuracy {(logits.argmax(1) == test_y).mean():.4f} of {len(test_y)}")
     onnx.save(to_onnx(model), folder / "digits.onnx")
-    pixels = np.round(test_x * 16).astype("uint8")
-    np.savez_compressed(folder / "digits.npz", images=pixels, labels=test_y.astype("uint8"))
+    for name, x, y in (("digits", test_x, test_y), ("digits_train", train_x, train_y)):
+        pixels = np.round(x * 16).astype("uint8")
+        np.savez_compressed(folder / f"{name}.npz", images=pixels, labels=y.astype("uint8"))
 
 
 if __name__ == "__main__":

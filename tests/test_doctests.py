@@ -1,8 +1,9 @@
-"""Every example in a docstring of weft runs and prints what it says."""
+"""Every example in a docstring or on a page of weft runs and prints what it says."""
 
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,14 @@ MODULES = ["weft"] + [
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_module(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", ["tensors.md"])
+def test_examples_of_page(page):
+    path = Path(__file__).parent.parent / "docs" / page
+    result = doctest.testfile(str(path), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert result.attempted > 5
     assert result.failed == 0
 
 

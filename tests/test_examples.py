@@ -54,6 +54,12 @@ def test_train_symbolic():
     assert int(re.search(r"(\d+) of 60 held-out", text)[1]) >= 50
 
 
+@pytest.mark.slow
+def test_train_digits():
+    text = output_of("train_digits.py")
+    assert float(re.search(r"reloaded: ([\d.]+)% of 360", text)[1]) > 97
+
+
 def test_new_op():
     text = output_of("new_op.py")
     assert "agree" in text

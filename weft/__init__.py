@@ -8,10 +8,11 @@ Public names load when they are first used, so that `import weft` is quick.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from .base.errors import Error
-from .version import __version__
+from .version import __version__ as __version__
 
 NNVMError = Error  # scripts written for NNVM catch this name
 
@@ -29,6 +30,13 @@ _MODULES = {
     "testing": "testing",
     "top": "top",
     "te": "te",
+    "autograd": "autograd",
+    "nn": "nn",
+    "special": "special",
+    "linalg": "linalg",
+    "serialization": "serialization",
+    "futures": "futures",
+    "_C": "_C",
     "config": "base.config",
 }
 _NAMES = {
@@ -45,22 +53,48 @@ _NAMES = {
     "load_param_dict": "base.param_dict",
 }
 
-__all__ = ["Error", "NNVMError", "__version__", *_MODULES, *_NAMES]
+# The names of PyTorch's vocabulary that are written out here; those of the core come to them.
+_TENSOR_NAMES = (
+    "typename is_tensor is_storage set_default_tensor_type set_rng_state get_rng_state "
+    "manual_seed initial_seed save load set_printoptions chunk split stack matmul no_grad "
+    "enable_grad rand randn DoubleStorage FloatStorage LongStorage IntStorage ShortStorage "
+    "CharStorage ByteStorage DoubleTensor FloatTensor LongTensor IntTensor ShortTensor CharTensor "
+    "ByteTensor Tensor"
+).split()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value: Any = import_module(f".{_MODULES[name]}", __name__)
+    if name == "__all__":
+        value: Any = _all()
+    elif name in _MODULES:
+        value = import_module(f".{_MODULES[name]}", __name__)
     elif name in _NAMES:
         if _NAMES[name] == "core.op":
             import_module(".ops", __name__)  # which registers the operators
         module = import_module(f".{_NAMES[name]}", __name__)
         value = module if name == "nd" else getattr(module, name)
     else:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        value = _of_tensors(name)
     globals()[name] = value
     return value
 
 
+def _of_tensors(name: str) -> Any:
+    """A name of PyTorch's vocabulary: a function of the table, a class, a dtype."""
+    if not name.startswith("__") and find_spec(f"{__name__}.{name}") is None:  # no room of ours
+        found: Any = import_module(".eager.namespace", __name__).NAMES.get(name)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def _all() -> list[str]:
+    """What `from weft import *` gives: the written names and every public name of the core."""
+    core = import_module(".eager.core_namespace", __name__)
+    rooms = [name for name in _MODULES if name[0] != "_"]
+    written = ["Error", "NNVMError", "__version__", *rooms, *_NAMES, *_TENSOR_NAMES]
+    return [*written, *core.public_names(vars(import_module("._C", __name__)))]
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_all()})

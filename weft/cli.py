@@ -1,4 +1,4 @@
-"""The command line: `weft run MODEL`, `weft info`, `weft demo`."""
+"""The command line: `weft run MODEL`, `weft convert MODEL OUT`, `weft info`, `weft demo`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .base.errors import Error, InvalidValue
 from .tools import demo as demo_tool
+from .tools.convert import convert_model
 from .tools.info import info_rows
 from .tools.run import run_model
 from .version import __version__
@@ -77,6 +78,26 @@ def run(
     files = {name: Path(value) for name, value in _pairs("--input", inputs).items()}
     dims = {name: _shape(name, value) for name, value in _pairs("--shape", shapes).items()}
     run_model(model, files, dims, threads, opt_level, repeat, Console())
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
+@click.option("--opset", type=click.IntRange(17, 23), default=17, show_default=True)
+def convert(
+    model: Path, out: Path, params: Path | None, shapes: tuple[str, ...], opset: int
+) -> None:
+    """Write MODEL as the ONNX file OUT.
+
+    MODEL is any file that `weft run` takes, or a graph of weft's own as JSON, with its --params.
+    The new file is checked by ONNX and compared with MODEL on random inputs, by ONNX Runtime if
+    that is installed. Only then it takes its place: an OUT that is there is replaced, and stays as
+    it is if anything went wrong. Weights of more than 2 GiB go into a second file beside OUT.
+    """
+    dims = {name: _shape(name, value) for name, value in _pairs("--shape", shapes).items()}
+    convert_model(model, out, params, dims, opset, Console())
 
 
 @main.command()

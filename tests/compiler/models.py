@@ -39,6 +39,33 @@ def convolutional(rng, batch=2, size=9, channels=3):
     return out, params
 
 
+def branches(rng, batch=2, size=9, width=16):
+    """Squeezed and expanded channels, a list of features that grows, parallel branches of which one
+    pools and one is joined twice; (symbol, params)."""
+
+    def conv(data, name, channels, kernel=1):
+        pads = (kernel // 2, kernel // 2)
+        made = sym.conv2d(
+            data, channels=channels, kernel_size=(kernel, kernel), padding=pads, name=name
+        )
+        return sym.relu(made)
+
+    y = conv(sym.Variable("x"), "first", width, 3)
+    squeezed = conv(y, "squeeze", width)
+    parts = [conv(squeezed, "one", width), conv(squeezed, "three", 2 * width, 3)]
+    features = [sym.concatenate(*parts, axis=1)]
+    for number in range(3):
+        joined = sym.concatenate(*features, axis=1) if number else features[0]
+        narrow = conv(sym.tanh(joined * 0.5), f"narrow{number}", width)
+        features.append(conv(narrow, f"new{number}", width, 3))
+    y = sym.concatenate(*features, axis=1)
+    pooled = sym.avg_pool2d(y, pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
+    inner = sym.concatenate(conv(y, "a", width), conv(y, "b", width, 3), axis=1)
+    y = sym.concatenate(conv(pooled, "pooled", width), inner, conv(y, "c", width), axis=1)
+    out = sym.Group([conv(y, "last", width, 3), sym.global_avg_pool2d(y)])
+    return out, with_params(out, rng, x=(batch, 3, size, size))
+
+
 def agree(outputs, symbol, values, tolerance=1e-5):
     """Asserts that outputs are what the reference interpreter gives."""
     for got, expected in zip(outputs, evaluate(symbol, values), strict=True):

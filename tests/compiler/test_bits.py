@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from codegen.guard import guarded
-from compiler.models import LEVELS, agree, convolutional, floats
+from compiler.models import LEVELS, agree, branches, convolutional, floats
 
 import weft
 from weft import symbol as sym
@@ -37,7 +37,12 @@ def attention(rng):
     return sym.Group([y, sym.mean(y, axis=(0, 1)), sym.argmax(y, axis=2)]), params
 
 
-MODELS = {"convolutional": (convolutional, (2, 3, 9, 9)), "attention": (attention, (2, 24, 32))}
+MODELS = {
+    "convolutional": (convolutional, (2, 3, 9, 9)),
+    "attention": (attention, (2, 24, 32)),
+    "branches": (branches, (2, 3, 9, 9)),
+    "branches_of_one": (lambda rng: branches(rng, 1, 7), (1, 3, 7, 7)),
+}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -141,7 +141,12 @@ def groups_of(net, level=3):
     workload, params = create_workload(net, 1, (3, 224, 224), "float32")
     shapes = {"data": (1, 3, 224, 224)}
     made = prepare(workload, as_arrays(params), shapes, {}, level, host())
-    return fusible_groups(made.graph)
+    return [group for group in fusible_groups(made.graph) if not is_place(group)]
+
+
+def is_place(group):
+    """A halo alone computes nothing: it is where something else is written to."""
+    return [node.op_name for node in group.nodes] == ["_halo"]
 
 
 def is_conv(group):
@@ -149,9 +154,8 @@ def is_conv(group):
 
 
 def after_anchor(group):
-    """The operators that a kernel computes beside its anchor. (A halo is where it writes to.)"""
-    beside = [node for node in group.nodes if node is not group.master]
-    return " ".join(node.op_name for node in beside if node.op_name != "_halo")
+    """The operators that a kernel computes beside its anchor."""
+    return " ".join(node.op_name for node in group.nodes if node is not group.master)
 
 
 @pytest.mark.parametrize("pool", [sym.global_avg_pool2d, lambda y: sym.mean(y, axis=(2, 3))])
@@ -189,4 +193,8 @@ def test_resnet50_compiles_into_a_small_arena():
         operators = Counter(" ".join(kernel.operators) for kernel in model.program.kernels)
         print(f"arena: {model.program.plan.arena_bytes / 1e6:.1f} MB, kernels: {dict(operators)}")
         assert model.program.plan.arena_bytes < 30e6
+        report = model.report()
+        assert report.layout_transforms <= 2
+        assert report.concat_copies == 0
+        assert report.pad_copies == 1  # of the input
         assert not [names for names in operators if "batch_norm" in names or names == "relu"]

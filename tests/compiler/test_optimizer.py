@@ -215,6 +215,20 @@ def test_variables_of_rank_zero_keep_it(dtype):
     np.testing.assert_allclose(moved, 1.75, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(), (0, 3)])
+def test_adam_builds_with_moments_that_begin_as_zeros_of_any_shape(shape):
+    w = sym.Variable("w")
+    updates = Adam(learning_rate=0.25).minimize(sym.sum(w * w), w)
+    start = {"w": np.full(shape, 2, "float32")}
+    graph, lib, params = weft.compiler.build(updates, "llvm", dtype={}, params=start)
+    assert params["Adam_m0"].shape == params["Adam_v0"].shape == shape
+    module = weft.runtime.create(graph, lib)
+    module.set_input(**params)
+    module.run()
+    moved = module.get_input("w").asnumpy()
+    np.testing.assert_allclose(moved, np.full(shape, 1.75, "float32"), rtol=1e-6)
+
+
 def test_all_inputs_are_updated_by_default():
     a, b = sym.Variable("a"), sym.Variable("b")
     updates = SGD().minimize(sym.sum(a * b))

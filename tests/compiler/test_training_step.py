@@ -46,7 +46,7 @@ def torch_loss(torch, p, size):
     return -(scores * p["label"]).sum() / len(scores)
 
 
-def random_values(module, names, batch, rng):
+def random_values(module, names, batch, rng, dtype="float32"):
     values = {}
     for name in names:
         shape = module.get_input(name).shape
@@ -60,42 +60,51 @@ def random_values(module, names, batch, rng):
             made = rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))
         else:
             made = rng.standard_normal(shape) * (1 if name == "data" else 0.1)
-        values[name] = made.astype("float32")
+        values[name] = made.astype(dtype)
     return values
 
 
-def by_torch(torch, values, size):
+def by_torch(torch, values, size, dtype="float64"):
     leaves = {
-        n: torch.tensor(v, dtype=torch.float64, requires_grad=True) for n, v in values.items()
+        n: torch.tensor(v, dtype=getattr(torch, dtype), requires_grad=True)
+        for n, v in values.items()
     }
     loss = torch_loss(torch, leaves, size)
     loss.backward()
     return loss.item(), {n: v.grad.numpy() for n, v in leaves.items() if v.grad is not None}
 
 
-def run_step(batch, size, width, seed):
+def run_step(batch, size, width, seed, dtype="float32"):
     step = training_step(resnet.get_symbol(CLASSES, 18, (3, size, size), width=width), batch=batch)
     shapes = {"data": (batch, 3, size, size), "label": (batch, CLASSES)}
-    graph, library, _ = weft.compiler.build(step.symbol, "llvm", shape=shapes)
+    graph, library, _ = weft.compiler.build(step.symbol, "llvm", shape=shapes, dtype=dtype)
     assert report_of(library.program).host_steps == ()
     module = weft.runtime.create(graph, library)
     names = step.symbol.list_input_names()
-    values = random_values(module, names, batch, np.random.default_rng(seed))
+    values = random_values(module, names, batch, np.random.default_rng(seed), dtype)
     module.run(**values)
     outputs = [module.get_output(i).asnumpy() for i in range(module.get_num_outputs())]
     return step, values, dict(zip(["loss", *step.names], outputs, strict=True)), module
 
 
+def error_of(made, wanted):
+    """The largest difference, relative to the tensor's scale."""
+    return np.abs(made - wanted).max() / max(np.abs(wanted).max(), 1e-3)
+
+
 def check_against_torch(made, values, size):
-    loss, wanted = by_torch(oracle("torch"), values, size)
-    assert float(made["loss"].item()) == pytest.approx(loss, rel=1e-4)
+    """Against a float64 run. What the batch norms after it make a sum that nearly cancels, such as
+    the gradient of the first gamma, may be as far off as PyTorch's own float32 run is."""
+    torch = oracle("torch")
+    loss, wanted = by_torch(torch, values, size)
+    _, rounded = by_torch(torch, values, size, "float32")
+    assert float(made["loss"].item()) == pytest.approx(loss, rel=1e-5)
     for name in made.keys() - {"loss"}:
         # A batch norm without scale ignores its gamma.
         grad = wanted.get(name, np.zeros_like(values[name]))
-        error = np.abs(made[name] - grad).max() / max(np.abs(grad).max(), 1e-3)
-        assert error < 2e-3, f"{name}: {error}"
-        norm = np.linalg.norm(grad)
-        assert np.linalg.norm(made[name] - grad) <= 1e-3 * norm + 1e-6, name
+        theirs = error_of(rounded[name], grad) if name in rounded else 0
+        error = error_of(made[name], grad)
+        assert error < max(1e-4, 4 * theirs), f"{name}: {error}, PyTorch's: {theirs}"
 
 
 @pytest.mark.slow
@@ -106,11 +115,21 @@ def test_step_of_resnet18_is_that_of_pytorch(batch, size, width, seed):
 
 
 @pytest.mark.slow
+def test_step_in_float64_is_that_of_pytorch():
+    _, values, made, _ = run_step(2, 32, 0.125, 3, "float64")
+    loss, wanted = by_torch(oracle("torch"), values, 32)
+    assert float(made["loss"].item()) == pytest.approx(loss, rel=1e-12)
+    for name, grad in wanted.items():
+        if name in made:
+            assert error_of(made[name], grad) < 1e-10, name
+
+
+@pytest.mark.slow
 def test_step_is_that_of_the_interpreter_and_keeps_statistics():
     step, values, made, module = run_step(4, 32, 0.125, 2)
     for name, value in zip(made, evaluate(step.symbol, values), strict=True):
         scale = max(np.abs(value).max(), 1e-3)
-        np.testing.assert_allclose(made[name] / scale, value / scale, atol=2e-3, err_msg=name)
+        np.testing.assert_allclose(made[name] / scale, value / scale, atol=1e-4, err_msg=name)
     x = values["data"]
     moved = 0.9 * values["bn_data_moving_mean"] + 0.1 * x.mean((0, 2, 3))
     kept = module.get_input("bn_data_moving_mean").asnumpy()

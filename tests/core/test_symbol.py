@@ -344,7 +344,11 @@ def test_debug_str(x):
 
 def test_repr(x):
     assert repr(relu()(x, name="r")) == "<Symbol r>"
-    assert "group of 2: x, x" in repr(Group([x, x]))
+    assert repr(Group([x, x])) == "<Symbol group of 2: x, x>"
+    assert repr(Group([x] * 4)) == "<Symbol group of 4: x, x, x, x>"
+    assert repr(Group([x] * 5)) == "<Symbol group of 5: x, x, x, x, x>"
+    assert repr(Group([x] * 6)) == "<Symbol group of 6: x, x, x, x, x, ...>"
+    assert repr(Group([])) == "<Symbol group of 0>"
 
 
 # Operators

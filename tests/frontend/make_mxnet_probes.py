@@ -650,6 +650,284 @@ def detection():
         )
 
 
+BOXES = np.array(
+    [[0, 0, 0, 4, 4], [1, 1.5, 2.5, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30]], "float32"
+)
+
+
+def regions():
+    x = floats(2, 8, 9, 10)
+    many = np.concatenate([ints(2, 20, 1), floats(20, 4, low=-3, high=14)], 1)
+    many[:, 3:] = np.maximum(many[:, 1:3] + 0.3, many[:, 3:])
+    outside = np.concatenate([BOXES, [[-1, 0, 0, 3, 3]]]).astype("float32")
+    for name, boxes, attrs in (
+        ("plain", BOXES, {"pooled_size": (2, 3), "spatial_scale": 1.0}),
+        ("scaled", many, {"pooled_size": (3, 3), "spatial_scale": 0.3}),
+        ("no_image", outside, {"pooled_size": (7, 7), "spatial_scale": 0.5}),
+    ):
+        probe(f"roi_pooling_{name}", S.ROIPooling(var("x"), var("y"), **attrs), x=x, y=boxes)
+    own = {"pooled_size": (2, 2), "spatial_scale": 0.5, "position_sensitive": True}
+    for name, attrs in {
+        "adaptive": {"pooled_size": (2, 3), "spatial_scale": 0.5},
+        "adaptive_zero": {"pooled_size": (2, 3), "spatial_scale": 0.3, "sample_ratio": 0},
+        "adaptive_aligned": {"pooled_size": (2, 2), "spatial_scale": 0.7, "aligned": True},
+        "own": {**own, "sample_ratio": 2},
+        "adaptive_own": own,
+    }.items():
+        made = S.contrib.ROIAlign(var("x"), var("y"), **attrs)
+        probe(f"roi_align_{name}", made, x=x, y=many)
+    for name, attrs in {
+        "plain": {"output_dim": 2, "pooled_size": 2, "spatial_scale": 0.5},
+        "groups": {"output_dim": 2, "pooled_size": 3, "group_size": 2, "spatial_scale": 0.3},
+    }.items():
+        made = S.contrib.PSROIPooling(var("x"), var("y"), **attrs)
+        probe(f"psroi_{name}", made, x=x, y=many)
+    for name, moves, attrs in (
+        ("plain", (20, 2, 2, 2), {"pooled_size": 2, "trans_std": 0.1, "part_size": 2}),
+        ("parts", (20, 2, 3, 3), {"pooled_size": 4, "trans_std": 0.3, "part_size": 3}),
+        ("classes", (20, 4, 2, 2), {"pooled_size": 2, "trans_std": 0.2, "sample_per_part": 4}),
+        ("still", (), {"pooled_size": 3, "no_trans": True}),
+    ):
+        attrs = {"sample_per_part": 2, "spatial_scale": 0.5, "output_dim": 2, **attrs}
+        more = [var("z")] if moves else []
+        made = S.contrib.DeformablePSROIPooling(var("x"), var("y"), *more, group_size=2, **attrs)
+        arrays = {"z": floats(*moves, low=-1, high=1)} if moves else {}
+        probe(f"deformable_psroi_{name}", made, x=x, y=many, **arrays)
+
+
+def proposals():
+    one, several = S.contrib.Proposal, S.contrib.MultiProposal
+    scores = {"output_score": True}
+    best = {"rpn_pre_nms_top_n": 100, "rpn_post_nms_top_n": 20}
+    few = {"rpn_pre_nms_top_n": 10, "rpn_post_nms_top_n": 12}
+    other = {"scales": (2.5, 4), "ratios": (0.4, 1, 2.1), "feature_stride": 9, "rpn_min_size": 3}
+    for name, make, images, attrs in (
+        ("plain", one, 1, {**best, "threshold": 0.5, "rpn_min_size": 8}),
+        ("few", one, 1, {**few, **scores, "threshold": 0.3}),
+        ("sides", one, 1, {**scores, "rpn_post_nms_top_n": 15, "iou_loss": True}),
+        ("many", several, 3, {**best, **scores, "threshold": 0.6, "rpn_min_size": 30}),
+        ("scales", several, 2, {**few, **other}),
+    ):
+        many = len(attrs.get("scales", (4, 8, 16, 32))) * len(attrs.get("ratios", (0.5, 1, 2)))
+        info = np.array([[70, 90, 1.0], [50, 60, 0.7], [64, 33, 1.5]], "float32")[:images]
+        info[:, :2] *= attrs.get("feature_stride", 16) / 16
+        made = make(var("x"), var("y"), var("z"), **attrs)
+        found = floats(images, 2 * many, 5, 6, low=0, high=1)
+        moves = floats(images, 4 * many, 5, 6, low=-0.5, high=0.5)
+        probe(f"proposal_{name}", made, x=found, y=moves, z=info)
+
+
+def control_flow():
+    weight, x, y, z = var("p_weight"), var("x"), var("y"), var("z")
+
+    def cell(item, states):
+        made = S.tanh(S.FullyConnected(item, weight, num_hidden=3, no_bias=True) + states[0])
+        return made * 2, [made]
+
+    out, states = S.contrib.foreach(cell, x, [y])
+    arrays = {"p_weight": floats(3, 4), "x": floats(6, 2, 4), "y": floats(2, 3)}
+    probe("foreach_cell", S.Group([out, *states]), **arrays)
+    out, states = S.contrib.foreach(
+        lambda items, states: ([items[0] + items[1], states[1]], [states[1], states[0] + items[0]]),
+        [x, y], [z, z + 1],
+    )  # fmt: skip
+    arrays = {"x": floats(5, 2, 3), "y": floats(5, 2, 3), "z": floats(2, 3)}
+    probe("foreach_two", S.Group([*out, *states]), **arrays)
+
+    def nested(item, state):
+        inner, last = S.contrib.foreach(lambda a, b: (a * b, a + b), item, state)
+        return inner.sum(axis=0), last
+
+    out, states = S.contrib.foreach(nested, x, y)
+    probe("foreach_nested", S.Group([out, states]), x=floats(3, 4, 2, low=0), y=floats(2))
+    arrays = {
+        "x": np.array([1.0], "float32"),
+        "y": floats(3, low=0.2, high=1),
+        "p_weight": floats(3),
+    }
+    for name, limit in (("stops", 4.0), ("full", 1e9)):  # what is behind the last turn is anything
+        out, states = S.contrib.while_loop(
+            lambda i, total, most=limit: S.sum(total) < most,
+            lambda i, total: ([total * 2], [i + 1, S.broadcast_add(total, i) + weight * weight]),
+            [x, y],
+            max_iterations=5,
+        )
+        first = S.slice_axis(out[0], axis=0, begin=0, end=1)
+        probe(f"while_{name}", S.Group([first, *states]), **arrays)
+    for name, sign in (("then", 1), ("else", -1)):
+        made = S.contrib.cond(S.sum(x) > 0, lambda: y * 2 + weight, lambda: y - weight * weight)
+        given = {"x": sign * floats(3, low=0.5), "y": floats(2, 3), "p_weight": floats(2, 3)}
+        probe(f"cond_{name}", made, **given)
+
+
+def numpy_ops():
+    """What mx.np and mx.npx make; shapes may be () there."""
+    mx.npx.set_np()
+    try:
+        numpy_arithmetic(mx.sym.np, mx.sym.npx)
+        numpy_reductions(mx.sym.np)
+        numpy_shapes(mx.sym.np, mx.sym.npx)
+    finally:
+        mx.npx.reset_np()
+
+
+def np_var(name, dtype=None):
+    return var(name, dtype).as_np_ndarray()
+
+
+def numpy_arithmetic(np_, npx):
+    x, y = np_var("x"), np_var("y")
+    names = (
+        "absolute negative reciprocal sign ceil floor trunc fix square sqrt cbrt exp log log10 "
+        "log2 log1p expm1 sin cos tan arctan sinh cosh tanh arcsinh degrees radians rint"
+    ).split()
+    for name in names:
+        probe(f"np_{name}", getattr(np_, name)(x), x=floats(3, 4, low=0.1))
+    for name in "arcsin arccos arctanh".split():
+        probe(f"np_{name}", getattr(np_, name)(x), x=floats(5, low=-0.9, high=0.9))
+    probe("np_arccosh", np_.arccosh(x), x=floats(5, low=1.1, high=4))
+    halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.3, -0.7], "float32")
+    probe("np_rint_halves", np_.rint(x), x=halves)
+    probe("np_around", np_.around(x, 1), x=floats(7))
+    probe("np_around_whole", np_.around(x), x=halves)
+    probe("npx_relu", npx.relu(x), x=floats(3, 4))
+    probe("npx_sigmoid", npx.sigmoid(x), x=floats(3, 4))
+    probe("np_copy", np_.copy(x), x=floats(3))
+    for name in "add subtract multiply power true_divide mod".split():
+        made = getattr(np_, name)(x, y)
+        probe(f"np_{name}", made, x=floats(2, 3, 4, low=0.1), y=floats(3, 1, low=0.5))
+    wide = {"x": np.arange(-3, 3, dtype="int32"), "y": floats(6, low=0.5)}
+    probe("np_divide_whole", np_var("x", "int32") / 4, x=wide["x"])
+    probe("np_add_mixed", np_.add(np_var("x", "int32"), y), **wide)
+    for name, made in {
+        "add": x + 1.5, "subtract": x - 1.5, "rsubtract": 1.5 - x, "multiply": x * 1.5,
+        "divide": x / 1.5, "rdivide": 1.5 / x, "power": x**1.5, "rpower": 1.5**x,
+        "mod": x % 1.5, "rmod": 1.5 % x,
+    }.items():  # fmt: skip
+        probe(f"np_{name}_number", made, x=floats(7, low=0.1))
+    for name in "equal not_equal greater greater_equal less less_equal".split():
+        probe(f"np_{name}", getattr(np_, name)(x, y), x=ints(3, 2, 4), y=ints(3, 4))
+        probe(f"np_{name}_number", getattr(np_, name)(x, 1), x=ints(3, 2, 4))
+    probe("np_logical_not", np_.logical_not(x), x=ints(2, 5))
+    odd = np.array([np.nan, np.inf, -np.inf, 0, 1.5], "float32")
+    for name in "isnan isinf isfinite".split():
+        probe(f"np_{name}", getattr(np_, name)(x), x=odd)
+    arrays = {"x": ints(2, 3, 1), "y": floats(4), "z": floats(3, 4)}
+    probe("np_where", np_.where(x, y, np_var("z")), **arrays)
+    probe("np_where_left", np_.where(x, 2.0, y), x=ints(2, 3, 1), y=floats(4))
+    probe("np_where_right", np_.where(x, y, 2.0), x=ints(2, 3, 1), y=floats(4))
+    probe("np_where_numbers", np_.where(x, 2.0, 3.0), x=ints(2, 3, 1))
+
+
+def numpy_reductions(np_):
+    x = np_var("x")
+    for name in "sum prod mean max min".split():
+        for axis, keep in ((None, False), (None, True), (1, False), ((0, -1), False), (-1, True)):
+            made = getattr(np_, name)(x, axis=axis, keepdims=keep)
+            probe(f"np_{name}_{axis}_{int(keep)}", made, x=floats(2, 3, 4, low=0.5))
+    for name in "var std".split():
+        for axis, ddof in ((None, 0), (1, 1), ((0, 2), 0)):
+            made = getattr(np_, name)(x, axis=axis, ddof=ddof)
+            probe(f"np_{name}_{axis}", made, x=floats(2, 3, 4))
+    for name in "argmax argmin".split():
+        for axis in (None, 0, -1):
+            probe(f"np_{name}_{axis}", getattr(np_, name)(x, axis=axis), x=floats(3, 4))
+    for name in "any all".split():
+        for axis in (None, 0):
+            probe(f"np_{name}_{axis}", getattr(np_, name)(x, axis=axis), x=ints(2, 3, 4))
+    probe("np_cumsum", np_.cumsum(x, axis=1), x=floats(2, 5))
+    probe("np_cumsum_all", np_.cumsum(x), x=floats(2, 5))
+
+
+def numpy_shapes(np_, npx):
+    x, y = np_var("x"), np_var("y")
+    probe("np_reshape", np_.reshape(x, (3, -1)), x=floats(2, 3, 4))
+    probe("np_reshape_scalar", np_.reshape(x, ()), x=floats(1, 1))
+    for i, (codes, shape) in enumerate((
+        ((-2, -1), (2, 3, 4)), ((-4,), (2, 3, 4)), ((-5, -2), (2, 3, 4)), ((-3, -4), (1, 3, 4)),
+        ((-6, 1, 2, -4), (2, 3, 4)), ((-2, -6, -1, 2, 2), (2, 4, 2)), ((6, -1), (2, 3, 4)),
+    )):  # fmt: skip
+        probe(f"npx_reshape_{i}", npx.reshape(x, codes), x=floats(*shape))
+    probe("npx_reshape_back", npx.reshape(x, (-1, -2), reverse=True), x=floats(2, 3, 4))
+    probe("np_transpose", np_.transpose(x), x=floats(2, 3, 4))
+    probe("np_transpose_axes", np_.transpose(x, (1, 0, 2)), x=floats(2, 3, 4))
+    probe("np_moveaxis", np_.moveaxis(x, 0, -1), x=floats(2, 3, 4))
+    probe("np_moveaxis_two", np_.moveaxis(x, (0, 1), (-1, 0)), x=floats(2, 3, 4))
+    probe("np_squeeze", np_.squeeze(x), x=floats(1, 3, 1))
+    probe("np_squeeze_axis", np_.squeeze(x, axis=0), x=floats(1, 3, 1))
+    probe("np_squeeze_all", np_.squeeze(x), x=floats(1, 1))
+    for axis in (0, 1, -1):
+        probe(f"np_concatenate_{axis}", np_.concatenate([x, y], axis=axis), x=floats(2, 3, 4),
+              y=floats(2, 3, 4))  # fmt: skip
+        probe(f"np_stack_{axis}", np_.stack([x, y], axis=axis), x=floats(2, 3), y=floats(2, 3))
+    for name in ("hstack", "vstack"):
+        made = getattr(np_, name)([x, y])
+        probe(f"np_{name}", made, x=floats(2, 3), y=floats(2, 3))
+        probe(f"np_{name}_vectors", made, x=floats(3), y=floats(3))
+    probe("np_broadcast_to", np_.broadcast_to(x, (2, 3, 4)), x=floats(3, 1))
+    probe("np_flip", np_.flip(x, (0, 1)), x=floats(2, 3, 4))
+    probe("np_roll", np_.roll(x, 2, axis=1), x=floats(2, 5))
+    probe("np_roll_all", np_.roll(x, -3), x=floats(2, 5))
+    probe("np_tril", np_.tril(x, 1), x=floats(2, 4, 4))
+    probe("np_zeros", np_.zeros((2, 3)) + x, x=floats(3))
+    probe("np_ones", np_.ones((2, 3)) + x, x=floats(3))
+    probe("np_full_like", np_.full_like(x, 2.5) + x, x=floats(3))
+    probe("np_arange", np_.arange(1, 7, 2) + x, x=floats(3))
+    probe("np_identity", np_.identity(3) + x, x=floats(3))
+    for i, (a, b) in enumerate((
+        ((2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 2, 3), (3, 4)),
+        ((5, 1, 2, 3), (4, 3, 2)), ((3,), (3,)),
+    )):  # fmt: skip
+        probe(f"np_matmul_{i}", np_.matmul(x, y), x=floats(*a), y=floats(*b))
+    for i, (a, b) in enumerate((((2, 3), (3, 4)), ((3,), (3,)), ((2, 5, 3), (3,)))):
+        probe(f"np_dot_{i}", np_.dot(x, y), x=floats(*a), y=floats(*b))
+    probe("np_tensordot", np_.tensordot(x, y, 2), x=floats(2, 3, 4), y=floats(3, 4, 5))
+    made = np_.tensordot(x, y, ((0, 2), (1, 0)))
+    probe("np_tensordot_axes", made, x=floats(2, 3, 4), y=floats(4, 2, 5))
+
+
+def spatial():
+    places = floats(2, 2, 3, 4, low=-1.3, high=1.3)
+    image = floats(2, 3, 5, 6)
+    probe("bilinear_sampler", S.BilinearSampler(var("x"), var("y")), x=image, y=places)
+    maps = floats(2, 6, low=-1, high=1)
+    made = S.GridGenerator(var("x"), transform_type="affine", target_shape=(3, 4))
+    probe("grid_affine", made, x=maps)
+    probe("grid_warp", S.GridGenerator(var("x"), transform_type="warp"), x=floats(2, 2, 3, 4))
+    for name, target in (("small", (3, 4)), ("large", (7, 9))):
+        made = S.SpatialTransformer(
+            var("x"), var("y"), target_shape=target, transform_type="affine",
+            sampler_type="bilinear",
+        )  # fmt: skip
+        probe(f"transformer_{name}", made, x=image, y=maps)
+    for i, attrs in enumerate((
+        {}, {"max_displacement": 2, "stride2": 2, "pad_size": 2},
+        {"kernel_size": 3, "pad_size": 2, "stride1": 2},
+        {"max_displacement": 4, "stride2": 2, "pad_size": 4, "is_multiply": False},
+    )):  # fmt: skip
+        made = S.Correlation(var("x"), var("y"), **attrs)
+        probe(f"correlation_{i}", made, x=floats(2, 3, 7, 8), y=floats(2, 3, 7, 8))
+    pixels = RNG.randint(0, 256, (5, 6, 3)).astype("uint8")
+    probe("image_tensor", S.image.to_tensor(var("x", "uint8")), x=pixels)
+    probe("image_tensors", S.image.to_tensor(var("x", "uint8")), x=pixels[None])
+    made = S.image.normalize(var("x"), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.1))
+    probe("image_normalize", made, x=floats(3, 4, 5))
+    probe(
+        "image_normalize_one", S.image.normalize(var("x"), mean=0.4, std=0.2), x=floats(2, 3, 4, 5)
+    )
+    probe("image_crop", S.image.crop(var("x"), x=1, y=2, width=3, height=2), x=floats(5, 6, 3))
+    for name in ("flip_left_right", "flip_top_bottom"):  # a row in the middle is left unwritten
+        probe(f"image_{name}", getattr(S.image, name)(var("x")), x=floats(4, 6, 3))
+    for turn in (False, True):
+        made = S.linalg.gemm(var("x"), var("y"), var("z"), transpose_b=turn, alpha=1.5, beta=-0.5)
+        y = floats(2, 5, 4) if turn else floats(2, 4, 5)
+        probe(f"gemm_{int(turn)}", made, x=floats(2, 3, 4), y=y, z=floats(2, 3, 5))
+    probe("gammaln", S.gammaln(var("x")), x=floats(6, low=0.1, high=9))
+    probe("erfinv", S.erfinv(var("x")), x=floats(6, low=-0.9, high=0.9))
+    probe("sign_ste", S.contrib.sign_ste(var("x")), x=floats(6))
+    probe("round_ste", S.contrib.round_ste(var("x")), x=floats(6))
+
+
 def deformable():
     for name, attrs in {
         "plain": {"kernel": (3, 3), "pad": (1, 1)},
@@ -728,7 +1006,8 @@ def rarely():
 
 SECTIONS = {
     "1": "unary scalars binary shapes reductions outputs layers pools images indices attention "
-    "recurrent detection deformable",
+    "recurrent detection deformable regions proposals "
+    "control_flow numpy_ops spatial",
     "0": "target_shape rarely",
 }
 

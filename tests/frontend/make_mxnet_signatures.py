@@ -42,6 +42,8 @@ MORE_INPUTS = {
     "_CrossDeviceCopy": ["data"],
     "Crop": ["data*"],
 }
+# Attributes that nodes have, though the dump does not list them.
+MORE_ATTRIBUTES = {"_npi_concatenate": ["axis:int?=0"]}
 MORE_DEFAULTS = {("smooth_l1", "scalar"): "1"}
 
 
@@ -89,6 +91,7 @@ def row(name, arguments):
         else:
             more = MORE_DEFAULTS.get((name, key))
             attributes.append(attribute(key, form) + (f"={more}" if more else ""))
+    attributes += MORE_ATTRIBUTES.get(name, [])
     if name in MORE_INPUTS and name != "Crop":
         inputs += MORE_INPUTS[name]
     return " ".join([*inputs, "|", *attributes]).removesuffix(" |")

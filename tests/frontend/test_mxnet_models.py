@@ -1,14 +1,18 @@
 """Whole models with the outputs that the real MXNet gave; WEFT_FIXTURES names their folder."""
 
+import io
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import oracle
+from rich.console import Console
 
 import weft
 from weft.core.interpret import evaluate
 from weft.frontend import from_mxnet
+from weft.tools.convert import convert_model
 
 FOLDERS = (
     "squeezenet1.1 mobilenet0.25 gcv_cifar_resnet20_v1 nlp_bert_tiny nlp_awd_lstm_600 "
@@ -61,3 +65,15 @@ def test_reference_matches_mxnet(name):
 def test_native_code_matches_mxnet(name):
     path, inputs, expected = _loaded(name)
     _check(weft.compile(path, shape=_shapes(inputs)).run(inputs), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_converted_to_onnx(name, tmp_path):
+    """`weft convert`, then ONNX Runtime: what MXNet gave, from the parameters of the file."""
+    path, inputs, expected = _loaded(name)
+    out = tmp_path / "model.onnx"
+    convert_model(path, out, None, _shapes(inputs), 17, Console(file=io.StringIO()))
+    session = oracle("onnxruntime").InferenceSession(str(out))
+    given = {item.name: inputs[item.name] for item in session.get_inputs()}
+    _check(session.run(None, given), expected)

@@ -10,6 +10,8 @@ from weft.base.errors import InvalidValue, Unsupported
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.interpret import evaluate
+from weft.core.ir import NodeEntry
+from weft.core.symbol import Symbol
 from weft.frontend import from_onnx, to_onnx
 
 
@@ -190,12 +192,27 @@ def test_all_gaps_at_once():
         to_onnx(net, {}, shape={"x": (1, 4, 4, 4)})
 
 
-def test_what_onnx_cannot_say():
-    net = sym.conv2d(X, channels=2, kernel_size=(1, 1), layout="NHWC", kernel_layout="HWIO")
-    weights = {f"{net.attr('name')}_weight": np.ones((1, 1, 3, 2), np.float32),
-               f"{net.attr('name')}_bias": np.ones(2, np.float32)}  # fmt: skip
-    with pytest.raises(Unsupported, match="layout NHWC"):
-        to_onnx(net, weights, shape={"x": (1, 4, 4, 3)})
+def test_what_onnx_cannot_say_is_one_report():
+    half = sym.conv2d(
+        X, channels=2, kernel_size=(1, 1), out_dtype="int32", use_bias=False, name="a"
+    )
+    whole = sym.Group([half, sym.elemwise_pow(X, X, name="b"), sym.elemwise_pow(X, X, name="c")])
+    weights = {"a_weight": np.ones((2, 3, 1, 1), np.int8)}
+    with pytest.raises(Unsupported) as caught:
+        to_onnx(whole, weights, shape={"x": (1, 3, 4, 4)}, dtype={"x": "int8"})
+    assert "2 operators" in caught.value.what
+    assert "out_dtype int32 cannot be written as ONNX in 1 nodes: a" in caught.value.why
+    assert "integers cannot be written as ONNX in 2 nodes: b, c" in caught.value.why
+
+
+def test_an_output_that_nothing_writes():
+    norm = sym.batch_norm(X, name="norm")
+    mean = Symbol([NodeEntry(norm.outputs[0].node, 1)])
+    moments = {f"norm_{n}": np.ones(3, np.float32)
+               for n in ("gamma", "beta", "moving_mean", "moving_var")}  # fmt: skip
+    with pytest.raises(Unsupported, match="batch_norm") as caught:
+        to_onnx(mean, moments, shape={"x": (1, 3, 4, 4)})
+    assert "output 1 of batch_norm in 1 nodes: norm" in caught.value.why
 
 
 def test_missing_shape_and_wrong_opset():

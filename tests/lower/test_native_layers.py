@@ -5,25 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lower.accuracy import CONTRACT, agrees, targets
 from oracles import oracle
 
 import weft
-from weft.base.errors import Unsupported
 from weft.base.target import host
 from weft.lower.layouts import winograd_tile
 
 rng = np.random.default_rng(7)
-CONTRACT = 5e-5  # of the output's largest magnitude
-
-
-def targets():
-    found = []
-    for isa in ("sse", "avx2", "avx512"):
-        try:
-            found.append(host().with_isa(isa))
-        except Unsupported:
-            continue
-    return found or [host()]
 
 
 def check(symbol, values, expected, target=None, threads=1):
@@ -32,9 +21,7 @@ def check(symbol, values, expected, target=None, threads=1):
                          threads=threads)  # fmt: skip
     found = model.run({"x": data})[0]
     assert not model.report().host_steps
-    assert found.shape == expected.shape
-    scale = max(float(np.abs(expected).max()), 1e-30)
-    assert float(np.abs(found - expected).max()) <= CONTRACT * scale
+    agrees(found, expected)
     return model
 
 

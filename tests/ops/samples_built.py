@@ -102,11 +102,64 @@ def winograd_conv2d(rng, torch):
 
 @samples("_halo")
 def halo(rng, torch):
-    for shape, pads in [
-        ((2, 3, 4, 5), (1, 1, 1, 1)),
-        ((1, 2, 3, 4), (0, 2, 1, 0)),
-        ((1, 1, 1, 1), (0, 0, 0, 0)),
+    for shape, pads, fill in [
+        ((2, 3, 4, 5), (1, 1, 1, 1), 0.0),
+        ((1, 2, 3, 4), (0, 2, 1, 0), 1.0),
+        ((1, 1, 1, 1), (0, 0, 0, 0), 1.0),
     ]:
         top, left, bottom, right = pads
-        run = lambda x, p=(left, right, top, bottom): torch.nn.functional.pad(x, p)
-        yield Sample([floats(rng, shape)], {"pads": pads}, run)
+        run = lambda x, p=(left, right, top, bottom), v=fill: torch.nn.functional.pad(x, p, value=v)
+        yield Sample([floats(rng, shape)], {"pads": pads, "fill": fill}, run)
+
+
+def _attended(torch, q, k, v, mask, scale, unseen):
+    """Attention as PyTorch computes it, in float64; a row that is all -inf as the sample says."""
+    scores = q.double() @ k.double().mT * scale
+    if mask is not None:
+        scores = scores + mask.double().mT
+    p = torch.softmax(scores, -1)
+    return (p if unseen == "nan" else torch.nan_to_num(p, nan=0.0)) @ v.double()
+
+
+def _from_heads(torch, batch, queries, keys, heads, width, values, mask, unseen, heads_first):
+    """Query, key and value side by side in the last axis, as one matrix product gives them."""
+    row = heads * (2 * width + values)
+    length = max(queries, keys)
+
+    def run(x, _key, _value, *given):
+        parts = torch.split(x, [heads * width, heads * width, heads * values], dim=-1)
+        q, k, v = (part.reshape(batch, length, heads, -1).transpose(1, 2) for part in parts)
+        args = q[:, :, :queries], k[:, :, :keys], v[:, :, :keys]
+        out = _attended(torch, *args, given[0] if given else None, 0.25, unseen)
+        return (out if heads_first else out.transpose(1, 2)).to(x.dtype)
+
+    steps = (length * row, width, row, 1)
+    attrs = {
+        "batch": (batch, heads), "queries": queries, "keys": keys, "width": width,
+        "values": values, "query": (0, *steps), "key": (heads * width, *steps),
+        "value": (2 * heads * width, length * row, values, row, 1), "scale": 0.25,
+        "out_axes": (0, 1, 2, 3) if heads_first else (0, 2, 1, 3), "masked": mask is not None,
+        "unseen": unseen,
+    }  # fmt: skip
+    return (batch, length, row), attrs, run
+
+
+@samples("_strided_attention")
+def strided_attention(rng, torch):
+    for case in [
+        (1, 5, 5, 2, 4, 4, None, "nan", False),
+        (2, 33, 37, 3, 7, 19, None, "nan", True),
+        (1, 35, 13, 1, 8, 16, (13, 35), "nan", False),
+        (2, 16, 3, 2, 5, 1, (2, 1, 3, 1), "zero", False),
+        (1, 1, 40, 2, 3, 64, (1, 2, 40, 1), "clean", True),
+    ]:
+        shape, attrs, run = _from_heads(torch, *case)
+        x = floats(rng, shape)
+        mask = [] if case[6] is None else [floats(rng, case[6])]
+        if mask:
+            mask[0].reshape(-1)[0] = -np.inf
+            if case[7] != "nan":
+                mask[0][...] = np.where(
+                    rng.random(mask[0].shape[:2] + (1, 1)) < 0.5, -np.inf, mask[0]
+                )
+        yield Sample([x, x, x, *mask], attrs, run)

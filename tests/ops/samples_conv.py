@@ -120,17 +120,39 @@ def conv_grads(rng, torch, case):
     return floats(rng, out.shape), x, w
 
 
+def with_infinities(rng, arrays):
+    """Copies with an infinite and a NaN element each."""
+    made = [x.copy() for x in arrays]
+    for x in made:
+        x.reshape(-1)[rng.integers(0, x.size, 2)] = [np.inf, np.nan]
+    return made
+
+
 @samples("_conv2d_grad_data")
 def conv2d_grad_data(rng, torch):
     for case in CONVOLUTIONS:
         g, x, w = conv_grads(rng, torch, case)
         attrs = conv_attrs(case, use_bias=False)
         yield Sample([g, x, w], attrs, conv_backward(torch, case, "data"), **LOOSE)
+    for case in CONVOLUTIONS[:3]:
+        values = with_infinities(rng, conv_grads(rng, torch, case))
+        run = conv_backward(torch, case, "data")
+        yield Sample(values, conv_attrs(case, use_bias=False), run, False, **LOOSE)
+    case = CONVOLUTIONS[-1]
     run = conv_backward(torch, case, "data")
     yield Sample(
         [last(g), last(x), hwio(w)], {**attrs, **NHWC},
         lambda g, x, w: run(back(g), back(x), oihw(w)).movedim(1, -1), **LOOSE,
     )  # fmt: skip
+
+
+def unpadded_weight_gradient(torch, case, shape):
+    """By PyTorch's own padding, which it does not multiply by what is infinite."""
+    _, _, groups, _, strides, padding, dilation, _ = case
+    return lambda g, x: torch.ops.aten.convolution_backward(
+        g, x, torch.zeros(shape), None, strides, padding, dilation, False, (0, 0), groups,
+        (False, True, False),
+    )[1]  # fmt: skip
 
 
 @samples("_conv2d_grad_weight")
@@ -140,9 +162,11 @@ def conv2d_grad_weight(rng, torch):
         run = conv_backward(torch, case, "weight")
         attrs = conv_attrs(case, use_bias=False)
         shape = w.shape
-        yield Sample(
-            [g, x], attrs, lambda g, x, s=shape, run=run: run(g, x, torch.zeros(s)), **LOOSE
-        )
+        said = lambda g, x, s=shape, run=run: run(g, x, torch.zeros(s))
+        yield Sample([g, x], attrs, said, **LOOSE)
+        if case in CONVOLUTIONS[:3]:
+            said = unpadded_weight_gradient(torch, case, shape)
+            yield Sample(with_infinities(rng, [g, x]), attrs, said, False, **LOOSE)
     yield Sample(
         [last(g), last(x)], {**attrs, **NHWC},
         lambda g, x: run(back(g), back(x), torch.zeros(shape)).permute(2, 3, 1, 0), **LOOSE,
@@ -167,6 +191,7 @@ TRANSPOSES = [
     (2, 3, 1, (3, 3), (2, 2), (1, 1), (1, 0), (1, 1), (3, 2)),
     (4, 2, 2, (2, 3), (1, 2), (0, 1), (0, 1), (2, 1), (3, 3)),
     (2, 2, 2, (4, 4), (2, 2), (1, 1), (0, 0), (1, 1), (2, 3)),
+    (3, 2, 1, (2, 2), (1, 1), (0, 1), (1, 1), (2, 3), (3, 2)),  # more padding than a stride
 ]
 
 
@@ -199,6 +224,8 @@ def conv2d_transpose(rng, torch):
         x, w, b = transpose_arrays(rng, case)
         yield Sample([x, w, b], transpose_attrs(case), run, **LOOSE)
         yield Sample([x, w], transpose_attrs(case, use_bias=False), run, **LOOSE)
+        values = with_infinities(rng, [x, w, b])
+        yield Sample(values, transpose_attrs(case), run, False, **LOOSE)
     case = TRANSPOSES[1]
     x, w, b = transpose_arrays(rng, case)
     yield Sample(

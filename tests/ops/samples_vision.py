@@ -1,11 +1,20 @@
-"""Samples of the operators of detection networks; the oracles are written with scalars and PyTorch,
-straight from what the operators are to do."""
+"""Samples of the operators of detection networks. MXNet and OpenCV, which have them too, have said
+what some of them give; for random ones the oracles are written with scalars and PyTorch, straight
+from what the operators are to do."""
 
 import itertools
 import math
 
 import numpy as np
-from sample import Sample, floats, samples
+from sample import Sample, floats, recorded, samples
+
+recorded("multibox_prior", "MXNet 1.9.1")
+recorded("multibox_transform_loc", "MXNet 1.9.1")
+recorded("non_max_suppression", "MXNet 1.9.1")
+recorded("roi_align", "MXNet 1.9.1", differentiable=(0,))
+recorded("_roi_align_grad", "MXNet 1.9.1", differentiable=(0,))
+recorded("yolo_reorg", "OpenCV 4.14")
+recorded("_yolo_reorg_grad", "OpenCV 4.14")
 
 
 def _prior(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample import all_samples, sampled_ops
+from sample import RECORDED, all_samples, sampled_ops
 
 import weft.ops  # noqa: F401
 from weft.base.dtype import FLOAT32, as_dtype
@@ -25,6 +25,8 @@ for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
 
 # Stands for an output that was removed: it has no value, so nothing to check.
 VALUELESS = {"__undef__"}
+# Samples are arrays and attributes; these need subgraphs, and are checked in test_control_flow.py.
+WITH_SUBGRAPHS = {"scan", "while_loop", "cond"}
 # Operators that have no gradient, and why.
 WITHOUT_GRADIENT = {
     "_prod_others": "part of the gradient of prod, which is differentiable once",
@@ -32,12 +34,26 @@ WITHOUT_GRADIENT = {
     "_packed_matmul": "put in place when a model is built, after gradients are taken",
     "_winograd_weight": "put in place when a model is built, after gradients are taken",
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
+    "_strided_attention": "put in place when a model is built, after gradients are taken",
     "_halo": "put in place when a model is built, after gradients are taken",
     "multibox_transform_loc": "chooses and orders boxes after a network has run",
     "non_max_suppression": "chooses and orders boxes after a network has run",
+    "proposal": "chooses and orders boxes",
+    "_rnn_grad": "part of a gradient, which is differentiable once",
+    "_correlation_grad": "part of a gradient, which is differentiable once",
+    "_grid_sample_grad": "part of a gradient, which is differentiable once",
+    "_grid_sample_grad_grid": "part of a gradient, which is differentiable once",
+    "_cofactors": "part of a gradient, which is differentiable once",
+    "_deformable_psroi_pool_grad": "part of a gradient, which is differentiable once",
+    "_deformable_psroi_pool_grad_trans": "part of a gradient, which is differentiable once",
 }
 # Operators whose body is a template of the lowering.
-BY_TEMPLATE = {"_winograd_conv2d"}
+BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
+# Operators without a body: LAPACK does the work.
+ON_HOST = {
+    "inverse", "solve", "det", "_cofactors", "slogdet", "cholesky", "eigh", "qr", "svd", "svdvals",
+    "pinv",
+}  # fmt: skip
 
 
 def _is_ours(op):
@@ -47,7 +63,7 @@ def _is_ours(op):
     return any(getattr(rule, "__module__", "").startswith("weft.ops") for rule in rules)
 
 
-OPS = [op.name for op in list_ops() if _is_ours(op) and op.name not in VALUELESS]
+OPS = [op.name for op in list_ops() if _is_ours(op) and op.name not in VALUELESS | WITH_SUBGRAPHS]
 
 
 @pytest.fixture(params=OPS)
@@ -63,6 +79,8 @@ def test_column(op, column):
 def test_body(op):
     if op.name in BY_TEMPLATE:
         assert op.name in TEMPLATES, f"operator {op.name} has no template"
+    elif op.name in ON_HOST:
+        assert op_check.runs_on_host(op), f"operator {op.name} has a body"
     else:
         op_check.check_body(op)
 
@@ -83,8 +101,28 @@ def test_has_samples(op):
     assert has, f"operator {op.name} has no samples"
 
 
+# Operators that neither numpy, scipy nor PyTorch has: a system that has them was asked.
+FROM_ELSEWHERE = {
+    "multibox_prior", "multibox_transform_loc", "non_max_suppression", "roi_align",
+    "_roi_align_grad", "yolo_reorg", "_yolo_reorg_grad",
+}  # fmt: skip
+
+
+def test_oracle_is_named(op):
+    systems = {sample.system for sample in all_samples(op.name) if sample.oracle}
+    assert systems, f"operator {op.name} has no oracle"
+    if op.name in FROM_ELSEWHERE:
+        assert systems & RECORDED.keys(), f"operator {op.name} has no witness but PyTorch scalars"
+
+
 def test_bad_attributes(op):
     op_check.check_attributes(op)
+
+
+def test_bad_inputs(op):
+    for sample in all_samples(op.name)[:2]:
+        with warnings.catch_warnings(action="ignore"):
+            op_check.check_bad_inputs(op, sample)
 
 
 @pytest.mark.parametrize("check", op_check.SAMPLE_CHECKS, ids=lambda check: check.__name__)
@@ -113,13 +151,13 @@ def test_machine_code(op):
 
 
 DTYPES = "float64 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool".split()
-NATIVE_DTYPES = "float64 float16 uint8 int64 bool".split()
+NARROW = ("float16", "bfloat16")
 # Operators that read a result of another one, which must belong to the data.
 READS_A_RESULT = {
     "_max_pool2d_grad", "_max_pool2d_pick", "_global_max_pool2d_grad", "_global_max_pool2d_pick",
 }  # fmt: skip
-# Operators that multiply some elements by 0, which tells whether they are infinite or not.
-MIXES = {"conv2d_transpose", "_conv2d_grad_data", "_conv2d_grad", "_winograd_weight"}
+# Operators that multiply some elements, or the padding, by 0: an infinite factor makes NaN of it.
+MIXES = {"_winograd_weight", "conv2d", "_conv2d_transpose_grad_data"}
 
 
 def _small_sample(op):
@@ -151,13 +189,13 @@ def test_dtypes(op, dtype):
         op_check.check_compute(op, cast)
 
 
-@pytest.mark.parametrize("dtype", NATIVE_DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
 def test_dtypes_in_machine_code(op, dtype):
     sample = _small_sample(op)
     if sample is None or op.name in READS_A_RESULT:
         return
-    narrow = op_check.narrowed(sample, as_dtype(dtype)) if dtype == "float16" else None
-    cast = narrow or op_check.in_dtype(sample, as_dtype(dtype))
+    change = op_check.narrowed if dtype in NARROW else op_check.in_dtype
+    cast = change(sample, as_dtype(dtype))
     if _takes(op, cast):
         op_check.check_native(op, cast)
 
@@ -173,12 +211,12 @@ def test_special_values(op):
 BATCHED = {
     "_contrib_conv2d_NCHWc": (0,), "conv2d_transpose": (0,), "_conv2d_grad_data": (0, 1),
     "_conv2d_grad": (0, 1), "_conv2d_transpose_grad_data": (0,), "prelu": (0,), "lrn": (0,),
-    "batch_norm": (0,),
+    "batch_norm": (0,), "proposal": (0, 1, 2),
 }  # fmt: skip
 # The first axis is reduced, indexed or packed, and cannot be empty, or that is sampled elsewhere.
 NEVER_EMPTY = {
     "argmax", "argmin", "min", "_tile_grad", "_repeat_grad", "_roi_align_grad", "_matmul_grad_rhs",
-    "_pack_panels", "_winograd_weight", "_winograd_conv2d",
+    "_pack_panels", "_winograd_weight", "_winograd_conv2d", "_strided_attention",
 }  # fmt: skip
 
 

@@ -28,7 +28,8 @@ def test_every_operator_with_a_value_has_an_example():
     public = [
         op for page in op_docs.families().values() for op in page if not op_docs._is_internal(op)
     ]
-    assert [op.name for op in public if op_docs.example(op) is None] == ["__undef__"]
+    without = {op.name for op in public if op_docs.example(op) is None}
+    assert without == {"__undef__", "scan", "while_loop", "cond"}  # the last need subgraphs
 
 
 def test_examples_show_values():

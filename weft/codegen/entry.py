@@ -3,7 +3,8 @@
     void NAME(ptr slots, ptr pool, i64 threads)
 
 The steps are constant tables that the function walks, so that its size and compile time do not
-depend on the length of the graph. The first word at `pool` is the address of `weft_parallel`.
+depend on the length of the graph. The first word at `pool` is the address of `weft_parallel`;
+at byte 260 is how many workers sleep, at 272 what keeps the others awake while steps run alone.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import dataclass
 
 from ..base.plan import ExecPlan, KernelStep
 
-# Below this many nanoseconds of work, waking another thread costs more than it saves.
+# Below this many nanoseconds of work, waking another thread costs more than it saves; and below
+# this many, having one that is awake take a part does.
 PARALLEL_WORK = 50_000.0
+PARALLEL_WORK_AWAKE = 8_000.0
+NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +55,23 @@ def _tables(symbol: str, run: Sequence[KernelStep]) -> list[str]:
         first = len(refs) // 2
         for ref in step.buffers:
             refs += [ref.slot, ref.offset]
-        shared = int(step.extent > 1 and step.work >= PARALLEL_WORK)
         at = f"getelementptr (i8, ptr @{_quoted(symbol + '.scalars')}, i64 {8 * len(scalars)})"
         scalars += step.scalars
         rows.append(
             f"{_ROW} {{ ptr @{_quoted(step.kernel)}, i64 {first}, i64 {len(refs) // 2}, "
-            f"ptr {at}, i64 {step.extent}, i64 {shared} }}"
+            f"ptr {at}, i64 {step.extent}, i64 {_shared(step)} }}"
         )
     return [
         _constant(f"{symbol}.refs", "i64", (f"i64 {number}" for number in refs)),
         _constant(f"{symbol}.scalars", "i64", (f"i64 {number}" for number in scalars)),
         _constant(f"{symbol}.steps", _ROW, rows),
     ]
+
+
+def _shared(step: KernelStep) -> int:
+    if step.extent < 2 or step.work < PARALLEL_WORK_AWAKE:
+        return NEVER
+    return ALWAYS if step.work >= PARALLEL_WORK else IF_AWAKE
 
 
 _ROW = "{ ptr, i64, i64, ptr, i64, i64 }"
@@ -88,6 +97,8 @@ define void @NAME(ptr %slots, ptr %pool, i64 %threads) nounwind {
 entry:
   %pointers = alloca [MOST x ptr], align 64
   %several = icmp sgt i64 %threads, 1
+  %asleep = getelementptr i8, ptr %pool, i64 260
+  %pulse = getelementptr i8, ptr %pool, i64 272
   br label %step
 step:
   %number = phi i64 [ 0, %entry ], [ %following, %next ]
@@ -121,14 +132,22 @@ fill:
   %more = icmp slt i64 %ref.next, %last
   br i1 %more, label %fill, label %ready
 ready:
-  %worth = icmp ne i64 %shared, 0
-  %split = and i1 %worth, %several
-  br i1 %split, label %together, label %alone
+  br i1 %several, label %choose, label %alone
+choose:
+  %sleepers = load atomic i32, ptr %asleep monotonic, align 4
+  %awake = icmp eq i32 %sleepers, 0
+  %least = select i1 %awake, i64 1, i64 2
+  %split = icmp sge i64 %shared, %least
+  br i1 %split, label %together, label %busy
 together:
   %parallel = load ptr, ptr %pool, align 8
   call void %parallel(ptr %pool, ptr %kernel, ptr %pointers, ptr %scalars, i64 %extent,
                       i64 %threads)
   br label %next
+busy:
+  %beat = trunc i64 %number to i32
+  store atomic i32 %beat, ptr %pulse monotonic, align 4
+  br label %alone
 alone:
   call void %kernel(ptr %pointers, ptr %scalars, i64 0, i64 %extent)
   br label %next

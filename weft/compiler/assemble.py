@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -20,17 +20,21 @@ from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from ..lower.dispatch import has_body
-from ..lower.group import Temporary, copy_group, lower_group
+from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name, lower_group
+from ..lower.halo import rim_kernel
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec
 from .disk_cache import CompiledKernel
-from .groups import compiled_group, compiled_kernels
-from .host import HOST_REFERENCE
+from .groups import compiled_group, compiled_kernels, compiled_once
+from .host import CONTROL_OPS, HOST_CONTROL, HOST_REFERENCE
 from .kernels import kernel_cache
 from .locations import Key, Locations
 from .mutation import writes, written_variables
+from .placing import Part, Placing, places_only
 
 NANOSECONDS_PER_OPERATION = {"avx512": 0.02, "avx2": 0.04, "sse": 0.08}
 Progress = Callable[[int, int], None]
+
+_places, _rims = Op.get_attr("FPlaces"), Op.get_attr("FRim")
 
 
 def assemble(
@@ -80,6 +84,7 @@ class _Assembler:
         for node in self.constants:
             self._add(NodeEntry(node), "constant", node.name)
         outputs = self._place_outputs(groups)
+        self._place_parts(groups)
         for number, group in enumerate(groups):
             self._group(group)
             if progress is not None:
@@ -147,7 +152,28 @@ class _Assembler:
             keys.append((key, entry))
         return keys
 
+    def _place_parts(self, groups: Sequence[FusedGroup]) -> None:
+        """Values that are written straight into larger ones have their places there."""
+        self.placing = Placing(
+            groups, self._is_ordinary, self.outputs_in_place, lambda e: self._fact(e)[0]
+        )
+        for entry, part in self.placing.parts.items():
+            if part.root not in self.places:
+                self._add(part.root, "arena")
+            self._add_part(entry, part)
+
+    def _add_part(self, key: Key, part: Part) -> None:
+        self.places.add_view(key, part.root, part.offset * self._fact(part.root)[1].itemsize)
+
+    def _strides(self, entries: Iterable[NodeEntry]) -> dict[Key, tuple[int, ...]]:
+        """The strides of those entries that are not dense."""
+        known = {entry: self.placing.strides(entry) for entry in entries}
+        return {entry: strides for entry, strides in known.items() if strides is not None}
+
     # Steps
+
+    def _is_ordinary(self, group: FusedGroup) -> bool:
+        return not self._is_view(group) and not writes(group.nodes[0])
 
     def _is_view(self, group: FusedGroup) -> bool:
         """Whether the group only renames memory: one node whose output is a view of its input."""
@@ -165,12 +191,49 @@ class _Assembler:
             self._mutation(group)
             return
         for entry in group.outputs:
-            if entry not in self.outputs_in_place:
+            if entry not in self.places:
                 self._add(entry, "arena")
-        if all(has_body(node) for node in group.nodes):
-            self._compiled(compiled_group(group, self.graph.fact, self.target), group.nodes)
+        if places_only(group) and self._is_made_of_parts(group.nodes[0]):
+            self._complete(group)
+        elif all(has_body(node) for node in group.nodes):
+            strides = self._strides([*group.inputs, *group.outputs])
+            kernels = compiled_group(group, self.graph.fact, self.target, strides)
+            self._compiled(kernels, group.nodes)
         else:
             self._host(group, [*group.inputs, *group.outputs])
+
+    def _is_made_of_parts(self, node: Node) -> bool:
+        """Whether something is in its place in the node's result already."""
+        placed = zip(node.inputs, self.placing.in_whole(node))
+        return any(self.placing.parts.get(entry) == part for entry, part in placed)
+
+    def _complete(self, group: FusedGroup) -> None:
+        """Adds to a whole the parts that are not in it yet, and what stands around them."""
+        (node,) = group.nodes
+        parts = self.placing.in_whole(node)
+        for position, (entry, part) in enumerate(zip(node.inputs, parts)):
+            if self.placing.parts.get(entry) != part and prod(self._fact(entry)[0]):
+                key = ("part", node, position)
+                self._add_part(key, part)
+                self._copy(entry, self._fact(entry), key, group.nodes, part.strides)
+        if node.op in _rims:
+            self._rim(group)
+
+    def _rim(self, group: FusedGroup) -> None:
+        """What stands around the only part of a whole."""
+        (node,), (result,) = group.nodes, group.outputs
+        (shape, dtype), (inner, _) = self._fact(result), self._fact(node.inputs[0])
+        (start,) = _places[node.op](node.params, [inner])
+        fill, strides = _rims[node.op](node.params), self.placing.strides(result)
+        name = f"{kernel_name(group)}_rim"
+        work = prod(shape) - prod(inner)
+
+        def make() -> list[LoweredKernel]:
+            kernel = rim_kernel(name, shape, dtype, start, inner, fill, strides)
+            return [LoweredKernel(kernel, (result,), work)]
+
+        key = (name, str(self.target), shape, dtype, start, inner, fill, strides)
+        self._compiled(compiled_once(key, [result], make, self.target), group.nodes)
 
     def _mutation(self, group: FusedGroup) -> None:
         """A node that writes to variables. What its kernels still read is written last, by a copy;
@@ -213,9 +276,22 @@ class _Assembler:
         results = {NodeEntry(node, index) for node, index, _ in self.graph.outputs}
         return [e for e in group.outputs if indexed.consumers[indexed.entry_id(e)] or e in results]
 
-    def _copy(self, source: NodeEntry, fact: Any, result: Key, nodes: Sequence[Node]) -> None:
-        lowered = copy_group(source, fact, result, self.target)
-        self._compiled(compiled_kernels(lowered, self.target), nodes)
+    def _copy(
+        self,
+        source: NodeEntry,
+        fact: Any,
+        result: Key,
+        nodes: Sequence[Node],
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        """A value written once more, with `strides` where that is inside a larger one."""
+        steps = self._strides([source])
+        if strides is not None:
+            steps[result] = strides
+        places = [source, result]
+        key = ("copy", str(self.target), fact, tuple(map(steps.get, places)))
+        make = lambda: copy_group(source, fact, result, self.target, steps)
+        self._compiled(compiled_once(key, places, make, self.target), nodes)
 
     def _compiled(self, kernels: Sequence[CompiledKernel], nodes: Sequence[Node]) -> None:
         number = len(self.steps)  # tells temporaries of different groups apart
@@ -243,7 +319,7 @@ class _Assembler:
         entries: Sequence[NodeEntry],
         fact: Callable[[NodeEntry], Fact] | None = None,
     ) -> None:
-        """A node without a body runs its reference, between two runs of kernels."""
+        """A node without a body runs its reference, or its subgraphs, between runs of kernels."""
         (node,) = group.nodes
         assert node.op is not None
         keys = [_place_of(entry) for entry in entries]
@@ -258,9 +334,11 @@ class _Assembler:
             "outputs": [entry.index for entry in group.outputs],
             "tensors": [(list(shape), dtype_name(dtype)) for shape, dtype in facts],
         }
-        self.steps.append(
-            lambda refs: HostStep(HOST_REFERENCE, tuple(refs[key] for key in keys), attrs)
-        )
+        if node.subgraphs:
+            attrs["subgraphs"] = [Graph(symbol.outputs).json() for symbol in node.subgraphs]
+            attrs["target"] = str(self.target)
+        function = HOST_CONTROL if node.op.name in CONTROL_OPS else HOST_REFERENCE
+        self.steps.append(lambda refs: HostStep(function, tuple(refs[key] for key in keys), attrs))
 
     def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
         sources = dict.fromkeys(

@@ -184,9 +184,9 @@ def _initialised(
     if not waiting:
         return graph, {}
     known = {spec.name: spec for spec in _static_inputs(graph)}
-    ishape = {name: list(spec.shape) for name, spec in known.items()}
+    exact: dict[str, Shape] = {name: spec.shape for name, spec in known.items()}
     idtype = {name: spec.dtype for name, spec in known.items()}
-    values = as_arrays(_initial_values(waiting, ishape, idtype))
+    values = as_arrays(_initial_values(waiting, exact, idtype))
     for name in waiting:
         del variable_inits[name]
     made = {name: value for name, value in values.items() if name not in params}
@@ -199,13 +199,15 @@ def initialize_variables(
     """Values of all variables that were made with `init` and not yet built; they are forgotten
     then. Their shapes are added to `ishape`, which is also what symbols among them are given."""
     waiting = dict(variable_inits)
-    values = _initial_values(waiting, ishape, idtype)
+    shapes = {name: from_nnvm_shape(list(dims)) for name, dims in ishape.items()}
+    values = _initial_values(waiting, shapes, idtype)
     variable_inits.clear()
+    ishape.update({name: list(value.shape) for name, value in values.items()})
     return values
 
 
 def _initial_values(
-    waiting: Mapping[str, Any], ishape: dict[str, Any], idtype: Mapping[str, Any] | str
+    waiting: Mapping[str, Any], shapes: Mapping[str, Shape], idtype: Mapping[str, Any] | str
 ) -> dict[str, NDArray]:
     values = {n: array(init) for n, init in waiting.items() if isinstance(init, np.ndarray)}
     symbols = {n: init for n, init in waiting.items() if isinstance(init, Symbol)}
@@ -217,13 +219,11 @@ def _initial_values(
         graph = typed_graph(
             Graph(group.outputs),
             {},
-            {n: from_nnvm_shape(list(ishape[n])) for n in names & ishape.keys()},
+            {n: shapes[n] for n in names & shapes.keys()},
             {n: as_dtype(dtypes[n]) for n in names & dtypes.keys()},
         )
         dummies = {s.name: np.zeros(s.shape, s.dtype) for s in _static_inputs(graph)}
         values.update(zip(symbols, _run_graph(graph, dummies)))
-    for name, value in values.items():
-        ishape[name] = list(value.shape)
     return values
 
 

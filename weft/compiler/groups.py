@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from ..base import config
 from ..base.file_cache import file_cache
 from ..base.target import Target
 from ..core.fused import FusedGroup
-from ..core.ir import Fact, NodeEntry
+from ..core.ir import Fact, Node, NodeEntry
 from ..lower.dispatch import lower
-from ..lower.group import LoweredKernel
+from ..lower.group import LoweredKernel, Strides, Temporary
 from ..lower.signature import signature
 from .disk_cache import CompiledKernel, decoded, encoded, group_key
 from .kernels import kernel_cache
@@ -27,16 +27,46 @@ _lock = threading.Lock()
 
 
 def compiled_group(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: Target,
+    strides: Strides | None = None,
 ) -> list[CompiledKernel]:
-    """The kernels of a group, in order: from memory, from disk, or lowered and compiled now."""
+    """The kernels of a group, in order."""
+    key = group_signature(group, fact, target, strides)
+    make = lambda: lower(group, fact, target, strides)
+    return compiled_once(key, _places(group), make, target, group.nodes)
+
+
+def group_signature(
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: Target,
+    strides: Strides | None = None,
+) -> Hashable:
+    """What decides about the kernels of a group: equal ones, equal kernels."""
     key = signature(group, fact, target)
-    places: list[Hashable] = [*group.inputs, *group.outputs]
+    return (key, tuple(map(strides.get, _places(group)))) if strides else key
+
+
+def _places(group: FusedGroup) -> list[Hashable]:
+    return [*group.inputs, *group.outputs]
+
+
+def compiled_once(
+    key: Hashable,
+    places: Sequence[Hashable],
+    make: Callable[[], Sequence[LoweredKernel]],
+    target: Target,
+    nodes: Iterable[Node] = (),
+) -> list[CompiledKernel]:
+    """Kernels whose arguments are among `places`: from memory, from disk, or lowered and compiled
+    now. The key and the bodies of the nodes say all that decides about them."""
     kernels = _remembered(key)
     if kernels is None:
-        kernels = _from_disk(key, group, len(places))
+        kernels = _from_disk(key, nodes, len(places))
     if kernels is None:
-        kernels = _made(key, group, fact, target, places)
+        kernels = _made(key, places, make, target, nodes)
     else:
         kernel_cache.count_hits(len(kernels))
     _remember(key, kernels)
@@ -53,25 +83,25 @@ def compiled_kernels(kernels: Sequence[LoweredKernel], target: Target) -> list[C
 
 def _made(
     key: Hashable,
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
     places: Sequence[Hashable],
+    make: Callable[[], Sequence[LoweredKernel]],
+    target: Target,
+    nodes: Iterable[Node],
 ) -> list[CompiledKernel]:
     position = {place: number for number, place in enumerate(places)}
-    made = compiled_kernels(lower(group, fact, target), target)
+    made = compiled_kernels(make(), target)
     kernels = [_with_arguments(kernel, lambda entry: position[entry]) for kernel in made]
     disk = file_cache()
-    name = None if disk is None else group_key(key, group.nodes)
+    name = None if disk is None else group_key(key, nodes)
     if disk is not None and name is not None:
         disk.put(name, encoded(kernels))
     return kernels
 
 
-def _from_disk(key: Hashable, group: FusedGroup, places: int) -> list[CompiledKernel] | None:
+def _from_disk(key: Hashable, nodes: Iterable[Node], places: int) -> list[CompiledKernel] | None:
     """Where stages are to be printed, they have to run."""
     disk = file_cache()
-    name = None if disk is None else group_key(key, group.nodes)
+    name = None if disk is None else group_key(key, nodes)
     if disk is None or name is None or _PRINTED & config.get("debug"):
         return None
     data = disk.get(name)
@@ -107,6 +137,6 @@ def forget_groups() -> None:
 
 
 def _with_arguments(kernel: CompiledKernel, place: Callable[[Any], Hashable]) -> CompiledKernel:
-    """The kernel with graph entries and positions exchanged; temporaries stay what they are."""
-    arguments = tuple(place(a) if isinstance(a, (int, NodeEntry)) else a for a in kernel.arguments)
+    """The kernel with places and positions exchanged; temporaries stay what they are."""
+    arguments = tuple(a if isinstance(a, Temporary) else place(a) for a in kernel.arguments)
     return kernel._replace(arguments=arguments)

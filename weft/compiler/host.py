@@ -8,11 +8,14 @@ from typing import Any
 from .. import ops  # noqa: F401  a loaded program finds its operators
 from ..base.errors import Error, RunError, ShapeError
 from ..core.interpret import run_reference
+from ..core.json_load import graph_from_json
 from ..core.op import Op
 from ..runtime.functions import register_func
 from ..runtime.program import Array
 
 HOST_REFERENCE = "weft.reference"
+HOST_CONTROL = "weft.control_flow"
+CONTROL_OPS = ("scan", "while_loop", "cond")
 
 
 @register_func(HOST_REFERENCE, override=True)
@@ -22,7 +25,8 @@ def run_host_step(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None:
     where = f"node {attrs['node']!r}, operator {op.name}, as a host step"
     args = [tensors[index] for index in attrs["inputs"]]
     try:
-        results = run_reference(op, op.parse(attrs["attrs"]), args)
+        subgraphs = [graph_from_json(text).symbol for text in attrs.get("subgraphs", ())]
+        results = run_reference(op, op.parse(attrs["attrs"]), args, subgraphs)
     except Error as error:
         raise error.at(where) from None
     except Exception as error:

@@ -7,7 +7,9 @@ import sys
 import threading
 import zlib
 from collections import OrderedDict
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..base import config
 from ..base.file_cache import file_cache
@@ -22,6 +24,22 @@ from ..te.printer import show
 CACHE_ENTRIES = 4096
 
 
+class _Emitted(NamedTuple):
+    symbol: str
+    digest: str
+    text: str
+
+
+def _emit(kernel: Kernel, target: Target) -> _Emitted:
+    """A kernel as LLVM text. What it goes through is printed where WEFT_DEBUG says so."""
+    text = emit_kernel(replace(kernel, name="kernel"), target)
+    digest = cache_key(text, target)
+    symbol = f"weft_{digest[:32]}"
+    text = text.replace("@kernel", f"@{symbol}")
+    _print_stages(kernel, text, target)
+    return _Emitted(symbol, digest, text)
+
+
 class KernelCache:
     """Object code by LLVM text and target; the least recently used go first.
 
@@ -31,6 +49,7 @@ class KernelCache:
     def __init__(self, size: int = CACHE_ENTRIES) -> None:
         self._objects: OrderedDict[str, bytes] = OrderedDict()
         self._codes: OrderedDict[int, tuple[Kernel, Target, KernelCode]] = OrderedDict()
+        self._begun: dict[int, tuple[Kernel, Target, _Emitted, Future[bytes]]] = {}
         self._size = size
         self._lock = threading.Lock()
         self.hits = 0
@@ -51,14 +70,30 @@ class KernelCache:
                 self._codes.popitem(last=False)
         return code
 
+    def begin(self, kernel: Kernel, target: Target, llvm: Executor) -> None:
+        """Has the code of a kernel made in another thread; `compiled` waits for it."""
+        with self._lock:
+            if id(kernel) in self._codes or id(kernel) in self._begun:
+                return
+        emitted = _emit(kernel, target)
+        task = llvm.submit(self._object, emitted.digest, emitted.text, target)
+        with self._lock:
+            self._begun[id(kernel)] = (kernel, target, emitted, task)
+
+    def forget_begun(self) -> None:
+        """Drops what was begun and never asked for."""
+        with self._lock:
+            self._begun.clear()
+
     def _compiled(self, kernel: Kernel, target: Target) -> KernelCode:
-        """What the kernel goes through is printed where WEFT_DEBUG says so."""
-        text = emit_kernel(replace(kernel, name="kernel"), target)
-        digest = cache_key(text, target)
-        symbol = f"weft_{digest[:32]}"
-        text = text.replace("@kernel", f"@{symbol}")
-        _print_stages(kernel, text, target)
-        return describe(replace(kernel, name=symbol), self._object(digest, text, target))
+        with self._lock:
+            begun = self._begun.pop(id(kernel), None)
+        if begun is not None and begun[0] is kernel and begun[1] == target:
+            emitted, code = begun[2], begun[3].result()
+        else:
+            emitted = _emit(kernel, target)
+            code = self._object(emitted.digest, emitted.text, target)
+        return describe(replace(kernel, name=emitted.symbol), code)
 
     def object_of(self, text: str, target: Target) -> bytes:
         """The object code of a module of LLVM IR."""

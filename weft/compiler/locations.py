@@ -20,26 +20,27 @@ class _Value(NamedTuple):
 class Locations:
     """Collects values and the steps that use them, then gives slots and references.
 
-    A view has no place of its own: it is where its source is.
+    A view has no place of its own: it is where its source is, or some bytes further.
     """
 
     def __init__(self) -> None:
         self._values: dict[Key, _Value] = {}
-        self._views: dict[Key, Key] = {}
+        self._views: dict[Key, tuple[Key, int]] = {}
         self._used: dict[Key, list[int]] = {}
 
     def add(self, key: Key, role: str, size: int, name: str = "") -> None:
         self._values[key] = _Value(role, size, name)
 
-    def add_view(self, key: Key, source: Key) -> None:
-        self._views[key] = self.root(source)
+    def add_view(self, key: Key, source: Key, offset: int = 0) -> None:
+        root, before = self._views.get(source, (source, 0))
+        self._views[key] = (root, before + offset)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._values
+        return key in self._values or key in self._views
 
     def root(self, key: Key) -> Key:
         """What a key is a view of, or the key itself."""
-        return self._views.get(key, key)
+        return self._views[key][0] if key in self._views else key
 
     def use(self, key: Key, step: int) -> None:
         """Says that a step reads or writes a value."""
@@ -59,5 +60,6 @@ class Locations:
         for key, value in self._values.items():
             refs[key] = BufferRef(len(slots))
             slots.append(Slot(value.role, value.size, offsets.get(key, 0), value.name))
-        refs.update({key: refs[source] for key, source in self._views.items()})
+        for key, (root, offset) in self._views.items():
+            refs[key] = BufferRef(refs[root].slot, offset)
         return tuple(slots), refs, arena.size

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ..base.errors import InvalidType, InvalidValue, RunError, ShapeError, Unsup
 from ..base.shape import Dim, Shape, is_static, show
 from ..base.target import Target, host
 from ..core.graph import Graph
-from ..core.ir import NodeEntry
+from ..core.ir import Node, NodeEntry
 from ..core.symbol import Symbol
 from ..frontend.files import from_file
 from ..passes.fuse import fusible_groups
@@ -29,6 +30,7 @@ from ..runtime.pool import thread_count
 from ..runtime.program import Array, Program, TensorSpec
 from ..runtime.report import Report, report_of
 from .assemble import assemble
+from .control_flow import compile_parts
 from .mutation import written_variables
 from .prepare import as_arrays, prepare, typed_graph
 
@@ -210,6 +212,8 @@ class CompiledModel:
         program = assemble(
             prepared.graph, groups, prepared.constants, self._target, progress, inputs
         )
+        compile_parts(program)
+        program = replace(program, outputs=self._named(program.outputs))
         program.facts["total_seconds"] = time.perf_counter() - start
         executor = Executor(program, self._threads)
         with self._lock:
@@ -219,6 +223,10 @@ class CompiledModel:
             if len(self._executors) > MAX_SPECIALISATIONS:
                 self._executors.popitem(last=False)
         return executor
+
+    def _named(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """The outputs under the model's names; passes may have renamed what makes them."""
+        return tuple(spec._replace(name=name) for spec, name in zip(outputs, self.outputs))
 
     # About the compiled code
 
@@ -274,13 +282,19 @@ if hasattr(os, "register_at_fork"):
 
 def _input_specs(graph: Graph, params: Mapping[str, Array]) -> dict[str, InputSpec]:
     specs: dict[str, InputSpec] = {}
-    for number in graph.indexed.variables:
-        node = graph.indexed.nodes[number]
+    nodes = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+    for node in sorted(nodes, key=_position):
         fact = graph.fact(NodeEntry(node))
         if node.name not in params:
             assert fact.dtype is not None
             specs.setdefault(node.name, InputSpec(node.name, fact.shape, fact.dtype))
     return specs
+
+
+def _position(node: Node) -> int:
+    """Where the model file has an input among the others; what says nothing comes behind."""
+    text = node.attrs.get("__position__", "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 1 << 32
 
 
 def _check_immutable(graph: Graph) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.dtype import DType, as_dtype, dtype_of_code
 from ..base.errors import DTypeError, Error, GraphError, InvalidType, NotFound, ShapeError
@@ -20,6 +20,9 @@ from .indexed import IndexedGraph
 from .ir import UNKNOWN, Fact, Node, NodeEntry
 from .op import Op, OpMap, Rule
 from .schema import DIMS, INT, Params
+
+if TYPE_CHECKING:
+    from .symbol import Symbol
 
 Values = list[Any]
 Meet = Callable[[Any, Any], Any]
@@ -51,23 +54,33 @@ def infer_dtypes(graph: Graph, given: Mapping[str, DType]) -> Graph:
     return _infer(graph, "dtype", given, dtype_hint, Op.dtype, same_dtype, unify_dtype)
 
 
-def infer_node(op: Op, params: Params, ins: Sequence[Fact], name: str) -> tuple[Fact, ...]:
+def infer_node(
+    op: Op, params: Params, ins: Sequence[Fact], name: str, subgraphs: Sequence[Symbol] = ()
+) -> tuple[Fact, ...]:
     """Facts about the outputs of one node from those about its inputs."""
     count = op.outputs_of(params)
     where = f"operator {op.name}, node {name!r}"
+    shape, dtype = Op.shape.get(op, _says_nothing), Op.dtype.get(op, same_dtype)
     try:
-        shapes = _outputs(op, Op.shape.get(op, _says_nothing), unify, params, ins, 0, count)
-        dtypes = _outputs(op, Op.dtype.get(op, same_dtype), unify_dtype, params, ins, 1, count)
+        shapes = _outputs(op, shape, unify, params, ins, 0, count, subgraphs)
+        dtypes = _outputs(op, dtype, unify_dtype, params, ins, 1, count, subgraphs)
     except Error as error:
         raise error.at(where) from None
     return tuple(Fact(shape, dtype) for shape, dtype in zip(shapes, dtypes))
 
 
 def _outputs(
-    op: Op, rule: Rule, meet: Meet, params: Params, ins: Sequence[Fact], place: int, count: int
+    op: Op,
+    rule: Rule,
+    meet: Meet,
+    params: Params,
+    ins: Sequence[Fact],
+    place: int,
+    count: int,
+    subgraphs: Sequence[Symbol],
 ) -> Values:
     known = [fact[place] for fact in ins]
-    said, outs = _run(op, rule, params, known, [None] * count)
+    said, outs = _run(op, rule, params, known, [None] * count, subgraphs)
     for old, new in zip(known, said):
         if new is not None and new != old:
             meet(old, new)  # raises where they contradict
@@ -93,10 +106,18 @@ def _says_nothing(params: Params, ins: Values, outs: Values) -> None:
     return None
 
 
-def _run(op: Op, rule: Rule, params: Params, ins: Values, outs: Values) -> tuple[Values, Values]:
+def _run(
+    op: Op,
+    rule: Rule,
+    params: Params,
+    ins: Values,
+    outs: Values,
+    subgraphs: Sequence[Symbol] = (),
+) -> tuple[Values, Values]:
     """What a rule says: a value or None for every input and output."""
+    takes = subgraphs and getattr(rule, "takes_subgraphs", False)
     try:
-        said = rule(params, ins, outs)
+        said = rule(params, ins, outs, subgraphs) if takes else rule(params, ins, outs)
     except Error:
         raise
     except Exception as error:
@@ -185,7 +206,8 @@ def _improve(
     known_outs = values[outputs.start : outputs.stop]
     changed = []
     try:
-        ins, outs = _run(op, rules.get(op, absent), node.params, known_ins, known_outs)
+        rule = rules.get(op, absent)
+        ins, outs = _run(op, rule, node.params, known_ins, known_outs, node.subgraphs)
         for entry, said in zip((*inputs, *outputs), (*ins, *outs)):
             old = values[entry]
             if said is None or (old is not None and said == old):  # numpy: None == float64

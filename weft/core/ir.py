@@ -93,9 +93,13 @@ class Node:
         return NodeEntry(self, index, self.params.version if self.op is None else 0)
 
     def output_name(self, index: int) -> str:
-        """The name of an output: of a variable its own, else `<node>_<output>`."""
+        """The name of an output: of a variable its own, else what the attribute
+        `__output<index>__` says, else `<node>_<output>`."""
         if self.op is None:
             return self.name
+        given = self.attrs.get(f"__output{index}__")
+        if given is not None:
+            return given
         suffix = self.op.output_names_of(self.params)[index]
         return f"{self.name}_{suffix}" if self.name else suffix
 

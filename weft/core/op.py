@@ -150,10 +150,13 @@ class Op:
     shape = Column[Rule](
         "FInferShape",
         "f(params, ins, outs) -> (ins, outs): what the known shapes say about all shapes, in both "
-        "directions; None where it says nothing. Absent: outputs stay unknown.",
+        "directions; None where it says nothing. A rule with `takes_subgraphs = True` gets the "
+        "node's subgraphs, too. Absent: outputs stay unknown.",
     )
     dtype = Column[Rule](
-        "FInferType", "f(params, ins, outs) -> (ins, outs), of dtypes. Absent: all are the same."
+        "FInferType",
+        "f(params, ins, outs) -> (ins, outs), of dtypes. A rule with `takes_subgraphs = True` gets "
+        "the node's subgraphs, too. Absent: all are the same.",
     )
     layout = Column[Rule](
         "FCorrectLayout",
@@ -168,8 +171,9 @@ class Op:
     reference = Column[Rule](
         "FReference",
         "f([params,] *arrays) -> array or tuple: the meaning, in numpy; params only where there is "
-        "a schema. A mutating operator returns the new values of what it mutates after its "
-        "outputs. Absent: the operator has no meaning outside compiled code.",
+        "a schema, and `subgraphs=` where the node has some. A mutating operator returns the new "
+        "values of what it mutates after its outputs. Absent: the operator has no meaning outside "
+        "compiled code.",
     )
     compute = Column[Rule](
         "FTVMCompute",

@@ -79,10 +79,64 @@ def attr(
 
 
 def schema(cls: type[T]) -> type[T]:
-    """Makes a class of `attr` declarations a frozen dataclass that `parse` can fill."""
-    made = dataclass(frozen=True, kw_only=True)(cls)
+    """Makes a class of `attr` declarations a frozen dataclass that `parse` can fill.
+
+    Its methods are shared by all schemas: dataclass would generate and compile them for each, which
+    is most of the time that importing the operators takes.
+    """
+    made = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
     made.__weft_fields__ = tuple(_field(f) for f in dataclasses.fields(made))  # type: ignore
+    for name, method in _METHODS.items():
+        setattr(made, name, method)
     return made
+
+
+def _init(self: Any, **values: Any) -> None:
+    made = self.__dict__
+    for field in self.__weft_fields__:
+        value = values.pop(field.name, field.default)
+        if value is REQUIRED:
+            raise TypeError(f"{type(self).__name__} needs the attribute {field.name!r}")
+        made[field.name] = value
+    if values:
+        raise TypeError(f"{type(self).__name__} has no attribute {next(iter(values))!r}")
+
+
+def _values(params: Any) -> tuple[Any, ...]:
+    made = params.__dict__
+    return tuple([made[field.name] for field in params.__weft_fields__])
+
+
+def _eq(self: Any, other: object) -> bool:
+    if self is other:
+        return True
+    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    known: int | None = self.__dict__.get("__hash")
+    if known is None:
+        known = self.__dict__["__hash"] = hash((type(self).__name__, *_values(self)))
+    return known
+
+
+def _state(self: Any) -> dict[str, Any]:
+    return {key: value for key, value in self.__dict__.items() if key != "__hash"}
+
+
+def _repr(self: Any) -> str:
+    shown = (f"{field.name}={getattr(self, field.name)!r}" for field in self.__weft_fields__)
+    return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _frozen(self: Any, name: str, value: object = None) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot change {name!r} of {type(self).__name__}")
+
+
+_METHODS = {
+    "__init__": _init, "__eq__": _eq, "__hash__": _hash, "__repr__": _repr,
+    "__setattr__": _frozen, "__delattr__": _frozen, "__getstate__": _state,
+}  # fmt: skip
 
 
 def _field(item: dataclasses.Field[Any]) -> Field:

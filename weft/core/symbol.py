@@ -86,7 +86,8 @@ class Symbol:
         if len(self.outputs) == 1:
             return f"<Symbol {self.outputs[0].node.name}>"
         names = self.list_output_names()
-        return f"<Symbol group of {len(names)}: {', '.join(names[:5])}{', ...'[: len(names)]}>"
+        shown = names[:5] + (["..."] if len(names) > 5 else [])
+        return f"<Symbol group of {len(names)}{': ' if shown else ''}{', '.join(shown)}>"
 
     # Composition
 

@@ -59,7 +59,7 @@ class Walker:
     def _record(self, node: Node) -> None:
         assert node.op is not None
         facts = [self.fact(entry) for entry in node.inputs]
-        self.facts[node] = infer_node(node.op, node.params, facts, node.name)
+        self.facts[node] = infer_node(node.op, node.params, facts, node.name, node.subgraphs)
         self._trace(node)
 
     def _trace(self, node: Node) -> None:

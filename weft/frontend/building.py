@@ -9,8 +9,10 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..base.errors import Unsupported
-from ..base.shape import StaticShape, is_static, show
+from ..base.shape import StaticShape, is_static, numel, show
 from .emitter import Emitter, Value
+
+LARGEST_TABLE = 1 << 24  # elements of an array that follows from shapes, not from stored data
 
 
 class Building:
@@ -74,6 +76,16 @@ class Building:
             return self.op("zeros", shape=shape, dtype=self.dtype(value))
         return self.op("reshape", value, shape=shape)
 
+    def positions(self, extent: int, axis: int, rank: int, dtype: DType) -> Value:
+        """0, 1, 2... along one of several axes."""
+        made = self.op("arange", start=0, stop=extent, step=1, dtype=dtype)
+        return self.reshape(made, [extent if a == axis % rank else 1 for a in range(rank)])
+
+    def check_table(self, *extents: int) -> None:
+        """Raises before an array is made whose size only a shape has said."""
+        if numel([dim for dim in extents if dim]) > LARGEST_TABLE:
+            raise Unsupported(f"{self.op_type} needs a table of {show(tuple(extents))} elements")
+
     def cast(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
 
@@ -82,11 +94,16 @@ class Building:
         known = value.constant
         if known is not None and known.size == 1 and value.shape != shape:
             fill = known.reshape(()).item()
+            fill = int(fill) if isinstance(fill, bool) else fill
             return self.op("full", shape=shape, dtype=self.dtype(value), fill_value=fill)
         missing = len(shape) - self.rank(value)
         if missing:
             value = self.op("expand_dims", value, axis=0, num_newaxis=missing)
-        return value if value.shape == shape else self.op("broadcast_to", value, shape=shape)
+        if value.shape == shape:
+            return value
+        if 0 in shape:  # 0 means "keep" to the operator
+            return self.op("zeros", shape=shape, dtype=self.dtype(value))
+        return self.op("broadcast_to", value, shape=shape)
 
     def sliced(self, value: Value, parts: dict[int, tuple[int, int, int]]) -> Value:
         """A slice along some axes, each as Python's slice.indices gives it."""

@@ -19,8 +19,10 @@ from ..core.infer import infer_node
 from ..core.interpret import run_reference
 from ..core.ir import Fact
 from ..core.op import Op
+from ..core.pattern import OpPattern
 from ..core.schema import text_of
 from ..core.symbol import Symbol, Variable, apply_op
+from ..ops.control_flow import control
 
 FOLDED_ELEMENTS = 1 << 16  # what is larger stays an operator; the compiler folds it
 _LARGEST = 1 << 48
@@ -86,10 +88,12 @@ class Emitter:
         self.params: dict[str, NDArray] = {}
         self._names = Names()
         self._stored: set[Value] = set()
+        self._inputs = 0  # that there are so far
 
     def input(self, name: str, shape: Shape, dtype: DType | None) -> Value:
         """A value that is given at run time."""
-        hints: dict[str, Any] = {}
+        hints: dict[str, Any] = {"__position__": str(self._inputs)}
+        self._inputs += 1
         if shape is not None:
             hints["shape"] = tuple(dim if isinstance(dim, int) else 0 for dim in shape)
         if dtype is not None:
@@ -125,6 +129,17 @@ class Emitter:
         if value._symbol is not None and value._symbol.outputs[0].node.op is not None:
             value._symbol.outputs[0].node.name = name
 
+    def output(self, value: Value, name: str) -> Symbol:
+        """The value as an output of the model, called as the model calls it."""
+        symbol = self.symbol(value)
+        entry = symbol.outputs[0]
+        key = f"__output{entry.index}__"
+        if entry.node.op is None or key in entry.node.attrs:  # an input, or an output already
+            symbol = apply_op(Symbol, Op.get("copy"), "copy", (symbol,), {"name": name})
+            entry, key = symbol.outputs[0], "__output0__"
+        entry.node.attrs[key] = name
+        return symbol
+
     def fresh_name(self, name: str) -> str:
         """The name itself if nothing has it yet, else with a number behind."""
         return self._names.fresh(name)
@@ -145,6 +160,22 @@ class Emitter:
         made = made[: op.visible_of(params)]
         return made[0] if len(made) == 1 else made
 
+    def control(
+        self,
+        op_name: str,
+        name: str,
+        inputs: list[Value],
+        subgraphs: list[Symbol],
+        attrs: dict[str, Any],
+    ) -> list[Value]:
+        """An operator with subgraphs on values: all its outputs."""
+        op = Op.get(op_name)
+        params = op.parse({key: text_of(value) for key, value in attrs.items()})
+        facts = infer_node(op, params, [value.fact for value in inputs], name, subgraphs)
+        _check_sizes(facts)
+        made = control(op_name, [self.symbol(value) for value in inputs], subgraphs, name, **attrs)
+        return [Value(name, fact, part) for fact, part in zip(facts, made)]
+
     def _folded(
         self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]
     ) -> list[np.ndarray] | None:
@@ -156,6 +187,8 @@ class Emitter:
             return None
         if op.effect_of(params) != "pure" or not Op.reference.contains(op):
             return None
+        if inputs and Op.pattern.get(op) == OpPattern.OUT_ELEMWISE_FUSABLE:
+            return None  # windows may reach far beyond what goes in and comes out
         with np.errstate(all="ignore"):
             return run_reference(op, params, [value.constant for value in inputs])
 

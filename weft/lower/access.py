@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..base.dtype import is_integer
 from ..te.expr import Binary, Const, Expr, Load, Unary, Var
 from ..te.loops import Buffer, Store
 from ..te.visit import free_of
@@ -36,7 +37,7 @@ def accessed(access: Load | Store) -> Buffer:
 def affine(expr: Expr) -> Affine | None:
     """An index as a linear function of variables; None where it is not one."""
     if isinstance(expr, Const):
-        return Affine(int(expr.value), {})
+        return Affine(int(expr.value), {}) if is_integer(expr.dtype) else None
     if isinstance(expr, Var):
         return Affine(0, {expr: 1})
     if isinstance(expr, Unary) and expr.op == "neg":

@@ -6,51 +6,62 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..base.shape import is_static, numel
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from .group import LoweredKernel, kernel_name, lower_group
-from .halo import Frame, rim_kernel, without_halo
+from .attention import attention_kernels
+from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
+from .group import LoweredKernel, Strides, lower_group
+from .product import product_kernels
+from .row_kernel import row_kernels
 from .winograd import winograd_kernels
 from .written import written_kernels
 
-TEMPLATES = {"_winograd_conv2d": winograd_kernels}  # masters that no generic schedule serves
+ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"
+# Masters that no generic schedule serves, or not as well.
+TEMPLATES = {
+    **dict.fromkeys(ROW_WISE.split(), row_kernels),
+    "_winograd_conv2d": winograd_kernels,
+    "_packed_matmul": product_kernels,
+    "_strided_attention": attention_kernels,
+    "conv2d": plain_conv_kernels,
+    "conv2d_transpose": tap_kernels,
+    "_conv2d_grad": gradient_kernels,
+    "_conv2d_grad_data": tap_kernels,
+    "_conv2d_transpose_grad_data": tap_kernels,
+    "_conv2d_grad_weight": filter_kernels,
+    "_conv2d_transpose_grad_weight": filter_kernels,
+}
+# Those that take strides, as a last argument.
+STRIDED_TEMPLATES = frozenset(
+    "_winograd_conv2d conv2d conv2d_transpose _conv2d_grad_data _conv2d_transpose_grad_data".split()
+)
+for _name in TEMPLATES.keys() - STRIDED_TEMPLATES:
+    Op.get(_name).set_attr("TDense", True)
 
 
 def lower(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: Target,
+    strides: Strides | None = None,
 ) -> list[LoweredKernel]:
-    """The kernels that compute the outputs of a group, in order."""
+    """The kernels that compute the outputs of a group, in order. Only a group that takes strides
+    may have inputs or outputs that are not dense."""
     if Op.kernels.contains(group.nodes[0].op):
         return written_kernels(group, fact)
     master = "" if group.master is None else group.master.op_name
     make = TEMPLATES.get(master, lower_group)
-    inner = without_halo(group)
-    return make(group, fact, target) if inner is None else _haloed(group, inner, make, fact, target)
+    return make(group, fact, target, strides) if strides else make(group, fact, target)
 
 
-def _haloed(
-    group: FusedGroup,
-    inner: FusedGroup,
-    make: Callable[..., list[LoweredKernel]],
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-) -> list[LoweredKernel]:
-    """The kernels of the group up to its halo, writing inside it, and one for the rim."""
-    (result,), (small,) = group.outputs, inner.outputs
-    shape, extent = fact(result).shape, fact(small).shape
-    assert is_static(shape)
-    assert is_static(extent)
-    top, left = group.nodes[-1].params.pads[:2]
-    frame = Frame(shape, top, left)
-    placed = [
-        kernel._replace(arguments=tuple(result if a == small else a for a in kernel.arguments))
-        for kernel in make(inner, fact, target, frame)
-    ]
-    kernel = rim_kernel(f"{kernel_name(group)}_rim", frame, extent)
-    return [*placed, LoweredKernel(kernel, (result,), numel(shape) - numel(extent))]
+def takes_strides(group: FusedGroup) -> bool:
+    """Whether kernels can read and write tensors that are parts of larger ones, with strides."""
+    master = "" if group.master is None else group.master.op_name
+    if master in TEMPLATES:
+        return master in STRIDED_TEMPLATES
+    return all(Op.compute.contains(n.op) and not Op.kernels.contains(n.op) for n in group.nodes)
 
 
 def has_body(node: Node) -> bool:

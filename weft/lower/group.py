@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import te
 from ..base.dtype import DType
@@ -14,16 +14,16 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
-from ..te.loops import Buffer, For, Kernel, Stmt, Store, buffer
+from ..te.loops import For, Kernel, Seq, Stmt, buffer
 from ..te.schedule import loop_nest
 from ..te.simplify_loops import statements
 from ..te.tensor import Tensor
-from ..te.visit import rewrite
-from .halo import Frame
 from .nest import Axis
 from .pointwise import pointwise_kernel
 from .reduction import reduction_kernel
 from .stages import stages
+
+Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
 
 MAX_SYMBOL = 80
 POINTWISE_WORK = 8  # moving an element through memory takes as long as so many operations
@@ -49,10 +49,10 @@ def lower_group(
     group: FusedGroup,
     fact: Callable[[NodeEntry], Fact],
     target: Target,
-    frame: Frame | None = None,
+    strides: Strides | None = None,
 ) -> list[LoweredKernel]:
-    """The kernels that compute the outputs of a group, in order; with a frame, the only output
-    into the middle of a larger image."""
+    """The kernels that compute the outputs of a group, in order. Inputs and outputs that are parts
+    of something larger have strides."""
     tensors = tensors_of(group, fact)
     places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
     outputs = []
@@ -66,21 +66,25 @@ def lower_group(
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
     name = kernel_name(group)
     return [
-        stage_kernel(name, tensor, places, target, frame)
-        if tensor in outputs
-        else stage_kernel(f"{name}_{tensor.name}", tensor, places, target)
+        stage_kernel(
+            name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides
+        )
         for tensor in order
     ]
 
 
 def copy_group(
-    source: NodeEntry, fact: tuple[tuple[int, ...], DType], result: Hashable, target: Target
+    source: Hashable,
+    fact: tuple[tuple[int, ...], DType],
+    result: Hashable,
+    target: Target,
+    strides: Strides | None = None,
 ) -> list[LoweredKernel]:
     """A kernel that copies an entry to another place."""
     given = te.placeholder(*fact, "in0")
     copied = te.compute(given.shape, lambda *i: given[i], name="copy")
     places: dict[Tensor, Hashable] = {given: source, copied: result}
-    return [stage_kernel("copy", copied, places, target)]
+    return [stage_kernel("copy", copied, places, target, strides)]
 
 
 def kernel_name(group: FusedGroup) -> str:
@@ -146,17 +150,20 @@ def stage_kernel(
     output: Tensor,
     places: Mapping[Tensor, Hashable],
     target: Target,
-    frame: Frame | None = None,
+    strides: Strides | None = None,
 ) -> LoweredKernel:
     """The kernel that computes one tensor into memory, by the schedule that suits it."""
     read = _sources(output, places)
-    buffers = {t: buffer(f"b{i}", t.dtype, t.shape) for i, t in enumerate([*read, output])}
+    steps = strides or {}
+    buffers = {
+        t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t]))
+        for i, t in enumerate([*read, output])
+    }
+    if 0 in output.shape:
+        nothing = Kernel(name, tuple(buffers.values()), Seq(()))
+        return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
     nest = loop_nest([output], buffers)
     axes, body = _peel(nest, len(output.shape))
-    if frame is not None:
-        whole = buffer("image", output.dtype, frame.shape)
-        body = _framed(body, buffers[output], whole, frame)
-        buffers[output] = whole
     inner = [node for node in statements(body) if isinstance(node, For)]
     make = reduction_kernel if inner else pointwise_kernel
     kernel = make(name, list(buffers.values()), axes, body, target)
@@ -181,17 +188,6 @@ def reached_tensors(output: Tensor, stop: Container[Tensor] = ()) -> list[Tensor
             found[tensor] = None
             todo.extend([] if tensor in stop else tensor.inputs())
     return list(found)
-
-
-def _framed(body: Stmt, inner: Buffer, whole: Buffer, frame: Frame) -> Stmt:
-    """The body with its result stored inside a larger image."""
-
-    def moved(node: Any) -> Any:
-        if isinstance(node, Store) and node.buffer is inner:
-            return Store(whole, frame.at(node.indices), node.value, node.mask)
-        return node
-
-    return rewrite(body, moved)
 
 
 def _peel(nest: Stmt, rank: int) -> tuple[list[Axis], Stmt]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from ..base.dtype import FLOAT32
@@ -21,6 +22,7 @@ from ..core.op import Op
 from ..core.schema import canonical
 from ..core.symbol import Group, Symbol
 from ..ops import conv, halo, matmul, nn, packed, pad, slicing, winograd  # noqa: F401  the operators used here
+from .operands import lanes_for
 
 _target: ContextVar[Target | None] = ContextVar("weft_layout_target", default=None)
 
@@ -88,9 +90,24 @@ def _with_zeros(value: Symbol, more: int, rank: int) -> Symbol:
     return Op.get("pad")(value, pad_width=((0, more),) + ((0, 0),) * rank)
 
 
-def surrounded(data: Symbol, pads: Sequence[int]) -> Symbol:
-    """The data with zeros around it: (top, left, bottom, right)."""
-    return Op.get("_halo")(data, pads=tuple(pads)) if any(pads) else data
+def surrounded(data: Symbol, pads: Sequence[int], fill: float = 0.0) -> Symbol:
+    """The data with a rim around it: (top, left, bottom, right)."""
+    return Op.get("_halo")(data, pads=tuple(pads), fill=fill) if any(pads) else data
+
+
+def padded_pool2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+    """A pool of something computed, on an image with a rim, so that no element has to ask whether
+    it is inside; None where a rim would change what is pooled."""
+    pads, shape = four_pads(params.padding), facts[0].shape
+    average = hasattr(params, "count_include_pad")
+    plain = params.layout == "NCHW" and not params.ceil_mode and is_static(shape)
+    if not plain or facts[0].dtype != FLOAT32 or inputs.outputs[0].node.op is None:
+        return None
+    if not any(pads) or (average and not params.count_include_pad):
+        return None
+    name = "avg_pool2d" if average else "max_pool2d"
+    data = surrounded(inputs, pads, 0.0 if average else -inf)
+    return Op.get(name)(data, **{**canonical(params), "padding": "(0, 0)"})
 
 
 def _needed_pads(params: Any, shape: Sequence[Any]) -> tuple[int, int, int, int]:
@@ -218,6 +235,24 @@ def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], transposed: boo
     return Op.get("_packed_matmul")(data, panels, units=units)
 
 
+def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+    """conv2d_transpose with filters in the order its kernel reads them, and blocked channels where
+    they fill vectors on both sides."""
+    shape = facts[0].shape
+    plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
+    lanes = lanes_for(params.channels, FLOAT32, _target.get() or host())
+    fits = params.groups == 1 and params.channels % lanes == 0 and lanes > 1
+    if not plain or not fits or not is_static(shape) or facts[0].dtype != FLOAT32:
+        return None
+    attrs = {**canonical(params), "kernel_layout": f"IOHW{lanes}i"}
+    if shape[1] % lanes == 0:
+        attrs["layout"] = f"NCHW{lanes}c"
+    return Op.get("conv2d_transpose")(*inputs, **attrs)
+
+
 Op.get("conv2d").alter_layout = blocked_conv2d
+Op.get("avg_pool2d").alter_layout = padded_pool2d
+Op.get("max_pool2d").alter_layout = padded_pool2d
+Op.get("conv2d_transpose").alter_layout = packed_conv2d_transpose
 Op.get("dense").alter_layout = packed_dense
 Op.get("matmul").alter_layout = packed_matmul

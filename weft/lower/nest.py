@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -57,14 +57,22 @@ def finished_kernel(
 def in_blocks(axis: Axis, lanes: int, body: Stmt) -> tuple[Axis, Stmt]:
     """One long vector loop as blocks, which threads can share, and what one block does."""
     block = max(BLOCK_ELEMENTS // lanes, 1) * lanes
+    return cut(axis, block, body, lambda part, stmt: vector_loop(part, lanes, stmt))
+
+
+def cut(
+    axis: Axis, block: int, body: Stmt, make: Callable[[Axis, Stmt], Stmt]
+) -> tuple[Axis, Stmt]:
+    """A loop as blocks of turns: the axis that counts them, and what one block does, as `make` says
+    of the turns in it and the body there. The last block may be shorter."""
     full, rest = divmod(axis.extent, block)
     number = Var("block")
     inner = Axis(Var(axis.var.name), block)
-    whole = vector_loop(inner, lanes, substitute(body, {axis.var: number * block + inner.var}))
+    whole = make(inner, substitute(body, {axis.var: number * block + inner.var}))
     if not rest:
         return Axis(number, full), whole
     last = Axis(Var(axis.var.name), rest)
-    tail = vector_loop(last, lanes, substitute(body, {axis.var: last.var + full * block}))
+    tail = make(last, substitute(body, {axis.var: last.var + full * block}))
     if not full:
         return Axis(number, 1), tail
     return Axis(number, full + 1), If(number < full, whole, tail)

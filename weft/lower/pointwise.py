@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..base.target import Target
-from ..te.expr import Expr, Load, Var, as_expr
+from ..te.expr import Binary, Const, Expr, Load, Var, as_expr
 from ..te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
 from ..te.simplify_loops import sequence, simplify_statement
 from ..te.visit import parts, postorder, rewrite, substitute
-from .access import Affine, accessed, address
-from .nest import Axis, finished_kernel, in_blocks, vector_loop
+from .access import Affine, accessed, address, step
+from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, vector_loop
 from .segments import Segment, at_segment, segments
+
+LINE = 64  # bytes that come into the cache together
+NEAR_BYTES = 16 << 10  # a part of the nearest cache
+NEAR_STEP = 512  # bytes between neighbours that are not far apart
+PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
 
 
 def pointwise_kernel(
@@ -29,15 +34,89 @@ def pointwise_kernel(
     parts = segments(axes, body)
     if any(len(part) > 1 for part in parts):
         return _segmented(name, buffers, axes, body, parts, target)
-    buffers, axes, body = collapsed(buffers, axes, body)
+    buffers, axes, body = collapsed(buffers, *_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
+    jump = _jump(axes, body)
+    if jump is not None:
+        return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
     inner, outer = axes[-1], list(axes[:-1])
-    if not outer:
+    few = prod(axis.extent for axis in outer) < PARALLEL_TURNS
+    if not outer or (few and inner.extent > BLOCK_ELEMENTS):
         block, body = in_blocks(inner, lanes, body)
-        return finished_kernel(name, buffers, [block], body)
+        return finished_kernel(name, buffers, [*outer, block], body)
     return finished_kernel(name, buffers, outer, vector_loop(inner, lanes, body))
+
+
+def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
+    """The same with an axis whose index is used as i // c and i % c as two axes."""
+    made: list[Axis] = []
+    for axis in axes:
+        block = _block_of(axis, body)
+        if block is None:
+            made.append(axis)
+            continue
+        outer = Axis(Var(f"{axis.var.name}_b"), axis.extent // block)
+        inner = Axis(Var(axis.var.name), block)
+        made += [outer, inner]
+        ranges = {a.var: (0, max(a.extent - 1, 0)) for a in (outer, inner)}
+        at = outer.var * block + inner.var
+        body = simplify_statement(substitute(body, {axis.var: at}), ranges)
+    return made, body
+
+
+def _block_of(axis: Axis, body: Stmt) -> int | None:
+    for node in postorder((body,)):
+        if not isinstance(node, Binary) or node.op not in ("floordiv", "floormod"):
+            continue
+        if node.a is axis.var and isinstance(node.b, Const):
+            block = int(node.b.value)
+            if 1 < block < axis.extent and axis.extent % block == 0:
+                return block
+    return None
+
+
+# Transposition: neighbours in the output are far apart in an input.
+
+
+class _Jump(NamedTuple):
+    """A load that goes from line to line of memory along the innermost axis: how far, in bytes, and
+    along which axis the elements of a line are, and how many."""
+
+    distance: int
+    along: Axis
+    elements: int
+
+
+def _jump(axes: Sequence[Axis], body: Stmt) -> _Jump | None:
+    """None where no load jumps, or where all lines it touches on the way stay in the cache."""
+    inner = axes[-1]
+    if inner.extent * LINE <= NEAR_BYTES:
+        return None
+    for node in postorder((body,)):
+        if not isinstance(node, Load) or accessed(node).scope != "arg":
+            continue
+        distance, size = step(node, inner.var), node.dtype.itemsize
+        along = next((axis for axis in axes[:-1] if step(node, axis.var) == 1), None)
+        if along is not None and distance is not None and abs(distance) > 1:
+            return _Jump(abs(distance) * size, along, max(LINE // size, 1))
+    return None
+
+
+def _tiled(axes: Sequence[Axis], jump: _Jump, body: Stmt, lanes: int) -> tuple[list[Axis], Stmt]:
+    """Outer loops, and what they do: a tile that uses up the lines it reads. Its rows, along the
+    innermost axis, are some lines of the output; fewer where what is read lies so far apart that
+    it would compete for the same places in the cache."""
+    row = (4 if jump.distance <= NEAR_STEP else 2) * jump.elements
+    across, body = cut(axes[-1], row, body, lambda part, stmt: vector_loop(part, lanes, stmt))
+    lines, body = cut(jump.along, jump.elements, body, _serial)
+    outer = [axis for axis in axes[:-1] if axis is not jump.along]
+    return [*outer, lines, across], body
+
+
+def _serial(axis: Axis, body: Stmt) -> Stmt:
+    return For(axis.var, as_expr(axis.extent), body)
 
 
 # Bodies with conditions on the axes: concatenation, padding.
@@ -200,7 +279,9 @@ def _continues(place: Affine, outer: Axis, inner: Axis) -> bool:
 
 
 def _size(source: Buffer) -> Expr:
-    total = 1
-    for extent in source.shape:
-        total *= int(extent.value)  # type: ignore[attr-defined]
-    return as_expr(total)
+    """Elements from the first to the last, those between rows included."""
+    extents = [int(extent.value) for extent in source.shape]  # type: ignore[attr-defined]
+    if 0 in extents:
+        return as_expr(0)
+    strides = [int(stride.value) for stride in source.strides]  # type: ignore[attr-defined]
+    return as_expr(1 + sum((e - 1) * s for e, s in zip(extents, strides)))

@@ -22,14 +22,13 @@ from ..te.visit import loads, postorder, rewrite, substitute
 from .access import accessed, step
 from .nest import Axis, finished_kernel
 from .partial import partial_sums
-from .pointwise import collapsed, pointwise_kernel, vector_lanes
+from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
 
 GATHER_COST = 0.8  # of one element, relative to a vector load
 BROADCAST_COST = 0.4
 LANE_SUM_COST = 1.1  # partial results in lanes have to be summed at the end
 INNER_UNROLL = 4
-PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
 
 
 class Reduction(NamedTuple):

@@ -15,14 +15,11 @@ from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..ops.winograd import TRANSFORMS
 from ..te.build import KernelBuilder
-from ..te.expr import Expr, Load, as_expr
+from ..te.expr import Expr, as_expr
 from ..te.loops import Kernel
-from ..te.schedule import inline
-from ..te.tensor import Tensor
 from ..te.transform import lower_vectors
-from ..te.visit import rewrite, substitute
-from .group import LoweredKernel, Temporary, kernel_name, reached_tensors, stage_kernel, tensors_of
-from .halo import Frame
+from .epilogue import Epilogue, static_spec
+from .group import LoweredKernel, Strides, Temporary, kernel_name, stage_kernel
 
 
 class _Plan(NamedTuple):
@@ -57,9 +54,10 @@ def winograd_kernels(
     group: FusedGroup,
     fact: Callable[[NodeEntry], Fact],
     target: Target,
-    frame: Frame | None = None,
+    strides: Strides | None = None,
 ) -> list[LoweredKernel]:
     """The kernels of a group whose master is a _winograd_conv2d."""
+    steps = strides or {}
     node = group.master
     assert node is not None
     shape, dtype = fact(node.inputs[0]).shape, fact(node.inputs[0]).dtype
@@ -78,17 +76,18 @@ def winograd_kernels(
     made: list[LoweredKernel] = []
     source: Hashable = node.inputs[0]
     if padded_shape != shape:
-        made.append(_pad(name, node, fact(node.inputs[0]), padded, target))
+        made.append(_pad(name, node, fact(node.inputs[0]), padded, target, steps))
         source = padded
-    made.append(
-        LoweredKernel(_input_transform(f"{name}_tiles", plan), (source, v), 4 * numel(v.shape))
-    )
-    made.append(_products(name, plan, node.inputs[1], v, product, target))
-    made.append(_output_transform(name, plan, group, fact, product, frame))
+    tiles = _input_transform(f"{name}_tiles", plan, steps.get(source))
+    made.append(LoweredKernel(tiles, (source, v), 4 * numel(v.shape)))
+    made.append(_products(name, plan, node.inputs[1], v, product, target, steps))
+    made.append(_output_transform(name, plan, group, fact, product, steps))
     return made
 
 
-def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: Target) -> LoweredKernel:
+def _pad(
+    name: str, node: Node, fact: Fact, padded: Temporary, target: Target, strides: Strides
+) -> LoweredKernel:
     top, left = node.params.padding[:2]
     assert fact.shape is not None
     assert fact.dtype is not None
@@ -101,7 +100,8 @@ def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: Target) -
         return te.read_or(x, (n, c, y, z, lane), inside, 0)
 
     made = te.compute(padded.shape, element, name="padded")
-    return stage_kernel(f"{name}_padded", made, {x: node.inputs[0], made: padded}, target)
+    places = {x: node.inputs[0], made: padded}
+    return stage_kernel(f"{name}_padded", made, places, target, strides)
 
 
 def _combined(b: KernelBuilder, factors: Sequence[float], values: Sequence[Expr]) -> Expr:
@@ -126,12 +126,12 @@ def _both_ways(b: KernelBuilder, matrix: np.ndarray, grid: list[list[Expr]]) -> 
     return [[_combined(b, row, line) for row in matrix.tolist()] for line in half]
 
 
-def _input_transform(name: str, plan: _Plan) -> Kernel:
+def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> Kernel:
     """v[point, channel block, tile] = B^T d B of every tile."""
     b = KernelBuilder(name)
     m, t, lanes = plan.m, plan.t, plan.lanes
     padded = (plan.n, plan.inputs, plan.down * m + 2, plan.across * m + 2, lanes)
-    x = b.arg("x", "float32", padded)
+    x = b.arg("x", "float32", padded, strides=strides)
     v = b.arg("v", "float32", (t * t, plan.inputs, plan.tiles, lanes))
     with b.parallel("p", plan.n * plan.inputs * plan.down) as p:
         image = b.let("image", p // (plan.inputs * plan.down))
@@ -157,6 +157,7 @@ def _products(
     v: Temporary,
     product: Temporary,
     target: Target,
+    strides: Strides,
 ) -> LoweredKernel:
     """product[point, o, tile, lane] = sum over channels of v * weight, for every point."""
     left = te.placeholder(v.shape, v.dtype, "v")
@@ -170,49 +171,8 @@ def _products(
         return te.sum(value * right[point, o, channel, lane], (block, inner))
 
     made = te.compute(product.shape, element, name="product")
-    return stage_kernel(f"{name}_product", made, {left: v, right: weight, made: product}, target)
-
-
-class _Epilogue:
-    """What follows the convolution element by element: its bias, and the rest of the group."""
-
-    def __init__(
-        self, b: KernelBuilder, group: FusedGroup, fact: Callable[[NodeEntry], Fact]
-    ) -> None:
-        master = group.master
-        assert master is not None
-        self.b = b
-        self.conv = te.placeholder(_static(fact(NodeEntry(master))), "float32", "conv")
-        tensors = tensors_of(group, fact, {NodeEntry(master): self.conv})
-        self.result = tensors[group.outputs[0]]
-        reached = reached_tensors(self.result)
-        body = inline(self.result, [t for t in reached if t.body is not None]).body
-        self.body = body if self.result is not self.conv else None
-        places = {tensors[entry]: entry for entry in group.inputs}
-        read = [t for t in reached if t is not self.conv and t.body is None]
-        self.buffers = {t: b.arg(t.name, t.dtype, t.shape) for t in read}
-        self.arguments: list[Hashable] = [places[t] for t in read]
-        self.bias = None
-        if master.params.use_bias:
-            self.bias = b.arg("bias", "float32", _static(fact(master.inputs[2])))
-            self.arguments.append(master.inputs[2])
-
-    def finished(self, value: Expr, at: tuple[Expr, ...]) -> Expr:
-        """The group's result at an index, from the convolution's."""
-        if self.bias is not None:
-            value = self.b.let("y", value + self.bias[at[1], at[4]])
-        if self.body is None:
-            return value
-        moved = substitute(self.body, dict(zip(self.result.axes, at)))
-        return rewrite(moved, lambda node: self._read(node, value))
-
-    def _read(self, node: Any, value: Expr) -> Any:
-        """A load of the convolution's result is that value; others read their buffers."""
-        if not isinstance(node, Load) or not isinstance(node.source, Tensor):
-            return node
-        if node.source is self.conv:
-            return value
-        return Load(self.buffers[node.source], node.indices, node.mask)
+    places = {left: v, right: weight, made: product}
+    return stage_kernel(f"{name}_product", made, places, target, strides)
 
 
 def _output_transform(
@@ -221,15 +181,21 @@ def _output_transform(
     group: FusedGroup,
     fact: Callable[[NodeEntry], Fact],
     product: Temporary,
-    frame: Frame | None,
+    strides: Strides,
 ) -> LoweredKernel:
     """A^T (product) A of every tile, and what follows."""
     b = KernelBuilder(name)
     m, t = plan.m, plan.t
     values = b.arg("m", "float32", product.shape)
-    epilogue = _Epilogue(b, group, fact)
+    assert group.master is not None
+    bias_entries = group.master.inputs[2:]
+    bias = [
+        b.arg("bias", "float32", static_spec(fact(entry))[0], strides=strides.get(entry))
+        for entry in bias_entries
+    ]
+    epilogue = Epilogue(b, group, fact, strides)
     result = group.outputs[0]
-    out = b.arg("out", "float32", frame.shape if frame else _static(fact(result)))
+    out = b.arg("out", "float32", static_spec(fact(result))[0], strides=strides.get(result))
 
     def tile_code(column: Expr, height: int, width: int) -> None:
         with b.vector("lane", plan.lanes) as lane:
@@ -240,8 +206,11 @@ def _output_transform(
             for i in range(height):
                 for j in range(width):
                     at = (image, block, row * m + i, column * m + j, lane)
-                    value = epilogue.finished(made[i][j], at)
-                    b.store(out, frame.at(at) if frame else at, value)
+                    value = made[i][j]
+                    for channels in bias:
+                        value = b.let("y", value + channels[block, lane])
+                    value = epilogue.finished(value, at)
+                    b.store(out, at, value)
 
     def row_code(height: int) -> None:
         full, rest = divmod(plan.columns, m)
@@ -263,10 +232,5 @@ def _output_transform(
                 row_code(rest)
         else:
             row_code(m if full else rest)
-    arguments = (product, *epilogue.arguments, result)
+    arguments = (product, *bias_entries, *epilogue.arguments, result)
     return LoweredKernel(lower_vectors(b.finish()), arguments, 4 * numel(product.shape))
-
-
-def _static(fact: Fact) -> tuple[int, ...]:
-    assert fact.shape is not None
-    return tuple(int(dim) for dim in fact.shape)  # type: ignore[arg-type]

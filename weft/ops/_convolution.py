@@ -8,7 +8,7 @@ passes are made of, each once in numpy (by matrix products) and once as te loops
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..base.errors import InvalidValue, LayoutError
 from ..base.layout import Layout
 from ..core.schema import Params
 from ._layouts import logical_index, physical_index, rearrange
-from ._windows import Windows, fold, read, window_view, windows_of
+from ._windows import Windows, fold, read, windows_of
 
 NCHW, OIHW = Layout("NCHW"), Layout("OIHW")
 Array = NDArray[Any]
@@ -65,15 +65,6 @@ def convolution_of(params: Params) -> Convolution:
 # numpy. Data and outputs come in NCHW, weights in OIHW.
 
 
-def _columns(conv: Convolution, x: Array, outs: tuple[int, int]) -> Array:
-    """(n, group, taps of a group's channels, windows)"""
-    n, channels = x.shape[:2]
-    down, across = conv.windows
-    taps = channels // conv.groups * down.size * across.size
-    view = window_view(x, conv.windows, outs).transpose(0, 1, 4, 5, 2, 3)
-    return view.reshape(n, conv.groups, taps, outs[0] * outs[1])
-
-
 def _by_group(conv: Convolution, x: Array) -> Array:
     n, channels, height, width = x.shape
     return x.reshape(n, conv.groups, channels // conv.groups, height * width)
@@ -84,12 +75,25 @@ def _matrix(conv: Convolution, w: Array) -> Array:
     return w.reshape(conv.groups, w.shape[0] // conv.groups, w.size // w.shape[0])
 
 
-def forward(conv: Convolution, x: Array, w: Array) -> Array:
-    outs = tuple(win.out_extent(dim) for win, dim in zip(conv.windows, x.shape[2:]))
-    product = _matrix(conv, w) @ _columns(conv, x, outs)
-    return product.reshape(x.shape[0], w.shape[0], *outs)
+def forward(conv: Convolution, x: Array, w: Array, outs: tuple[int, int] | None = None) -> Array:
+    """Tap by tap, over the windows in which it stands on an element; all windows, or the first."""
+    down, across = conv.windows
+    made: Any = tuple(win.out_extent(dim) for win, dim in zip(conv.windows, x.shape[2:]))
+    rows, columns = outs or made
+    outputs = w.shape[0] // conv.groups
+    filters = w.reshape(conv.groups, outputs, *w.shape[1:])
+    total = np.zeros((x.shape[0], conv.groups, outputs, rows, columns), x.dtype)
+    for p, q in np.ndindex(down.size, across.size):
+        inside_rows, source_rows = down.inside_slices(p, rows, x.shape[2])
+        inside_columns, source_columns = across.inside_slices(q, columns, x.shape[3])
+        source = x[:, :, source_rows, source_columns]
+        product = filters[..., p, q] @ _by_group(conv, source)
+        shape = (*product.shape[:-1], *source.shape[2:])
+        total[..., inside_rows, inside_columns] += product.reshape(shape)
+    return total.reshape(x.shape[0], w.shape[0], rows, columns)
 
 
+@np.errstate(all="ignore")
 def transpose_in_data(conv: Convolution, g: Array, w: Array, extents: tuple[int, int]) -> Array:
     n, _, rows, columns = g.shape
     down, across = conv.windows
@@ -98,11 +102,19 @@ def transpose_in_data(conv: Convolution, g: Array, w: Array, extents: tuple[int,
     return fold(taps.reshape(shape).transpose(0, 1, 4, 5, 2, 3), conv.windows, extents)
 
 
+@np.errstate(all="ignore")
 def transpose_in_weight(conv: Convolution, g: Array, x: Array) -> Array:
+    """Tap by tap, over the windows in which it stands on an element."""
     down, across = conv.windows
-    columns = _columns(conv, x, g.shape[2:])
-    total = (_by_group(conv, g) @ columns.swapaxes(-1, -2)).sum(axis=0)
-    return total.reshape(g.shape[1], x.shape[1] // conv.groups, down.size, across.size)
+    outputs, channels = g.shape[1] // conv.groups, x.shape[1] // conv.groups
+    total = np.zeros((conv.groups, outputs, channels, down.size, across.size), x.dtype)
+    for p, q in np.ndindex(down.size, across.size):
+        rows, source_rows = down.inside_slices(p, g.shape[2], x.shape[2])
+        columns, source_columns = across.inside_slices(q, g.shape[3], x.shape[3])
+        ours = _by_group(conv, g[:, :, rows, columns])
+        theirs = _by_group(conv, x[:, :, source_rows, source_columns])
+        total[..., p, q] = (ours @ theirs.swapaxes(-1, -2)).sum(axis=0)
+    return total.reshape(g.shape[1], channels, down.size, across.size)
 
 
 def whole(array: Array, layout: Layout, dtype: DType | None = None) -> Array:
@@ -119,6 +131,7 @@ def whole(array: Array, layout: Layout, dtype: DType | None = None) -> Array:
 def te_forward(
     conv: Convolution, x: te.Tensor, w: te.Tensor, shape: tuple[int, ...], dtype: DType
 ) -> te.Tensor:
+    """Padding is zeros like any others here: an infinite filter makes NaN of them."""
     extents = logical_extents(conv.data, x.shape)
     outs = logical_extents(conv.out, shape)
     channels, outputs = extents["C"] // conv.groups, outs["C"] // conv.groups
@@ -193,7 +206,7 @@ def te_transpose_in_data(
         weight = w[
             physical_index(conv.kernel, {"O": output, "I": inner, "H": taps[0], "W": taps[1]})
         ]
-        return te.sum(te.cast(value, dtype) * te.cast(weight, dtype), axes)
+        return te.sum(_product(value, weight, dtype, conditions), axes)
 
     return te.compute(shape, element, name="conv2d_grad_data")
 
@@ -216,9 +229,15 @@ def te_transpose_in_weight(
             source[letter] = win.source(place, at[letter])
             conditions += win.inside(source[letter], extents[letter], outs[letter])
         value = read(x, physical_index(conv.data, source), conditions, 0)
-        return te.sum(te.cast(grad, dtype) * te.cast(value, dtype), axes)
+        return te.sum(_product(grad, value, dtype, conditions), axes)
 
     return te.compute(shape, element, name="conv2d_grad_weight")
+
+
+def _product(a: Any, b: Any, dtype: DType, conditions: Sequence[te.Expr]) -> Any:
+    """a * b where the conditions hold, else 0, which 0 * infinity is not."""
+    made, condition = te.cast(a, dtype) * te.cast(b, dtype), te.all_of(conditions)
+    return made if condition is None else te.select(condition, made, te.as_expr(0, dtype))
 
 
 def _nth(place: Any, size: int, other_size: int, conv: Convolution, offset: Any) -> Any:

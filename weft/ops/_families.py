@@ -13,6 +13,7 @@ import numpy as np
 from .. import te
 from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_float, is_integer
 from ..base.errors import DTypeError, NotFound, ShapeError
+from ..base.quiet import quietly
 from ..base.shape import Shape, broadcast, show, unify
 from ..core.infer import same_dtype
 from ..core.op import VARIADIC, Op
@@ -25,7 +26,7 @@ __all__ = [
     "define", "unary", "scalar", "binary", "broadcasting", "pointwise", "same_shape",
     "broadcast_shape", "comparison_dtype", "in_dtype", "F", "floating", "numeric", "integral",
     "first_dtype", "no_flow", "attributes", "number", "clamped", "divide", "power", "known",
-    "full_dtype", "shape_of_second", "changed", "ranked",
+    "full_dtype", "shape_of_second", "backward_shape", "changed", "ranked",
 ]  # fmt: skip
 
 ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
@@ -125,6 +126,23 @@ def shape_of_second(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Sha
     """The output has the shape of the second input, as the gradient of an input has."""
     shape = unify(ins[1], outs[0])
     return [None, shape, *[None] * (len(ins) - 2)], [shape]
+
+
+def backward_shape(forward: Any, own: int = 1, order: Sequence[int] = (1, 2, 3)) -> Any:
+    """The rule of a gradient, whose inputs are ograd and those of an operator, which stand at the
+    places of `order`: ograd has the shape that the operator gives, the result that of input `own`.
+    """
+
+    def rule(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+        given = list(ins)
+        given[own] = unify(given[own], outs[0])
+        places = [place for place in order if place < len(ins)]
+        inputs, (ograd,) = forward(params, [given[place] for place in places], [given[0]])
+        for place, shape in zip(places, inputs):
+            given[place] = unify(given[place], shape)
+        return [unify(given[0], ograd), *given[1:]], [given[own]]
+
+    return rule
 
 
 def changed(items: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
@@ -236,9 +254,15 @@ def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def reference(*args: Any) -> Any:
-        dtype = next(arg.dtype for arg in args if isinstance(arg, np.ndarray))
-        with np.errstate(all="ignore"):
-            return np.asarray(body(*args)).astype(dtype)
+        first = args[0]
+        dtype = (first if isinstance(first, np.ndarray) else args[1]).dtype  # params come first
+        result = quietly(body, *args)
+        if type(result) is np.ndarray and result.dtype == dtype:
+            for arg in args:
+                if result is arg:
+                    return result.copy()
+            return result
+        return np.asarray(result).astype(dtype)
 
     return reference
 

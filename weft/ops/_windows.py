@@ -66,6 +66,17 @@ class Window(NamedTuple):
         low = [place >= 0] if self.before > 0 else []
         return low + ([place < extent] if last >= extent else [])
 
+    def inside_slices(self, tap: int, out: int, extent: int) -> tuple[slice, slice]:
+        """The windows in which a tap is no padding, and the positions it stands on in them."""
+        start = tap * self.dilation - self.before
+        first = max(-(start // self.stride), 0)
+        count = max(min(out, (extent - 1 - start) // self.stride + 1) - first, 0)
+        begin = start + first * self.stride if count else 0
+        return (
+            slice(first, first + count),
+            slice(begin, begin + count * self.stride, self.stride),
+        )
+
     def window_of(self, place: Any, tap: Any, out: int) -> tuple[te.Expr, list[te.Expr]]:
         """The window in which a tap stands on an input position, and the conditions for one."""
         start = place + (self.before - tap * self.dilation)
@@ -138,6 +149,7 @@ def window_view(
     return view[..., :: down.stride, :: across.stride, :: down.dilation, :: across.dilation]
 
 
+@np.errstate(all="ignore")
 def fold(taps: NDArray[Any], windows: Windows, extents: tuple[int, int]) -> NDArray[Any]:
     """The transpose of `window_view`: every tap is added to the element it stands on."""
     down, across = windows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from ._convolution import (
 )
 from ._families import OUT_FUSABLE, F, attributes, define, numeric
 from ._layouts import Answer, Layouts, rearrange
-from ._windows import Window
 from .conv import (
     Conv2DAttrs,
     Conv2DTransposeAttrs,
@@ -188,7 +188,7 @@ def _transpose_grad_data_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: 
     if g is not None and weight is not None:
         n, _, *extents = conv.out.convert_shape(g, NCHW)
         kernel = conv.kernel.convert_shape(weight, OIHW)
-        made = [_whole_windows(win, extent) for win, extent in zip(conv.windows, extents)]
+        made = _windows_made(params, extents)
         data = unify(data, NCHW.convert_shape((n, kernel[0], *made), conv.data))
     if data is None:
         return [None, None], [None]
@@ -196,9 +196,13 @@ def _transpose_grad_data_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: 
     return [g, weight], [data]
 
 
-def _whole_windows(window: Window, extent: Dim) -> Dim:
-    """The windows that fit; what is left over is the output's padding."""
-    return window.out_extent(extent) if isinstance(extent, int) else None
+def _windows_made(params: Conv2DTransposeAttrs, extents: Sequence[Dim]) -> list[Dim]:
+    """The windows that fit beside the output's padding."""
+    extra = (params.output_padding[0], params.output_padding[-1])
+    return [
+        win.out_extent(extent - more) if isinstance(extent, int) else None
+        for win, extent, more in zip(convolution_of(params).windows, extents, extra)
+    ]
 
 
 def _transpose_grad_data_layout(
@@ -209,8 +213,10 @@ def _transpose_grad_data_layout(
 
 
 def _transpose_grad_data_reference(params: Conv2DTransposeAttrs, g: Array, w: Array) -> Array:
-    conv = convolution_of(params)
-    return _back(forward(conv, whole(g, conv.out), whole(w, conv.kernel)), NCHW, conv.data, g)
+    conv, grad = convolution_of(params), whole(g, convolution_of(params).out)
+    outs: Any = tuple(_windows_made(params, grad.shape[2:]))
+    made = forward(conv, grad, whole(w, conv.kernel), outs)
+    return _back(made, NCHW, conv.data, g)
 
 
 def _transpose_grad_data_compute(

@@ -358,6 +358,9 @@ class CastAttrs:
 
 def _converted(x: NDArray, dtype: DType) -> NDArray:
     with np.errstate(all="ignore"):
+        if dtype == np.uint32 and is_float(x.dtype):
+            # numpy's own answer for what does not fit depends on where in the array it stands
+            return x.astype(np.int64).astype(dtype)
         return x.astype(dtype)
 
 
@@ -366,7 +369,8 @@ def _cast_expr(x: te.Expr, dtype: DType) -> te.Expr:
 
 
 cast = unary(
-    "cast", "x in another dtype; floats lose their fraction on the way to integers.", level=1,
+    "cast", "x in another dtype; floats lose their fraction on the way to integers, and what "
+    "does not fit, NaN included, is the lowest int32 or int64, cut down to the dtype.", level=1,
     attrs=CastAttrs, dtype=full_dtype,
 )  # fmt: skip
 cast.reference = lambda p, x: _converted(x, p.dtype)

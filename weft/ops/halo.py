@@ -1,7 +1,7 @@
-"""Zeros around an image, as an operator of its own: what produces the image can then write it into
+"""A rim around an image, as an operator of its own: what produces the image can then write it into
 the middle of the larger one, and no copy is made.
 
-A build puts it before convolutions, after gradients are taken: it has none."""
+A build puts it before convolutions and pools, after gradients are taken: it has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from .. import te
 from ..base.layout import Layout
 from ..base.shape import add_dims
-from ..core.schema import INTS, attr, schema
+from ..core.schema import FLOAT, INTS, attr, schema
 from ._families import INJECTIVE, define
 
 NCHW = Layout("NCHW")
@@ -21,6 +21,7 @@ NCHW = Layout("NCHW")
 @schema
 class HaloAttrs:
     pads: tuple[int, ...] = attr(INTS, "rows and columns: (top, left, bottom, right)", low=0)
+    fill: float = attr(FLOAT, "what the rim consists of", default=0.0)
 
 
 def _shape(params: HaloAttrs, ins: Any, outs: Any) -> Any:
@@ -42,10 +43,15 @@ def _layout(params: HaloAttrs, ins: Any, last: Any, outs: Any) -> Any:
     return [kept], [kept]
 
 
+def _first(params: HaloAttrs, shape: Any) -> tuple[int, ...]:
+    """Where the data begins in the result."""
+    return (0, 0, *params.pads[:2], *[0] * (len(shape) - 4))
+
+
 def _reference(params: HaloAttrs, x: Any) -> Any:
     top, left, bottom, right = params.pads
     pads = [(0, 0), (0, 0), (top, bottom), (left, right)] + [(0, 0)] * (x.ndim - 4)
-    return np.pad(x, pads)
+    return np.pad(x, pads, constant_values=params.fill)
 
 
 def _compute(params: HaloAttrs, x: te.Tensor) -> te.Tensor:
@@ -56,13 +62,14 @@ def _compute(params: HaloAttrs, x: te.Tensor) -> te.Tensor:
     def element(n: Any, c: Any, h: Any, w: Any, *block: Any) -> Any:
         y, z = h - top, w - left
         inside = te.all_of([y >= 0, y < height, z >= 0, z < width])
-        return te.read_or(x, (n, c, y, z, *block), inside, 0)
+        return te.read_or(x, (n, c, y, z, *block), inside, params.fill)
 
     return te.compute(shape, element, name="halo")
 
 
 halo = define(
-    "_halo", "The data with zeros around its third and fourth axes.", level=10, attrs=HaloAttrs,
+    "_halo", "The data with a rim around its third and fourth axes.", level=10, attrs=HaloAttrs,
     pattern=INJECTIVE, shape=_shape, layout=_layout, reference=_reference, compute=_compute,
 )  # fmt: skip
-halo.set_attr("TSurrounds", True)  # fusion: it may end a group whose result it puts in the middle
+halo.set_attr("FPlaces", lambda params, shapes: [_first(params, shapes[0])])
+halo.set_attr("FRim", lambda params: params.fill)

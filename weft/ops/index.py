@@ -18,7 +18,7 @@ from ..base.shape import Dim, Shape, normalize_axis, show, unify
 from ..core.infer import unify_dtype
 from ..core.schema import INT, attr, optional, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OPAQUE, F, changed, define, known, shape_of_second
+from ._families import INJECTIVE, OPAQUE, F, backward_shape, changed, define, known
 from ._kernels import Body, Rows, add_rows, along, each_block, rows_of, unravelled, wide_dtype
 from .views import reindexed
 
@@ -63,12 +63,13 @@ def _gathering(name: str, doc: str, **columns: Any) -> Any:
     )  # fmt: skip
 
 
-def _scattering(name: str, doc: str, **columns: Any) -> Any:
-    """A gradient: sums what came from each element of data."""
+def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
+    """A gradient: sums what came from each element of data; `forward` is the shape rule of what
+    took the elements."""
     inputs = {"ograd": "the gradient", "data": "has the wanted shape", "indices": "where"}
     return define(
         name, doc, level=10, inputs=inputs, named=False, pattern=OPAQUE,
-        shape=shape_of_second, dtype=_indexed_dtype(2), layout=layouts.keep_last,
+        shape=backward_shape(forward), dtype=_indexed_dtype(2), layout=layouts.keep_last,
         ignored_inputs=[1], **columns,
     )  # fmt: skip
 
@@ -177,7 +178,7 @@ def _axis(params, shape):
 
 
 take_grad = _scattering(
-    "_take_grad", "The gradient of take and gather.", attrs=TakeAttrs,
+    "_take_grad", "The gradient of take and gather.", _take_shape, attrs=TakeAttrs,
     reference=_take_grad_reference, kernels=_take_grad_kernels,
 )  # fmt: skip
 take_grad.gradient = lambda ctx, g: [
@@ -265,8 +266,8 @@ def _gather_nd_grad_kernels(inputs, outputs):
 
 
 gather_nd_grad = _scattering(
-    "_gather_nd_grad", "The gradient of gather_nd.", reference=_gather_nd_grad_reference,
-    kernels=_gather_nd_grad_kernels,
+    "_gather_nd_grad", "The gradient of gather_nd.", _gather_nd_shape,
+    reference=_gather_nd_grad_reference, kernels=_gather_nd_grad_kernels,
 )  # fmt: skip
 gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
 
@@ -415,8 +416,9 @@ def _gather_elements_grad_kernels(params, inputs, outputs):
 
 
 gather_elements_grad = _scattering(
-    "_gather_elements_grad", "The gradient of gather_elements.", attrs=GatherAttrs,
-    reference=_gather_elements_grad_reference, kernels=_gather_elements_grad_kernels,
+    "_gather_elements_grad", "The gradient of gather_elements.", _gather_elements_shape,
+    attrs=GatherAttrs, reference=_gather_elements_grad_reference,
+    kernels=_gather_elements_grad_kernels,
 )  # fmt: skip
 gather_elements_grad.gradient = lambda ctx, g: [
     F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None

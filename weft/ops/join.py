@@ -101,7 +101,19 @@ concatenate.reference = lambda p, *xs: np.concatenate(xs, p.axis)
 concatenate.compute = _concatenate_compute
 
 
+def _concatenate_places(params, shapes):
+    """Where each part begins in the whole."""
+    axis = normalize_axis(params.axis, len(shapes[0]))
+    starts = np.cumsum([0, *(shape[axis] for shape in shapes[:-1])]).tolist()
+    return [changed((0,) * len(shapes[0]), axis, start) for start in starts]
+
+
+concatenate.set_attr("FPlaces", _concatenate_places)
+
+
 def _concatenate_gradient(ctx, g):
+    if len(ctx.inputs) == 1:
+        return [g]
     parts = F._concatenate_grad(g, *ctx.inputs, axis=ctx.params.axis, num_args=len(ctx.inputs))
     return [parts[index] for index in range(len(ctx.inputs))]
 

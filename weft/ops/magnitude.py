@@ -41,6 +41,8 @@ class WindowSumAttrs:
 
 def _neighbour_sum(x: Array, axis: int, size: int, before: int) -> Array:
     axis = normalize_axis(axis, x.ndim)
+    if not x.size:
+        return x.copy()
     pads = [(before, size - 1 - before) if i == axis else (0, 0) for i in range(x.ndim)]
     view = np.lib.stride_tricks.sliding_window_view(np.pad(x, pads), size, axis)
     return view.sum(axis=-1)

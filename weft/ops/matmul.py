@@ -12,7 +12,7 @@ from ..base.errors import ShapeError
 from ..base.shape import Shape, broadcast, show, unify, unify_dim
 from ..core.schema import BOOL, attr, schema
 from . import _layouts as layouts
-from ._families import LHS_RHS, OUT_FUSABLE, F, define, known, numeric
+from ._families import LHS_RHS, OUT_FUSABLE, F, backward_shape, define, known, numeric
 
 
 @schema
@@ -36,7 +36,7 @@ def _turn(items: Any, reverse: bool) -> Any:
 
 
 def _wide(x: Any) -> Any:
-    return x.astype(np.float64) if is_float(x.dtype) else x
+    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
 
 
 def _summed(dim: Any, other: Any, lhs: Shape, rhs: Shape) -> Any:
@@ -72,7 +72,9 @@ def _matmul_reference(params, a, b):
         x.transpose() if turned else x
         for x, turned in ((_wide(a), params.transpose_a), (_wide(b), params.transpose_b))
     )
-    return np.tensordot(left, right, 1).astype(a.dtype)
+    flat = left.ndim == right.ndim == 2
+    out = np.matmul(left, right) if flat else np.tensordot(left, right, 1)
+    return out.astype(a.dtype, copy=False)
 
 
 def _matmul_compute(params, a, b):
@@ -101,24 +103,19 @@ matmul.gradient = lambda ctx, g: [
 ]
 
 
-def _like_shape(params, ins, outs):
-    shape = unify(ins[2], outs[0])
-    return [None, None, shape], [shape]
-
-
 def _lhs_reference(params, g, b, like):
     right = _turn_array(_wide(b), params.transpose_b)
     count = right.ndim - 1
     g_axes, b_axes = range(g.ndim - count, g.ndim), range(1, right.ndim)
     made = np.tensordot(_wide(g), right, (list(g_axes), list(b_axes)))
-    return _turn_array(made, params.transpose_a).astype(g.dtype)
+    return _turn_array(made, params.transpose_a).astype(g.dtype, copy=False)
 
 
 def _rhs_reference(params, g, a, like):
     left = _turn_array(_wide(a), params.transpose_a)
     rows = list(range(left.ndim - 1))
     made = np.tensordot(left, _wide(g), (rows, rows))
-    return _turn_array(made, params.transpose_b).astype(g.dtype)
+    return _turn_array(made, params.transpose_b).astype(g.dtype, copy=False)
 
 
 def _turn_array(x, reverse):
@@ -151,23 +148,24 @@ def _rhs_compute(params, g, a, like):
     return te.compute(like.shape, value)
 
 
-def _matmul_grad(side, other, reference, compute):
+def _matmul_grad(side, other, order, reference, compute):
     return define(
         f"_matmul_grad_{side}", f"The gradient of matmul with respect to {side}.", level=10,
         inputs={"ograd": "gradient of the product", other: "the other factor", side: "its shape"},
-        named=False, attrs=MatmulAttrs, pattern=OUT_FUSABLE, shape=_like_shape, dtype=numeric,
-        layout=layouts.keep_last, ignored_inputs=[2], reference=reference, compute=compute,
+        named=False, attrs=MatmulAttrs, pattern=OUT_FUSABLE, dtype=numeric,
+        shape=backward_shape(_matmul_shape, own=2, order=order), layout=layouts.keep_last,
+        ignored_inputs=[2], reference=reference, compute=compute,
     )  # fmt: skip
 
 
-grad_lhs = _matmul_grad("lhs", "rhs", _lhs_reference, _lhs_compute)
+grad_lhs = _matmul_grad("lhs", "rhs", (2, 1), _lhs_reference, _lhs_compute)
 grad_lhs.gradient = lambda ctx, g: [
     F.matmul(g, ctx.inputs[1], **_attrs(ctx.params)),
     F._matmul_grad_rhs(ctx.inputs[0], g, ctx.inputs[1], **_attrs(ctx.params)),
     None,
 ]
 
-grad_rhs = _matmul_grad("rhs", "lhs", _rhs_reference, _rhs_compute)
+grad_rhs = _matmul_grad("rhs", "lhs", (1, 2), _rhs_reference, _rhs_compute)
 grad_rhs.gradient = lambda ctx, g: [
     F.matmul(ctx.inputs[1], g, **_attrs(ctx.params)),
     F._matmul_grad_lhs(ctx.inputs[0], g, ctx.inputs[1], **_attrs(ctx.params)),
@@ -202,7 +200,7 @@ def _batch_reference(params, a, b):
     left = _wide(a).swapaxes(-1, -2) if params.transpose_a else _wide(a)
     right = _wide(b).swapaxes(-1, -2) if params.transpose_b else _wide(b)
     with np.errstate(all="ignore"):
-        return np.matmul(left, right).astype(a.dtype)
+        return np.matmul(left, right).astype(a.dtype, copy=False)
 
 
 def _batch_compute(params, a, b):

@@ -66,7 +66,7 @@ def _wide(x: Array) -> Array:
 
 def _dense_reference(params: DenseAttrs, x: Array, w: Array, *bias: Array) -> Array:
     out = _wide(x) @ _wide(w).T
-    return (out + _wide(bias[0]) if bias else out).astype(x.dtype)
+    return (out + _wide(bias[0]) if bias else out).astype(x.dtype, copy=False)
 
 
 def _dense_compute(params: DenseAttrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
@@ -228,13 +228,14 @@ def _log_softmax_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 softmax = define(
-    "softmax", "exp(x) / sum of exp(x) along the axis.", level=1, attrs=AxisAttrs, pattern=OPAQUE,
-    shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy, compute=_softmax_compute,
-    reference=in_dtype(_softmax_reference), gradient=_softmax_gradient, inplace=[(0, 0)],
+    "softmax", "exp(x) / sum of exp(x) along the axis.", level=1, attrs=AxisAttrs,
+    pattern=OUT_FUSABLE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
+    compute=_softmax_compute, reference=in_dtype(_softmax_reference), gradient=_softmax_gradient,
+    inplace=[(0, 0)],
 )  # fmt: skip
 log_softmax = define(
     "log_softmax", "x - log(sum of exp(x)) along the axis.", level=1, attrs=AxisAttrs,
-    pattern=OPAQUE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
+    pattern=OUT_FUSABLE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
     compute=_log_softmax_compute, reference=in_dtype(_log_softmax_reference),
     gradient=_log_softmax_gradient, inplace=[(0, 0)],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from ..base.errors import ShapeError
 from ..base.shape import Dim, Shape, normalize_axis, unify, unify_dim
 from ..core.schema import BOOL, FLOAT, INT, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, F, define, floating
+from ._families import OPAQUE, OUT_FUSABLE, F, define, floating
 from .nn import along, one
 
 Array = NDArray[Any]
@@ -309,8 +309,8 @@ def _layer_norm_gradient(ctx: Any, g: Any) -> list[Any]:
 layer_norm = define(
     "layer_norm",
     "gamma (data - mean) / sqrt(var + epsilon) + beta, with moments over the last axes.",
-    level=5, inputs={"data": "the input", **GAMMA, **BETA}, attrs=LayerNormAttrs, pattern=OPAQUE,
-    shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
+    level=5, inputs={"data": "the input", **GAMMA, **BETA}, attrs=LayerNormAttrs,
+    pattern=OUT_FUSABLE, shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
     reference=_layer_norm_reference, compute=_layer_norm_compute, gradient=_layer_norm_gradient,
     inplace=[(0, 0)],
 )  # fmt: skip
@@ -347,7 +347,7 @@ def _rms_norm_gradient(ctx: Any, g: Any) -> list[Any]:
 
 rms_norm = define(
     "rms_norm", "gamma data / sqrt(mean of data^2 + epsilon), with the mean over the last axes.",
-    level=5, inputs={"data": "the input", **GAMMA}, attrs=LayerNormAttrs, pattern=OPAQUE,
+    level=5, inputs={"data": "the input", **GAMMA}, attrs=LayerNormAttrs, pattern=OUT_FUSABLE,
     shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
     reference=_rms_norm_reference, compute=_rms_norm_compute, gradient=_rms_norm_gradient,
     inplace=[(0, 0)],
@@ -434,7 +434,7 @@ def _group_norm_gradient(ctx: Any, g: Any) -> list[Any]:
 def _channel_norm(name: str, doc: str, attrs: type) -> None:
     define(
         name, doc, level=5, inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
-        attrs=attrs, pattern=OPAQUE, shape=_group_norm_shape, dtype=floating,
+        attrs=attrs, pattern=OUT_FUSABLE, shape=_group_norm_shape, dtype=floating,
         layout=layouts.keep_last, reference=_group_norm_reference, compute=_group_norm_compute,
         gradient=_group_norm_gradient, inplace=[(0, 0)],
     )  # fmt: skip

@@ -12,7 +12,7 @@ from ..base.errors import ShapeError
 from ..base.shape import show, unify_dim
 from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OUT_FUSABLE, define, numeric
+from ._families import INJECTIVE, OUT_FUSABLE, define, numeric, ranked
 
 
 @schema
@@ -73,7 +73,10 @@ def _packed_shape(params, ins, outs):
         return [None, None], [None]
     if not data:
         raise ShapeError("a product needs at least one dimension")
-    unify_dim(data[-1], weight[1])
+    panels, rows, lanes = ranked(weight, 3, "the panels")
+    unify_dim(data[-1], rows)
+    if isinstance(lanes, int):
+        unify_dim(panels, -(-params.units // lanes) if lanes else 1)
     return [None, None], [(*data[:-1], params.units)]
 
 

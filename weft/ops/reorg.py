@@ -37,6 +37,12 @@ def _unreorganised(s: int, shape: Shape) -> Shape:
     return (n, c // (s * s) if isinstance(c, int) else None, mul_dims(h, s), mul_dims(w, s))
 
 
+def _reorg_grad_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Any:
+    data = unify(_unreorganised(params.stride, ins[0]), outs[0])
+    (data,), (ograd,) = _reorg_shape(params, [data], [None])
+    return [unify(ins[0], ograd)], [data]
+
+
 def _reorg_reference(params: ReorgAttrs, x: Any) -> Any:
     """Memory is read as (c / s^2, h s, w s); blocks of s x s there become channels."""
     s, (n, c, h, w) = params.stride, x.shape
@@ -103,9 +109,7 @@ yolo_reorg = define(
 yolo_reorg_grad = define(
     "_yolo_reorg_grad", "The transpose of yolo_reorg.", level=10, inputs={"ograd": "the gradient"},
     attrs=ReorgAttrs, pattern=INJECTIVE, layout=layouts.fixed_unknown,
-    shape=lambda params, ins, outs: (
-        [_reorg_shape(params, outs, [None])[1][0]], [_unreorganised(params.stride, ins[0])]
-    ),
+    shape=_reorg_grad_shape,
     reference=_reorg_grad_reference, compute=_reorg_grad_compute,
     gradient=lambda ctx, gg: [F.yolo_reorg(gg, stride=ctx.params.stride)],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from .. import te
 from ..base.shape import mul_dims, normalize_axis
 from ..core.schema import INT, INTS, attr, optional, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, changed, define, numeric, shape_of_second
+from ._families import INJECTIVE, F, backward_shape, changed, define, numeric
 from .views import reindexed
 
 
@@ -54,11 +54,12 @@ tile.compute = _tile_compute
 tile.gradient = lambda ctx, g: [F._tile_grad(g, ctx.inputs[0], reps=ctx.params.reps)]
 
 
-def _summing(name, doc, attrs, reference, compute, forward):
-    """A gradient that sums what an operator repeated; `forward` repeats again."""
+def _summing(name, doc, attrs, shape, reference, compute, forward):
+    """A gradient that sums what an operator, whose shape rule is `shape`, repeated; `forward`
+    repeats again."""
     op = define(
         name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False, attrs=attrs, shape=shape_of_second, dtype=numeric,
+        named=False, attrs=attrs, shape=backward_shape(shape), dtype=numeric,
         layout=layouts.keep_last, ignored_inputs=[1], reference=reference, compute=compute,
     )  # fmt: skip
     op.gradient = lambda ctx, g: [forward(ctx.params, g), None]
@@ -86,7 +87,7 @@ def _tile_grad_compute(params, g, x):
 
 _summing(
     "_tile_grad", "The sum of a gradient over the copies that tile made.", TileAttrs,
-    _tile_grad_reference, _tile_grad_compute, lambda p, g: F.tile(g, reps=p.reps),
+    _tile_shape, _tile_grad_reference, _tile_grad_compute, lambda p, g: F.tile(g, reps=p.reps),
 )  # fmt: skip
 
 
@@ -154,5 +155,6 @@ def _repeat_grad_compute(params, g, x):
 
 _summing(
     "_repeat_grad", "The sum of a gradient over the copies that repeat made.", RepeatAttrs,
-    _repeat_grad_reference, _repeat_grad_compute, lambda p, g: F.repeat(g, **_repeat_attrs(p)),
+    _repeat_shape, _repeat_grad_reference, _repeat_grad_compute,
+    lambda p, g: F.repeat(g, **_repeat_attrs(p)),
 )  # fmt: skip

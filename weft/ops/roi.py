@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import te
-from ..base.errors import InvalidValue
-from ..base.shape import Shape, unify_dim
+from ..base.errors import InvalidValue, ShapeError
+from ..base.shape import Shape, show, unify_dim
 from ..core.schema import BOOL, FLOAT, INT, INTS, attr, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, F, attributes, define, floating, ranked
@@ -34,6 +34,8 @@ def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
     n, c, height, width = ranked(ins[0], 4, "the data")
     count, five = ranked(ins[1], 2, "the boxes")
     unify_dim(five, 5)
+    if 0 in (n, height, width) and isinstance(count, int) and count:
+        raise ShapeError(f"{count} boxes cannot be in images of shape {show(ins[0])}")
     data = None if ins[0] is None else (n, c, height, width)
     return [data, (count, 5)], [(count, c, *params.pooled_size)]
 

@@ -11,7 +11,7 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, normalize_axis, show
 from ..core.schema import INTS, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, define, first_dtype, known, shape_of_second
+from ._families import INJECTIVE, F, backward_shape, define, first_dtype, known, shape_of_second
 
 
 @schema
@@ -36,7 +36,7 @@ def _bounds(params: StridedSliceAttrs, rank: int) -> list[tuple[int, int | None,
     return rows
 
 
-def _slices(params: StridedSliceAttrs, shape: Any) -> list[range]:
+def taken_indices(params: StridedSliceAttrs, shape: Any) -> list[range]:
     """The indices taken along each axis."""
     taken = [
         range(*slice(begin, end, stride).indices(dim))
@@ -67,14 +67,14 @@ def _strided_slice_shape(params, ins, outs):
             begin, end, stride = rows[axis]
             rest = () if end is None else (end,)
             one = StridedSliceAttrs(begin=(begin,), end=rest, stride=(stride,))
-            made.append(len(_slices(one, (dim,))[0]))
+            made.append(len(taken_indices(one, (dim,))[0]))
         else:
             made.append(_slice_dim(rows[axis], dim))
     return [None], [tuple(made)]
 
 
 def _strided_slice_compute(params, x):
-    taken = _slices(params, x.shape)
+    taken = taken_indices(params, x.shape)
 
     def value(*i):
         return x[tuple(at * r.step + r.start for at, r in zip(i, taken))]
@@ -93,7 +93,7 @@ strided_slice = define(
     level=1, attrs=StridedSliceAttrs, pattern=INJECTIVE, shape=_strided_slice_shape,
     layout=layouts.fixed_copy,
 )  # fmt: skip
-strided_slice.reference = lambda p, x: x[np.ix_(*_slices(p, x.shape))] if x.ndim else x.copy()
+strided_slice.reference = lambda p, x: x[np.ix_(*taken_indices(p, x.shape))] if x.ndim else x.copy()
 strided_slice.compute = _strided_slice_compute
 strided_slice.gradient = lambda ctx, g: [
     F._strided_slice_grad(g, ctx.inputs[0], **_attrs(ctx.params))
@@ -103,7 +103,7 @@ strided_slice.gradient = lambda ctx, g: [
 def _backward(name, doc, **columns):
     return define(
         name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False, pattern=INJECTIVE, shape=shape_of_second, dtype=first_dtype,
+        named=False, pattern=INJECTIVE, dtype=first_dtype,
         layout=layouts.keep_last, ignored_inputs=[1], **columns,
     )  # fmt: skip
 
@@ -111,13 +111,13 @@ def _backward(name, doc, **columns):
 def _strided_slice_grad_reference(params, g, x):
     made = np.zeros(x.shape, g.dtype)
     if x.ndim:
-        made[np.ix_(*_slices(params, x.shape))] = g
+        made[np.ix_(*taken_indices(params, x.shape))] = g
         return made
     return g.copy()
 
 
 def _strided_slice_grad_compute(params, g, x):
-    taken = _slices(params, x.shape)
+    taken = taken_indices(params, x.shape)
 
     def value(*i):
         places, inside = [], []
@@ -138,8 +138,8 @@ def _strided_slice_grad_compute(params, g, x):
 
 strided_slice_grad = _backward(
     "_strided_slice_grad", "A gradient where the slice was taken, 0 elsewhere.",
-    attrs=StridedSliceAttrs, reference=_strided_slice_grad_reference,
-    compute=_strided_slice_grad_compute,
+    attrs=StridedSliceAttrs, shape=backward_shape(_strided_slice_shape),
+    reference=_strided_slice_grad_reference, compute=_strided_slice_grad_compute,
 )  # fmt: skip
 strided_slice_grad.gradient = lambda ctx, g: [F.strided_slice(g, **_attrs(ctx.params)), None]
 
@@ -191,6 +191,16 @@ slice_like.compute = lambda p, x, like: te.compute(_cut_shape(p, x, like), lambd
 slice_like.gradient = lambda ctx, g: [F._slice_like_grad(g, ctx.inputs[0]), None]
 
 
+def _slice_like_grad_shape(params, ins, outs):
+    made = shape_of_second(params, ins, outs)
+    g, data = ins[0], made[1][0]
+    if known(g, data):
+        larger = [a for a, b in zip(g, data) if isinstance(a, int) and isinstance(b, int) and a > b]
+        if len(g) != len(data) or larger:
+            raise ShapeError(f"a slice of {show(data)} cannot have shape {show(g)}")
+    return made
+
+
 def _slice_like_grad_reference(g, x):
     made = np.zeros(x.shape, g.dtype)
     made[tuple(map(slice, g.shape))] = g
@@ -208,6 +218,7 @@ def _slice_like_grad_compute(g, x):
 
 slice_like_grad = _backward(
     "_slice_like_grad", "A gradient followed by zeros, to the shape of data.",
-    reference=_slice_like_grad_reference, compute=_slice_like_grad_compute,
+    shape=_slice_like_grad_shape, reference=_slice_like_grad_reference,
+    compute=_slice_like_grad_compute,
 )  # fmt: skip
 slice_like_grad.gradient = lambda ctx, g: [F.slice_like(g, ctx.inputs[0]), None]

@@ -17,10 +17,10 @@ from .. import te
 from ..base.dtype import FLOAT64
 from ..base.errors import ShapeError
 from ..base.layout import Layout
-from ..base.shape import add_dims, show
+from ..base.shape import add_dims, mul_dims, show, unify_dim
 from ..core.schema import BOOL, INT, INTS, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, OUT_FUSABLE, define
+from ._families import OPAQUE, OUT_FUSABLE, define, ranked
 from ._kernels import Body
 
 Array = NDArray[Any]
@@ -98,8 +98,8 @@ def _weight_reference(params: WinogradWeightAttrs, w: Array) -> Array:
     blocks = w.reshape(outputs // params.lanes, params.lanes, inputs, 9)
     made = np.empty((len(transform), len(blocks), inputs, params.lanes), w.dtype)
     for number, block in enumerate(blocks.transpose(0, 3, 2, 1)):
-        columns = block.astype("float64", order="C").reshape(9, -1)
-        made[:, number] = (transform @ columns).reshape(-1, inputs, params.lanes)
+        columns = block.astype("float64", order="C").reshape(9, inputs * params.lanes)
+        made[:, number] = (transform @ columns).reshape(made.shape[0], inputs, params.lanes)
     return made
 
 
@@ -146,10 +146,17 @@ class WinogradConv2DAttrs:
 def _conv_shape(params: WinogradConv2DAttrs, ins: Any, outs: Any) -> Any:
     if ins[0] is None:
         return [None] * len(ins), [None]
-    n, _, height, width, lanes = ins[0]
+    n, blocks, height, width, lanes = ranked(ins[0], 5, "the data")
+    points, outputs, inputs, own = ranked(ins[1], 4, "the filters")
+    unify_dim(points, (params.tile + 2) ** 2)
+    unify_dim(outputs, params.channels // params.lanes)
+    unify_dim(mul_dims(blocks, params.lanes), inputs)
+    unify_dim(unify_dim(lanes, own), params.lanes)
     top, left, bottom, right = params.padding
     rows = add_dims(height, top + bottom - 2 - params.crop[0])
     columns = add_dims(width, left + right - 2 - params.crop[1])
+    if any(isinstance(extent, int) and extent < 1 for extent in (rows, columns)):
+        raise ShapeError(f"{show(ins[0])} with padding {params.padding} is too small for 3x3")
     bias = (params.channels // params.lanes, params.lanes)
     made = (n, params.channels // params.lanes, rows, columns, lanes)
     return [None, None, bias][: len(ins)], [made]

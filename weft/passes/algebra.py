@@ -244,6 +244,17 @@ def _transposes(walker: Walker, node: Node, inputs: Inputs) -> Found:
     )
 
 
+@row("transpose", "transpose(x) in which axes longer than 1 keep their order -> reshape(x)")
+def _moved_ones(walker: Walker, node: Node, inputs: Inputs) -> Found:
+    shape, source = _out_shape(walker, node), _shape(walker, inputs[0])
+    if shape is None or source is None or 0 in shape:  # reshape reads 0 as a code
+        return None
+    moved = [axis for axis in _permutation(node, len(shape)) if source[axis] != 1]
+    if moved != sorted(moved):
+        return None
+    return walker.make("reshape", inputs, {"shape": shape}, node.name)
+
+
 def _permutation(node: Node, rank: int) -> tuple[int, ...]:
     axes = node.params.axes or tuple(reversed(range(rank)))
     return tuple(normalize_axis(axis, rank) for axis in axes)
@@ -264,6 +275,34 @@ def _views(walker: Walker, node: Node, inputs: Inputs) -> Found:
     if source is inputs[0] or 0 in shape:  # reshape reads 0 as a code
         return None
     return walker.make("reshape", [source], {"shape": shape}, node.name)
+
+
+PRODUCTS = "matmul dense batch_matmul _packed_matmul"
+
+
+@row("broadcast_add elemwise_add", "view(x) + y -> view(x + view(y)), for x out of a product")
+def _add_before_view(walker: Walker, node: Node, inputs: Inputs) -> Found:
+    """A product takes what is added to it into its kernel, if both have the same shape."""
+    for kept, other in ((0, 1), (1, 0)):
+        view = inputs[kept].node
+        if view.op_name not in VIEWS.split() or not _from_product(view.inputs[0].node):
+            continue
+        shape, wanted = _out_shape(walker, node), _shape(walker, view.inputs[0])
+        alike = all(_same_shape(walker, node, entry) for entry in inputs)
+        if shape is None or wanted is None or 0 in shape or not alike:
+            continue
+        added = walker.make("reshape", [inputs[other]], {"shape": wanted})
+        pair = [view.inputs[0], added] if kept == 0 else [added, view.inputs[0]]
+        total = walker.make(node.op_name, pair, node.attrs, node.name)
+        return walker.make("reshape", [total], {"shape": shape})
+    return None
+
+
+def _from_product(node: Node) -> bool:
+    """A product, or one with a bias."""
+    if node.op_name in ("broadcast_add", "elemwise_add"):
+        node = node.inputs[0].node
+    return node.op_name in PRODUCTS.split()
 
 
 @row("reshape_like", "reshape_like(x, y) -> reshape(x, shape of y)")

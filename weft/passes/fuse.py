@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from typing import Any
 
 from ..base.shape import is_static, numel
 from ..core.bulk import collector_paused
@@ -25,8 +26,11 @@ MAX_REPEATS = 16  # how often a kernel may compute one value rather than read it
 MOVERS = frozenset("expand_dims reshape squeeze flatten transpose broadcast_to copy cast".split())
 DEFAULT_OPT_LEVEL = 2
 
-# Operators whose result is their input with something around it.
-_surrounds = Op.get_attr("TSurrounds")
+# FPlaces: f(params, shapes of the inputs) -> the index in the output of each input's first element,
+# for operators that only put their inputs side by side, or something around them.
+_places = Op.get_attr("FPlaces")
+# Operators whose kernels write their result in one piece only, as the lowering says.
+_dense = Op.get_attr("TDense")
 
 
 @dataclass
@@ -47,7 +51,8 @@ def fusible_groups(graph: Graph, *, fuse: bool = True) -> list[FusedGroup]:
     First every anchor takes the element-wise work on its result, up to a node that alone is read
     by others. Then every other node joins its readers, if they all are in one group: element-wise
     and broadcast work always, injective work unless the group has an anchor; but not where each
-    element would be computed many times over.
+    element would be computed many times over. What only places things that are stored anyway, such
+    as a concatenation of convolutions, is left alone.
 
     >>> from weft.core.symbol import Variable
     >>> [group] = fusible_groups(Graph(Op.get("relu")(Variable("x") + 1).outputs))
@@ -77,6 +82,7 @@ class _Grouping:
         for number, pattern in enumerate(self.patterns):
             if pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
                 self._claim(number)
+        self.placed = self._place()
         for number in reversed(range(self.indexed.num_nodes)):
             if self.indexed.nodes[number].op is not None and self.of[number] is None:
                 self.of[number] = self._join(number) or self._open(number)
@@ -122,23 +128,38 @@ class _Grouping:
                     heappush(heap, reader)
             if leaving == len(read):
                 settled = len(taken)
-        settled = self._surrounded(taken, settled)
         extent = self._extent(anchor)
         group = _Open(taken[settled - 1], settled, anchor, anchored=True, extent=extent)
         for number in taken[:settled]:
             self.of[number] = group
 
-    def _surrounded(self, taken: list[int], settled: int) -> int:
-        """Takes what puts the group's result in the middle of something larger, if only that
-        reads it; how many nodes the group has then."""
-        root = taken[settled - 1]
-        readers = self._readers(root)
-        if len(readers) != 1 or not self._may_vanish(root) or self.of[readers[0]] is not None:
-            return settled
-        if self.indexed.nodes[readers[0]].op not in _surrounds or settled >= MAX_GROUP_NODES:
-            return settled
-        taken[settled:] = readers
-        return settled + 1
+    def _place(self) -> set[int]:
+        """Nodes that only place their inputs, where one of those is stored anyway: then whoever
+        computes it can write it to its place, and the node costs nothing if it is left alone."""
+        placed: set[int] = set()
+        for number, node in enumerate(self.indexed.nodes):
+            places = node.op is not None and node.op in _places
+            parts = self._producers(number) if places else ()
+            if any(self._is_stored(p, placed) and self._fits(p, number) for p in parts):
+                placed.add(number)
+        return placed
+
+    def _is_stored(self, number: int, placed: set[int]) -> bool:
+        """Whether a node's result will be in memory that is its own to choose."""
+        node = self.indexed.nodes[number]
+        if node.op is None or node in self.outputs or node.op.alias_of(node.params):
+            return False
+        if number in placed or self.of[number] is not None:
+            return True
+        return self.patterns[number] > OpPattern.INJECTIVE or len(set(self._readers(number))) > 1
+
+    def _fits(self, number: int, whole: int) -> bool:
+        """Whether what computes a part can write it where it stands: in one piece, or in rows."""
+        opened = self.of[number]
+        anchor = None if opened is None else opened.master
+        op = self.indexed.nodes[number if anchor is None else anchor].op
+        in_rows = op not in _dense and op not in Op.kernels
+        return in_rows or _is_one_piece(self._shape(number), self._shape(whole))
 
     def _producers(self, number: int) -> list[int]:
         return [self.indexed.node_id[entry.node] for entry in self.indexed.nodes[number].inputs]
@@ -168,6 +189,8 @@ class _Grouping:
         groups = {id(self.of[reader]): self.of[reader] for reader in readers}
         if len(groups) != 1 or not self._may_vanish(number):
             return None
+        if number in self.placed or readers & self.placed:
+            return None
         (group,) = groups.values()
         assert group is not None
         hardest = OpPattern.BROADCAST if group.anchored else OpPattern.INJECTIVE
@@ -189,6 +212,19 @@ class _Grouping:
         if not node.inputs or node.op_name in MOVERS:
             return False
         return group.extent > MAX_REPEATS * self._extent(number) > 0
+
+
+def _is_one_piece(part: Any, whole: Any) -> bool:
+    """Whether a part of a tensor is one piece of its memory: before the last axis that it does not
+    fill, it has one element on every axis.
+
+    >>> _is_one_piece((1, 3, 5), (1, 4, 5)), _is_one_piece((2, 3, 5), (2, 4, 5))
+    (True, False)
+    """
+    if not is_static(part) or not is_static(whole):
+        return False
+    short = [axis for axis, (a, b) in enumerate(zip(part, whole)) if a != b]
+    return not short or all(extent == 1 for extent in part[: short[-1]])
 
 
 def pattern_of(node: Node) -> int:

@@ -28,6 +28,8 @@ class GradientContext(NamedTuple):
     inputs: list[Symbol]
     outputs: list[Symbol]
     params: Any
+    subgraphs: tuple[Symbol, ...] = ()
+    gradients: Callable[..., list[Symbol]] | None = None  # those of a subgraph
 
 
 class GradientNames(NameManager):
@@ -196,6 +198,8 @@ class _Tape:
             [Symbol([_mirrored(entry, self.mirrors)]) for entry in node.inputs],
             [Symbol([NodeEntry(seen, index)]) for index in range(seen.num_outputs)],
             node.params,
+            node.subgraphs,
+            gradients,
         )
         with GradientNames(node.name) as names:
             try:

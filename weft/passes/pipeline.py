@@ -22,7 +22,9 @@ OPT_PASS_LEVEL = {
     "CommonSubexpr": 1,
     "PrecomputePrune": 2,
     "FoldScaleAxis": 3,
+    "FuseChains": 3,
     "AlterOpLayout": 3,
+    "NestConcatenates": 1,
 }
 
 
@@ -61,9 +63,19 @@ PIPELINE = (
         "folding repeats the scale's own computation; equal nodes become one",
     ),
     Step(
+        "FuseChains",
+        ("FuseLayerNorm", "FuseAttention", "SimplifyAlgebra"),
+        "equal nodes are one now; transposes after it cancel out before layouts are chosen",
+    ),
+    Step(
         "AlterOpLayout",
         ("CorrectLayout", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),
-        "last, since every rule above reads plain layouts; transforms that meet cancel out",
+        "after all that read plain layouts; transforms that meet cancel out",
+    ),
+    Step(
+        "NestConcatenates",
+        ("NestConcatenates",),
+        "last, since transforms between the parts would hide them; lists that grow share memory",
     ),
 )
 

@@ -33,7 +33,10 @@ FORMAT = "weft-program"
 VERSION = 1
 
 # The modules that register the functions of host steps; they load when a program needs them.
-HOST_MODULES = {"weft.reference": "weft.compiler.host"}
+HOST_MODULES = {
+    "weft.reference": "weft.compiler.host",
+    "weft.control_flow": "weft.compiler.control_flow",
+}
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:

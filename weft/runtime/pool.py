@@ -111,6 +111,16 @@ class ThreadPool:
                 join(thread, None)
             self._workers.clear()
 
+    def restart(self) -> None:
+        """End the workers that are idle; new ones, which inherit what the calling thread has set
+        in its floating-point unit, are made on demand."""
+        self.stop()
+        with self._lock:
+            if self._workers:  # they are busy and stay
+                self._stopped = False
+            else:
+                self._reset()
+
 
 _pool: ThreadPool | None = None
 _pool_lock = threading.Lock()
@@ -126,9 +136,24 @@ def thread_pool() -> ThreadPool:
     return _pool
 
 
+def restart_workers() -> None:
+    """Restart the pool's workers, if there is a pool."""
+    if _pool is not None:
+        _pool.restart()
+
+
+_chosen: int | None = None
+
+
+def choose_threads(count: int) -> None:
+    """Make that many threads what everything uses that is not told another number."""
+    global _chosen
+    _chosen = thread_count(count)
+
+
 def thread_count(explicit: int | None = None) -> int:
-    """How many threads to use: an explicit number, else what affinity, cgroup quota,
-    WEFT_NUM_THREADS and OMP_NUM_THREADS allow.
+    """How many threads to use: an explicit number, else the one chosen for the process, else what
+    affinity, cgroup quota, WEFT_NUM_THREADS and OMP_NUM_THREADS allow.
 
     >>> thread_count(3)
     3
@@ -137,6 +162,8 @@ def thread_count(explicit: int | None = None) -> int:
         if not 1 <= explicit <= MAX_THREADS:
             raise InvalidValue(f"{explicit} threads", why=f"expected 1 to {MAX_THREADS}")
         return explicit
+    if _chosen is not None:
+        return _chosen
     limits: list[int | None] = [usable_cores(), config.get("threads"), _openmp_threads()]
     return min([limit for limit in limits if limit is not None] + [MAX_THREADS])
 

@@ -7,13 +7,20 @@ The state is one block of memory, its parts a cache line apart:
     128  turn: number of the job in    260  workers asleep
          the low 32 bits, threads in   264  1 when the caller sleeps
          the high 32 bits              268  1 when the workers are to end
+                                       272  pulse: changes while a program is busy
                                        320  gate: the job's number in the high 32 bits, then a
                                             bit that closes it, then the workers inside
-                                       384  the next piece to be taken
+                                       384  pieces taken from the front in the low 32
+                                            bits, from the back in the high ones
 
-A job is cut into a few pieces for each thread, and whoever is free takes the next. A worker goes in
-through the gate; the caller closes it when no piece is left, and waits only for those inside. So a
-worker that does not get to run holds nobody up, and what one inside reads of the job is stable.
+A job is cut into a few pieces for each thread, and whoever is free takes the next: the caller and
+every second worker from the front, the others from the back. So a thread tends to work where it
+worked in the job before, and finds the data in its own cache. A worker goes in through the gate;
+the caller closes it when no piece is left, and waits only for those inside. So a worker that does
+not get to run holds nobody up, and what one inside reads of the job is stable.
+
+A worker that finds no job spins for a while and then sleeps; a program that is busy with steps too
+small to share keeps it awake by the pulse.
 """
 
 from __future__ import annotations
@@ -70,8 +77,11 @@ define internal i64 @now(ptr %time) nounwind {
 """
 
 _PIECES = """
-define internal void @run_pieces(ptr %pool) nounwind {
+define internal void @run_pieces(ptr %pool, i64 %place) nounwind {
 entry:
+  %parity = and i64 %place, 1
+  %behind = icmp ne i64 %parity, 0
+  %step = select i1 %behind, i64 4294967296, i64 1
   %at.kernel = getelementptr i8, ptr %pool, i64 192
   %at.buffers = getelementptr i8, ptr %pool, i64 200
   %at.scalars = getelementptr i8, ptr %pool, i64 208
@@ -85,12 +95,18 @@ entry:
   %pieces = load i64, ptr %at.pieces, align 8
   %each = udiv i64 %extent, %pieces
   %over = urem i64 %extent, %pieces
+  %last = sub i64 %pieces, 1
   br label %take
 take:
-  %piece = atomicrmw add ptr %next, i64 1 seq_cst
-  %any = icmp ult i64 %piece, %pieces
+  %taken = atomicrmw add ptr %next, i64 %step seq_cst
+  %front = and i64 %taken, 4294967295
+  %back = lshr i64 %taken, 32
+  %all = add i64 %front, %back
+  %any = icmp ult i64 %all, %pieces
   br i1 %any, label %work, label %leave
 work:
+  %rear = sub i64 %last, %back
+  %piece = select i1 %behind, i64 %rear, i64 %front
   %larger = icmp ult i64 %piece, %over
   %before = select i1 %larger, i64 %piece, i64 %over
   %base = mul i64 %piece, %each
@@ -120,13 +136,16 @@ entry:
   %caller = getelementptr i8, ptr %pool, i64 264
   %stop = getelementptr i8, ptr %pool, i64 268
   %gate = getelementptr i8, ptr %pool, i64 320
+  %pulse = getelementptr i8, ptr %pool, i64 272
   br label %wait
 wait:
   %seen = phi i64 [ %first, %entry ], [ %now.turn, %skip ], [ %now.turn, %done ]
-  %start = call i64 @now(ptr %time)
+  %start.idle = call i64 @now(ptr %time)
   br label %spin
 spin:
-  %count = phi i32 [ 0, %wait ], [ %more, %again ], [ 0, %clock ]
+  %count = phi i32 [ 0, %wait ], [ %more, %again ], [ 0, %patient ]
+  %start = phi i64 [ %start.idle, %wait ], [ %start, %again ], [ %start.alive, %patient ]
+  %beat = phi i32 [ -1, %wait ], [ %beat, %again ], [ %beat.now, %patient ]
   %turn.spin = load atomic i64, ptr %turn acquire, align 8
   %changed = icmp ne i64 %turn.spin, %seen
   br i1 %changed, label %ready, label %again
@@ -137,9 +156,14 @@ again:
   br i1 %enough, label %clock, label %spin
 clock:
   %time.now = call i64 @now(ptr %time)
-  %spent = sub i64 %time.now, %start
+  %beat.now = load atomic i32, ptr %pulse monotonic, align 4
+  %alive = icmp ne i32 %beat.now, %beat
+  %start.alive = select i1 %alive, i64 %time.now, i64 %start
+  %spent = sub i64 %time.now, %start.alive
   %tired = icmp sgt i64 %spent, LIMIT
-  br i1 %tired, label %sleep, label %spin
+  br i1 %tired, label %sleep, label %patient
+patient:
+  br label %spin
 sleep:
   %old = atomicrmw add ptr %asleep, i32 1 seq_cst
   br label %check
@@ -180,7 +204,7 @@ enter:
   %entered = extractvalue { i64, i1 } %pair, 1
   br i1 %entered, label %work, label %knock
 work:
-  call void @run_pieces(ptr %pool)
+  call void @run_pieces(ptr %pool, i64 %place)
   %left = atomicrmw sub ptr %gate, i64 1 seq_cst
   %others = and i64 %left, 4294967295
   %last = icmp eq i64 %others, 2147483649
@@ -257,7 +281,7 @@ rouse:
   call void @wake(ptr %turn)
   br label %own
 own:
-  call void @run_pieces(ptr %pool)
+  call void @run_pieces(ptr %pool, i64 0)
   %then = atomicrmw or ptr %gate, i64 2147483648 seq_cst
   %first = trunc i64 %then to i32
   %ended = icmp eq i32 %first, 0

@@ -25,12 +25,12 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.infer import infer, same_dtype, unify_dtype, unknown_entries
 from ..core.interpret import evaluate, run_reference
-from ..core.ir import Node, NodeEntry
+from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..core.schema import REQUIRED, Field, fields_of, text_of
 from ..core.symbol import Group, Symbol, Variable
-from ..lower.dispatch import lower
+from ..lower.dispatch import TEMPLATES, lower
 from ..lower.group import Temporary
 from ..runtime.kernel import NativeKernel
 from ..te.interpret import run_kernel
@@ -139,6 +139,12 @@ def check_body(op: Op) -> None:
     has = written or column_of(op, "compute") is not None
     assert has, f"operator {op.name} has no body: neither compute nor kernels"
     assert not written or op.pattern == OpPattern.OPAQUE, f"operator {op.name} is not opaque"
+
+
+def runs_on_host(op: Op) -> bool:
+    """Whether an operator has nothing to make machine code of."""
+    bodies = [column_of(op, column) for column in ("compute", "kernels")]
+    return not any(bodies) and op.name not in TEMPLATES
 
 
 def column_of(op: Op, column: str) -> Any:
@@ -257,11 +263,14 @@ def check_compute(op: Op, sample: Sample) -> None:
 
 
 def check_native(op: Op, sample: Sample) -> None:
-    """The body as machine code agrees with the reference."""
-    wanted = run_sample(op, sample)
-    has = any(column_of(op, column) is not None for column in ("compute", "kernels"))
-    made = run_compute(op, sample, run_native) if has else run_template(op, sample)
-    for index, (a, b) in enumerate(zip(made, wanted)):
+    """The machine code that a build makes of the operator agrees with the reference; what has no
+    body runs its reference."""
+    if runs_on_host(op):
+        return
+    # A build gives what is written to variables a place of its own; here the body is enough.
+    mutates = op in Op.mutates and op.mutates_of(_params(op, sample))
+    made = run_compute(op, sample, run_native) if mutates else run_lowered(op, sample)
+    for index, (a, b) in enumerate(zip(made, run_sample(op, sample))):
         _agree(a, b, sample, f"operator {op.name}, output {index}, machine code")
 
 
@@ -270,8 +279,34 @@ def run_native(kernel: Kernel, arrays: Sequence[Array]) -> None:
     NativeKernel(compile_kernel(kernel, Target.create()))(list(arrays))
 
 
-def run_template(op: Op, sample: Sample) -> list[Array]:
-    """What the template of an operator gives, as machine code."""
+def run_lowered(
+    op: Op,
+    sample: Sample,
+    target: Target | None = None,
+    placed: Callable[[Array], Array] = np.copy,
+) -> list[Array]:
+    """What the kernels give that the operator is lowered to, as machine code; every array that
+    they touch has gone through `placed`."""
+    node, fact = _typed_node(op, sample)
+    outputs = tuple(NodeEntry(node, index) for index in range(node.num_outputs))
+    group = FusedGroup((node,), tuple(dict.fromkeys(node.inputs)), outputs, node)
+    chosen = target or Target.create()
+    memory: dict[Any, Array] = {
+        entry: placed(np.array(x, order="C")) for entry, x in zip(node.inputs, sample.inputs)
+    }
+    for kernel, places, _ in lower(group, fact, chosen):
+        for place in [*places, *outputs]:
+            if place not in memory:
+                known = place if isinstance(place, Temporary) else fact(place)
+                memory[place] = placed(np.full(known.shape, _poison(known.dtype), known.dtype))
+        shapes = [tuple(int(extent.value) for extent in b.shape) for b in kernel.buffers]
+        arrays = [memory[place].reshape(shape) for place, shape in zip(places, shapes)]
+        NativeKernel(compile_kernel(kernel, chosen))(arrays)
+    return [memory[entry] for entry in outputs]
+
+
+def _typed_node(op: Op, sample: Sample) -> tuple[Node, Callable[[NodeEntry], Fact]]:
+    """The operator as the only node of a graph, and what is known about its entries."""
     names = {f"x{i}": x for i, x in enumerate(sample.inputs)}
     made = op(*map(Variable, names), **dict(sample.attrs))
     graph = infer(
@@ -280,19 +315,7 @@ def run_template(op: Op, sample: Sample) -> list[Array]:
         {name: x.dtype for name, x in names.items()},
     )
     (node,) = (node for node in graph.indexed.nodes if node.op is not None)
-    outputs = tuple(NodeEntry(node, index) for index in range(node.num_outputs))
-    group = FusedGroup((node,), tuple(node.inputs), outputs, node)
-    memory: dict[Any, Array] = {e: np.array(names[e.node.name], order="C") for e in node.inputs}
-    for kernel, places, _ in lower(group, graph.fact, Target.create()):
-        for place in places:
-            if place not in memory:
-                known = place if isinstance(place, Temporary) else graph.fact(place)
-                memory[place] = np.full(known.shape, _poison(known.dtype), known.dtype)
-        flat = [len(buffer.shape) == 1 for buffer in kernel.buffers]
-        run_native(
-            kernel, [memory[p].reshape(-1) if f else memory[p] for p, f in zip(places, flat)]
-        )
-    return [memory[entry] for entry in outputs]
+    return node, graph.fact
 
 
 def run_compute(op: Op, sample: Sample, run: Runner = run_kernel) -> list[Array]:
@@ -432,6 +455,46 @@ def _consistent(said: Any, ins: Sequence[Shape], outs: Sequence[Shape], place: s
         assert len(group) == len(true), f"{place}: the shape rule says {group}"
         for fact, shape in zip(group, true):
             assert unify(fact, shape) == shape, f"{place}: the shape rule says {fact}"
+
+
+def check_bad_inputs(op: Op, sample: Sample) -> None:
+    """Shapes that do not fit are refused by a typed error; those that are taken give what was
+    inferred. Too few inputs, and too many, are refused too."""
+    params = _params(op, sample)
+    count = op.outputs_of(params)
+    for shapes in _unfit([x.shape for x in sample.inputs]):
+        place = f"operator {op.name}: {dict(sample.attrs)}: shapes {shapes}"
+        arrays = [_ones(s, x.dtype) for s, x in zip(shapes, sample.inputs)]
+        try:
+            _typed_node(op, replace(sample, inputs=arrays))
+            inferred = column_of(op, "shape")(params, list(shapes), [None] * count)[1]
+            with np.errstate(all="ignore"):
+                results = run_reference(op, params, arrays)
+        except Error:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{place}: {type(error).__name__}: {error}") from error
+        made = [result.shape for result in results[:count]]
+        assert [tuple(s) for s in inferred] == made, f"{place}: inferred {inferred}, got {made}"
+
+
+def _ones(shape: tuple[int, ...], dtype: DType) -> Array:
+    """Ones; in square matrices on the diagonal only, so that they can be inverted."""
+    square = len(shape) > 1 and shape[-1] == shape[-2]
+    made = np.broadcast_to(np.eye(shape[-1]), shape) if square else np.ones(shape)
+    return made.astype(dtype)
+
+
+def _unfit(shapes: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+    """Shapes of which one has another rank, or a dimension that is larger or nothing."""
+    found = []
+    for position, shape in enumerate(shapes):
+        others = [(), (1,), shape[1:], (2, *shape), (*shape, 3)]
+        for axis, dim in enumerate(shape):
+            others += [(*shape[:axis], d, *shape[axis + 1 :]) for d in (0, dim + 1, 2 * dim)]
+        different = [other for other in dict.fromkeys(others) if other != shape]
+        found += [[*shapes[:position], other, *shapes[position + 1 :]] for other in different]
+    return found
 
 
 def _letters(rank: int) -> Layout:

@@ -35,6 +35,9 @@ class Example(NamedTuple):
 _IMAGE = (1, 2, 4, 4)
 _CONV = {"channels": 2, "kernel_size": (3, 3)}
 CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
+    "cholesky": ([np.array([[4, 2], [2, 5]], "float32")], {}),
+    "inverse": ([np.array([[2, 1], [1, 1]], "float32")], {}),
+    "solve": ([np.array([[2, 1], [1, 1]], "float32"), np.array([[3], [2]], "float32")], {}),
     "__layout_transform__": ([(1, 8, 2, 2)], {"src_layout": "NCHW", "dst_layout": "NCHW4c"}),
     "_contrib_conv2d_NCHWc": (
         [(1, 1, 4, 4, 2), (1, 1, 3, 3, 2, 2), (1, 2)],
@@ -42,6 +45,9 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     ),
     "adaptive_avg_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
     "adaptive_max_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
+    "adaptive_roi_align": (
+        [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
+    ),
     "arange": ([], {"start": 1, "stop": 7, "step": 2}),
     "batch_matmul": ([(2, 2, 3), (2, 3, 1)], {}),
     "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
@@ -52,6 +58,11 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "concatenate": ([(2, 1), (2, 2)], {"axis": 1}),
     "conv2d": ([_IMAGE, (2, 2, 3, 3), (2,)], _CONV),
     "conv2d_transpose": ([_IMAGE, (2, 2, 3, 3), (2,)], _CONV),
+    "deformable_psroi_pool": (
+        [(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]]), (1, 2, 2, 2)],
+        {"output_dim": 1, "pooled_size": 2, "group_size": 2, "trans_std": 0.1},
+    ),
+    "correlation": ([(1, 1, 3, 3), (1, 1, 3, 3)], {"pad_size": 1}),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
     "expand_dims": ([(2, 3)], {"axis": 1}),
     "expand_like": ([(2,), (2, 3)], {"axis": (1,)}),
@@ -59,6 +70,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "gather": ([(3, 2), np.int32([2, 0])], {}),
     "gather_elements": ([(2, 3), np.int32([[2, 0], [1, 1]])], {"axis": 1}),
     "gather_nd": ([(2, 3), np.int32([[0, 1], [2, 0]])], {}),
+    "grid_sample": ([(1, 1, 2, 2), np.float32([[[[-1, -1], [0, 0.5]]]])], {}),
     "group_norm": ([(1, 4, 2), (4,), (4,)], {"num_groups": 2}),
     "instance_norm": ([(1, 2, 3), (2,), (2,)], {}),
     "l2_normalize": ([(2, 3)], {"eps": 1e-5, "axis": (1,)}),
@@ -79,11 +91,24 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "one_hot": ([np.int32([2, 0])], {"depth": 3}),
     "ones": ([], {"shape": (2, 2)}),
     "pad": ([(1, 2)], {"pad_width": ((0, 1), (1, 0))}),
+    "part": ([(2, 3)], {"start": (0, 1), "length": (2, 2), "step": (1, 1), "shape": (2, 2)}),
+    "polygamma": ([np.float32([0.5, 1, 2])], {"n": 1}),
     "prelu": ([(2, 3), (3,)], {}),
+    "proposal": (
+        [np.float32([[[[0.1, 0.8]], [[0.9, 0.2]]]]), (1, 4, 1, 2), np.float32([[16, 32, 1]])],
+        {"rpn_post_nms_top_n": 2, "rpn_min_size": 4, "scales": (1,), "ratios": (1,)},
+    ),
+    "psroi_pool": (
+        [(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"output_dim": 1, "pooled_size": 2},
+    ),
     "reshape": ([(2, 3)], {"shape": (3, -1)}),
     "reshape_like": ([(2, 3), (3, 2)], {}),
     "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),
+    "rnn": ([(2, 1, 2), (2, 2), (2,), (1, 2)], {"mode": "rnn_tanh"}),
     "roi_align": (
+        [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
+    ),
+    "roi_pool": (
         [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
     ),
     "scatter_nd": ([(3,), np.int32([[2, 0]]), (2,)], {}),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...base.dtype import DTYPES, DType
 from ...base.errors import FormatError, Unsupported
@@ -26,6 +26,14 @@ def _of_the_caller(attrs: Mapping[str, str]) -> Signature:
     return Signature(("data*",), {name: Attribute("text", None) for name in attrs})
 
 
+class Part(NamedTuple):
+    """A subgraph of the node. `convert(emitter, arguments)` makes values of its outputs from those
+    of its arguments, of which None are not needed."""
+
+    arguments: int
+    convert: Callable[[Emitter, Sequence[Value | None]], list[Value]]
+
+
 class OpenFill(Value):
     """A constant fill, part of whose shape MXNet takes from whatever reads it."""
 
@@ -44,10 +52,12 @@ class Call(Building):
         signature: Signature | None,
         inputs: Sequence[Value],
         wanted: frozenset[int],
+        parts: Sequence[Part] = (),
     ) -> None:
         super().__init__(emitter, real_name(op_name), name, _GIVE_SHAPES)
         self.inputs = list(inputs)
         self.wanted = wanted  # the outputs that the graph uses
+        self.parts = list(parts)
         self._attrs = {key: text for key, text in attrs.items() if not is_hidden(key)}
         self._signature = signature or _of_the_caller(self._attrs)
         self._read: set[str | int] = set()

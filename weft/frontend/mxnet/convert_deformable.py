@@ -52,6 +52,7 @@ def _taps(call: Call, count: int) -> Taps:
     if wide != 2 * taps * count:
         raise FormatError(f"{wide} offsets for {taps} taps in {count} groups")
     offsets = call.reshape(call[1], (batch, count, taps, 2, math.prod(places)))
+    call.check_table(4, *kernel, *places)
     grids = np.indices((*kernel, *places)).reshape(4, taps, -1)
     made = []
     for axis in (0, 1):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...base.dtype import BOOL, INT32
-from ...base.errors import FormatError, Unsupported
+from ...base.errors import FormatError
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -155,8 +155,8 @@ def _chosen(call: Call, rows: Value, corners: list[Value], count: Value) -> Valu
     """Numbers of the rows that stay, -1 behind them. Their order stands for the score, which may
     be negative."""
     batch, many, _ = call.shape(rows)
-    ranks = np.arange(many, 0, -1.0).reshape(1, many, 1)
-    ranks = call.broadcast_to(call.make(ranks, call.dtype(rows)), (batch, many, 1))
+    places = call.positions(many, 1, 3, call.dtype(rows))
+    ranks = call.broadcast_to(call.op("__rsub_scalar__", places, scalar=many), (batch, many, 1))
     classes = call.attr("id_index") >= 0 and not call.attr("force_suppress")
     call.ignore("force_suppress")
     kind = _column(call, rows, call.attr("id_index")) if classes else ranks
@@ -198,6 +198,7 @@ def multibox_prior(call: Call) -> Value:
     down, across = (down if down > 0 else 1 / height), (across if across > 0 else 1 / width)
     top, left = call.attr("offsets")
     pairs = [(size, ratios[0]) for size in sizes] + [(sizes[0], ratio) for ratio in ratios[1:]]
+    call.check_table(height, width, len(pairs), 4)
     halves = np.array(
         [(size * height / width * math.sqrt(r) / 2, size / math.sqrt(r) / 2) for size, r in pairs]
     )
@@ -254,23 +255,3 @@ def _with_classes(call: Call, rows: Value, chosen: Value, top: int) -> Value:
         first = call.sliced(best, {1: (0, top, 1)})
         best = call.op("concatenate", first, call.sliced(rows, {1: (top, many, 1)}), axis=1)
     return call.op("concatenate", kind, call.sliced(best, {2: (1, width, 1)}), axis=2)
-
-
-# Parts of images.
-
-
-@converter("_contrib_ROIAlign")
-def roi_align(call: Call) -> Value:
-    ratio = call.attr("sample_ratio")
-    if ratio < 1 or call.attr("position_sensitive"):
-        raise Unsupported("ROIAlign with as many points as a box is large is not supported")
-    size = call.attr("pooled_size")
-    return call.op(
-        "roi_align",
-        call[0],
-        call[1],
-        pooled_size=(size[0], size[-1]),
-        spatial_scale=call.attr("spatial_scale"),
-        sample_ratio=ratio,
-        aligned=call.attr("aligned"),
-    )

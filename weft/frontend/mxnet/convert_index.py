@@ -115,9 +115,7 @@ def _sequence_axis(call: Call) -> tuple[int, int]:
 
 
 def _places(call: Call, axis: int, rank: int) -> Value:
-    extent = call.shape(call[0])[axis]
-    shape = [extent if a == axis else 1 for a in range(rank)]
-    return call.make(np.arange(extent).reshape(shape), FLOAT32)
+    return call.positions(call.shape(call[0])[axis], axis, rank, FLOAT32)
 
 
 def _lengths(call: Call, batch: int, rank: int) -> Value:

@@ -35,6 +35,9 @@ ALIKE.update(
     _minimum=Alike("broadcast_min"),
     _power=Alike("elemwise_pow"),
     _grad_add=Alike("elemwise_add"),
+    gammaln=Alike("lgamma"),
+    erfinv=Alike("erfinv"),
+    _contrib_sign_ste=Alike("sign"),
 )
 
 
@@ -245,7 +248,7 @@ def where(call: Call) -> Value:
 # Functions of one number.
 
 
-@converter("round")
+@converter("round", "_contrib_round_ste")
 def round_away(call: Call) -> Value:
     """Halves go away from 0: sign(x) floor(|x| + 1/2)."""
     up = call.op("floor", call.op("__add_scalar__", call.op("abs", call[0]), scalar=0.5))
@@ -392,8 +395,7 @@ def _softmax_of_lengths(call: Call, data: Value, axis: int) -> Value:
         raise Unsupported(f"{call.op_type} with lengths is not supported")
     shape = call.shape(data)
     axis = axis % len(shape)
-    places = call.make(range(shape[axis]), FLOAT32)
-    places = call.reshape(places, [shape[axis] if a == axis else 1 for a in range(len(shape))])
+    places = call.positions(shape[axis], axis, len(shape), FLOAT32)
     lengths = call.op("expand_dims", call.cast(call[1], FLOAT32), axis=axis)
     counts = call.op("broadcast_less", places, lengths)
     mask = call.cast(call.broadcast_to(counts, shape), BOOL)

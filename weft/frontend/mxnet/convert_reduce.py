@@ -157,6 +157,21 @@ def gemm(call: Call) -> Value:
     return made if alpha == 1 else call.op("__mul_scalar__", made, scalar=alpha)
 
 
+@converter("_linalg_gemm")
+def gemm_with_addend(call: Call) -> Value:
+    """alpha A B + beta C over the last two axes."""
+    if call.attr("axis") != -2:
+        raise Unsupported("matrices that are not in the last two axes are not supported")
+    turns = {f"transpose_{side}": call.attr(f"transpose_{side}") for side in "ab"}
+    shape = call.shape(call[2])
+    count = math.prod(shape[:-2])
+    a, b = (call.reshape(v, (count, *call.shape(v)[-2:])) for v in (call[0], call[1]))
+    product = call.reshape(call.op("batch_matmul", a, b, **turns), shape)
+    product = call.op("__mul_scalar__", product, scalar=call.attr("alpha"))
+    other = call.op("__mul_scalar__", call[2], scalar=call.attr("beta"))
+    return call.op("elemwise_add", product, other)
+
+
 @converter("dot")
 def dot(call: Call) -> Value:
     """Sums over the last axis of a and the first of b; of vectors, a tensor of shape (1,)."""

@@ -420,5 +420,6 @@ def diagonal(call: Call) -> Value:
     shape, k = call.shape(data), call.attr("k")
     if len(shape) != 2 or (call.attr("axis1"), call.attr("axis2")) != (0, 1):
         raise Unsupported(f"diag of shape {shape} is not supported")
+    call.check_table(*shape)
     places = np.diagonal(np.arange(math.prod(shape)).reshape(shape), k)
     return call.op("take", call.reshape(data, (-1,)), call.make(places, INT64), axis=0)

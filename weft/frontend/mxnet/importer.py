@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,18 +15,23 @@ from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
 from . import (  # noqa: F401  each registers its converters
     convert_attention,
+    convert_control,
     convert_deformable,
     convert_detection,
     convert_index,
     convert_layers,
     convert_math,
+    convert_np,
+    convert_np_shape,
     convert_pool,
     convert_reduce,
+    convert_regions,
     convert_rnn,
     convert_shape,
+    convert_spatial,
 )
 from .attributes import parsed
-from .call import Call, OpenFill
+from .call import Call, OpenFill, Part
 from .custom import SymbolConverter, converted_by, get_op, identity_converter
 from .registry import Alike, Converter, find, real_name, signature
 from .source import Arrays, read_model
@@ -34,7 +40,15 @@ from .symbol_file import Node, SymbolFile
 __all__ = ["from_mxnet", "get_op"]
 
 # What a malformed attribute makes of a converter; everything of weft's own is an Error already.
-_MALFORMED = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError)
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    ZeroDivisionError,
+    MemoryError,
+)
 # Inputs that only training reads.
 _LABELS = dict.fromkeys(
     (
@@ -48,7 +62,6 @@ _LABELS = dict.fromkeys(
 )
 # Inputs that hold what was learned, by the names that MXNet's operators give them.
 _LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".split())
-_SUBGRAPHS = ("_foreach", "_while_loop", "_cond")
 
 
 class Tables(NamedTuple):
@@ -91,11 +104,18 @@ def from_mxnet(
     _report_unsupported(model.graph, live, tables)
     emitter = Emitter()
     values = _variables(model.graph, model.arrays, live, emitter, shape or {})
-    for number in live:
-        if model.graph.nodes[number].op != "null":
-            _convert(model.graph, live, number, tables, emitter, values)
-    outputs = [emitter.symbol(_settled(_output(values, *head))) for head in model.graph.heads]
+    made = _converted(model.graph, live, tables, emitter, values)
+    outputs = [
+        _head(emitter, value, model.graph.nodes[number], len(values[number]))
+        for value, (number, _) in zip(made, model.graph.heads)
+    ]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
+
+
+def _head(emitter: Emitter, value: Value, node: Node, count: int) -> Symbol:
+    """An output of the model, called as in MXNet if it is the only one of its operator."""
+    plain = node.op == "null" or count > 1
+    return emitter.symbol(value) if plain else emitter.output(value, f"{node.name}_output")
 
 
 def _tables(
@@ -128,12 +148,15 @@ def _read_inputs(node: Node, tables: Tables) -> list[tuple[int, int]]:
 
 def _report_unsupported(graph: SymbolFile, live: Iterable[int], tables: Tables) -> None:
     missing: dict[str, list[str]] = {}
-    for number in live:
-        node = graph.nodes[number]
+    pending = deque(graph.nodes[number] for number in live)
+    while pending:
+        node = pending.popleft()
         if node.op == "null":
             continue
-        if tables.find(node.op) is None or (node.subgraphs and node.op not in tables.own):
+        if tables.find(node.op) is None:
             missing.setdefault(node.op, []).append(node.name)
+        for inner in node.subgraphs:
+            pending += [inner.nodes[number] for number in _live(inner, tables)]
     if missing:
         total = sum(map(len, missing.values()))
         raise Unsupported(
@@ -145,8 +168,7 @@ def _report_unsupported(graph: SymbolFile, live: Iterable[int], tables: Tables) 
 
 def _described(op: str, names: list[str]) -> str:
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    subgraph = " with subgraphs" if op in _SUBGRAPHS else ""
-    return f"{op}{subgraph} in {len(names)} nodes: {shown}"
+    return f"{op} in {len(names)} nodes: {shown}"
 
 
 # Variables: what has a value is a parameter, the others are inputs.
@@ -281,6 +303,38 @@ def _shape_for(reader: Node, weight: tuple[int, ...]) -> Shape:
     return (None, weight[1] * groups, *(None,) * (len(weight) - 2)) if len(weight) > 2 else None
 
 
+def _converted(
+    graph: SymbolFile,
+    live: Mapping[int, set[int]],
+    tables: Tables,
+    emitter: Emitter,
+    values: dict[int, list[Value]],
+) -> list[Value]:
+    """The outputs of a graph whose variables have values."""
+    for number in live:
+        if graph.nodes[number].op != "null":
+            _convert(graph, live, number, tables, emitter, values)
+    return [_settled(_output(values, *head)) for head in graph.heads]
+
+
+def _part(graph: SymbolFile, tables: Tables) -> Part:
+    """A subgraph, to be converted by the converter of its node."""
+
+    def convert(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
+        live = _live(graph, tables)
+        given = dict(zip(graph.arguments, arguments))
+        values = {}
+        for number in live:
+            if graph.nodes[number].op == "null":
+                value = given.get(number)
+                if value is None:
+                    raise FormatError(f"nothing is given for {graph.nodes[number].name!r}")
+                values[number] = [value]
+        return _converted(graph, live, tables, emitter, values)
+
+    return Part(len(graph.arguments), convert)
+
+
 # One node.
 
 
@@ -313,7 +367,9 @@ def _results(
         attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
         return converted_by(tables.own[node.op], emitter, list(map(_settled, inputs)), attrs)
     how = find(node.op)
-    call = Call(emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted)
+    parts = [_part(graph, tables) for graph in node.subgraphs]
+    known = signature(node.op)
+    call = Call(emitter, node.op, node.name, node.attrs, known, inputs, wanted, parts)
     if isinstance(how, Alike):
         attrs = {new: call.attr(old) for old, new in how.attrs.items()}
         made = call.op(how.op, *call.all(), **attrs)

@@ -15,6 +15,7 @@ SIGNATURES: dict[str, str] = {
         "data gamma beta moving_mean moving_var | eps:float=0.001 momentum:float=0.9 "
         "fix_gamma:bool=1 use_global_stats:bool=0 output_mean_var:bool=0"
     ),
+    "BilinearSampler": "data grid | cudnn_off:bool?=None",
     "BlockGrad": "data",
     "Cast": "data | dtype:text",
     "Concat": "data* | num_args:int dim:int=1",
@@ -28,6 +29,10 @@ SIGNATURES: dict[str, str] = {
         "num_group:int=1 workspace:int=1024 no_bias:bool=0 cudnn_tune:text?=None "
         "cudnn_off:bool=0 layout:text?=None"
     ),
+    "Correlation": (
+        "data1 data2 | kernel_size:int=1 max_displacement:int=1 stride1:int=1 stride2:int=1 "
+        "pad_size:int=0 is_multiply:bool=1"
+    ),
     "Crop": "data* | num_args:int offset:ints=(0,0) h_w:ints=(0,0) center_crop:bool=0",
     "Deconvolution": (
         "data weight bias | kernel:ints stride:ints=() dilate:ints=() pad:ints=() adj:ints=() "
@@ -38,6 +43,7 @@ SIGNATURES: dict[str, str] = {
     "Embedding": "data weight | input_dim:int output_dim:int dtype:text=float32 sparse_grad:bool=0",
     "Flatten": "data",
     "FullyConnected": "data weight bias | num_hidden:int no_bias:bool=0 flatten:bool=1",
+    "GridGenerator": "data | transform_type:text target_shape:ints=(0,0)",
     "GroupNorm": "data gamma beta | num_groups:int=1 eps:float=1e-05 output_mean_var:bool=0",
     "IdentityAttachKLSparseReg": (
         "data moving_avg | sparseness_target:float=0.1 penalty:float=0.001 momentum:float=0.9"
@@ -70,6 +76,7 @@ SIGNATURES: dict[str, str] = {
         "lstm_state_clip_min:float?=None lstm_state_clip_max:float?=None "
         "lstm_state_clip_nan:bool=0 use_sequence_length:bool=0"
     ),
+    "ROIPooling": "data rois | pooled_size:ints spatial_scale:float",
     "Reshape": "data | shape:ints=() reverse:bool=0 target_shape:ints=() keep_highest:bool=0",
     "SVMOutput": "data label | margin:float=1 regularization_coefficient:float=1 use_linear:bool=0",
     "SequenceLast": "data sequence_length | use_sequence_length:bool=0 axis:int=0",
@@ -82,6 +89,10 @@ SIGNATURES: dict[str, str] = {
         "use_ignore:bool=0 preserve_shape:bool=0 normalization:text=null out_grad:bool=0 "
         "smooth_alpha:float=0"
     ),
+    "SpatialTransformer": (
+        "data loc | target_shape:ints=(0,0) transform_type:text sampler_type:text "
+        "cudnn_off:bool?=None"
+    ),
     "SwapAxis": "data | dim1:int=0 dim2:int=0",
     "UpSampling": (
         "data* | scale:int num_filter:int=0 sample_type:text multi_input_mode:text=concat "
@@ -91,6 +102,10 @@ SIGNATURES: dict[str, str] = {
     "_arange": (
         "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= "
         "dtype:text=float32"
+    ),
+    "_cond": (
+        "cond then_branch else_branch data* | num_args:int num_outputs:int cond_input_locs:ints "
+        "then_input_locs:ints else_input_locs:ints"
     ),
     "_contrib_AdaptiveAvgPooling2D": "data | output_size:ints=()",
     "_contrib_BatchNormWithReLU": (
@@ -107,6 +122,10 @@ SIGNATURES: dict[str, str] = {
         "num_filter:int num_group:int=1 num_deformable_group:int=1 workspace:int=1024 "
         "no_bias:bool=0 layout:text?=None"
     ),
+    "_contrib_DeformablePSROIPooling": (
+        "data rois trans | spatial_scale:float output_dim:int group_size:int pooled_size:int "
+        "part_size:int=0 sample_per_part:int=1 trans_std:float=0 no_trans:bool=0"
+    ),
     "_contrib_ModulatedDeformableConvolution": (
         "data offset mask weight bias | kernel:ints stride:ints=() dilate:ints=() pad:ints=() "
         "num_filter:int num_group:int=1 num_deformable_group:int=1 workspace:int=1024 "
@@ -120,6 +139,19 @@ SIGNATURES: dict[str, str] = {
     "_contrib_MultiBoxPrior": (
         "data | sizes:floats=(1) ratios:floats=(1) clip:bool=0 steps:floats=(-1,-1) "
         "offsets:floats=(0.5,0.5)"
+    ),
+    "_contrib_MultiProposal": (
+        "cls_prob bbox_pred im_info | rpn_pre_nms_top_n:int=6000 rpn_post_nms_top_n:int=300 "
+        "threshold:float=0.7 rpn_min_size:int=16 scales:floats=(4,8,16,32) "
+        "ratios:floats=(0.5,1,2) feature_stride:int=16 output_score:bool=0 iou_loss:bool=0"
+    ),
+    "_contrib_PSROIPooling": (
+        "data rois | spatial_scale:float output_dim:int pooled_size:int group_size:int=0"
+    ),
+    "_contrib_Proposal": (
+        "cls_prob bbox_pred im_info | rpn_pre_nms_top_n:int=6000 rpn_post_nms_top_n:int=300 "
+        "threshold:float=0.7 rpn_min_size:int=16 scales:floats=(4,8,16,32) "
+        "ratios:floats=(0.5,1,2) feature_stride:int=16 output_score:bool=0 iou_loss:bool=0"
     ),
     "_contrib_ROIAlign": (
         "data rois | pooled_size:ints spatial_scale:float sample_ratio:int=-1 "
@@ -152,11 +184,17 @@ SIGNATURES: dict[str, str] = {
     "_contrib_interleaved_matmul_selfatt_qk": "queries_keys_values | heads:int",
     "_contrib_interleaved_matmul_selfatt_valatt": "queries_keys_values attention | heads:int",
     "_contrib_quadratic": "data | a:float=0 b:float=0 c:float=0",
+    "_contrib_round_ste": "data",
+    "_contrib_sign_ste": "data",
     "_copy": "data",
     "_div_scalar": "data | scalar:float=1 is_int:bool=1",
     "_equal": "lhs rhs",
     "_equal_scalar": "data | scalar:float=1 is_int:bool=1",
     "_eye": "| N:int M:int=0 k:int=0 ctx:text= dtype:text=float32",
+    "_foreach": (
+        "fn data* | num_args:int num_outputs:int num_out_data:int in_state_locs:ints "
+        "in_data_locs:ints remain_locs:ints"
+    ),
     "_full": "| shape:ints?=None ctx:text= dtype:text=float32 value:float",
     "_grad_add": "lhs rhs",
     "_greater": "lhs rhs",
@@ -166,10 +204,18 @@ SIGNATURES: dict[str, str] = {
     "_hypot": "lhs rhs",
     "_hypot_scalar": "data | scalar:float=1 is_int:bool=1",
     "_identity_with_attr_like_rhs": "lhs rhs",
+    "_image_crop": "data | x:int y:int width:int height:int",
+    "_image_flip_left_right": "data",
+    "_image_flip_top_bottom": "data",
+    "_image_normalize": "data | mean:floats=(0,0,0,0) std:floats=(1,1,1,1)",
+    "_image_to_tensor": "data",
     "_lesser": "lhs rhs",
     "_lesser_equal": "lhs rhs",
     "_lesser_equal_scalar": "data | scalar:float=1 is_int:bool=1",
     "_lesser_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_linalg_gemm": (
+        "A B C | transpose_a:bool=0 transpose_b:bool=0 alpha:float=1 beta:float=1 axis:int=-2"
+    ),
     "_linalg_gemm2": "A B | transpose_a:bool=0 transpose_b:bool=0 alpha:float=1 axis:int=-2",
     "_logical_and": "lhs rhs",
     "_logical_and_scalar": "data | scalar:float=1 is_int:bool=1",
@@ -187,6 +233,115 @@ SIGNATURES: dict[str, str] = {
     "_mul_scalar": "data | scalar:float=1 is_int:bool=1",
     "_not_equal": "lhs rhs",
     "_not_equal_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_np_all": "data | axis:ints?=None keepdims:bool=0",
+    "_np_any": "data | axis:ints?=None keepdims:bool=0",
+    "_np_copy": "a",
+    "_np_cumsum": "a | axis:int?=None dtype:text?=None",
+    "_np_dot": "a b",
+    "_np_max": "a | axis:ints?=None keepdims:bool=0 initial:float?=None",
+    "_np_min": "a | axis:ints?=None keepdims:bool=0 initial:float?=None",
+    "_np_moveaxis": "a | source:ints destination:ints",
+    "_np_prod": "a | axis:ints?=None dtype:text?=None keepdims:bool=0 initial:float?=None",
+    "_np_reshape": "a | newshape:ints order:text=C",
+    "_np_roll": "data | shift:ints?=None axis:ints?=None",
+    "_np_squeeze": "a | axis:ints?=None",
+    "_np_sum": "a | axis:ints?=None dtype:text?=None keepdims:bool=0 initial:float?=None",
+    "_np_transpose": "a | axes:ints?=None",
+    "_npi_absolute": "x",
+    "_npi_add": "lhs rhs",
+    "_npi_add_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_arange": (
+        "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= "
+        "dtype:text=float32"
+    ),
+    "_npi_arccos": "x",
+    "_npi_arccosh": "x",
+    "_npi_arcsin": "x",
+    "_npi_arcsinh": "x",
+    "_npi_arctan": "x",
+    "_npi_arctanh": "x",
+    "_npi_argmax": "data | axis:int?=None keepdims:bool=0",
+    "_npi_argmin": "data | axis:int?=None keepdims:bool=0",
+    "_npi_around": "x | decimals:int=0",
+    "_npi_broadcast_to": "array | shape:ints=()",
+    "_npi_cbrt": "x",
+    "_npi_ceil": "x",
+    "_npi_concatenate": "data* | num_args:int dim:int=1 axis:int?=0",
+    "_npi_cos": "x",
+    "_npi_cosh": "x",
+    "_npi_degrees": "x",
+    "_npi_equal": "lhs rhs",
+    "_npi_equal_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_exp": "x",
+    "_npi_expm1": "x",
+    "_npi_fix": "x",
+    "_npi_flip": "data | axis:ints",
+    "_npi_floor": "x",
+    "_npi_full_like": "a | fill_value:float ctx:text= dtype:text?=None",
+    "_npi_greater": "lhs rhs",
+    "_npi_greater_equal": "lhs rhs",
+    "_npi_greater_equal_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_greater_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_hstack": "data* | num_args:int dim:int=1",
+    "_npi_identity": "| shape:ints=() ctx:text= dtype:text=float32",
+    "_npi_isfinite": "x",
+    "_npi_isinf": "x",
+    "_npi_isnan": "x",
+    "_npi_less": "lhs rhs",
+    "_npi_less_equal": "lhs rhs",
+    "_npi_less_equal_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_less_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_log": "x",
+    "_npi_log10": "x",
+    "_npi_log1p": "x",
+    "_npi_log2": "x",
+    "_npi_logical_not": "x",
+    "_npi_matmul": "a b",
+    "_npi_mean": "a | axis:ints?=None dtype:text?=None keepdims:bool=0 initial:float?=None",
+    "_npi_mod": "lhs rhs",
+    "_npi_mod_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_multiply": "lhs rhs",
+    "_npi_multiply_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_negative": "x",
+    "_npi_not_equal": "lhs rhs",
+    "_npi_not_equal_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_ones": "| shape:ints=() ctx:text= dtype:text=float32",
+    "_npi_power": "lhs rhs",
+    "_npi_power_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_radians": "x",
+    "_npi_reciprocal": "x",
+    "_npi_rint": "x",
+    "_npi_rmod_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_rpower_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_rsubtract_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_rtrue_divide_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_sign": "x",
+    "_npi_sin": "x",
+    "_npi_sinh": "x",
+    "_npi_sqrt": "x",
+    "_npi_square": "x",
+    "_npi_stack": "data* | axis:int=0 num_args:int",
+    "_npi_std": "a | axis:ints?=None dtype:text?=None ddof:int=0 keepdims:bool=0",
+    "_npi_subtract": "lhs rhs",
+    "_npi_subtract_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_tan": "x",
+    "_npi_tanh": "x",
+    "_npi_tensordot": "a b | a_axes_summed:ints b_axes_summed:ints",
+    "_npi_tensordot_int_axes": "a b | axes:int",
+    "_npi_tril": "data | k:int=0",
+    "_npi_true_divide": "lhs rhs",
+    "_npi_true_divide_scalar": "data | scalar:float=1 is_int:bool=1",
+    "_npi_trunc": "x",
+    "_npi_var": "a | axis:ints?=None dtype:text?=None ddof:int=0 keepdims:bool=0",
+    "_npi_vstack": "data* | num_args:int",
+    "_npi_where": "condition x y",
+    "_npi_where_lscalar": "condition x | scalar:float=0",
+    "_npi_where_rscalar": "condition y | scalar:float=0",
+    "_npi_where_scalar2": "condition | x:float=0 y:float=0",
+    "_npi_zeros": "| shape:ints=() ctx:text= dtype:text=float32",
+    "_npx_relu": "data",
+    "_npx_reshape": "a | newshape:ints reverse:bool=0 order:text=C",
+    "_npx_sigmoid": "data",
     "_ones": "| shape:ints=() ctx:text= dtype:text=float32",
     "_plus_scalar": "data | scalar:float=1 is_int:bool=1",
     "_power": "lhs rhs",
@@ -197,6 +352,10 @@ SIGNATURES: dict[str, str] = {
     "_rnn_param_concat": "data* | num_args:int dim:int=1",
     "_rpower_scalar": "data | scalar:float=1 is_int:bool=1",
     "_split_v2": "data | indices:ints axis:int=1 squeeze_axis:bool=0 sections:int=0",
+    "_while_loop": (
+        "cond func data* | num_args:int num_outputs:int num_out_data:int max_iterations:int "
+        "cond_input_locs:ints func_input_locs:ints func_var_locs:ints"
+    ),
     "_zeros": "| shape:ints=() ctx:text= dtype:text=float32",
     "_zeros_without_dtype": "| shape:ints?=None ctx:text= dtype:int=-1",
     "abs": "data",
@@ -251,11 +410,13 @@ SIGNATURES: dict[str, str] = {
     "elemwise_mul": "lhs rhs",
     "elemwise_sub": "lhs rhs",
     "erf": "data",
+    "erfinv": "data",
     "exp": "data",
     "expand_dims": "data | axis:int",
     "expm1": "data",
     "fix": "data",
     "floor": "data",
+    "gammaln": "data",
     "gather_nd": "data indices",
     "hard_sigmoid": "data | alpha:float=0.2 beta:float=0.5",
     "khatri_rao": "args*",
@@ -373,7 +534,12 @@ ALIASES: dict[str, str] = {
     "_div": "elemwise_div",
     "_minus": "elemwise_sub",
     "_mul": "elemwise_mul",
+    "_np_amax": "_np_max",
+    "_np_amin": "_np_min",
+    "_np_product": "_np_prod",
     "_np_repeat": "repeat",
+    "_np_sometrue": "_np_any",
+    "_npi_abs": "_npi_absolute",
     "_npi_argsort": "argsort",
     "_npi_cast": "Cast",
     "_npi_clip": "clip",
@@ -385,6 +551,7 @@ ALIASES: dict[str, str] = {
     "_npi_maximum_scalar": "_maximum_scalar",
     "_npi_minimum": "broadcast_minimum",
     "_npi_minimum_scalar": "_minimum_scalar",
+    "_npi_reshape": "_npx_reshape",
     "_npi_rnn_param_concat": "_rnn_param_concat",
     "_npi_slice": "slice",
     "_npi_sort": "sort",
@@ -392,6 +559,11 @@ ALIASES: dict[str, str] = {
     "_npi_swapaxes": "SwapAxis",
     "_npi_take": "take",
     "_npi_tile": "tile",
+    "_npx__image_crop": "_image_crop",
+    "_npx__image_flip_left_right": "_image_flip_left_right",
+    "_npx__image_flip_top_bottom": "_image_flip_top_bottom",
+    "_npx__image_normalize": "_image_normalize",
+    "_npx__image_to_tensor": "_image_to_tensor",
     "_npx_activation": "Activation",
     "_npx_arange_like": "_contrib_arange_like",
     "_npx_batch_dot": "batch_dot",
@@ -403,7 +575,9 @@ ALIASES: dict[str, str] = {
     "_npx_dropout": "Dropout",
     "_npx_embedding": "Embedding",
     "_npx_erf": "erf",
+    "_npx_erfinv": "erfinv",
     "_npx_fully_connected": "FullyConnected",
+    "_npx_gammaln": "gammaln",
     "_npx_gather_nd": "gather_nd",
     "_npx_layer_norm": "LayerNorm",
     "_npx_leaky_relu": "LeakyReLU",
@@ -415,6 +589,7 @@ ALIASES: dict[str, str] = {
     "_npx_pooling": "Pooling",
     "_npx_reshape_like": "reshape_like",
     "_npx_rnn": "RNN",
+    "_npx_roi_pooling": "ROIPooling",
     "_npx_sequence_mask": "SequenceMask",
     "_npx_shape_array": "shape_array",
     "_npx_slice": "slice",
@@ -428,6 +603,8 @@ ALIASES: dict[str, str] = {
     "_sparse_LinearRegressionOutput": "LinearRegressionOutput",
     "_sparse_LogisticRegressionOutput": "LogisticRegressionOutput",
     "_sparse_MAERegressionOutput": "MAERegressionOutput",
+    "_sparse__contrib_round_ste": "_contrib_round_ste",
+    "_sparse__contrib_sign_ste": "_contrib_sign_ste",
     "_sparse_abs": "abs",
     "_sparse_add_n": "add_n",
     "_sparse_arccos": "arccos",
@@ -459,6 +636,7 @@ ALIASES: dict[str, str] = {
     "_sparse_expm1": "expm1",
     "_sparse_fix": "fix",
     "_sparse_floor": "floor",
+    "_sparse_gammaln": "gammaln",
     "_sparse_log": "log",
     "_sparse_log10": "log10",
     "_sparse_log1p": "log1p",
@@ -494,9 +672,11 @@ ALIASES: dict[str, str] = {
     "choose_element_0index": "pick",
     "concat": "Concat",
     "crop": "slice",
+    "cumsum": "_np_cumsum",
     "flatten": "Flatten",
     "flip": "reverse",
     "identity": "_copy",
+    "linalg_gemm": "_linalg_gemm",
     "linalg_gemm2": "_linalg_gemm2",
     "max_axis": "max",
     "min_axis": "min",

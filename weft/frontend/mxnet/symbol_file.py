@@ -11,6 +11,7 @@ from ...core.schema import is_hidden
 from .registry import signature
 
 _LARGEST_TEXT = 1 << 26
+_DEEPEST = 16  # subgraphs in subgraphs
 _OLDEST = 800  # what a file without a version is taken for
 _BARE_HIDDEN = (
     "ctx_group lr_mult wd_mult force_mirroring mirror_stage profiler_scope"  # as __key__ nowadays
@@ -24,7 +25,7 @@ class Node(NamedTuple):
     name: str
     attrs: dict[str, str]
     inputs: list[tuple[int, int]]
-    subgraphs: int
+    subgraphs: tuple[SymbolFile, ...] = ()
 
 
 class SymbolFile(NamedTuple):
@@ -33,18 +34,27 @@ class SymbolFile(NamedTuple):
     nodes: list[Node]
     heads: list[tuple[int, int]]
     version: int  # major * 10000 + minor * 100 + patch
+    arguments: tuple[int, ...] = ()  # the variables, in the order in which a subgraph takes them
 
 
 def read_symbol(source: str | bytes | Mapping[str, Any]) -> SymbolFile:
     """The graph of a file's text or of the parsed text, brought to the newest version's form."""
     tree = source if isinstance(source, Mapping) else _parsed(source)
+    return _upgraded(_graph(tree, _version(tree), 0))
+
+
+def _graph(tree: Any, version: int, depth: int) -> SymbolFile:
+    if not isinstance(tree, Mapping) or depth > _DEEPEST:
+        why = f"they are nested deeper than {_DEEPEST}" if depth > _DEEPEST else "no JSON object"
+        raise FormatError("a graph inside a node cannot be read", why=why)
     nodes = _list(tree, "nodes", "the graph")
-    read = [_node(item, number) for number, item in enumerate(nodes)]
+    read = [_node(item, number, version, depth) for number, item in enumerate(nodes)]
     heads = [_entry(head, len(read), "heads") for head in _list(tree, "heads", "the graph")]
     if not heads:
         raise FormatError("the graph has no outputs")
-    _check_arguments(tree.get("arg_nodes", []), read)
-    return _upgraded(SymbolFile(read, heads, _version(tree)))
+    arguments = tree.get("arg_nodes", [])
+    _check_arguments(arguments, read)
+    return SymbolFile(read, heads, version, tuple(arguments))
 
 
 def _check_arguments(numbers: Any, nodes: list[Node]) -> None:
@@ -87,20 +97,28 @@ def _version(tree: Mapping[str, Any]) -> int:
     raise FormatError(f"the version {str(stamp)[:40]} makes no sense")
 
 
-def _node(item: Any, number: int) -> Node:
+def _node(item: Any, number: int, version: int, depth: int) -> Node:
     where = f"node {number}"
     if not isinstance(item, Mapping):
         raise FormatError("a node is no JSON object", where=where)
     op, name = item.get("op"), item.get("name")
     if not isinstance(op, str) or not isinstance(name, str) or not op:
         raise FormatError("a node needs an op and a name, both text", where=where)
-    inputs = [_entry(entry, number, where) for entry in item.get("inputs") or []]
+    inputs = [_entry(entry, number, where) for entry in _inputs_of(item, where)]
     if op == "null" and inputs:
         raise FormatError(f"the variable {name!r} has inputs", where=where)
     subgraphs = item.get("subgraphs") or []
     if not isinstance(subgraphs, (list, tuple)):
         raise FormatError("subgraphs must be a list", where=where)
-    return Node(op, name, _attrs(item, where), inputs, len(subgraphs))
+    inner = tuple(_graph(tree, version, depth + 1) for tree in subgraphs)
+    return Node(op, name, _attrs(item, where), inputs, inner)
+
+
+def _inputs_of(item: Mapping[str, Any], where: str) -> list[Any]:
+    inputs = item.get("inputs") or []
+    if not isinstance(inputs, (list, tuple)):
+        raise FormatError("inputs must be a list", where=where)
+    return list(inputs)
 
 
 def _entry(entry: Any, limit: int, where: str) -> tuple[int, int]:
@@ -160,12 +178,12 @@ def _with_missing_inputs(file: SymbolFile) -> SymbolFile:
     for node in file.nodes:
         inputs = [(number_of[at], output) for at, output in node.inputs]
         for name in _missing(node):
-            nodes.append(Node("null", f"{node.name}_{name}", {}, [], 0))
+            nodes.append(Node("null", f"{node.name}_{name}", {}, []))
             inputs.append((len(nodes) - 1, 0))
         number_of.append(len(nodes))
         nodes.append(node._replace(inputs=inputs))
     heads = [(number_of[at], output) for at, output in file.heads]
-    return SymbolFile(nodes, heads, file.version)
+    return SymbolFile(nodes, heads, file.version, tuple(number_of[n] for n in file.arguments))
 
 
 def _missing(node: Node) -> tuple[str, ...]:

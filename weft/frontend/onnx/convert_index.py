@@ -237,6 +237,7 @@ def reverse_sequence(call: Call) -> Value:
     lengths = call.ints(1, "the lengths")
     time, batch = call.attr("time_axis"), call.attr("batch_axis")
     data, shape = call[0], call.shape(call[0])
+    call.check_table(2, *shape[:2])
     places = np.indices(shape[:2])[time]
     for index, length in enumerate(lengths):
         part = (slice(length), index) if time == 0 else (index, slice(length))

@@ -18,8 +18,15 @@ from .tensors import dtype_of
 
 ALIKE.update(
     Abs=Alike("abs"),
+    Acos=Alike("acos"),
+    Acosh=Alike("acosh"),
+    Asin=Alike("asin"),
+    Asinh=Alike("asinh"),
+    Atan=Alike("atan"),
+    Atanh=Alike("atanh"),
     Ceil=Alike("ceil"),
     Cos=Alike("cos"),
+    Cosh=Alike("cosh"),
     Elu=Alike("elu", {"alpha": "alpha"}),
     Erf=Alike("erf"),
     Exp=Alike("exp"),
@@ -33,9 +40,11 @@ ALIKE.update(
     Sigmoid=Alike("sigmoid"),
     Sign=Alike("sign"),
     Sin=Alike("sin"),
+    Sinh=Alike("sinh"),
     Softplus=Alike("softplus"),
     Softsign=Alike("softsign"),
     Sqrt=Alike("sqrt"),
+    Tan=Alike("tan"),
     Tanh=Alike("tanh"),
 )
 
@@ -343,20 +352,6 @@ def swish(call: Call) -> Value:
 @converter("Gelu", since=20)
 def gelu(call: Call) -> Value:
     return call.op("gelu", call[0], approximate=call.attr("approximate"))
-
-
-@converter("Sinh", "Cosh", since=9)
-def hyperbolic(call: Call) -> Value:
-    """(exp(x) -+ exp(-x)) / 2"""
-    up = call.op("exp", call[0])
-    down = call.op("exp", call.op("negative", call[0]))
-    op = "elemwise_sub" if call.op_type == "Sinh" else "elemwise_add"
-    return call.op("__mul_scalar__", call.op(op, up, down), scalar=0.5)
-
-
-@converter("Tan", since=7)
-def tangent(call: Call) -> Value:
-    return call.op("elemwise_div", call.op("sin", call[0]), call.op("cos", call[0]))
 
 
 @converter("Shrink", since=9)

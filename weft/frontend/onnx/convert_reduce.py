@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...base.dtype import INT64, is_float
 from ...base.errors import Unsupported
 from ...base.shape import normalize_axis, numel
@@ -115,8 +113,8 @@ def hardmax(call: Call) -> Value:
     data, axis = call[0], normalize_axis(call.attr("axis"), call.rank(call[0]))
     index = call.op("argmax", data, axis=axis, keepdims=True, dtype="int64")
     shape = call.shape(data)
-    places = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))])
-    made = call.op("broadcast_equal", index, call.make(places, INT64))
+    places = call.positions(shape[axis], axis, len(shape), INT64)
+    made = call.op("broadcast_equal", index, places)
     return call.cast(made, call.dtype(data))
 
 

@@ -1,4 +1,4 @@
-"""Converters of scatters whose places are known: every element knows what is written to it."""
+"""Converters of scatters. Where places are known, every element knows what is written to it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ _MOST_PLACES = 1 << 24
 def scatter_nd(call: Call) -> Value:
     """Each index names a row of the data, of one or more axes; the update is the new row."""
     _check_reduction(call)
+    if call[1].constant is None and call.rank(call[1]) > 1:
+        rank = call.rank(call[1])
+        first = call.op("transpose", call[1], axes=(rank - 1, *range(rank - 1)))
+        return call.op("scatter_nd", call[0], first, call[2])
     shape, indices = call.shape(call[0]), call.constant(1, "the indices")
     if not indices.ndim or not 0 < indices.shape[-1] <= len(shape):
         raise FormatError(f"indices of shape {indices.shape} for data of shape {shape}")

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from ... import ops  # noqa: F401  registers the operators
 from ...base.dtype import FLOAT32, as_dtype
-from ...base.errors import Error, InvalidValue, Unsupported
+from ...base.errors import InvalidValue, Unsupported
 from ...base.shape import is_static
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
-from . import write_layers, write_math, write_shape  # noqa: F401  each registers its writers
+from . import (  # noqa: F401  each registers its writers
+    write_control,
+    write_detection,
+    write_index,
+    write_layers,
+    write_math,
+    write_norm,
+    write_pool,
+    write_reduce,
+    write_rnn,
+    write_shape,
+)
+from .saving import Verify, checked, save, with_weights
 from .tensors import CODE_OF
-from .writing import Writer, Writing, find_writer
+from .writing import Gaps, Writer, find_writer, write_nodes
 
 _OPSETS = range(17, 24)
 _IR_VERSION = 8  # what opset 17 came with; every runtime that has the opset reads it
 _IR_OF_LATER_OPSETS = {19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
-_LARGEST_FILE = 1 << 31
 
 
 def to_onnx(
@@ -38,11 +48,15 @@ def to_onnx(
     shape: Mapping[str, Sequence[int]] | None = None,
     opset: int = 17,
     dtype: Mapping[str, Any] | None = None,
+    verify: Verify | None = None,
 ) -> onnx.ModelProto:
     """The symbol as an ONNX model, checked by onnx itself, and written to `path` if given.
 
     `shape` and `dtype` say what the variables without a parameter are; float32 is assumed where
-    nothing says otherwise. Tensors of the model have the names of the symbol's outputs.
+    nothing says otherwise. Tensors of the model have the names of the symbol's outputs. What cannot
+    be expressed is reported at once, with all nodes. A file appears whole or not at all: `verify`
+    is called with its path before it takes its place, and may raise. Weights of more than 2 GiB go
+    into a second file beside it.
 
     >>> from weft.core.symbol import Variable
     >>> from weft.core.op import Op
@@ -55,15 +69,14 @@ def to_onnx(
         raise InvalidValue(
             f"opset {opset} is not written", hint=f"{_OPSETS.start} to {_OPSETS.stop - 1}"
         )
-    _report_gaps(symbol)
+    _report(_without_writer(symbol))
     arrays = {name: _as_numpy(value) for name, value in params.items()}
     graph = _typed(symbol, arrays, shape or {}, dtype or {})
-    model = _model(graph, arrays, opset)
-    if model.ByteSize() >= _LARGEST_FILE:
-        raise Unsupported("the model is larger than 2 GiB, which an ONNX file cannot hold")
-    onnx.checker.check_model(model, full_check=True)
+    model, weights = _model(graph, arrays, opset)
     if path is not None:
-        _write(Path(path), model.SerializeToString())
+        return save(Path(path), model, weights, verify)
+    model = with_weights(model, weights)
+    checked(model)
     return model
 
 
@@ -93,49 +106,118 @@ def _typed(
             if not is_static(fact.shape) or fact.dtype is None:
                 raise InvalidValue(
                     f"the shape of {node.name!r} is not known",
-                    hint='give every input: to_onnx(symbol, params, shape={"data": (1, 3, 8, 8)})',
+                    hint='give that of every input: shape={"data": (1, 3, 8, 8)}, or on the '
+                    "command line --shape data=1,3,8,8",
                 )
     return graph
 
 
-def _report_gaps(symbol: Symbol) -> None:
-    gaps: dict[str, list[str]] = {}
+# What cannot be expressed, all at once.
+
+
+def _without_writer(symbol: Symbol) -> Gaps:
+    gaps: Gaps = {}
     for node in topo_order(symbol.outputs):
         if node.op is not None and find_writer(node.op.name) is None:
-            gaps.setdefault(node.op.name, []).append(node.name)
-    if gaps:
-        raise Unsupported(
-            f"{len(gaps)} operators cannot be written as ONNX: {', '.join(sorted(gaps))}",
-            why="; ".join(f"{op} in {len(n)} nodes: {', '.join(n[:3])}" for op, n in gaps.items()),
-        )
+            gaps.setdefault((node.op.name, ""), []).append(node.name)
+    return gaps
 
 
-def _model(graph: Graph, arrays: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
+def _report(gaps: Gaps) -> None:
+    if not gaps:
+        return
+    names = sorted({op for op, _ in gaps})
+    raise Unsupported(
+        f"{len(names)} operators cannot be written as ONNX: {', '.join(names)}",
+        why="; ".join(_described(*key, nodes) for key, nodes in sorted(gaps.items())),
+    )
+
+
+def _described(op: str, why: str, nodes: list[str]) -> str:
+    shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
+    return f"{why or op} in {len(nodes)} nodes: {shown}"
+
+
+# The graph.
+
+
+def _model(
+    graph: Graph, arrays: Mapping[str, np.ndarray], opset: int
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The model without its weights, and the weights."""
     writer = Writer(opset)
-    namer = writer.tensor_names.fresh
     names: dict[NodeEntry, str] = {}
-    inputs = []
-    for node in graph.indexed.nodes:  # variables first: they keep their names
-        if node.op is None:
-            names[NodeEntry(node)] = name = _variable_name(node, namer)
-            if node.name in arrays:
-                writer.initializers.append(numpy_helper.from_array(arrays[node.name], name))
-            else:
-                inputs.append(_value_info(name, graph.facts[node][0]))
-    for node in graph.indexed.nodes:
-        if node.op is not None:
-            for index in range(node.num_outputs):
-                names[NodeEntry(node, index)] = namer(node.output_name(index))
-            _write_node(graph, writer, names, node)
+    inputs = _variables(graph, arrays, writer, names)
+    made = set(names.values())
+    write_nodes(writer, graph, names)
+    made.update(name for node in writer.nodes for name in node.output)
+    _add_unmade(graph, names, made, writer.gaps)
+    _report(writer.gaps)
     outputs = _outputs(graph, writer, names)
-    proto = helper.make_graph(writer.nodes, "weft", inputs, outputs, writer.initializers)
-    return helper.make_model(
+    nodes, used = _needed(writer.nodes, [item.name for item in outputs])
+    proto = helper.make_graph(nodes, "weft", inputs, outputs)
+    model = helper.make_model(
         proto,
         opset_imports=[helper.make_opsetid("", opset)],
         ir_version=_IR_OF_LATER_OPSETS.get(opset, _IR_VERSION),
         producer_name="weft",
         producer_version=__version__,
     )
+    return model, {name: array for name, array in writer.arrays.items() if name in used}
+
+
+def _needed(
+    nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that the outputs need, and all names that are read."""
+    used, kept = set(outputs), []
+    for node in reversed(nodes):
+        if used.intersection(node.output):
+            kept.append(node)
+            used.update(node.input)
+            used.update(_read_inside(node))
+    return kept[::-1], used
+
+
+def _read_inside(node: onnx.NodeProto) -> set[str]:
+    """What the nodes of the graphs in a node read, whichever graph it is from."""
+    found, pending = set(), [node]
+    while pending:
+        for attribute in pending.pop().attribute:
+            for inner in attribute.g.node if attribute.HasField("g") else ():
+                found.update(inner.input)
+                pending.append(inner)
+    return found
+
+
+def _variables(
+    graph: Graph,
+    arrays: Mapping[str, np.ndarray],
+    writer: Writer,
+    names: dict[NodeEntry, str],
+) -> list[onnx.ValueInfoProto]:
+    """Variables come first and keep their names; those without a value are inputs."""
+    inputs = []
+    for node in graph.indexed.nodes:
+        if node.op is None:
+            names[NodeEntry(node)] = name = _variable_name(node, writer.tensor_names.fresh)
+            if node.name in arrays:
+                writer.arrays[name] = arrays[node.name]
+            else:
+                inputs.append(_value_info(name, graph.facts[node][0]))
+    return inputs
+
+
+def _add_unmade(graph: Graph, names: Mapping[NodeEntry, str], made: set[str], gaps: Gaps) -> None:
+    """Outputs that something reads, and that no writer makes."""
+    refused = {name for nodes in gaps.values() for name in nodes}
+    read = [entry for node in graph.indexed.nodes for entry in node.inputs] + graph.outputs
+    for entry in read:
+        op = entry.node.op
+        unmade = op is not None and names[entry._replace(version=0)] not in made
+        if unmade and entry.node.name not in refused:
+            why = f"output {entry.index} of {op.name}"
+            gaps.setdefault((op.name, why), []).append(entry.node.name)
 
 
 def _variable_name(node: Node, namer: Callable[[str], str]) -> str:
@@ -143,21 +225,6 @@ def _variable_name(node: Node, namer: Callable[[str], str]) -> str:
     if name != node.name:
         raise InvalidValue(f"two variables are called {node.name!r}")
     return name
-
-
-def _write_node(graph: Graph, writer: Writer, names: Mapping[NodeEntry, str], node: Node) -> None:
-    writing = Writing(
-        writer,
-        node,
-        [names[entry._replace(version=0)] for entry in node.inputs],
-        [names[NodeEntry(node, index)] for index in range(node.num_outputs)],
-        [graph.fact(entry) for entry in node.inputs],
-        list(graph.facts[node]),
-    )
-    try:
-        find_writer(node.op.name)(writing)
-    except Error as error:
-        raise error.at(f"operator {node.op.name}, node {node.name!r}") from None
 
 
 def _outputs(
@@ -181,18 +248,3 @@ def _value_info(name: str, fact: Fact) -> onnx.ValueInfoProto:
     if code is None:
         raise Unsupported(f"ONNX has no tensors of dtype {fact.dtype}", where=f"tensor {name!r}")
     return helper.make_tensor_value_info(name, code, fact.shape)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All of the file or nothing."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with open(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise InvalidValue(f"cannot write {str(path)!r}", why=error.strerror) from None

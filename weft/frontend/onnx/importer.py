@@ -13,6 +13,7 @@ from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
 from . import (  # noqa: F401  each registers its converters
     convert_attention,
+    convert_detection,
     convert_einsum,
     convert_image,
     convert_index,
@@ -29,7 +30,15 @@ from .registry import Alike, Converter, find
 from .tensors import checked_dims, dtype_of, to_numpy
 
 # What a malformed attribute makes of a converter; everything of weft's own is an Error already.
-_MALFORMED = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError)
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    ZeroDivisionError,
+    MemoryError,
+)
 
 
 def from_onnx(
@@ -54,7 +63,7 @@ def from_onnx(
     values = _inputs(checked, emitter, shape or {})
     for position, node in enumerate(checked.graph.node):
         _convert(checked, emitter, values, node, position)
-    outputs = [emitter.symbol(values[item.name]) for item in checked.graph.output]
+    outputs = [emitter.output(values[item.name], item.name) for item in checked.graph.output]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
 

@@ -1,30 +1,41 @@
-"""Writers of arithmetic, comparisons, activations and reductions."""
+"""Writers of arithmetic, comparisons and activations."""
 
 from __future__ import annotations
 
 import math
 
-from ...base.dtype import BOOL, is_float
+import numpy as np
+
+from ...base.dtype import BOOL, INT32, DType, is_float, is_integer
+from ...ops._families import number
 from .writing import ALIKE, AlikeOp, Writing, writes
 
 ALIKE.update(
     abs=AlikeOp("Abs"),
-    ceil=AlikeOp("Ceil"),
-    floor=AlikeOp("Floor"),
-    round=AlikeOp("Round"),
     sign=AlikeOp("Sign"),
     negative=AlikeOp("Neg"),
     exp=AlikeOp("Exp"),
     log=AlikeOp("Log"),
     sqrt=AlikeOp("Sqrt"),
+    reciprocal=AlikeOp("Reciprocal"),
     erf=AlikeOp("Erf"),
     sin=AlikeOp("Sin"),
     cos=AlikeOp("Cos"),
+    tan=AlikeOp("Tan"),
+    asin=AlikeOp("Asin"),
+    acos=AlikeOp("Acos"),
+    atan=AlikeOp("Atan"),
+    sinh=AlikeOp("Sinh"),
+    cosh=AlikeOp("Cosh"),
+    asinh=AlikeOp("Asinh"),
+    acosh=AlikeOp("Acosh"),
+    atanh=AlikeOp("Atanh"),
     relu=AlikeOp("Relu"),
     sigmoid=AlikeOp("Sigmoid"),
     tanh=AlikeOp("Tanh"),
     softplus=AlikeOp("Softplus"),
     softsign=AlikeOp("Softsign"),
+    selu=AlikeOp("Selu"),
     hard_swish=AlikeOp("HardSwish"),
     hard_sigmoid=AlikeOp("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
     leaky_relu=AlikeOp("LeakyRelu", {"alpha": "alpha"}),
@@ -33,43 +44,182 @@ ALIKE.update(
     log_softmax=AlikeOp("LogSoftmax", {"axis": "axis"}),
     copy=AlikeOp("Identity"),
     block_grad=AlikeOp("Identity"),
-    dropout=AlikeOp("Identity"),
     elemwise_add=AlikeOp("Add"),
     elemwise_sub=AlikeOp("Sub"),
     elemwise_mul=AlikeOp("Mul"),
-    elemwise_pow=AlikeOp("Pow"),
-    elemwise_sum=AlikeOp("Sum"),
     broadcast_add=AlikeOp("Add"),
     broadcast_sub=AlikeOp("Sub"),
     broadcast_mul=AlikeOp("Mul"),
-    broadcast_pow=AlikeOp("Pow"),
     broadcast_max=AlikeOp("Max"),
     broadcast_min=AlikeOp("Min"),
 )
 
 
+@writes("ceil", "floor", "round")
+def round_(w: Writing) -> None:
+    w.give(w.op_name.capitalize() if is_float(w.dtype) else "Identity", w.inputs[0])
+
+
+@writes("trunc")
+def truncate(w: Writing) -> None:
+    """sign(x) floor(|x|)"""
+    x = w.inputs[0]
+    if is_float(w.dtype):
+        w.give("Mul", w.node("Sign", x), w.node("Floor", w.node("Abs", x)))
+    else:
+        w.give("Identity", x)
+
+
+@writes("dropout")
+def dropout(w: Writing) -> None:
+    w.require(not w.params.training, "training")
+    w.give("Identity", w.inputs[0])
+
+
+@writes("elemwise_sum")
+def sum_of_all(w: Writing) -> None:
+    """Sum takes floats."""
+    if is_float(w.dtype):
+        w.give("Sum", *w.inputs)
+        return
+    total = w.inputs[0]
+    for other in w.inputs[1:]:
+        total = w.node("Add", total, other)
+    w.give_value(total)
+
+
+@writes("rsqrt")
+def inverse_root(w: Writing) -> None:
+    w.give("Reciprocal", w.node("Sqrt", w.inputs[0]))
+
+
+@writes("expm1")
+def exp_minus_one(w: Writing) -> None:
+    """e^x - 1 = tanh(x / 2) (e^x + 1), which is exact near 0"""
+    x = w.inputs[0]
+    half = w.node("Tanh", w.node("Mul", x, w.constant(0.5)))
+    w.give("Mul", half, w.node("Add", w.node("Exp", x), w.constant(1)))
+
+
+@writes("log1p")
+def log_of_one_plus(w: Writing) -> None:
+    """log(1 + x); 2 atanh(x / (2 + x)) near 0"""
+    x = w.inputs[0]
+    near = w.node("Div", x, w.node("Add", x, w.constant(2)))
+    near = w.node("Mul", w.node("Atanh", near), w.constant(2))
+    small = w.node("Less", w.node("Abs", x), w.constant(0.5))
+    w.give("Where", small, near, w.node("Log", w.node("Add", x, w.constant(1))))
+
+
+@writes("isnan", "isinf")
+def predicate(w: Writing) -> None:
+    w.give_cast(w.node("IsNaN" if w.op_name == "isnan" else "IsInf", w.inputs[0]))
+
+
+@writes("isfinite")
+def is_finite(w: Writing) -> None:
+    """x - x is 0 of numbers, and NaN of the others."""
+    x = w.inputs[0]
+    w.require(is_float(w.dtype), "integers")
+    w.give_cast(w.node("Not", w.node("IsNaN", w.node("Sub", x, x))))
+
+
+# Quotients, remainders and powers.
+
+
+def floor_divided(w: Writing, x: str, y: str, dtype: DType) -> str:
+    """Integers divided and rounded down, 0 where the divisor is 0: (x - x mod y) / y."""
+    rest, safe, zero = _remainder(w, x, y, dtype)
+    made = w.node("Div", w.node("Sub", x, rest), safe)
+    return w.node("Where", zero, w.constant(0, dtype), made)
+
+
+def _remainder(w: Writing, x: str, y: str, dtype: DType) -> tuple[str, str, str]:
+    """The remainder with the divisor's sign, a divisor that is not 0, and where it was."""
+    zero = w.node("Equal", y, w.constant(0, dtype))
+    safe = w.node("Where", zero, w.constant(1, dtype), y)
+    return w.node("Mod", x, safe), safe, zero
+
+
+def _quotient(w: Writing, x: str, y: str) -> None:
+    if is_integer(w.dtype):
+        w.give_value(floor_divided(w, x, y, w.dtype))
+    else:
+        w.give("Div", x, y)
+
+
 @writes("elemwise_div", "broadcast_div")
 def divide(w: Writing) -> None:
-    w.require(is_float(w.dtype), "integers, which it rounds down,")
-    w.give("Div", *w.inputs)
+    _quotient(w, *w.inputs)
 
 
-_SCALARS = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow"}
+@writes("elemwise_mod", "broadcast_mod")
+def modulo(w: Writing) -> None:
+    """Mod of floats has the sign of x: where that is not the sign of y, y is added."""
+    x, y = w.inputs
+    if is_integer(w.dtype):
+        rest, _, zero = _remainder(w, x, y, w.dtype)
+        w.give("Where", zero, w.constant(0), rest)
+        return
+    rest, zero = w.node("Mod", x, y, fmod=1), w.constant(0)
+    other = w.node("Xor", w.node("Less", rest, zero), w.node("Less", y, zero))
+    some = w.node("Not", w.node("Equal", rest, zero))
+    w.give("Where", w.node("And", some, other), w.node("Add", rest, y), rest)
 
 
-@writes(*(f"__{name}_scalar__" for name in _SCALARS))
+@writes("elemwise_pow", "broadcast_pow")
+def power(w: Writing) -> None:
+    w.require(is_float(w.dtype), "integers")
+    w.give("Pow", *w.inputs)
+
+
+def _scalar(w: Writing) -> str:
+    return w.constant(number(w.params.scalar, w.dtype))
+
+
+@writes("__add_scalar__", "__sub_scalar__", "__mul_scalar__")
 def with_number(w: Writing) -> None:
-    op = w.op_name.strip("_").removesuffix("_scalar")
-    w.require(op != "div" or is_float(w.dtype), "integers, which it rounds down,")
-    w.give(_SCALARS[op], w.inputs[0], w.constant(w.params.scalar))
+    w.give(w.op_name[2:5].capitalize(), w.inputs[0], _scalar(w))
 
 
-@writes(*(f"__r{name}_scalar__" for name in ("sub", "div", "pow")))
-def number_first(w: Writing) -> None:
-    op = w.op_name.strip("_").removesuffix("_scalar").removeprefix("r")
-    w.require(op != "div" or is_float(w.dtype), "integers, which it rounds down,")
-    w.give(_SCALARS[op], w.constant(w.params.scalar), w.inputs[0])
+@writes("__rsub_scalar__")
+def number_minus(w: Writing) -> None:
+    w.give("Sub", _scalar(w), w.inputs[0])
 
+
+@writes("__div_scalar__")
+def by_number(w: Writing) -> None:
+    _quotient(w, w.inputs[0], _scalar(w))
+
+
+@writes("__rdiv_scalar__")
+def number_by(w: Writing) -> None:
+    _quotient(w, _scalar(w), w.inputs[0])
+
+
+@writes("__pow_scalar__")
+def power_of_number(w: Writing) -> None:
+    if is_float(w.dtype):
+        w.give("Pow", w.inputs[0], _scalar(w))
+        return
+    exponent = number(w.params.scalar, w.dtype)
+    w.require(0 < exponent <= _LARGEST_EXPONENT, f"integers to the power of {exponent}")
+    total = w.inputs[0]
+    for _ in range(int(exponent) - 1):
+        total = w.node("Mul", total, w.inputs[0])
+    w.give_value(total) if exponent > 1 else w.give("Identity", total)
+
+
+_LARGEST_EXPONENT = 16
+
+
+@writes("__rpow_scalar__")
+def number_to_power(w: Writing) -> None:
+    w.require(is_float(w.dtype), "integers")
+    w.give("Pow", _scalar(w), w.inputs[0])
+
+
+# Comparisons and choices.
 
 _COMPARISONS = {
     "broadcast_equal": "Equal",
@@ -85,7 +235,10 @@ _COMPARISONS = {
 @writes(*_COMPARISONS)
 def compare(w: Writing) -> None:
     """Bool in ONNX; 0 and 1 of a dtype here."""
-    w.give_cast(w.node(_COMPARISONS[w.op_name], *w.inputs))
+    sides = w.inputs
+    if w.dtype == BOOL and w.op_name != "broadcast_equal":
+        sides = [w.cast(name, INT32) for name in sides]
+    w.give_cast(w.node(_COMPARISONS[w.op_name], *sides))
 
 
 @writes("broadcast_not_equal")
@@ -107,36 +260,29 @@ def cast(w: Writing) -> None:
 @writes("where")
 def where(w: Writing) -> None:
     condition, rank = w.cast(w.inputs[0], BOOL), len(w.outs[0].shape)
-    if len(w.ins[0].shape) < rank:
-        shape = w.ins[0].shape + (1,) * (rank - len(w.ins[0].shape))
-        condition = w.node("Reshape", condition, w.ints(shape))
+    if w.rank < rank:
+        condition = w.reshape(condition, w.shape + (1,) * (rank - w.rank))
     w.give("Where", condition, *w.inputs[1:])
 
 
 @writes("clip")
 def clip(w: Writing) -> None:
-    w.give("Clip", w.inputs[0], w.constant(w.params.a_min), w.constant(w.params.a_max))
+    limits = [w.params.a_min, w.params.a_max]
+    if not is_float(w.dtype):
+        kind = np.iinfo(w.dtype)
+        limits = [int(min(max(limit, kind.min), kind.max)) for limit in limits]
+    w.give("Clip", w.inputs[0], *(w.constant(limit) for limit in limits))
 
 
-@writes("trunc")
-def truncate(w: Writing) -> None:
-    """sign(x) floor(|x|)"""
-    x = w.inputs[0]
-    w.give("Mul", w.node("Sign", x), w.node("Floor", w.node("Abs", x)))
+# Activations that ONNX has not, or later.
 
 
 @writes("prelu")
 def prelu(w: Writing) -> None:
     """Slopes with an axis for each that follows theirs."""
-    rank = len(w.ins[0].shape)
-    after = rank - 1 - w.params.axis % rank
+    after = w.rank - 1 - w.params.axis % w.rank
     slopes = w.node("Reshape", w.inputs[1], w.ints((-1,) + (1,) * after))
     w.give("PRelu", w.inputs[0], slopes)
-
-
-@writes("selu")
-def selu(w: Writing) -> None:
-    w.give("Selu", w.inputs[0])
 
 
 @writes("silu")
@@ -164,48 +310,3 @@ def gelu(w: Writing) -> None:
         curve = w.node("Erf", w.node("Mul", x, w.constant(math.sqrt(0.5))))
     factor = w.node("Mul", w.node("Add", curve, w.constant(1)), w.constant(0.5))
     w.give("Mul", x, factor)
-
-
-# Reductions.
-
-
-def reduced_axes(w: Writing) -> list[int]:
-    """The axes that are reduced, counted from the front."""
-    rank = len(w.ins[0].shape)
-    named = {axis % rank for axis in w.params.axis} if w.params.axis else set(range(rank))
-    if w.params.exclude and w.params.axis:
-        named = set(range(rank)) - named
-    return sorted(named)
-
-
-@writes("sum", "mean", "max", "min", "prod")
-def reduce(w: Writing) -> None:
-    """A full reduction has shape (1,) here, and none in ONNX."""
-    axes, keep = reduced_axes(w), int(w.params.keepdims)
-    op = "Reduce" + w.op_name.capitalize()
-    if not axes:
-        w.give("Identity", w.inputs[0])
-        return
-    by_input = w.opset >= 18 or op == "ReduceSum"
-    inputs = [w.inputs[0], w.ints(axes)] if by_input else [w.inputs[0]]
-    attrs = {"keepdims": keep} if by_input else {"keepdims": keep, "axes": axes}
-    if keep or len(axes) < len(w.ins[0].shape):
-        w.give(op, *inputs, **attrs)
-    else:
-        w.give("Reshape", w.node(op, *inputs, **attrs), w.ints(w.outs[0].shape))
-
-
-@writes("argmax", "argmin")
-def arg_extreme(w: Writing) -> None:
-    axes = reduced_axes(w)
-    w.require(len(axes) == 1, "several axes")
-    op = "ArgMax" if w.op_name == "argmax" else "ArgMin"
-    made = w.node(op, w.inputs[0], axis=axes[0], keepdims=1)
-    w.give_cast(w.node("Reshape", made, w.ints(w.outs[0].shape)))
-
-
-@writes("cumsum")
-def cumulative_sum(w: Writing) -> None:
-    rank = len(w.ins[0].shape)
-    axis = w.ints(w.params.axis % rank)
-    w.give("CumSum", w.inputs[0], axis, exclusive=w.params.exclusive, reverse=w.params.reverse)

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...base.dtype import INT64
+from ...base.dtype import FLOAT64, INT64
 from .tensors import CODE_OF
+from .write_reduce import reduced_axes
 from .writing import ALIKE, AlikeOp, Writing, writes
 
 ALIKE.update(
     concatenate=AlikeOp("Concat", {"axis": "axis"}),
     flatten=AlikeOp("Flatten"),
-    gather_elements=AlikeOp("GatherElements", {"axis": "axis"}),
 )
 
 
 @writes("reshape", "reshape_like", "squeeze", "expand_dims", "_as_rows")
 def reshape(w: Writing) -> None:
     """Shapes are known, so all of these are one."""
-    w.give("Reshape", w.inputs[0], w.ints(w.outs[0].shape), allowzero=_zero(w.outs[0].shape))
-
-
-def _zero(shape: tuple[int, ...]) -> int | None:
-    return 1 if 0 in shape else None
+    w.give_shaped(w.inputs[0])
 
 
 @writes("transpose")
 def transpose(w: Writing) -> None:
-    rank = len(w.ins[0].shape)
-    axes = w.params.axes or tuple(reversed(range(rank)))
-    w.give("Transpose", w.inputs[0], perm=tuple(axis % rank for axis in axes))
+    axes = w.params.axes or tuple(reversed(range(w.rank)))
+    if w.rank:
+        w.give("Transpose", w.inputs[0], perm=tuple(axis % w.rank for axis in axes))
+    else:
+        w.give("Identity", w.inputs[0])
 
 
 @writes("broadcast_to", "broadcast_like")
@@ -39,7 +37,7 @@ def broadcast_to(w: Writing) -> None:
 
 @writes("tile")
 def tile(w: Writing) -> None:
-    shape, reps = w.ins[0].shape, w.params.reps
+    shape, reps = w.shape, w.params.reps
     rank = max(len(shape), len(reps))
     data = w.inputs[0]
     if len(shape) < rank:
@@ -57,15 +55,18 @@ def stack(w: Writing) -> None:
 
 @writes("split")
 def split(w: Writing) -> None:
-    axis = w.params.axis % len(w.ins[0].shape)
+    axis = w.params.axis % w.rank
     sizes = [fact.shape[axis] for fact in w.outs]
-    w.give("Split", w.inputs[0], w.ints(sizes), axis=axis)
+    w.give_all("Split", w.inputs[0], w.ints(sizes), axis=axis)
 
 
 @writes("strided_slice")
 def strided_slice(w: Writing) -> None:
     begin, end, stride = w.params.begin, w.params.end, w.params.stride
-    shape = w.ins[0].shape
+    shape = w.shape
+    if not shape:
+        w.give("Identity", w.inputs[0])
+        return
     rows = []
     for axis, dim in enumerate(shape):
         part = slice(_nth(begin, axis), _nth(end, axis), _nth(stride, axis))
@@ -79,30 +80,62 @@ def _nth(values: tuple[int, ...], axis: int) -> int | None:
     return values[axis] if axis < len(values) else None
 
 
+@writes("slice_like")
+def slice_like(w: Writing) -> None:
+    """From the first element on along every axis."""
+    shape = w.outs[0].shape
+    w.give("Slice", w.inputs[0], w.ints([0] * w.rank), w.ints(shape), w.ints(range(w.rank)))
+
+
+@writes("repeat")
+def repeat(w: Writing) -> None:
+    """The copies of an element are a new axis for a moment."""
+    shape, axis, data = w.shape, w.params.axis, w.inputs[0]
+    if axis is None:
+        shape, axis = (int(np.prod(shape)),), 0
+        data = w.reshape(data, shape)
+    axis = axis % len(shape) + 1
+    data = w.node("Unsqueeze", data, w.ints([axis]))
+    many = (*shape[:axis], w.params.repeats, *shape[axis:])
+    if not w.params.repeats:
+        w.give("Expand", w.constant(0), w.ints(w.outs[0].shape))
+        return
+    w.give_shaped(w.node("Expand", data, w.ints(many)))
+
+
+@writes("yolo_reorg")
+def yolo_reorg(w: Writing) -> None:
+    """Memory is read as (c / s^2, h s, w s); blocks of s x s there become channels."""
+    s, (count, channels, height, width) = w.params.stride, w.shape
+    blocks = w.reshape(w.inputs[0], (count, channels // (s * s), height, s, width, s))
+    w.give_shaped(w.node("Transpose", blocks, perm=[0, 3, 5, 1, 2, 4]))
+
+
+@writes("expand_like")
+def expand_like(w: Writing) -> None:
+    """Reduced axes come back, then are repeated."""
+    like, data = w.ins[1].shape, w.inputs[0]
+    if w.rank != len(like):
+        axes = reduced_axes(w, len(like))
+        data = w.reshape(data, [1 if axis in axes else dim for axis, dim in enumerate(like)])
+    w.give("Expand", data, w.ints(like))
+
+
+@writes("collapse_sum")
+def collapse_sum(w: Writing) -> None:
+    """The sum over what broadcasting has repeated."""
+    out = w.outs[0].shape
+    wide = (1,) * (w.rank - len(out)) + tuple(out)
+    axes = [axis for axis, dim in enumerate(wide) if dim != w.shape[axis]]
+    total = w.reduced("ReduceSum", w.inputs[0], axes) if axes else w.inputs[0]
+    w.give_shaped(total)
+
+
 @writes("flip")
 def flip(w: Writing) -> None:
     axis = w.ints([w.params.axis])
     lowest = w.ints([np.iinfo(np.int64).min])
     w.give("Slice", w.inputs[0], w.ints([-1]), lowest, axis, w.ints([-1]))
-
-
-@writes("take")
-def take(w: Writing) -> None:
-    data, axis = w.inputs[0], w.params.axis
-    if axis is None:
-        data, axis = w.node("Reshape", data, w.ints([-1])), 0
-    indices = w.inputs[1]
-    if w.ins[1].dtype not in (np.dtype(np.int32), INT64):
-        indices = w.cast(indices, INT64)
-    w.give("Gather", data, indices, axis=axis)
-
-
-@writes("gather_nd")
-def gather_nd(w: Writing) -> None:
-    """ONNX has the coordinates last, gather_nd first."""
-    rank = len(w.ins[1].shape)
-    indices = w.node("Transpose", w.cast(w.inputs[1], INT64), perm=(*range(1, rank), 0))
-    w.give("GatherND", w.inputs[0], indices)
 
 
 @writes("pad")
@@ -124,16 +157,9 @@ def filled(w: Writing) -> None:
 def arange(w: Writing) -> None:
     fact, params = w.outs[0], w.params
     count = w.constant(np.arange(fact.shape[0]), INT64)
-    steps = w.node("Mul", w.cast(count, np.dtype(np.float64)), _double(w, params.step))
+    steps = w.node("Mul", w.cast(count, FLOAT64), _double(w, params.step))
     w.give("Cast", w.node("Add", steps, _double(w, params.start)), to=CODE_OF[fact.dtype])
 
 
 def _double(w: Writing, value: float) -> str:
-    return w.constant(value, np.dtype(np.float64))
-
-
-@writes("one_hot")
-def one_hot(w: Writing) -> None:
-    params = w.params
-    values = w.constant([params.off_value, params.on_value], w.outs[0].dtype)
-    w.give("OneHot", w.inputs[0], w.ints(params.depth), values, axis=params.axis)
+    return w.constant(value, FLOAT64)

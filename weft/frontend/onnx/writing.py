@@ -14,11 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from ...base.dtype import DType
-from ...base.errors import Unsupported
-from ...core.ir import Fact, Node
+from ...base.dtype import BOOL, INT64, DType
+from ...base.errors import Error, Unsupported
+from ...base.shape import StaticShape
+from ...core.graph import Graph
+from ...core.infer import infer
+from ...core.ir import Fact, Node, NodeEntry
+from ...core.symbol import Symbol
 from ..emitter import Names
 from .tensors import CODE_OF
 
@@ -46,6 +50,11 @@ def writes(*op_names: str) -> Callable[[WriterRule], WriterRule]:
     return register
 
 
+def written_ops() -> list[str]:
+    """Names of the operators that are written."""
+    return sorted({*ALIKE, *_writers})
+
+
 def find_writer(op_name: str) -> WriterRule | None:
     """What writes an operator; None if nothing does."""
     alike = ALIKE.get(op_name)
@@ -59,6 +68,29 @@ def find_writer(op_name: str) -> WriterRule | None:
     return rule
 
 
+# What cannot be expressed: (operator, why) -> nodes.
+Gaps = dict[tuple[str, str], list[str]]
+
+
+def write_nodes(writer: Writer, graph: Graph, names: dict[NodeEntry, str]) -> None:
+    """Writes all operators of a graph; what cannot be written goes to the writer's gaps."""
+    for node in graph.indexed.nodes:
+        if node.op is None:
+            continue
+        for index in range(node.num_outputs):
+            names[NodeEntry(node, index)] = writer.tensor_names.fresh(node.output_name(index))
+        rule = find_writer(node.op.name)
+        if rule is None:
+            writer.gaps.setdefault((node.op.name, ""), []).append(node.name)
+            continue
+        try:
+            rule(Writing(writer, graph, names, node))
+        except Unsupported as error:
+            writer.gaps.setdefault((node.op.name, error.what), []).append(node.name)
+        except Error as error:
+            raise error.at(f"operator {node.op.name}, node {node.name!r}") from None
+
+
 class Writer:
     """The nodes and initialisers of the model so far."""
 
@@ -67,7 +99,9 @@ class Writer:
         self._node_names = Names()
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
+        self.arrays: dict[str, np.ndarray] = {}  # what is known, by the name of its tensor
+        self.op_of: dict[str, str] = {}  # what makes a tensor
+        self.gaps: Gaps = {}
 
     def append(
         self,
@@ -80,6 +114,7 @@ class Writer:
         """One more node; attributes that are None are left out."""
         given = {key: _plain(value) for key, value in attrs.items() if value is not None}
         name = self._node_names.fresh(name)
+        self.op_of.update(dict.fromkeys(outputs, op_type))
         self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **given))
 
 
@@ -87,22 +122,23 @@ class Writing:
     """One weft node: names of its tensors, what is known of them, and its params."""
 
     def __init__(
-        self,
-        writer: Writer,
-        node: Node,
-        inputs: list[str],
-        outputs: list[str],
-        input_facts: list[Fact],
-        output_facts: list[Fact],
+        self, writer: Writer, graph: Graph, names: Mapping[NodeEntry, str], node: Node
     ) -> None:
         self.writer = writer
+        self.source = node
         self.name = node.name
         self.params = node.params
         self.op_name = node.op_name
-        self.inputs = inputs
-        self.outputs = outputs
-        self.ins = input_facts
-        self.outs = output_facts
+        self.fact_of = graph.fact
+        self._names = names
+        self.inputs = [self.name_of(entry) for entry in node.inputs]
+        self.outputs = [names[NodeEntry(node, index)] for index in range(node.num_outputs)]
+        self.ins = [graph.fact(entry) for entry in node.inputs]
+        self.outs = list(graph.facts[node])
+
+    def name_of(self, entry: NodeEntry) -> str:
+        """The tensor that an entry of the graph is."""
+        return self._names[entry._replace(version=0)]
 
     @property
     def opset(self) -> int:
@@ -113,27 +149,56 @@ class Writing:
         """The dtype of the first input, or of the output where there is none."""
         return (self.ins or self.outs)[0].dtype
 
+    @property
+    def shape(self) -> StaticShape:
+        """The shape of the first input."""
+        return self.ins[0].shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
     def node(self, op_type: str, *inputs: str, **attrs: Any) -> str:
         """An inner node with one output; gives the output's name."""
-        output = self.writer.tensor_names.fresh(f"{self.name}_{op_type}")
-        self.writer.append(op_type, inputs, [output], output, attrs)
-        return output
+        return self.nodes(op_type, 1, *inputs, **attrs)[0]
+
+    def nodes(self, op_type: str, count: int, *inputs: str, **attrs: Any) -> list[str]:
+        """An inner node with several outputs; gives their names."""
+        fresh = self.writer.tensor_names.fresh
+        outputs = [fresh(f"{self.name}_{op_type}") for _ in range(count)]
+        self.writer.append(op_type, inputs, outputs, outputs[0], attrs)
+        return outputs
 
     def give(self, op_type: str, *inputs: str, **attrs: Any) -> None:
-        """The node that makes what the weft node makes; hidden outputs are left out."""
-        visible = self.outputs[:1] if op_type != "Split" else self.outputs
-        self.writer.append(op_type, inputs, visible, self.name, attrs)
+        """The node whose output is the first of the weft node's."""
+        self.writer.append(op_type, inputs, self.outputs[:1], self.name, attrs)
+
+    def give_all(self, op_type: str, *inputs: str, **attrs: Any) -> None:
+        """The node whose outputs are all of the weft node's."""
+        self.writer.append(op_type, inputs, self.outputs, self.name, attrs)
+
+    def give_value(self, name: str, index: int = 0) -> None:
+        """A tensor that inner nodes have made, as an output of the weft node."""
+        last = self.writer.nodes[-1] if self.writer.nodes else None
+        if last is not None and list(last.output) == [name]:
+            last.output[0] = self.outputs[index]
+            self.writer.op_of[self.outputs[index]] = last.op_type
+        else:
+            self.writer.append("Identity", [name], [self.outputs[index]], self.name, {})
 
     def constant(self, value: Any, dtype: DType | None = None) -> str:
         """An initialiser; of the first input's dtype unless said otherwise."""
         name = self.writer.tensor_names.fresh(f"{self.name}_constant")
-        data = np.asarray(value, self.dtype if dtype is None else dtype)
-        self.writer.initializers.append(numpy_helper.from_array(data, name))
+        self.writer.arrays[name] = np.asarray(value, self.dtype if dtype is None else dtype)
         return name
 
     def ints(self, values: Any) -> str:
         """An initialiser of int64: a shape, axes, or places."""
-        return self.constant(np.asarray(values, np.int64), np.dtype(np.int64))
+        return self.constant(np.asarray(values, np.int64), INT64)
+
+    def known(self, index: int) -> np.ndarray | None:
+        """The value of an input, if it is a parameter."""
+        return self.writer.arrays.get(self.inputs[index])
 
     def cast(self, name: str, dtype: DType) -> str:
         return self.node("Cast", name, to=CODE_OF[dtype])
@@ -141,6 +206,70 @@ class Writing:
     def give_cast(self, name: str) -> None:
         """Casts to the dtype of the output, and gives it."""
         self.give("Cast", name, to=CODE_OF[self.outs[0].dtype])
+
+    def reshape(self, name: str, shape: Sequence[int]) -> str:
+        return self.node("Reshape", name, self.ints(shape), allowzero=1 if 0 in shape else None)
+
+    def give_shaped(self, name: str) -> None:
+        """Brings a tensor to the shape of the output, and gives it."""
+        shape = self.outs[0].shape
+        self.give("Reshape", name, self.ints(shape), allowzero=1 if 0 in shape else None)
+
+    def moved(self, name: str, source: str, target: str) -> str:
+        """A tensor of one layout in another, both being orders of the same letters."""
+        self.require(sorted(source) == sorted(target), f"layout {source}")
+        perm = [source.index(letter) for letter in target]
+        return name if source == target else self.node("Transpose", name, perm=perm)
+
+    def reduced(self, op_type: str, name: str, axes: Sequence[int], keepdims: bool = True) -> str:
+        """A reduction; its axes are an input since opset 18, and of ReduceSum since 13."""
+        if self.opset >= 18 or op_type == "ReduceSum":
+            return self.node(op_type, name, self.ints(axes), keepdims=int(keepdims))
+        return self.node(op_type, name, axes=list(axes), keepdims=int(keepdims))
+
+    def body(
+        self,
+        inputs: Sequence[tuple[str, Fact]],
+        make: Callable[[], Sequence[str]],
+        outputs: Sequence[Fact],
+    ) -> onnx.GraphProto:
+        """A graph inside a node: what `make` writes and gives. It sees the tensors around it."""
+        outer, self.writer.nodes = self.writer.nodes, []
+        try:
+            made = [self.node("Identity", name) for name in make()]  # none is from outside
+        finally:
+            inner, self.writer.nodes = self.writer.nodes, outer
+        given, results = (
+            [helper.make_tensor_value_info(name, CODE_OF[f.dtype], f.shape) for name, f in rows]
+            for rows in (inputs, list(zip(made, outputs)))
+        )
+        return helper.make_graph(inner, f"{self.name}_body", given, results)
+
+    def fresh(self, part: str) -> str:
+        return self.writer.tensor_names.fresh(f"{self.name}_{part}")
+
+    def loop(self, count: int, name: str, fact: Fact, step: Callable[[str, str], str]) -> str:
+        """A tensor after `count` rounds of step(number of the round, tensor)."""
+        number, more, state = (self.fresh(part) for part in ("round", "more", "state"))
+        facts = [Fact((), INT64), Fact((), BOOL), fact]
+        make = lambda: [more, step(number, state)]
+        graph = self.body(list(zip((number, more, state), facts)), make, facts[1:])
+        return self.node("Loop", self.ints(count), "", name, body=graph)
+
+    def subgraph(self, symbol: Symbol, values: Sequence[str], facts: Sequence[Fact]) -> list[str]:
+        """The nodes of a closed subgraph, whose variable in<k> is value k; gives its outputs."""
+        numbers = {f"in{k}": k for k in range(len(values))}
+        known = {name: facts[numbers[name]] for name in symbol.list_input_names()}
+        shapes = {name: fact.shape for name, fact in known.items()}
+        dtypes = {name: fact.dtype for name, fact in known.items()}
+        graph = infer(Graph(symbol.outputs), shapes, dtypes)
+        names = {
+            NodeEntry(node): values[numbers[node.name]]
+            for node in graph.indexed.nodes
+            if node.op is None
+        }
+        write_nodes(self.writer, graph, names)
+        return [names[entry._replace(version=0)] for entry in graph.outputs]
 
     def require(self, fits: bool, what: str) -> None:
         if not fits:

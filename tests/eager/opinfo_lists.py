@@ -1,0 +1,80 @@
+"""What the comparison with PyTorch's database treats apart, by function, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.eager.table import FUNCTIONS
+
+
+def _nn(name: str) -> Callable[..., Any]:
+    return FUNCTIONS["weft.nn.functional"][name]
+
+
+# Functions of the database that are not compared.
+LEFT_OUT: dict[str, str] = {
+    "nextafter": "PyTorch's result requires a gradient that it then cannot give; ours has none",
+    "logcumsumexp": "exp of numbers near 1000 in float32: gradients of both are off by 1e-4",
+    "bernoulli": "PyTorch's random result requires a gradient, which is zero",
+    "imag": "its samples are complex only",
+    "as_strided_scatter": "PyTorch gives a gradient to elements that were overwritten",
+    "nn.functional.grid_sample": "only images, mode bilinear, zeros or border outside",
+    "linalg.eigh": "eigenvectors have a sign that nothing decides",
+    "linalg.svd": "singular vectors have a sign that nothing decides",
+    "normal": "its entries call four functions with different arguments",
+}
+
+# Functions some of whose samples differ; at least 95% of them pass.
+EXCEPTIONS: dict[str, str] = {
+    "multinomial": "out= of a floating dtype is cast to, not refused",
+    "linalg.pinv": "with hermitian=True PyTorch's gradient is that of a matrix it did not read",
+}
+
+# In-place forms that are not compared.
+NOT_IN_PLACE = {"addbmm": "PyTorch gives the tensor another shape"}
+
+# Functions whose values are arbitrary or random: shapes and dtypes are compared.
+ANY_VALUES = {
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
+    "randn", "randn_like", "rand_like", "randint", "randint_like", "bernoulli", "multinomial",
+    "normal", "uniform", "exponential", "cauchy", "geometric", "log_normal",
+    "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu",
+}  # fmt: skip
+
+# Functions that choose one of several equal elements, where PyTorch leaves open which.
+TIED = {"topk", "kthvalue", "sort", "argsort"}
+
+# Functions that may name any of several equal elements: of indices, shapes and dtypes are compared.
+ANY_INDICES = {"mode", "median", "nanmedian"}
+
+# Entries that call a function or method in a way of their own: what must exist, and the call.
+ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "where": ("isnan", lambda x, c, other: FUNCTIONS["weft"]["where"](c, x, other)),
+    "polygamma": ("digamma", lambda x, n: x.polygamma(n)),
+    "special.polygamma": (
+        "special.i1",
+        lambda x, n: FUNCTIONS["weft.special"]["polygamma"](n, x),
+    ),
+    "zero_": ("zeros_like", lambda x: x.clone().zero_()),
+    "nn.functional.embedding": (
+        "nn.functional.one_hot",
+        lambda weight, places, **options: _nn("embedding")(places, weight, **options),
+    ),
+    "linalg.pinv": (
+        "linalg.svdvals",
+        lambda a, *b, **options: FUNCTIONS["weft.linalg"]["pinv"](
+            a @ b[0].mT if b else a, **options
+        ),
+    ),
+    "einsum": ("tensordot", lambda tensors, text: FUNCTIONS["weft"]["einsum"](text, *tensors)),
+}
+
+# Functions whose samples take more than a few seconds.
+SLOW = {
+    "linalg.pinv", "linalg.solve_triangular", "linspace", "logspace", "multinomial",
+    "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.max_pool1d",
+    "nn.functional.max_pool2d", "nn.functional.max_pool3d", "nn.functional.max_unpool1d",
+    "nn.functional.max_unpool2d", "nn.functional.unfold", "scatter_reduce", "unique",
+}  # fmt: skip

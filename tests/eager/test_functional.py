@@ -1,0 +1,121 @@
+"""What functions of nn.functional do beside their result: running moments, writing in place,
+indices, random masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import oracle
+
+from weft.eager.functions import FUNCTIONS
+from weft.eager.tensor import wrap
+
+torch = oracle("torch")
+N = FUNCTIONS["weft.nn.functional"]
+
+
+def _pair(rng, *shape):
+    array = rng.standard_normal(shape).astype("float32")
+    return wrap(array.copy()), torch.from_numpy(array.copy())
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "instance_norm"])
+def test_running_moments(rng, name):
+    x, y = _pair(rng, 4, 3, 5)
+    mean, var = wrap(np.zeros(3, np.float32)), wrap(np.ones(3, np.float32))
+    other = torch.zeros(3), torch.ones(3)
+    flag = {"training": True} if name == "batch_norm" else {}
+    for _ in range(3):
+        got = N[name](x, mean, var, momentum=0.3, **flag)
+        want = getattr(torch.nn.functional, name)(y, *other, momentum=0.3, **flag)
+        np.testing.assert_allclose(got._array, want.numpy(), 1e-4, 1e-5)
+    np.testing.assert_allclose(mean._array, other[0].numpy(), 1e-5, 1e-6)
+    np.testing.assert_allclose(var._array, other[1].numpy(), 1e-5, 1e-6)
+    assert mean._version == 3
+
+
+def test_a_batch_of_one_has_no_spread():
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        N["batch_norm"](wrap(np.ones((1, 3), np.float32)), None, None, training=True)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu", "hardtanh", "leaky_relu", "silu", "relu6"])
+def test_in_place(rng, name):
+    x, y = _pair(rng, 6)
+    made = N[name](x, inplace=True)
+    assert made is x
+    assert x._version == 1
+    np.testing.assert_allclose(x._array, getattr(torch.nn.functional, name)(y).numpy(), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_greatest_and_where(rng, padding):
+    x, y = _pair(rng, 2, 3, 7, 6)
+    got = N["max_pool2d"](x, 3, 2, padding, return_indices=True)
+    want = torch.nn.functional.max_pool2d(y, 3, 2, padding, return_indices=True)
+    np.testing.assert_array_equal(got[0]._array, want[0].numpy())
+    np.testing.assert_array_equal(got[1]._array, want[1].numpy())
+
+
+def test_fold_is_the_transpose_of_unfold(rng):
+    options = {"kernel_size": (2, 3), "dilation": 2, "padding": 1, "stride": (2, 1)}
+    columns = torch.nn.functional.unfold(torch.zeros(2, 3, 8, 7), **options).shape
+    x, y = _pair(rng, *columns)
+    got = N["fold"](x, (8, 7), **options)
+    want = torch.nn.functional.fold(y, (8, 7), **options)
+    np.testing.assert_allclose(got._array, want.numpy(), 1e-5, 1e-5)
+
+
+def test_dropout_keeps_the_mean():
+    x = wrap(np.ones(20000, np.float32))
+    made = N["dropout"](x, 0.25)._array
+    values = np.unique(made)
+    np.testing.assert_allclose(values, [0, 4 / 3], 1e-6)
+    assert abs(made.mean() - 1) < 0.02
+    assert N["dropout"](x, 0.25, training=False) is x
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        N["dropout"](x, 1.5)
+
+
+def test_whole_channels_are_dropped():
+    made = N["dropout2d"](wrap(np.ones((8, 16, 3, 3), np.float32)), 0.5)._array
+    assert (made == made[:, :, :1, :1]).all()
+    assert 0 < (made[:, :, 0, 0] == 0).mean() < 1
+
+
+def test_embedding_limits_rows_and_spares_the_padding(rng):
+    x, y = _pair(rng, 5, 4)
+    places = np.int64([0, 2, 2, 4])
+    N["embedding"](wrap(places), x, max_norm=0.5)
+    torch.nn.functional.embedding(torch.from_numpy(places), y, max_norm=0.5)
+    np.testing.assert_allclose(x._array, y.numpy(), 1e-5, 1e-6)
+    with pytest.raises(IndexError):
+        N["embedding"](wrap(np.int64([5])), x)
+
+
+def test_classes_outside_are_refused():
+    scores = wrap(np.zeros((2, 3), np.float32))
+    with pytest.raises(IndexError, match="Target 3 is out of bounds"):
+        N["cross_entropy"](scores, wrap(np.int64([0, 3])))
+    ignored = N["cross_entropy"](scores, wrap(np.int64([0, -100])))
+    np.testing.assert_allclose(ignored.item(), np.log(3), 1e-6)
+
+
+@pytest.mark.parametrize("corners", [False, True])
+def test_images_at_the_points_of_a_grid(rng, corners):
+    x, y = _pair(rng, 2, 3, 5, 6)
+    theta, other = _pair(rng, 2, 2, 3)
+    grid = N["affine_grid"](theta, (2, 3, 4, 7), corners)
+    points = torch.nn.functional.affine_grid(other, (2, 3, 4, 7), corners)
+    np.testing.assert_allclose(grid._array, points.numpy(), 1e-5, 1e-6)
+    for padding in ("zeros", "border"):
+        got = N["grid_sample"](x, wrap(points.numpy()), "bilinear", padding, corners)
+        want = torch.nn.functional.grid_sample(y, points, "bilinear", padding, corners)
+        np.testing.assert_allclose(got._array, want.numpy(), 1e-4, 1e-5)
+    with pytest.raises(ValueError, match="mode"):
+        N["grid_sample"](x, grid, "cubic")

@@ -1,0 +1,87 @@
+"""The template of packed products: tiles, panels, chunks of rows and blocks of long sums, at guard
+pages, with what follows; against float64 products in numpy."""
+
+import numpy as np
+import pytest
+from codegen.guard import guarded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lower.accuracy import agrees, targets
+
+import weft
+from weft.core.op import Op
+from weft.lower.product import plan_product
+from weft.testing.op_check import Sample, run_lowered
+
+rng = np.random.default_rng(9)
+TARGETS = targets()
+
+
+def normal(*shape):
+    return rng.standard_normal(shape).astype("f")
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(1, 9), min_size=0, max_size=3),
+    st.sampled_from([1, 2, 3, 4, 5, 7, 33, 64, 131]),
+    st.sampled_from([1, 3, 4, 15, 16, 17, 40, 48, 64, 97, 130]),
+    st.sampled_from(TARGETS),
+    st.booleans(),
+)
+def test_any_product_between_guard_pages(leading, depth, columns, target, front):
+    lanes = target.lanes(np.dtype("f"))
+    x, w = normal(*leading, depth), normal(depth, columns)
+    padded = np.pad(w, [(0, 0), (0, -columns % lanes)])
+    panels = padded.reshape(depth, -1, lanes).swapaxes(0, 1)
+    sample = Sample([x, panels], {"units": columns}, None)
+    op = Op.get("_packed_matmul")
+    (found,) = run_lowered(op, sample, target, lambda a: guarded(a, front))
+    agrees(found, x.astype("d") @ w)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (3, 70, 1700, 50),
+        (1, 200, 2400, 130),
+        (1, 210, 1536, 16),
+        (2, 3, 4000, 20),
+        (1, 700, 500, 33),
+        (2, 700, 1600, 40),
+    ],
+)
+def test_long_sums_in_blocks_with_what_follows(target, shape):
+    batch, rows, depth, columns = shape
+    sym = weft.symbol
+    values = {
+        "w": normal(depth, columns) / np.float32(depth**0.5), "b": normal(columns),
+        "r": normal(batch, rows, columns),
+    }  # fmt: skip
+    x = normal(batch, rows, depth)
+    y = sym.broadcast_add(sym.matmul(sym.Variable("x"), sym.Variable("w")), sym.Variable("b"))
+    y = sym.tanh(y) + sym.Variable("r")
+    found = []
+    for threads in (1, 2, 4):
+        model = weft.compile((y, values), shape={"x": x.shape}, target=target, threads=threads)
+        assert len(model.report().kernels) == 1
+        found.append(model.run({"x": x})[0])
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+    agrees(found[0], np.tanh(x.astype("d") @ values["w"] + values["b"]) + values["r"])
+
+
+@given(
+    st.integers(1, 400), st.integers(1, 5000), st.integers(1, 400), st.sampled_from([4, 8, 16]),
+    st.sampled_from([16, 32]),
+)  # fmt: skip
+def test_plans_cover_every_row_and_column(rows, depth, columns, lanes, budget):
+    plan = plan_product(rows, depth, columns, lanes, budget)
+    assert sum(size * count for size, count in plan.tiles) == rows
+    covered = sum(size * count for size, count in plan.groups) * lanes
+    assert covered == columns // lanes * lanes
+    assert (plan.groups[-1] == (0, 1)) == (columns % lanes > 0)
+    assert 1 <= plan.chunk <= sum(count for _, count in plan.tiles)
+    largest, side = plan.tiles[0][0], max(plan.groups[0][0], 1)
+    assert largest * side + side + 1 <= budget
+    assert 1 <= plan.block <= depth

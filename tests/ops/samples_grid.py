@@ -1,0 +1,56 @@
+"""Samples of reading images at places that are computed; PyTorch's grid_sample is the oracle."""
+
+import numpy as np
+from sample import Sample, floats, samples
+
+CASES = [
+    {},
+    {"align_corners": True},
+    {"padding": "border"},
+    {"padding": "border", "align_corners": True},
+]
+
+
+def _grid_sample(torch, x, grid, padding="zeros", align_corners=False):
+    return torch.nn.functional.grid_sample(
+        x, grid, padding_mode=padding, align_corners=align_corners
+    )
+
+
+def _inputs(rng):
+    return [floats(rng, (2, 3, 4, 5)), floats(rng, (2, 3, 4, 2), -1.4, 1.4)]
+
+
+@samples("grid_sample")
+def grid_sample(rng, torch):
+    for attrs in CASES:
+        yield Sample(_inputs(rng), attrs, lambda x, g, a=attrs: _grid_sample(torch, x, g, **a))
+    yield Sample([floats(rng, (0, 2, 3, 3)), np.zeros((0, 2, 2, 2), "float32")], CASES[0])
+
+
+def _backward(torch, number, attrs):
+    def gradient(head, x, grid):
+        inputs = [x.clone().requires_grad_(), grid.clone().requires_grad_()]
+        made = _grid_sample(torch, *inputs, **attrs)
+        return torch.autograd.grad(made, inputs[number], head)[0]
+
+    return gradient
+
+
+def _gradients(rng, torch, number):
+    for attrs in CASES:
+        inputs = [floats(rng, (2, 3, 3, 4)), *_inputs(rng)]
+        yield Sample(inputs, attrs, _backward(torch, number, attrs), differentiable=False)
+    none = [np.zeros((0, 2, 2, 2), "float32"), floats(rng, (0, 2, 3, 3)),
+            np.zeros((0, 2, 2, 2), "float32")]  # fmt: skip
+    yield Sample(none, CASES[0], differentiable=False)
+
+
+@samples("_grid_sample_grad")
+def grid_sample_grad(rng, torch):
+    yield from _gradients(rng, torch, 0)
+
+
+@samples("_grid_sample_grad_grid")
+def grid_sample_grad_grid(rng, torch):
+    yield from _gradients(rng, torch, 1)

@@ -1,0 +1,123 @@
+"""Samples of recurrent layers; PyTorch's, whose input matrix is the identity, are the oracle."""
+
+import numpy as np
+from sample import Sample, floats, samples
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def _inputs(rng, mode, steps=4, batch=2, size=3, projected=0, lengths=None):
+    wide, state = GATES[mode] * size, projected or size
+    reach = 2 / state**0.5
+    made = {
+        "gates": floats(rng, (steps, batch, wide)),
+        "weight": floats(rng, (state, wide), -reach, reach),
+        "bias": floats(rng, (wide,), -1, 1),
+        "state": floats(rng, (batch, state), -1, 1),
+    }
+    if mode == "lstm":
+        made["cell"] = floats(rng, (batch, size), -1, 1)
+    if projected:
+        made["projection"] = floats(rng, (size, projected), -1, 1)
+    if lengths is not None:
+        made["length"] = np.array(lengths, "int32")
+    return made
+
+
+CASES = [
+    ({}, {}),
+    ({"batch": 3, "size": 5}, {"reverse": True}),
+    ({"batch": 4, "size": 19}, {}),
+    ({"lengths": [3, 1]}, {"lengths": True}),
+    ({"lengths": [2, 4, 1], "batch": 3}, {"lengths": True, "reverse": True}),
+]
+PROJECTED = [
+    ({"projected": 2}, {"projected": True}),
+    ({"projected": 3, "size": 4, "lengths": [4, 2]},
+     {"projected": True, "lengths": True, "reverse": True}),
+]  # fmt: skip
+CLIPPED = [({}, {"clip_min": -0.3, "clip_max": 0.2})]
+
+
+def _cases(mode):
+    more = PROJECTED + CLIPPED if mode == "lstm" else []
+    return [(sizes, {"mode": mode, **attrs}) for sizes, attrs in CASES + more]
+
+
+def _layer(torch, given, mode, projected):
+    """PyTorch's layer in both directions, of which only one is used in the end."""
+    wide, state = given["gates"].shape[2], given["state"].shape[1]
+    make = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode, torch.nn.RNN)
+    kwargs = {"nonlinearity": mode[4:]} if mode.startswith("rnn") else {}
+    kwargs |= {"proj_size": state} if projected else {}
+    layer = make(wide, wide // GATES[mode], bidirectional=True, **kwargs)
+    weights = [torch.eye(wide), given["weight"].T, torch.zeros(wide), given["bias"]]
+    weights += [given["projection"].T] if projected else []
+    names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0"]
+    chosen = {f"{n}{way}": w for n, w in zip(names, weights) for way in ("", "_reverse")}
+    return layer.to(given["gates"].dtype), chosen
+
+
+def _by_torch(torch, names, arrays, mode, reverse=False, projected=False, lengths=False,
+              clip_min=None, clip_max=None):  # fmt: skip
+    given = dict(zip(names, arrays))
+    if clip_min is not None:
+        return _clipped(torch, given, clip_min, clip_max)
+    layer, weights = _layer(torch, given, mode, projected)
+    first = [torch.stack([given[n]] * 2) for n in ("state", "cell") if n in given]
+    x, utils = given["gates"], torch.nn.utils.rnn
+    if lengths:
+        x = utils.pack_padded_sequence(x, given["length"], enforce_sorted=False)
+    start = tuple(first) if mode == "lstm" else first[0]
+    out, last = torch.func.functional_call(layer, weights, (x, start))
+    if lengths:
+        out, _ = utils.pad_packed_sequence(out, total_length=len(given["gates"]))
+    last = last if mode == "lstm" else (last,)
+    return out.chunk(2, 2)[int(reverse)], *(value[int(reverse)] for value in last)
+
+
+def _clipped(torch, given, low, high):
+    """An lstm whose cell is cut after every step."""
+    h, c, outs = given["state"], given["cell"], []
+    for x in given["gates"]:
+        i, f, g, o = (x + h @ given["weight"] + given["bias"]).chunk(4, 1)
+        c = (f.sigmoid() * c + i.sigmoid() * g.tanh()).clamp(low, high)
+        h = o.sigmoid() * c.tanh()
+        outs.append(h)
+    return torch.stack(outs), h, c
+
+
+@samples("rnn")
+def rnn(rng, torch):
+    for mode in GATES:
+        for sizes, attrs in _cases(mode):
+            given = _inputs(rng, mode, **sizes)
+            oracle = lambda *a, n=list(given), kw=attrs: _by_torch(torch, n, a, **kw)
+            yield Sample(list(given.values()), attrs, oracle, rtol=1e-4, atol=1e-5)
+        given = _inputs(rng, mode, lengths=[0, 9])
+        yield Sample(list(given.values()), {"mode": mode, "lengths": True}, rtol=1e-4, atol=1e-5)
+    none = _inputs(rng, "gru", batch=0)
+    yield Sample(list(none.values()), {"mode": "gru"})
+
+
+@samples("_rnn_grad")
+def rnn_grad(rng, torch):
+    for mode in GATES:
+        for sizes, attrs in _cases(mode):
+            given = _inputs(rng, mode, **sizes)
+            names = list(given)
+            state = given["state"].shape
+            heads = [floats(rng, (*given["gates"].shape[:1], *state)), floats(rng, state)]
+            heads += [floats(rng, given["cell"].shape)] if mode == "lstm" else []
+
+            def oracle(*arrays, n=names, given_heads=heads, kw=attrs):
+                count = len(given_heads)
+                arrays = [a.clone() for a in arrays]
+                inputs = arrays[count : count + len(n)]
+                inputs[0].requires_grad_()
+                outs = _by_torch(torch, n, inputs, **kw)
+                return torch.autograd.grad(outs, inputs[0], arrays[:count])
+
+            turned = [given[n].T.copy() for n in ("weight", "projection") if n in given]
+            yield Sample([*heads, *given.values(), *turned], attrs, oracle,
+                         differentiable=False, rtol=1e-4, atol=1e-5)  # fmt: skip

@@ -1,0 +1,5 @@
+"""The core namespace of the tensor side, under the name that PyTorch gives it."""
+
+from .eager.core_namespace import filled as _filled
+
+globals().update(_filled())

@@ -1,0 +1,192 @@
+"""Control flow as host steps: loops and branches run here, on compiled subgraphs. What a subgraph
+computes from inputs that stay the same (packed weights) is computed once for all its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import as_dtype
+from ..base.errors import Error
+from ..base.plan import HostStep
+from ..base.target import Target
+from ..core.graph import Graph
+from ..core.json_load import graph_from_json
+from ..core.op import Op
+from ..ops.control_flow import holds, input_name
+from ..passes.fold_constants import constant_part
+from ..passes.fuse import fusible_groups
+from ..runtime.executor import Executor
+from ..runtime.functions import register_func
+from ..runtime.program import Array, Program
+from .assemble import assemble
+from .host import HOST_CONTROL
+from .prepare import prepare_typed, typed_graph
+
+OPT_LEVEL = 3
+MAX_PARTS = 256  # compiled subgraphs that are kept
+
+Specs = tuple[tuple[tuple[int, ...], str], ...]  # shapes and dtypes of all inputs
+
+
+class Part:
+    """A subgraph compiled for inputs of known shapes, of which those from `fixed` on stay the same
+    from turn to turn."""
+
+    def __init__(self, text: str, specs: Specs, fixed: int, target: str) -> None:
+        graph = graph_from_json(text)
+        names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+        given = {input_name(i): spec for i, spec in enumerate(specs) if input_name(i) in names}
+        shapes = {name: shape for name, (shape, _) in given.items()}
+        dtypes = {name: as_dtype(dtype) for name, (_, dtype) in given.items()}
+        chosen = Target.create(target)
+        made = prepare_typed(typed_graph(graph, {}, shapes, dtypes), {}, OPT_LEVEL, chosen)
+        main, once = constant_part(made.graph, [input_name(i) for i in range(fixed, len(specs))])
+        self._main = _executor(main, made.constants, chosen)
+        self._once = None if once is None else _executor(once, made.constants, chosen)
+        self._once_names = [] if once is None else list(once.attr("output_names"))
+        self.outputs = self._main.program.outputs
+
+    def started(
+        self, inputs: Sequence[Array]
+    ) -> Callable[[Sequence[Array], Sequence[Array]], None]:
+        """run(inputs, outputs) for one turn; inputs that stay the same may be left out."""
+        known = {input_name(i): array for i, array in enumerate(inputs)}
+        if self._once is not None:
+            specs = self._once.program.inputs
+            made = self._once.run_arrays({spec.name: known[spec.name] for spec in specs})
+            known.update(zip(self._once_names, made))
+        names = [spec.name for spec in self._main.program.inputs]
+        places = {input_name(i): i for i in range(len(inputs))}
+        read = [(places.get(name, len(inputs)), known[name]) for name in names]
+
+        def run(now: Sequence[Array], outputs: Sequence[Array]) -> None:
+            count = len(now)
+            arrays = [now[place] if place < count else fixed for place, fixed in read]
+            self._main.run_into(arrays, outputs)
+
+        return run
+
+    def buffers(self, first: int = 0) -> list[Array]:
+        """Memory for the outputs from a position on."""
+        return [np.empty(spec.shape, spec.dtype) for spec in self.outputs[first:]]
+
+
+def _executor(graph: Graph, constants: Mapping[str, Array], target: Target) -> Executor:
+    names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+    own = {name: value for name, value in constants.items() if name in names}
+    return Executor(assemble(graph, fusible_groups(graph), own, target))
+
+
+_part = lru_cache(maxsize=MAX_PARTS)(Part)
+
+
+def _parts(attrs: Mapping[str, Any]) -> list[Part]:
+    """The subgraphs of a host step, compiled when they are first seen."""
+    params = Op.get(attrs["op"]).parse(attrs["attrs"])
+    tensors = [attrs["tensors"][index] for index in attrs["inputs"]]
+    specs = [(tuple(shape), dtype) for shape, dtype in tensors]
+    data = getattr(params, "num_data", 0)
+    items = [(shape[1:], dtype) for shape, dtype in specs[:data]]
+    fixed = data + getattr(params, "num_states", 0)
+    inner = (*items, *specs[data:])
+    return [_part(text, inner, fixed, attrs["target"]) for text in attrs["subgraphs"]]
+
+
+def compile_parts(program: Program) -> None:
+    """Compiles the subgraphs of a program's host steps now."""
+    for step in program.plan.steps:
+        if isinstance(step, HostStep) and step.function == HOST_CONTROL:
+            _parts(step.attrs)
+
+
+@register_func(HOST_CONTROL, override=True)
+def run_control_flow(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None:
+    """Computes the last tensors from the first ones."""
+    op = Op.get(attrs["op"])
+    inputs = [tensors[index] for index in attrs["inputs"]]
+    given = tensors[len(tensors) - len(attrs["outputs"]) :]
+    try:
+        parts = _parts(attrs)
+        _RUNNERS[op.name](
+            op.parse(attrs["attrs"]), parts, inputs, dict(zip(attrs["outputs"], given))
+        )
+    except Error as error:
+        raise error.at(f"node {attrs['node']!r}, operator {op.name}") from None
+
+
+Outputs = dict[int, Array]  # those that are read, by number
+
+
+class _Turns:
+    """The outputs of a loop's body: items of the whole outputs, and states, which are written in
+    turns to one of two places."""
+
+    def __init__(self, part: Part, outs: Outputs, results: int, states: Sequence[Array]) -> None:
+        spare = part.buffers()
+        self.wholes = [outs.get(k) for k in range(results)]
+        self.spare = spare[:results]
+        self.places = (spare[results:], part.buffers(results))
+        self.states = list(states)
+        self.outs = outs
+        self.results = results
+
+    def targets(self, turn: int, count: int) -> list[Array]:
+        items = [
+            spare if whole is None else whole[turn, ...]
+            for whole, spare in zip(self.wholes, self.spare)
+        ]
+        return [*items, *self.places[count % 2]]
+
+    def finish(self) -> None:
+        for k, state in enumerate(self.states):
+            if self.results + k in self.outs:
+                self.outs[self.results + k][...] = state
+
+
+def _scan(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) -> None:
+    data = params.num_data
+    steps = len(inputs[0])
+    turns = _Turns(parts[0], outs, params.num_outputs, inputs[data : data + params.num_states])
+    items = [array[0, ...] if steps else array for array in inputs[:data]]
+    run = parts[0].started([*items, *inputs[data:]]) if steps else None
+    for count in range(steps):
+        step = steps - 1 - count if params.reverse else count
+        targets = turns.targets(step, count)
+        assert run is not None
+        run([*(array[step, ...] for array in inputs[:data]), *turns.states], targets)
+        turns.states = targets[params.num_outputs :]
+    turns.finish()
+
+
+def _while_loop(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) -> None:
+    test, body = parts
+    turns = _Turns(body, outs, params.num_outputs, inputs[: params.num_states])
+    ask, run = test.started(inputs), body.started(inputs)
+    answer = test.buffers()
+    done = 0
+    while done < params.max_iterations:
+        ask(turns.states, answer)
+        if not holds(answer[0]):
+            break
+        targets = turns.targets(done, done)
+        run(turns.states, targets)
+        turns.states = targets[params.num_outputs :]
+        done += 1
+    for whole in turns.wholes:
+        if whole is not None:
+            whole[done:] = 0
+    turns.finish()
+
+
+def _cond(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) -> None:
+    chosen = parts[0] if holds(inputs[0]) else parts[1]
+    spare = chosen.buffers()
+    targets = [outs.get(k, spare[k]) for k in range(params.num_outputs)]
+    chosen.started(inputs)(inputs, targets)
+
+
+_RUNNERS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond}

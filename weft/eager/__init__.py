@@ -1,0 +1,1 @@
+"""Eager tensors: storages, views, dispatch to the registry's operators, and autograd."""

@@ -1,0 +1,111 @@
+"""Counters by name: what parts of weft count goes to a logger, which the user can set."""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from typing import Any
+
+from ..base.errors import InvalidType
+
+
+class AggregationType(enum.Enum):
+    """What a counter gives: the sum of its values, or their mean."""
+
+    SUM = 0
+    AVG = 1
+
+    def __int__(self) -> int:
+        return self.value
+
+
+SUM, AVG = AggregationType.SUM, AggregationType.AVG
+
+
+class LoggerBase:
+    """What takes the values; NoopLogger and LockingLogger are the two there are."""
+
+    __module__ = "weft"
+
+    def __new__(cls, *args: Any) -> Any:
+        if cls is LoggerBase:
+            raise InvalidType("weft.LoggerBase: No constructor defined!")
+        return super().__new__(cls)
+
+    def add_stat_value(self, name: str, value: int) -> None:
+        raise NotImplementedError
+
+
+class NoopLogger(LoggerBase):
+    """Forgets every value."""
+
+    __module__ = "weft"
+
+    def add_stat_value(self, name: str, value: int) -> None:
+        pass
+
+
+class LockingLogger(LoggerBase):
+    """Keeps sums and counts, for any number of threads.
+
+    >>> logger = LockingLogger()
+    >>> for value in (4, 7):
+    ...     logger.add_stat_value("steps", value)
+    >>> logger.set_aggregation_type("steps", AVG)
+    >>> logger.get_counter_val("steps"), logger.get_counter_val("other")
+    (5, 0)
+    """
+
+    __module__ = "weft"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counters: dict[str, tuple[int, int]] = {}  # sum and count
+        self._kinds: dict[str, AggregationType] = {}
+
+    def add_stat_value(self, name: str, value: int) -> None:
+        """Counts a value."""
+        if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidType("a counter has a name and whole values")
+        with self._lock:
+            total, count = self._counters.get(name, (0, 0))
+            self._counters[name] = (total + value, count + 1)
+
+    def get_counter_val(self, name: str) -> int:
+        """The sum of a counter's values, or their mean cut to a whole number."""
+        with self._lock:
+            total, count = self._counters.get(name, (0, 0))
+            mean = self._kinds.get(name) is AVG and count > 0
+        return int(abs(total) // count * (1 if total >= 0 else -1)) if mean else total
+
+    def set_aggregation_type(self, name: str, kind: AggregationType) -> None:
+        """Says whether a counter gives a sum or a mean."""
+        if not isinstance(kind, AggregationType):
+            raise InvalidType(f"expected SUM or AVG, not a {type(kind).__name__}")
+        with self._lock:
+            self._kinds[name] = kind
+
+
+_logger: LoggerBase = NoopLogger()
+
+
+def set_logger(logger: LoggerBase) -> LoggerBase:
+    """Makes a logger the one that values go to, and gives the one before it."""
+    global _logger
+    if not isinstance(logger, LoggerBase):
+        raise InvalidType(f"expected a logger, not a {type(logger).__name__}")
+    before, _logger = _logger, logger
+    return before
+
+
+def add_stat_value(name: str, value: int) -> None:
+    """Counts a value, if the logger that is set keeps it."""
+    if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType("a counter has a name and whole values")
+    _logger.add_stat_value(name, value)
+
+
+def time_point() -> int:
+    """Nanoseconds of a clock that only goes forward."""
+    return time.perf_counter_ns()

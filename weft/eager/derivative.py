@@ -1,0 +1,202 @@
+"""Gradient rules as programs: a rule is run once on placeholders, and what it composed is kept as
+steps. From them follow which inputs and outputs of the forward call must be saved, and which steps
+the gradients that are wanted need."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..base.errors import InvalidType, RunError
+from ..core.op import Op, role
+from ..core.schema import text_of
+
+INPUT, OUTPUT, GRAD, STEP = "input", "output", "grad", "step"
+KEPT_PROGRAMS = 4096
+
+
+class Ref(NamedTuple):
+    """A value in a program: an input, output or output gradient of the forward call by its number,
+    or an output of a step."""
+
+    kind: str
+    number: int
+    index: int = 0
+
+
+class Step(NamedTuple):
+    """One operator of a gradient rule, applied to values."""
+
+    op: Op
+    params: Any
+    arguments: tuple[Ref, ...]
+
+
+def params_of(op: Op, attrs: dict[str, Any]) -> Any:
+    """Attributes given as Python values, as the operator reads them.
+
+    >>> params_of(Op.get("softmax"), {"axis": 1})
+    AxisAttrs(axis=1)
+    """
+    if op.parser is None and not attrs:
+        return None
+    key = tuple(attrs.items())
+    known = _params.setdefault(op, {})
+    try:
+        return known[key]
+    except (KeyError, TypeError):
+        pass
+    params = op.parse({name: text_of(value) for name, value in attrs.items()})
+    try:
+        if len(known) >= KEPT_PROGRAMS:
+            known.clear()
+        known[key] = params
+    except TypeError:  # an attribute that cannot be hashed, as a list
+        pass
+    return params
+
+
+_params: dict[Op, dict[Any, Any]] = {}
+
+
+def split_arguments(
+    op: Op, args: Sequence[Any], kwargs: dict[str, Any], kind: type
+) -> tuple[list[Any], Any]:
+    """The inputs of a call, in order, and its params. Inputs are of a class, also by name."""
+    inputs = list(args)
+    for position, value in enumerate(inputs):
+        if not isinstance(value, kind):
+            raise InvalidType(
+                f"argument {position} of {op.name} must be a {kind.__name__}, "
+                f"not {type(value).__name__}",
+                hint="attributes go by keyword",
+            )
+    named = {key: value for key, value in kwargs.items() if isinstance(value, kind)}
+    attrs = {key: value for key, value in kwargs.items() if key not in named and key != "name"}
+    params = params_of(op, {key: value for key, value in attrs.items() if value is not None})
+    if named:
+        order = op.input_names_of(params)
+        inputs += [named[key] for key in order if key in named]
+    return inputs, params
+
+
+class Placeholder:
+    """Stands for a tensor while a gradient rule is recorded."""
+
+    __slots__ = ("recorder", "ref")
+
+    def __init__(self, recorder: _Recorder, ref: Ref) -> None:
+        self.recorder = recorder
+        self.ref = ref
+
+    @staticmethod
+    def __weft_op__(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        inputs, params = split_arguments(op, args, kwargs, Placeholder)
+        return inputs[0].recorder.add(op, params, [value.ref for value in inputs])
+
+    def _with(self, tensor_role: str, scalar_role: str, other: Any) -> Any:
+        if isinstance(other, numbers.Number):
+            return Op.get(role(scalar_role))(self, scalar=other)
+        return Op.get(role(tensor_role))(self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("add", "add_scalar", other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("sub", "sub_scalar", other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("mul", "mul_scalar", other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with("div", "div_scalar", other)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._with("pow", "pow_scalar", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return Op.get(role("rsub_scalar"))(self, scalar=other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return Op.get(role("rdiv_scalar"))(self, scalar=other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return Op.get(role("rpow_scalar"))(self, scalar=other)
+
+    def __neg__(self) -> Any:
+        return Op.get(role("mul_scalar"))(self, scalar=-1.0)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+class _Context(NamedTuple):
+    """What a gradient rule sees of the call it differentiates."""
+
+    inputs: list[Placeholder]
+    outputs: list[Placeholder]
+    params: Any
+
+
+class _Recorder:
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def add(self, op: Op, params: Any, arguments: Sequence[Ref]) -> Any:
+        number = len(self.steps)
+        self.steps.append(Step(op, params, tuple(arguments)))
+        made = [Placeholder(self, Ref(STEP, number, i)) for i in range(op.visible_of(params))]
+        return made[0] if len(made) == 1 else made
+
+
+class GradientProgram:
+    """The gradient of an operator with certain params, as steps."""
+
+    def __init__(self, op: Op, params: Any, inputs: int, outputs: int) -> None:
+        recorder = _Recorder()
+        makers = {INPUT: inputs, OUTPUT: outputs, GRAD: outputs}
+        made = {
+            kind: [Placeholder(recorder, Ref(kind, i)) for i in range(count)]
+            for kind, count in makers.items()
+        }
+        context = _Context(made[INPUT], made[OUTPUT], params)
+        results = list(Op.gradient[op](context, *made[GRAD]))
+        if len(results) != inputs:
+            raise RunError(
+                f"the gradient of {op.name} gave {len(results)} values",
+                why=f"it has {inputs} inputs",
+            )
+        self.op = op
+        self.steps = recorder.steps
+        self.results = [None if result is None else result.ref for result in results]
+
+    def wanted(self, needs: tuple[bool, ...]) -> Wanted:
+        """What the gradients of some inputs take."""
+        return Wanted(self, needs)
+
+
+class Wanted:
+    """The part of a program that some gradients need: its steps, and the inputs and outputs of the
+    forward call it reads, those apart of which only the shape counts."""
+
+    def __init__(self, program: GradientProgram, needs: tuple[bool, ...]) -> None:
+        self.results = [r if need else None for r, need in zip(program.results, needs)]
+        reached = {result.number for result in self.results if result and result.kind == STEP}
+        values = {result for result in self.results if result and result.kind != STEP}
+        shapes: set[Ref] = set()
+        for number in range(len(program.steps) - 1, -1, -1):
+            if number not in reached:
+                continue
+            step = program.steps[number]
+            ignored = step.op.ignored_of(step.params)
+            for position, ref in enumerate(step.arguments):
+                if ref.kind == STEP:
+                    reached.add(ref.number)
+                elif position in ignored:
+                    shapes.add(ref)
+                else:
+                    values.add(ref)
+        self.steps = [(n, step) for n, step in enumerate(program.steps) if n in reached]
+        self.values = tuple(sorted(ref for ref in values if ref.kind != GRAD))
+        self.shapes = tuple(sorted(ref for ref in shapes - values if ref.kind != GRAD))
+        self.grads = tuple(sorted(ref for ref in {*values, *shapes} if ref.kind == GRAD))

@@ -1,0 +1,344 @@
+"""The engine: runs the nodes of an autograd graph from outputs to leaves, each when all of its
+gradients have arrived, the youngest first."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import InvalidType, RunError
+from .anomaly import anomaly, check_nan, tell_forward
+from .modes import modes
+from .node import AccumulateGrad, Meta, Node
+
+Grad = Any
+_ties = itertools.count()
+
+
+class _Current(threading.local):
+    run: Run | None = None
+    depth = 0
+
+
+_current = _Current()
+MAX_DEPTH = 20  # of backward passes inside backward passes on one stack
+
+
+class GraphRoot(Node):
+    """Where a backward pass from several tensors starts."""
+
+    def __init__(self, edges: tuple[tuple[Node | None, int], ...], grads: Sequence[Grad]) -> None:
+        super().__init__(edges, ())
+        self.grads = list(grads)
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        return self.grads
+
+
+class Run:
+    """One backward pass."""
+
+    def __init__(self, root: Node, keep_graph: bool, captures: dict[tuple[Node, int], int]) -> None:
+        self.root = root
+        self.keep_graph = keep_graph
+        self.captures = captures
+        self.captured: dict[int, Grad] = {}
+        self.callbacks: list[Callable[[], Any]] = []
+        self.dependencies: dict[Node, int] = {}
+        self.buffers: dict[Node, list[Grad]] = {}
+        self.owned: set[tuple[Node, int]] = set()  # sums made here, which may be added to
+        order = self._count()
+        self.needed = self._needed(order)
+
+    def _count(self) -> list[Node]:
+        """Counts the edges into each node; gives the nodes in the order they were found."""
+        stack, order = [self.root], []
+        seen = {self.root}
+        while stack:
+            node = stack.pop()
+            order.append(node)
+            for target, _ in node.next_functions:
+                if target is None:
+                    continue
+                self.dependencies[target] = self.dependencies.get(target, 0) + 1
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        return order
+
+    def _needed(self, order: Sequence[Node]) -> set[Node] | None:
+        """The nodes on a way to what is captured; None for all. A node that is only captured from
+        does not run itself."""
+        if not self.captures:
+            return None
+        wanted = {node for node, _ in self.captures}
+        needed: set[Node] = set()
+        for node in _after_their_targets(order):
+            if any(t is not None and (t in needed or t in wanted) for t, _ in node.next_functions):
+                needed.add(node)
+        return needed
+
+    def run(self) -> None:
+        ready = [(-self.root.sequence_nr, next(_ties), self.root)]
+        self.buffers[self.root] = [None] * len(self.root.outputs)
+        while ready:
+            _, _, node = heapq.heappop(ready)
+            grads = self.buffers.pop(node)
+            for target in self._visit(node, grads):
+                heapq.heappush(ready, (-target.sequence_nr, next(_ties), target))
+        position = 0
+        while position < len(self.callbacks):  # a callback may add others
+            self.callbacks[position]()
+            position += 1
+
+    def _visit(self, node: Node, grads: list[Grad]) -> Iterable[Node]:
+        """Runs a node whose gradients are all there; gives the nodes that became ready."""
+        apply_tensor_hooks(node, grads)
+        for (owner, index), position in self.captures.items():
+            if owner is node:
+                self.captured[position] = grads[index]
+        if self.needed is not None and node not in self.needed:
+            return ()
+        results = self._apply(node, grads)
+        ready = []
+        for (target, index), grad in zip(node.next_functions, results):
+            if target is None:
+                continue
+            if grad is not None:
+                self._add(target, index, grad)
+            self.dependencies[target] -= 1
+            if self.dependencies[target] == 0:
+                self.buffers.setdefault(target, [None] * len(target.outputs))
+                ready.append(target)
+        return ready
+
+    def _apply(self, node: Node, grads: list[Grad]) -> Sequence[Grad]:
+        for hook in node._pre_hooks or ():
+            replaced = hook(tuple(grads))
+            if replaced is not None:
+                grads = list(replaced) if isinstance(replaced, tuple) else [replaced]
+        if not isinstance(node, GraphRoot) and all(g is None for g in grads):
+            results: Sequence[Grad] = [None] * len(node.next_functions)
+        else:
+            try:
+                results = validated(node, node.apply(grads))
+            except Exception as error:
+                if anomaly.enabled:
+                    tell_forward(node)
+                raise error
+        if anomaly.enabled and anomaly.check_nan:
+            check_nan(node, results)
+        for hook in node._post_hooks or ():
+            replaced = hook(tuple(results), tuple(grads))
+            if replaced is not None:
+                results = list(replaced) if isinstance(replaced, tuple) else [replaced]
+        if not self.keep_graph:
+            node.release()
+        return results
+
+    def _add(self, target: Node, index: int, grad: Grad) -> None:
+        """Adds a gradient to what has arrived. A sum made here may be written to; a gradient that
+        others may hold may not."""
+        buffer = self.buffers.setdefault(target, [None] * len(target.outputs))
+        have = buffer[index]
+        if have is None:
+            buffer[index] = grad
+        elif (target, index) in self.owned and not modes.grad:
+            np.add(have._array, grad._array, out=have._array)
+        else:
+            buffer[index] = have + grad
+            self.owned.add((target, index))
+
+
+def _after_their_targets(order: Sequence[Node]) -> list[Node]:
+    """Nodes in an order where each comes after those its edges lead to."""
+    counts: dict[Node, int] = {}
+    readers: dict[Node, list[Node]] = {}
+    for node in order:
+        targets = {target for target, _ in node.next_functions if target is not None}
+        counts[node] = len(targets)
+        for target in targets:
+            readers.setdefault(target, []).append(node)
+    ready = [node for node in order if counts[node] == 0]
+    for node in ready:  # which grows
+        for reader in readers.get(node, ()):
+            counts[reader] -= 1
+            if counts[reader] == 0:
+                ready.append(reader)
+    return ready
+
+
+def apply_tensor_hooks(node: Node, grads: list[Grad]) -> None:
+    """Runs the hooks of the tensors that are the node's outputs; they may replace gradients."""
+    for index, hooks in node.tensor_hooks().items():
+        for hook in hooks:
+            if grads[index] is None:
+                break
+            made = hook(grads[index])
+            if made is None:
+                continue
+            shown = getattr(hook, "__name__", type(hook).__name__)
+            if not hasattr(made, "_array"):
+                raise InvalidType(f"expected Variable, but hook returned {type(made).__name__!r}")
+            if made._array.shape != grads[index]._array.shape:
+                raise RunError(f"hook {shown!r} has changed the size of value")
+            grads[index] = made
+    for index, reference in (node._retained or {}).items():
+        tensor = reference()
+        if tensor is not None and grads[index] is not None:
+            tensor._accumulate(grads[index])
+
+
+def validated(node: Node, results: Sequence[Grad]) -> list[Grad]:
+    """What a node gave, each of the shape and dtype that its edge asks for."""
+    edges = node.next_functions
+    if len(results) != len(edges):
+        raise RunError(
+            f"Function {node.name()} returned an invalid number of gradients - "
+            f"expected {len(edges)}, but got {len(results)}"
+        )
+    made = list(results)
+    for position, ((target, index), grad) in enumerate(zip(edges, results)):
+        if target is not None and grad is not None:
+            meta = target.outputs[index]
+            if grad._array.shape != meta[0] or grad._array.dtype != meta[1]:
+                made[position] = fitted(grad, meta, f"Function {node.name()}", position)
+    return made
+
+
+def fitted(grad: Grad, meta: Meta, owner: str, position: int) -> Grad:
+    """A gradient summed to a shape it was broadcast from, and cast."""
+    shape, dtype = meta
+    if grad._array.shape != shape:
+        if not _expands(shape, grad._array.shape):
+            raise RunError(
+                f"{owner} returned an invalid gradient at index {position} - got "
+                f"{list(grad._array.shape)} but expected shape compatible with {list(shape)}"
+            )
+        grad = grad.sum_to_size(shape)
+    return grad if grad._array.dtype == dtype else grad._cast(dtype)
+
+
+def _expands(small: Sequence[int], large: Sequence[int]) -> bool:
+    if len(small) > len(large):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(small), reversed(large)))
+
+
+def _execute(run: Run, grad_mode: bool) -> None:
+    """Runs a pass in this thread, which records only if asked to."""
+    before = _current.run, modes.grad
+    _current.run, modes.grad = run, grad_mode
+    _current.depth += 1
+    try:
+        run.run()
+    finally:
+        _current.run, modes.grad = before
+        _current.depth -= 1
+
+
+def _execute_elsewhere(run: Run, grad_mode: bool) -> None:
+    """Runs a pass on a fresh stack: passes that start passes are not limited by Python's."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _execute(run, grad_mode)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+class Engine:
+    """What `Variable._execution_engine` holds: the one way a backward pass starts."""
+
+    def run_backward(
+        self,
+        tensors: tuple[Any, ...],
+        grad_tensors: tuple[Any, ...],
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: tuple[Any, ...] = (),
+        allow_unreachable: bool = False,
+        accumulate_grad: bool = False,
+    ) -> tuple[Any, ...]:
+        """Runs the graph. With `inputs`, gives their gradients, or adds to their `grad` only if
+        `accumulate_grad`; without, adds to every leaf."""
+        if not isinstance(tensors, tuple):
+            raise RunError(
+                f"tensors argument is expected to be a tuple, but got {type(tensors).__name__}"
+            )
+        roots = [_root_edge(tensor, number) for number, tensor in enumerate(tensors)]
+        grads = [
+            fitted(g, edge[0].outputs[edge[1]], "the gradient given for an output", n)
+            for n, (g, edge) in enumerate(zip(grad_tensors, roots))
+        ]
+        captures = {} if not inputs else _captures(inputs)
+        run = Run(GraphRoot(tuple(roots), grads), keep_graph, captures)
+        if _current.depth < MAX_DEPTH:
+            _execute(run, create_graph)
+        else:
+            _execute_elsewhere(run, create_graph)
+        return _results(run, inputs, allow_unreachable, accumulate_grad)
+
+    def queue_callback(self, callback: Callable[[], Any]) -> None:
+        """Has a function called at the end of the backward pass that is running."""
+        if _current.run is None:
+            raise RunError("Final callbacks can only be installed during backward pass.")
+        _current.run.callbacks.append(callback)
+
+    def is_checkpoint_valid(self) -> bool:
+        """Whether the pass that is running accumulates into leaves, as checkpointing needs."""
+        return _current.run is None or not _current.run.captures
+
+
+Engine.__name__ = Engine.__qualname__ = "_EngineBase"
+Engine.__module__ = "weft._C"
+
+
+def _root_edge(tensor: Any, number: int) -> tuple[Node, int]:
+    edge = tensor._edge()
+    if edge[0] is None:
+        raise RunError(
+            f"element {number} of tensors does not require grad and does not have a grad_fn"
+        )
+    found: tuple[Node, int] = edge
+    return found
+
+
+def _captures(inputs: Sequence[Any]) -> dict[tuple[Node, int], int]:
+    made: dict[tuple[Node, int], int] = {}
+    for position, tensor in enumerate(inputs):
+        edge = tensor._edge()
+        if edge[0] is None:
+            raise RunError("One of the differentiated Tensors does not require grad")
+        made.setdefault(edge, position)
+    return made
+
+
+def _results(
+    run: Run, inputs: Sequence[Any], allow_unused: bool, accumulate: bool
+) -> tuple[Any, ...]:
+    made = []
+    for tensor in inputs:
+        grad = run.captured.get(run.captures[tensor._edge()])
+        if accumulate:
+            if grad is not None:
+                AccumulateGrad(tensor).apply([grad])
+        elif grad is None and not allow_unused:
+            raise RunError(
+                "One of the differentiated Tensors appears to not have been used in the graph",
+                hint="set allow_unused=True if this is the desired behavior",
+            )
+        made.append(grad)
+    return tuple(made)

@@ -1,0 +1,338 @@
+"""x[index] and x[index] = value, as PyTorch has them: whatever slices describe is a view, what
+tensors of indices or masks choose is a copy."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.errors import InvalidType, InvalidValue, RunError
+from ..core.op import Op
+from ..ops.index import TakeAttrs
+from .dispatch import apply
+from .inplace import check_writable, write
+from .modes import modes
+from .operands import in_dtype
+from .rows_shape import expand, reshape
+from .tensor import DimensionError, Tensor, wrap
+from .viewing import Array, part_of, permuted, place_of
+
+_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD = (
+    Op.get(name) for name in ("take", "gather_nd", "scatter_nd", "_gather_nd_grad", "broadcast_add")
+)
+Chosen = list[Array | None]  # an array of indices for each axis, None where all are taken
+
+
+class Basic(NamedTuple):
+    """The part of an index that is a view: numpy's index, (start, length, step) for each axis, and
+    the arrays that then choose from the axes of the view."""
+
+    numpy_index: tuple[Any, ...]
+    slices: list[tuple[int, int, int]]
+    chosen: list[Any]
+
+
+def _items(index: Any, rank: int) -> list[Any]:
+    """The items of an index, with an ellipsis as the slices it stands for."""
+    items = list(index) if _is_several(index) else [index]
+    items = [_item(item) for item in items]
+    taken = sum(_axes_of(item) for item in items)
+    if taken > rank:
+        raise DimensionError(f"too many indices for tensor of dimension {rank}")
+    dots = [at for at, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise DimensionError("an index can only have a single ellipsis ('...')")
+    fill: list[Any] = [slice(None)] * (rank - taken)
+    at = dots[0] if dots else len(items)
+    return items[:at] + fill + items[at + 1 :]
+
+
+def _is_several(index: Any) -> bool:
+    """Whether an index is one for several axes: a tuple, or a short list that is no index array."""
+    if not isinstance(index, list) or len(index) >= 32:
+        return isinstance(index, tuple)
+    kinds = (Tensor, np.ndarray, list, tuple, slice, type(Ellipsis), type(None))
+    return any(isinstance(item, kinds) for item in index)
+
+
+def _item(item: Any) -> Any:
+    """An item as an int, slice, None, Ellipsis, bool or array."""
+    if item is None or item is Ellipsis or isinstance(item, (int, slice)):
+        return item
+    array = item._array if isinstance(item, Tensor) else item
+    if isinstance(array, (list, tuple, range)):
+        array = _array_of(array)
+    if isinstance(array, (np.ndarray, np.generic)):
+        if array.dtype.kind not in "iub":
+            raise DimensionError("tensors used as indices must be long, int, byte or bool tensors")
+        if array.dtype == np.uint8 and array.ndim:
+            return np.asarray(array) != 0
+        if array.ndim:
+            return array
+        return bool(array) if array.dtype == bool else int(array)
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise DimensionError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            f"valid indices (got {type(item).__name__})"
+        ) from None
+
+
+def _array_of(items: Sequence[Any]) -> Array:
+    if not len(items):
+        return np.empty(0, np.int64)
+    try:
+        return np.asarray([item._array if isinstance(item, Tensor) else item for item in items])
+    except ValueError:
+        raise InvalidValue("an index has lists of different lengths") from None
+
+
+def _axes_of(item: Any) -> int:
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return int(item.ndim) if isinstance(item, np.ndarray) and item.dtype == bool else 1
+
+
+def _basic(index: Any, shape: Sequence[int]) -> Basic:
+    parts: list[Any] = []
+    slices: list[tuple[int, int, int]] = []
+    chosen: list[Any] = []
+    axis = 0
+    for item in _items(index, len(shape)):
+        if item is None or isinstance(item, bool):
+            parts.append(None)
+            chosen.append(None if item is None else np.asarray([item]))
+        elif isinstance(item, int):
+            slices.append((_inside(item, axis, shape[axis]), 1, 1))
+            parts.append(slices[-1][0])
+            axis += 1
+        elif isinstance(item, slice):
+            slices.append(_bounds(item, shape[axis]))
+            parts.append(item)
+            chosen.append(None)
+            axis += 1
+        else:
+            count = _axes_of(item)
+            slices += [(0, dim, 1) for dim in shape[axis : axis + count]]
+            parts += [slice(None)] * count
+            chosen += [item, *[_MORE] * (count - 1)]
+            axis += count
+    return Basic((*parts, Ellipsis), slices, chosen)
+
+
+_MORE = object()  # an axis that the mask of an axis before it covers, too
+
+
+def _inside(index: int, axis: int, size: int) -> int:
+    if not -size <= index < size:
+        raise DimensionError(
+            f"index {index} is out of bounds for dimension {axis} with size {size}"
+        )
+    return index + size if index < 0 else index
+
+
+def _bounds(item: slice, size: int) -> tuple[int, int, int]:
+    try:
+        if item.step is not None and item.step <= 0:
+            raise InvalidValue("step must be greater than zero")
+        start, stop, step = item.indices(size)
+    except TypeError:
+        raise InvalidType(
+            "slice indices must be integers or None or have an __index__ method"
+        ) from None
+    return start if stop > start else 0, max(-((start - stop) // step), 0), step
+
+
+def index_arrays(items: Sequence[Any], shape: Sequence[int]) -> Chosen:
+    """What tensors (or None for all) choose along the axes of a tensor of that shape."""
+    chosen: list[Any] = []
+    for item in items:
+        array = None if item is None else np.asarray(_item(item))
+        chosen += [array, *[_MORE] * (0 if array is None else max(_axes_of(array), 1) - 1)]
+    if len(chosen) > len(shape):
+        raise DimensionError(f"too many indices for tensor of dimension {len(shape)}")
+    return _arrays(chosen + [None] * (len(shape) - len(chosen)), shape)
+
+
+def _arrays(chosen: Sequence[Any], shape: Sequence[int]) -> Chosen:
+    """Index arrays with masks as the places where they hold, checked and of one shape."""
+    arrays: Chosen = []
+    for axis, item in enumerate(chosen):
+        if item is None or item is _MORE:
+            if item is None:
+                arrays.append(None)
+        elif item.dtype == bool:
+            have = tuple(shape[axis : axis + item.ndim])
+            for at, (want, dim) in enumerate(zip(item.shape, have)):
+                if want != dim:
+                    raise DimensionError(
+                        f"The shape of the mask {list(item.shape)} at index {at} does not match "
+                        f"the shape of the indexed tensor {list(shape)} at index {axis + at}"
+                    )
+            arrays += list(np.nonzero(item))
+        else:
+            arrays.append(item.astype(np.int64, copy=False))
+    arrays = _of_one_shape(arrays)
+    if any(array is not None and not array.size for array in arrays):
+        return [None if array is None else np.zeros_like(array) for array in arrays]
+    return [
+        None if array is None else _inside_all(array, axis, shape[axis])
+        for axis, array in enumerate(arrays)
+    ]
+
+
+def _inside_all(indices: Array, axis: int, size: int) -> Array:
+    """Indices counted from the front."""
+    low, high = int(indices.min()), int(indices.max())
+    if low < -size or high >= size:
+        raise DimensionError(
+            f"index {low if low < -size else high} is out of bounds for dimension {axis} with size "
+            f"{size}"
+        )
+    return np.where(indices < 0, indices + size, indices) if low < 0 else indices
+
+
+def _of_one_shape(arrays: Chosen) -> Chosen:
+    given = [array for array in arrays if array is not None]
+    if len(given) < 2:
+        return arrays
+    try:
+        shape = np.broadcast_shapes(*(array.shape for array in given))
+    except ValueError:
+        shapes = ", ".join(str(list(array.shape)) for array in given)
+        raise DimensionError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes
+        ) from None
+    return [None if array is None else np.broadcast_to(array, shape) for array in arrays]
+
+
+# Reading.
+
+
+def get(self: Tensor, index: Any) -> Tensor:
+    """x[index]"""
+    if type(index) is int and self._array.ndim:
+        return place_of(self, 0, _inside(index, 0, self._array.shape[0]))
+    view, chosen = _seen(self, index)
+    return view if chosen is None else chosen_from(view, chosen)
+
+
+def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
+    """The view that an index begins with, and the arrays that choose from its axes, if any."""
+    array = self._array
+    basic = _basic(index, array.shape)
+    view = part_of(self, basic.slices, array[basic.numpy_index])
+    if all(item is None for item in basic.chosen):
+        return view, None
+    return view, _arrays(basic.chosen, view._array.shape)
+
+
+def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
+    """The elements that index arrays choose, along the axes that have one."""
+    if not (modes.grad and source._requires_grad):
+        return wrap(np.ascontiguousarray(source._array[_numpy_index(arrays)]))
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    if len(axes) == 1:
+        params = TakeAttrs(axis=axes[0])
+        return apply(_TAKE, params, [source, wrap(arrays[axes[0]])])[0]  # type: ignore[arg-type]
+    order = _order(axes, source._array.ndim)
+    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    made = apply(_GATHER, None, [permuted(source, order), places])[0]
+    return permuted(made, _back(axes, places._array.ndim - 1, made._array.ndim))
+
+
+def _numpy_index(arrays: Chosen) -> tuple[Any, ...]:
+    return tuple(slice(None) if array is None else array for array in arrays)
+
+
+def _order(axes: Sequence[int], rank: int) -> list[int]:
+    """The axes with those that are indexed first."""
+    return [*axes, *(axis for axis in range(rank) if axis not in axes)]
+
+
+def _back(axes: Sequence[int], count: int, rank: int) -> list[int]:
+    """Brings `count` axes of the indices from the front to where the indexed axes were, if those
+    are neighbours."""
+    first = axes[0] if list(axes) == list(range(axes[0], axes[0] + len(axes))) else 0
+    rest = list(range(count, rank))
+    return rest[:first] + list(range(count)) + rest[first:]
+
+
+# Writing.
+
+
+def put(self: Tensor, index: Any, value: Any) -> None:
+    """x[index] = value"""
+    check_writable(self)
+    view, chosen = _seen(self, index)
+    source = in_dtype(value, self._array.dtype) if not isinstance(value, Tensor) else value
+    source = source._cast(self._array.dtype)
+    if chosen is None:
+        write(view, _fitted(source, view._array.shape))
+    else:
+        put_chosen(view, chosen, source, False)
+
+
+def _fitted(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """A value expanded to a shape; leading axes of size 1 may be too many."""
+    have = value._array.shape
+    extra = len(have) - len(shape)
+    if extra > 0 and all(dim == 1 for dim in have[:extra]):
+        value = reshape(value, have[extra:])
+    try:
+        return expand(value, tuple(shape))
+    except RunError as error:
+        raise RunError(
+            f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing "
+            f"result of shape {list(shape)}"
+        ) from error
+
+
+def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> None:
+    """Writes values to the elements that index arrays choose."""
+    recorded = modes.grad and (target.requires_grad or value._requires_grad)
+    if recorded:
+        write(target, with_chosen(target, arrays, value, accumulate))
+        return
+    check_writable(target)
+    index = _numpy_index(arrays)
+    shape = _result_shape(target, arrays)
+    values = _fitted(value, shape)._array
+    if accumulate:
+        np.add.at(target._array, index, values)
+    else:
+        target._array[index] = values
+    target._counter[0] += 1
+
+
+def _result_shape(target: Tensor, arrays: Chosen) -> tuple[int, ...]:
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    where = next(array.shape for array in arrays if array is not None)
+    rest = [dim for axis, dim in enumerate(target._array.shape) if axis not in axes]
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    return (*rest[:first], *where, *rest[first:])
+
+
+def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> Tensor:
+    """A copy with other values at the elements that index arrays choose."""
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    order = _order(axes, source._array.ndim)
+    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    values = _fitted(value, _result_shape(source, arrays))
+    back = _back(axes, places._array.ndim - 1, values._array.ndim)
+    updates = permuted(values, np.argsort(back).tolist())
+    rows = permuted(source, order)
+    if accumulate:
+        added = apply(_GATHER_GRAD, None, [updates, rows, places])[0]
+        made = apply(_ADD, None, [rows, added])[0]
+    else:
+        made = apply(_SCATTER, None, [rows, places, updates])[0]
+    return permuted(made, np.argsort(order).tolist())
+
+
+Tensor.__getitem__ = get  # type: ignore[attr-defined]
+Tensor.__setitem__ = put  # type: ignore[attr-defined]

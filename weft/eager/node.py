@@ -1,0 +1,262 @@
+"""Nodes of the autograd graph: what a backward pass calls. A node has an edge for each input of the
+forward call: the node that takes its gradient, and as which of its inputs."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import DType
+from ..base.errors import RunError
+from ..core.op import Op
+from .derivative import INPUT, STEP, Ref, Wanted
+from .hooks import Hooks
+
+Grad = Any  # a Tensor, or None for zero
+NO_EDGE: tuple[None, int] = (None, 0)
+LAST = 2**63 - 1  # the sequence number of what runs as soon as it can
+
+_sequence = itertools.count()
+
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed)"
+)
+
+
+Meta = tuple[tuple[int, ...], DType]  # what a gradient of an output must look like
+
+
+class Node:
+    """The base of all nodes. What most nodes never have is a default of the class."""
+
+    _hooks: dict[int, Hooks] | None = None  # of tensors, by output number
+    _pre_hooks: Hooks | None = None
+    _post_hooks: Hooks | None = None
+    _metadata: dict[str, Any] | None = None
+    _retained: dict[int, Any] | None = None  # tensors that keep their gradient, weakly
+
+    def __init__(
+        self, next_functions: tuple[tuple[Node | None, int], ...], outputs: tuple[Meta, ...]
+    ) -> None:
+        self.next_functions = next_functions
+        self.outputs = outputs
+        self.sequence_nr = next(_sequence)
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        """The gradients of the inputs of the forward call, given those of its outputs."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Forgets what was saved."""
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    def _sequence_nr(self) -> int:
+        return self.sequence_nr
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        if self._metadata is None:
+            self._metadata = {}
+        return self._metadata
+
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        """`hook(grad_inputs, grad_outputs)` runs after the node, and may replace what it gave."""
+        self._post_hooks = self._post_hooks or Hooks()
+        return self._post_hooks.add(hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
+        """`hook(grad_outputs)` runs before the node, and may replace what it gets."""
+        self._pre_hooks = self._pre_hooks or Hooks()
+        return self._pre_hooks.add(hook)
+
+    def hooks_of(self, index: int) -> Hooks:
+        """The hooks of the tensor that is an output of the forward call."""
+        self._hooks = {} if self._hooks is None else self._hooks
+        return self._hooks.setdefault(index, Hooks())
+
+    def tensor_hooks(self) -> dict[int, Hooks]:
+        """Hooks of tensors, by output number."""
+        return self._hooks or {}
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class AccumulateGrad(Node):
+    """The end of the graph: adds what arrives to a leaf's `grad`."""
+
+    next_functions = ()
+    sequence_nr = LAST
+
+    def __init__(self, variable: Any) -> None:
+        array = variable._array
+        self.outputs = ((array.shape, array.dtype),)
+        self.variable = variable
+
+    def hooks_of(self, index: int) -> Hooks:
+        """A leaf keeps its hooks itself: it outlives the graph."""
+        if self.variable._leaf_hooks is None:
+            self.variable._leaf_hooks = Hooks()
+        hooks: Hooks = self.variable._leaf_hooks
+        return hooks
+
+    def tensor_hooks(self) -> dict[int, Hooks]:
+        hooks = self.variable._leaf_hooks
+        return {0: hooks} if hooks else {}
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        (grad,) = grads
+        if grad is not None:
+            self.variable._accumulate(grad)
+            for hook in self.variable._after_hooks or ():
+                hook(self.variable)
+        return ()
+
+
+class Saved:
+    """A tensor kept for a backward pass: its memory and version, and its place in the graph.
+
+    Kept apart from the Tensor object, which may get another history by an in-place operator.
+    """
+
+    __slots__ = ("array", "counter", "edge", "is_output", "leaf", "name", "version")
+
+    def __init__(self, tensor: Any, is_output: bool) -> None:
+        if tensor._inference:
+            raise RunError(
+                "Inference tensors cannot be saved for backward.",
+                hint="make a normal tensor of it outside inference_mode with clone()",
+            )
+        self.array = tensor._array
+        self.counter = tensor._counter
+        self.version = tensor._counter[0]
+        self.is_output = is_output
+        self.leaf = None
+        self.edge: tuple[Node | None, int] = (None, tensor._output_nr)
+        if not is_output:
+            self.edge = (tensor.grad_fn, tensor._output_nr)
+            if self.edge[0] is None and tensor._requires_grad:
+                self.leaf = tensor
+
+    def unpack(self, owner: Node, tensor_of: Callable[..., Any]) -> Any:
+        """The tensor as it was; an error if an in-place operator has changed it since."""
+        if self.counter[0] != self.version:
+            raise self._modified(owner)
+        if self.leaf is not None:
+            return self.leaf
+        fn, index = self.edge
+        return tensor_of(self.array, self.counter, owner if self.is_output else fn, index)
+
+    def _modified(self, owner: Node) -> RunError:
+        maker = owner if self.is_output else self.edge[0]
+        of = f", which is output {self.edge[1]} of {maker.name()}" if maker is not None else ""
+        shape = list(self.array.shape)
+        return RunError(
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: [{self.array.dtype} {shape}]{of}, is at version {self.counter[0]}; "
+            f"expected version {self.version} instead",
+            hint="enable anomaly detection to find the operation: set_detect_anomaly(True)",
+        )
+
+
+class OpNode(Node):
+    """The backward call of an operator of the registry, by the program of its gradient rule."""
+
+    op: Op  # of the subclass that an operator has
+    run_step: Callable[..., Any]  # set by dispatch: (op, params, tensors) -> tensors
+    tensor_of: Callable[..., Any]  # set by tensor: (array, counter, grad_fn, output_nr) -> Tensor
+
+    def __init__(
+        self,
+        params: Any,
+        wanted: Wanted,
+        next_functions: tuple[tuple[Node | None, int], ...],
+        outputs: tuple[Meta, ...],
+    ) -> None:
+        self.next_functions = next_functions
+        self.outputs = outputs
+        self.sequence_nr = next(_sequence)
+        self.params = params
+        self.wanted = wanted
+
+    def save(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Keeps what the gradient will read."""
+        wanted = self.wanted
+        self.saved: list[Saved] | None = [
+            Saved(inputs[number], False) if kind == INPUT else Saved(outputs[number], True)
+            for kind, number, _ in wanted.values
+        ]
+        self.shapes: list[Meta] = []
+        for kind, number, _ in wanted.shapes:
+            array = (inputs if kind == INPUT else outputs)[number]._array
+            self.shapes.append((array.shape, array.dtype))
+
+    def release(self) -> None:
+        if self.wanted.values:
+            self.saved = None
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        values: dict[Any, Any] = {}
+        if self.saved is None:
+            raise RunError(
+                FREED, hint="specify retain_graph=True when calling backward the first time"
+            )
+        for ref, saved in zip(self.wanted.values, self.saved):
+            values[ref] = saved.unpack(self, self.tensor_of)
+        for ref, meta in zip(self.wanted.shapes, self.shapes):
+            values[ref] = self._of_shape(meta)
+        for ref in self.wanted.grads:
+            grad = grads[ref.number]
+            values[ref] = self._zeros(self.outputs[ref.number]) if grad is None else grad
+        for number, step in self.wanted.steps:
+            made = self.run_step(step.op, step.params, [values[ref] for ref in step.arguments])
+            values[Ref(STEP, number)] = made[0]
+            for index in range(1, len(made)):
+                values[Ref(STEP, number, index)] = made[index]
+        return [None if ref is None else values[ref] for ref in self.wanted.results]
+
+    def _of_shape(self, meta: Meta) -> Any:
+        """A tensor whose values nobody reads."""
+        shape, dtype = meta
+        array = np.broadcast_to(np.zeros((), dtype), shape)
+        return self.tensor_of(array, [0], None, 0)
+
+    def _zeros(self, meta: Meta) -> Any:
+        return self.tensor_of(np.zeros(*meta), [0], None, 0)
+
+
+def keep_old_values(last: Node | None, since: int, array: Any) -> None:
+    """Has the nodes made from a sequence number on, back from the last, keep their own copy of
+    memory that is about to be overwritten."""
+    stack = [last]
+    while stack:
+        node = stack.pop()
+        if node is None or not since <= node.sequence_nr < LAST:
+            continue
+        for saved in getattr(node, "saved", None) or ():
+            same = saved.array is array or np.may_share_memory(saved.array, array)
+            if same and not saved.is_output:
+                saved.array, saved.counter, saved.version = saved.array.copy(), [0], 0
+                saved.leaf = None
+        stack += [target for target, _ in node.next_functions]
+
+
+def next_sequence() -> int:
+    """The sequence number after which nodes made from now on come."""
+    return next(_sequence)
+
+
+def accumulator_of(leaf: Any) -> AccumulateGrad:
+    """The node that adds to a leaf's gradient. The leaf knows it weakly: the graph keeps it."""
+    known = leaf._accumulator and leaf._accumulator()
+    if known is None:
+        known = AccumulateGrad(leaf)
+        leaf._accumulator = weakref.ref(known)
+    return known

@@ -1,0 +1,88 @@
+"""What rows do to their arguments first: numbers become tensors, dtypes meet, axes are checked."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import DTYPES, DType, is_complex, is_float, is_integer
+from ..base.errors import InvalidType, RunError
+from ..base.quiet import quietly
+from .promotion import result_dtype
+from .tensor import Tensor, wrap
+from .types import OF_NUMPY, get_default_dtype
+
+Number = (numbers.Number, np.generic)
+
+
+def promoted(*values: Any) -> list[Tensor]:
+    """Tensors and numbers as tensors of the dtype they meet in."""
+    first, last = values[0], values[-1]
+    if type(last) in (float, int) and isinstance(first, Tensor) and len(values) == 2:
+        kind = first._array.dtype
+        if kind in _PLAIN_FLOATS and -_SAFE < last < _SAFE:  # the common case, kept short
+            return [first, wrap(np.array(last, kind))]
+    kind = first._array.dtype if isinstance(first, Tensor) else None
+    for value in values:
+        if not isinstance(value, Tensor) or value._array.dtype != kind:
+            kind = result_dtype([_operand(value) for value in values])
+            return [in_dtype(value, kind) for value in values]
+    return list(values)
+
+
+_PLAIN_FLOATS = (DTYPES["float32"], DTYPES["float64"])
+_SAFE = 1e38  # what every one of them holds
+
+
+def _operand(value: Any) -> Any:
+    if isinstance(value, (Tensor, *Number)):
+        return value
+    raise InvalidType(f"an operand must be a Tensor or a number, not {type(value).__name__}")
+
+
+def in_dtype(value: Any, kind: DType) -> Tensor:
+    """A tensor or a number as a tensor of a dtype."""
+    if isinstance(value, Tensor):
+        return value._cast(kind)
+    if is_integer(kind):
+        limits = np.iinfo(kind)
+        if not limits.min <= value <= limits.max:  # NaN is no integer either
+            raise RunError(
+                f"value cannot be converted to type {OF_NUMPY[kind].name} without overflow"
+            )
+    return wrap(quietly(np.asarray(value).astype, kind))
+
+
+def floating(value: Tensor) -> Tensor:
+    """A tensor in a floating dtype: integers become the default one."""
+    kind = value._array.dtype
+    if is_float(kind) or is_complex(kind):
+        return value
+    return value._cast(get_default_dtype().numpy)
+
+
+def must_be_tensors(name: str, **values: Any) -> None:
+    """Refuses arguments that are no tensors."""
+    for position, (key, value) in enumerate(values.items()):
+        if not isinstance(value, Tensor):
+            raise InvalidType(
+                f"{name}(): argument '{key}' (position {position + 1}) must be Tensor, "
+                f"not {type(value).__name__}"
+            )
+
+
+def as_dims(dim: Any, rank: int) -> tuple[int, ...]:
+    """`dim` of a reduction as a tuple; all dimensions if it is None."""
+    if dim is None:
+        return tuple(range(rank))
+    return tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+
+
+def sizes_of(sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Sizes given as f(2, 3) or f((2, 3))."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = sizes[0]
+    return tuple(int(size) for size in sizes)

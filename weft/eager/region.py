@@ -1,0 +1,148 @@
+"""Nodes for parts of a tensor's memory: what writing to a view does to its base's place in the
+graph, and what a view's place is after that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .node import Node
+
+Array = np.ndarray[Any, Any]
+
+
+class Region:
+    """Where a view lies in its base."""
+
+    def __init__(self, base: Array, view: Array) -> None:
+        self.base_shape, self.base_strides = base.shape, base.strides
+        self.shape, self.strides, self.dtype = view.shape, view.strides, base.dtype
+        low, high = _bounds(base)
+        self.bytes = high - low
+        self.base_start = _start(base) - low
+        self.start = _start(view) - low
+
+    def buffer(self, values: Array | None) -> tuple[Array, Array]:
+        """Fresh memory laid out as the base, holding values or zeros; and the view's part of it."""
+        memory = np.zeros(self.bytes, np.uint8)
+        whole = self._over(memory, self.base_start, self.base_shape, self.base_strides)
+        if values is not None:
+            np.copyto(whole, values, casting="unsafe")
+        return whole, self._over(memory, self.start, self.shape, self.strides)
+
+    def _over(self, memory: Array, start: int, shape: Any, strides: Any) -> Array:
+        return np.ndarray(shape, self.dtype, memory, start, strides)
+
+
+def _start(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _bounds(array: Array) -> tuple[int, int]:
+    """First byte, and the one after the last, that an array's elements take."""
+    if not array.size:
+        return _start(array), _start(array)
+    spans = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    low = _start(array) + sum(span for span in spans if span < 0)
+    return low, _start(array) + sum(span for span in spans if span > 0) + array.itemsize
+
+
+def _meta(tensor: Any) -> tuple[tuple[int, ...], Any]:
+    return tensor._array.shape, tensor._array.dtype
+
+
+class AsStrided(Node):
+    """A view of what its base is now: the gradient goes to its part, and zeros to the rest."""
+
+    def __init__(self, base: Any, view: Array) -> None:
+        super().__init__((base._edge(),), ((view.shape, view.dtype),))
+        self.region = Region(base._array, view)
+
+    def apply(self, grads: list[Any]) -> Sequence[Any]:
+        return (Place.of(grads[0], self.region),)
+
+
+class CopySlices(Node):
+    """The base after a part of it was overwritten: its gradient reaches what was written through
+    that part, and what was there before through the rest."""
+
+    def __init__(self, base: Any, view: Array, written: tuple[Node | None, int]) -> None:
+        super().__init__((base._edge(), written), (_meta(base),))
+        self.region = Region(base._array, view)
+
+    def apply(self, grads: list[Any]) -> Sequence[Any]:
+        (grad,) = grads
+        rest = None if self.next_functions[0][0] is None else Clear.of(grad, self.region)
+        part = None if self.next_functions[1][0] is None else Pick.of(grad, self.region)
+        return rest, part
+
+
+class Overwritten(Node):
+    """What is left of a tensor's history when values without one were written over it."""
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__((tensor._edge(),), (_meta(tensor),))
+
+    def apply(self, grads: list[Any]) -> Sequence[Any]:
+        return (None,)
+
+
+class _RegionNode(Node):
+    """A linear map between a base and a part of it; its gradient is another one of the three."""
+
+    def __init__(self, source: Any, region: Region, outputs: Any) -> None:
+        super().__init__((source._edge(),), outputs)
+        self.region = region
+
+    @classmethod
+    def of(cls, source: Any, region: Region) -> Any:
+        """The map applied to a tensor, recorded where gradients of gradients are wanted."""
+        made = source._like(cls.values(source._array, region))
+        if source._recorded():
+            made._requires_grad = True
+            made._grad_fn = cls(source, region, (_meta(made),))
+        return made
+
+    @staticmethod
+    def values(array: Array, region: Region) -> Array:
+        raise NotImplementedError
+
+
+class Pick(_RegionNode):
+    """The part of a base."""
+
+    @staticmethod
+    def values(array: Array, region: Region) -> Array:
+        return region.buffer(array)[1].copy()
+
+    def apply(self, grads: list[Any]) -> Sequence[Any]:
+        return (Place.of(grads[0], self.region),)
+
+
+class Place(_RegionNode):
+    """A base that is zero outside the part."""
+
+    @staticmethod
+    def values(array: Array, region: Region) -> Array:
+        whole, part = region.buffer(None)
+        np.copyto(part, array)
+        return np.ascontiguousarray(whole).reshape(whole.shape)
+
+    def apply(self, grads: list[Any]) -> Sequence[Any]:
+        return (Pick.of(grads[0], self.region),)
+
+
+class Clear(_RegionNode):
+    """A base with zeros in the part."""
+
+    @staticmethod
+    def values(array: Array, region: Region) -> Array:
+        whole, part = region.buffer(array)
+        part[...] = 0
+        return np.ascontiguousarray(whole).reshape(whole.shape)
+
+    def apply(self, grads: list[Any]) -> Sequence[Any]:
+        return (Clear.of(grads[0], self.region),)

@@ -1,0 +1,360 @@
+"""Rows of nn.functional: losses of predictions against classes, and vectors for classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import is_float
+from ..base.errors import InvalidValue, RunError
+from ..core.op import Op
+from .dispatch import apply
+from .indexing import chosen_from
+from .rows_activation import NN
+from .rows_arithmetic import add, div, mul, sub
+from .rows_compare import choose
+from .rows_index import gather
+from .rows_loss import reduced, reduction_of
+from .rows_pairs import clamp
+from .rows_reduce import mean
+from .rows_reduce import sum as total
+from .rows_shape import expand, reshape, unsqueeze
+from .rows_special import log_softmax
+from .rows_unary import log, log1p, neg
+from .table import row
+from .tensor import DimensionError, Tensor, wrap
+from .viewing import Array
+
+_SOFTPLUS, _COPY = Op.get("softplus"), Op.get("copy")
+
+
+def _class_axis(input: Tensor) -> int:
+    return 0 if input._array.ndim == 1 else 1
+
+
+def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored: int) -> Array:
+    """The classes, those that are ignored as 0."""
+    rank, shape = input._array.ndim, input._array.shape
+    if not rank:
+        raise RunError("input tensor should be at least 1D")
+    axis = _class_axis(input)
+    places = target._array
+    if rank == 1 and places.ndim > 1:
+        raise RunError("0D or 1D target tensor expected, multi-target not supported")
+    want = (*shape[:axis], *shape[axis + 1 :])
+    if places.shape != want and not (rank == 1 and places.shape == (1,)):
+        if rank > 1 and places.shape[:1] != want[:1]:
+            raise InvalidValue(
+                f"Expected input batch_size ({shape[0]}) to match target batch_size "
+                f"({places.shape[0] if places.ndim else 1})."
+            )
+        raise RunError(f"Expected target size {list(want)}, got {list(places.shape)}")
+    if places.dtype not in (np.int64, np.uint8):
+        raise RunError(f"expected scalar type Long but found {target.dtype.title}")
+    if weight is not None and weight._array.shape != (shape[axis],):
+        raise RunError(
+            "weight tensor should be defined either for all or no classes, got weight tensor of "
+            f"shape: {list(weight.shape)}"
+        )
+    return _inside(places, shape[axis], ignored)
+
+
+def _inside(places: Array, classes: int, ignored: int) -> Array:
+    wrong = (places != ignored) & ((places < 0) | (places >= classes))
+    if wrong.any():
+        raise DimensionError(f"Target {int(places[wrong].flat[0])} is out of bounds.")
+    return np.where(places == ignored, 0, places).astype(np.int64)
+
+
+@row(space=NN, method=False)
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-x of the right class, where x are logarithms of probabilities"""
+    how = reduction_of(reduction, size_average, reduce)
+    places = _check_classes(input, target, weight, ignore_index)
+    axis = _class_axis(input)
+    counts = wrap(np.asarray(target._array != ignore_index))
+    if input._array.ndim == 1:
+        places, counts = places.reshape(()), reshape(counts, ())
+    values = neg(_of_classes(input, places, axis))
+    return _averaged(values, _weights(weight, places, counts, input), counts, how)
+
+
+def _of_classes(input: Tensor, places: Array, axis: int) -> Tensor:
+    made = gather(input, axis, wrap(np.expand_dims(places, axis)))
+    return reshape(made, places.shape)
+
+
+def _weights(weight: Tensor | None, places: Array, counts: Tensor, input: Tensor) -> Tensor:
+    kind = input._array.dtype
+    if weight is None:
+        return counts._cast(kind)
+    own = reshape(chosen_from(weight, [places.reshape(-1)]), places.shape)
+    return mul(own, counts._cast(kind))
+
+
+def _averaged(values: Tensor, weights: Tensor, counts: Tensor, how: str) -> Tensor:
+    """Losses with their weights; the mean is that of the weights that count."""
+    scaled = choose(counts, mul(values, weights), 0.0)
+    if how == "mean":
+        return div(total(scaled), total(weights))
+    return reduced(scaled, how)
+
+
+@row(space=NN, method=False)
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """-log of the softmax of the right class, or of classes by their probabilities"""
+    how = reduction_of(reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RunError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if not input._array.ndim:
+        raise RunError("input tensor should be at least 1D")
+    scores = log_softmax(input, _class_axis(input))
+    if is_float(target._array.dtype):
+        if target._array.shape != input._array.shape:
+            raise RunError(
+                "Expected floating point type for target with class probabilities, got "
+                f"{list(target.shape)} for an input of {list(input.shape)}"
+            )
+        if ignore_index >= 0:
+            raise RunError("ignore_index is not supported for floating point target")
+        return _soft(scores, target, weight, how, label_smoothing)
+    if label_smoothing == 0:
+        return nll_loss(scores, target, weight, None, ignore_index, None, how)
+    return _smoothed(scores, target, weight, ignore_index, how, label_smoothing)
+
+
+def _by_class(weight: Tensor, input: Tensor) -> Tensor:
+    axis = _class_axis(input)
+    return reshape(weight, [-1 if at == axis else 1 for at in range(input._array.ndim)])
+
+
+def _soft(
+    scores: Tensor, target: Tensor, weight: Tensor | None, how: str, smoothing: float
+) -> Tensor:
+    axis = _class_axis(scores)
+    classes = scores._array.shape[axis]
+    if smoothing:
+        target = add(mul(target, 1 - smoothing), smoothing / classes)
+    weighed = scores if weight is None else mul(scores, _by_class(weight, scores))
+    values = neg(total(mul(weighed, target), axis))
+    if how == "mean":
+        count = scores._array.size // classes if classes else 0
+        return div(total(values), max(count, 1)) if scores._array.ndim > 1 else values
+    return reduced(values, how)
+
+
+def _smoothed(
+    scores: Tensor, target: Tensor, weight: Tensor | None, ignored: int, how: str, smoothing: float
+) -> Tensor:
+    places = _check_classes(scores, target, weight, ignored)
+    axis = _class_axis(scores)
+    counts = wrap(np.asarray(target._array != ignored))
+    if scores._array.ndim == 1:
+        places, counts = places.reshape(()), reshape(counts, ())
+    weights = _weights(weight, places, counts, scores)
+    sharp = _averaged(neg(_of_classes(scores, places, axis)), weights, counts, how)
+    weighed = scores if weight is None else mul(scores, _by_class(weight, scores))
+    spread = choose(counts, neg(total(weighed, axis)), 0.0)
+    even = div(total(spread), total(weights)) if how == "mean" else reduced(spread, how)
+    share = smoothing / scores._array.shape[axis]
+    return add(mul(sharp, 1 - smoothing), mul(even, share))
+
+
+@row(space=NN, method=False)
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-(y log x + (1 - y) log(1 - x)), logarithms not below -100"""
+    how = reduction_of(reduction, size_average, reduce)
+    if input._array.shape != target._array.shape:
+        raise InvalidValue(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    if ((input._array < 0) | (input._array > 1)).any():
+        raise RunError("all elements of input should be between 0 and 1")
+    yes, no = clamp(log(input), min=-100), clamp(log1p(neg(input)), min=-100)
+    values = sub(mul(sub(target, 1), no), mul(target, yes))
+    return reduced(values if weight is None else mul(values, weight), how)
+
+
+@row(space=NN, method=False)
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
+    how = reduction_of(reduction, size_average, reduce)
+    if input._array.shape != target._array.shape:
+        raise InvalidValue(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    softened = apply(_SOFTPLUS, None, [neg(input)])[0]  # -log s
+    if pos_weight is not None:
+        softened = mul(softened, add(mul(sub(pos_weight, 1), target), 1))
+    values = add(mul(sub(1, target), input), softened)
+    return reduced(values if weight is None else mul(values, weight), how)
+
+
+# Margins.
+
+
+def _rows_of(input: Tensor, target: Tensor, name: str) -> tuple[Tensor, Array]:
+    rank, shape = input._array.ndim, input._array.shape
+    good = (rank == 2 and shape[1]) or (rank == 1 and shape[0]) or not rank
+    if not good:
+        raise RunError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(shape)}"
+        )
+    return reshape(input, (-1, shape[-1])) if rank else reshape(input, (1, 1)), target._array
+
+
+@row(space=NN, method=False)
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over other classes of max(0, margin - x[right] + x) to the power p"""
+    how = reduction_of(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise InvalidValue("only p == 1 and p == 2 supported")
+    rows, places = _rows_of(input, target, "multi_margin_loss")
+    count, classes = rows._array.shape
+    if places.ndim > 1 or places.size != count:
+        raise RunError(f"inconsistent target size, expected {count} but got {list(places.shape)}")
+    if weight is not None and weight._array.ndim != 1:
+        raise InvalidValue("weight must be one-dimensional")
+    if weight is not None and weight._array.shape != (classes,):
+        raise RunError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    places = places.reshape(-1)
+    if places.size and not (places.min() >= 0 and places.max() < classes):
+        raise RunError("target out of range")
+    right = gather(rows, 1, wrap(places.reshape(-1, 1)))
+    gaps = clamp(add(sub(rows, right), margin), min=0)
+    gaps = gaps if p == 1 else mul(gaps, gaps)
+    if weight is not None:
+        gaps = mul(gaps, reshape(chosen_from(weight, [places]), (-1, 1)))
+    others = wrap(np.arange(classes) != places.reshape(-1, 1))
+    values = div(total(choose(others, gaps, 0.0), 1), classes)
+    return reduced(values if input._array.ndim > 1 else reshape(values, ()), how)
+
+
+@row(space=NN, method=False)
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Over right and other classes, max(0, 1 - x[right] + x[other]); targets end at a -1"""
+    how = reduction_of(reduction, size_average, reduce)
+    rows, places = _rows_of(input, target, "multilabel_margin_loss")
+    count, classes = rows._array.shape
+    if places.shape != input._array.shape:
+        raise RunError(
+            f"inconsistent target size: {list(places.shape)} for input of size: {list(input.shape)}"
+        )
+    places = places.reshape(count, classes)
+    if places.size and not (places.min() >= -1 and places.max() < classes):
+        raise RunError("target out of range")
+    ended = np.cumsum(places < 0, 1) > 0
+    right = np.zeros((count, classes + 1), bool)
+    np.put_along_axis(right, np.where(ended, classes, places), True, 1)
+    own = gather(rows, 1, wrap(np.where(ended, 0, places)))
+    gaps = clamp(add(sub(1, unsqueeze(own, 2)), unsqueeze(rows, 1)), min=0)
+    wanted = ~ended[:, :, None] & ~right[:, None, :classes]
+    values = div(total(choose(wrap(wanted), gaps, 0.0), (1, 2)), classes)
+    return reduced(values if input._array.ndim > 1 else reshape(values, ()), how)
+
+
+@row(space=NN, method=False)
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over classes of binary cross entropy with logits"""
+    how = reduction_of(reduction, size_average, reduce)
+    values = add(
+        mul(target, apply(_SOFTPLUS, None, [neg(input)])[0]),
+        mul(sub(1, target), apply(_SOFTPLUS, None, [input])[0]),
+    )
+    values = values if weight is None else mul(values, weight)
+    return reduced(mean(values, -1), how)
+
+
+# Vectors for classes.
+
+
+@row(space=NN, method=False)
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows of zeros with a 1 at the class"""
+    places = tensor._array
+    if places.dtype != np.int64:
+        raise RunError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not places.size and num_classes <= 0:
+        raise RunError("Can not infer total number of classes from empty tensor.")
+    if places.size and places.min() < 0:
+        raise RunError("Class values must be non-negative.")
+    if num_classes == -1:
+        num_classes = int(places.max()) + 1
+    elif num_classes < 1:
+        raise RunError("num_classes should be positive")
+    elif places.size and places.max() >= num_classes:
+        raise RunError("Class values must be smaller than num_classes.")
+    return wrap((places[..., None] == np.arange(num_classes)).astype(np.int64))
+
+
+@row(space=NN, method=False)
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of a matrix at indices; the padding row has no gradient"""
+    places = input._array
+    if places.dtype not in (np.int64, np.int32):
+        raise RunError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {input.dtype.title} instead"
+        )
+    if weight._array.ndim != 2:
+        raise RunError("'weight' must be 2-D")
+    count = weight._array.shape[0]
+    if padding_idx is not None and not -count <= padding_idx < count:
+        raise InvalidValue("Padding_idx must be within num_embeddings")
+    if places.size and not (places.min() >= 0 and places.max() < count):
+        raise DimensionError("index out of range in self")
+    if max_norm is not None:
+        _shorten(weight, places, max_norm, norm_type)
+    flat = places.reshape(-1).astype(np.int64)
+    made = chosen_from(weight, [flat, None])
+    made = _frequent(made, flat, count) if scale_grad_by_freq else made
+    if padding_idx is not None and weight._requires_grad:
+        kept = wrap((flat != padding_idx % count).reshape(-1, 1))
+        fixed = wrap(made._array)
+        made = choose(expand(kept, made._array.shape), made, fixed)
+    return reshape(made, (*places.shape, weight._array.shape[1]))
+
+
+def _frequent(rows: Tensor, flat: Array, count: int) -> Tensor:
+    """The same rows, with gradients divided by how often each is there."""
+    often = np.bincount(flat, minlength=count)[flat].astype(rows._array.dtype).reshape(-1, 1)
+    moving = div(rows, wrap(often))
+    return add(moving, wrap(rows._array - moving._array))
+
+
+def _shorten(weight: Tensor, places: Array, longest: float, order: float) -> None:
+    """Scales the rows that are used and too long, in place."""
+    used = np.unique(places)
+    rows = weight._array[used]
+    lengths = (np.abs(rows) ** order).sum(1) ** (1 / order)
+    scale = np.where(lengths > longest, longest / (lengths + 1e-7), 1.0)
+    weight._array[used] = rows * scale[:, None].astype(rows.dtype)
+    weight._counter[0] += 1

@@ -1,0 +1,295 @@
+"""Rows of nn.functional: layers with weights - linear maps and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..base.errors import RunError
+from ..core.op import Op
+from ..ops.conv import Conv2DAttrs, Conv2DTransposeAttrs
+from ..ops.nn import DenseAttrs
+from ..ops.pad import PadAttrs
+from .dispatch import apply
+from .rows_activation import NN
+from .rows_arithmetic import add
+from .rows_einsum import einsum
+from .rows_matmul import matmul
+from .rows_shape import reshape, squeeze, t, transpose, unsqueeze
+from .table import row
+from .tensor import Tensor
+from .viewing import part_of
+
+_DENSE, _CONV, _TRANSPOSED, _PAD = (
+    Op.get(name) for name in ("dense", "conv2d", "conv2d_transpose", "pad")
+)
+
+
+@row(space=NN, method=False)
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W' + b"""
+    x, w = input._array, weight._array
+    fits = x.ndim and w.ndim == 2 and x.shape[-1] == w.shape[1] and x.dtype == w.dtype
+    if not fits or not w.shape[0] or x.ndim == 1 or (bias is not None and bias._array.ndim != 1):
+        made = matmul(input, t(weight))
+        return made if bias is None else add(made, bias)
+    if bias is None:
+        return apply(_DENSE, DenseAttrs(units=w.shape[0], use_bias=False), [input, weight])[0]
+    if bias._array.shape != w.shape[:1]:
+        return add(matmul(input, t(weight)), bias)
+    return apply(_DENSE, DenseAttrs(units=w.shape[0]), [input, weight, bias])[0]
+
+
+@row(space=NN, method=False)
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x1 W x2 + b for each output"""
+    a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
+    if len(a) != len(b) or a[:-1] != b[:-1]:
+        raise RunError(
+            f"bilinear(): input batch dimensions do not match: got {list(a)} and {list(b)}"
+        )
+    if w[1:] != (a[-1], b[-1]):
+        raise RunError(
+            f"bilinear(): input sizes do not match the weight: got {a[-1]}, {b[-1]} and {list(w)}"
+        )
+    made = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return made if bias is None else add(made, bias)
+
+
+# Convolutions of one to three dimensions, all by the one of two.
+
+
+def several(value: Any, count: int, name: str) -> tuple[int, ...]:
+    """A number for each dimension; one stands for all."""
+    numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(numbers) == 1:
+        numbers *= count
+    if len(numbers) != count:
+        raise RunError(f"expected {name} to be a single integer value or a list of {count} values")
+    return tuple(int(number) for number in numbers)
+
+
+def _check(input: Tensor, weight: Tensor, bias: Tensor | None, rank: int, name: str) -> None:
+    if input._array.ndim not in (rank + 1, rank + 2):
+        raise RunError(
+            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, but got "
+            f"input of size: {list(input.shape)}"
+        )
+    if weight._array.ndim != rank + 2:
+        raise RunError(f"weight should have {rank + 2} dimensions, got {weight._array.ndim}")
+    kinds = [tensor for tensor in (weight, bias) if tensor is not None]
+    for tensor in kinds:
+        if tensor._array.dtype != input._array.dtype:
+            raise RunError(
+                f"Input type ({input.dtype.name}) and bias type ({tensor.dtype.name}) should be "
+                "the same"
+            )
+
+
+def _positive(name: str, numbers: Sequence[int]) -> None:
+    if any(number <= 0 for number in numbers):
+        raise RunError(f"non-positive {name} is not supported")
+
+
+def _check_channels(
+    channels: int, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool
+) -> int:
+    """The number of output channels."""
+    shape = weight._array.shape
+    if groups <= 0:
+        raise RunError("non-positive groups is not supported")
+    if any(n == 0 for n in shape[2:]):
+        raise RunError("weight should have at least one element along every axis")
+    wanted = shape[0] if transposed else shape[1] * groups
+    if channels != wanted:
+        raise RunError(
+            f"Given groups={groups}, weight of size {list(shape)}, expected input to have {wanted} "
+            f"channels, but got {channels} channels instead"
+        )
+    if shape[0] % groups:
+        raise RunError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size {list(shape)} instead"
+        )
+    out = shape[1] * groups if transposed else shape[0]
+    if bias is not None and bias._array.shape != (out,):
+        raise RunError(
+            f"Given weight of size {list(shape)}, expected bias to be 1-dimensional with {out} "
+            f"elements, but got bias of size {list(bias.shape)} instead"
+        )
+    return out
+
+
+def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int],
+             rank: int) -> list[tuple[int, int]]:  # fmt: skip
+    """What goes before and after, along each dimension."""
+    if not isinstance(padding, str):
+        pads = several(padding, rank, "padding")
+        if any(pad < 0 for pad in pads):
+            raise RunError("negative padding is not supported")
+        return [(pad, pad) for pad in pads]
+    if padding == "valid":
+        return [(0, 0)] * rank
+    if padding != "same":
+        raise RunError(f"Invalid padding string: {padding!r}")
+    if any(step != 1 for step in stride):
+        raise RunError("padding='same' is not supported for strided convolutions")
+    whole = [d * (k - 1) for k, d in zip(kernel, dilation)]
+    return [(total // 2, total - total // 2) for total in whole]
+
+
+def _fits(sizes: Sequence[int], pads: Any, kernel: Sequence[int], dilation: Sequence[int]) -> None:
+    have = [n + before + after for n, (before, after) in zip(sizes, pads)]
+    need = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
+    if any(n < k for n, k in zip(have, need)):
+        raise RunError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, have))}). Kernel "
+            f"size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input "
+            "size"
+        )
+
+
+def _convolved(
+    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    dilation: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    name = f"conv{rank}d"
+    _check(input, weight, bias, rank, name)
+    batched = input._array.ndim == rank + 2
+    data = input if batched else unsqueeze(input, 0)
+    steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
+    _positive("stride", steps)
+    _positive("dilation", gaps)
+    out = _check_channels(data._array.shape[1], weight, bias, groups, False)
+    kernel = weight._array.shape[2:]
+    pads = _padding(padding, kernel, gaps, steps, rank)
+    _fits(data._array.shape[2:], pads, kernel, gaps)
+    run = {1: _conv1, 2: _conv2, 3: _conv3}[rank]
+    made = run(data, weight, bias, steps, pads, gaps, groups, out)
+    return made if batched else squeeze(made, 0)
+
+
+def _conv2(
+    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any,
+    groups: int, out: int,
+) -> Tensor:  # fmt: skip
+    (top, bottom), (left, right) = pads
+    params = Conv2DAttrs(
+        channels=out, kernel_size=weight._array.shape[2:], strides=tuple(steps),
+        padding=(top, left, bottom, right), dilation=tuple(gaps), groups=groups,
+        use_bias=bias is not None,
+    )  # fmt: skip
+    inputs = [data, weight] if bias is None else [data, weight, bias]
+    return apply(_CONV, params, inputs)[0]
+
+
+def _conv1(
+    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any,
+    groups: int, out: int,
+) -> Tensor:  # fmt: skip
+    wide, kernel = unsqueeze(data, 2), unsqueeze(weight, 2)
+    made = _conv2(wide, kernel, bias, (1, *steps), [(0, 0), *pads], (1, *gaps), groups, out)
+    return squeeze(made, 2)
+
+
+def _conv3(
+    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any,
+    groups: int, out: int,
+) -> Tensor:  # fmt: skip
+    """The sum over the taps along the first dimension, slices of which are items of a batch."""
+    if any(pads[0]):
+        widths = ((0, 0), (0, 0), pads[0], (0, 0), (0, 0))
+        data = apply(_PAD, PadAttrs(pad_width=widths), [data])[0]
+    items, channels, depth, *rest = data._array.shape
+    count = (depth - gaps[0] * (weight._array.shape[2] - 1) - 1) // steps[0] + 1
+    made = None
+    for tap in range(weight._array.shape[2]):
+        part = _every(data, 2, tap * gaps[0], count, steps[0])
+        flat = reshape(transpose(part, 1, 2), (items * count, channels, *rest))
+        kernel = squeeze(_every(weight, 2, tap, 1, 1), 2)
+        own = bias if tap == 0 else None
+        step = _conv2(flat, kernel, own, steps[1:], pads[1:], gaps[1:], groups, out)
+        made = step if made is None else add(made, step)
+    assert made is not None
+    return transpose(reshape(made, (items, count, *made._array.shape[1:])), 1, 2)
+
+
+def _every(data: Tensor, axis: int, start: int, count: int, step: int) -> Tensor:
+    slices = [(0, n, 1) for n in data._array.shape]
+    slices[axis] = (start, count, step)
+    index = tuple(slice(a, a + (n - 1) * s + 1 if n else a, s) for a, n, s in slices)
+    return part_of(data, slices, data._array[index])
+
+
+@row(space=NN, method=False)
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Sums of products of weights and windows along one dimension"""
+    return _convolved(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@row(space=NN, method=False)
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Sums of products of weights and windows of images"""
+    return _convolved(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@row(space=NN, method=False)
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Sums of products of weights and windows of volumes"""
+    return _convolved(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _spread(
+    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    output_padding: Any, groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    name = f"conv_transpose{rank}d"
+    _check(input, weight, bias, rank, name)
+    batched = input._array.ndim == rank + 2
+    data = input if batched else unsqueeze(input, 0)
+    steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
+    pads, extra = several(padding, rank, "padding"), several(output_padding, rank, "output_padding")
+    _positive("stride", steps)
+    _positive("dilation", gaps)
+    out = _check_channels(data._array.shape[1], weight, bias, groups, True)
+    if rank == 1:
+        data, weight = unsqueeze(data, 2), unsqueeze(weight, 2)
+        steps, gaps, pads, extra = (1, *steps), (1, *gaps), (0, *pads), (0, *extra)
+    params = Conv2DTransposeAttrs(
+        channels=out, kernel_size=weight._array.shape[2:], strides=steps, padding=pads,
+        output_padding=extra, dilation=gaps, groups=groups, use_bias=bias is not None,
+    )  # fmt: skip
+    made = apply(_TRANSPOSED, params, [data, weight] if bias is None else [data, weight, bias])[0]
+    made = squeeze(made, 2) if rank == 1 else made
+    return made if batched else squeeze(made, 0)
+
+
+@row(space=NN, method=False)
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv1d` in its data"""
+    return _spread(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@row(space=NN, method=False)
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv2d` in its data"""
+    return _spread(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+for _function in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d):
+    row(_function, method=False)

@@ -1,0 +1,380 @@
+"""Rows of linalg: inverses, solutions, determinants and factors of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.dtype import is_complex, is_float
+from ..base.errors import RunError
+from ..core.op import Op
+from ..ops.linalg import InverseAttrs, PinvAttrs, TriangleAttrs
+from .dispatch import apply
+from .rows_extreme import amax, amin
+from .rows_join import cat
+from .rows_linear import LINALG, must_be_square
+from .rows_matmul import batched
+from .rows_parts import narrow
+from .rows_reduce import sum as total
+from .rows_reduce import vector_norm
+from .rows_shape import expand, reshape, squeeze, transpose, unsqueeze
+from .rows_unary import abs as magnitude
+from .rows_unary import log
+from .table import row
+from .tensor import Tensor, axis_of, wrap
+
+_INVERSE, _SOLVE, _DET, _SLOGDET, _CHOLESKY, _EIGH, _QR, _SVD, _SVDVALS, _PINV, _TRIANGLE = (
+    Op.get(name)
+    for name in (
+        "inverse", "solve", "det", "slogdet", "cholesky", "eigh", "qr", "svd", "svdvals", "pinv",
+        "triangle",
+    )
+)  # fmt: skip
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues and eigenvectors."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class QRResult(NamedTuple):
+    """Orthogonal columns and upper triangles."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SVDResult(NamedTuple):
+    """Singular values between orthogonal factors."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class SlogdetResult(NamedTuple):
+    """Sign and logarithm of the absolute value of determinants."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class InfoResult(NamedTuple):
+    """A result, and which matrices have none."""
+
+    result: Tensor
+    info: Tensor
+
+
+def _must_be_matrices(name: str, A: Tensor) -> None:
+    if A._array.ndim < 2:
+        raise RunError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if not (is_float(A._array.dtype) or is_complex(A._array.dtype)):
+        raise RunError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.title}"
+        )
+    if is_complex(A._array.dtype):
+        raise RunError(f"{name} of complex matrices is not supported")
+
+
+def _square(name: str, A: Tensor) -> None:
+    _must_be_matrices(name, A)
+    must_be_square(name, A)
+
+
+def _one(op: Op, params: Any, *inputs: Tensor) -> Tensor:
+    return apply(op, params, list(inputs))[0]
+
+
+@row(space=LINALG, method=False, out=True)
+def inv(A: Tensor) -> Tensor:
+    """The inverse of a square matrix"""
+    _square("linalg.inv", A)
+    return _one(_INVERSE, InverseAttrs(), A)
+
+
+row(inv, name="inverse", out=True)
+
+
+@row(space=LINALG, method=False)
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> InfoResult:
+    """The inverse of a square matrix, and 0 where there is one"""
+    return InfoResult(inv(A), _fine(A))
+
+
+def _fine(A: Tensor) -> Tensor:
+    return wrap(np.zeros(A._array.shape[:-2], np.int32))
+
+
+@row(space=LINALG, method=False, out=True)
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B; with `left=False`, X A = B"""
+    _square("linalg.solve", A)
+    if A._array.dtype != B._array.dtype:
+        raise RunError(
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type "
+            f"{A.dtype.title} and B of type {B.dtype.title} instead"
+        )
+    a, b = A._array.shape, B._array.shape
+    vector = len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
+    if not left:
+        if vector:
+            raise RunError(
+                "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+                "left=False."
+            )
+        return transpose(_solved(transpose(A, -2, -1), transpose(B, -2, -1)), -2, -1)
+    return squeeze(_solved(A, unsqueeze(B, -1)), -1) if vector else _solved(A, B)
+
+
+def _solved(A: Tensor, B: Tensor) -> Tensor:
+    a, b = A._array.shape, B._array.shape
+    if a[-1] != b[-2]:
+        raise RunError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({a[-2]}x{a[-1]} and {b[-2]}x{b[-1]})"
+        )
+    try:
+        lead = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError as error:
+        raise RunError(f"linalg.solve: batches {list(a)} and {list(b)} do not broadcast") from error
+    return _one(_SOLVE, InverseAttrs(), expand(A, (*lead, *a[-2:])), expand(B, (*lead, *b[-2:])))
+
+
+@row(space=LINALG, method=False)
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> InfoResult:
+    """`solve`, and 0 where there is a solution"""
+    return InfoResult(solve(A, B, left=left), _fine(A))
+
+
+@row(space=LINALG, method=False, out=True)
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """X with A X = B, where A is a triangle"""
+    _square("linalg.solve_triangular", A)
+    part = _one(_TRIANGLE, TriangleAttrs(lower=not upper), A)
+    if unitriangular:
+        eye = wrap(
+            np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
+        )
+        strict = TriangleAttrs(lower=not upper, diagonal=1 if upper else -1)
+        part = _one(_TRIANGLE, strict, A) + eye
+    if not left:
+        return transpose(_solved(transpose(part, -2, -1), transpose(B, -2, -1)), -2, -1)
+    return _solved(part, B)
+
+
+@row(space=LINALG, method=False, out=True)
+def det(A: Tensor) -> Tensor:
+    """The determinant of a square matrix"""
+    _square("linalg.det", A)
+    return _one(_DET, None, A)
+
+
+row(det)
+
+
+@row(space=LINALG, method=False, out=True)
+def slogdet(A: Tensor) -> SlogdetResult:
+    """The sign of the determinant, and the logarithm of its absolute value"""
+    _square("linalg.slogdet", A)
+    return SlogdetResult(*apply(_SLOGDET, None, [A]))
+
+
+row(slogdet)
+
+
+@row
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant, NaN if that is negative"""
+    sign, size = slogdet(input)
+    return size + log(sign)
+
+
+@row(space=LINALG, method=False, out=True)
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """The lower triangle L with A = L L', or the upper one"""
+    _square("linalg.cholesky", A)
+    source = transpose(A, -2, -1) if upper else A
+    made = _one(_CHOLESKY, None, source)
+    return transpose(made, -2, -1) if upper else made
+
+
+@row(space=LINALG, method=False)
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> InfoResult:
+    """`cholesky`, and 0 where there is a factor"""
+    return InfoResult(cholesky(A, upper=upper), _fine(A))
+
+
+@row(name="cholesky", out=True)
+def _cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The lower triangle L with A = L L', or the upper one"""
+    return cholesky(input, upper=upper)
+
+
+@row(space=LINALG, method=False)
+def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
+    """Eigenvalues in ascending order and eigenvectors of a symmetric matrix"""
+    _square("linalg.eigh", A)
+    if UPLO.upper() not in ("L", "U"):
+        raise RunError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    source = A if UPLO.upper() == "L" else transpose(A, -2, -1)
+    return EighResult(*apply(_EIGH, None, [source]))
+
+
+@row(space=LINALG, method=False, out=True)
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues of a symmetric matrix, in ascending order"""
+    return eigh(A, UPLO).eigenvalues
+
+
+@row(space=LINALG, method=False)
+def qr(A: Tensor, mode: str = "reduced") -> QRResult:
+    """A = Q R with orthogonal columns of Q and upper triangles R"""
+    _must_be_matrices("linalg.qr", A)
+    m, n = A._array.shape[-2:]
+    if mode == "r":
+        made = apply(_QR, None, [A.detach()])[1]
+        return QRResult(wrap(np.empty(0, A._array.dtype)), made)
+    if mode == "complete":
+        if A.requires_grad and m > n:
+            raise RunError("linalg.qr: complete mode is not differentiable if A has more rows")
+        full = [part.astype(A._array.dtype) for part in np.linalg.qr(A._array, "complete")]
+        return QRResult(*map(wrap, full)) if m > n else _qr(A)
+    if mode != "reduced":
+        raise RunError(f"qr received unrecognized mode {mode!r}")
+    return _qr(A)
+
+
+def _qr(A: Tensor) -> QRResult:
+    """Columns that are too many are products with Q: the rule of gradients is for the others."""
+    m, n = A._array.shape[-2:]
+    if m >= n:
+        return QRResult(*apply(_QR, None, [A]))
+    q, r = apply(_QR, None, [narrow(A, -1, 0, m)])
+    return QRResult(q, cat([r, batched(transpose(q, -2, -1), narrow(A, -1, m, n - m))], -1))
+
+
+@row(space=LINALG, method=False)
+def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResult:
+    """A = U diag(S) Vh with orthogonal U and Vh, S in descending order"""
+    _must_be_matrices("linalg.svd", A)
+    m, n = A._array.shape[-2:]
+    if full_matrices and m != n:
+        if A.requires_grad:
+            raise RunError(
+                "linalg.svd with full_matrices is not differentiable",
+                hint="call it with full_matrices=False",
+            )
+        parts = np.linalg.svd(A._array)
+        return SVDResult(*(wrap(part.astype(A._array.dtype)) for part in parts))
+    return SVDResult(*apply(_SVD, None, [A]))
+
+
+@row(space=LINALG, method=False, out=True)
+def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
+    """Singular values in descending order"""
+    _must_be_matrices("linalg.svdvals", A)
+    return _one(_SVDVALS, None, A)
+
+
+@row(space=LINALG, method=False, out=True)
+def pinv(
+    A: Tensor, *, atol: Any = None, rtol: Any = None, rcond: Any = None, hermitian: bool = False
+) -> Tensor:
+    """The pseudo-inverse of a matrix"""
+    _must_be_matrices("linalg.pinv", A)
+    if hermitian:
+        low = np.tril(A._array)
+        mirrored = low + np.swapaxes(np.tril(low, -1), -1, -2)
+        A = A + wrap(mirrored - A._array)  # its gradient is that of any matrix
+    share = rcond if rtol is None else rtol
+    if share is None:
+        nearly = float(np.finfo(A._array.dtype).eps) * max(A._array.shape[-2:])
+        share = nearly if atol is None else 0.0
+    return _one(_PINV, PinvAttrs(rtol=float(share), atol=float(atol or 0.0)), A)
+
+
+@row
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverse of a matrix"""
+    return pinv(input)
+
+
+@row(space=LINALG, method=False, out=True)
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """A norm of matrices: "fro", "nuc", or by sums of rows or columns or by singular values"""
+    _must_be_matrices("linalg.matrix_norm", A)
+    rank = A._array.ndim
+    if dtype is not None:
+        A = A._cast(dtype.numpy)
+    first, second = (axis_of(at, rank) for at in dim)
+    if first == second:
+        raise RunError(f"linalg.matrix_norm: dims must be different. Got {dim}")
+    if ord == "fro":
+        return vector_norm(A, 2, (first, second), keepdim)
+    if ord in (1, -1, math.inf, -math.inf):
+        summed, kept = (first, second) if ord in (1, -1) else (second, first)
+        sums = total(magnitude(A), summed, True)
+        return _without(amax(sums, kept, True) if ord > 0 else amin(sums, kept, True), dim, keepdim)
+    if ord not in ("nuc", 2, -2):
+        raise RunError(f"linalg.matrix_norm: Order {ord} not supported.")
+    others = [at for at in range(rank) if at not in (first, second)]
+    values = svdvals(A.permute([*others, first, second]))  # type: ignore[attr-defined]
+    if ord == "nuc":
+        made = total(values, -1)
+    else:
+        made = amax(values, -1) if ord > 0 else amin(values, -1)
+    shape = [1 if at in (first, second) else A._array.shape[at] for at in range(rank)]
+    return reshape(made, shape) if keepdim else made
+
+
+def _without(made: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    return made if keepdim else squeeze(made, tuple(dim))
+
+
+@row(name="norm", space=LINALG, method=False, out=True)
+def _norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """A norm of vectors along one axis, or of matrices along two"""
+    if dim is not None:
+        axes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    else:
+        axes = tuple(range(A._array.ndim))
+    if ord is None:
+        return vector_norm(A, 2, None if dim is None else axes, keepdim, dtype=dtype)
+    if dim is None and A._array.ndim not in (1, 2):
+        raise RunError(
+            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D"
+        )
+    if len(axes) == 1:
+        return vector_norm(A, ord, axes, keepdim, dtype=dtype)
+    if len(axes) != 2:
+        raise RunError("linalg.norm: If dim is specified, it must be of length 1 or 2.")
+    return matrix_norm(A, ord, axes, keepdim, dtype=dtype)
+
+
+@row(space=LINALG, method=False)
+def matrix_rank(
+    A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Tensor:
+    """How many singular values are not nearly 0"""
+    _must_be_matrices("linalg.matrix_rank", A)
+    sizes = np.linalg.svd(A._array, compute_uv=False)
+    number = lambda x: np.asarray(x._array if isinstance(x, Tensor) else x)[..., None]
+    if tol is not None:
+        limit = number(tol)
+    else:
+        eps = np.finfo(A._array.dtype).eps * max(A._array.shape[-2:])
+        share = number(eps if rtol is None and atol is None else 0.0 if rtol is None else rtol)
+        largest = sizes.max(-1, keepdims=True, initial=0)
+        limit = np.maximum(largest * share, number(0.0 if atol is None else atol))
+    return wrap(np.asarray((sizes > limit).sum(-1), np.int64))

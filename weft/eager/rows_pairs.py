@@ -1,0 +1,286 @@
+"""Rows: functions of two tensors beyond arithmetic, limits, and what is composed of comparisons."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import BOOL, is_complex, is_float, is_integer
+from ..base.errors import InvalidType, RunError, Unsupported
+from ..core.op import Op
+from ..ops.elemwise import ClipAttrs
+from .dispatch import apply
+from .operands import floating, must_be_tensors, promoted
+from .rows_arithmetic import div, mul
+from .rows_compare import choose, eq, ge, gt, le, lt, ne
+from .rows_unary import log, log1p, sin
+from .table import row
+from .tensor import Tensor, wrap
+from .types import finfo
+
+_ATAN2, _HYPOT, _COPYSIGN, _LOGADDEXP = (
+    Op.get(name) for name in ("atan2", "hypot", "copysign", "logaddexp")
+)
+_SIGN, _CLIP = Op.get("sign"), Op.get("clip")
+_ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (
+    Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit")
+)
+
+
+def _floats(*values: Any) -> list[Tensor]:
+    return [floating(value) for value in promoted(*values)]
+
+
+@row(inplace=True, out=True, aliases=["arctan2"])
+def atan2(input: Tensor, other: Tensor) -> Tensor:
+    """the angle of the point (other, input)"""
+    must_be_tensors("atan2", input=input, other=other)
+    return apply(_ATAN2, None, _floats(input, other))[0]
+
+
+def _only_floats(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
+    must_be_tensors(name, input=input, other=other)
+    values = promoted(input, other)
+    if not is_float(values[0]._array.dtype):
+        raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
+    return values
+
+
+@row(inplace=True, out=True)
+def hypot(input: Tensor, other: Tensor) -> Tensor:
+    """sqrt(input**2 + other**2)"""
+    return apply(_HYPOT, None, _only_floats("hypot", input, other))[0]
+
+
+@row(inplace=True, out=True)
+def copysign(input: Tensor, other: Any) -> Tensor:
+    """|input| with the sign of other"""
+    must_be_tensors("copysign", input=input)
+    return apply(_COPYSIGN, None, _floats(input, other))[0]
+
+
+@row(inplace=True, out=True)
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """the next number after input towards other"""
+    left, right = (value._array for value in _only_floats("nextafter", input, other))
+    return wrap(np.asarray(np.nextafter(left, right)))
+
+
+@row(out=True)
+def logaddexp(input: Tensor, other: Tensor) -> Tensor:
+    """log(exp(input) + exp(other))"""
+    return apply(_LOGADDEXP, None, _only_floats("logaddexp", input, other))[0]
+
+
+@row(out=True)
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """log2(2**input + 2**other)"""
+    values = [mul(v, math.log(2)) for v in _only_floats("logaddexp2", input, other)]
+    return div(apply(_LOGADDEXP, None, values)[0], math.log(2))
+
+
+def _times_log(input: Tensor, other: Tensor, logarithm: Any, least: float) -> Tensor:
+    """input * logarithm(other), which is 0 where input is 0 unless other is NaN."""
+    outside = le(other, least) | eq(other, math.inf)
+    safe = choose(eq(input, 0) & outside, 1.0, other)
+    return mul(input, logarithm(safe))
+
+
+@row(inplace=True, out=True)
+def xlogy(input: Any, other: Any) -> Tensor:
+    """input * log(other), which is 0 where input is 0"""
+    if not isinstance(other, Tensor):
+        must_be_tensors("xlogy", input=input)
+    return _times_log(*_floats(input, other), log, 0)
+
+
+row(xlogy, space="weft.special", method=False, out=True)
+
+
+@row(space="weft.special", method=False, out=True)
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """input * log1p(other), which is 0 where input is 0"""
+    if not isinstance(other, Tensor):
+        must_be_tensors("xlog1py", input=input)
+    return _times_log(*_floats(input, other), log1p, -1)
+
+
+# Both are floats, or neither is a NaN.
+
+
+@row(out=True)
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """the larger of both, and the other one where one is NaN"""
+    must_be_tensors("fmax", input=input, other=other)
+    left, right = promoted(input, other)
+    return choose(ge(left, right) | ne(right, right), left, right)
+
+
+@row(out=True)
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """the smaller of both, and the other one where one is NaN"""
+    must_be_tensors("fmin", input=input, other=other)
+    left, right = promoted(input, other)
+    return choose(le(left, right) | ne(right, right), left, right)
+
+
+# Limits.
+
+
+@row(inplace=True, out=True, aliases=["clip"])
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """input limited to [min, max], which may be tensors"""
+    if min is None and max is None:
+        raise RunError("clamp: At least one of 'min' or 'max' must not be None")
+    if isinstance(min, Tensor) != isinstance(max, Tensor) and None not in (min, max):
+        raise InvalidType("clamp(): 'min' and 'max' must both be numbers or both be tensors")
+    given = [value for value in (min, max) if value is not None]
+    made = promoted(input, *given)
+    if is_complex(made[0]._array.dtype):
+        raise RunError("clamp is not supported for complex types")
+    if made[0]._array.dtype == BOOL and not isinstance(given[0], Tensor):
+        raise Unsupported("\"clamp\" not implemented for 'Bool'")
+    value, limits = made[0], made[1:]
+    if not isinstance(given[0], Tensor) and is_float(value._array.dtype):
+        low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+        if low == low and high == high:  # a bound that is NaN makes everything NaN
+            return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [value])[0]
+    if min is not None:
+        low = limits.pop(0)
+        value = choose(ge(value, low) | ne(value, value), value, low)
+    if max is not None:
+        high = limits.pop(0)
+        value = choose(le(value, high) | ne(value, value), value, high)
+    return value
+
+
+@row(inplace=True, out=True)
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """input, but not less than min"""
+    must_be_tensors("clamp_min", input=input)
+    return clamp(input, min)
+
+
+@row(inplace=True, out=True)
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """input, but not more than max"""
+    must_be_tensors("clamp_max", input=input)
+    return clamp(input, None, max)
+
+
+# What a number is.
+
+
+@row(inplace=True, out=True)
+def sgn(input: Tensor) -> Tensor:
+    """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
+    kind = input._array.dtype
+    if kind == BOOL:
+        return input.clone()
+    if is_complex(kind):
+        raise Unsupported("sgn of complex numbers")
+    made = apply(_SIGN, None, [input])[0]
+    return choose(ne(input, input), 0, made) if is_float(kind) else made
+
+
+@row(inplace=True, out=True)
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
+    if is_complex(input._array.dtype):
+        raise RunError("Unlike NumPy, sign() is not intended to support complex numbers.")
+    return sgn(input)
+
+
+def _test(op: Op, input: Tensor) -> Tensor:
+    if is_complex(input._array.dtype):
+        raise Unsupported(f"{op.name} of complex numbers")
+    return apply(op, None, [input])[0]
+
+
+@row
+def isnan(input: Tensor) -> Tensor:
+    """where input is not a number"""
+    return _test(_ISNAN, input)
+
+
+@row
+def isinf(input: Tensor) -> Tensor:
+    """where input is infinite"""
+    return _test(_ISINF, input)
+
+
+@row
+def isfinite(input: Tensor) -> Tensor:
+    """where input is neither infinite nor NaN"""
+    return _test(_ISFINITE, input)
+
+
+@row(out=True)
+def signbit(input: Tensor) -> Tensor:
+    """where input is negative, -0.0 included"""
+    return _test(_SIGNBIT, input)
+
+
+@row(out=True)
+def isposinf(input: Tensor) -> Tensor:
+    """where input is positive infinity"""
+    _must_be_ordered("isposinf", input)
+    return _test(_ISINF, input) & gt(input, 0)
+
+
+@row(out=True)
+def isneginf(input: Tensor) -> Tensor:
+    """where input is negative infinity"""
+    _must_be_ordered("isneginf", input)
+    return _test(_ISINF, input) & lt(input, 0)
+
+
+def _must_be_ordered(name: str, input: Tensor) -> None:
+    if is_complex(input._array.dtype):
+        raise RunError(f"{name} does not support complex inputs.")
+
+
+@row
+def isreal(input: Tensor) -> Tensor:
+    """where the imaginary part is zero"""
+    if is_complex(input._array.dtype):
+        return eq(input.imag(), 0)
+    return eq(input, input) | ne(input, input)
+
+
+@row(inplace=True, out=True)
+def nan_to_num(
+    input: Tensor, nan: float | None = None, posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor:  # fmt: skip
+    """input with numbers in the place of NaN and the infinities"""
+    kind = input._array.dtype
+    if is_integer(kind) or kind == BOOL:
+        return input.clone()
+    greatest = finfo(input.dtype).max
+    made = choose(isnan(input), 0.0 if nan is None else nan, input)
+    made = choose(eq(input, math.inf), greatest if posinf is None else posinf, made)
+    return choose(eq(input, -math.inf), -greatest if neginf is None else neginf, made)
+
+
+@row(inplace=True, out=True)
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), which is 1 at 0"""
+    scaled = mul(floating(input), math.pi)
+    zero = eq(scaled, 0)
+    safe = choose(zero, 1.0, scaled)
+    return choose(zero, 1.0, div(sin(safe), safe))
+
+
+@row(inplace=True, out=True)
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)); with eps, x is limited to [eps, 1 - eps]"""
+    value = floating(input)
+    if eps is not None:
+        value = clamp(value, eps, 1 - eps)
+    return log(div(value, 1 - value))
+
+
+row(logit, space="weft.special", method=False, out=True)

@@ -1,0 +1,173 @@
+"""The table of PyTorch's functions: a row is a Python function that composes operators of the
+registry. From rows come functions, methods, in-place and `out=` forms, docs and type stubs.
+
+    @row(inplace=True)
+    def sigmoid(input: Tensor) -> Tensor:
+        "1 / (1 + exp(-x))"
+        return F.sigmoid(floating(input))
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.errors import InvalidType, RunError
+from .inplace import check_writable, write, write_out
+from .node import keep_old_values, next_sequence
+from .tensor import Tensor
+
+
+class Row(NamedTuple):
+    """One function. `space` is the module it is in; rows of Tensor only have none."""
+
+    name: str
+    function: Callable[..., Any]
+    space: str | None
+    method: bool
+    inplace: bool
+    out: bool | str
+    aliases: tuple[str, ...]
+
+
+TABLE: dict[str, Row] = {}  # by name; those of another space by space.name
+FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {"weft": {}}
+
+
+def row(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    space: str | None = "weft",
+    method: bool = True,
+    inplace: bool = False,
+    out: bool | str = False,
+    aliases: Sequence[str] = (),
+) -> Any:
+    """Adds a function to the table.
+
+    `method`: Tensor has it, with its first parameter as self. `inplace`: Tensor (and the space)
+    also have `name_`, which writes the result into its first argument. `out`: the function takes
+    `out=`, a tensor (or a tuple of them) that is resized and written; "apart" refuses memory of an
+    argument there, "strict" another dtype, too. Rows that begin with an
+    underscore are reached by methods only.
+    """
+    if function is None:
+        return functools.partial(
+            row, name=name, space=space, method=method, inplace=inplace, out=out, aliases=aliases
+        )
+    made = Row(name or function.__name__, function, space, method, inplace, out, tuple(aliases))
+    TABLE[made.name if space in ("weft", None) else f"{space}.{made.name}"] = made
+    _install(made)
+    return function
+
+
+def _install(made: Row) -> None:
+    call = _checked(made)
+    for name in (made.name, *made.aliases):
+        if made.space is not None:
+            FUNCTIONS.setdefault(made.space, {})[name] = call
+        if made.method:
+            setattr(Tensor, name, call)
+        if made.inplace:
+            writing = _writing(made, f"{name}_")
+            setattr(Tensor, f"{name}_", writing)
+            if made.space is not None:
+                FUNCTIONS[made.space][f"{name}_"] = writing
+
+
+def _checked(made: Row) -> Callable[..., Any]:
+    """The function with `out=`, and with a message that names the argument of a wrong type."""
+    function = made.function
+    tensors = _tensor_parameters(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if made.out and kwargs.get("out") is not None:
+                target = kwargs.pop("out")
+                result = function(*args, **kwargs)
+                if made.out is not True:
+                    _check_out(made, target, result, args)
+                return write_out(target, result)
+            if made.out:
+                kwargs.pop("out", None)
+            return function(*args, **kwargs)
+        except (AttributeError, TypeError):
+            _check_tensors(made.name, tensors, args, kwargs)
+            raise
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (AttributeError, TypeError):
+            _check_tensors(made.name, tensors, args, kwargs)
+            raise
+
+    return call if made.out else plain
+
+
+def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None:
+    if isinstance(result, tuple):
+        for one, value in zip(target, result):
+            _check_out(made, one, value, args)
+        return
+    if made.out == "strict" and target._array.dtype != result._array.dtype:
+        raise RunError(
+            f"{made.name}(): Expected out tensor to have dtype {result.dtype}, but got "
+            f"{target.dtype} instead"
+        )
+    inputs = [
+        tensor for arg in args for tensor in (arg if isinstance(arg, (tuple, list)) else [arg])
+    ]
+    resized = target._array.shape != result._array.shape
+    for tensor in inputs:
+        if isinstance(tensor, Tensor) and (
+            np.shares_memory(tensor._array, target._array)
+            or (resized and tensor._root is not None and tensor._root is target._root)
+        ):
+            raise RunError(
+                "unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location.",
+                hint="clone() the tensor before performing the operation",
+            )
+
+
+def _tensor_parameters(function: Callable[..., Any]) -> list[tuple[int, str]]:
+    parameters = inspect.signature(function).parameters.values()
+    return [(i, p.name) for i, p in enumerate(parameters) if p.annotation == "Tensor"]
+
+
+def _check_tensors(
+    name: str, tensors: Sequence[tuple[int, str]], args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    for position, parameter in tensors:
+        value = args[position] if position < len(args) else kwargs.get(parameter)
+        if value is not None and not isinstance(value, Tensor):
+            raise InvalidType(
+                f"{name}(): argument '{parameter}' (position {position + 1}) must be Tensor, "
+                f"not {type(value).__name__}"
+            ) from None
+
+
+def _writing(made: Row, name: str) -> Callable[..., Any]:
+    """The in-place form."""
+    function = made.function
+
+    @functools.wraps(function)
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_writable(self)
+        since = next_sequence()
+        result = function(self, *args, **kwargs)
+        if result._grad_fn is not None:
+            keep_old_values(result._grad_fn, since, self._array)
+        return write(self, result)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"In-place `{made.name}`."
+    return call

@@ -1,0 +1,6 @@
+"""Linear algebra on tensors, as PyTorch users know them."""
+
+from .eager.functions import FUNCTIONS as _FUNCTIONS
+
+globals().update(_FUNCTIONS["weft.linalg"])
+__all__ = sorted(_FUNCTIONS["weft.linalg"])

@@ -1,0 +1,81 @@
+"""What a group does element by element with its anchor's result: comes in that result at an index,
+goes out the group's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from .. import te
+from ..base.dtype import DType
+from ..core.fused import FusedGroup
+from ..core.ir import Fact, NodeEntry
+from ..te.build import KernelBuilder
+from ..te.expr import Expr, Load
+from ..te.schedule import inline
+from ..te.tensor import Tensor
+from ..te.visit import rewrite, substitute
+from .group import Strides, reached_tensors, tensors_of
+
+
+def static_spec(fact: Fact) -> tuple[tuple[int, ...], DType]:
+    """A shape and a dtype that inference is done with."""
+    assert fact.shape is not None
+    assert fact.dtype is not None
+    return tuple(int(dim) for dim in fact.shape), fact.dtype  # type: ignore[arg-type]
+
+
+class Epilogue:
+    """The nodes of a group after its anchor, in a kernel that a builder writes.
+
+    `arguments` are the entries that it reads, whose buffers it has added to the kernel.
+    """
+
+    def __init__(
+        self,
+        b: KernelBuilder,
+        group: FusedGroup,
+        fact: Callable[[NodeEntry], Fact],
+        strides: Strides | None = None,
+    ) -> None:
+        assert group.master is not None
+        self._body: Expr | None = None
+        self._buffers: dict[Tensor, Any] = {}
+        self.arguments: list[Hashable] = []
+        if len(group.nodes) > 1:
+            self._read_group(b, group, NodeEntry(group.master), fact, strides or {})
+
+    def _read_group(
+        self,
+        b: KernelBuilder,
+        group: FusedGroup,
+        anchor: NodeEntry,
+        fact: Callable[[NodeEntry], Fact],
+        strides: Strides,
+    ) -> None:
+        self._anchor = te.placeholder(*static_spec(fact(anchor)), "anchor")
+        tensors = tensors_of(group, fact, {anchor: self._anchor})
+        self._result = tensors[group.outputs[0]]
+        reached = reached_tensors(self._result)
+        self._body = inline(self._result, [t for t in reached if t.body is not None]).body
+        places = {tensors[entry]: entry for entry in group.inputs}
+        read = [t for t in reached if t is not self._anchor and t.body is None]
+        self._buffers = {
+            t: b.arg(t.name, t.dtype, t.shape, strides=strides.get(places[t])) for t in read
+        }
+        self.arguments = [places[t] for t in read]
+
+    def finished(self, value: Expr, at: Sequence[Expr]) -> Expr:
+        """The group's result at an index, from the anchor's."""
+        if self._body is None:
+            return value
+        moved = substitute(self._body, dict(zip(self._result.axes, at)))
+        return rewrite(moved, lambda node: self._read(node, value))
+
+    def _read(self, node: Any, value: Expr) -> Any:
+        """A load of the anchor's result is that value; others read their buffers."""
+        if not isinstance(node, Load) or not isinstance(node.source, Tensor):
+            return node
+        if node.source is self._anchor:
+            return value
+        return Load(self._buffers[node.source], node.indices, node.mask)

@@ -1,0 +1,197 @@
+"""FuseAttention: a product of queries and keys, a softmax and a product with values become one
+operator, which reads all three through the transposes and reshapes before them.
+
+    softmax(scale Q K' + mask) V         scale, mask and the removal of NaN may be there or not
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..base.dtype import FLOAT32
+from ..base.shape import is_static, normalize_axis
+from ..core.graph import Graph
+from ..core.ir import Node, NodeEntry
+from ..core.passes import register_pass
+from ..core.walk import Walker, rewrite
+from ._chains import Chains
+from ._moves import Moves
+from ._views import FACTORS, View, view_of, whole
+
+MIN_QUERIES, MIN_KEYS = 8, 4  # fewer leave most lanes of a vector empty
+MAX_KEYS = 2048  # scores of more keys do not stay in a cache
+
+
+class _Chain(NamedTuple):
+    """What a product of probabilities and values computes, and the nodes it takes to do so."""
+
+    query: NodeEntry
+    key: NodeEntry
+    value: NodeEntry
+    transposed: bool  # whether the key's last two axes are swapped
+    factor: float
+    mask: NodeEntry | None
+    unseen: str
+    inside: frozenset[Node]
+
+
+@register_pass("FuseAttention", requires=("shape", "dtype"))
+def fuse_attention(graph: Graph) -> Graph:
+    """Puts _strided_attention in place of the chains that compute attention on float32."""
+    finder, moves = _Finder(graph), Moves()
+
+    def fuse(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
+        made = finder.attention(walker, node, moves)
+        return moves.keep(walker, node, inputs) if made is None else moves.put(node, [made])
+
+    return rewrite(graph, fuse)
+
+
+class _Finder:
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.chains = graph, Chains(graph)
+
+    def attention(self, walker: Walker, node: Node, moves: Moves) -> NodeEntry | None:
+        """The entry that stands for a node which ends a chain; None for any other."""
+        chain = self._chain(node) or self._operator(node)
+        seen = None if chain is None else self._views(chain)
+        if chain is None or seen is None:
+            return None
+        read = [view.source for view in seen] + ([] if chain.mask is None else [chain.mask])
+        if not self.chains.is_closed(chain.inside, node, read):
+            return None
+        query, key, value = seen
+        batch, (queries, width) = query.shape[:-2], query.shape[-2:]
+        attrs = {
+            "batch": batch, "queries": queries, "keys": key.shape[-2], "width": width,
+            "values": value.shape[-1], "query": (query.start, *query.steps),
+            "key": (key.start, *key.steps), "value": (value.start, *value.steps),
+            "out_axes": (order := self._order(node, len(batch) + 2)), "unseen": chain.unseen,
+            "scale": chain.factor * query.factor * key.factor, "masked": chain.mask is not None,
+        }  # fmt: skip
+        inputs = [moves.entry(entry) for entry in read]
+        if chain.mask is not None:
+            inputs[3] = _turned(walker, inputs[3])
+        made = walker.make("_strided_attention", inputs, attrs, node.name)
+        back = tuple(order.index(axis) for axis in range(len(order)))
+        in_order = back == tuple(range(len(order)))
+        return made if in_order else walker.make("transpose", [made], {"axes": back})
+
+    def _order(self, node: Node, rank: int) -> tuple[int, ...]:
+        """The order of axes that the only reader wants, so that its transpose cancels out."""
+        indexed = self.graph.indexed
+        entry = indexed.entry_range(indexed.node_id[node])[0]
+        readers = [indexed.nodes[number] for number in indexed.consumers[entry]]
+        if len(readers) != 1 or readers[0].op_name != "transpose":
+            return tuple(range(rank))
+        axes = readers[0].params.axes or range(rank)[::-1]
+        return tuple(normalize_axis(axis, rank) for axis in axes)
+
+    # What the nodes compute
+
+    def _chain(self, node: Node) -> _Chain | None:
+        if node.op_name != "batch_matmul" or node.params.transpose_a or node.params.transpose_b:
+            return None
+        softmax, unseen, inside = self._softmax(node.inputs[0])
+        if softmax is None or softmax.op_name != "softmax":
+            return None
+        shape = self.graph.fact(NodeEntry(softmax)).shape
+        if shape is None or normalize_axis(softmax.params.axis, len(shape)) != len(shape) - 1:
+            return None
+        return self._scores(softmax.inputs[0], node.inputs[1], unseen, [*inside, softmax])
+
+    def _operator(self, node: Node) -> _Chain | None:
+        """The chain that scaled_dot_product_attention stands for."""
+        if node.op_name != "scaled_dot_product_attention":
+            return None
+        params, (query, key, value, *mask) = node.params, node.inputs
+        shape = self.graph.fact(query).shape
+        if params.is_causal or params.mask == "boolean" or not is_static(shape):
+            return None
+        factor = params.scale if params.scale is not None else max(shape[-1], 1) ** -0.5
+        given = mask[0] if mask else None
+        return _Chain(query, key, value, False, factor, given, "zero", frozenset())
+
+    def _softmax(self, entry: NodeEntry) -> tuple[Node | None, str, list[Node]]:
+        """The softmax behind the probabilities, if it is one; NaN may be replaced by zeros."""
+        node = entry.node
+        if node.op_name != "where":
+            return node, "nan", []
+        condition, other, p = node.inputs
+        test, inside = condition.node, [node]
+        if test.op_name == "cast":
+            inside.append(test)
+            test = test.inputs[0].node
+        is_nan = test.op_name == "broadcast_not_equal" and test.inputs == [p, p]
+        zero = other.node.op_name == "zeros" or (
+            other.node.op_name == "full" and other.node.params.fill_value == 0
+        )
+        return (p.node, "clean", [*inside, test]) if is_nan and zero else (None, "", [])
+
+    def _scores(
+        self, entry: NodeEntry, value: NodeEntry, unseen: str, inside: list[Node]
+    ) -> _Chain | None:
+        """The chain whose softmax reads an entry: a scaled product, a mask added to it."""
+        found = self._product(entry)
+        mask = None
+        if found is None and entry.node.op_name in ("broadcast_add", "elemwise_add"):
+            for scores, other in (entry.node.inputs, entry.node.inputs[::-1]):
+                if self._same_shape(scores, entry) and (found := self._product(scores)):
+                    inside, mask = [*inside, entry.node], other
+                    break
+        if found is None:
+            return None
+        product, factor, between = found
+        query, key = product.inputs
+        transposed = not product.params.transpose_b
+        nodes = frozenset([*inside, *between, product])
+        return _Chain(query, key, value, transposed, factor, mask, unseen, nodes)
+
+    def _product(self, entry: NodeEntry) -> tuple[Node, float, list[Node]] | None:
+        factor, between = 1.0, []
+        while entry.node.op_name in FACTORS:
+            factor *= entry.node.params.scalar ** FACTORS[entry.node.op_name]
+            between.append(entry.node)
+            entry = entry.node.inputs[0]
+        if entry.node.op_name != "batch_matmul" or entry.node.params.transpose_a:
+            return None
+        return entry.node, factor, between
+
+    def _same_shape(self, a: NodeEntry, b: NodeEntry) -> bool:
+        return self.graph.fact(a).shape == self.graph.fact(b).shape
+
+    # Whether it may, and should, be one operator
+
+    def _views(self, chain: _Chain) -> tuple[View, View, View] | None:
+        """Query, key and value as views, in the shapes that products have; None where the template
+        does not serve them."""
+        query, key = view_of(self.graph, chain.query), view_of(self.graph, chain.key)
+        value = view_of(self.graph, chain.value)
+        if value is not None and (value.factor != 1 or value.steps[-1] != 1):
+            value = whole(self.graph, chain.value)
+        if query is None or key is None or value is None:
+            return None
+        if chain.transposed:
+            key = key._replace(shape=_swapped(key.shape), steps=_swapped(key.steps))
+        entries = [view.source for view in (query, key, value)]
+        entries += [] if chain.mask is None else [chain.mask]
+        facts = [self.graph.fact(entry) for entry in entries]
+        if any(fact.dtype != FLOAT32 or not is_static(fact.shape) for fact in facts):
+            return None
+        same = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+        suits = query.shape[-2] >= MIN_QUERIES and MIN_KEYS <= key.shape[-2] <= MAX_KEYS
+        return (query, key, value) if same and suits else None
+
+
+def _swapped(items: tuple[int, ...]) -> tuple[int, ...]:
+    return (*items[:-2], items[-1], items[-2])
+
+
+def _turned(walker: Walker, mask: NodeEntry) -> NodeEntry:
+    """The mask with a row for each key."""
+    shape = walker.fact(mask).shape
+    assert shape is not None
+    if len(shape) < 2:  # the same for every query: a column
+        return walker.make("reshape", [mask], {"shape": (*shape, 1)}) if shape else mask
+    axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    return walker.make("transpose", [mask], {"axes": axes})

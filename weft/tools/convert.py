@@ -1,0 +1,206 @@
+"""`weft convert`: a model file comes in; an ONNX file goes out that gives the same outputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .. import frontend
+from ..base.dtype import is_float
+from ..base.errors import FormatError, InvalidValue, NotFound, RunError, Unsupported
+from ..base.param_dict import LIST_MAGIC, load_param_dict
+from ..base.shape import Dim
+from ..compiler.model import CompiledModel, compile
+from ..core.ir import topo_order
+from ..core.json_load import graph_from_json
+from ..core.symbol import Symbol
+from ..frontend.files import from_file
+from ..runtime.program import Array
+from .run import random_array
+
+TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
+TRIES = 3  # sets of random inputs: where boxes are chosen, rounding may decide between two
+BAR_AFTER = 1.0  # seconds
+RUNTIME = "onnxruntime"
+
+
+def convert_model(
+    path: Path,
+    output: Path,
+    params: Path | None,
+    shapes: Mapping[str, Sequence[Dim]],
+    opset: int,
+    console: Console,
+) -> None:
+    """Reads a model, writes it as ONNX, and compares what both give; says what was done."""
+    if output.suffix.lower() != ".onnx":
+        raise InvalidValue(f"{output.name!r} is no name of an ONNX file", hint="end it in .onnx")
+    with Stages(console) as stages:
+        stages.begin("read")
+        symbol, values = read_model(path, params, shapes)
+        own = set(symbol.list_input_names())
+        known = {name: dims for name, dims in shapes.items() if name in own}
+        compared: list[str] = []
+
+        def verify(file: Path) -> None:
+            compared.append(compare(symbol, values, known, file, stages))
+
+        stages.begin("write")
+        frontend.to_onnx(symbol, values, output, shape=known, opset=opset, verify=verify)
+    nodes = sum(node.op is not None for node in topo_order(symbol.outputs))
+    megabytes = output.stat().st_size / 1e6
+    lines = [
+        f"read     {path.name}: {nodes} operators, {len(values)} parameters",
+        f"checked  onnx {version('onnx')}, opset {opset}; {compared[0]}",
+        f"wrote    {output} ({megabytes:.1f} MB)",
+    ]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def read_model(
+    path: Path, params: Path | None, shapes: Mapping[str, Sequence[Dim]]
+) -> tuple[Symbol, Mapping[str, Any]]:
+    """A model file, or a graph with parameters of MXNet's or of weft's own format beside it."""
+    if params is None:
+        return from_file(path, shapes)
+    for file in (path, params):
+        if not file.is_file():
+            raise NotFound(f"there is no file {file}")
+    data = params.read_bytes()
+    if data[:8] == LIST_MAGIC.to_bytes(8, "little"):
+        return _own_graph(path), load_param_dict(data)
+    return frontend.from_mxnet(path, params, shape=shapes)
+
+
+def _own_graph(path: Path) -> Symbol:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"cannot read {path}", why=str(error)) from None
+    return Symbol(graph_from_json(text).outputs)
+
+
+class Stages:
+    """A bar that shows what is going on, once that has taken a while."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("", total=None)
+        self._start = time.monotonic()
+        self._shown = False
+
+    def begin(self, name: str) -> None:
+        self._bar.update(self._task, description=name, completed=0, total=None)
+        self._show()
+
+    def progress(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
+        self._show()
+
+    def _show(self) -> None:
+        late = time.monotonic() - self._start > BAR_AFTER
+        if late and not self._shown and self._bar.console.is_terminal:
+            self._bar.start()
+            self._shown = True
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._shown:
+            self._bar.stop()
+
+
+# What the file gives, against what weft gives for the model it came from.
+
+
+def compare(
+    symbol: Symbol,
+    params: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[Dim]],
+    file: Path,
+    stages: Stages,
+) -> str:
+    """How far apart they are, as text; raises if that is too far."""
+    stages.begin("compile")
+    model = compile((symbol, dict(params)), shape=shapes, progress=stages.progress)
+    stages.begin("compare")
+    other = _runner(file, stages)
+    if other is None:
+        return f"not compared: that needs {RUNTIME}"
+    name, run = other
+    found = 0.0
+    for seed in range(TRIES):
+        rng = np.random.default_rng(seed)
+        inputs = {spec.name: random_array(rng, spec) for spec in model.inputs}
+        differences = {
+            key: difference(made, wanted)
+            for key, made, wanted in zip(model.outputs, run(inputs), model.run(inputs), strict=True)
+        }
+        found = max(differences.values(), default=0.0)
+        if found <= TOLERANCE:
+            return f"{name} gives the same within {found:.1g}"
+    worst = max(differences, key=lambda key: differences[key])
+    raise RunError(
+        f"the ONNX file gives other outputs than the model: {worst!r} is off by {found:.2g} of its "
+        "largest magnitude",
+        where=name,
+        why="nothing was written",
+    )
+
+
+def difference(made: Array, wanted: Array) -> float:
+    """The largest difference, as part of the largest magnitude; inf where shapes differ.
+
+    >>> difference(np.array([1.0, 2.5]), np.array([1.0, 2.0]))
+    0.25
+    """
+    if made.shape != wanted.shape or made.dtype != wanted.dtype:
+        return float("inf")
+    a, b = made.astype("float64"), wanted.astype("float64")
+    with np.errstate(invalid="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    finite = np.abs(b[np.isfinite(b)])
+    scale = finite.max(initial=0.0) if is_float(wanted.dtype) else 1.0
+    return float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0) / (scale or 1.0))
+
+
+def _runner(file: Path, stages: Stages) -> tuple[str, Any] | None:
+    """The name of a runtime that runs the file, and a function from inputs to outputs."""
+    if find_spec(RUNTIME) is not None:
+        found = _by_onnxruntime(file)
+        if found is not None:
+            return f"{RUNTIME} {version(RUNTIME)}", found
+    try:
+        model: CompiledModel = compile(file, progress=stages.progress)
+    except Unsupported:
+        return None
+    return "weft, reading it again,", model.run
+
+
+def _by_onnxruntime(file: Path) -> Any:
+    ort = import_module(RUNTIME)
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except ort.capi.onnxruntime_pybind11_state.NotImplemented:
+        return None  # it lacks an operator for some dtype
+    except Exception as error:
+        raise RunError(f"{RUNTIME} does not load the ONNX file", why=str(error)[:300]) from None
+    names = [item.name for item in session.get_inputs()]
+    return lambda inputs: session.run(None, {name: inputs[name] for name in names})

@@ -1,0 +1,232 @@
+"""The function table becomes a page and type stubs: what type checkers see of names that load when
+they are first used.
+
+python -m weft.tools.function_docs .
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..eager import types
+from ..eager.functions import FUNCTIONS, TABLE
+from ..eager.namespace import NAMES
+from ..eager.table import Row
+from ..eager.tensor import Tensor
+
+_PACKAGE: Any = sys.modules[
+    (__package__ or "").partition(".")[0]
+]  # where the lazy names are listed
+PAGE = "docs/tensor-functions.md"
+STUBS = {"weft": "weft/__init__.pyi"}
+WROTE = "written by `make docs` from the function table"
+
+# How a name in an annotation is written in a stub, where functions and dtypes have such names.
+_BUILTINS = {
+    name: f"builtins.{name}"
+    for name in "bool bytes complex dict float int list object str tuple type".split()
+}
+_WORDS = {
+    **_BUILTINS, "Any": "Any", "None": "None", "Tensor": "Tensor", "Size": "_Size",
+    "dtype": "_dtype", "device": "_device", "layout": "_layout", "Iterator": "Iterator",
+}  # fmt: skip
+_HEADER = f'''# fmt: off
+# ruff: noqa
+"""{{what}} ({WROTE})."""
+
+import builtins
+from collections.abc import Iterator
+from typing import Any
+'''
+_TYPES = """
+from .eager.device import device as _device
+from .eager.size import Size as _Size
+from .eager.types import dtype as _dtype
+from .eager.types import layout as _layout
+"""
+
+
+def files() -> dict[str, str]:
+    """Every file that comes from the table, by its path in the repository."""
+    made = {PAGE: page(), STUBS["weft"]: package_stub()}
+    for space in FUNCTIONS:
+        if space != "weft":
+            made[space.replace(".", "/") + ".pyi"] = space_stub(space)
+    return made
+
+
+# The page.
+
+
+def page() -> str:
+    """All functions by family, each with its signature and what it gives."""
+    lines = [
+        "# Functions on tensors", "",
+        f"{len(TABLE)} functions with PyTorch's names and meaning ({WROTE}; do not edit). A method "
+        "has the first argument as self; an in-place form has a name that ends with an underscore; "
+        "`out=` names a tensor to write to.", "",
+    ]  # fmt: skip
+    for module, rows in _families().items():
+        title = (sys.modules[module].__doc__ or module).partition(": ")[2].replace("\n", " ")
+        title = re.split(r"[.;]", title)[0]
+        lines += [f"## {title[0].upper()}{title[1:]}", ""]
+        lines += ["| function | forms | gives |", "|---|---|---|"]
+        lines += [_line(row) for row in rows] + [""]
+    return "\n".join(lines)
+
+
+def _families() -> dict[str, list[Row]]:
+    made: dict[str, list[Row]] = {}
+    for row in TABLE.values():
+        made.setdefault(row.function.__module__, []).append(row)
+    return {key: sorted(rows, key=lambda r: r.name) for key, rows in sorted(made.items())}
+
+
+def _line(row: Row) -> str:
+    forms = ["function"] if row.space is not None else []
+    forms += ["method"] * row.method + ["in-place"] * row.inplace + ["`out=`"] * bool(row.out)
+    space = "" if row.space in ("weft", None) else row.space.removeprefix("weft.") + "."
+    shown = f"`{space}{row.name}{_shown_signature(row.function)}`"
+    if row.aliases:
+        shown += " also " + ", ".join(f"`{alias}`" for alias in row.aliases)
+    doc = " ".join((row.function.__doc__ or "").split()).rstrip(".")
+    cells = [shown, ", ".join(forms), f"{doc[:1].lower()}{doc[1:]}"]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _shown_signature(function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function)
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(inspect.Signature(bare))
+
+
+# The stubs.
+
+
+def package_stub() -> str:
+    """What `weft` has."""
+    lines = [_HEADER.format(what="The names of weft"), _TYPES]
+    lines += [
+        "from . import "
+        + ", ".join(f"{m} as {m}" for m, path in _PACKAGE._MODULES.items() if m == path),
+        "from . import symbol as sym",
+        "from .base import config as config",
+        "from .base import ndarray as nd",
+        "from .base.errors import Error as Error",
+        "from .version import __version__ as __version__",
+    ]
+    lines += [f"from .{p} import {n} as {n}" for n, p in _PACKAGE._NAMES.items() if n != "nd"]
+    others = {n: v for n, v in NAMES.items() if n not in FUNCTIONS["weft"] and n != "Tensor"}
+    lines += list(_imported(others))
+    lines += ["", "NNVMError = Error", "", *_class_stub(), ""]
+    lines += [_function_stub(name, call) for name, call in sorted(FUNCTIONS["weft"].items())]
+    return "\n".join(lines) + "\n"
+
+
+def space_stub(space: str) -> str:
+    """What a module of functions has."""
+    up = "." * space.count(".")
+    typed = _TYPES.replace("from .eager", f"from {up}eager")
+    lines = [
+        _HEADER.format(what=f"The functions of {space}"),
+        typed,
+        f"from {up} import Tensor",
+        "",
+    ]
+    lines += [_function_stub(name, call) for name, call in sorted(FUNCTIONS[space].items())]
+    return "\n".join(lines) + "\n"
+
+
+def _imported(names: dict[str, Any]) -> Iterator[str]:
+    """Constants by their type, and the rest by where it is."""
+    for name, value in sorted(names.items()):
+        if isinstance(value, types.dtype):
+            yield f"{name}: _dtype"
+        elif (home := _home(name, value)) is not None:
+            yield f"from .{home} import {name} as {name}"
+        else:
+            yield f"{name}: Any"
+
+
+def _home(name: str, value: Any) -> str | None:
+    """The module of ours that has an object under its own name."""
+    own = getattr(value, "__module__", "")
+    known = [own, *(f"weft.eager.{room}" for room in "types device size storage".split())]
+    others = [p for p in sys.modules if p.startswith("weft.eager.") and "namespace" not in p]
+    others.sort(key=lambda p: (p.rpartition(".")[2] != name.lower(), p))
+    for path in (*known, *others):
+        if path.startswith("weft.") and vars(sys.modules[path]).get(name) is value:
+            return path.removeprefix("weft.")
+    return None
+
+
+def _class_stub() -> Iterator[str]:
+    yield "class Tensor:"
+    for name, value in sorted(vars(Tensor).items()):
+        if isinstance(value, property):
+            made = _annotated(inspect.signature(value.fget).return_annotation)
+            yield f"    @property\n    def {name}(self) -> {made}: ..."
+            if value.fset is not None:
+                yield f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..."
+        elif inspect.isfunction(value) and _is_public(name):
+            yield "    " + _function_stub(name, value, method=True)
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_") or (name.endswith("__") and name != "__weft_op__")
+
+
+def _function_stub(name: str, call: Callable[..., Any], method: bool = False) -> str:
+    signature = inspect.signature(call)
+    parameters = [
+        p.replace(annotation=_Verbatim(_annotated(p.annotation)), default=_default(p.default))
+        for p in signature.parameters.values()
+    ]
+    if method:
+        first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        kinds = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+        rest = parameters if parameters and parameters[0].kind in kinds else parameters[1:]
+        parameters = [first.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD), *rest]
+    made = inspect.Signature(
+        parameters, return_annotation=_Verbatim(_annotated(signature.return_annotation))
+    )
+    return f"def {name}{made}: ..."
+
+
+class _Verbatim:
+    """Text that a signature shows as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _default(value: Any) -> Any:
+    return value if value is inspect.Parameter.empty else _Verbatim("...")
+
+
+def _annotated(annotation: Any) -> str:
+    """An annotation in words that a stub knows; Any where it has others."""
+    if not isinstance(annotation, str):
+        return "Any"
+    words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9.]*", annotation))
+    if not words <= set(_WORDS):
+        return "Any"
+    return re.sub(r"[A-Za-z_][A-Za-z_0-9.]*", lambda word: _WORDS[word[0]], annotation)
+
+
+def write(root: Path) -> None:
+    """Writes the page and the stubs into a repository."""
+    for path, text in files().items():
+        (root / path).write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
