@@ -53,6 +53,12 @@ class Failed(Exception):
     """A contender cannot load or run the model."""
 
 
+def _environment(settings: dict[str, str]) -> dict[str, str]:
+    """That of a contender. Bytecode is kept, as it is of an installed package."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **settings}
+
+
 class Contender:
     """A runtime in a process of its own, with a model loaded."""
 
@@ -66,7 +72,7 @@ class Contender:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **limits, "WEFT_CACHE_DIR": str(cache)},
+            env=_environment({**limits, "WEFT_CACHE_DIR": str(cache)}),
             start_new_session=True,  # so that Ctrl-C reaches this process alone, which ends them
         )
         self.buffer = b""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import Error, RunError, ShapeError
+from ..base.quiet import quietly
 from ..core.op import Op, subscribe
 from ..ops import broadcast, elemwise, views  # noqa: F401  operators named here
 from .anomaly import anomaly, remember_forward
@@ -29,7 +30,7 @@ class Kernel:
 
     __slots__ = (
         "differentiable", "mutates", "native", "node_class", "op", "reference", "takes_params",
-        "wanted",
+        "ufunc", "wanted",
     )  # fmt: skip
 
     def __init__(self, op: Op) -> None:
@@ -38,6 +39,7 @@ class Kernel:
         if reference is None:
             raise RunError(f"operator {op.name} has no reference to run eagerly")
         self.reference: Callable[..., Any] = reference
+        self.ufunc = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
         self.native = op.name in NATIVE_FROM
@@ -99,6 +101,17 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     return outputs
 
 
+def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
+    """The same for two tensors of one floating dtype and an operator that is a ufunc of numpy: the
+    calls whose cost is that of Python."""
+    kernel = _kernels.get(op) or kernel_of(op)
+    result = quietly(kernel.ufunc, a._array, b._array)
+    output = wrap(result if type(result) is np.ndarray else np.asarray(result))
+    if modes.grad and (a.requires_grad or b.requires_grad):
+        record(kernel, None, (a, b), (output,))
+    return output
+
+
 def _written(
     kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Sequence[Array]
 ) -> Sequence[Array]:
@@ -139,8 +152,8 @@ def record(
     kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> None:
     """Makes the node of a call, and the outputs' place in the graph."""
-    metas = tuple([(output._array.shape, output._array.dtype) for output in outputs])
-    if metas[0][1].kind not in "fcV" and not any(d.kind in "fcV" for _, d in metas):
+    floating = [output for output in outputs if output._array.dtype.kind in "fcV"]
+    if not floating:
         return
     edges = tuple([tensor._edge() for tensor in inputs])
     needs = tuple([edge is not NO_EDGE for edge in edges])
@@ -148,14 +161,15 @@ def record(
         wanted = kernel.wanted[params, needs]
     except (KeyError, TypeError):
         wanted = _wanted(kernel, params, needs, len(outputs))
-    node = kernel.node_class(params, wanted, edges, metas)
-    for index, output in enumerate(outputs):
-        if metas[index][1].kind in "fcV":
-            output._requires_grad = True
-            output._grad_fn = node
-            if index:
-                output._output_nr = index
-    node.save(inputs, outputs)
+    node = kernel.node_class(params, wanted, edges, inputs, outputs)
+    for output in floating:
+        output._requires_grad = True
+        output._grad_fn = node
+    if len(outputs) > 1:
+        for index, output in enumerate(outputs):
+            output._output_nr = index
+    if wanted.values:
+        node.save(inputs, outputs)
     if anomaly.enabled:
         remember_forward(node)
 

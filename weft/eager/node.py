@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,28 @@ class AccumulateGrad(Node):
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         (grad,) = grads
         if grad is not None:
-            self.variable._accumulate(grad)
+            alone = getrefcount(grad) == ALONE and getrefcount(grad._array) == ALONE_IN_TENSOR
+            self.variable._accumulate(grad, alone and grad._array.base is None)
             for hook in self.variable._after_hooks or ():
                 hook(self.variable)
         return ()
+
+
+def _references(items: list[Any]) -> int:
+    (item,) = items
+    return getrefcount(item)
+
+
+class _Holder:
+    def __init__(self) -> None:
+        self._array = object()
+
+    def references(self) -> int:
+        return getrefcount(self._array)
+
+
+# References to a gradient that only the engine holds, and to its array, where they are counted.
+ALONE, ALONE_IN_TENSOR = _references([object()]), _Holder().references()
 
 
 class Saved:
@@ -178,25 +197,26 @@ class OpNode(Node):
         params: Any,
         wanted: Wanted,
         next_functions: tuple[tuple[Node | None, int], ...],
-        outputs: tuple[Meta, ...],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
     ) -> None:
         self.next_functions = next_functions
-        self.outputs = outputs
+        self.outputs = tuple([(out._array.shape, out._array.dtype) for out in outputs])
         self.sequence_nr = next(_sequence)
         self.params = params
         self.wanted = wanted
-
-    def save(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Keeps what the gradient will read."""
-        wanted = self.wanted
-        self.saved: list[Saved] | None = [
-            Saved(inputs[number], False) if kind == INPUT else Saved(outputs[number], True)
-            for kind, number, _ in wanted.values
-        ]
         self.shapes: list[Meta] = []
+        self.saved: list[Saved] | None = []
         for kind, number, _ in wanted.shapes:
             array = (inputs if kind == INPUT else outputs)[number]._array
             self.shapes.append((array.shape, array.dtype))
+
+    def save(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Keeps the values that the gradient will read."""
+        self.saved = [
+            Saved(inputs[number], False) if kind == INPUT else Saved(outputs[number], True)
+            for kind, number, _ in self.wanted.values
+        ]
 
     def release(self) -> None:
         if self.wanted.values:

@@ -7,7 +7,7 @@ from typing import Any
 from ..base.dtype import BOOL, DTYPES, is_complex, is_float, is_integer
 from ..base.errors import RunError, Unsupported
 from ..core.op import Op
-from .dispatch import apply
+from .dispatch import apply, apply_pair
 from .operands import floating, in_dtype, must_be_tensors, promoted
 from .table import row
 from .tensor import Tensor
@@ -281,6 +281,23 @@ def _operator(function: Any, swapped: bool = False) -> Any:
     return method
 
 
+def _short(function: Any, op: Op) -> Any:
+    """The operator of Python for two tensors of one floating dtype, which is most of them."""
+    general = _operator(function)
+
+    def method(self: Tensor, other: Any) -> Any:
+        if isinstance(other, Tensor):
+            kind = self._array.dtype
+            if kind is other._array.dtype and kind.kind == "f":
+                try:
+                    return apply_pair(op, self, other)
+                except ValueError:  # shapes that do not broadcast, which the other way tells
+                    pass
+        return general(self, other)
+
+    return method
+
+
 def bind_operators(symbols: dict[str, Any]) -> None:
     """Gives Tensor `__name__`, `__rname__` and `__iname__`."""
     for symbol, function in symbols.items():
@@ -293,4 +310,6 @@ bind_operators(
     {"add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide,
      "mod": remainder, "pow": pow}
 )  # fmt: skip
+for _symbol, _function, _op in (("add", add, _ADD), ("sub", sub, _SUB), ("mul", mul, _MUL)):
+    setattr(Tensor, f"__{_symbol}__", _short(_function, _op))
 Tensor.__rdiv__ = Tensor.__rtruediv__

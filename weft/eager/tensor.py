@@ -260,12 +260,14 @@ class Tensor:
                 hint="the gradient must have the tensor's size",
             )
 
-    def _accumulate(self, grad: Tensor) -> None:
-        """Adds to `grad`, in place unless the sum itself is recorded."""
+    def _accumulate(self, grad: Tensor, is_ours: bool = False) -> None:
+        """Adds to `grad`, in place unless the sum itself is recorded. A gradient that nobody else
+        holds is kept as it is."""
         with _accumulating:
             have = self._grad
             if have is None:
-                self._grad = grad if modes.grad else _kept(grad)
+                kept = modes.grad or (is_ours and grad._array.flags.c_contiguous)
+                self._grad = grad if kept else _kept(grad)
             elif modes.grad:
                 self._grad = have + grad
             else:

@@ -264,6 +264,8 @@ def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
             return result
         return np.asarray(result).astype(dtype)
 
+    if isinstance(body, np.ufunc):
+        reference.ufunc = body  # type: ignore[attr-defined]  # all it takes where dtypes are equal
     return reference
 
 

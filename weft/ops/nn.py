@@ -65,8 +65,10 @@ def _wide(x: Array) -> Array:
 
 
 def _dense_reference(params: DenseAttrs, x: Array, w: Array, *bias: Array) -> Array:
-    out = _wide(x) @ _wide(w).T
-    return (out + _wide(bias[0]) if bias else out).astype(x.dtype, copy=False)
+    out = np.asarray(_wide(x) @ _wide(w).T)
+    if bias:
+        out += _wide(bias[0])
+    return out.astype(x.dtype, copy=False)
 
 
 def _dense_compute(params: DenseAttrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
