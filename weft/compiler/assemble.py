@@ -23,6 +23,7 @@ from ..lower.dispatch import has_body
 from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name, lower_group
 from ..lower.halo import rim_kernel
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec
+from .ahead import lowered_ahead
 from .disk_cache import CompiledKernel
 from .groups import compiled_group, compiled_kernels, compiled_once
 from .host import CONTROL_OPS, HOST_CONTROL, HOST_REFERENCE
@@ -85,10 +86,13 @@ class _Assembler:
             self._add(NodeEntry(node), "constant", node.name)
         outputs = self._place_outputs(groups)
         self._place_parts(groups)
-        for number, group in enumerate(groups):
-            self._group(group)
-            if progress is not None:
-                progress(number + 1, len(groups))
+        tell = progress or (lambda done, total: None)
+        calls = [(g, self._strides([*g.inputs, *g.outputs])) for g in groups if self._has_code(g)]
+        ahead = lowered_ahead(calls, self.graph.fact, self.target, lambda n: tell(n, len(groups)))
+        with ahead as lowered:
+            for number, group in enumerate(groups):
+                self._group(group, lowered.get(id(group)))
+                tell(max(number + 1, len(lowered)), len(groups))
         for key, entry in outputs:
             if self.places.root(entry) != key:
                 self._copy(entry, self._fact(entry), key, (entry.node,))
@@ -183,7 +187,13 @@ class _Assembler:
             return False
         return group.inputs[0].node not in self.written  # those change while the view is in use
 
-    def _group(self, group: FusedGroup) -> None:
+    def _has_code(self, group: FusedGroup) -> bool:
+        """Whether the group becomes kernels of its own."""
+        if not self._is_ordinary(group) or not all(has_body(node) for node in group.nodes):
+            return False
+        return not (places_only(group) and self._is_made_of_parts(group.nodes[0]))
+
+    def _group(self, group: FusedGroup, lowered: Sequence[LoweredKernel] | None) -> None:
         if self._is_view(group):
             self.places.add_view(NodeEntry(group.nodes[0]), _place_of(group.inputs[0]))
             return
@@ -197,7 +207,7 @@ class _Assembler:
             self._complete(group)
         elif all(has_body(node) for node in group.nodes):
             strides = self._strides([*group.inputs, *group.outputs])
-            kernels = compiled_group(group, self.graph.fact, self.target, strides)
+            kernels = compiled_group(group, self.graph.fact, self.target, strides, lowered)
             self._compiled(kernels, group.nodes)
         else:
             self._host(group, [*group.inputs, *group.outputs])

@@ -31,10 +31,11 @@ def compiled_group(
     fact: Callable[[NodeEntry], Fact],
     target: Target,
     strides: Strides | None = None,
+    lowered: Sequence[LoweredKernel] | None = None,
 ) -> list[CompiledKernel]:
-    """The kernels of a group, in order."""
+    """The kernels of a group, in order; what it was lowered to may be known."""
     key = group_signature(group, fact, target, strides)
-    make = lambda: lower(group, fact, target, strides)
+    make = lambda: lower(group, fact, target, strides) if lowered is None else lowered
     return compiled_once(key, _places(group), make, target, group.nodes)
 
 
@@ -51,6 +52,16 @@ def group_signature(
 
 def _places(group: FusedGroup) -> list[Hashable]:
     return [*group.inputs, *group.outputs]
+
+
+def is_known(key: Hashable, group: FusedGroup) -> bool:
+    """Whether a group of this signature is in memory, where it is now if it was on disk."""
+    kernels = _remembered(key)
+    if kernels is None:
+        kernels = _from_disk(key, group.nodes, len(_places(group)))
+        if kernels is not None:
+            _remember(key, kernels)
+    return kernels is not None
 
 
 def compiled_once(

@@ -7,6 +7,7 @@ import sys
 import threading
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import NamedTuple
@@ -80,10 +81,11 @@ class KernelCache:
         with self._lock:
             self._begun[id(kernel)] = (kernel, target, emitted, task)
 
-    def forget_begun(self) -> None:
+    def forget(self, kernels: Iterable[Kernel]) -> None:
         """Drops what was begun and never asked for."""
         with self._lock:
-            self._begun.clear()
+            for kernel in kernels:
+                self._begun.pop(id(kernel), None)
 
     def _compiled(self, kernel: Kernel, target: Target) -> KernelCode:
         with self._lock:
