@@ -51,6 +51,7 @@ slow: $(VENV)/.test
 
 bench: $(VENV)/.oracles
 	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/eager.py
 
 figures: $(VENV)/.test
 	$(BIN)/python benchmarks/figures.py $(WHAT)

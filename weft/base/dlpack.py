@@ -112,7 +112,7 @@ def to_dlpack(
     """A capsule that shares the array's memory and keeps it alive until it is done with.
 
     It is named "dltensor_versioned" when the consumer understands version 1, else "dltensor". The
-    array has to be row-major: some consumers abort the process on negative strides. `copied` tells
+    array may be strided but not backwards: some consumers abort the process on that. `copied` tells
     the consumer that nobody else sees this memory.
 
     >>> "dltensor_versioned" in repr(to_dlpack(np.zeros(3), max_version=(1, 0)))
@@ -120,8 +120,11 @@ def to_dlpack(
     """
     array = np.asarray(data)
     element = _element(DTYPES[dtype_name(array.dtype)])
-    if not array.flags.c_contiguous:
-        raise DLPackError("only a row-major array is exported", hint="make a contiguous copy")
+    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+        raise DLPackError(
+            "an array that runs backwards or between its elements is not exported",
+            hint="make a contiguous copy",
+        )
     plain = array.view(f"u{array.itemsize}") if element[0] in (4, 6) else array
     try:
         capsule = _numpy_capsule(plain, _wants_versions(max_version))

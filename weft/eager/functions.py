@@ -18,6 +18,7 @@ from . import (  # noqa: F401
     rows_create,
     rows_data,
     rows_einsum,
+    rows_exchange,
     rows_extreme,
     rows_grid,
     rows_image,
