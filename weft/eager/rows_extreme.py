@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,25 +99,31 @@ def _arguments(args: Any, options: dict[str, Any]) -> tuple[Any, Any, bool]:
 def max(input: Tensor, *args: Any, **options: Any) -> Any:
     """max(input): the largest; max(input, dim, keepdim=False): with where it stands;
     max(input, other): the larger of both"""
-    out = options.pop("out", None)
-    other, dim, keepdim = _arguments(args, options)
-    if other is not None:
-        made = maximum(input, other)
-    else:
-        made = _found("max", _MAX, _ARGMAX, input, dim, keepdim)
-    return made if out is None else write_out(out, made)
+    return _of_one_or_two("max", _MAX, _ARGMAX, maximum, input, args, options)
 
 
 @row
 def min(input: Tensor, *args: Any, **options: Any) -> Any:
     """min(input): the smallest; min(input, dim, keepdim=False): with where it stands;
     min(input, other): the smaller of both"""
+    return _of_one_or_two("min", _MIN, _ARGMIN, minimum, input, args, options)
+
+
+def _of_one_or_two(
+    name: str,
+    op: Op,
+    arg: Op,
+    of_both: Callable[[Tensor, Tensor], Tensor],
+    input: Tensor,
+    args: Sequence[Any],
+    options: dict[str, Any],
+) -> Any:
     out = options.pop("out", None)
     other, dim, keepdim = _arguments(args, options)
     if other is not None:
-        made = minimum(input, other)
+        made = of_both(input, other)
     else:
-        made = _found("min", _MIN, _ARGMIN, input, dim, keepdim)
+        made = _found(name, op, arg, input, dim, keepdim)
     return made if out is None else write_out(out, made)
 
 

@@ -218,16 +218,22 @@ def set_default_dtype(d: dtype) -> None:
     _default_dtype = d
 
 
-class layout(metaclass=_Constants):
-    """How a tensor's elements lie in memory: `weft.strided`."""
+class _Named(metaclass=_Constants):
+    """Constants that are nothing but a name."""
 
-    __module__ = "weft"
     __slots__ = ("name",)
 
     name: str
 
     def __repr__(self) -> str:
         return f"weft.{self.name}"
+
+
+class layout(_Named):
+    """How a tensor's elements lie in memory: `weft.strided`."""
+
+    __module__ = "weft"
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return as_layout, (self.name,)
@@ -245,16 +251,11 @@ def as_layout(name: str) -> layout:
     return _LAYOUTS[name]
 
 
-class memory_format(metaclass=_Constants):
+class memory_format(_Named):
     """In which order the dimensions of a new tensor lie in memory."""
 
     __module__ = "weft"
-    __slots__ = ("name",)
-
-    name: str
-
-    def __repr__(self) -> str:
-        return f"weft.{self.name}"
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return as_memory_format, (self.name,)

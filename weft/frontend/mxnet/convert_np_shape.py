@@ -152,14 +152,6 @@ def broadcast_to(call: Call) -> Value:
     return call.broadcast_to(call[0], tuple(call.attr("shape")))
 
 
-@converter("_npi_flip")
-def flip(call: Call) -> Value:
-    data = call[0]
-    for axis in call.attr("axis"):
-        data = call.op("flip", data, axis=normalize_axis(axis, call.rank(data)))
-    return data
-
-
 @converter("_np_roll")
 def roll(call: Call) -> Value:
     """Elements move along axes, or along all in one; those that leave come in at the other end."""

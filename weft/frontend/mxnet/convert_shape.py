@@ -249,7 +249,7 @@ def repeat(call: Call) -> Value:
     return call.op("repeat", call[0], repeats=call.attr("repeats"), axis=axis)
 
 
-@converter("reverse")
+@converter("reverse", "_npi_flip")
 def reverse(call: Call) -> Value:
     made = call[0]
     for axis in call.attr("axis"):
