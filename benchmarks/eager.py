@@ -25,11 +25,14 @@ ROUNDS = 12
 LIBRARIES = ("weft", "torch")
 
 
+Program = Callable[[Any], Callable[[], Any]]  # of a library: what is timed
+
+
 class Case(NamedTuple):
-    """A program: `make(library)` gives what is timed. `runs` of it make a round."""
+    """A program, `runs` of which make a round."""
 
     name: str
-    make: Callable[[Any], Callable[[], Any]]
+    make: Program
     runs: int
 
 
@@ -68,24 +71,77 @@ def _small_add(lib: Any) -> Callable[[], Any]:
     return lambda: a + b
 
 
-def _convolution(lib: Any) -> Callable[[], Any]:
-    """3x3, 64 channels, 56x56, batch 8: forward and backward."""
+def _convolution(channels: int, size: int, kernel: int, stride: int = 1) -> Program:
+    """Batch 8, as many channels out as in: forward and backward."""
+
+    def make(lib: Any) -> Callable[[], Any]:
+        rng = np.random.default_rng(0)
+        functional = importlib.import_module(f"{lib.__name__}.nn.functional")
+        x = _tensor(lib, rng, 8, channels, size, size, grad=True)
+        w = _tensor(lib, rng, channels, channels, kernel, kernel, grad=True)
+        b = _tensor(lib, rng, channels, grad=True)
+
+        def step() -> Any:
+            x.grad = w.grad = b.grad = None
+            functional.conv2d(x, w, b, stride, kernel // 2).sum().backward()
+
+        return step
+
+    return make
+
+
+def _small_network(lib: Any) -> Callable[[], Any]:
+    """Two convolutions with batch norm and pools, then a classifier, batch 32: a training step."""
     rng = np.random.default_rng(0)
     functional = importlib.import_module(f"{lib.__name__}.nn.functional")
-    x = _tensor(lib, rng, 8, 64, 56, 56, grad=True)
-    w, b = _tensor(lib, rng, 64, 64, 3, 3, grad=True), _tensor(lib, rng, 64, grad=True)
+    shapes = [(16, 1, 3, 3), (16,), (16,), (32, 16, 3, 3), (32,), (32,), (10, 32 * 49), (10,)]
+    w1, g1, b1, w2, g2, b2, w3, b3 = parameters = [
+        _tensor(lib, rng, *shape, grad=True) for shape in shapes
+    ]
+    x, labels = _tensor(lib, rng, 32, 1, 28, 28), lib.from_numpy(rng.integers(0, 10, 32))
+
+    def block(y: Any, w: Any, g: Any, b: Any) -> Any:
+        y = functional.conv2d(y, w, padding=1)
+        y = functional.batch_norm(y, None, None, g, b, training=True)
+        return functional.max_pool2d(functional.relu(y), 2)
 
     def step() -> Any:
-        x.grad = w.grad = b.grad = None
-        functional.conv2d(x, w, b, padding=1).sum().backward()
+        for parameter in parameters:
+            parameter.grad = None
+        y = block(block(x, w1, g1, b1), w2, g2, b2)
+        loss = functional.cross_entropy(functional.linear(y.flatten(1), w3, b3), labels)
+        loss.backward()
+        return loss
 
     return step
 
 
-def _elementwise(lib: Any) -> Callable[[], Any]:
+def _attention(lib: Any) -> Callable[[], Any]:
+    """12 heads of 64, 128 queries, batch 4: forward and backward."""
     rng = np.random.default_rng(0)
-    x = _tensor(lib, rng, 1_000_000)
-    return lambda: (x * x + 1).exp().sum()
+    functional = importlib.import_module(f"{lib.__name__}.nn.functional")
+    q, k, v = inputs = [_tensor(lib, rng, 4, 12, 128, 64, grad=True) for _ in range(3)]
+
+    def step() -> Any:
+        for tensor in inputs:
+            tensor.grad = None
+        functional.scaled_dot_product_attention(q, k, v).sum().backward()
+
+    return step
+
+
+def _chain(lib: Any, x: Any) -> Any:
+    return (x * x + 1).exp().sum()
+
+
+def _on(*shape: int, call: Callable[[Any, Any], Any]) -> Program:
+    """A call on one tensor."""
+
+    def make(lib: Any) -> Callable[[], Any]:
+        x = _tensor(lib, np.random.default_rng(0), *shape)
+        return lambda: call(lib, x)
+
+    return make
 
 
 CASES = {
@@ -93,8 +149,18 @@ CASES = {
     for case in (
         Case("mlp", _mlp, 5),
         Case("add 16", _small_add, 2000),
-        Case("conv2d", _convolution, 2),
-        Case("elementwise 1e6", _elementwise, 5),
+        Case("small network", _small_network, 3),
+        Case("conv 3x3, 64@56", _convolution(64, 56, 3), 2),
+        Case("conv 3x3, 256@14", _convolution(256, 14, 3), 2),
+        Case("conv 1x1, 256@28", _convolution(256, 28, 1), 2),
+        Case("attention", _attention, 3),
+        Case("matmul 512", _on(512, 512, call=lambda lib, x: x @ x), 10),
+        Case("x + x, 1e6", _on(1_000_000, call=lambda lib, x: x + x), 20),
+        Case("exp(x), 1e6", _on(1_000_000, call=lambda lib, x: x.exp()), 20),
+        Case("sum(x), 1e6", _on(1_000_000, call=lambda lib, x: x.sum()), 20),
+        Case("mean over axis 0", _on(1000, 1000, call=lambda lib, x: x.mean(0)), 20),
+        Case("softmax", _on(1000, 1000, call=lambda lib, x: x.softmax(-1)), 10),
+        Case("(x * x + 1).exp().sum()", _on(1_000_000, call=_chain), 5),
     )
 }
 
@@ -152,10 +218,10 @@ def main() -> None:
     if len(sys.argv) > 1:
         contender(sys.argv[1], int(sys.argv[2]))
         return
-    print(f"{'case':<20} {'weft':>12} {'PyTorch':>12} {'weft / PyTorch':>16}")
+    print(f"{'case':<24} {'weft':>12} {'PyTorch':>12} {'weft / PyTorch':>16}")
     for name, times in measure(list(CASES)).items():
         ours, theirs = times["weft"] * 1e6, times["torch"] * 1e6
-        print(f"{name:<20} {ours:>9.1f} us {theirs:>9.1f} us {ours / theirs:>16.2f}")
+        print(f"{name:<24} {ours:>9.1f} us {theirs:>9.1f} us {ours / theirs:>16.2f}")
 
 
 if __name__ == "__main__":

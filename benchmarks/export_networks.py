@@ -7,6 +7,7 @@ Needs packages that only machines for measuring have; a virtual environment of i
     pip install --no-deps torchvision==0.28.0
     python benchmarks/export_networks.py /tmp/networks            # all nine
     python benchmarks/export_networks.py /tmp/networks bert vgg16
+    python benchmarks/export_networks.py /tmp/networks --batch 8  # NAME.b8.onnx, NAME.b8.npz
 
 For each network there is NAME.onnx (tensors "input" and "output") and NAME.npz with the arrays x
 and y: an input, and what PyTorch makes of it. Every parameter is random, and batch norms have
@@ -69,11 +70,11 @@ def declared_operators() -> Iterator[None]:
     del library
 
 
-def image_network(name: str) -> tuple[nn.Module, Tensor]:
+def image_network(name: str, batch: int) -> tuple[nn.Module, Tensor]:
     from torchvision import models  # after the operators are declared
 
     size = IMAGE_SIZES[name]
-    return models.get_model(name, weights=None).eval(), torch.randn(1, 3, size, size)
+    return models.get_model(name, weights=None).eval(), torch.randn(batch, 3, size, size)
 
 
 class LastHiddenState(nn.Module):
@@ -90,12 +91,12 @@ class LastHiddenState(nn.Module):
         return self.encoder(input_ids=ids).last_hidden_state
 
 
-def bert() -> tuple[nn.Module, Tensor]:
-    return LastHiddenState().eval(), torch.randint(0, 30_000, (1, BERT_TOKENS))
+def bert(batch: int) -> tuple[nn.Module, Tensor]:
+    return LastHiddenState().eval(), torch.randint(0, 30_000, (batch, BERT_TOKENS))
 
 
-def build(name: str) -> tuple[nn.Module, Tensor]:
-    return bert() if name == "bert" else image_network(name)
+def build(name: str, batch: int) -> tuple[nn.Module, Tensor]:
+    return bert(batch) if name == "bert" else image_network(name, batch)
 
 
 @torch.no_grad()
@@ -123,10 +124,13 @@ def calibrate(network: nn.Module, x: Tensor) -> None:
         norm.running_var.clamp_(min=1e-4)
 
 
-def export(name: str, folder: pathlib.Path, report: Callable[[str], None] = print) -> None:
+def export(
+    name: str, folder: pathlib.Path, batch: int = 1, report: Callable[[str], None] = print
+) -> None:
     """Writes NAME.onnx and NAME.npz."""
     torch.manual_seed(SEED)
-    network, x = build(name)
+    network, x = build(name, batch)
+    stem = name if batch == 1 else f"{name}.b{batch}"
     disturb(network)
     calibrate(network, x)
     with torch.no_grad():
@@ -134,14 +138,14 @@ def export(name: str, folder: pathlib.Path, report: Callable[[str], None] = prin
     torch.onnx.export(
         network,
         (x,),
-        str(folder / f"{name}.onnx"),
+        str(folder / f"{stem}.onnx"),
         input_names=["input"],
         output_names=["output"],
         dynamo=True,
         external_data=False,
         verbose=False,
     )
-    np.savez(folder / f"{name}.npz", x=x.numpy(), y=y.numpy())
+    np.savez(folder / f"{stem}.npz", x=x.numpy(), y=y.numpy())
     report(f"{name}: output {tuple(y.shape)}, largest magnitude {y.abs().max().item():.3g}")
 
 
@@ -149,7 +153,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path, help="where the files go")
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of them")
-    options = parser.parse_args()
+    parser.add_argument("--batch", type=int, default=1, help="images or texts of an input")
+    options = parser.parse_intermixed_args()
     unknown = [name for name in options.names if name not in NETWORKS]
     if unknown:
         parser.error(f"no network {unknown[0]!r}; there are {', '.join(NETWORKS)}")
@@ -157,7 +162,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     with declared_operators():
         for name in options.names or NETWORKS:
-            export(name, options.folder)
+            export(name, options.folder, options.batch)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import cpu
 import eager
+import first_calls
 import mxnet_network
 import numpy as np
 
@@ -398,6 +399,9 @@ def tensors() -> Iterator[Figure]:
         "mlp, forward and backward, over PyTorch's", mlp["weft"] / mlp["torch"], "x", 0, 1.5
     )
     yield Figure("recorded add of 16 elements", times["add 16"]["weft"] * 1e6, "us", 0, 5)
+    waits = first_calls.measure()
+    print(f"# slowest first call: {max(waits, key=lambda name: waits[name])}", file=sys.stderr)
+    yield Figure("slowest first call, without disk cache", max(waits.values()) * 1e3, "ms", 0, 200)
     gc.disable()  # graphs are freed without it
     try:
         yield _growth(

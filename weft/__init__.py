@@ -35,10 +35,12 @@ _MODULES = {
     "special": "special",
     "linalg": "linalg",
     "serialization": "serialization",
+    "random": "random",
     "futures": "futures",
     "_C": "_C",
     "config": "base.config",
 }
+_UNSTARRED = {"random"}  # Python has a module of that name, which scripts import beside weft's
 _NAMES = {
     "cpu": "base.device",
     "context": "base.device",
@@ -91,7 +93,7 @@ def _of_tensors(name: str) -> Any:
 def _all() -> list[str]:
     """What `from weft import *` gives: the written names and every public name of the core."""
     core = import_module(".eager.core_namespace", __name__)
-    rooms = [name for name in _MODULES if name[0] != "_"]
+    rooms = [name for name in _MODULES if name[0] != "_" and name not in _UNSTARRED]
     written = ["Error", "NNVMError", "__version__", *rooms, *_NAMES, *_TENSOR_NAMES]
     return [*written, *core.public_names(vars(import_module("._C", __name__)))]
 

@@ -5,6 +5,7 @@ import io
 import random
 import struct
 import sys
+import tempfile
 import time
 import zipfile
 from collections import OrderedDict
@@ -126,14 +127,26 @@ def look_at(value):
 
 def run_one(kind, data, good):
     """Reads one file; every exception that is no error of weft passes through."""
+    if kind == "safetensors":
+        is_read(lambda: load_safetensors(data))
+        return
+    file = with_pickle(data, good) if kind == "pickle" else data
+    whole = is_read(lambda: load(io.BytesIO(file)))
+    if kind != "legacy":
+        with tempfile.NamedTemporaryFile() as held:
+            held.write(file)
+            held.flush()
+            mapped = is_read(lambda: load(held.name, mmap=True))
+        assert mapped or not whole, "a good file cannot be mapped"
+
+
+def is_read(reading):
+    """Whether a file is read, and not refused by an error of weft."""
     try:
-        if kind == "safetensors":
-            look_at(load_safetensors(data))
-        else:
-            file = with_pickle(data, good) if kind == "pickle" else data
-            look_at(load(io.BytesIO(file)))
+        look_at(reading())
     except Error:
-        pass
+        return False
+    return True
 
 
 def fuzz(seconds=None, count=None, seed=0, trace=False):

@@ -23,7 +23,16 @@ import numpy as np
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-from opinfo_lists import ADAPTED, ANY_INDICES, ANY_VALUES, EXCEPTIONS, LEFT_OUT, TIED
+from opinfo_lists import (
+    ADAPTED,
+    ANY_INDICES,
+    ANY_VALUES,
+    COMPLEX_NOT_IN_PLACE,
+    EXCEPTIONS,
+    LEFT_OUT,
+    OF_HERMITIAN,
+    TIED,
+)
 from torch_samples import BFLOAT16, Converter, Foreign, database, plain, samples_of, torch
 
 import weft.eager
@@ -92,8 +101,8 @@ def tally(name: str, many: bool = False) -> Tally:
         for kind in KINDS:
             label = f"{info.variant_test_name} {kind}".strip()
             for number, sample in enumerate(samples_of(info, kind, many)):
-                with _counted(made, f"{label} #{number}"):
-                    _check_sample(info, function, sample)
+                with counted(made, f"{label} #{number}"):
+                    check_sample(info, function, sample)
         _tally_errors(made, info, function)
     made.seconds = time.perf_counter() - start
     return made
@@ -109,10 +118,12 @@ def tally_inplace(name: str) -> Tally:
         theirs, ours = info.inplace_variant, vars(Tensor).get(f"{name}_")
         if theirs is None or ours is None:
             continue
-        for kind in (torch.float32, torch.int64):
+        for kind in (torch.float32, torch.int64, torch.complex64):
+            if kind.is_complex and name in COMPLEX_NOT_IN_PLACE:
+                continue
             for number, sample in enumerate(samples_of(info, kind)[:FORMS]):
                 if isinstance(sample.input, torch.Tensor):
-                    with _counted(made, f"{kind} #{number}"):
+                    with counted(made, f"{kind} #{number}"):
                         _check_inplace(info.name, theirs, ours, sample)
     return made
 
@@ -120,26 +131,26 @@ def tally_inplace(name: str) -> Tally:
 def _check_inplace(name: str, theirs: Any, ours: Any, sample: Any) -> None:
     convert = Converter()
     (x, args, options), mine = convert((sample.input, tuple(sample.args), dict(sample.kwargs)))
-    shown = f"{_shown(sample.input)} {_shown(sample.args)} {_shown(sample.kwargs)}"[:200]
+    case = shown_sample(sample)
     try:
         expected = theirs(x.clone(), *args, **options)
     except Exception as error:
-        kind = _builtin(error)
+        kind = builtin(error)
         try:
             ours(mine[0].clone(), *mine[1], **mine[2])
         except kind:
             return
-        raise AssertionError(f"no {kind.__name__} ({str(error)[:80]}) with {shown}") from None
+        raise AssertionError(f"no {kind.__name__} ({str(error)[:80]}) with {case}") from None
     target = mine[0].clone()
     got = ours(target, *mine[1], **mine[2])
-    assert got is target, f"another tensor is returned with {shown}"
-    assert target._version > 0, f"the version stays with {shown}"
+    assert got is target, f"another tensor is returned with {case}"
+    assert target._version > 0, f"the version stays with {case}"
     try:
-        _compare(got, expected, name in ANY_VALUES)
+        compare(got, expected, name in ANY_VALUES)
         if convert.leaves and name not in ANY_VALUES:
-            _compare_gradients(got, expected, convert.leaves)
+            compare_gradients(got, expected, convert.leaves)
     except AssertionError as error:
-        raise AssertionError(f"{error} with {shown}") from None
+        raise AssertionError(f"{error} with {case}") from None
 
 
 def _takes_out(name: str) -> bool:
@@ -157,10 +168,10 @@ def tally_out(name: str) -> Tally:
     for info in database()[name]:
         if not (info.supports_out and _takes_out(name)) or info.is_factory_function:
             continue
-        for kind in (torch.float32, torch.int64):
+        for kind in (torch.float32, torch.int64, torch.complex64):
             samples = [s for s in samples_of(info, kind)[:FORMS] if "out" not in s.kwargs]
             for number, sample in enumerate(samples):
-                with _counted(made, f"{kind} #{number}"), torch.no_grad():
+                with counted(made, f"{kind} #{number}"), torch.no_grad():
                     _check_out(info, function, sample)
     return made
 
@@ -182,19 +193,20 @@ def _check_out(info: Any, function: Any, sample: Any) -> None:
 
 
 @contextlib.contextmanager
-def _counted(made: Tally, case: str) -> Iterator[None]:
+def counted(made: Tally, case: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
             yield
         made.tried += 1
     except Foreign:
         made.foreign += 1
     except Exception as error:
         made.tried += 1
-        made.failures.append(Failure(case, _told(error)))
+        made.failures.append(Failure(case, told(error)))
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     if isinstance(error, AssertionError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -202,17 +214,17 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:200]} ({Path(frame.filename).name}:{frame.lineno})"
 
 
-def _check_sample(info: Any, function: Callable[..., Any], sample: Any) -> None:
-    shown = f"{_shown(sample.input)} {_shown(sample.args)} {_shown(sample.kwargs)}"[:200]
+def check_sample(info: Any, function: Callable[..., Any], sample: Any) -> None:
+    case = shown_sample(sample)
     try:
         try:
             _try_sample(info, function, sample, Converter())
         except Inexact:  # PyTorch itself, in double precision, is the judge of rounding
             _try_sample(info, function, sample, Converter(wide=True))
     except (AssertionError, Foreign) as error:
-        raise type(error)(f"{error} with {shown}") from None
+        raise type(error)(f"{error} with {case}") from None
     except Exception as error:
-        raise AssertionError(f"{_told(error)} with {shown}") from error
+        raise AssertionError(f"{told(error)} with {case}") from error
 
 
 class Inexact(AssertionError):
@@ -228,12 +240,12 @@ def _try_sample(info: Any, function: Callable[..., Any], sample: Any, convert: C
     if info.name in TIED:
         _settle_ties(function, ours, got, expected)
     if info.name in ANY_INDICES and isinstance(expected, tuple):
-        _compare(got[1], expected[1], True)
+        compare(got[1], expected[1], True)
         got, expected = got[0], expected[0]
     random = info.name in ANY_VALUES or bool(sample.kwargs.get("dropout_p"))
-    _compare(got, expected, random)
+    compare(got, expected, random)
     if convert.leaves and not random:
-        _compare_gradients(got, expected, convert.leaves)
+        compare_gradients(got, expected, convert.leaves, info.name in OF_HERMITIAN)
 
 
 def _settle_ties(function: Callable[..., Any], ours: Any, got: Any, expected: Any) -> None:
@@ -249,23 +261,27 @@ def _settle_ties(function: Callable[..., Any], ours: Any, got: Any, expected: An
         mine[...] = yours
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if isinstance(value, (tuple, list)):
-        return "(" + ", ".join(_shown(item) for item in value) + ")"
+        return "(" + ", ".join(shown(item) for item in value) + ")"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}={shown(item)}" for key, item in value.items()) + "}"
     return repr(value)
 
 
-def _compare(got: Any, expected: Any, any_values: bool) -> None:
+def shown_sample(sample: Any) -> str:
+    return f"{shown(sample.input)} {shown(sample.args)} {shown(sample.kwargs)}"[:200]
+
+
+def compare(got: Any, expected: Any, any_values: bool) -> None:
     """Equal structure, dtypes and shapes, and close values."""
     if isinstance(expected, (tuple, list)) and not isinstance(expected, torch.Size):
         assert isinstance(got, (tuple, list)), f"{type(got).__name__} instead of a tuple"
         assert len(got) == len(expected), f"{len(got)} results instead of {len(expected)}"
         for mine, yours in zip(got, expected):
-            _compare(mine, yours, any_values)
+            compare(mine, yours, any_values)
     elif isinstance(expected, torch.Tensor):
         assert isinstance(got, Tensor), f"{type(got).__name__} instead of a Tensor"
         assert got.requires_grad == expected.requires_grad, f"requires_grad {got.requires_grad}"
@@ -274,9 +290,16 @@ def _compare(got: Any, expected: Any, any_values: bool) -> None:
         assert plain(got) == plain(expected), f"{got!r} instead of {expected!r}"
 
 
+# Dtypes of results, and those in which the judge says them.
+JUDGED = {
+    (np.dtype("float32"), np.dtype("float64")),
+    (np.dtype("complex64"), np.dtype("complex128")),
+}
+
+
 def _close(got: Any, expected: Any, what: str, any_values: bool = False, loose: float = 1) -> None:
-    if got.dtype == np.float32 and expected.dtype == np.float64:
-        expected = expected.astype(np.float32)  # said by the judge
+    if (got.dtype, expected.dtype) in JUDGED:
+        expected = expected.astype(got.dtype)
     assert got.dtype == expected.dtype, f"{what}: dtype {got.dtype} instead of {expected.dtype}"
     assert got.shape == expected.shape, f"{what}: shape {got.shape} instead of {expected.shape}"
     if any_values or not expected.size:
@@ -305,24 +328,35 @@ def _tensors(value: Any) -> list[Any]:
     return [value] if isinstance(value, (Tensor, torch.Tensor)) else []
 
 
-def _compare_gradients(got: Any, expected: Any, leaves: list[Any]) -> None:
-    """Gradients of the outputs weighted with random numbers."""
-    pairs = [
+def recorded_pairs(got: Any, expected: Any) -> list[tuple[Any, Any]]:
+    return [
         (mine, yours)
         for mine, yours in zip(_tensors(got), _tensors(expected))
         if yours.requires_grad and yours.grad_fn is not None
     ]
+
+
+def weights(rng: np.random.Generator, array: Any) -> Any:
+    made = np.asarray(rng.uniform(0.5, 1.5, array.shape))
+    if array.dtype.kind == "c":
+        made = np.asarray(made + 1j * rng.uniform(-1, 1, array.shape))
+    return made
+
+
+def compare_gradients(got: Any, expected: Any, leaves: list[Any], hermitian: bool = False) -> None:
+    """Gradients of the outputs weighted with random numbers."""
+    pairs = recorded_pairs(got, expected)
     if not pairs:
         return
     rng = np.random.default_rng(7)
-    wide = [np.asarray(rng.uniform(0.5, 1.5, mine._array.shape)) for mine, _ in pairs]
+    wide = [weights(rng, mine._array) for mine, _ in pairs]
     theirs = [torch.from_numpy(w.copy()).to(y.dtype) for w, (_, y) in zip(wide, pairs)]
     try:
         torch.autograd.backward([y for _, y in pairs], theirs)
     except NotImplementedError:
         return  # PyTorch has none
-    grads = tuple(wrap(w.astype(mine._array.dtype)) for w, (mine, _) in zip(wide, pairs))
-    Engine().run_backward(tuple(mine for mine, _ in pairs), grads, False, False)
+    grads = tuple(wrap(w.astype(m._array.dtype)) for w, (m, _) in zip(wide, pairs))
+    Engine().run_backward(tuple(m for m, _ in pairs), grads, False, False)
     for number, (leaf, ours) in enumerate(leaves):
         if leaf.grad is None:
             assert ours.grad is None or not ours.grad._array.any(), f"gradient {number} given"
@@ -331,7 +365,12 @@ def _compare_gradients(got: Any, expected: Any, leaves: list[Any]) -> None:
         if ours.grad is None:
             assert not wanted.any(), f"gradient {number} missing"
             continue
-        _close(ours.grad._array, wanted, f"gradient {number}", loose=5)
+        both = (_hermitian(x) if hermitian else x for x in (ours.grad._array, wanted))
+        _close(*both, f"gradient {number}", loose=5)
+
+
+def _hermitian(x: Any) -> Any:
+    return (x + np.conj(np.swapaxes(x, -1, -2))) / 2
 
 
 def _tally_errors(made: Tally, info: Any, function: Callable[..., Any]) -> None:
@@ -341,33 +380,33 @@ def _tally_errors(made: Tally, info: Any, function: Callable[..., Any]) -> None:
     with warnings.catch_warnings(action="ignore"):
         inputs = list(info.error_inputs("cpu"))
     for number, case in enumerate(inputs):
-        with _counted(made, f"{info.variant_test_name} error #{number}".strip()):
+        with counted(made, f"{info.variant_test_name} error #{number}".strip()):
             _check_error(info, function, case)
 
 
-def _check_error(info: Any, function: Callable[..., Any], case: Any) -> None:
-    sample = case.sample_input
+def _check_error(info: Any, function: Callable[..., Any], given: Any) -> None:
+    sample = given.sample_input
     if info.name.startswith("__") and not isinstance(sample.input, torch.Tensor):
         raise Foreign("a method called without a tensor, which no program does")
     theirs, ours = Converter()((sample.input, tuple(sample.args), dict(sample.kwargs)))
     try:
         info.op(theirs[0], *theirs[1], **theirs[2])
     except Exception as error:
-        kind = _builtin(error)
+        kind = builtin(error)
     else:
         raise Foreign("PyTorch does not refuse it")
-    shown = f"{_shown(sample.input)} {_shown(sample.args)} {_shown(sample.kwargs)}"[:200]
-    wanted = f"no {kind.__name__} ({case.error_regex[:80]})"
+    case = shown_sample(sample)
+    wanted = f"no {kind.__name__} ({given.error_regex[:80]})"
     try:
         function(ours[0], *ours[1], **ours[2])
     except Exception as error:
         if isinstance(error, kind):
             return
-        raise AssertionError(f"{wanted} but {_told(error)} with {shown}") from error
-    raise AssertionError(f"{wanted} with {shown}")
+        raise AssertionError(f"{wanted} but {told(error)} with {case}") from error
+    raise AssertionError(f"{wanted} with {case}")
 
 
-def _builtin(error: Exception) -> type[Exception]:
+def builtin(error: Exception) -> type[Exception]:
     """The builtin class of an error; PyTorch's own classes are children of one."""
     return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
 

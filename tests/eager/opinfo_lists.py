@@ -25,6 +25,30 @@ LEFT_OUT: dict[str, str] = {
     "normal": "its entries call four functions with different arguments",
 }
 
+# Functions that PyTorch has for complex numbers, and whose complex samples are not compared.
+COMPLEX_LEFT_OUT: dict[str, str] = {
+    "as_strided_scatter": "PyTorch gives a gradient to elements that were overwritten",
+    "linalg.eigh": "eigenvectors have an angle that nothing decides",
+    "linalg.svd": "singular vectors have an angle that nothing decides",
+    "logcumsumexp": "only of real numbers",
+    "normal": "its entries call four functions with different arguments",
+}
+
+# Functions some of whose complex samples differ; at least 95% of them pass.
+COMPLEX_EXCEPTIONS: dict[str, str] = {
+    "linalg.norm": "PyTorch's second derivatives at zero are NaN",
+    "linalg.pinv": "with hermitian=True PyTorch's gradient is that of a matrix it did not read",
+}
+
+# Functions of which PyTorch has complex values, and no gradients of them; ours are linear maps.
+BEYOND = {
+    "nn.functional.bilinear", "nn.functional.embedding", "select_scatter", "slice_scatter",
+}  # fmt: skip
+
+# Functions of Hermitian matrices, of which they read one triangle: of gradients, the Hermitian part
+# is compared, as the rest moves the matrix away from those that there are.
+OF_HERMITIAN = {"cholesky", "linalg.cholesky", "linalg.cholesky_ex", "linalg.eigvalsh"}
+
 # Functions some of whose samples differ; at least 95% of them pass.
 EXCEPTIONS: dict[str, str] = {
     "multinomial": "out= of a floating dtype is cast to, not refused",
@@ -33,6 +57,8 @@ EXCEPTIONS: dict[str, str] = {
 
 # In-place forms that are not compared.
 NOT_IN_PLACE = {"addbmm": "PyTorch gives the tensor another shape"}
+
+COMPLEX_NOT_IN_PLACE = {"renorm": "PyTorch's gradient by the infinite norm is NaN"}
 
 # Functions whose values are arbitrary or random: shapes and dtypes are compared.
 ANY_VALUES = {

@@ -34,6 +34,13 @@ def wide(array):
     return array.astype("float64") if is_float(array.dtype) else array
 
 
+def weights(rng, like):
+    made = np.asarray(rng.standard_normal(like.shape))
+    if like.dtype.kind == "c":
+        made = np.asarray(made + 1j * rng.standard_normal(like.shape))
+    return made
+
+
 def chosen(name):
     """Small samples of an operator that ask for gradients."""
     found = [s for s in all_samples(name) if s.checked_inputs()]
@@ -66,7 +73,7 @@ class Call:
 
     def seeds(self, outputs):
         rng = np.random.default_rng(4)
-        return [wrap(np.asarray(rng.standard_normal(out._array.shape))) for out in outputs]
+        return [wrap(weights(rng, out._array)) for out in outputs]
 
     def first(self, moved=(), create_graph=False):
         """Gradients of the checked inputs, at the inputs or beside them."""
@@ -80,7 +87,8 @@ class Call:
 
     def value(self, moved):
         outputs = self.outputs(self.tensors(moved))
-        return sum(float(np.sum(o._array * s._array)) for o, s in zip(outputs, self.seeds(outputs)))
+        pairs = zip(outputs, self.seeds(outputs))
+        return sum(float(np.sum(o._array * s._array.conj()).real) for o, s in pairs)
 
     def direction(self):
         return [np.asarray(self.rng.standard_normal(self.arrays[p].shape)) for p in self.checked]

@@ -395,7 +395,7 @@ def test_a_million_numbers_are_quick():
     for draw in (
         lambda: distributions.uniform(ours, 10**6, numpy_of("float32")),
         lambda: distributions.normal(ours, 10**6, numpy_of("float32")),
-        lambda: distributions.integers(ours, 10**6, 0, 1000),
+        lambda: distributions.random_between(ours, 10**6, numpy_of("int64"), 0, 1000),
         lambda: distributions.permutation(ours, 10**6),
     ):
         start = time.perf_counter()

@@ -19,6 +19,7 @@ from weft.eager.tensor import Tensor, wrap
 from weft.eager.types import as_dtype, as_memory_format, strided
 
 BFLOAT16 = DTYPES["bfloat16"]
+WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 __all__ = ["Converter", "database", "plain", "samples_of", "torch"]
 
@@ -46,7 +47,8 @@ def samples_of(info: Any, kind: torch.dtype, many: bool = False) -> list[Any]:
         return []
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002  which some samples draw from
-    gradient = kind.is_floating_point and info.supports_autograd and not many
+    gradient = kind.is_floating_point or kind in info.supported_backward_dtypes("cpu")
+    gradient = gradient and info.supports_autograd and not many
     with warnings.catch_warnings(action="ignore"):
         make = info.reference_inputs if many else info.sample_inputs
         return list(make("cpu", kind, requires_grad=gradient))
@@ -85,12 +87,14 @@ class Converter:
             raise Foreign(f"a tensor on device {value.device}")
         if value.ndim > 64:
             raise Foreign("more dimensions than an array of numpy has")
-        ours = self._same_memory(value.detach().resolve_conj().resolve_neg())
+        plain_value = value.detach().resolve_conj().resolve_neg()
+        self._kept.append(plain_value)  # or its address could become another one's
+        ours = self._same_memory(plain_value)
         if value.requires_grad:
             ours.requires_grad_(True)
         theirs = value.detach()
-        if self.wide and value.dtype == torch.float32:
-            theirs = theirs.double()
+        if self.wide and value.dtype in WIDER:
+            theirs = theirs.to(WIDER[value.dtype])
         theirs.requires_grad_(value.requires_grad)
         self._kept.append(value)
         self.known[id(value)] = (theirs, ours)

@@ -1,4 +1,4 @@
-"""Single operators against outputs of the real MXNet 1.9.1, see make_mxnet_probes.py."""
+"""Single operators against outputs of the real MXNet 1.9.1, see mxnet_probes/make.py."""
 
 from collections import defaultdict
 from pathlib import Path

@@ -141,8 +141,8 @@ def test_needed_shape_that_is_not_given(rng):
 
 def test_all_unsupported_operators_at_once():
     nodes = [
-        node("Bernoulli", "x", "a", name="first"),
-        node("Bernoulli", "a", "b", name="second"),
+        node("Multinomial", "x", "a", name="first"),
+        node("Multinomial", "a", "b", name="second"),
         node("If", "c", "d", name="branch"),
         node("Relu", "b", "y"),
     ]
@@ -154,7 +154,7 @@ def test_all_unsupported_operators_at_once():
     text = str(caught.value)
     assert "3 operators" in text
     assert "4 nodes" in text
-    for part in ("ai.onnx.Bernoulli (opset 18) in 2 nodes: first, second", "com.example.Thing",
+    for part in ("ai.onnx.Multinomial (opset 18) in 2 nodes: first, second", "com.example.Thing",
                  "opset 3", "ai.onnx.If with subgraphs", "branch"):  # fmt: skip
         assert part in text
 

@@ -14,6 +14,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from weft.base.errors import Unsupported
 from weft.core.interpret import evaluate
+from weft.core.ir import topo_order
 from weft.frontend import from_onnx
 
 # Relative error that a dtype of fewer bits allows.
@@ -21,10 +22,11 @@ ROUNDING = {"float16": 2e-3, "bfloat16": 2e-2}
 
 PASSING = {
     "Abs": 1, "Add": 8, "And": 8, "ArgMax": 16, "ArgMin": 16, "Attention": 39,
-    "AveragePool": 14, "BatchNormalization": 2, "BitShift": 28, "Cast": 8, "CastLike": 8,
+    "AveragePool": 14, "BatchNormalization": 2, "Bernoulli": 3, "BitShift": 28, "Cast": 8,
+    "CastLike": 8,
     "Ceil": 2, "Celu": 3, "Clip": 12, "Concat": 12, "Constant": 1, "ConstantOfShape": 3,
     "Conv": 6, "ConvTranspose": 10, "Cos": 2, "Cosh": 2, "CumSum": 9, "DepthToSpace": 2,
-    "DequantizeLinear": 4, "Div": 10, "Dropout": 6, "Einsum": 8, "Elu": 3, "Equal": 8,
+    "DequantizeLinear": 4, "Div": 10, "Dropout": 12, "Einsum": 8, "Elu": 3, "Equal": 8,
     "Erf": 1, "Exp": 2, "Expand": 2, "EyeLike": 3, "Flatten": 9, "Floor": 2, "Gather": 4,
     "GatherElements": 3, "GatherND": 2, "Gelu": 4, "Gemm": 11, "GlobalAveragePool": 2,
     "GlobalMaxPool": 2, "Greater": 8, "GreaterOrEqual": 8, "GroupNormalization": 2,
@@ -41,7 +43,7 @@ PASSING = {
     "Sinh": 2, "Size": 2, "Slice": 8, "Softmax": 7, "Softplus": 2, "Softsign": 2,
     "SpaceToDepth": 4, "Split": 16, "Sqrt": 2, "Squeeze": 2, "Sub": 9, "Sum": 3, "Swish": 1,
     "Tan": 2, "Tanh": 2, "ThresholdedRelu": 3, "Tile": 2, "Transpose": 7, "Trilu": 18,
-    "Unsqueeze": 7, "Upsample": 1, "Where": 2, "Xor": 8, "composed": 367,
+    "Unsqueeze": 7, "Upsample": 1, "Where": 2, "Xor": 8, "composed": 370,
 }  # fmt: skip
 
 
@@ -84,17 +86,26 @@ def as_array(value):
 def check(case, inputs, expected):
     inputs, expected = ([as_array(value) for value in values] for values in (inputs, expected))
     names = [item.name for item in case.model.graph.input]
-    results = evaluate(*imported(case.model, names, inputs))
+    symbol, values = imported(case.model, names, inputs)
+    results = evaluate(symbol, values)
     assert len(results) == len(expected)
     for made, wanted in zip(results, map(np.asarray, expected)):
         assert made.shape == wanted.shape
         assert made.dtype == wanted.dtype
+        if is_random(symbol):
+            continue
         np.testing.assert_allclose(
             made.astype(np.float64),
             wanted.astype(np.float64),
             rtol=max(case.rtol, ROUNDING.get(str(wanted.dtype), 0)),
             atol=max(case.atol, 1e-6, 0.1 * ROUNDING.get(str(wanted.dtype), 0)),
         )
+
+
+def is_random(symbol):
+    """Whether numbers are drawn, which nobody's data can say; test_onnx_random.py does."""
+    nodes = [node for node in topo_order(symbol.outputs) if node.op is not None]
+    return any(node.op.effect_of(node.params) == "random" for node in nodes)
 
 
 def is_plain(case):

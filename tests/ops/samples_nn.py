@@ -1,4 +1,4 @@
-"""Samples of dense, softmax, dropout, pad, activations, norms and attention."""
+"""Samples of dense, softmax, pad, activations, norms and attention."""
 
 from __future__ import annotations
 
@@ -43,20 +43,6 @@ def log_softmax(rng, torch):
             lambda x, a=axis: torch.log_softmax(x, a),
             atol=1e-5,
         )
-
-
-@samples("dropout")
-def dropout(rng, torch):
-    yield Sample([floats(rng, (3, 4))], {}, lambda x: (x, torch.ones_like(x)))
-    yield Sample([floats(rng, (3, 4))], {"rate": 0.9}, lambda x: (x, torch.ones_like(x)))
-    state = np.array([rng.integers(2**60), 12], np.uint64)
-    yield Sample(
-        [floats(rng, (3, 4)), state], {"rate": 0, "training": True}, lambda x, s: (x, x * 0 + 1)
-    )
-    yield Sample(
-        [floats(rng, (3, 4)), state], {"rate": 1, "training": True}, lambda x, s: (x * 0, x * 0)
-    )
-    yield Sample([floats(rng, (2, 3, 5)), state], {"rate": 0.3, "training": True}, atol=1e-5)
 
 
 @samples("pad")

@@ -131,7 +131,8 @@ def prod_others(rng, torch):
         attrs = {key: value for key, value in attrs.items() if key != "keepdims"}
         x = floats(rng, shape, gap=0.2)
         run = lambda x, axes=axes: _product(x, axes) / x if axes else x * 0 + 1
-        yield Sample([x], attrs, run, differentiable=False, rtol=1e-4)
+        single = np.size(attrs.get("axis", ())) < 2 and not attrs.get("exclude")
+        yield Sample([x], attrs, run, differentiable=single, rtol=1e-4)
     with_zero = np.float32([0, 2, 3])
     yield Sample([with_zero], {}, lambda x: torch.tensor([6.0, 0, 0]))
 
@@ -164,6 +165,16 @@ def expand_like(rng, torch):
     ]:  # fmt: skip
         pair = [floats(rng, shape), floats(rng, like)]
         yield Sample(pair, attrs, lambda x, y, m=middle: x.reshape(m).broadcast_to(y.shape))
+
+
+@samples("_divide_by_count")
+def divide_by_count(rng, torch):
+    for shape, like, attrs, count in [
+        ((3,), (3, 4), {"axis": 1}, 4), ((3, 1), (3, 4), {"axis": -1}, 4), ((1,), (5, 2), {}, 10),
+        ((2, 4), (2, 3, 4, 5), {"axis": (0, 2), "exclude": True}, 15), ((), (7,), {}, 7),
+    ]:  # fmt: skip
+        pair = [floats(rng, shape), floats(rng, like)]
+        yield Sample(pair, attrs, lambda x, y, n=count: x / n)
 
 
 @samples("cumsum")

@@ -8,7 +8,7 @@ from oracles import oracle
 
 import weft.ops  # noqa: F401
 from weft.base.layout import Layout
-from weft.core.interpret import evaluate, final_values, run_reference
+from weft.core.interpret import final_values, run_reference
 from weft.core.op import Op
 from weft.core.schema import text_of
 from weft.core.symbol import Variable
@@ -53,29 +53,6 @@ def test_conv2d_in_half_precision_sums_in_float32(rng):
     exact = run("conv2d", x.astype(np.float64), w.astype(np.float64), **attrs)[0]
     assert made.dtype == np.float16
     np.testing.assert_allclose(made, exact, rtol=2e-3, atol=2e-2)
-
-
-def test_dropout_share_and_mean(rng):
-    x = np.ones((200, 300), np.float32)
-    state = np.array([rng.integers(2**63), 5], np.uint64)
-    out, mask, moved = run("dropout", x, state, rate=0.3, training=True)
-    assert np.array_equal(out, mask)
-    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)}
-    assert abs((mask == 0).mean() - 0.3) < 0.01  # five standard deviations
-    assert abs(np.corrcoef((mask[:, 1:] == 0).ravel(), (mask[:, :-1] == 0).ravel())[0, 1]) < 0.02
-    assert moved.tolist() == [state[0], 5 + x.size]
-
-
-def test_dropout_moves_on():
-    state = np.array([42, 0], np.uint64)
-    data = np.ones((50,), np.float32)
-    made = Op.get("dropout")(Variable("x"), rate=0.5, training=True, name="drop")
-    assert made.list_input_names("aux_state") == ["drop_state"]
-    inputs = {"x": data, "drop_state": state}
-    after = final_values(made, inputs)["drop_state"]
-    first = evaluate(made, inputs)[0]
-    np.testing.assert_array_equal(first, evaluate(made, inputs)[0])
-    assert not np.array_equal(first, evaluate(made, {**inputs, "drop_state": after})[0])
 
 
 def test_moving_statistics(rng):

@@ -29,7 +29,6 @@ VALUELESS = {"__undef__"}
 WITH_SUBGRAPHS = {"scan", "while_loop", "cond"}
 # Operators that have no gradient, and why.
 WITHOUT_GRADIENT = {
-    "_prod_others": "part of the gradient of prod, which is differentiable once",
     "_pack_panels": "put in place when a model is built, after gradients are taken",
     "_packed_matmul": "put in place when a model is built, after gradients are taken",
     "_winograd_weight": "put in place when a model is built, after gradients are taken",
@@ -43,16 +42,15 @@ WITHOUT_GRADIENT = {
     "_correlation_grad": "part of a gradient, which is differentiable once",
     "_grid_sample_grad": "part of a gradient, which is differentiable once",
     "_grid_sample_grad_grid": "part of a gradient, which is differentiable once",
-    "_cofactors": "part of a gradient, which is differentiable once",
     "_deformable_psroi_pool_grad": "part of a gradient, which is differentiable once",
     "_deformable_psroi_pool_grad_trans": "part of a gradient, which is differentiable once",
 }
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
-# Operators without a body: LAPACK does the work.
+# Operators without a body: LAPACK does the work, or numbers are complex.
 ON_HOST = {
     "inverse", "solve", "det", "_cofactors", "slogdet", "cholesky", "eigh", "qr", "svd", "svdvals",
-    "pinv",
+    "pinv", "conj", "real", "imag", "angle", "sgn", "complex", "view_as_real", "view_as_complex",
 }  # fmt: skip
 
 
@@ -217,6 +215,7 @@ BATCHED = {
 NEVER_EMPTY = {
     "argmax", "argmin", "min", "_tile_grad", "_repeat_grad", "_roi_align_grad", "_matmul_grad_rhs",
     "_pack_panels", "_winograd_weight", "_winograd_conv2d", "_strided_attention",
+    "random_uniform", "random_normal", "random_randint", "random_bernoulli",
 }  # fmt: skip
 
 

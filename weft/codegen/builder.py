@@ -156,6 +156,12 @@ class Builder:
         )
         return self.pure(a.element, lanes, text, (first,), hoist=True)
 
+    def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
+        """The lanes of that order among those of two vectors."""
+        lanes = ", ".join(f"i32 {lane}" for lane in order)
+        text = f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(order)} x i32> <{lanes}>"
+        return self.pure(a.element, len(order), text, (a, b))
+
     def extract(self, a: Value, lane: int) -> Value:
         if a.lanes == 1:
             return a

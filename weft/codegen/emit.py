@@ -14,7 +14,7 @@ from functools import partial
 
 from ..base.errors import Unsupported
 from ..base.target import Target
-from ..te.expr import Var
+from ..te.expr import Expr, Var
 from ..te.loops import (
     Alloc,
     Buffer,
@@ -28,7 +28,8 @@ from ..te.loops import (
     Store,
     While,
 )
-from ..te.visit import postorder
+from ..te.simplify_loops import statements
+from ..te.visit import parts
 from . import memory
 from .affine import Linear, materialise, scalar
 from .builder import Builder, Value
@@ -40,6 +41,7 @@ from .memory import Index, Place
 SCRATCH_ALIGNMENT = 64
 MAX_SCRATCH_BYTES = 2 << 20  # a thread's stack is 8 MB by default
 MAX_REGISTERS = 4096
+_NO_BUFFERS: frozenset[Buffer] = frozenset()
 
 Step = Stmt | Callable[[], None]
 
@@ -81,7 +83,7 @@ class _KernelEmitter:
         self.target = target
         self.b = Builder(target.has("fma"), may_alias)
         self.e = Expressions(self.b, target.has("f16c"))
-        self.written = {s.buffer for s in postorder((kernel.body,)) if isinstance(s, Store)}
+        self.written = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
         self.allocas: list[str] = []
         self._changed: dict[int, frozenset[Buffer]] = {}
 
@@ -338,12 +340,21 @@ class _KernelEmitter:
         return phis
 
     def _registers_changed(self, body: Stmt) -> list[Buffer]:
-        changed = self._changed.get(id(body))
-        if changed is None:
-            stores = (s.buffer for s in postorder((body,)) if isinstance(s, Store))
-            changed = frozenset(k for k in stores if k.scope == "register")
-            self._changed[id(body)] = changed
+        if id(body) not in self._changed:
+            self._find_changed(body)
+        changed = self._changed[id(body)]
         return [k for k in self.e.registers if k in changed]
+
+    def _find_changed(self, root: Stmt) -> None:
+        """Which registers a statement and each one inside it store to."""
+        around = list(statements(root))
+        for stmt in reversed(around):
+            if isinstance(stmt, Store):
+                own = frozenset((stmt.buffer,)) if stmt.buffer.scope == "register" else _NO_BUFFERS
+            else:
+                inner = [self._changed[id(s)] for s in parts(stmt) if not isinstance(s, Expr)]
+                own = _NO_BUFFERS.union(*inner) if len(inner) != 1 else inner[0]
+            self._changed[id(stmt)] = own
 
     def _while(self, stmt: While, stack: list[Step]) -> None:
         loop = self._open_loop(stmt.body, counted=False)

@@ -20,6 +20,7 @@ from ..te.expr import (
     Load,
     Ramp,
     Select,
+    Shuffle,
     Unary,
     Var,
 )
@@ -80,7 +81,7 @@ class Expressions:
         return plan
 
     def _sum_plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]] | None:
-        form = self._forms.of(expr)
+        form = self._forms.of(expr) if expr.dtype == INT64 else None
         if form is None or any(part is expr for part, _ in form.others):
             return None
 
@@ -358,6 +359,10 @@ def _broadcast(self: Expressions, expr: Broadcast, value: Index) -> Index:
     return self.b.splat(self.settled(value), expr.lanes)
 
 
+def _shuffle(self: Expressions, expr: Shuffle, a: Index, b: Index) -> Index:
+    return self.b.shuffle(self.settled(a), self.settled(b), expr.order)
+
+
 _RULES: dict[type, _Rule] = {
     Var: _var,
     Const: _const,
@@ -370,4 +375,5 @@ _RULES: dict[type, _Rule] = {
     Load: _load,
     Ramp: _ramp,
     Broadcast: _broadcast,
+    Shuffle: _shuffle,
 }

@@ -65,6 +65,8 @@ class Forms:
         self._kept: list[Expr] = []  # ids are keys only as long as their nodes live
 
     def of(self, root: Expr) -> Form | None:
+        if type(root) is Const and root.dtype == INT64:
+            return Form(int(root.value), (), (), 0, 1)
         known = self._known
         stack = [root]
         while stack:
@@ -82,6 +84,8 @@ class Forms:
 
     def flat(self, indices: Sequence[Expr], strides: Sequence[int]) -> Form | None:
         """The sum of indices times strides."""
+        if len(indices) == 1 and strides[0] == 1:
+            return self.of(indices[0])
         total = Form(0, (), (), 0, 1)
         for index, stride in zip(indices, strides):
             form = self.of(index)

@@ -30,7 +30,7 @@ from .math_double import (
     sinh,
     tan,
 )
-from .math_exp_log import exp, log, scaled_by_power
+from .math_exp_log import exp, exp_of_negative, log, scaled_by_power
 
 # Largest error in units in the last place of the result, (float32, float64).
 ULP_BOUNDS: dict[str, tuple[float, float]] = {
@@ -84,9 +84,20 @@ def rsqrt(b: Builder, x: Value) -> Value:
 
 def sigmoid(b: Builder, x: Value) -> Value:
     """1/(1+z) or z/(1+z) with z = exp(-|x|), which cannot overflow."""
-    one = b.like(x, 1.0)
-    z = exp(b, b.neg(b.fabs(x)))
-    return b.div(b.select(negative(b, x), z, one), b.add(one, z))
+    one, minus = b.like(x, 1.0), b.neg(b.fabs(x))
+    quick = x.element == "float" and b.has_fma
+    z = exp_of_negative(b, minus) if quick else exp(b, minus)
+    part, whole = b.select(negative(b, x), z, one), b.add(one, z)
+    return _quotient(b, part, whole) if quick else b.div(part, whole)
+
+
+def _quotient(b: Builder, n: Value, d: Value) -> Value:
+    """n/d for 1 <= d <= 2, without the machine's slow division. Newton's r + r (1 - d r) makes an
+    error of 1% one of 0.01%; the same for q = n r, q + r (n - d q), one of 1e-8."""
+    guess, minus = b.horner(d, c.RECIPROCAL), b.neg(d)
+    r = b.fma(guess, b.fma(minus, guess, b.like(d, 1.0)), guess)
+    q = b.mul(n, r)
+    return b.fma(b.fma(minus, q, n), r, q)
 
 
 def tanh(b: Builder, x: Value) -> Value:

@@ -6,11 +6,15 @@ import hashlib
 import threading
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
-from ..base.errors import InvalidValue, RunError
+from ..base.errors import InvalidValue, RunError, Unsupported
+from ..base.forks import hold_over_forks
 from ..base.target import Target
 
 _lock = threading.Lock()
+hold_over_forks(_lock, "compiling")
+hold_over_forks(ffi.lib._lock._lock, "llvm")  # llvmlite's own, around every call
 _machines: dict[tuple[str, str, str], llvm.TargetMachine] = {}
 
 # Emitted code needs no IR passes; "O2" is for scalar loops that LLVM is to vectorise.
@@ -67,9 +71,7 @@ def _module(ir: str, machine: llvm.TargetMachine, passes: str) -> llvm.ModuleRef
 def _target_machine(target: Target) -> llvm.TargetMachine:
     key = (target.triple, target.cpu, target.features)
     if key not in _machines:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        _machines[key] = llvm.Target.from_triple(target.triple).create_target_machine(
+        _machines[key] = _llvm_target(target.triple).create_target_machine(
             cpu=target.cpu,
             features=target.features,
             opt=3,
@@ -78,3 +80,23 @@ def _target_machine(target: Target) -> llvm.TargetMachine:
             jit=True,
         )
     return _machines[key]
+
+
+def _llvm_target(triple: str) -> llvm.Target:
+    """LLVM's part for this kind of machine; those for other machines are set up when one is first
+    asked for."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise Unsupported(
+            f"no code can be made for {triple!r}",
+            why=str(error),
+            hint="name an architecture that LLVM has, such as x86_64 or aarch64",
+        ) from None

@@ -19,8 +19,8 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from ..lower.dispatch import has_body
-from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name, lower_group
+from ..lower.dispatch import has_body, lower
+from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name
 from ..lower.halo import rim_kernel
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec
 from .ahead import lowered_ahead
@@ -259,8 +259,8 @@ class _Assembler:
         extended = group._replace(outputs=tuple(dict.fromkeys([*used, *facts])))
         kernels = None
         read: set[Any] = set()
-        if Op.compute.contains(node.op):
-            kernels = lower_group(extended, fact, self.target)
+        if has_body(node):
+            kernels = lower(extended, fact, self.target)
             read = {_place_of(argument) for kernel in kernels for argument in kernel.arguments}
         later = []
         for variable, new in news:

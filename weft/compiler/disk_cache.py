@@ -56,7 +56,7 @@ def group_key(signature: Hashable, nodes: Iterable[Node]) -> bytes | None:
     if not all(is_own(body) for node in nodes for body in bodies_of(node)):
         return None
     try:
-        return f"{fingerprint()} {_text(signature)}".encode()
+        return f"{fingerprint()} {key_text(signature)}".encode()
     except (OSError, TypeError):
         return None
 
@@ -92,10 +92,10 @@ def _content(cell: CellType) -> Any:
         return None
 
 
-def _text(value: Any) -> str:
+def key_text(value: Any) -> str:
     """A text that tells different values apart."""
     if isinstance(value, tuple):
-        return "(" + ",".join(map(_text, value)) + ",)"
+        return "(" + ",".join(map(key_text, value)) + ",)"
     if isinstance(value, np.dtype):
         return dtype_name(value)
     if value is None or isinstance(value, (bool, int, float, str)):

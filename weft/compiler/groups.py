@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base import config
 from ..base.file_cache import file_cache
+from ..base.forks import hold_over_forks
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
@@ -24,6 +25,7 @@ _PRINTED = frozenset({"loops", "llvm", "asm"})
 
 _known: OrderedDict[Hashable, list[CompiledKernel]] = OrderedDict()
 _lock = threading.Lock()
+hold_over_forks(_lock, "table")
 
 
 def compiled_group(

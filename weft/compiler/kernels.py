@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..base import config
 from ..base.file_cache import file_cache
+from ..base.forks import hold_over_forks
 from ..base.plan import KernelCode
 from ..base.target import Target
 from ..codegen.compile import describe
@@ -152,3 +153,4 @@ def _print_stages(kernel: Kernel, text: str, target: Target) -> None:
 
 
 kernel_cache = KernelCache()
+hold_over_forks(kernel_cache._lock, "table")

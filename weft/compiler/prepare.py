@@ -3,7 +3,7 @@ before code is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +15,13 @@ from ..base.shape import Shape
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
-from ..core.interpret import evaluate
 from ..core.ir import NodeEntry
 from ..core.symbol import Symbol
 from ..lower.layouts import layouts_for
 from ..passes.fold_constants import constant_part
 from ..passes.pipeline import optimize
 from ..runtime.program import Array
+from .constants import constant_values
 from .mutation import ordered
 
 
@@ -85,15 +85,17 @@ def prepare_typed(
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
+    own: set[str] = set()
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
     if fold:
-        graph, constants = folded(graph, constants)
+        graph, constants, own = folded(graph, constants, own)
     with layouts_for(target):
         graph = optimize(graph, opt_level, add_pass)
     if fold:
-        graph, constants = folded(graph, constants)
+        graph, constants, own = folded(graph, constants, own)
     _check_known(graph)
-    return Prepared(ordered(graph), {name: _owned(value) for name, value in constants.items()})
+    kept = {name: v if name in own else _owned(v) for name, v in constants.items()}
+    return Prepared(ordered(graph), kept)
 
 
 def _owned(value: Array) -> Array:
@@ -101,15 +103,25 @@ def _owned(value: Array) -> Array:
     return array(value).numpy()
 
 
-def folded(graph: Graph, constants: Mapping[str, Array]) -> Prepared:
-    """The graph with its constant part computed."""
+class Folded(NamedTuple):
+    """A graph with its constant part computed; `own`: constants that need not be copied."""
+
+    graph: Graph
+    constants: dict[str, Array]
+    own: set[str]
+
+
+def folded(graph: Graph, constants: Mapping[str, Array], own: Collection[str]) -> Folded:
+    """Computes the constant part of a graph."""
     main, part = constant_part(graph, constants)
-    known = dict(constants)
+    known, fresh = dict(constants), set(own)
     if part is not None:
-        values = evaluate(part, known)
-        known.update(zip(part.attr("output_names"), values))
+        names = part.attr("output_names")
+        values, made = constant_values(part, known)
+        known.update(zip(names, values))
+        fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
-    return Prepared(main, {name: value for name, value in known.items() if name in names})
+    return Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
 
 
 def _check_known(graph: Graph) -> None:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+
+from ..base.forks import hold_over_forks
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _lock = threading.Lock()
+hold_over_forks(_lock, "table")
 _running = 0
 _pause_is_ours = False
+_own = threading.local()  # depth: how many paused functions this thread is in
 
 
 def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
@@ -37,6 +42,7 @@ def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
 
 def _enter() -> None:
     global _running, _pause_is_ours
+    _own.depth = getattr(_own, "depth", 0) + 1
     with _lock:
         if _running == 0:
             _pause_is_ours = gc.isenabled()
@@ -46,7 +52,20 @@ def _enter() -> None:
 
 def _leave() -> None:
     global _running
+    _own.depth -= 1
     with _lock:
         _running -= 1
         if _running == 0 and _pause_is_ours:
             gc.enable()
+
+
+def _after_fork() -> None:
+    """What other threads were in, the child will never leave."""
+    global _running
+    was, _running = _running, getattr(_own, "depth", 0)
+    if was and not _running and _pause_is_ours:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

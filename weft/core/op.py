@@ -185,8 +185,9 @@ class Op:
         "f([params,] inputs, outputs) -> [(kernel, positions, work)]: the body as loop IR, where "
         "tensor expressions do not reach: sorts, scans, scatters. Inputs and outputs come as "
         "(shape, dtype). The buffers of a kernel are, by position, the inputs, then the outputs, "
-        "then memory that the kernels of this body share; each with as many elements, row-major. "
-        "`work` counts element operations. The pattern must be opaque. Absent: see FTVMCompute.",
+        "then the new values of what is mutated, then memory that the kernels of this body share; "
+        "each with as many elements, row-major. `work` counts element operations. The pattern must "
+        "be opaque. Absent: see FTVMCompute.",
     )
     schedule = Column[Rule](
         "FTVMSchedule", "f(params, outs, target): how to loop. Absent: the generic schedule."
@@ -196,6 +197,13 @@ class Op:
         "f(ctx, *output_gradients) -> one gradient (or None for zero) an input; ctx has inputs, "
         "outputs, params. Written with operators, so it serves symbols and tensors. Absent: the "
         "operator is not differentiable.",
+    )
+    complex_gradient = Column[Rule](
+        "FComplexGradient",
+        "f(ctx, *output_gradients) -> one gradient (or None) an input, where a tensor of the call "
+        "is complex; the gradient of a real number L by z is dL/d Re z + i dL/d Im z. ctx has "
+        "inputs, outputs, params, and rule, which is FGradient's. Absent: the operator takes no "
+        "complex tensor.",
     )
     pattern = Column[int](
         "TOpPattern", "OpPattern: how the operator may fuse. Absent: opaque.", absent=8

@@ -8,12 +8,13 @@ import numbers
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..base.errors import InvalidType, RunError
+from ..base.errors import InvalidType, RunError, Unsupported
 from ..core.op import Op, role
 from ..core.schema import text_of
 
 INPUT, OUTPUT, GRAD, STEP = "input", "output", "grad", "step"
 KEPT_PROGRAMS = 4096
+UNKNOWN = object()
 
 
 class Ref(NamedTuple):
@@ -84,11 +85,12 @@ def split_arguments(
 class Placeholder:
     """Stands for a tensor while a gradient rule is recorded."""
 
-    __slots__ = ("recorder", "ref")
+    __slots__ = ("is_complex", "recorder", "ref")
 
-    def __init__(self, recorder: _Recorder, ref: Ref) -> None:
+    def __init__(self, recorder: _Recorder, ref: Ref, is_complex: bool = False) -> None:
         self.recorder = recorder
         self.ref = ref
+        self.is_complex = is_complex  # of inputs and outputs of the forward call alone
 
     @staticmethod
     def __weft_op__(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -136,6 +138,7 @@ class _Context(NamedTuple):
     inputs: list[Placeholder]
     outputs: list[Placeholder]
     params: Any
+    rule: Any  # of real numbers
 
 
 class _Recorder:
@@ -144,23 +147,46 @@ class _Recorder:
 
     def add(self, op: Op, params: Any, arguments: Sequence[Ref]) -> Any:
         number = len(self.steps)
+        ignored = op.ignored_of(params)
+        if ignored:
+            arguments = [self._shaped(r) if i in ignored else r for i, r in enumerate(arguments)]
         self.steps.append(Step(op, params, tuple(arguments)))
         made = [Placeholder(self, Ref(STEP, number, i)) for i in range(op.visible_of(params))]
         return made[0] if len(made) == 1 else made
 
+    def _shaped(self, ref: Ref) -> Ref:
+        """What has the shape of a value: that of which it is the conjugate."""
+        if ref.kind == STEP and self.steps[ref.number].op.name == "conj":
+            return self.steps[ref.number].arguments[0]
+        return ref
+
+
+# Which inputs of a call are complex, and which outputs.
+Complexity = tuple[tuple[bool, ...], tuple[bool, ...]]
+
 
 class GradientProgram:
-    """The gradient of an operator with certain params, as steps."""
+    """The gradient of an operator with certain params, as steps; it is another one where some
+    tensors are complex."""
 
-    def __init__(self, op: Op, params: Any, inputs: int, outputs: int) -> None:
+    def __init__(
+        self, op: Op, params: Any, inputs: int, outputs: int, complexity: Complexity | None = None
+    ) -> None:
         recorder = _Recorder()
-        makers = {INPUT: inputs, OUTPUT: outputs, GRAD: outputs}
-        made = {
-            kind: [Placeholder(recorder, Ref(kind, i)) for i in range(count)]
-            for kind, count in makers.items()
-        }
-        context = _Context(made[INPUT], made[OUTPUT], params)
-        results = list(Op.gradient[op](context, *made[GRAD]))
+        rule = Op.gradient[op]
+        own, made = complexity or ((False,) * inputs, (False,) * outputs)
+        context = _Context(
+            [Placeholder(recorder, Ref(INPUT, i), kind) for i, kind in enumerate(own)],
+            [Placeholder(recorder, Ref(OUTPUT, i), kind) for i, kind in enumerate(made)],
+            params,
+            rule,
+        )
+        grads = [Placeholder(recorder, Ref(GRAD, i)) for i in range(outputs)]
+        if complexity is not None:
+            rule = Op.complex_gradient.get(op)
+            if rule is None:
+                raise Unsupported(f"the gradient of {op.name} is not defined for complex numbers")
+        results = list(rule(context, *grads))
         if len(results) != inputs:
             raise RunError(
                 f"the gradient of {op.name} gave {len(results)} values",
@@ -200,3 +226,4 @@ class Wanted:
         self.values = tuple(sorted(ref for ref in values if ref.kind != GRAD))
         self.shapes = tuple(sorted(ref for ref in shapes - values if ref.kind != GRAD))
         self.grads = tuple(sorted(ref for ref in {*values, *shapes} if ref.kind == GRAD))
+        self.fused: Any = UNKNOWN  # its steps as one native computation, where they are one

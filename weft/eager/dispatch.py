@@ -11,26 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import Error, RunError, ShapeError
+from ..base.errors import Error, RunError, ShapeError, Unsupported
 from ..base.quiet import quietly
 from ..core.op import Op, subscribe
 from ..ops import broadcast, elemwise, views  # noqa: F401  operators named here
+from ..ops._families import holomorphic
+from ..ops.reduce import reduced_axes
 from .anomaly import anomaly, remember_forward
-from .derivative import KEPT_PROGRAMS, GradientProgram, Wanted
+from .derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Ref, Wanted
 from .modes import modes
-from .native import NATIVE_FROM, run_native, wants_native
+from .native import native_calls
+from .native_gradient import FUSED_FROM, fused_gradient
 from .node import NO_EDGE, OpNode
 from .tensor import Tensor, _apply, as_view, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
+NEVER = 1 << 62  # elements
 
 
 class Kernel:
     """What dispatch knows of an operator."""
 
     __slots__ = (
-        "differentiable", "mutates", "native", "node_class", "op", "reference", "takes_params",
-        "ufunc", "wanted",
+        "crosses", "differentiable", "mutates", "native", "native_from", "node_class", "op",
+        "reference", "takes_complex", "takes_params", "ufunc", "wanted",
     )  # fmt: skip
 
     def __init__(self, op: Op) -> None:
@@ -42,15 +46,27 @@ class Kernel:
         self.ufunc = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
-        self.native = op.name in NATIVE_FROM
+        self.native = native_calls(op)
+        self.native_from = NEVER if self.native is None else self.native.smallest
         self.mutates = Op.mutates.contains(op)
+        complex_rule = Op.complex_gradient.get(op)
+        self.takes_complex = complex_rule is not None
+        self.crosses = complex_rule not in (None, holomorphic)  # from real to complex, or back
         self.wanted: dict[Any, Wanted] = {}
         self.node_class = type(_node_name(op), (OpNode,), {"op": op})
 
     def run(self, params: Any, arrays: Sequence[Array]) -> Any:
+        if not self.takes_complex:
+            for array in arrays:
+                if array.dtype.kind == "c":
+                    raise _of_real_numbers(self.op, array)
         try:
-            if self.native and wants_native(self.op, params, arrays):
-                return run_native(self.op, params, arrays)
+            for array in arrays:
+                if array.size >= self.native_from:
+                    made = self.native.run(params, arrays)
+                    if made is not None:
+                        return made
+                    break
             if self.takes_params:
                 return self.reference(params, *arrays)
             return self.reference(*arrays)
@@ -101,11 +117,21 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     return outputs
 
 
+def _of_real_numbers(op: Op, array: Array) -> Unsupported:
+    return Unsupported(
+        f"{op.name} is not defined for complex numbers", why=f"an input is {array.dtype}"
+    )
+
+
 def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     """The same for two tensors of one floating dtype and an operator that is a ufunc of numpy: the
     calls whose cost is that of Python."""
     kernel = _kernels.get(op) or kernel_of(op)
-    result = quietly(kernel.ufunc, a._array, b._array)
+    x, y = a._array, b._array
+    if x.size >= kernel.native_from or y.size >= kernel.native_from:
+        result = kernel.run(None, (x, y))
+    else:
+        result = quietly(kernel.ufunc, x, y)
     output = wrap(result if type(result) is np.ndarray else np.asarray(result))
     if modes.grad and (a.requires_grad or b.requires_grad):
         record(kernel, None, (a, b), (output,))
@@ -152,15 +178,27 @@ def record(
     kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> None:
     """Makes the node of a call, and the outputs' place in the graph."""
-    floating = [output for output in outputs if output._array.dtype.kind in "fcV"]
-    if not floating:
+    first = outputs[0]._array.dtype.kind
+    floating = outputs
+    if len(outputs) > 1:
+        floating = [output for output in outputs if output._array.dtype.kind in "fcV"]
+        if not floating:
+            return
+    elif first not in "fcV":
         return
-    edges = tuple([tensor._edge() for tensor in inputs])
-    needs = tuple([edge is not NO_EDGE for edge in edges])
-    try:
-        wanted = kernel.wanted[params, needs]
-    except (KeyError, TypeError):
-        wanted = _wanted(kernel, params, needs, len(outputs))
+    if len(inputs) == 2:
+        edges = (inputs[0]._edge(), inputs[1]._edge())
+        needs = (edges[0] is not NO_EDGE, edges[1] is not NO_EDGE)
+    else:
+        edges = tuple([tensor._edge() for tensor in inputs])
+        needs = tuple([edge is not NO_EDGE for edge in edges])
+    if first == "c" or (kernel.crosses and inputs[0]._array.dtype.kind == "c"):
+        wanted = _wanted(kernel, params, needs, len(outputs), _complexity(inputs, outputs))
+    else:
+        try:
+            wanted = kernel.wanted[params, needs, None]
+        except (KeyError, TypeError):
+            wanted = _wanted(kernel, params, needs, len(outputs), None)
     node = kernel.node_class(params, wanted, edges, inputs, outputs)
     for output in floating:
         output._requires_grad = True
@@ -174,13 +212,30 @@ def record(
         remember_forward(node)
 
 
-def _wanted(kernel: Kernel, params: Any, needs: tuple[bool, ...], outputs: int) -> Wanted:
+def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexity | None:
+    """Which inputs and outputs of a call are complex, if any is."""
+    own = tuple([tensor._array.dtype.kind == "c" for tensor in inputs])
+    made = tuple([tensor._array.dtype.kind == "c" for tensor in outputs])
+    return (own, made) if True in own or True in made else None
+
+
+def _wanted(
+    kernel: Kernel,
+    params: Any,
+    needs: tuple[bool, ...],
+    outputs: int,
+    complexity: Complexity | None,
+) -> Wanted:
     """What the gradients of some inputs take, by the operator's gradient program."""
-    wanted = GradientProgram(kernel.op, params, len(needs), outputs).wanted(needs)
+    try:
+        return kernel.wanted[params, needs, complexity]
+    except (KeyError, TypeError):
+        program = GradientProgram(kernel.op, params, len(needs), outputs, complexity)
+    wanted = program.wanted(needs)
     try:
         if len(kernel.wanted) >= KEPT_PROGRAMS:
             kernel.wanted.clear()
-        kernel.wanted[params, needs] = wanted
+        kernel.wanted[params, needs, complexity] = wanted
     except TypeError:  # params without a hash
         pass
     return wanted
@@ -190,10 +245,52 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
     """A step of a gradient; one that would only copy its first input gives that."""
     if op in UNCHANGED and inputs[0]._array.shape == inputs[-1]._array.shape:
         return inputs
-    return apply(op, params, inputs)
+    view = None if modes.grad else _gradient_view(op, params, inputs)
+    return apply(op, params, inputs) if view is None else [wrap(view)]
 
 
+def _gradient_view(op: Op, params: Any, inputs: Sequence[Tensor]) -> Array | None:
+    """The result of a step that only shows its input's elements in another shape. Nobody writes to
+    a gradient on its way, so it need not be copied."""
+    if op is _EXPAND_LIKE:
+        like = inputs[1]._array.shape
+        axes = reduced_axes(params, len(like))
+        kept = [1 if axis in axes else extent for axis, extent in enumerate(like)]
+        return np.broadcast_to(inputs[0]._array.reshape(kept), like)
+    if Op.alias.get(op) == {0: 0}:
+        shapes = [tensor._array.shape for tensor in inputs]
+        return inputs[0]._array.reshape(Op.shape[op](params, shapes, [None])[1][0])
+    return None
+
+
+def backward_fused(node: OpNode, values: dict[Ref, Tensor]) -> list[Tensor | None] | None:
+    """All steps of a gradient by one native computation; None where they are not for it: small, or
+    to be differentiated again."""
+    wanted = node.wanted
+    if modes.grad or wanted.fused is None:
+        return None
+    for tensor in values.values():
+        if tensor._array.size >= FUSED_FROM:
+            break
+    else:
+        return None
+    if wanted.fused is UNKNOWN:
+        wanted.fused = fused_gradient(wanted, UNCHANGED)
+        return backward_fused(node, values)
+    edges = [edge for edge, ref in zip(node.next_functions, wanted.results) if ref is not None]
+    shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
+    made = wanted.fused.run([values[ref]._array for ref in wanted.fused.leaves], shapes)
+    if wanted.fused.fails:
+        wanted.fused = None
+    if made is None:
+        return None
+    rest = iter(made)
+    return [None if ref is None else wrap(next(rest)) for ref in wanted.results]
+
+
+_EXPAND_LIKE = Op.get("expand_like")
 UNCHANGED = {Op.get(name) for name in ("copy", "collapse_sum", "reshape_like", "broadcast_like")}
 _apply.append(apply)
 OpNode.run_step = staticmethod(backward_step)
+OpNode.run_fused = staticmethod(backward_fused)
 OpNode.tensor_of = staticmethod(tensor_of)

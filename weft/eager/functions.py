@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     rows_cast,
     rows_classes,
     rows_compare,
+    rows_complex,
     rows_conv,
     rows_copies,
     rows_create,

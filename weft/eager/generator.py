@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 import struct
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.bits import WORDS, MersenneTwister
+from ..base.bits import WORDS, MersenneTwister, from_state
 from ..base.errors import InvalidType, InvalidValue, RunError
 from .device import device, require_cpu
 from .tensor import Tensor, wrap
@@ -31,7 +33,7 @@ class Generator:
     """
 
     __module__ = "weft"
-    __slots__ = ("__weakref__", "_bits", "_lock", "_normal", "_seed", "_untouched")
+    __slots__ = ("__weakref__", "_bits", "_lock", "_seed")
 
     def __init__(self, device: Any = "cpu") -> None:
         require_cpu(device)
@@ -42,8 +44,6 @@ class Generator:
         with self._lock:
             self._seed = seed
             self._bits = MersenneTwister(seed)
-            self._untouched = True
-            self._normal: float | None = None
 
     @property
     def device(self) -> device:
@@ -93,24 +93,41 @@ class Generator:
     def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
         return self.clone_state()
 
+    def graph_state(self) -> Tensor:
+        """The state as random operators of a graph take it: 629 words.
+
+        >>> Generator().manual_seed(7).graph_state().shape
+        weft.Size([629])
+        """
+        with self._lock:
+            return wrap(self._bits.state())
+
+    def set_graph_state(self, new_state: Any) -> Generator:
+        """Goes on from the state that random operators of a graph left, a tensor or an array."""
+        array = new_state._array if isinstance(new_state, Tensor) else new_state
+        if not isinstance(array, np.ndarray):
+            kind = type(new_state).__name__
+            raise InvalidType(f"expected a tensor or an array of words, but got {kind}")
+        bits = from_state(array)
+        with self._lock:
+            self._bits = bits
+        return self
+
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next 32-bit words."""
-        self._untouched = self._untouched and count == 0
         return self._bits.words(count)
 
     def double_words(self, count: int) -> NDArray[np.uint64]:
         """The next 64-bit words."""
-        self._untouched = self._untouched and count == 0
         return self._bits.double_words(count)
 
     def _pack(self) -> bytes:
         """The state in PyTorch's form."""
         with self._lock:
-            used = self._bits.position
-            following = 0 if self._untouched else used
+            used, kept = self._bits.position, self._bits.kept
+            following = 0 if self._bits.fresh else used
             head = _HEAD.pack(self._seed, WORDS + 1 - used, 1, following)
-            normal = 0.0 if self._normal is None else self._normal
-            tail = _TAIL.pack(0.0, normal, 0.0, self._normal is not None, 0.0, False)
+            tail = _TAIL.pack(0.0, kept or 0.0, 0.0, kept is not None, 0.0, False)
             return head + self._bits.block().astype("<u8").tobytes() + tail
 
     def _unpack(self, state: bytes) -> None:
@@ -130,8 +147,8 @@ class Generator:
         with self._lock:
             self._seed = seed
             self._bits.set_block(words, used)
-            self._untouched = left == 1 and following == 0
-            self._normal = normal if has_normal else None
+            self._bits.fresh = left == 1 and following == 0
+            self._bits.kept = normal if has_normal else None
 
 
 def _rebuild(state: bytes) -> Generator:
@@ -179,3 +196,30 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Makes the default generator go on from a state."""
     default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(
+    devices: Iterable[Any] | None = None, enabled: bool = True, device_type: Any = None
+) -> Iterator[None]:
+    """Puts the default generator back to the state it had, when the block ends. It is the only one
+    there is, so that `devices` may name no device but the processor.
+
+    >>> before = get_rng_state()
+    >>> with fork_rng():
+    ...     _ = manual_seed(3)
+    >>> bool((get_rng_state() == before).all())
+    True
+    """
+    for name in devices or ():
+        require_cpu(name)
+    if device_type is not None:
+        device(device_type)
+    if not enabled:
+        yield
+        return
+    before = default_generator.get_state()
+    try:
+        yield
+    finally:
+        default_generator.set_state(before)

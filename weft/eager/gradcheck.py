@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import FLOAT64
+from ..base.dtype import FLOAT64, is_complex
 from ..base.errors import InvalidValue, RunError
 from .autograd import grad
-from .modes import enable_grad, no_grad
+from .modes import enable_grad
 from .tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,8 @@ def gradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
 ) -> bool:
-    """Whether gradients of a function of float64 tensors are its slopes, by central differences.
+    """Whether gradients of a function of float64 or complex128 tensors are its slopes, by central
+    differences; of complex numbers, those of both parts by both parts.
 
     >>> gradcheck(lambda x: x * x, wrap(np.array([1.0, 2.0])).requires_grad_())
     True
@@ -89,17 +90,26 @@ def _short(jacobian: Array) -> str:
 
 
 def _analytical(output: Tensor, inputs: Sequence[Tensor]) -> list[Array]:
-    """d output / d input as (elements of input, elements of output), by backward passes."""
-    made = [np.zeros((x._array.size, output._array.size)) for x in inputs]
-    for element in range(output._array.size):
-        seed = np.zeros(output._array.size, output._array.dtype)
-        seed[element] = 1
+    """d output / d input as (elements of input, elements of output), by backward passes. Complex
+    numbers count as two elements: real parts come first, then imaginary ones."""
+    size = output._array.size
+    parts = (1, 1j) if is_complex(output._array.dtype) else (1,)
+    made = [np.zeros((_in_parts(x._array).size, size * len(parts))) for x in inputs]
+    for column in range(size * len(parts)):
+        seed = np.zeros(size, output._array.dtype)
+        seed[column % size] = parts[column // size]
         start = wrap(seed.reshape(output._array.shape))
         grads = grad(output, inputs, start, retain_graph=True, allow_unused=True)
         for jacobian, value in zip(made, grads):
             if value is not None:
-                jacobian[:, element] = value._array.reshape(-1)
+                jacobian[:, column] = _in_parts(value._array)
     return made
+
+
+def _in_parts(array: Array) -> Array:
+    """The numbers in one row; of complex ones the real parts, then the imaginary ones."""
+    flat = array.reshape(-1)
+    return np.concatenate([flat.real, flat.imag]) if is_complex(array.dtype) else flat
 
 
 def _numerical(
@@ -107,17 +117,18 @@ def _numerical(
 ) -> Array:
     """The same by central differences. The tensor's own memory is changed, and put back."""
     array = tensor._array
-    columns = []
-    for index in np.ndindex(array.shape):
-        kept = array[index]
-        values = []
-        for step in (eps, -eps):
-            array[index] = kept + step
-            values.append(_values(func, args, number))
-        array[index] = kept
-        columns.append((values[0] - values[1]) / (2 * eps))
+    rows = []
+    for part in (eps, eps * 1j) if is_complex(array.dtype) else (eps,):
+        for index in np.ndindex(array.shape):
+            kept = array[index]
+            values = []
+            for step in (part, -part):
+                array[index] = kept + step
+                values.append(_values(func, args, number))
+            array[index] = kept
+            rows.append((values[0] - values[1]) / (2 * eps))
     size = _values(func, args, number).size
-    return np.array(columns).reshape(array.size, size)
+    return np.array(rows).reshape(len(rows), size)
 
 
 def _values(func: Callable[..., Any], args: Sequence[Any], number: int) -> Array:
@@ -125,8 +136,14 @@ def _values(func: Callable[..., Any], args: Sequence[Any], number: int) -> Array
         made = func(*args)
     items = made if isinstance(made, (tuple, list)) else [made]
     chosen = [item for item in items if isinstance(item, Tensor) and item.requires_grad]
-    with no_grad():
-        return np.array(chosen[number]._array, FLOAT64).reshape(-1)
+    return _in_parts(chosen[number]._array).astype(FLOAT64)
+
+
+def _random(rng: np.random.Generator, like: Array) -> Tensor:
+    values = np.asarray(rng.standard_normal(like.shape))
+    if is_complex(like.dtype):
+        values = values + 1j * rng.standard_normal(like.shape)
+    return wrap(np.asarray(values).astype(like.dtype)).requires_grad_()
 
 
 def gradgradcheck(
@@ -145,10 +162,7 @@ def gradgradcheck(
     outputs = _outputs(func, args)
     if grad_outputs is None:
         rng = np.random.default_rng(0)
-        grad_outputs = [
-            wrap(rng.standard_normal(y._array.shape).astype(y._array.dtype)).requires_grad_()
-            for y in outputs
-        ]
+        grad_outputs = [_random(rng, y._array) for y in outputs]
     seeds = (grad_outputs,) if isinstance(grad_outputs, Tensor) else tuple(grad_outputs)
     count = len(seeds)
 

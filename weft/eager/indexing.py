@@ -18,6 +18,7 @@ from .modes import modes
 from .operands import in_dtype
 from .rows_shape import expand, reshape
 from .tensor import DimensionError, Tensor, wrap
+from .titles import entitle
 from .viewing import Array, part_of, permuted, place_of
 
 _TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD = (
@@ -216,9 +217,20 @@ def _of_one_shape(arrays: Chosen) -> Chosen:
 def get(self: Tensor, index: Any) -> Tensor:
     """x[index]"""
     if type(index) is int and self._array.ndim:
-        return place_of(self, 0, _inside(index, 0, self._array.shape[0]))
+        made = place_of(self, 0, _inside(index, 0, self._array.shape[0]))
+        entitle(made, "SelectBackward0")
+        return made
     view, chosen = _seen(self, index)
-    return view if chosen is None else chosen_from(view, chosen)
+    if chosen is not None:
+        made = chosen_from(view, chosen)
+        entitle(made, "IndexBackward0")
+        return made
+    last = index[-1] if isinstance(index, tuple) and index else index
+    entitle(view, TITLES.get(type(last), "SliceBackward0"))
+    return view
+
+
+TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
 
 
 def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:

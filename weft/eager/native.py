@@ -1,91 +1,129 @@
-"""Native kernels for eager calls: an operator with its params, shapes and dtypes is compiled once,
-as a graph of one node, where that is known to be faster than its numpy reference.
+"""Which eager calls run native code, and by which kernels.
 
-Which kernel runs depends on the operator, the dtypes and the sizes alone, never on timing: results
-repeat bit for bit.
+That depends on the operator, the dtypes and the sizes alone, never on timing: results repeat bit
+for bit. Kernels take extents as arguments; one that is not in the disk cache is compiled at its
+first call (WEFT_DEBUG=dispatch tells).
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from ..base import config
-from ..base.dtype import FLOAT32
-from ..base.target import host
-from ..compiler.assemble import assemble
-from ..compiler.prepare import prepare_typed
-from ..core.graph import Graph
-from ..core.infer import infer
-from ..core.ir import Node, NodeEntry
+from ..base.dtype import FLOAT32, FLOAT64, DType
+from ..base.errors import Error
+from ..core.infer import infer_node
+from ..core.ir import Fact
 from ..core.op import Op
-from ..passes.fuse import fusible_groups
-from ..runtime.executor import Executor
+from ..core.pattern import OpPattern
+from . import native_attention, native_matmul, native_norm, native_pool, native_reduce
+from .native_convolution import CONVOLUTIONS
+from .native_generic import run_generic, run_written
+from .native_pointwise import element, op_key, run_pointwise
 
 Array = np.ndarray[Any, Any]
-KEPT = 512  # compiled calls
+Native = Callable[[Any, Sequence[Array]], Any]
+Run = Callable[[Op, Any, Sequence[Array]], Any]
 
-# Operators whose reference is slow at any size worth a native call, and from how many elements of
-# inputs on that is.
-NATIVE_FROM = {
-    "conv2d": 256, "conv2d_transpose": 256, "_conv2d_grad": 256, "_conv2d_grad_data": 256,
-    "_conv2d_grad_weight": 256, "_conv2d_transpose_grad_data": 256,
-    "_conv2d_transpose_grad_weight": 256, "max_pool2d": 1024, "avg_pool2d": 1024,
-    "_max_pool2d_grad": 1024, "_avg_pool2d_grad": 1024, "adaptive_avg_pool2d": 4096,
-    "_adaptive_avg_pool2d_grad": 4096, "layer_norm": 16384, "softmax": 16384,
-    "log_softmax": 16384, "gelu": 4096, "erf": 4096, "scaled_dot_product_attention": 4096,
-    "_scaled_dot_product_attention_grad": 4096, "resize": 4096, "_resize_grad": 4096,
+# From how many elements on native code is faster than numpy: of element-wise arithmetic, and of
+# functions of each element.
+ARITHMETIC_FROM = 1 << 17
+FUNCTIONS_FROM = 1 << 14
+
+CONVOLUTION_FROM = 256
+
+# The same of operators whose kernels are made from their compute, as it is.
+GENERIC_FROM = {"lrn": 1 << 11, "_window_sum": 1 << 11, "grid_sample": 1 << 12}
+
+
+def _fitting(calls: Mapping[str, tuple[int, Run]]) -> dict[str, tuple[int, Run]]:
+    """Calls that are made only where the arrays fit the operator: native code does not look."""
+
+    def fitting(run: Run, op: Op, params: Any, arrays: Sequence[Array]) -> Any:
+        facts = tuple([(array.shape, array.dtype) for array in arrays])
+        given = params if op.parser is not None else None
+        return run(op, given, arrays) if _fits(op, given, facts) else None
+
+    return {name: (smallest, partial(fitting, run)) for name, (smallest, run) in calls.items()}
+
+
+@lru_cache(1 << 13)
+def _fits(op: Op, params: Any, facts: tuple[tuple[tuple[int, ...], DType], ...]) -> bool:
+    try:
+        infer_node(op, params, [Fact(*fact) for fact in facts], op.name)
+    except Error:
+        return False
+    return True
+
+
+# The same of operators whose bodies are loops.
+WRITTEN_FROM = {
+    "_grid_sample_grad": 1 << 12,
+    "_grid_sample_grad_grid": 1 << 12, "_take_grad": 1 << 14, "_gather_elements_grad": 1 << 14,
+    "cumsum": 1 << 14, "cumprod": 1 << 14, "logcumsumexp": 1 << 12, "roi_pool": 1 << 12,
+    "psroi_pool": 1 << 12, "_psroi_pool_grad": 1 << 12, "deformable_psroi_pool": 1 << 12,
 }  # fmt: skip
 
-_lock = threading.Lock()
-_calls: OrderedDict[Any, Executor] = OrderedDict()
+# The same of others, with what runs a call of them.
+CALLS: dict[str, tuple[int, Run]] = {
+    **_fitting(native_reduce.CALLS),
+    **_fitting(native_norm.CALLS),
+    **_fitting(native_pool.CALLS),
+    **_fitting(native_attention.CALLS),
+    **native_matmul.CALLS,
+}
 
 
-def wants_native(op: Op, params: Any, arrays: Sequence[Array]) -> bool:
-    """Whether a call is one for native code."""
-    if any(array.dtype != FLOAT32 for array in arrays) or op.mutates_of(params):
-        return False
-    return sum(array.size for array in arrays) >= NATIVE_FROM[op.name]
+class NativeCalls:
+    """The native way of an operator: `run` gives None for calls that are not for it, and is worth
+    asking from `smallest` elements in the largest array on."""
+
+    __slots__ = ("run", "smallest")
+
+    def __init__(self, smallest: int, run: Native) -> None:
+        self.smallest, self.run = smallest, run
 
 
-def run_native(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of an operator, by compiled code."""
-    key = (op, params, *[array.shape for array in arrays])
-    with _lock:
-        executor = _calls.get(key)
-        if executor is not None:
-            _calls.move_to_end(key)
-    if executor is None:
-        executor = _compiled(op, params, arrays)
-        with _lock:
-            _calls[key] = executor
-            if len(_calls) > KEPT:
-                _calls.popitem(last=False)
-    return executor.run_arrays({f"x{i}": array for i, array in enumerate(arrays)})
+def native_calls(op: Op) -> NativeCalls | None:
+    """How native code runs an operator, if it does."""
+    if op.name in CALLS:
+        smallest, run = CALLS[op.name]
+        return NativeCalls(smallest, partial(run, op))
+    if op.name in CONVOLUTIONS:
+        return NativeCalls(CONVOLUTION_FROM, CONVOLUTIONS[op.name])
+    if op.name in GENERIC_FROM:
+        return NativeCalls(GENERIC_FROM[op.name], lambda params, a: _generic(op, params, a))
+    if op.name in WRITTEN_FROM:
+        return NativeCalls(WRITTEN_FROM[op.name], lambda params, a: _written(op, params, a))
+    pattern = Op.pattern.get(op)
+    if pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST) and _is_pure(op):
+        return NativeCalls(FUNCTIONS_FROM, lambda params, a: _pointwise(op, params, a))
+    return None
 
 
-def _compiled(op: Op, params: Any, arrays: Sequence[Array]) -> Executor:
-    start = time.perf_counter()
-    variables = [Node(None, f"x{i}", {}) for i in range(len(arrays))]
-    inputs = [NodeEntry(variable) for variable in variables]
-    node = Node(op, op.name, op.attributes(params), inputs)
-    outputs = [NodeEntry(node, index) for index in range(op.visible_of(params))]
-    typed = infer(
-        Graph(outputs),
-        {f"x{i}": array.shape for i, array in enumerate(arrays)},
-        {f"x{i}": array.dtype for i, array in enumerate(arrays)},
-    )
-    target = host()
-    graph, constants = prepare_typed(typed, {}, 3, target)
-    program = assemble(graph, fusible_groups(graph), constants, target)
-    executor = Executor(program)
-    if "dispatch" in config.get("debug"):
-        spent = (time.perf_counter() - start) * 1e3
-        print(f"weft: compiled {op.name} for an eager call in {spent:.0f} ms", file=sys.stderr)
-    return executor
+def _is_pure(op: Op) -> bool:
+    return not Op.mutates.contains(op) and Op.compute.contains(op) and not Op.alias.contains(op)
+
+
+def _generic(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
+    if any(array.dtype not in (FLOAT32, FLOAT64) or not array.size for array in arrays):
+        return None
+    return run_generic(op, params, arrays)
+
+
+def _written(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
+    if any([array.dtype.kind not in "fiub" or not array.size for array in arrays]):
+        return None
+    return run_written(op, params, arrays)
+
+
+def _pointwise(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
+    body = element(op, params, tuple([array.dtype for array in arrays]))
+    if body is None:
+        return None
+    if not body.calls and max([array.size for array in arrays]) < ARITHMETIC_FROM:
+        return None
+    return run_pointwise(op_key(op, params), body, arrays)

@@ -35,6 +35,7 @@ Meta = tuple[tuple[int, ...], DType]  # what a gradient of an output must look l
 class Node:
     """The base of all nodes. What most nodes never have is a default of the class."""
 
+    title: str | None = None  # after the function that made it; else after its class
     _hooks: dict[int, Hooks] | None = None  # of tensors, by output number
     _pre_hooks: Hooks | None = None
     _post_hooks: Hooks | None = None
@@ -56,7 +57,7 @@ class Node:
         """Forgets what was saved."""
 
     def name(self) -> str:
-        return type(self).__name__
+        return self.title or type(self).__name__
 
     def _sequence_nr(self) -> int:
         return self.sequence_nr
@@ -190,6 +191,7 @@ class OpNode(Node):
 
     op: Op  # of the subclass that an operator has
     run_step: Callable[..., Any]  # set by dispatch: (op, params, tensors) -> tensors
+    run_fused: Callable[..., Any]  # set by dispatch: (node, values) -> gradients, or None
     tensor_of: Callable[..., Any]  # set by tensor: (array, counter, grad_fn, output_nr) -> Tensor
 
     def __init__(
@@ -205,11 +207,11 @@ class OpNode(Node):
         self.sequence_nr = next(_sequence)
         self.params = params
         self.wanted = wanted
-        self.shapes: list[Meta] = []
-        self.saved: list[Saved] | None = []
-        for kind, number, _ in wanted.shapes:
-            array = (inputs if kind == INPUT else outputs)[number]._array
-            self.shapes.append((array.shape, array.dtype))
+        self.shapes: Sequence[Meta] = ()
+        self.saved: Sequence[Saved] | None = ()
+        if wanted.shapes:
+            arrays = [(inputs if k == INPUT else outputs)[n]._array for k, n, _ in wanted.shapes]
+            self.shapes = [(array.shape, array.dtype) for array in arrays]
 
     def save(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Keeps the values that the gradient will read."""
@@ -235,6 +237,10 @@ class OpNode(Node):
         for ref in self.wanted.grads:
             grad = grads[ref.number]
             values[ref] = self._zeros(self.outputs[ref.number]) if grad is None else grad
+        if len(self.wanted.steps) > 1:
+            made = self.run_fused(self, values)
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         for number, step in self.wanted.steps:
             made = self.run_step(step.op, step.params, [values[ref] for ref in step.arguments])
             values[Ref(STEP, number)] = made[0]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DTYPES, DType, is_complex, is_float, is_integer
-from ..base.errors import InvalidType, RunError
+from ..base.dtype import BOOL, DTYPES, DType, is_complex, is_float, is_integer
+from ..base.errors import InvalidType, RunError, Unsupported
 from ..base.quiet import quietly
 from .promotion import result_dtype
 from .tensor import Tensor, wrap
@@ -47,13 +47,23 @@ def in_dtype(value: Any, kind: DType) -> Tensor:
     """A tensor or a number as a tensor of a dtype."""
     if isinstance(value, Tensor):
         return value._cast(kind)
+    if isinstance(value, (complex, np.complexfloating)) and not is_complex(kind) and kind != BOOL:
+        value = _real_number(value, kind)
     if is_integer(kind):
         limits = np.iinfo(kind)
         if not limits.min <= value <= limits.max:  # NaN is no integer either
-            raise RunError(
-                f"value cannot be converted to type {OF_NUMPY[kind].name} without overflow"
-            )
+            raise _overflow(kind)
     return wrap(quietly(np.asarray(value).astype, kind))
+
+
+def _real_number(value: Any, kind: DType) -> Any:
+    if value.imag != 0:
+        raise _overflow(kind)
+    return value.real
+
+
+def _overflow(kind: DType) -> RunError:
+    return RunError(f"value cannot be converted to type {OF_NUMPY[kind].name} without overflow")
 
 
 def floating(value: Tensor) -> Tensor:
@@ -62,6 +72,13 @@ def floating(value: Tensor) -> Tensor:
     if is_float(kind) or is_complex(kind):
         return value
     return value._cast(get_default_dtype().numpy)
+
+
+def must_be_real(name: str, *values: Any) -> None:
+    """Refuses complex tensors."""
+    for value in values:
+        if isinstance(value, Tensor) and is_complex(value._array.dtype):
+            raise Unsupported(f'"{name}" not implemented for {value.dtype.title!r}')
 
 
 def must_be_tensors(name: str, **values: Any) -> None:

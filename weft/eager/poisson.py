@@ -1,10 +1,10 @@
-"""Poisson numbers, the same as PyTorch's from the same seed: how many uniform numbers each takes
-depends on them, so they are drawn one after the other."""
+"""Poisson and binomial numbers, the same as PyTorch's from the same seed: how many uniform numbers
+each takes depends on them, so they are drawn one after the other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,95 @@ def poisson(generator: Generator, rates: NDArray[Any]) -> NDArray[np.float64]:
         made = [_few(rate, source) if rate < 10 else _many(rate, source) for rate in flat.tolist()]
         generator.double_words(source.used)
     return np.array(made, _FLOAT64).reshape(rates.shape)
+
+
+Rounding = Callable[[float], float]  # of what PyTorch computes in the dtype of the counts
+
+
+def _rounded(value: float) -> float:
+    return float(np.float32(value))
+
+
+def binomial(
+    generator: Generator, counts: NDArray[Any], chances: NDArray[Any]
+) -> NDArray[np.float64]:
+    """How many of a count of trials succeed, for every count and the chance beside it."""
+    rounded = float if counts.dtype == _FLOAT64 else _rounded
+    flat = [x.reshape(-1).astype(_FLOAT64) for x in (counts, chances)]
+    if not np.all(np.isfinite(flat[0])):
+        raise RunError("invalid binomial count, expected count to be finite")
+    with generator._lock:
+        source = _Uniform(generator)
+        pairs = zip(*(x.tolist() for x in flat))
+        made = [_successes(count, p, source, rounded) for count, p in pairs]
+        generator.double_words(source.used)
+    return np.array(made, _FLOAT64).reshape(counts.shape)
+
+
+def _successes(count: float, p: float, source: _Uniform, rounded: Rounding) -> float:
+    """Successes, or what is left of the count by failures, whichever are fewer."""
+    if count <= 0 or p <= 0:
+        return 0
+    if not p < 1:
+        return math.nan if math.isnan(p) else count
+    rarer = rounded(1 - p) if p > 0.5 else p
+    few = rounded(count * rarer) < 10
+    found = _waited(count, rarer, source) if few else _rejected(count, rarer, source, rounded)
+    return count - found if p > 0.5 else found
+
+
+def _waited(count: float, p: float, source: _Uniform) -> int:
+    """How often one can wait for a success before the trials are used up."""
+    rate, trials, found = math.log1p(-p), 0.0, 0
+    while True:
+        drawn = source.draw()
+        wait = math.log(drawn) / rate if drawn else math.inf
+        trials += math.ceil(wait) if wait < 2**53 else wait
+        if trials > count:
+            return found
+        found += 1
+
+
+def _rejected(count: float, p: float, source: _Uniform, rounded: Rounding) -> float:
+    """Transformed rejection (Hoermann's BTRS): hat, squeeze and density as for Poisson numbers."""
+    mean, others = rounded(count * p), rounded(1 - p)
+    deviation = math.sqrt(rounded(mean * others))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    squeeze, alpha = 0.92 - 4.2 / b, (2.83 + 5.1 / b) * deviation
+    odds, mode = rounded(p / others), math.floor(rounded(rounded(count + 1) * p))
+    while True:
+        u, v = source.draw() - 0.5, source.draw()
+        us = 0.5 - abs(u)
+        k = rounded(math.floor((2 * a / us + b) * u + mean + 0.5)) if us else -1
+        if not 0 <= k <= count:
+            continue
+        if us >= 0.07 and v <= squeeze:
+            return k
+        hat = math.log(v * alpha / (a / (us * us) + b)) if v else -math.inf
+        if hat <= _density(count, odds, mode, k, rounded):
+            return k
+
+
+def _density(count: float, odds: float, mode: int, k: float, rounded: Rounding) -> float:
+    """The logarithm of k's probability over the mode's."""
+    others, rest = count - mode + 1, rounded(count - k)
+    following = rounded(rest + 1)
+    return (
+        (mode + 0.5) * math.log((mode + 1) / (odds * others))
+        + rounded(count + 1) * math.log(others / following)
+        + (k + 0.5) * math.log(odds * following / rounded(k + 1))
+        + _tail(mode) + _tail(count - mode) - _tail(k) - _tail(rest)
+    )  # fmt: skip
+
+
+def _tail(k: float) -> float:
+    """What Stirling's formula leaves of log(k!)."""
+    if k <= 9:
+        whole = math.lgamma(k + 1)
+        return whole - (k + 0.5) * math.log(k + 1) + (k + 1) - 0.5 * math.log(2 * math.pi)
+    square = (k + 1.0) ** 2
+    return (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (k + 1)
 
 
 def _few(rate: float, source: _Uniform) -> int:

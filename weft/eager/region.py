@@ -18,7 +18,8 @@ class Region:
 
     def __init__(self, base: Array, view: Array) -> None:
         self.base_shape, self.base_strides = base.shape, base.strides
-        self.shape, self.strides, self.dtype = view.shape, view.strides, base.dtype
+        self.shape, self.strides = view.shape, view.strides
+        self.base_dtype, self.dtype = base.dtype, view.dtype  # of a part of complex numbers: real
         low, high = _bounds(base)
         self.bytes = high - low
         self.base_start = _start(base) - low
@@ -27,13 +28,13 @@ class Region:
     def buffer(self, values: Array | None) -> tuple[Array, Array]:
         """Fresh memory laid out as the base, holding values or zeros; and the view's part of it."""
         memory = np.zeros(self.bytes, np.uint8)
-        whole = self._over(memory, self.base_start, self.base_shape, self.base_strides)
+        whole = np.ndarray(
+            self.base_shape, self.base_dtype, memory, self.base_start, self.base_strides
+        )
         if values is not None:
             np.copyto(whole, values, casting="unsafe")
-        return whole, self._over(memory, self.start, self.shape, self.strides)
-
-    def _over(self, memory: Array, start: int, shape: Any, strides: Any) -> Array:
-        return np.ndarray(shape, self.dtype, memory, start, strides)
+        part: Array = np.ndarray(self.shape, self.dtype, memory, self.start, self.strides)
+        return whole, part
 
 
 def _start(array: Array) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..base.dtype import is_float
+from ..base.dtype import is_complex, is_float
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from ..ops.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyReluAttrs
 from ..ops.elemwise import ClipAttrs
 from .dispatch import apply
 from .inplace import check_writable, write
-from .operands import floating
+from .operands import floating, must_be_real
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose, gt, le, lt
 from .rows_parts import narrow
@@ -156,6 +156,8 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 @row(space=NN, method=False)
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)"""
+    if is_complex(input._array.dtype):
+        return div(input, magnitude(input) + 1)
     return apply(_SOFTSIGN, None, [floating(input)])[0]
 
 
@@ -175,6 +177,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @row(space=NN, method=False)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0"""
+    must_be_real("hardshrink", input)
     return choose(le(magnitude(input), lambd), 0.0, input)
 
 
@@ -219,6 +222,7 @@ row(tanh, space=NN, method=False)
 @row(space=NN, method=False)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second"""
+    must_be_real("glu", input)
     if not input._array.ndim:
         raise RunError("glu does not support 0-dimensional tensors")
     axis = axis_of(dim, input._array.ndim)

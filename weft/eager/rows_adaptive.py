@@ -12,6 +12,7 @@ from ..core.op import Op
 from ..ops.adaptive_pool import AdaptivePool2DAttrs
 from .dispatch import apply
 from .indexing import chosen_from
+from .operands import must_be_real
 from .rows_activation import NN
 from .rows_pool import chosen_in
 from .rows_shape import reshape
@@ -58,6 +59,7 @@ def _mean(data: Tensor, outs: Sequence[int]) -> Tensor:
 
 
 def _adaptive_mean(rank: int, input: Tensor, output_size: Any) -> Tensor:
+    must_be_real(f"adaptive_avg_pool{rank}d", input)
     outs = _outs(input, rank, output_size, "adaptive_avg_pool")
     shape = input._array.shape
     lead, sizes = shape[:-rank], shape[-rank:]

@@ -11,6 +11,7 @@ from .dispatch import apply, apply_pair
 from .operands import floating, in_dtype, must_be_tensors, promoted
 from .table import row
 from .tensor import Tensor
+from .titles import entitle, title_of
 
 _ADD, _SUB, _MUL, _DIV, _MOD, _POW, _MAX, _MIN = (
     Op.get(f"broadcast_{name}") for name in "add sub mul div mod pow max min".split()
@@ -227,7 +228,7 @@ def _ordered(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
     must_be_tensors(name, input=input, other=other)
     values = promoted(input, other)
     if is_complex(values[0]._array.dtype):
-        raise RunError("complex numbers have no order")
+        raise Unsupported("complex numbers have no order")
     return values
 
 
@@ -269,14 +270,22 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 # The operators of Python.
 
 
+SWAPPED = {"sub": "rsub", "div": "mul"}  # 1 - x is one step, 1 / x a product with 1 at the end
+
+
 def _operator(function: Any, swapped: bool = False) -> Any:
+    name = function.__name__
+    title = title_of(SWAPPED.get(name, name) if swapped else name)
+
     def method(self: Tensor, other: Any) -> Any:
         try:
-            return function(other, self) if swapped else function(self, other)
+            result = function(other, self) if swapped else function(self, other)
         except TypeError:
             if isinstance(other, (Tensor, int, float, complex)):
                 raise
             return NotImplemented
+        entitle(result, title, self)
+        return result
 
     return method
 

@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InvalidValue, RunError
+from ..base.draws import keep_scale, uniform64
+from ..base.dtype import is_float
+from ..base.errors import InvalidValue, RunError, Unsupported
 from ..core.op import Op
 from ..ops.attention import AttentionAttrs
 from .dispatch import apply
+from .generator import default_generator
+from .operands import must_be_real
 from .rows_activation import NN, given_back, leaky_relu
 from .rows_arithmetic import add, mul
-from .rows_compare import choose, gt
+from .rows_compare import choose
+from .rows_create import laid_out_as
 from .rows_join import repeat_interleave
 from .rows_matmul import matmul
-from .rows_random import bernoulli_, uniform_
+from .rows_random import bernoulli_
 from .rows_shape import expand, transpose
 from .rows_special import softmax
 from .table import row
 from .tensor import Tensor, wrap
+from .types import as_dtype
 
 _ATTENTION = Op.get("scaled_dot_product_attention")
 
@@ -94,9 +100,15 @@ def _with_dropout(
 # Dropout.
 
 
-def _kept(shape: Sequence[int], p: float, input: Tensor) -> Tensor:
-    """Ones, and zeros with a probability."""
-    return bernoulli_(wrap(np.empty(tuple(shape), input._array.dtype)), 1 - p)
+def _kept(input: Tensor, p: float, shape: Sequence[int] | None) -> Tensor:
+    """Ones, and zeros with a probability: in a shape, or for each element as it lies in memory."""
+    array = input._array
+    if not is_float(array.dtype):
+        named = as_dtype(array.dtype).title
+        raise RunError(f"result type Float can't be cast to the desired output type {named}")
+    kind = array.dtype
+    empty = laid_out_as(input, kind) if shape is None else np.empty(tuple(shape), kind)
+    return bernoulli_(wrap(empty), 1 - p)
 
 
 def _check_probability(p: float) -> None:
@@ -104,19 +116,23 @@ def _check_probability(p: float) -> None:
         raise InvalidValue(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _dropped(input: Tensor, p: float, training: bool, inplace: bool, shape: Any) -> Tensor:
+def _dropped(
+    input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int] | None = None
+) -> Tensor:
     _check_probability(p)
-    if not training or p == 0:
+    if not training or p == 0 or not input._array.size:
         return input
-    mask = _kept(shape, p, input)
-    factor = 0.0 if p == 1 else 1 / (1 - p)
-    return given_back(input, mul(input, mul(mask, factor)), inplace)
+    if p == 1:
+        return given_back(input, mul(input, 0), inplace)
+    mask = _kept(input, p, shape)
+    mask._array *= keep_scale(input._array.dtype, p)
+    return given_back(input, mul(input, mask), inplace)
 
 
 @row(space=NN, method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Elements left out with probability p, the others scaled by 1 / (1 - p)"""
-    return _dropped(input, p, training, inplace, input._array.shape)
+    return _dropped(input, p, training, inplace)
 
 
 def _of_features(rank: int, unbatched: bool) -> Any:
@@ -161,15 +177,17 @@ def dropout3d(
 _SATURATED = -1.7580993408473766  # what selu approaches for large negative x
 
 
-def _alpha_dropped(input: Tensor, p: float, training: bool, inplace: bool, shape: Any) -> Tensor:
+def _alpha_dropped(
+    input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int] | None = None
+) -> Tensor:
     """What is left out becomes selu's lowest value; mean and variance stay."""
     _check_probability(p)
-    if not training or p == 0:
+    if not training or p == 0 or not input._array.size:
         return input
     if p == 1:
-        return mul(input, 0.0)
+        return given_back(input, mul(input, 0), inplace)
     scale = ((1 - p) * (1 + p * _SATURATED**2)) ** -0.5
-    kept = _kept(shape, p, input)
+    kept = _kept(input, p, shape)
     filled = wrap((1 - kept._array) * input._array.dtype.type(_SATURATED))
     made = add(mul(add(mul(input, kept), filled), scale), -scale * p * _SATURATED)
     return given_back(input, made, inplace)
@@ -180,7 +198,7 @@ def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Dropout that keeps mean and variance after selu"""
-    return _alpha_dropped(input, p, training, inplace, input._array.shape)
+    return _alpha_dropped(input, p, training, inplace)
 
 
 @row(space=NN, method=False)
@@ -199,9 +217,17 @@ def rrelu(
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     """x where x > 0, else x times a random number between two bounds, or their mean"""
+    must_be_real("rrelu", input)
     if lower > upper:
         raise RunError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slopes = uniform_(wrap(np.empty_like(input._array)), lower, upper)
-    return given_back(input, choose(gt(input, 0), input, mul(input, slopes)), inplace)
+    if not is_float(input._array.dtype):
+        raise Unsupported(f"rrelu is not implemented for {input._array.dtype.name}")
+    slopes = np.ones_like(input._array)
+    below = input._array <= 0
+    with default_generator._lock:
+        drawn = uniform64(default_generator._bits, int(below.sum()))
+    least, most = (float(slopes.dtype.type(bound)) for bound in (lower, upper))
+    slopes[below] = drawn * (most - least) + least
+    return given_back(input, mul(input, wrap(slopes)), inplace)

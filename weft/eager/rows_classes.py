@@ -11,6 +11,7 @@ from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from .dispatch import apply
 from .indexing import chosen_from
+from .operands import must_be_real
 from .rows_activation import NN
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose
@@ -73,6 +74,7 @@ def nll_loss(
     ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """-x of the right class, where x are logarithms of probabilities"""
+    must_be_real("nll_loss", input)
     how = reduction_of(reduction, size_average, reduce)
     places = _check_classes(input, target, weight, ignore_index)
     axis = _class_axis(input)

@@ -17,6 +17,7 @@ from .rows_unary import abs as magnitude
 from .rows_unary import neg
 from .table import row
 from .tensor import Tensor
+from .titles import entitle, title_of
 
 _AND, _OR, _XOR, _NOT = (Op.get(f"bitwise_{name}") for name in ("and", "or", "xor", "not"))
 _LEFT, _RIGHT = Op.get("broadcast_left_shift"), Op.get("broadcast_right_shift")
@@ -284,7 +285,14 @@ def _inverted(input: Tensor) -> Tensor:
 
 
 def _prefix(function: Any) -> Any:
-    return lambda self: function(self)
+    title = title_of(function.__name__)
+
+    def method(self: Tensor) -> Tensor:
+        result: Tensor = function(self)
+        entitle(result, title, self)
+        return result
+
+    return method
 
 
 for _name, _function in {"invert": _inverted, "neg": neg, "abs": magnitude}.items():

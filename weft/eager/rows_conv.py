@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..base.dtype import is_complex
 from ..base.errors import RunError
 from ..core.op import Op
 from ..ops.conv import Conv2DAttrs, Conv2DTransposeAttrs
@@ -12,7 +13,9 @@ from ..ops.nn import DenseAttrs
 from ..ops.pad import PadAttrs
 from .dispatch import apply
 from .rows_activation import NN
-from .rows_arithmetic import add
+from .rows_arithmetic import add, sub
+from .rows_complex import complex as of_parts
+from .rows_complex import imag, real
 from .rows_einsum import einsum
 from .rows_matmul import matmul
 from .rows_shape import reshape, squeeze, t, transpose, unsqueeze
@@ -149,12 +152,26 @@ def _fits(sizes: Sequence[int], pads: Any, kernel: Sequence[int], dilation: Sequ
         )
 
 
+def _by_parts(
+    run: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """A convolution of complex numbers as four of their parts."""
+    (a, b), (c, d) = ((real(x), imag(x)) for x in (input, weight))
+    own = (None, None) if bias is None else (real(bias), imag(bias))
+    return of_parts(
+        sub(run(a, c, own[0]), run(b, d, None)), add(run(a, d, own[1]), run(b, c, None))
+    )
+
+
 def _convolved(
     rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
     name = f"conv{rank}d"
     _check(input, weight, bias, rank, name)
+    if is_complex(input._array.dtype):
+        run_parts = lambda x, w, b: _convolved(rank, x, w, b, stride, padding, dilation, groups)
+        return _by_parts(run_parts, input, weight, bias)
     batched = input._array.ndim == rank + 2
     data = input if batched else unsqueeze(input, 0)
     steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
@@ -254,6 +271,9 @@ def _spread(
 ) -> Tensor:  # fmt: skip
     name = f"conv_transpose{rank}d"
     _check(input, weight, bias, rank, name)
+    if is_complex(input._array.dtype):
+        options = (stride, padding, output_padding, groups, dilation)
+        return _by_parts(lambda x, w, b: _spread(rank, x, w, b, *options), input, weight, bias)
     batched = input._array.ndim == rank + 2
     data = input if batched else unsqueeze(input, 0)
     steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")

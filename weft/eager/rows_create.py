@@ -69,7 +69,7 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
 
     def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
         kind = kind_of(dtype, input._array.dtype)
-        array = _laid_out_as(input, kind, options.get("memory_format"))
+        array = laid_out_as(input, kind, options.get("memory_format"))
         if name != "empty":
             array[...] = make((), kind)
         return made(array, options)
@@ -90,7 +90,7 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
     row(new, space=None)
 
 
-def _laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
+def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
     """Memory of a tensor's shape; in its order unless another is asked for."""
     name = getattr(memory_format, "name", "preserve_format")
     if name in ("channels_last", "channels_last_3d"):
@@ -98,7 +98,33 @@ def _laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array
         return np.moveaxis(np.empty(moved.shape, kind), -1, 1)
     if name == "contiguous_format":
         return np.empty(input._array.shape, kind)
-    return np.empty_like(input._array, dtype=kind, order="K", subok=False)
+    array = input._array
+    if all(array.strides) or not any(n > 1 and not s for n, s in zip(array.shape, array.strides)):
+        return np.empty_like(array, dtype=kind, order="K", subok=False)
+    order = _memory_order(array)
+    return np.empty([array.shape[axis] for axis in order], kind).transpose(np.argsort(order))
+
+
+def _memory_order(array: Array) -> list[int]:
+    """Axes from the outermost in memory to the innermost. One along which nothing moves has no
+    place of its own: it stays beside the axes that it is beside."""
+    order = list(range(array.ndim))
+    for first in range(array.ndim - 2, -1, -1):
+        at = first
+        for other in range(first + 1, array.ndim):
+            outer, inner = (_step(array, order[i]) for i in (at, other))
+            if 0 in (outer[0], inner[0]):
+                continue
+            if outer[0] > inner[0]:
+                break
+            if outer < inner:
+                order[at], order[other] = order[other], order[at]
+                at = other
+    return order
+
+
+def _step(array: Array, axis: int) -> tuple[int, int]:
+    return array.strides[axis], array.shape[axis]
 
 
 _sized("empty", "a tensor whose values are not set", np.empty)
@@ -125,7 +151,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Te
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """one value, in the shape and dtype of another tensor"""
     value = _filled((), fill_value, dtype, input._array.dtype)
-    array = _laid_out_as(input, value.dtype, options.get("memory_format"))
+    array = laid_out_as(input, value.dtype, options.get("memory_format"))
     array[...] = value
     return made(array, options)
 

@@ -102,6 +102,8 @@ def _first_leaf(data: Any, test: Any) -> bool:
 
 
 def _must_fit(values: Array, kind: DType) -> None:
+    if is_complex(values.dtype) and is_float(kind):
+        raise InvalidType("must be real number, not complex")
     if is_integer(kind) and values.size and values.dtype != BOOL:
         limits = np.iinfo(kind)
         if is_complex(values.dtype):

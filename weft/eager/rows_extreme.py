@@ -16,7 +16,7 @@ from ..ops.recurrence import AxisAttrs, CumprodAttrs
 from ..ops.scan import CumsumAttrs
 from .dispatch import apply
 from .inplace import write_out
-from .operands import must_be_tensors
+from .operands import must_be_real, must_be_tensors
 from .reducing import dims_of, in_shape, must_not_be_empty, picked, reduce_by
 from .rows_arithmetic import maximum, minimum, sub
 from .rows_compare import ne
@@ -47,7 +47,7 @@ class MinMax(NamedTuple):
 
 def _must_be_ordered(name: str, input: Tensor) -> None:
     if is_complex(input._array.dtype):
-        raise RunError(f"{name}: complex numbers have no order")
+        raise Unsupported(f"{name}: complex numbers have no order")
 
 
 # Extremes.
@@ -295,6 +295,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 
 
 def _running(op: Op, input: Tensor, dim: int) -> ValuesIndices:
+    must_be_real(op.name, input)
     axis = axis_of(dim, input._array.ndim)
     if not input._array.ndim:
         return ValuesIndices(input.clone(), wrap(np.zeros((), np.int64)))

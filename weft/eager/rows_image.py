@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InvalidValue, RunError, Unsupported
+from ..base.dtype import is_complex
+from ..base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ..core.op import Op
 from ..ops.image import ResizeAttrs
 from ..ops.index import TakeAttrs
 from ..ops.pad import PadAttrs
 from .dispatch import apply
+from .operands import must_be_real
 from .rows_activation import NN
 from .rows_adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from .rows_arithmetic import add, mul
 from .rows_conv import several
 from .rows_join import taken
 from .rows_matmul import product
@@ -102,6 +105,10 @@ def _check_pads(input: Tensor, pairs: Sequence[tuple[int, int]], count: int, mod
             raise RunError("Negative padding value is resulting in an empty dimension.")
 
 
+def _zeros_like(input: Tensor) -> Tensor:
+    return wrap(np.zeros(input._array.shape, input._array.dtype))
+
+
 class NotImplementedRun(RunError, NotImplementedError):
     """Something that PyTorch does not implement, either."""
 
@@ -123,7 +130,14 @@ def _constant_pad(input: Tensor, pairs: Sequence[tuple[int, int]], value: float)
     widths = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
     if not any(map(any, widths)):
         return apply(_COPY, None, [made])[0]
-    return apply(_PAD, PadAttrs(pad_width=widths, pad_value=float(value)), [made])[0]
+    if isinstance(value, complex) and not is_complex(input._array.dtype):
+        raise InvalidType("pad(): argument 'value' (position 4) must be float, not complex")
+    if isinstance(value, complex) and value.imag:
+        outside = apply(_PAD, PadAttrs(pad_width=widths, pad_value=1.0), [_zeros_like(made)])[0]
+        inside = apply(_PAD, PadAttrs(pad_width=widths), [made])[0]
+        return add(inside, mul(outside, value))
+    number = float(value.real if isinstance(value, complex) else value)
+    return apply(_PAD, PadAttrs(pad_width=widths, pad_value=number), [made])[0]
 
 
 @row(method=False)
@@ -144,6 +158,7 @@ def interpolate(
     antialias: bool = False,
 ) -> Tensor:  # fmt: skip
     """Another number of places along the dimensions after batch and channel"""
+    must_be_real("interpolate", input)
     rank = input._array.ndim - 2
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise InvalidValue(

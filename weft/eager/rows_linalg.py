@@ -10,8 +10,9 @@ import numpy as np
 from ..base.dtype import is_complex, is_float
 from ..base.errors import RunError
 from ..core.op import Op
-from ..ops.linalg import InverseAttrs, PinvAttrs, TriangleAttrs
+from ..ops.linalg import InverseAttrs, PinvAttrs, TriangleAttrs, mirrored
 from .dispatch import apply
+from .rows_complex import adjoint
 from .rows_extreme import amax, amin
 from .rows_join import cat
 from .rows_linear import LINALG, must_be_square
@@ -77,8 +78,6 @@ def _must_be_matrices(name: str, A: Tensor) -> None:
         raise RunError(
             f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.title}"
         )
-    if is_complex(A._array.dtype):
-        raise RunError(f"{name} of complex matrices is not supported")
 
 
 def _square(name: str, A: Tensor) -> None:
@@ -200,9 +199,8 @@ def logdet(input: Tensor) -> Tensor:
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangle L with A = L L', or the upper one"""
     _square("linalg.cholesky", A)
-    source = transpose(A, -2, -1) if upper else A
-    made = _one(_CHOLESKY, None, source)
-    return transpose(made, -2, -1) if upper else made
+    made = _one(_CHOLESKY, None, adjoint(A) if upper else A)
+    return adjoint(made) if upper else made
 
 
 @row(space=LINALG, method=False)
@@ -223,7 +221,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
     _square("linalg.eigh", A)
     if UPLO.upper() not in ("L", "U"):
         raise RunError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    source = A if UPLO.upper() == "L" else transpose(A, -2, -1)
+    source = A if UPLO.upper() == "L" else adjoint(A)
     return EighResult(*apply(_EIGH, None, [source]))
 
 
@@ -257,7 +255,7 @@ def _qr(A: Tensor) -> QRResult:
     if m >= n:
         return QRResult(*apply(_QR, None, [A]))
     q, r = apply(_QR, None, [narrow(A, -1, 0, m)])
-    return QRResult(q, cat([r, batched(transpose(q, -2, -1), narrow(A, -1, m, n - m))], -1))
+    return QRResult(q, cat([r, batched(adjoint(q), narrow(A, -1, m, n - m))], -1))
 
 
 @row(space=LINALG, method=False)
@@ -272,7 +270,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResu
                 hint="call it with full_matrices=False",
             )
         parts = np.linalg.svd(A._array)
-        return SVDResult(*(wrap(part.astype(A._array.dtype)) for part in parts))
+        return SVDResult(*map(wrap, parts))
     return SVDResult(*apply(_SVD, None, [A]))
 
 
@@ -290,9 +288,7 @@ def pinv(
     """The pseudo-inverse of a matrix"""
     _must_be_matrices("linalg.pinv", A)
     if hermitian:
-        low = np.tril(A._array)
-        mirrored = low + np.swapaxes(np.tril(low, -1), -1, -2)
-        A = A + wrap(mirrored - A._array)  # its gradient is that of any matrix
+        A = A + wrap(mirrored(A._array) - A._array)  # its gradient is that of any matrix
     share = rcond if rtol is None else rtol
     if share is None:
         nearly = float(np.finfo(A._array.dtype).eps) * max(A._array.shape[-2:])

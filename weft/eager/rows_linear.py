@@ -6,19 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import is_float, is_integer
+from ..base.dtype import is_complex, is_float, is_integer
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from .dispatch import apply
-from .operands import floating, promoted
+from .operands import floating, must_be_real, promoted
 from .rows_arithmetic import add, div, mul, sub
+from .rows_complex import adjoint, conj, imag, real
+from .rows_complex import complex as of_parts
 from .rows_join import taken
 from .rows_matmul import batched, matmul
 from .rows_pairs import clamp
 from .rows_parts import diagonal, narrow
 from .rows_reduce import mean, vector_norm
 from .rows_reduce import sum as total
-from .rows_shape import broadcast_tensors, reshape, transpose, unsqueeze
+from .rows_shape import broadcast_tensors, reshape, unsqueeze
 from .rows_unary import sqrt
 from .table import row
 from .tensor import Tensor, axis_of, wrap
@@ -43,8 +45,8 @@ def _matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = 
 
 @row(space=LINALG, method=False, out=True)
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """Sums of products along an axis"""
-    return total(mul(x, y), dim)
+    """Sums of products along an axis; complex numbers of x are conjugated"""
+    return total(mul(conj(x), y), dim)
 
 
 row(matmul, space=LINALG, method=False, out=True)
@@ -143,6 +145,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
 @row(space="weft.nn.functional", method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of the differences of all pairs of different rows"""
+    must_be_real("pdist", input)
     if input._array.ndim != 2:
         raise RunError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
@@ -181,7 +184,7 @@ def cov(
         centred = sub(rows, div(total(mul(rows, scale), 1, True), total(scale)))
     norm = _degrees(count, fweights, aweights, share, correction)
     right = centred if weights is None else mul(centred, weights[0])
-    made = div(matmul(right, transpose(centred, 0, 1)), norm)
+    made = div(matmul(right, adjoint(centred)), norm)
     return reshape(made, ()) if made._array.shape == (1, 1) else made
 
 
@@ -234,8 +237,10 @@ def corrcoef(input: Tensor) -> Tensor:
     spread = cov(input)
     if not spread._array.ndim:
         return div(spread, spread)
-    deviations = sqrt(diagonal(spread))
+    deviations = sqrt(real(diagonal(spread)))
     made = div(div(spread, unsqueeze(deviations, 1)), unsqueeze(deviations, 0))
+    if is_complex(made._array.dtype):
+        return of_parts(*(clamp(part(made), min=-1, max=1) for part in (real, imag)))
     return clamp(made, min=-1, max=1)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from .dispatch import apply
-from .operands import promoted
+from .operands import must_be_real, promoted
 from .rows_activation import NN
 from .rows_arithmetic import add, div, minimum, mul, sub
 from .rows_compare import choose, gt, lt
@@ -78,6 +78,7 @@ def mse_loss(
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """(x - y) squared"""
+    must_be_real("mse_loss", input, target)
     left, right = _pair(input, target)
     return _weighted(
         square(sub(left, right)), weight, reduction_of(reduction, size_average, reduce)
@@ -108,6 +109,7 @@ def smooth_l1_loss(
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
     """d squared / (2 beta) where d = |x - y| is below beta, else d - beta / 2"""
+    must_be_real("smooth_l1_loss", input, target)
     if beta < 0:
         raise RunError("smooth_l1_loss does not support negative values for beta.")
     how = reduction_of(reduction, size_average, reduce)
@@ -122,6 +124,7 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """d squared / 2 where d = |x - y| is below delta, else delta (d - delta / 2)"""
+    must_be_real("huber_loss", input, target)
     if delta <= 0:
         raise RunError("huber_loss does not support non-positive values for delta.")
     return _weighted(_bent(input, target, delta), weight, reduction_of(reduction))
@@ -133,6 +136,7 @@ def kl_div(
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:  # fmt: skip
     """y (log y - x), where x is a logarithm"""
+    must_be_real("kl_div", input, target)
     if log_target:
         values = mul(exp(target), sub(target, input))
     else:
@@ -167,6 +171,7 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """(log(v) + (x - y) squared / v) / 2"""
+    must_be_real("gaussian_nll_loss", input)
     how = reduction_of(reduction)
     shape = input._array.shape
     if isinstance(var, Tensor):
@@ -233,6 +238,7 @@ def soft_margin_loss(
 @row(space=NN, method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 x2 / (|x1| |x2|) along an axis"""
+    must_be_real("cosine_similarity", x1, x2)
     left, right = promoted(*broadcast_tensors(x1, x2))
     lengths = [clamp(vector_norm(x, 2, dim, True), min=eps) for x in (left, right)]
     return total(mul(div(left, lengths[0]), div(right, lengths[1])), dim)

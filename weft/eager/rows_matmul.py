@@ -16,6 +16,7 @@ from ..ops.matmul import BatchMatmulAttrs, MatmulAttrs
 from .dispatch import apply
 from .operands import promoted
 from .rows_arithmetic import add, mul
+from .rows_complex import conj
 from .rows_memory import sum_to_size
 from .rows_shape import expand, movedim, permute, reshape, transpose, unsqueeze
 from .table import row
@@ -120,7 +121,13 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return product(input, vec)
 
 
-@row(out=True, aliases=["vdot"])
+@row(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The sum of the products of two vectors' elements, those of the first conjugated"""
+    return dot(conj(input), other)
+
+
+@row(out=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of two vectors' elements"""
     a, b = input._array, tensor._array
@@ -370,7 +377,7 @@ def _multiplied(matrices: Sequence[Tensor], split: Any) -> Tensor:
 
 
 def _operator(self: Tensor, other: Any) -> Any:
-    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+    return self.matmul(other) if isinstance(other, Tensor) else NotImplemented
 
 
 Tensor.__matmul__ = _operator  # type: ignore[attr-defined]

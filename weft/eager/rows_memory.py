@@ -1,4 +1,4 @@
-"""Rows: how elements lie in memory, and the parts of complex numbers."""
+"""Rows: how elements lie in memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import INT64, is_complex
+from ..base.dtype import INT64
 from ..base.errors import RunError
 from ..core.op import Op
 from .dispatch import apply
 from .operands import sizes_of
 from .table import row
-from .tensor import Tensor, as_view, wrap
+from .tensor import Tensor, wrap
 
 _COPY, _COLLAPSE = Op.get("copy"), Op.get("collapse_sum")
 
@@ -68,41 +68,3 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
         input = input._cast(INT64)
     like = wrap(np.broadcast_to(np.zeros((), input._array.dtype), shape))
     return apply(_COLLAPSE, None, [input, like])[0]
-
-
-def _must_not_record(name: str, input: Tensor) -> None:
-    if input.requires_grad:
-        raise RunError(f"{name}() of a complex tensor that requires grad is not differentiable")
-
-
-@row
-def real(input: Tensor) -> Tensor:
-    """The real part, a view; a real tensor itself"""
-    if not is_complex(input._array.dtype):
-        return input
-    _must_not_record("real", input)
-    return as_view(input._array.real, input)
-
-
-@row
-def imag(input: Tensor) -> Tensor:
-    """The imaginary part, a view"""
-    if not is_complex(input._array.dtype):
-        raise RunError("imag is not implemented for tensors with non-complex dtypes.")
-    _must_not_record("imag", input)
-    return as_view(input._array.imag, input)
-
-
-@row(aliases=["conj_physical"])
-def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor itself"""
-    if not is_complex(input._array.dtype):
-        return input
-    _must_not_record("conj", input)
-    return wrap(np.conj(input._array))
-
-
-@row(aliases=["resolve_neg"])
-def resolve_conj(input: Tensor) -> Tensor:
-    """Itself: conjugates are never kept for later"""
-    return input

@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import is_integer
+from ..base.dtype import is_complex, is_integer
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from ..ops.magnitude import WindowSumAttrs
 from ..ops.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
 from .dispatch import apply, kernel_of, record
 from .modes import modes
+from .operands import must_be_real
 from .rows_activation import NN
 from .rows_arithmetic import add, div, mul, pow
 from .rows_memory import contiguous
 from .rows_pairs import clamp
-from .rows_reduce import vector_norm
+from .rows_reduce import mean, vector_norm
 from .rows_shape import expand_as
+from .rows_unary import rsqrt
 from .table import row
 from .tensor import Tensor, wrap
 from .viewing import Array
@@ -87,6 +89,10 @@ def rms_norm(
     """weight x / sqrt(mean of x squared + eps), over the last axes"""
     shape = _own_shape(input, normalized_shape, weight)
     small = float(np.finfo(input._array.dtype).eps) if eps is None else float(eps)
+    if is_complex(input._array.dtype):
+        axes = tuple(range(-len(shape), 0))
+        made = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
+        return made if weight is None else mul(made, weight)
     params = LayerNormAttrs(axis=-len(shape), epsilon=small)
     return apply(_RMS, params, [input, _given(weight, _ones, shape, input)])[0]
 
@@ -146,6 +152,7 @@ def batch_norm(
 ) -> Tensor:  # fmt: skip
     """weight (x - mean) / sqrt(variance + eps) + bias for each channel; when training with moments
     of the batch, by which the running ones move"""
+    must_be_real("batch_norm", input)
     shape = input._array.shape
     if shape == (0,):
         return apply(_COPY, None, [input])[0]
@@ -175,18 +182,12 @@ def _batch_normed(
 ) -> Tensor:
     """Runs the operator, which gives what moves after its outputs."""
     kernel = kernel_of(_BATCH)
-    if not params.training:
-        results = kernel.run(params, [tensor._array for tensor in inputs])
-        outputs = [wrap(result) for result in results]
-    else:
-        results = kernel.reference(params, *(tensor._array for tensor in inputs))
-        outputs = [wrap(result) for result in results[:3]]
-        for tensor, moved in zip(running, results[3:]):
-            if tensor is not None:
-                np.copyto(tensor._array, moved)
-                tensor._counter[0] += 1
-    if len(outputs) < 3:  # compiled code gives what users see
-        outputs += inputs[3:]
+    results = kernel.run(params, [tensor._array for tensor in inputs])
+    outputs = [wrap(result) for result in results[:3]]
+    for tensor, moved in zip(running, results[3:]):
+        if tensor is not None:
+            np.copyto(tensor._array, moved)
+            tensor._counter[0] += 1
     if modes.grad and any(tensor._requires_grad for tensor in inputs):
         moments = [wrap(output._array) for output in outputs[1:3]]
         record(kernel, params, inputs, [outputs[0], *moments])

@@ -12,10 +12,11 @@ from ..base.errors import InvalidType, RunError, Unsupported
 from ..core.op import Op
 from ..ops.elemwise import ClipAttrs
 from .dispatch import apply
-from .operands import floating, must_be_tensors, promoted
-from .rows_arithmetic import div, mul
+from .operands import floating, must_be_real, must_be_tensors, promoted
+from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose, eq, ge, gt, le, lt, ne
-from .rows_unary import log, log1p, sin
+from .rows_complex import real
+from .rows_unary import exp, log, log1p, sin
 from .table import row
 from .tensor import Tensor, wrap
 from .types import finfo
@@ -23,7 +24,7 @@ from .types import finfo
 _ATAN2, _HYPOT, _COPYSIGN, _LOGADDEXP = (
     Op.get(name) for name in ("atan2", "hypot", "copysign", "logaddexp")
 )
-_SIGN, _CLIP = Op.get("sign"), Op.get("clip")
+_SIGN, _SGN, _CLIP = Op.get("sign"), Op.get("sgn"), Op.get("clip")
 _ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (
     Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit")
 )
@@ -68,9 +69,18 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     return wrap(np.asarray(np.nextafter(left, right)))
 
 
+def _larger_first(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Complex numbers by their real parts."""
+    above = ge(real(left), real(right))
+    return choose(above, left, right), choose(above, right, left)
+
+
 @row(out=True)
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other))"""
+    if is_complex(input._array.dtype) or is_complex(other._array.dtype):
+        high, low = _larger_first(*promoted(input, other))
+        return add(high, log1p(exp(sub(low, high))))
     return apply(_LOGADDEXP, None, _only_floats("logaddexp", input, other))[0]
 
 
@@ -139,7 +149,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     given = [value for value in (min, max) if value is not None]
     made = promoted(input, *given)
     if is_complex(made[0]._array.dtype):
-        raise RunError("clamp is not supported for complex types")
+        raise Unsupported("clamp is not supported for complex types")
     if made[0]._array.dtype == BOOL and not isinstance(given[0], Tensor):
         raise Unsupported("\"clamp\" not implemented for 'Bool'")
     value, limits = made[0], made[1:]
@@ -175,12 +185,12 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 @row(inplace=True, out=True)
 def sgn(input: Tensor) -> Tensor:
-    """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
+    """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN; x / |x| of complex numbers"""
     kind = input._array.dtype
     if kind == BOOL:
         return input.clone()
     if is_complex(kind):
-        raise Unsupported("sgn of complex numbers")
+        return apply(_SGN, None, [input])[0]
     made = apply(_SIGN, None, [input])[0]
     return choose(ne(input, input), 0, made) if is_float(kind) else made
 
@@ -189,13 +199,11 @@ def sgn(input: Tensor) -> Tensor:
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
     if is_complex(input._array.dtype):
-        raise RunError("Unlike NumPy, sign() is not intended to support complex numbers.")
+        raise Unsupported("Unlike NumPy, sign() is not intended to support complex numbers.")
     return sgn(input)
 
 
 def _test(op: Op, input: Tensor) -> Tensor:
-    if is_complex(input._array.dtype):
-        raise Unsupported(f"{op.name} of complex numbers")
     return apply(op, None, [input])[0]
 
 
@@ -220,6 +228,8 @@ def isfinite(input: Tensor) -> Tensor:
 @row(out=True)
 def signbit(input: Tensor) -> Tensor:
     """where input is negative, -0.0 included"""
+    if is_complex(input._array.dtype):
+        raise Unsupported("signbit is not implemented for complex tensors.")
     return _test(_SIGNBIT, input)
 
 
@@ -239,15 +249,7 @@ def isneginf(input: Tensor) -> Tensor:
 
 def _must_be_ordered(name: str, input: Tensor) -> None:
     if is_complex(input._array.dtype):
-        raise RunError(f"{name} does not support complex inputs.")
-
-
-@row
-def isreal(input: Tensor) -> Tensor:
-    """where the imaginary part is zero"""
-    if is_complex(input._array.dtype):
-        return eq(input.imag(), 0)
-    return eq(input, input) | ne(input, input)
+        raise Unsupported(f"{name} does not support complex inputs.")
 
 
 @row(inplace=True, out=True)
@@ -256,6 +258,7 @@ def nan_to_num(
     neginf: float | None = None,
 ) -> Tensor:  # fmt: skip
     """input with numbers in the place of NaN and the infinities"""
+    must_be_real("nan_to_num", input)
     kind = input._array.dtype
     if is_integer(kind) or kind == BOOL:
         return input.clone()
@@ -277,6 +280,7 @@ def sinc(input: Tensor) -> Tensor:
 @row(inplace=True, out=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with eps, x is limited to [eps, 1 - eps]"""
+    must_be_real("logit", input)
     value = floating(input)
     if eps is not None:
         value = clamp(value, eps, 1 - eps)

@@ -15,6 +15,7 @@ from ..core.op import Op
 from ..ops.index import GatherAttrs
 from ..ops.pool import AvgPool2DAttrs, MaxPool2DAttrs
 from .dispatch import apply
+from .operands import must_be_real
 from .rows_activation import NN, relu
 from .rows_arithmetic import mul, pow
 from .rows_conv import several
@@ -146,6 +147,7 @@ def chosen_in(
 ) -> tuple[Tensor, Tensor]:
     """The greatest of windows that cover given indices along each of the last dimensions, those
     outside apart, and where they stand in these dimensions, flattened."""
+    must_be_real("max_pool", input)
     outs = [len(place) for place in places]
     windows, inside = _windows(sizes, places)
     data = input._array.reshape(*lead, math.prod(sizes))
@@ -222,6 +224,7 @@ def _unpool(
     rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any,
     output_size: Any,
 ) -> Tensor:  # fmt: skip
+    must_be_real(f"max_unpool{rank}d", input)
     shape = input._array.shape
     if indices._array.dtype != np.int64:
         raise RunError("elements in indices should be type int64")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import INT64, is_complex, is_float
-from ..base.errors import RunError, Unsupported
-from ..core.op import Op
-from .dispatch import apply
+from ..base.dtype import INT64, is_float
+from ..base.errors import RunError
 from .operands import floating, in_dtype, must_be_tensors
 from .reducing import dims_of
 from .rows_arithmetic import add, div, lerp, mul, sub
@@ -194,16 +191,6 @@ def _edge(steps: Tensor, gaps: Tensor, axis: int, place: int, order: int) -> Ten
 
 
 # Parts of numbers.
-
-
-@row(out=True)
-def angle(input: Tensor) -> Tensor:
-    """0 of positive numbers, pi of negative ones"""
-    if is_complex(input._array.dtype):
-        raise Unsupported("angle of complex numbers")
-    values = floating(input)
-    nothing = mul(apply(Op.get("sign"), None, [values])[0], 0.0)
-    return choose(lt(values, 0), math.pi, nothing)
 
 
 class Frexp(NamedTuple):

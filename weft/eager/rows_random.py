@@ -9,37 +9,30 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import BOOL, DTYPES, DType, is_complex, is_float
-from ..base.errors import InvalidType, RunError, Unsupported
+from ..base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from . import distributions
 from .convert import convert
 from .generator import given
 from .inplace import check_writable, write
+from .operands import must_be_real
+from .poisson import binomial as binomial_numbers
 from .poisson import poisson as poisson_numbers
-from .rows_create import kind_of, made, shape_of
+from .rows_create import kind_of, laid_out_as, made, shape_of
+from .rows_shape import broadcast_shapes, expand
 from .table import row
 from .tensor import Array, Tensor, wrap
+from .types import as_dtype
 
 Maker = Callable[[int, bool], Array]  # a count, and whether they go to memory in order
+LikeMaker = Callable[[int, DType, bool], Array]  # the same, with a dtype
 
 
 def _uniform(generator: Any, shape: tuple[int, ...], kind: DType) -> Array:
-    if is_complex(kind):
-        parts = _uniform(generator, (*shape, 2), _part(kind))
-        return parts.view(kind).reshape(shape)
     return distributions.uniform(given(generator), math.prod(shape), kind).reshape(shape)
 
 
 def _normal(generator: Any, shape: tuple[int, ...], kind: DType) -> Array:
-    if is_complex(kind):  # both parts together have a deviation of 1
-        count = 2 * math.prod(shape)
-        deviation = math.sqrt(0.5)
-        parts = distributions.normal(given(generator), count, _part(kind), 0.0, deviation)
-        return parts.view(kind).reshape(shape)
     return distributions.normal(given(generator), math.prod(shape), kind).reshape(shape)
-
-
-def _part(kind: DType) -> DType:
-    return DTYPES["float32" if kind == DTYPES["complex64"] else "float64"]
 
 
 @row(method=False, out=True)
@@ -87,18 +80,26 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, **options: Any
     kind = kind_of(dtype, DTYPES["int64"])
     if kind == BOOL or is_complex(kind):
         raise Unsupported(f"randperm is not implemented for {kind.name}")
-    most = 2 ** distributions.digits(kind) if is_float(kind) else int(np.iinfo(kind).max) + 1
-    if count > most:
+    if is_float(kind) and count > 2 ** distributions.digits(kind) + 1:
+        most, title = 2 ** distributions.digits(kind) + 1, as_dtype(kind).title
+        raise RunError(f"n cannot be greater than {most} for {title} type.")
+    if not is_float(kind) and count > int(np.iinfo(kind).max) + 1:
         raise RunError(f"value cannot be converted to type {kind.name} without overflow")
     return made(distributions.permutation(given(generator), count).astype(kind), options)
+
+
+def _like(input: Tensor, dtype: Any, options: dict[str, Any], draw: LikeMaker) -> Tensor:
+    """Random numbers in the shape, and in memory in the order, of a tensor."""
+    kind = kind_of(dtype, input._array.dtype)
+    layout = laid_out_as(input, kind, options.get("memory_format"))
+    return made(_arranged(layout, lambda n, ordered: draw(n, kind, ordered)), options)
 
 
 @row(method=False)
 def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Numbers evenly spread over [0, 1), in the shape of another tensor"""
-    return made(
-        _uniform(generator, input._array.shape, kind_of(dtype, input._array.dtype)), options
-    )
+    source = given(generator)
+    return _like(input, dtype, options, lambda n, kind, _: distributions.uniform(source, n, kind))
 
 
 @row(method=False)
@@ -106,7 +107,11 @@ def randn_like(
     input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any
 ) -> Tensor:
     """Numbers of the standard normal distribution, in the shape of another tensor"""
-    return made(_normal(generator, input._array.shape, kind_of(dtype, input._array.dtype)), options)
+    source = given(generator)
+    return _like(
+        input, dtype, options,
+        lambda n, kind, ordered: distributions.normal(source, n, kind, in_order=ordered),
+    )  # fmt: skip
 
 
 @row(method=False)
@@ -114,12 +119,13 @@ def randint_like(
     input: Tensor, *bounds: int, generator: Any = None, dtype: Any = None, **options: Any
 ) -> Tensor:
     """Whole numbers of [low, high), in the shape of another tensor"""
+    source = given(generator)
     named = [options.pop(name) for name in ("low", "high") if name in options]
-    low, high = (0, *bounds, *named)[-2:]
-    shape = input._array.shape
-    return made(
-        _between(generator, shape, kind_of(dtype, input._array.dtype), int(low), int(high)), options
-    )
+    low, high = (int(bound) for bound in (0, *bounds, *named)[-2:])
+    return _like(
+        input, dtype, options,
+        lambda n, kind, _: distributions.random_between(source, n, kind, low, high),
+    )  # fmt: skip
 
 
 @row(method=False, out=True)
@@ -134,12 +140,14 @@ def normal(
         drawn = distributions.normal(given(generator), count, kind, float(mean), float(std))
         return made(drawn.reshape(shape), options)
     means, deviations = (x._array if isinstance(x, Tensor) else x for x in (mean, std))
+    if np.iscomplexobj(deviations):
+        raise RunError("normal expects standard deviation to be non-complex")
     if not np.all(np.asarray(deviations) >= 0):
         raise RunError("normal expects all elements of std >= 0.0")
     first = means if isinstance(means, np.ndarray) else deviations
     if not isinstance(first, np.ndarray):
         raise InvalidType("normal() of two numbers takes a size")
-    shape = np.broadcast_shapes(np.shape(means), np.shape(deviations))
+    shape = broadcast_shapes(np.shape(means), np.shape(deviations))
     drawn = _normal(generator, shape, first.dtype)
     return made((drawn * deviations + means).astype(first.dtype), options)
 
@@ -149,8 +157,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     """1 with the probability that each element of the input says, or with p; else 0"""
     array = input._array
     if p is not None:
+        must_be_real("bernoulli", input)
         drawn = distributions.bernoulli(given(generator), array.size, p).reshape(array.shape)
-    elif is_float(array.dtype):
+    elif is_float(array.dtype) or not array.size:
         drawn = distributions.bernoulli_each(given(generator), array)
     else:
         raise Unsupported(f"bernoulli is not implemented for {array.dtype.name}")
@@ -174,15 +183,43 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     return wrap(poisson_numbers(given(generator), input._array).astype(input._array.dtype))
 
 
+@row(method=False)
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """How many of a count of trials succeed, for every count and the probability beside it"""
+    for name, tensor in (("count", count), ("prob", prob)):
+        if not is_float(tensor._array.dtype):
+            title = as_dtype(tensor._array.dtype).title
+            raise InvalidValue(
+                f"binomial only supports floating-point dtypes for {name}, got: {title}"
+            )
+    kind = count._array.dtype
+    if prob._array.dtype != kind:
+        raise RunError(f"binomial needs one dtype, got {kind.name} and {prob._array.dtype.name}")
+    if kind.itemsize == 2:
+        raise Unsupported(f"binomial is not implemented for {kind.name}")
+    shape = broadcast_shapes(count._array.shape, prob._array.shape)
+    counts, chances = (np.broadcast_to(x._array, shape) for x in (count, prob))
+    return wrap(binomial_numbers(given(generator), counts, chances).astype(kind))
+
+
 def _fill(target: Tensor, maker: Maker) -> Tensor:
     """Writes random numbers to a tensor, in the order in which its elements lie in memory."""
     check_writable(target)
-    array = target._array
+    return write(target, wrap(_arranged(target._array, maker)))
+
+
+def _arranged(array: Array, maker: Maker) -> Array:
+    """Numbers in an array's shape, drawn in the order in which its elements lie in memory."""
     if array.flags.c_contiguous:
-        return write(target, wrap(maker(array.size, True).reshape(array.shape)))
-    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+        return maker(array.size, True).reshape(array.shape)
+    order = _outermost_first(array)
     values = maker(array.size, False).reshape([array.shape[axis] for axis in order])
-    return write(target, wrap(values.transpose(np.argsort(order))))
+    return values.transpose(np.argsort(order))
+
+
+def _outermost_first(array: Array) -> list[int]:
+    """The axes of an array, the one with the largest steps in memory first."""
+    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
 
 
 def _bounds(names: str, bounds: tuple[Any, ...], named: dict[str, Any], count: int) -> list[Any]:
@@ -229,12 +266,14 @@ def random_(self: Tensor, *bounds: int, generator: Any = None, **named: Any) -> 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with 1 of probability p, a number or a tensor, and else 0"""
     kind, source = self._array.dtype, given(generator)
+    must_be_real("bernoulli_", self)
     if not isinstance(p, Tensor):
         return _fill(self, lambda n, _: convert(distributions.bernoulli(source, n, float(p)), kind))
-    check_writable(self)
-    chances = np.broadcast_to(p._array, self._array.shape)
-    drawn = distributions.bernoulli_each(source, chances)
-    return write(self, wrap(drawn.astype(kind)))
+    order = _outermost_first(self._array)
+    chances = expand(p, self._array.shape)._array.transpose(order)
+    return _fill(
+        self, lambda *_: distributions.bernoulli_each(source, chances).reshape(-1).astype(kind)
+    )
 
 
 @row(space=None)

@@ -11,11 +11,13 @@ from ..base.dtype import INT64, is_complex, is_float
 from ..base.errors import InvalidType, RunError
 from ..core.op import Op
 from .dispatch import apply
-from .operands import floating, must_be_tensors, promoted
+from .operands import floating, must_be_real, must_be_tensors, promoted
 from .reducing import dims_of, in_shape, reduce_by
 from .rows_arithmetic import div, pow, sub
 from .rows_compare import choose, eq, ne, truth
+from .rows_complex import magnitude_squared, real
 from .rows_create import kind_of
+from .rows_shape import reshape
 from .rows_unary import abs as magnitude
 from .rows_unary import exp, log, sqrt, square
 from .table import FUNCTIONS, row
@@ -59,8 +61,10 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """the product along a dimension, or of everything; of integers in int64"""
     if isinstance(dim, (tuple, list)):
         raise InvalidType("prod(): argument 'dim' (position 2) must be int, not tuple")
-    axes = dims_of(dim, input._array.ndim)
-    return reduce_by(_PROD, _counted(input, dtype), axes, keepdim and dim is not None)
+    values = _counted(input, dtype)
+    if dim is None and values._array.ndim > 1:
+        values = reshape(values, (-1,))
+    return reduce_by(_PROD, values, dims_of(dim, values._array.ndim), keepdim and dim is not None)
 
 
 def _averaged(name: str, input: Tensor, dtype: Any) -> Tensor:
@@ -85,6 +89,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 @row(out=True)
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """the mean of what is not NaN"""
+    must_be_real("nanmean", input)
     values = _averaged("nanmean", input, dtype)
     there = eq(values, values)
     total = sum(_without_nan(values), dim, keepdim)
@@ -140,9 +145,14 @@ def _moments(
     axes = dims_of(dim, input._array.ndim)
     middle = reduce_by(_MEAN, input, axes, True)
     count = math.prod(input._array.shape[axis] for axis in axes)
-    total = reduce_by(_SUM, square(sub(input, middle)), axes, keepdim)
+    total = reduce_by(_SUM, _squared(sub(input, middle)), axes, keepdim)
     variance = div(total, max(count - less, 0))
     return variance, middle if keepdim else in_shape(middle, total._array.shape)
+
+
+def _squared(input: Tensor) -> Tensor:
+    """|x|^2"""
+    return magnitude_squared(input) if is_complex(input._array.dtype) else square(input)
 
 
 def root(input: Tensor) -> Tensor:
@@ -194,12 +204,11 @@ def std_mean(
 
 
 def _norm(input: Tensor, order: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
-    if order == 0:
-        signs = apply(_SIGN, None, [input])[0]
-        return reduce_by(_SUM, magnitude(signs), axes, keepdim)
     if order == 2:
-        return root(reduce_by(_SUM, square(input), axes, keepdim))
+        return root(reduce_by(_SUM, _squared(input), axes, keepdim))
     sizes = magnitude(input)
+    if order == 0:
+        return reduce_by(_SUM, apply(_SIGN, None, [sizes])[0], axes, keepdim)
     if order == 1:
         return reduce_by(_SUM, sizes, axes, keepdim)
     if math.isinf(order):
@@ -271,7 +280,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log of the sum of exp along dimensions"""
     values = floating(input)
     axes = dims_of(dim, values._array.ndim)
-    most = reduce_by(_MAX, values.detach(), axes, True)
+    most = reduce_by(_MAX, real(values.detach()), axes, True)
     most = choose(apply(Op.get("isinf"), None, [most])[0], 0.0, most)
     total = log(reduce_by(_SUM, exp(sub(values, most)), axes, True)) + most
     if keepdim:

@@ -10,6 +10,7 @@ from ..base.dtype import is_float
 from ..base.errors import RunError
 from ..core.op import Op
 from .dispatch import apply
+from .operands import must_be_real
 from .rows_index import along, at_elements, copied, element_places, first_part, multiplied
 from .rows_parts import zeros_but
 from .rows_shape import reshape
@@ -86,6 +87,7 @@ def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """A copy in which input[index[i, j], j] is reduced with src[i, j], along axis 0"""
+    must_be_real("scatter_reduce", input, src)
     _must_reduce("scatter_reduce", reduce, _REDUCES)
     data, axis, where = at_elements(input, dim, index, "scatter")
     if src._array.dtype != input._array.dtype:
@@ -103,6 +105,7 @@ def index_reduce(
     include_self: bool = True,
 ) -> Tensor:  # fmt: skip
     """A copy in which slices of an axis are reduced with those of a source"""
+    must_be_real("index_reduce", input, source)
     _must_reduce("index_reduce", reduce, _REDUCES[1:])
     data, axis, where = along(input, dim, index, "index_reduce")
     if source._array.dtype != input._array.dtype:

@@ -15,6 +15,7 @@ from .operands import sizes_of
 from .size import Size
 from .table import row
 from .tensor import Tensor, as_view, axis_of
+from .titles import entitle
 from .types import dtype
 from .viewing import permuted, reshaped, stretched
 
@@ -336,33 +337,18 @@ def atleast_3d(*tensors: Any) -> Any:
     )
 
 
-def _transposed(rank: int, name: str) -> property:
-    def get(self: Tensor) -> Tensor:
-        if rank == 2 and self._array.ndim != 2 and name == "H" and self._array.ndim:
-            raise RunError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
-            )
-        if rank < 0 and self._array.ndim < 2:
-            if not self._array.ndim:
-                return self
-            raise RunError(
-                f"tensor.{name} is only supported on matrices or batches of matrices. Got "
-                f"{self.ndim}-D tensor."
-            )
-        if rank < 0:
-            return transpose(self, -2, -1)
-        return permuted(self, tuple(range(self._array.ndim))[::-1])
-
-    return property(get)
+def _reversed(self: Tensor) -> Tensor:
+    made = permuted(self, tuple(range(self._array.ndim))[::-1])
+    entitle(made, "PermuteBackward0", self)
+    return made
 
 
-Tensor.T, Tensor.H = _transposed(2, "T"), _transposed(2, "H")  # type: ignore[attr-defined]
-Tensor.mT, Tensor.mH = _transposed(-2, "mT"), _transposed(-2, "mH")  # type: ignore[attr-defined]
+def _turned(self: Tensor) -> Tensor:
+    if self._array.ndim == 1:
+        raise RunError(
+            "tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor."
+        )
+    return transpose(self, -2, -1) if self._array.ndim else self
 
 
-@row
-def adjoint(input: Tensor) -> Tensor:
-    """The last two axes swapped, conjugated if complex"""
-    if input._array.ndim < 2:
-        raise RunError(f"adjoint() expects tensors with two or more dimensions, got {input.ndim}")
-    return transpose(input, -2, -1)
+Tensor.T, Tensor.mT = property(_reversed), property(_turned)  # type: ignore[attr-defined]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import is_complex, is_integer
-from ..base.errors import RunError
+from ..base.errors import RunError, Unsupported
 from ..core.op import Op
 from ..ops.index import GatherAttrs
 from ..ops.sort import order_of
 from .dispatch import apply
 from .indexing import chosen_from
-from .operands import in_dtype, promoted
+from .operands import in_dtype, must_be_real, promoted
 from .rows_extreme import ValuesIndices
 from .rows_shape import reshape
 from .table import row
@@ -34,7 +34,7 @@ def _taken(input: Tensor, axis: int, order: Array) -> ValuesIndices:
 
 def _rows(input: Tensor, name: str) -> Array:
     if is_complex(input._array.dtype):
-        raise RunError(f"{name}(): complex numbers have no order")
+        raise Unsupported(f"{name}(): complex numbers have no order")
     return input._array if input._array.ndim else input._array.reshape(1)
 
 
@@ -71,11 +71,26 @@ def topk(
     axis, rows = axis_of(dim, input._array.ndim), _rows(input, "topk")
     if not 0 <= k <= rows.shape[axis]:
         raise RunError("selected index k out of range")
-    chosen = order_of(rows, axis, largest).take(range(k), axis)
+    chosen = _first_of(rows, axis, k, largest)
     if not input._array.ndim and k == 0:
         return ValuesIndices(chosen_from(reshape(input, 1), [chosen]), wrap(chosen))
     return _taken(input, axis, chosen)
 
+
+def _first_of(rows: Array, axis: int, k: int, largest: bool) -> Array:
+    """Where the k greatest or smallest stand, in order; where they are few, the others are not put
+    in order."""
+    count = rows.shape[axis]
+    if not 0 < FEW * k < count:
+        return order_of(rows, axis, largest).take(range(k), axis)
+    first = count - k if largest else 0
+    parts = np.argpartition(rows, first if largest else k - 1, axis)
+    some = np.sort(parts.take(range(first, first + k), axis), axis)
+    order = order_of(np.take_along_axis(rows, some, axis), axis, largest)
+    return np.take_along_axis(some, order, axis)
+
+
+FEW = 8
 
 # Where elements belong, and how often they are there.
 
@@ -86,6 +101,7 @@ def searchsorted(
     side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Where elements would go into rows that are in order"""
+    must_be_real("searchsorted", sorted_sequence)
     if side not in (None, "left", "right"):
         raise RunError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
@@ -145,6 +161,7 @@ def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """Between which boundaries elements lie"""
+    must_be_real("bucketize", input)
     if boundaries._array.ndim != 1:
         raise RunError(
             f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})"
@@ -172,6 +189,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 @row(out=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of so many intervals between two numbers"""
+    must_be_real("histc", input)
     array = input._array
     if bins <= 0:
         raise RunError("bins must be > 0")
@@ -194,6 +212,7 @@ def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
     """Which elements are among others"""
+    must_be_real("isin", elements, test_elements)
     arrays = [
         x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements)
     ]
@@ -209,6 +228,7 @@ def unique(
     return_counts: bool = False, dim: int | None = None,
 ) -> Any:  # fmt: skip
     """The distinct elements, or slices of an axis, in order"""
+    must_be_real("unique", input)
     array, axis = _for_unique(input, dim)
     values, inverse, counts = np.unique(
         array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -246,6 +266,7 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> Any:  # fmt: skip
     """The elements, or slices of an axis, that differ from the one before"""
+    must_be_real("unique_consecutive", input)
     array, axis = _for_unique(input, dim)
     rows = np.moveaxis(array, axis, 0) if axis is not None else array.reshape(-1)
     count = len(rows)

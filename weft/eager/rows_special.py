@@ -11,7 +11,7 @@ from ..core.op import Op
 from ..ops.special import PolygammaAttrs
 from .derivative import params_of
 from .dispatch import apply
-from .operands import floating
+from .operands import floating, must_be_real
 from .rows_arithmetic import add, mul
 from .rows_compare import choose, eq, gt, lt
 from .rows_unary import digamma, erfc, erfinv, exp, lgamma, log, log1p, square
@@ -94,6 +94,7 @@ def ndtr(input: Tensor) -> Tensor:
 @row(space="weft.special", method=False, out=True)
 def ndtri(input: Tensor) -> Tensor:
     """the inverse of ndtr"""
+    must_be_real("ndtri", input)
     values = floating(input)
     wide = values._cast(FLOAT64)  # 2 x - 1 loses what is small
     return mul(erfinv(add(mul(wide, 2), -1)), math.sqrt(2))._cast(values._array.dtype)

@@ -12,7 +12,7 @@ from ..base.dtype import BOOL, is_float
 from ..base.errors import RunError, Unsupported
 from ..core.op import Op
 from .dispatch import apply
-from .operands import floating
+from .operands import floating, must_be_real
 from .rows_arithmetic import div, mul
 from .table import row
 from .tensor import Tensor
@@ -149,12 +149,14 @@ def square(input: Tensor) -> Tensor:
 @row(inplace=True, out=True)
 def deg2rad(input: Tensor) -> Tensor:
     """degrees as radians"""
+    must_be_real("deg2rad", input)
     return mul(floating(input), math.pi / 180)
 
 
 @row(inplace=True, out=True)
 def rad2deg(input: Tensor) -> Tensor:
     """radians as degrees"""
+    must_be_real("rad2deg", input)
     return mul(floating(input), 180 / math.pi)
 
 

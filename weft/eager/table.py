@@ -18,8 +18,10 @@ import numpy as np
 
 from ..base.errors import InvalidType, RunError
 from .inplace import check_writable, write, write_out
+from .native_inplace import NAMES, write_native
 from .node import keep_old_values, next_sequence
 from .tensor import Tensor
+from .titles import entitle, title_of
 
 
 class Row(NamedTuple):
@@ -82,7 +84,7 @@ def _install(made: Row) -> None:
 
 def _checked(made: Row) -> Callable[..., Any]:
     """The function with `out=`, and with a message that names the argument of a wrong type."""
-    function = made.function
+    function, title = made.function, title_of(made.name)
     tensors = _tensor_parameters(function)
 
     @functools.wraps(function)
@@ -96,18 +98,22 @@ def _checked(made: Row) -> Callable[..., Any]:
                 return write_out(target, result)
             if made.out:
                 kwargs.pop("out", None)
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except (AttributeError, TypeError):
             _check_tensors(made.name, tensors, args, kwargs)
             raise
+        entitle(result, title, args[0] if args else None)
+        return result
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except (AttributeError, TypeError):
             _check_tensors(made.name, tensors, args, kwargs)
             raise
+        entitle(result, title, args[0] if args else None)
+        return result
 
     return call if made.out else plain
 
@@ -157,13 +163,17 @@ def _check_tensors(
 
 def _writing(made: Row, name: str) -> Callable[..., Any]:
     """The in-place form."""
-    function = made.function
+    function, title = made.function, title_of(made.name)
+    native = made.name in NAMES
 
     @functools.wraps(function)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self)
+        if native and write_native(made.name, self, args, kwargs):
+            return self
         since = next_sequence()
         result = function(self, *args, **kwargs)
+        entitle(result, title, self)
         if result._grad_fn is not None:
             keep_old_values(result._grad_fn, since, self._array)
         return write(self, result)

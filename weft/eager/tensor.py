@@ -335,7 +335,12 @@ class Tensor:
     def _number(self, kind: Callable[[Any], Any]) -> Any:
         if self._array.size != 1:
             raise InvalidValue("only one element tensors can be converted to Python scalars")
-        return kind(self._array.item())
+        value = self._array.item()
+        if kind is not complex and isinstance(value, complex):
+            if value.imag != 0:
+                raise RunError("value cannot be converted to type double without overflow")
+            value = value.real
+        return kind(value)
 
     def __float__(self) -> float:
         made: float = self._number(float)

@@ -88,6 +88,7 @@ class Emitter:
         self.params: dict[str, NDArray] = {}
         self._names = Names()
         self._stored: set[Value] = set()
+        self._own: set[Value] = set()
         self._inputs = 0  # that there are so far
 
     def input(self, name: str, shape: Shape, dtype: DType | None) -> Value:
@@ -106,11 +107,14 @@ class Emitter:
         data = np.asarray(value)
         return Value(name, Fact(data.shape, as_dtype(data.dtype)), constant=data)
 
-    def stored(self, name: str, value: Any) -> Value:
-        """A constant that the model itself has under this name, which nothing else may take."""
+    def stored(self, name: str, value: Any, own: bool = False) -> Value:
+        """A constant that the model itself has under this name, which nothing else may take; `own`
+        if nobody else has its memory, so that it may become the parameter."""
         self._names.take(name)
         made = self.constant(name, value)
         self._stored.add(made)
+        if own:
+            self._own.add(made)
         return made
 
     def symbol(self, value: Value) -> Symbol:
@@ -119,7 +123,8 @@ class Emitter:
             if value not in self._stored:
                 value.name = self.fresh_name(value.name)
             value._symbol = Variable(value.name, shape=value.shape, dtype=dtype_name(value.dtype))
-            self.params[value.name] = made = array(value.constant)
+            made = NDArray(value.constant) if value in self._own else array(value.constant)
+            self.params[value.name] = made
             value.constant = made.numpy()  # the other copy can go
         return value._symbol
 

@@ -212,10 +212,10 @@ def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Affine] | None:
         if found is None:
             return None
         places.append(found)
-    return None if _value_vars(body) & {axis.var for axis in axes} else places
+    return None if value_vars(body) & {axis.var for axis in axes} else places
 
 
-def _value_vars(body: Stmt) -> set[Var]:
+def value_vars(body: Stmt) -> set[Var]:
     """Variables that are read outside addresses."""
     found: set[Var] = set()
     seen: set[int] = set()

@@ -13,14 +13,15 @@ from math import prod
 from typing import NamedTuple
 
 from ..base.target import Target
-from ..te.expr import Binary, Const, Expr, Load, Var, as_expr
+from ..te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
 from ..te.jam import jam
-from ..te.loops import Buffer, For, If, Kernel, Stmt
+from ..te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
 from ..te.simplify_loops import sequence, simplify_statement, statements
 from ..te.transform import split
 from ..te.visit import loads, postorder, rewrite, substitute
 from .access import accessed, step
 from .nest import Axis, finished_kernel
+from .pairs import in_pairs
 from .partial import partial_sums
 from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
@@ -29,6 +30,8 @@ GATHER_COST = 0.8  # of one element, relative to a vector load
 BROADCAST_COST = 0.4
 LANE_SUM_COST = 1.1  # partial results in lanes have to be summed at the end
 INNER_UNROLL = 4
+FAR = 0.75  # of the second cache: what is larger comes from beyond it every time
+SHORT_CALLS = frozenset("sqrt abs floor ceil trunc round isnan isinf isfinite fma".split())
 
 
 class Reduction(NamedTuple):
@@ -48,12 +51,11 @@ def reduction_kernel(
     buffers, axes, body = collapsed(buffers, axes, body)
     lanes = vector_lanes(body, target)
     vector = choose_vector(axes, body, lanes)
-    budget = registers(target)
     if vector is None:
-        return _tiled(name, buffers, axes, body, budget)
+        return _tiled(name, buffers, axes, body, target)
     if vector not in axes:
-        return _tiled(name, buffers, axes, partial_sums(body, vector, lanes), budget)
-    return _vectorised(name, buffers, axes, body, vector, lanes, budget)
+        return _tiled(name, buffers, axes, partial_sums(body, vector, lanes), target)
+    return _vectorised(name, buffers, axes, body, vector, lanes, target)
 
 
 def _simplified(body: Stmt, axes: Sequence[Axis]) -> Stmt:
@@ -185,11 +187,11 @@ class Panels(NamedTuple):
 
 
 def _tiled(
-    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, budget: int
+    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target
 ) -> Kernel:
     """Without a vector axis: tiles of single elements (or of lanes that the body makes itself)."""
-    across, _ = choose_tiles(_shared(axes, body), None, budget)
-    return _nest(name, buffers, axes, across, [Panels(_unroll_inner(body), None, 1, 1, 1)])
+    across, _ = choose_tiles(_shared(axes, body), None, registers(target))
+    return _nest(name, buffers, axes, across, [Panels(_unroll_inner(body), None, 1, 1, 1)], target)
 
 
 def _vectorised(
@@ -199,9 +201,10 @@ def _vectorised(
     body: Stmt,
     vector: Axis,
     lanes: int,
-    budget: int,
+    target: Target,
 ) -> Kernel:
     lanes = min(lanes, vector.extent)
+    body = _with_results_kept(body)
     main, row = _in_lanes(vector, body, lanes)
     rest = vector.extent % lanes
     outer = [axis for axis in axes if axis is not vector]
@@ -210,7 +213,9 @@ def _vectorised(
         row = next((axis for axis in outer if _is_panel(axis, main)), row)
         outer = [axis for axis in outer if axis is not row]
     wide = row if _is_panel(row, main) else None
-    across, tiling = choose_tiles(_shared(outer, main), wide, budget)
+    across, tiling = choose_tiles(_shared(outer, main), wide, registers(target))
+    if across is None and tiling is None:
+        main = in_pairs(main)
     counts = tiling.counts if tiling is not None else ((1, row.extent),)
     panels: list[Panels] = []
     done = 0
@@ -220,7 +225,7 @@ def _vectorised(
     if rest:
         tail, last = _in_lanes(vector, body, rest, vector.extent - rest)
         panels.append(Panels(_unroll_inner(tail), last, rest, 1, 1))
-    return _nest(name, buffers, outer, across, panels)
+    return _nest(name, buffers, outer, across, panels, target)
 
 
 def _is_panel(axis: Axis, body: Stmt) -> bool:
@@ -248,9 +253,10 @@ def _nest(
     axes: Sequence[Axis],
     across: Tiling | None,
     panels: Sequence[Panels],
+    target: Target,
 ) -> Kernel:
-    """Loops over panels, other axes and tiles across; which are outermost depends on what is
-    larger: what a panel reads, or what the rest does."""
+    """Loops over panels, other axes and tiles across; which are outermost depends on how much is
+    read again and again."""
     outer = [axis for axis in axes if across is None or axis is not across.axis]
     number = Axis(Var("panel"), sum(part.count for part in panels))
     turns = prod(axis.extent for axis in outer) * number.extent
@@ -260,7 +266,9 @@ def _nest(
         outer.append(tile)
     choices = [(part.count, _tiles(part, number.var, across, tile)) for part in panels]
     body = _choose(number.var, choices)
-    loops = [number, *outer] if _panels_outside(panels[0], across, axes) else [*outer, number]
+    far = FAR * target.caches[1]
+    outside = across is not None and _panels_outside(panels[0], number.extent, outer, far)
+    loops = [number, *outer] if outside else [*outer, number]
     return finished_kernel(
         name, buffers, [axis for axis in loops if axis.extent != 1], _at_zero(body, loops)
     )
@@ -271,14 +279,19 @@ def _at_zero(body: Stmt, loops: Sequence[Axis]) -> Stmt:
     return substitute(body, zeros) if zeros else body
 
 
-def _panels_outside(part: Panels, across: Tiling | None, axes: Sequence[Axis]) -> bool:
-    """Whether the panels together are larger than what is walked across for each of them."""
-    if part.axis is None or across is None:
+def _panels_outside(part: Panels, count: int, outer: Sequence[Axis], far: float) -> bool:
+    """Whether less has to come from far memory if every panel walks over all of the rest, than if
+    all panels do so for each turn of the outer loops; where panels stay near, whether they are
+    larger."""
+    if part.axis is None:
         return False
     sizes = {True: 0, False: 0}
     for load in reduction_of(part.body).loads:
         sizes[step(load, part.axis.var) != 0] += _bytes(accessed(load))
-    return sizes[True] >= sizes[False]
+    panels, rest = sizes[True], sizes[False]
+    if panels <= far:
+        return panels >= rest
+    return rest * (count if rest > far else 1) <= panels * prod(axis.extent for axis in outer)
 
 
 def _bytes(source: Buffer) -> int:
@@ -340,9 +353,52 @@ def _register_tile(part: Panels, tiles: Sequence[tuple[Axis, int, Expr]]) -> Stm
         body = substitute(body, {axis.var: start + turn if turns > 1 else start})
         if turns > 1:
             body = jam(For(turn, as_expr(turns), body, "unroll"))
+    body = rewrite(body, _rolled)
     if part.lanes > 1:
         return For(_LANE, as_expr(part.lanes), body, "vector")
     return substitute(body, {_LANE: as_expr(0)})
+
+
+# What is done with a result
+
+
+def _with_results_kept(body: Stmt) -> Stmt:
+    """The body with its results put into scratch memory where much is to be done with each: code
+    for all of a tile at once would be long, and need more registers than there are."""
+    results, inner = [], body
+    while isinstance(inner, Alloc):
+        results.append(inner.buffer)
+        inner = inner.body
+    if not isinstance(inner, Seq) or not _is_long(inner.body[-1]):
+        return body
+    kept = {b: buffer(f"{b.name}_kept", b.dtype, (), scope="scratch") for b in results}
+
+    def from_scratch(node: object) -> object:
+        found = kept.get(node.source) if isinstance(node, Load) else None  # type: ignore[call-overload]
+        return node if found is None else found[()]
+
+    keep = [Store(place, (), b[()]) for b, place in kept.items()]
+    made: Stmt = sequence([*inner.body[:-1], *keep, rewrite(inner.body[-1], from_scratch)])
+    for b in (*reversed(results), *kept.values()):
+        made = Alloc(b, made)
+    return made
+
+
+def _is_long(stmt: Stmt) -> bool:
+    calls = (node for node in postorder((stmt,)) if isinstance(node, Call))
+    return any(call.name not in SHORT_CALLS for call in calls)
+
+
+def _rolled(node: object) -> object:
+    """Turns of a tile that read their results from scratch memory run one after the other."""
+    if not isinstance(node, For) or node.kind != "unroll" or not _is_long(node.body):
+        return node
+    return node if _uses_registers(node.body) else replace(node, kind="serial")
+
+
+def _uses_registers(body: Stmt) -> bool:
+    touched = [n for n in postorder((body,)) if isinstance(n, (Load, Store))]
+    return any(accessed(node).scope == "register" for node in touched)
 
 
 def _unroll_inner(body: Stmt) -> Stmt:

@@ -48,16 +48,20 @@ def _is_padding(tensor: Tensor, order: Sequence[Tensor]) -> bool:
 
 
 def _fits_inside(tensor: Tensor, order: Sequence[Tensor], stored: set[Tensor]) -> bool:
-    """Whether one stored, element-wise tensor of the same shape is all that reads it, in place."""
-    current = tensor
-    while current not in stored:
-        readers = [other for other in order if current in other.inputs()]
-        if len(readers) != 1 or readers[0].is_reduction or readers[0].shape != tensor.shape:
-            return False
-        if not all(_in_place(load, readers[0]) for load in _reads(readers[0], current)):
-            return False
-        current = readers[0]
-    return True
+    """Whether one stored tensor is all that comes of it, through element-wise tensors of its shape
+    that read it and each other in place (x * sigmoid(x) does so by two ways)."""
+    found, ends = [tensor], set()
+    for current in found:
+        for reader in (other for other in order if current in other.inputs()):
+            if reader.is_reduction or reader.shape != tensor.shape:
+                return False
+            if not all(_in_place(load, reader) for load in _reads(reader, current)):
+                return False
+            if reader in stored:
+                ends.add(reader)
+            elif reader not in found:
+                found.append(reader)
+    return len(ends) == 1
 
 
 def _reads(reader: Tensor, source: Tensor) -> list[Load]:

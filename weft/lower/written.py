@@ -20,18 +20,23 @@ Spec = tuple[tuple[int, ...], DType]
 
 
 def written_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
-    """The kernels of the FKernels column, their buffers bound to entries and temporaries."""
+    """The kernels of the FKernels column, their buffers bound to entries and temporaries.
+
+    New values of variables, which a group may have after the outputs of its node, are the first
+    temporaries of the body.
+    """
     (node,) = group.nodes
     assert node.op is not None
     results = [NodeEntry(node, index) for index in range(node.num_outputs)]
+    news = [entry for entry in group.outputs if entry.node is node and entry not in results]
     inputs = [_static(fact(entry), entry) for entry in node.inputs]
     outputs = [_static(fact(entry), entry) for entry in results]
     try:
         made = node.op.call_with(Op.kernels[node.op], node.params, inputs, outputs)
     except Error as error:
         raise error.at(f"kernels of operator {node.op.name}, node {node.name!r}") from None
-    specs = [*inputs, *outputs]
-    places: dict[int, Hashable] = dict(enumerate([*node.inputs, *results]))
+    specs = [*inputs, *outputs, *(_static(fact(entry), entry) for entry in news)]
+    places: dict[int, Hashable] = dict(enumerate([*node.inputs, *results, *news]))
     for position, entry in enumerate(results, len(inputs)):
         if entry not in group.outputs:  # nobody reads it
             places[position] = Temporary(position, *specs[position])

@@ -6,6 +6,7 @@ from . import (
     adaptive_pool,
     attention,
     broadcast,
+    complex,
     control_flow,
     conv,
     conv_grad,
@@ -31,6 +32,7 @@ from . import (
     part,
     pool,
     proposal,
+    random,
     recurrence,
     reduce,
     reorg,
@@ -52,10 +54,11 @@ from ._families import F, binary, broadcasting, define, pointwise, scalar, unary
 
 __all__ = [
     "F", "binary", "broadcasting", "define", "pointwise", "scalar", "unary", "activation",
-    "adaptive_pool", "attention", "broadcast", "control_flow", "conv", "conv_grad", "correlation",
+    "adaptive_pool", "attention", "broadcast", "complex", "control_flow", "conv", "conv_grad",
+    "correlation",
     "deformable_pool", "elemwise", "expand", "grid_sample", "halo", "image", "index", "init",
     "join", "linalg", "magnitude", "matmul", "multibox", "nn", "norm", "packed", "pad", "pairs",
-    "part", "pool", "proposal", "recurrence", "reduce", "reorg", "repeat", "rnn", "roi",
+    "part", "pool", "proposal", "random", "recurrence", "reduce", "reorg", "repeat", "rnn", "roi",
     "roi_pool", "scan", "slicing", "sort", "special", "strided_attention", "suppress",
     "transform", "views", "winograd",
 ]  # fmt: skip

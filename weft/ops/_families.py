@@ -26,7 +26,8 @@ __all__ = [
     "define", "unary", "scalar", "binary", "broadcasting", "pointwise", "same_shape",
     "broadcast_shape", "comparison_dtype", "in_dtype", "F", "floating", "numeric", "integral",
     "first_dtype", "no_flow", "attributes", "number", "clamped", "divide", "power", "known",
-    "full_dtype", "shape_of_second", "backward_shape", "changed", "ranked",
+    "full_dtype", "shape_of_second", "backward_shape", "changed", "ranked", "conj", "holomorphic",
+    "as_written",
 ]  # fmt: skip
 
 ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
@@ -89,10 +90,25 @@ def pointwise(body: Callable[..., Any]) -> Callable[..., te.Tensor]:
     def rule(*args: Any) -> te.Tensor:
         tensors = [arg for arg in args if isinstance(arg, te.Tensor)]
         params = [arg for arg in args if not isinstance(arg, te.Tensor)]
-        shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        shape = _stretched(tuple(tensor.shape for tensor in tensors))
         return te.compute(shape, lambda *i: body(*params, *(_at(t, i) for t in tensors)))
 
     return rule
+
+
+def _stretched(shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What shapes broadcast to; extents may be arguments of a kernel."""
+    rank = max(map(len, shapes))
+    made: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, extent in enumerate(shape, rank - len(shape)):
+            if type(extent) is int and extent == 1:
+                continue
+            if type(made[axis]) is int and made[axis] == 1:
+                made[axis] = extent
+            elif made[axis] != extent:
+                raise ShapeError(f"shapes {', '.join(map(show, shapes))} do not broadcast")
+    return tuple(made)
 
 
 def _at(tensor: te.Tensor, indices: Sequence[Any]) -> Any:
@@ -186,6 +202,28 @@ def full_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> tuple[list[Any], li
 def no_flow(ctx: Any, *grads: Any) -> list[None]:
     """The gradient of what is constant almost everywhere."""
     return [None] * len(ctx.inputs)
+
+
+# Gradients of complex tensors.
+
+
+def conj(x: Any) -> Any:
+    """The conjugate of an input or output that a gradient reads; a real one itself."""
+    return F.conj(x) if x.is_complex else x
+
+
+def holomorphic(ctx: Any, *grads: Any) -> list[Any]:
+    """dz = g times the conjugate of f'(z): the rule for real numbers, on conjugates of what it
+    reads. For operators with f(conj z) = conj f(z), as those of a real power series."""
+    inputs, outputs = ([conj(x) for x in values] for values in (ctx.inputs, ctx.outputs))
+    made: list[Any] = ctx.rule(ctx._replace(inputs=inputs, outputs=outputs), *grads)
+    return made
+
+
+def as_written(ctx: Any, *grads: Any) -> list[Any]:
+    """The rule for real numbers, which holds for complex ones, too."""
+    made: list[Any] = ctx.rule(ctx, *grads)
+    return made
 
 
 def attributes(params: Params) -> dict[str, Any]:

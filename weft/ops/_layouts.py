@@ -7,7 +7,7 @@ typed. A rule says which layouts it asks its producers for, and which it gives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,6 +173,19 @@ def pool(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     return [kept] * len(ins), [kept] * len(outs)
 
 
+def reduced(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+    """Any layout in which the reduced axes are whole and where they were, if they are kept with
+    size 1; else the layout that the input was first given."""
+    layout, old = ins[0], last[0]
+    if not params.keepdims:
+        return fixed_unknown(params, ins, last, outs)
+    named = bool(params.axis) and not params.exclude
+    moved = layout.defined and old.defined and layout != old
+    if moved and not (named and all(_same_axis(axis, layout, old) for axis in params.axis)):
+        layout = old
+    return [layout], [layout] * len(outs)
+
+
 def batch_norm(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     """Keeps the layout of the data if C is at the axis, whole or with a block at the end (then the
     parameters have that block too); else goes back to the layout it had."""
@@ -232,6 +245,32 @@ def rearrange(array: NDArray[Any], source: Layout, target: Layout) -> NDArray[An
     whole = array.transpose(_blocks_behind(source, letters))
     split = _blocks_behind(target, letters)
     return whole.reshape([shape[axis] for axis in split]).transpose(np.argsort(split))
+
+
+def is_same_order(source: Layout, target: Layout, shape: Sequence[int]) -> bool:
+    """Whether a tensor of some shape has its elements in the same order in both layouts.
+
+    >>> is_same_order(Layout("NCHW4c"), Layout("NCHW"), (1, 2, 1, 1, 4))
+    True
+    >>> is_same_order(Layout("NCHW4c"), Layout("NCHW"), (1, 2, 1, 3, 4))
+    False
+    """
+    made = source.convert_shape(tuple(shape), target)
+    return _order(source, shape) == _order(target, cast("Sequence[int]", made))
+
+
+def _order(layout: Layout, shape: Sequence[int]) -> list[tuple[str, int, int]]:
+    """(letter, distance along it, number) of the dimensions as they follow in memory; neighbours
+    that walk through a dimension in one go are one."""
+    found: list[tuple[str, int, int]] = []
+    for (name, _), extent in zip(layout.axes, shape):
+        letter, distance = name.upper(), max(layout.subsizeof(name), 1) if name.isupper() else 1
+        if extent == 1:
+            continue
+        if found and found[-1][:2] == (letter, distance * extent):
+            extent *= found.pop()[2]
+        found.append((letter, distance, extent))
+    return found
 
 
 def _blocks_behind(layout: Layout, letters: Sequence[str]) -> list[int]:

@@ -43,8 +43,10 @@ def spatial_extents(params: Params, shape: Shape) -> tuple[Dim, Dim]:
 def static_extents(params: Params, shape: Shape) -> tuple[int, int]:
     """Height and width of a shape, where they are numbers."""
     height, width = spatial_extents(params, shape)
-    assert isinstance(height, int)
-    assert isinstance(width, int)
+    assert height is not None
+    assert width is not None
+    assert not isinstance(height, str)
+    assert not isinstance(width, str)
     return height, width
 
 

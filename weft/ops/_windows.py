@@ -6,7 +6,6 @@ of all windows and their transpose, and te indices with the conditions under whi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -34,7 +33,7 @@ class Window(NamedTuple):
 
     def out_extent(self, extent: Dim, ceil: bool = False, what: str = "kernel") -> Dim:
         """How many windows fit; with `ceil`, a last one may stick out, if it starts inside."""
-        if not isinstance(extent, int):
+        if extent is None or isinstance(extent, str):
             return None
         padded = extent + self.before + self.after
         if padded < self.reach:
@@ -43,8 +42,8 @@ class Window(NamedTuple):
             )
         if not ceil:
             return (padded - self.reach) // self.stride + 1
-        count = math.ceil((padded - self.reach) / self.stride) + 1
-        return count - ((count - 1) * self.stride >= extent + self.before)
+        count = -((self.reach - padded) // self.stride) + 1
+        return count - 1 if (count - 1) * self.stride >= extent + self.before else count
 
     def in_extent(self, out: Dim) -> Dim:
         """The extent that gives that many windows, where only one does."""

@@ -9,21 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
+from ..base.dtype import is_complex
 from ..base.shape import Shape, normalize_axis, unify_dim
 from ..core.schema import FLOAT, INT, attr, choice, schema
 from . import _layouts as layouts
-from ._families import BROADCAST, F, define, floating, in_dtype, pointwise, unary
+from ._families import BROADCAST, F, define, floating, holomorphic, in_dtype, pointwise, unary
+from .elemwise import logistic
 
 Array = NDArray[Any]
 
 
 def _wide(x: Array) -> Array:
-    return x.astype(np.float64)
-
-
-def _sigmoid(x: Array) -> Array:
-    small = np.exp(-np.abs(x))  # never overflows
-    return np.where(x >= 0, 1, small) / (1 + small)
+    return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
 
 
 def _positive(x: Any) -> Any:
@@ -198,7 +195,7 @@ gelu.compute = pointwise(_gelu_body)
 gelu.gradient = _gelu_gradient
 
 silu = unary("silu", "x sigmoid(x), also called swish.", level=5, dtype=floating)
-silu.reference = in_dtype(lambda x: _wide(x) * _sigmoid(_wide(x)))
+silu.reference = in_dtype(lambda x: _wide(x) * logistic(_wide(x)))
 silu.compute = pointwise(lambda x: x * te.sigmoid(x))
 
 
@@ -210,6 +207,7 @@ def _silu_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 silu.gradient = _silu_gradient
+silu.complex_gradient = holomorphic
 
 softplus = unary("softplus", "log(1 + exp(x))", level=5, dtype=floating)
 softplus.reference = in_dtype(lambda x: np.logaddexp(0, _wide(x)))

@@ -35,7 +35,8 @@ class AdaptivePool2DAttrs:
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
 
 
-def _sizes(params: AdaptivePool2DAttrs) -> tuple[int, int]:
+def sizes_of(params: AdaptivePool2DAttrs) -> tuple[int, int]:
+    """Height and width of the output."""
     if len(params.output_size) not in (1, 2):
         raise ShapeError(f"output_size cannot be {params.output_size}", why="it is two numbers")
     return params.output_size[0], params.output_size[-1]
@@ -47,27 +48,27 @@ def _shape(params: AdaptivePool2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
         return [None], [None]
     if 0 in spatial_extents(params, ins[0]):
         raise ShapeError("a pool over no elements has no value")
-    return [ins[0]], [with_extents(params, ins[0], _sizes(params))]
+    return [ins[0]], [with_extents(params, ins[0], sizes_of(params))]
 
 
-def _bins(extent: int, count: int) -> tuple[Array, Array]:
+def bins_of(extent: int, count: int) -> tuple[Array, Array]:
     """Where the bins start and end."""
     number = np.arange(count)
     return number * extent // count, -(-(number + 1) * extent // count)
 
 
 def _bin_sums(x: Array, axis: int, count: int) -> Array:
-    starts, ends = _bins(x.shape[axis], count)
+    starts, ends = bins_of(x.shape[axis], count)
     padding = [(0, int(a == axis % x.ndim)) for a in range(x.ndim)]  # an end is an index too
     cuts = np.stack([starts, ends], axis=1).reshape(-1)
     return np.add.reduceat(np.pad(x, padding), cuts, axis=axis).take(range(0, 2 * count, 2), axis)
 
 
 def _reference(params: AdaptivePool2DAttrs, x: Array) -> Array:
-    height, width = _sizes(params)
+    height, width = sizes_of(params)
     total = _bin_sums(_bin_sums(widened(spatial_last(params, x)), -2, height), -1, width)
     sizes = [
-        np.subtract(*_bins(extent, count)[::-1])
+        np.subtract(*bins_of(extent, count)[::-1])
         for extent, count in zip(static_extents(params, x.shape), (height, width))
     ]
     return spatial_back(params, total / np.multiply.outer(*sizes), x.dtype)
@@ -75,8 +76,8 @@ def _reference(params: AdaptivePool2DAttrs, x: Array) -> Array:
 
 def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
     down, across = (
-        list(zip(*_bins(extent, count)))
-        for extent, count in zip(static_extents(params, x.shape), _sizes(params))
+        list(zip(*bins_of(extent, count)))
+        for extent, count in zip(static_extents(params, x.shape), sizes_of(params))
     )
     wide = widened(spatial_last(params, g))
     made = np.zeros((*wide.shape[:-2], *static_extents(params, x.shape)), wide.dtype)
@@ -91,20 +92,26 @@ def _bin_exprs(number: Any, extent: int, count: int) -> tuple[Any, Any]:
     return number * extent // count, ((number + 1) * extent + count - 1) // count
 
 
+def _longest(extent: int, count: int) -> int:
+    """The most elements a bin has. Bins begin and end r / n past an element, r = extent % n: a bin
+    reaches into elements at both ends unless such steps meet every whole number."""
+    rest = extent % count
+    if rest == 0:
+        return extent // count
+    return extent // count + (1 if count % rest == 0 else 2)
+
+
 def _bin_size(params: AdaptivePool2DAttrs, index: Any, extents: tuple[int, int], dtype: Any) -> Any:
     total: Any = None
-    for number, extent, count in zip(places_of(params, index), extents, _sizes(params)):
+    for number, extent, count in zip(places_of(params, index), extents, sizes_of(params)):
         start, end = _bin_exprs(number, extent, count)
         total = end - start if total is None else total * (end - start)
     return te.cast(total, dtype)
 
 
 def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
-    extents, counts = static_extents(params, x.shape), _sizes(params)
-    axes = []
-    for extent, count in zip(extents, counts):
-        starts, ends = _bins(extent, count)
-        axes.append(te.reduce_axis(int((ends - starts).max()), "k"))
+    extents, counts = static_extents(params, x.shape), sizes_of(params)
+    axes = [te.reduce_axis(_longest(*pair), "k") for pair in zip(extents, counts)]
 
     def element(*index: Any) -> Any:
         places, conditions = [], []
@@ -123,7 +130,7 @@ def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
 
 
 def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
-    extents, counts = static_extents(params, x.shape), _sizes(params)
+    extents, counts = static_extents(params, x.shape), sizes_of(params)
     share = te.compute(
         g.shape, lambda *i: g[i] / _bin_size(params, i, extents, g.dtype), name="share"
     )

@@ -16,12 +16,14 @@ from ._families import (
     BROADCAST,
     ELEM_WISE,
     F,
+    as_written,
     binary,
     broadcasting,
     comparison_dtype,
     define,
     divide,
     first_dtype,
+    holomorphic,
     in_dtype,
     integral,
     no_flow,
@@ -36,16 +38,19 @@ from ._families import (
 elemwise_add = binary("elemwise_add", "x + y of equal shapes.", level=1)
 elemwise_add.reference = in_dtype(np.add)
 elemwise_add.compute = pointwise(lambda x, y: x + y)
+elemwise_add.complex_gradient = holomorphic
 elemwise_add.gradient = lambda ctx, g: [F.copy(g), F.copy(g)]
 
 elemwise_sub = binary("elemwise_sub", "x - y of equal shapes.", level=1, dtype=numeric)
 elemwise_sub.reference = in_dtype(np.subtract)
 elemwise_sub.compute = pointwise(lambda x, y: x - y)
+elemwise_sub.complex_gradient = holomorphic
 elemwise_sub.gradient = lambda ctx, g: [g, F.negative(g)]
 
 elemwise_mul = binary("elemwise_mul", "x * y of equal shapes.", level=1)
 elemwise_mul.reference = in_dtype(np.multiply)
 elemwise_mul.compute = pointwise(lambda x, y: x * y)
+elemwise_mul.complex_gradient = holomorphic
 elemwise_mul.gradient = lambda ctx, g: [  # dx = g y, dy = g x
     F.elemwise_mul(ctx.inputs[1], g),
     F.elemwise_mul(ctx.inputs[0], g),
@@ -57,6 +62,7 @@ elemwise_div = binary(
 )  # fmt: skip
 elemwise_div.reference = in_dtype(divide)
 elemwise_div.compute = pointwise(divide)
+elemwise_div.complex_gradient = holomorphic
 elemwise_div.gradient = lambda ctx, g: [  # dx = g / y, dy = -g out / y
     F.elemwise_div(g, ctx.inputs[1]),
     F.elemwise_mul(F.elemwise_div(ctx.outputs[0], F.negative(ctx.inputs[1])), g),
@@ -75,6 +81,7 @@ elemwise_mod.gradient = lambda ctx, g: [  # dx = g, dy = -g floor(x / y)
 elemwise_pow = binary("elemwise_pow", "x to the power of y.", level=1, dtype=numeric)
 elemwise_pow.reference = in_dtype(power)
 elemwise_pow.compute = pointwise(te.pow)
+elemwise_pow.complex_gradient = holomorphic
 elemwise_pow.gradient = lambda ctx, g: [
     F.elemwise_mul(g, _pow_slope_of_base(*ctx.inputs)),
     F.elemwise_mul(g, _pow_slope_of_exponent(ctx.inputs[0], ctx.outputs[0])),
@@ -96,11 +103,13 @@ def _pow_slope_of_exponent(x, out):
 logical_and = binary("logical_and", "1 where x and y are not 0.", level=4, pattern=ELEM_WISE)
 logical_and.reference = in_dtype(np.logical_and)
 logical_and.compute = pointwise(lambda x, y: te.cast(x.not_equal(0) & y.not_equal(0), x.dtype))
+logical_and.complex_gradient = as_written
 logical_and.gradient = no_flow
 
 logical_or = binary("logical_or", "1 where x or y is not 0.", level=4, pattern=ELEM_WISE)
 logical_or.reference = in_dtype(np.logical_or)
 logical_or.compute = pointwise(lambda x, y: te.cast(x.not_equal(0) | y.not_equal(0), x.dtype))
+logical_or.complex_gradient = as_written
 logical_or.gradient = no_flow
 
 
@@ -129,16 +138,19 @@ def _collapsed(ctx, left, right):
 broadcast_add = broadcasting("broadcast_add", "x + y", alias="__add_symbol__")
 broadcast_add.reference = in_dtype(np.add)
 broadcast_add.compute = pointwise(lambda x, y: x + y)
+broadcast_add.complex_gradient = holomorphic
 broadcast_add.gradient = lambda ctx, g: _collapsed(ctx, g, g)
 
 broadcast_sub = broadcasting("broadcast_sub", "x - y", alias="__sub_symbol__", dtype=numeric)
 broadcast_sub.reference = in_dtype(np.subtract)
 broadcast_sub.compute = pointwise(lambda x, y: x - y)
+broadcast_sub.complex_gradient = holomorphic
 broadcast_sub.gradient = lambda ctx, g: _collapsed(ctx, g, F.negative(g))
 
 broadcast_mul = broadcasting("broadcast_mul", "x * y", alias="__mul_symbol__")
 broadcast_mul.reference = in_dtype(np.multiply)
 broadcast_mul.compute = pointwise(lambda x, y: x * y)
+broadcast_mul.complex_gradient = holomorphic
 broadcast_mul.gradient = lambda ctx, g: _collapsed(  # dx = g y, dy = g x
     ctx, F.broadcast_mul(ctx.inputs[1], g), F.broadcast_mul(ctx.inputs[0], g)
 )
@@ -149,6 +161,7 @@ broadcast_div = broadcasting(
 )  # fmt: skip
 broadcast_div.reference = in_dtype(divide)
 broadcast_div.compute = pointwise(divide)
+broadcast_div.complex_gradient = holomorphic
 broadcast_div.gradient = lambda ctx, g: _collapsed(  # dx = g / y, dy = -g out / y
     ctx,
     F.broadcast_div(g, ctx.inputs[1]),
@@ -170,6 +183,7 @@ broadcast_pow = broadcasting(
 )  # fmt: skip
 broadcast_pow.reference = in_dtype(power)
 broadcast_pow.compute = pointwise(te.pow)
+broadcast_pow.complex_gradient = holomorphic
 broadcast_pow.gradient = lambda ctx, g: _collapsed(
     ctx,
     F.elemwise_mul(g, _pow_slope_of_base(*ctx.inputs)),
@@ -221,10 +235,10 @@ broadcast_right_shift.compute = pointwise(lambda x, y: x >> y)
 broadcast_right_shift.gradient = no_flow
 
 
-def _comparison(name, sign, reference, compute):
+def _comparison(name, sign, reference, compute, **columns):
     op = broadcasting(
         f"broadcast_{name}", f"1 where x {sign} y, else 0, in the dtype of x.",
-        alias=f"__{name}_symbol__",
+        alias=f"__{name}_symbol__", **columns,
     )  # fmt: skip
     op.reference = in_dtype(reference)
     op.compute = pointwise(lambda x, y: te.cast(compute(x, y), x.dtype))
@@ -234,8 +248,13 @@ def _comparison(name, sign, reference, compute):
 
 _comparison("greater", ">", np.greater, lambda x, y: x > y)
 _comparison("less", "<", np.less, lambda x, y: x < y)
-_comparison("equal", "equals", np.equal, lambda x, y: x.equal(y))
-_comparison("not_equal", "differs from", np.not_equal, lambda x, y: x.not_equal(y))
+_comparison(
+    "equal", "equals", np.equal, lambda x, y: x.equal(y), complex_gradient=as_written
+)  # fmt: skip
+_comparison(
+    "not_equal", "differs from", np.not_equal, lambda x, y: x.not_equal(y),
+    complex_gradient=as_written,
+)  # fmt: skip
 _comparison("greater_equal", ">=", np.greater_equal, lambda x, y: x >= y)
 _comparison("less_equal", "<=", np.less_equal, lambda x, y: x <= y)
 
@@ -259,6 +278,7 @@ elemwise_sum.add_argument("args", "Tensors", "the summands")
 elemwise_sum.inplace = lambda params: [(i, 0) for i in range(params.num_args)]
 elemwise_sum.reference = in_dtype(lambda p, *xs: reduce(np.add, xs))
 elemwise_sum.compute = pointwise(lambda p, *xs: reduce(lambda x, y: x + y, xs))
+elemwise_sum.complex_gradient = holomorphic
 elemwise_sum.gradient = lambda ctx, g: [F.copy(g) for _ in ctx.inputs]
 
 set_role("sum_of_gradients", "elemwise_sum")
@@ -320,6 +340,7 @@ def _target(params, shape):
 
 broadcast_to.reference = lambda p, x: np.broadcast_to(x, _target(p, x.shape)).copy()
 broadcast_to.compute = lambda p, x: _stretched(x, _target(p, x.shape))
+broadcast_to.complex_gradient = holomorphic
 broadcast_to.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0])]
 
 
@@ -337,4 +358,5 @@ broadcast_like = define(
 )  # fmt: skip
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()
 broadcast_like.compute = lambda x, like: _stretched(x, like.shape)
+broadcast_like.complex_gradient = holomorphic
 broadcast_like.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0]), None]

@@ -90,14 +90,17 @@ def _through(kind: _Kind, graph: Symbol, ins: list[Any]) -> tuple[list[Any], lis
     return found, [getattr(made.fact(entry), kind.key) for entry in graph.outputs]
 
 
-def _checked(subgraphs: Sequence[Symbol], wanted: Sequence[int], inputs: int) -> None:
-    """The right number of subgraphs, each with so many outputs, closed, and without effects."""
+def _checked(
+    subgraphs: Sequence[Symbol], wanted: Sequence[int], inputs: int, states: Sequence[int] = ()
+) -> None:
+    """The right number of subgraphs, each with so many outputs, closed, and without effects, but
+    for random numbers whose generator is a state that goes from turn to turn."""
     if [len(graph.outputs) for graph in subgraphs] != list(wanted):
         raise GraphError(
             f"subgraphs of {[len(graph.outputs) for graph in subgraphs]} outputs",
             why=f"they must have {list(wanted)}",
         )
-    known = {input_name(i) for i in range(inputs)}
+    known, carried = {input_name(i) for i in range(inputs)}, {input_name(i) for i in states}
     for graph in subgraphs:
         for node in topo_order(graph.outputs):
             if node.op is None and node.name not in known:
@@ -106,6 +109,20 @@ def _checked(subgraphs: Sequence[Symbol], wanted: Sequence[int], inputs: int) ->
                 )
             if node.op is not None and node.op.effect_of(node.params) in ("mutates", "opaque"):
                 raise Unsupported(f"operator {node.op.name} in a subgraph", why="it has effects")
+            if node.op is not None:
+                _check_draws(node, carried)
+
+
+def _check_draws(node: Node, carried: set[str]) -> None:
+    assert node.op is not None
+    for place in node.op.mutates_of(node.params):
+        drawn = node.inputs[place].node
+        if drawn.op is None and drawn.name not in carried:
+            raise Unsupported(
+                f"operator {node.op.name} draws from a generator outside of its subgraph",
+                why="every turn would start from the same state",
+                hint="pass the generator's state as a state of the loop",
+            )
 
 
 def _steps(params: ScanAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
@@ -134,7 +151,7 @@ def _scan_rule(kind: _Kind) -> Any:
         data, states, results = params.num_data, params.num_states, params.num_outputs
         if len(ins) < data + states:
             raise InvalidValue(f"{len(ins)} inputs, of which {data + states} are data and states")
-        _checked(subgraphs, [results + states], len(ins))
+        _checked(subgraphs, [results + states], len(ins), range(data, data + states))
         count = _steps(params, ins, outs) if kind is _SHAPES else None
         inner = [kind.item(value) for value in ins[:data]] + list(ins[data:])
         found, items, ends = _looped(kind, subgraphs[0], inner, data, states, list(outs))
@@ -150,7 +167,7 @@ def _while_rule(kind: _Kind) -> Any:
         states, results = params.num_states, params.num_outputs
         if len(ins) < states:
             raise InvalidValue(f"{len(ins)} inputs, of which {states} are states")
-        _checked(subgraphs, [1, results + states], len(ins))
+        _checked(subgraphs, [1, results + states], len(ins), range(states))
         found, (answer,) = _through(kind, subgraphs[0], list(ins))
         _check_one(kind, answer)
         found, items, ends = _looped(kind, subgraphs[1], found, 0, states, list(outs))

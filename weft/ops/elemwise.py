@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
-from ..base.dtype import BOOL, DType, is_float
+from ..base.dtype import BOOL, DType, is_complex, is_float
 from ..base.shape import unify
 from ..core.op import set_role
 from ..core.schema import DTYPE, FLOAT, attr, schema
@@ -16,11 +16,14 @@ from . import _layouts as layouts
 from ._families import (
     ELEM_WISE,
     F,
+    as_written,
     clamped,
+    conj,
     define,
     divide,
     floating,
     full_dtype,
+    holomorphic,
     in_dtype,
     integral,
     no_flow,
@@ -73,22 +76,33 @@ sign.compute = pointwise(
 )
 sign.gradient = _zero_gradient
 
+
+def _abs_gradient(ctx, g):
+    """dz = g z / |z|"""
+    return [F.elemwise_mul(F.cast_like(g, ctx.inputs[0]), F.sgn(ctx.inputs[0]))]
+
+
 abs_ = unary("abs", "|x|", level=3, dtype=numeric)
 abs_.reference = np.abs
 abs_.compute = pointwise(te.abs)
 abs_.gradient = lambda ctx, g: [F.elemwise_mul(g, F.sign(ctx.inputs[0]))]  # dx = g sign(x)
+abs_.complex_gradient = _abs_gradient
 
 # Activations, and the functions they are made of.
 
 
-def _sigmoid(x: NDArray) -> NDArray:
+def logistic(x: NDArray) -> NDArray:
+    """1 / (1 + exp(-x))"""
+    if is_complex(x.dtype):
+        return 1 / (1 + np.exp(-x))
     small = np.exp(-np.abs(x))  # never overflows
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
 sigmoid = unary("sigmoid", "1 / (1 + exp(-x))", level=1, dtype=floating)
-sigmoid.reference = in_dtype(_sigmoid)
+sigmoid.reference = in_dtype(logistic)
 sigmoid.compute = pointwise(te.sigmoid)
+sigmoid.complex_gradient = holomorphic
 sigmoid.gradient = lambda ctx, g: [  # dx = g y (1 - y)
     F.elemwise_mul(F.elemwise_mul(g, ctx.outputs[0]), 1 - ctx.outputs[0])
 ]
@@ -96,6 +110,7 @@ sigmoid.gradient = lambda ctx, g: [  # dx = g y (1 - y)
 tanh = unary("tanh", "The hyperbolic tangent.", level=1, dtype=floating)
 tanh.reference = in_dtype(np.tanh)
 tanh.compute = pointwise(te.tanh)
+tanh.complex_gradient = holomorphic
 tanh.gradient = lambda ctx, g: [  # dx = g (1 - y^2)
     F.elemwise_mul(g, 1 - F.elemwise_mul(ctx.outputs[0], ctx.outputs[0]))
 ]
@@ -103,16 +118,19 @@ tanh.gradient = lambda ctx, g: [  # dx = g (1 - y^2)
 exp = unary("exp", "e to the power of x.", level=1, dtype=floating)
 exp.reference = in_dtype(np.exp)
 exp.compute = pointwise(te.exp)
+exp.complex_gradient = holomorphic
 exp.gradient = lambda ctx, g: [F.elemwise_mul(g, ctx.outputs[0])]  # dx = g y
 
 log = unary("log", "The natural logarithm.", level=1, dtype=floating)
 log.reference = in_dtype(np.log)
 log.compute = pointwise(te.log)
+log.complex_gradient = holomorphic
 log.gradient = lambda ctx, g: [F.elemwise_div(g, ctx.inputs[0])]  # dx = g / x
 
 sqrt = unary("sqrt", "The square root.", level=1, dtype=floating)
 sqrt.reference = in_dtype(np.sqrt)
 sqrt.compute = pointwise(te.sqrt)
+sqrt.complex_gradient = holomorphic
 sqrt.gradient = lambda ctx, g: [F.elemwise_div(g, ctx.outputs[0] * 2)]  # dx = g / 2y
 
 erf = unary(
@@ -132,11 +150,13 @@ erf.gradient = lambda ctx, g: [  # dx = g 2/sqrt(pi) exp(-x^2)
 sin = unary("sin", "The sine.", level=3, dtype=floating)
 sin.reference = in_dtype(np.sin)
 sin.compute = pointwise(te.sin)
+sin.complex_gradient = holomorphic
 sin.gradient = lambda ctx, g: [F.elemwise_mul(g, F.cos(ctx.inputs[0]))]  # dx = g cos x
 
 cos = unary("cos", "The cosine.", level=3, dtype=floating)
 cos.reference = in_dtype(np.cos)
 cos.compute = pointwise(te.cos)
+cos.complex_gradient = holomorphic
 cos.gradient = lambda ctx, g: [-F.elemwise_mul(g, F.sin(ctx.inputs[0]))]  # dx = -g sin x
 
 relu = unary("relu", "max(x, 0)", level=1, dtype=numeric)
@@ -149,16 +169,19 @@ relu.gradient = lambda ctx, g: [  # dx = g where x > 0
 negative = unary("negative", "-x", level=3, dtype=numeric)
 negative.reference = np.negative
 negative.compute = pointwise(lambda x: -x)
+negative.complex_gradient = holomorphic
 negative.gradient = lambda ctx, g: [F.negative(g)]
 
 copy = unary("copy", "x itself.", level=3)
 copy.reference = np.array
 copy.compute = pointwise(lambda x: x)
+copy.complex_gradient = holomorphic
 copy.gradient = lambda ctx, g: [F.copy(g)]
 
 block_grad = unary("block_grad", "x itself, through which no gradient flows.", level=4)
 block_grad.reference = np.array
 block_grad.compute = pointwise(lambda x: x)
+block_grad.complex_gradient = as_written
 block_grad.gradient = _zero_gradient
 block_grad.inplace_identity = [True]
 block_grad.alias = {0: 0}
@@ -166,6 +189,7 @@ block_grad.alias = {0: 0}
 logical_not = unary("logical_not", "1 where x is 0, else 0, in the dtype of x.", level=4)
 logical_not.reference = in_dtype(np.logical_not)
 logical_not.compute = pointwise(lambda x: te.cast(x.equal(0), x.dtype))
+logical_not.complex_gradient = as_written
 logical_not.gradient = no_flow
 
 # One tensor and a number, which is cast to the tensor's dtype.
@@ -182,31 +206,37 @@ def _scalar_compute(body):
 add_scalar = scalar("__add_scalar__", "x + s", dtype=numeric)
 add_scalar.reference = _scalar_reference(lambda x, s: x + s)
 add_scalar.compute = _scalar_compute(lambda x, s: x + s)
+add_scalar.complex_gradient = holomorphic
 add_scalar.gradient = lambda ctx, g: [F.copy(g)]
 
 sub_scalar = scalar("__sub_scalar__", "x - s", dtype=numeric)
 sub_scalar.reference = _scalar_reference(lambda x, s: x - s)
 sub_scalar.compute = _scalar_compute(lambda x, s: x - s)
+sub_scalar.complex_gradient = holomorphic
 sub_scalar.gradient = lambda ctx, g: [g]
 
 rsub_scalar = scalar("__rsub_scalar__", "s - x", dtype=numeric)
 rsub_scalar.reference = _scalar_reference(lambda x, s: s - x)
 rsub_scalar.compute = _scalar_compute(lambda x, s: s - x)
+rsub_scalar.complex_gradient = holomorphic
 rsub_scalar.gradient = lambda ctx, g: [F.negative(g)]
 
 mul_scalar = scalar("__mul_scalar__", "x * s", dtype=numeric)
 mul_scalar.reference = _scalar_reference(lambda x, s: x * s)
 mul_scalar.compute = _scalar_compute(lambda x, s: x * s)
+mul_scalar.complex_gradient = holomorphic
 mul_scalar.gradient = lambda ctx, g: [g * ctx.params.scalar]
 
 div_scalar = scalar("__div_scalar__", "x / s; of integers, rounded down.", dtype=numeric)
 div_scalar.reference = _scalar_reference(divide)
 div_scalar.compute = _scalar_compute(divide)
+div_scalar.complex_gradient = holomorphic
 div_scalar.gradient = lambda ctx, g: [g / ctx.params.scalar]
 
 rdiv_scalar = scalar("__rdiv_scalar__", "s / x; of integers, rounded down.", dtype=numeric)
 rdiv_scalar.reference = _scalar_reference(lambda x, s: divide(s, x))
 rdiv_scalar.compute = _scalar_compute(lambda x, s: divide(s, x))
+rdiv_scalar.complex_gradient = holomorphic
 rdiv_scalar.gradient = lambda ctx, g: [  # dx = -g s / x^2
     F.elemwise_div(g * -ctx.params.scalar, F.elemwise_mul(ctx.inputs[0], ctx.inputs[0]))
 ]
@@ -224,11 +254,13 @@ def _pow_scalar_gradient(ctx, g):
     return [F.elemwise_mul(g, ctx.inputs[0] ** (s - 1) * s)]
 
 
+pow_scalar.complex_gradient = holomorphic
 pow_scalar.gradient = _pow_scalar_gradient
 
 rpow_scalar = scalar("__rpow_scalar__", "s to the power of x.", dtype=numeric)
 rpow_scalar.reference = _scalar_reference(lambda x, s: power(s, x))
 rpow_scalar.compute = _scalar_compute(lambda x, s: te.pow(s, x))
+rpow_scalar.complex_gradient = holomorphic
 rpow_scalar.gradient = lambda ctx, g: [  # dx = g y ln s
     F.elemwise_mul(g, ctx.outputs[0] * _log_of(ctx.params.scalar))
 ]
@@ -284,12 +316,13 @@ clip_mask.gradient = no_flow
 # More functions.
 
 
-def _smooth(name, doc, reference, compute, slope):
+def _smooth(name, doc, reference, compute, slope, complex_gradient=holomorphic):
     """A differentiable function; `slope(x, y)` is its derivative."""
     op = unary(name, doc, level=5, dtype=floating)
     op.reference = in_dtype(reference)
     op.compute = pointwise(compute)
     op.gradient = lambda ctx, g: [F.elemwise_mul(g, slope(ctx.inputs[0], ctx.outputs[0]))]
+    op.complex_gradient = complex_gradient
     return op
 
 
@@ -308,9 +341,19 @@ cosh = _smooth("cosh", "The hyperbolic cosine.", np.cosh, te.cosh, lambda x, y: 
 asinh = _smooth(
     "asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(_square(x) + 1)
 )
+
+
+def _acosh_gradient(ctx, g):
+    """dz = g / sqrt(z - 1) sqrt(z + 1) of the conjugate: the root of the product has the other sign
+    left of the imaginary axis"""
+    z = conj(ctx.inputs[0])
+    return [F.elemwise_mul(g, F.elemwise_mul(F.rsqrt(z - 1), F.rsqrt(z + 1)))]
+
+
 acosh = _smooth(
-    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(_square(x) - 1)
-)
+    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(_square(x) - 1),
+    _acosh_gradient,
+)  # fmt: skip
 atanh = _smooth(
     "atanh", "The inverse of tanh.", np.arctanh, te.atanh, lambda x, y: 1 / (1 - _square(x))
 )
@@ -329,11 +372,13 @@ def _predicate(name, doc, reference, compute):
     op.reference = reference
     op.compute = pointwise(compute)
     op.gradient = no_flow
+    op.complex_gradient = as_written
     return op
 
 
 def _never_of_integers(test):
-    return lambda x: test(x) if is_float(x.dtype) else np.zeros(x.shape, bool)
+    kinds = lambda dtype: is_float(dtype) or is_complex(dtype)
+    return lambda x: test(x) if kinds(x.dtype) else np.zeros(x.shape, bool)
 
 
 isnan = _predicate(
@@ -357,6 +402,8 @@ class CastAttrs:
 
 
 def _converted(x: NDArray, dtype: DType) -> NDArray:
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x != 0 if dtype == BOOL else x.real
     with np.errstate(all="ignore"):
         if dtype == np.uint32 and is_float(x.dtype):
             # numpy's own answer for what does not fit depends on where in the array it stands
@@ -375,6 +422,7 @@ cast = unary(
 )  # fmt: skip
 cast.reference = lambda p, x: _converted(x, p.dtype)
 cast.compute = pointwise(lambda p, x: _cast_expr(x, p.dtype))
+cast.complex_gradient = as_written
 cast.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0])]
 
 cast_like = define(
@@ -389,6 +437,7 @@ cast_like.dtype = lambda params, ins, outs: (
 )
 cast_like.reference = lambda x, like: _converted(x, like.dtype)
 cast_like.compute = lambda x, like: te.compute(x.shape, lambda *i: _cast_expr(x[i], like.dtype))
+cast_like.complex_gradient = as_written
 cast_like.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0]), None]
 
 

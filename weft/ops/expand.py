@@ -12,7 +12,7 @@ from .. import te
 from ..base.dtype import is_float
 from ..base.shape import Shape, unify
 from . import _layouts as layouts
-from ._families import BROADCAST, COMM_REDUCE, F, define, first_dtype
+from ._families import BROADCAST, COMM_REDUCE, F, define, first_dtype, holomorphic
 from .broadcast import must_stretch
 from .reduce import AxesAttrs, over, reduced_axes, sum_expr, wide
 
@@ -23,7 +23,8 @@ def _collapse_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) ->
     return [None, shape], [shape]
 
 
-def _collapse_axes(shape: Sequence[int], target: Sequence[int]) -> list[int]:
+def collapse_axes(shape: Sequence[int], target: Sequence[int]) -> list[int]:
+    """The axes along which an array of the target's shape would broadcast."""
     lead = len(shape) - len(target)
     return [
         axis
@@ -33,13 +34,13 @@ def _collapse_axes(shape: Sequence[int], target: Sequence[int]) -> list[int]:
 
 
 def _collapse_reference(x: Any, like: Any) -> Any:
-    axes = tuple(_collapse_axes(x.shape, like.shape))
+    axes = tuple(collapse_axes(x.shape, like.shape))
     total = np.sum(wide(x), axes, dtype=None if is_float(x.dtype) else x.dtype)
     return np.asarray(total).reshape(like.shape).astype(x.dtype)
 
 
 def _collapse_compute(x: te.Tensor, like: te.Tensor) -> te.Tensor:
-    axes, lead = _collapse_axes(x.shape, like.shape), x.rank - like.rank
+    axes, lead = collapse_axes(x.shape, like.shape), x.rank - like.rank
     if not axes:
         return te.compute(like.shape, lambda *i: x[i])
     ks, place = over(x, axes)
@@ -59,6 +60,7 @@ collapse_sum = define(
 )  # fmt: skip
 collapse_sum.reference = _collapse_reference
 collapse_sum.compute = _collapse_compute
+collapse_sum.complex_gradient = holomorphic
 collapse_sum.gradient = lambda ctx, g: [F.broadcast_like(g, ctx.inputs[0]), None]
 
 
@@ -110,6 +112,7 @@ expand_like = define(
 )  # fmt: skip
 expand_like.reference = _expand_reference
 expand_like.compute = _expand_compute
+expand_like.complex_gradient = holomorphic
 expand_like.gradient = lambda ctx, g: [  # the sum over what was repeated
     F.reshape_like(F.sum(g, axis=ctx.params.axis, exclude=ctx.params.exclude), ctx.inputs[0]),
     None,

@@ -112,7 +112,7 @@ def _nearest(axis: Axis, coordinate: Any, floor: Any, ceil: Any) -> Any:
 # numpy
 
 
-def _sources(axis: Axis) -> list[tuple[Array, Array]]:
+def sources_of(axis: Axis) -> list[tuple[Array, Array]]:
     """For each output place: the elements that count, and their weights."""
     coordinate = _coordinate(axis, np.arange(axis.out, dtype=np.float64))
     last = axis.extent - 1
@@ -125,7 +125,7 @@ def _sources(axis: Axis) -> list[tuple[Array, Array]]:
 
 
 def _along(x: Array, axis: Axis, position: int) -> Array:
-    sources = _sources(axis)
+    sources = sources_of(axis)
     if axis.nearest is not None:
         return x.take(sources[0][0], axis=position)
     shape = [-1 if i == position % x.ndim else 1 for i in range(x.ndim)]
@@ -142,26 +142,27 @@ def _spread(g: Array, axis: Axis, position: int) -> Array:
     """The transpose of `_along`: every place gives to the elements it came from."""
     rows = np.moveaxis(g, position, 0)
     made = np.zeros((axis.extent, *rows.shape[1:]))
-    for index, weight in _sources(axis):
+    for index, weight in sources_of(axis):
         weights = weight.reshape(-1, *[1] * (rows.ndim - 1))
         with np.errstate(invalid="ignore"):
             np.add.at(made, index, np.where(weights == 0, 0, rows * weights))
     return np.moveaxis(made, 0, position)
 
 
-def _axes(params: Params, shape: Shape, out: Shape) -> list[Axis]:
+def axes_of(params: Params, shape: Shape, out: Shape) -> list[Axis]:
+    """Height and width of data of a shape, resized to another."""
     pairs = zip(static_extents(params, shape), static_extents(params, out))
     return [_axis(params, extent, size, which) for which, (extent, size) in enumerate(pairs)]
 
 
 def _reference(params: Params, x: Array) -> Array:
-    down, across = _axes(params, x.shape, _forward(params, x.shape))
+    down, across = axes_of(params, x.shape, _forward(params, x.shape))
     made = _along(_along(spatial_last(params, x), down, -2), across, -1)
     return spatial_back(params, made, x.dtype)
 
 
 def _grad(params: Params, g: Array, shape: Shape) -> Array:
-    down, across = _axes(params, shape, g.shape)
+    down, across = axes_of(params, shape, g.shape)
     wide = spatial_last(params, widened(g))
     return spatial_back(params, _spread(_spread(wide, down, -2), across, -1), g.dtype)
 
@@ -183,7 +184,7 @@ def _te_sources(axis: Axis, place: te.Expr) -> list[tuple[te.Expr, te.Expr]]:
 
 def _compute(params: Params, x: te.Tensor) -> te.Tensor:
     shape = _forward(params, x.shape)
-    axes = _axes(params, x.shape, shape)
+    axes = axes_of(params, x.shape, shape)
 
     def element(*i: Any) -> Any:
         down, across = (_te_sources(a, place) for a, place in zip(axes, places_of(params, i)))
@@ -206,7 +207,7 @@ def _grad_kernels(params: Params, inputs: Any, outputs: Any) -> Any:
     (g, dtype), (shape, _) = inputs[0], outputs[0]
     body = Body("resize_grad", inputs, outputs)
     source, extents = 0, list(g)
-    axes = list(zip(_axes(params, shape, g), spatial_axes(params)))
+    axes = list(zip(axes_of(params, shape, g), spatial_axes(params)))
     for number, (axis, position) in enumerate(axes):
         extents[position] = axis.extent
         last = number + 1 == len(axes)
@@ -241,7 +242,11 @@ def _forward(params: Params, shape: Shape) -> Any:
         raise ShapeError("nothing cannot be resized")
     if isinstance(params, ResizeAttrs):
         return with_extents(params, shape, _sizes(params))
-    return with_extents(params, shape, [mul_dims(dim, params.scale) for dim in extents])
+    return with_extents(params, shape, [_multiplied(dim, params.scale) for dim in extents])
+
+
+def _multiplied(dim: Dim, scale: int) -> Dim:
+    return mul_dims(dim, scale) if dim is None or isinstance(dim, str) else dim * scale
 
 
 def _divided(dim: Dim, scale: int) -> Dim:
@@ -252,7 +257,8 @@ def _divided(dim: Dim, scale: int) -> Dim:
     return dim // scale
 
 
-def _unscaled(params: UpsamplingAttrs, shape: Shape) -> Shape:
+def unscaled(params: UpsamplingAttrs, shape: Shape) -> Shape:
+    """The shape before upsampling."""
     extents = spatial_extents(params, shape)
     return with_extents(params, shape, [_divided(dim, params.scale) for dim in extents])
 
@@ -266,7 +272,7 @@ def _upsampling_shape(params: UpsamplingAttrs, ins: Shapes, outs: Shapes) -> Inf
     spatial_axes(params)
     data = ins[0]
     if data is None and outs[0] is not None:
-        data = _unscaled(params, outs[0])
+        data = unscaled(params, outs[0])
     return [data], [None if data is None else _forward(params, data)]
 
 
@@ -293,7 +299,7 @@ upsampling_grad = define(
     attrs=UpsamplingAttrs, pattern=OPAQUE, shape=_upsampling_grad_shape, kernels=_grad_kernels,
     gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))], **SHARED,
 )  # fmt: skip
-upsampling_grad.reference = lambda p, g: _grad(p, g, _unscaled(p, g.shape))
+upsampling_grad.reference = lambda p, g: _grad(p, g, unscaled(p, g.shape))
 
 resize = define(
     "resize", "Height and width brought to a size.", level=2, attrs=ResizeAttrs,

@@ -18,7 +18,7 @@ from ..base.shape import Dim, Shape, normalize_axis, show, unify
 from ..core.infer import unify_dtype
 from ..core.schema import INT, attr, optional, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OPAQUE, F, backward_shape, changed, define, known
+from ._families import INJECTIVE, OPAQUE, F, backward_shape, changed, define, holomorphic, known
 from ._kernels import Body, Rows, add_rows, along, each_block, rows_of, unravelled, wide_dtype
 from .views import reindexed
 
@@ -141,7 +141,7 @@ def _take_gradient(ctx, g):
 def _taking(name, doc, level, attrs, **columns):
     return _gathering(
         name, doc, level=level, attrs=attrs, shape=_take_shape, reference=_take_reference,
-        compute=_take_compute, gradient=_take_gradient, **columns,
+        compute=_take_compute, gradient=_take_gradient, complex_gradient=holomorphic, **columns,
     )  # fmt: skip
 
 
@@ -181,6 +181,7 @@ take_grad = _scattering(
     "_take_grad", "The gradient of take and gather.", _take_shape, attrs=TakeAttrs,
     reference=_take_grad_reference, kernels=_take_grad_kernels,
 )  # fmt: skip
+take_grad.complex_gradient = holomorphic
 take_grad.gradient = lambda ctx, g: [
     F.take(g, ctx.inputs[2], axis=ctx.params.axis), None, None
 ]  # fmt: skip
@@ -231,6 +232,7 @@ gather_nd = _gathering(
     "gather_nd", "out[i...] = data[indices[0, i...], indices[1, i...], ...]", level=3,
     shape=_gather_nd_shape, reference=_gather_nd_reference, compute=_gather_nd_compute,
 )  # fmt: skip
+gather_nd.complex_gradient = holomorphic
 gather_nd.gradient = lambda ctx, g: [F._gather_nd_grad(g, *ctx.inputs), None]
 
 
@@ -269,6 +271,7 @@ gather_nd_grad = _scattering(
     "_gather_nd_grad", "The gradient of gather_nd.", _gather_nd_shape,
     reference=_gather_nd_grad_reference, kernels=_gather_nd_grad_kernels,
 )  # fmt: skip
+gather_nd_grad.complex_gradient = holomorphic
 gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
 
 
@@ -323,6 +326,7 @@ scatter_nd = define(
 )  # fmt: skip
 scatter_nd.reference = _scatter_nd_reference
 scatter_nd.kernels = _scatter_nd_kernels
+scatter_nd.complex_gradient = holomorphic
 scatter_nd.gradient = lambda ctx, g: [
     F.scatter_nd(g, ctx.inputs[1], F.zeros_like(ctx.inputs[2])),
     None,
@@ -378,6 +382,7 @@ gather_elements = _gathering(
     attrs=GatherAttrs, shape=_gather_elements_shape, reference=_gather_elements_reference,
     compute=_gather_elements_compute,
 )  # fmt: skip
+gather_elements.complex_gradient = holomorphic
 gather_elements.gradient = lambda ctx, g: [
     F._gather_elements_grad(g, *ctx.inputs, axis=ctx.params.axis),
     None,
@@ -420,6 +425,7 @@ gather_elements_grad = _scattering(
     attrs=GatherAttrs, reference=_gather_elements_grad_reference,
     kernels=_gather_elements_grad_kernels,
 )  # fmt: skip
+gather_elements_grad.complex_gradient = holomorphic
 gather_elements_grad.gradient = lambda ctx, g: [
     F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None
 ]  # fmt: skip
@@ -466,6 +472,7 @@ where = define(
 )  # fmt: skip
 where.reference = _where_reference
 where.compute = _where_compute
+where.complex_gradient = holomorphic
 where.gradient = lambda ctx, g: [
     None,
     F.where(ctx.inputs[0], g, F.zeros_like(g)),

@@ -19,6 +19,7 @@ from ._families import (
     OPAQUE,
     OUT_FUSABLE,
     F,
+    as_written,
     define,
     full_dtype,
     no_flow,
@@ -108,6 +109,7 @@ def _source_like(name, doc, attrs, value):
     """One input, of which only shape and dtype matter."""
     op = unary(name, doc, level=4, ignored_inputs=[0], **({"attrs": attrs} if attrs else {}))
     op.gradient = lambda ctx, g: [F.zeros_like(ctx.inputs[0])]
+    op.complex_gradient = as_written
     op.reference = lambda *args: _filled(value(args[0]), args[-1].shape, args[-1].dtype)
     op.compute = lambda *args: _filled_tensor(value(args[0]), args[-1].shape, args[-1].dtype)
     return op

@@ -13,7 +13,7 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, Shape, add_dims, normalize_axis, show, unify
 from ..core.schema import INT, INTS, Kind, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, VARIADIC, F, changed, define, first_dtype
+from ._families import INJECTIVE, VARIADIC, F, changed, define, first_dtype, holomorphic
 
 
 def _variadic(name: str, doc: str, what: str, **columns: Any) -> Any:
@@ -118,6 +118,7 @@ def _concatenate_gradient(ctx, g):
     return [parts[index] for index in range(len(ctx.inputs))]
 
 
+concatenate.complex_gradient = holomorphic
 concatenate.gradient = _concatenate_gradient
 
 
@@ -167,6 +168,7 @@ concatenate_grad.add_argument("data", "Tensors", "have the shapes of the parts")
 concatenate_grad.ignored_inputs = lambda params: range(1, params.num_args + 1)
 concatenate_grad.reference = _concatenate_grad_reference
 concatenate_grad.compute = _concatenate_grad_compute
+concatenate_grad.complex_gradient = holomorphic
 concatenate_grad.gradient = lambda ctx, *gs: [
     F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis),
     *[None] * len(gs),
@@ -267,6 +269,7 @@ split = define(
 split.set_num_outputs(_num_parts)
 split.reference = _split_reference
 split.compute = _split_compute
+split.complex_gradient = holomorphic
 split.gradient = lambda ctx, *gs: [F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis)]
 
 # Along an axis that is new.
@@ -321,4 +324,5 @@ def _stack_gradient(ctx, g):
     return [F.reshape_like(parts[i], x) for i, x in enumerate(ctx.inputs)]
 
 
+stack.complex_gradient = holomorphic
 stack.gradient = _stack_gradient

@@ -12,7 +12,7 @@ from ..base.errors import ShapeError
 from ..base.shape import Shape, broadcast, show, unify, unify_dim
 from ..core.schema import BOOL, attr, schema
 from . import _layouts as layouts
-from ._families import LHS_RHS, OUT_FUSABLE, F, backward_shape, define, known, numeric
+from ._families import LHS_RHS, OUT_FUSABLE, F, backward_shape, define, holomorphic, known, numeric
 
 
 @schema
@@ -97,6 +97,7 @@ matmul = define(
 )  # fmt: skip
 matmul.reference = _matmul_reference
 matmul.compute = _matmul_compute
+matmul.complex_gradient = holomorphic
 matmul.gradient = lambda ctx, g: [
     F._matmul_grad_lhs(g, ctx.inputs[1], ctx.inputs[0], **_attrs(ctx.params)),
     F._matmul_grad_rhs(g, ctx.inputs[0], ctx.inputs[1], **_attrs(ctx.params)),
@@ -159,6 +160,7 @@ def _matmul_grad(side, other, order, reference, compute):
 
 
 grad_lhs = _matmul_grad("lhs", "rhs", (2, 1), _lhs_reference, _lhs_compute)
+grad_lhs.complex_gradient = holomorphic
 grad_lhs.gradient = lambda ctx, g: [
     F.matmul(g, ctx.inputs[1], **_attrs(ctx.params)),
     F._matmul_grad_rhs(ctx.inputs[0], g, ctx.inputs[1], **_attrs(ctx.params)),
@@ -166,6 +168,7 @@ grad_lhs.gradient = lambda ctx, g: [
 ]
 
 grad_rhs = _matmul_grad("rhs", "lhs", (1, 2), _rhs_reference, _rhs_compute)
+grad_rhs.complex_gradient = holomorphic
 grad_rhs.gradient = lambda ctx, g: [
     F.matmul(ctx.inputs[1], g, **_attrs(ctx.params)),
     F._matmul_grad_lhs(ctx.inputs[0], g, ctx.inputs[1], **_attrs(ctx.params)),
@@ -244,4 +247,5 @@ batch_matmul = define(
 )  # fmt: skip
 batch_matmul.reference = _batch_reference
 batch_matmul.compute = _batch_compute
+batch_matmul.complex_gradient = holomorphic
 batch_matmul.gradient = _batch_gradient

@@ -1,4 +1,4 @@
-"""dense, dropout, softmax and pad."""
+"""dense, softmax and log_softmax."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
-from ..base.dtype import DTYPES, INT64, is_float
+from ..base.dtype import is_float
 from ..base.errors import ShapeError
 from ..base.shape import Dim, Shape, mul_dims, normalize_axis, unify, unify_dim
-from ..core.schema import BOOL, FLOAT, INT, attr, schema
+from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
 from ._families import (
     INJECTIVE,
-    OPAQUE,
     OUT_FUSABLE,
     F,
     define,
     floating,
+    holomorphic,
     in_dtype,
     numeric,
 )
@@ -102,7 +102,7 @@ dense = define(
     "dense", "data weight' + bias: a fully connected layer over the last axis.", level=1,
     inputs=_DENSE_INPUTS, named=False, attrs=DenseAttrs, pattern=OUT_FUSABLE, shape=_dense_shape,
     dtype=numeric, layout=_dense_layout, reference=_dense_reference, compute=_dense_compute,
-    gradient=_dense_gradient,
+    gradient=_dense_gradient, complex_gradient=holomorphic,
 )  # fmt: skip
 dense.set_num_inputs(lambda params: 3 if params.use_bias else 2)
 dense.input_names = lambda params: list(_DENSE_INPUTS)[: 3 if params.use_bias else 2]
@@ -136,7 +136,8 @@ def _rows_compute(x: te.Tensor) -> te.Tensor:
 as_rows = define(
     "_as_rows", "x with all axes but the last merged into one.", level=10, pattern=INJECTIVE,
     shape=_rows_shape, layout=layouts.fixed_unknown, reference=_as_rows, compute=_rows_compute,
-    gradient=lambda ctx, g: [F.reshape_like(g, ctx.inputs[0])], alias={0: 0}, inplace=[(0, 0)],
+    gradient=lambda ctx, g: [F.reshape_like(g, ctx.inputs[0])], complex_gradient=holomorphic,
+    alias={0: 0}, inplace=[(0, 0)],
     inplace_identity=[True],
 )  # fmt: skip
 
@@ -240,111 +241,4 @@ log_softmax = define(
     pattern=OUT_FUSABLE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
     compute=_log_softmax_compute, reference=in_dtype(_log_softmax_reference),
     gradient=_log_softmax_gradient, inplace=[(0, 0)],
-)  # fmt: skip
-
-# dropout. Training draws from a counter-based generator, whose state (key, counter) is an input
-# that each run moves on: the bits of element i are a mix of key + (counter + i + 1) * GOLDEN.
-
-UINT64 = DTYPES["uint64"]
-_GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
-
-def _mix(z: Any, shift: Any, times: Any) -> Any:
-    """64 well-mixed bits of a number; `shift` and `times` make constants of its kind."""
-    z = (z ^ (z >> shift(30))) * times(_MIX1)
-    z = (z ^ (z >> shift(27))) * times(_MIX2)
-    return z ^ (z >> shift(31))
-
-
-@schema
-class DropoutAttrs:
-    rate: float = attr(FLOAT, "the share of elements set to 0", default=0.5, low=0, high=1)
-    training: bool = attr(BOOL, "false: the data is handed on", default=False)
-
-
-def _dropout_shape(params: DropoutAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    shape = unify(unify(ins[0], outs[0]), outs[1])
-    return [shape, (2,)][: len(ins)], [shape, shape]
-
-
-def _dropout_dtype(params: DropoutAttrs, ins: Any, outs: Any) -> Inferred:
-    (dtype,), made = floating(params, ins[:1], outs)
-    return [dtype, UINT64][: len(ins)], made
-
-
-def _keep_scale(params: DropoutAttrs) -> float:
-    return 1 / (1 - params.rate) if params.rate < 1 else 0.0
-
-
-def _dropout_reference(params: DropoutAttrs, x: Array, *state: Array) -> tuple[Array, ...]:
-    if not params.training:
-        return x.copy(), np.ones_like(x)
-    key, counter = state[0]
-    with np.errstate(over="ignore"):
-        number = np.arange(1, x.size + 1, dtype=np.uint64) + counter
-        bits = _mix(key + number * np.uint64(_GOLDEN), np.uint64, np.uint64)
-        moved = np.array([key, counter + np.uint64(x.size)], np.uint64)
-    uniform = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
-    kept = (uniform >= np.float32(params.rate)) * np.float32(_keep_scale(params))
-    mask = kept.reshape(x.shape).astype(x.dtype)
-    return x * mask, mask, moved
-
-
-def _dropout_compute(
-    params: DropoutAttrs, x: te.Tensor, *state: te.Tensor
-) -> tuple[te.Tensor, ...]:
-    if not params.training:
-        return (
-            te.compute(x.shape, lambda *i: x[i]),
-            te.compute(x.shape, lambda *i: te.const(1, x.dtype)),
-        )
-    mask = te.compute(x.shape, _drawn_mask(params, x, state[0]), name="dropout_mask")
-    size = int(np.prod(x.shape, dtype=np.int64))
-    moved = te.compute(
-        (2,),
-        lambda i: state[0][i] + te.cast(te.select(i.equal(1), te.const(size, INT64), 0), UINT64),
-        name="dropout_state",
-    )
-    return te.compute(x.shape, lambda *i: x[i] * mask[i], name="dropout"), mask, moved
-
-
-def _drawn_mask(params: DropoutAttrs, x: te.Tensor, state: te.Tensor) -> Any:
-    def element(*index: Any) -> Any:
-        place: Any = te.const(1, INT64)
-        for value, step in zip(index, np.cumprod((1, *x.shape[:0:-1]))[::-1].tolist()):
-            place = place + value * step
-        number = te.cast(place, UINT64) + state[1]
-        constant = lambda value: te.const(value, UINT64)
-        bits = _mix(state[0] + number * constant(_GOLDEN), constant, constant)
-        uniform = te.cast(bits >> constant(40), "float32") * 2**-24
-        kept = te.select(uniform >= params.rate, te.const(_keep_scale(params), "float32"), 0.0)
-        return te.cast(kept, x.dtype)
-
-    return element
-
-
-def _dropout_gradient(ctx: Any, g: Any, *_: Any) -> list[Any]:
-    """dx = g mask"""
-    if not ctx.params.training:
-        return [g]
-    return [F.elemwise_mul(g, ctx.outputs[1]), None]
-
-
-_DROPOUT_INPUTS = {
-    "data": "the input",
-    "state": "key and counter (two uint64) of the generator, when training; moved on by each run",
-}
-dropout = define(
-    "dropout", "data mask, where mask is 0 for a random share `rate`, else 1 / (1 - rate).",
-    level=1, inputs=_DROPOUT_INPUTS, named=False, attrs=DropoutAttrs, pattern=OPAQUE,
-    shape=_dropout_shape, dtype=_dropout_dtype, reference=_dropout_reference,
-    compute=_dropout_compute, gradient=_dropout_gradient, visible_outputs=1,
-    output_names=["output", "mask"],
-)  # fmt: skip
-dropout.set_num_inputs(lambda params: 2 if params.training else 1).set_num_outputs(2)
-dropout.input_names = lambda params: list(_DROPOUT_INPUTS)[: 2 if params.training else 1]
-dropout.mutates = lambda params: [1] if params.training else []
-dropout.effect = lambda params: "random" if params.training else "pure"
-dropout.layout = lambda params, ins, last, outs: (
-    list(ins), [ins[0]] * len(outs)
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
+from ..base.dtype import FLOAT64
 from ..base.errors import ShapeError
 from ..base.shape import Dim, Shape, normalize_axis, unify, unify_dim
 from ..core.schema import BOOL, FLOAT, INT, attr, schema
@@ -33,13 +35,14 @@ def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _count(x: te.Tensor, axes: Sequence[int]) -> int:
-    return int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+    return math.prod([x.shape[axis] for axis in axes])
 
 
 def te_mean(x: te.Tensor, axes: Sequence[int], name: str, body: Any) -> te.Tensor:
     """The mean of a body over axes, kept as extents of 1."""
     total = along(x, axes, f"{name}_sum", body, te.sum)
-    return te.compute(total.shape, lambda *i: total[i] / float(_count(x, axes)), name=name)
+    count = te.as_expr(_count(x, axes), x.dtype)
+    return te.compute(total.shape, lambda *i: total[i] / count, name=name)
 
 
 def te_moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
@@ -129,6 +132,13 @@ def _unbiasing(params: BatchNormAttrs, count: int) -> float:
     return count / max(count - 1, 1) if params.unbiased else 1.0
 
 
+def _te_unbiasing(params: BatchNormAttrs, count: int) -> te.Expr:
+    """The same of a count that may be an argument."""
+    if not params.unbiased:
+        return te.const(1.0, FLOAT64)
+    return te.as_expr(count, FLOAT64) / te.as_expr(max(count - 1, 1), FLOAT64)
+
+
 def _batch_norm_compute(
     params: BatchNormAttrs,
     x: te.Tensor,
@@ -153,17 +163,14 @@ def _batch_norm_compute(
     copies = [te.compute(v.shape, lambda c, v=v: v[c], name="moment") for v in used]
     if not params.training:
         return out, *copies
-    growth = (1.0, _unbiasing(params, _count(x, axes)))
-    kept = params.momentum
-    moved = [
-        te.compute(
-            old.shape,
-            lambda c, old=old, new=new, grow=grow: old[c] * kept + new[c] * (grow * (1 - kept)),
-            name="moving",
-        )
-        for old, new, grow in zip((mean, var), used, growth)
-    ]
+    growth = (te.const(1.0, FLOAT64), _te_unbiasing(params, _count(x, axes)))
+    moved = [_moving(params.momentum, *three) for three in zip((mean, var), used, growth)]
     return out, *copies, *moved
+
+
+def _moving(kept: float, old: te.Tensor, new: te.Tensor, growth: te.Expr) -> te.Tensor:
+    part = te.cast(growth * (1 - kept), old.dtype)
+    return te.compute(old.shape, lambda c: old[c] * kept + new[c] * part, name="moving")
 
 
 def _squeezed(x: te.Tensor, axis: int) -> te.Tensor:
@@ -186,9 +193,10 @@ def _gradient_in_training(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any
     over = {"axis": (params.axis,), "exclude": True}
     unit, scale = normalized(x, params.epsilon, over)
     inner = F.elemwise_mul(g, F.expand_like(gamma, x, **over)) if params.scale else g
-    count = F.sum(F.ones_like(x), keepdims=True, **over)
-    per_mean = F.elemwise_div(F.reshape_like(g_mean, scale), F.elemwise_mul(count, scale))
-    per_var = F.elemwise_div(F.reshape_like(g_var, scale), F.elemwise_mul(count, scale**2)) * 2
+    per_mean = F._divide_by_count(F.reshape_like(g_mean, scale), x, **over)
+    per_mean = F.elemwise_div(per_mean, scale)
+    per_var = F._divide_by_count(F.reshape_like(g_var, scale), x, **over)
+    per_var = F.elemwise_div(per_var, scale**2) * 2
     own = F.elemwise_sub(F.mean(inner, keepdims=True, **over), per_mean)
     shared = F.mean(F.elemwise_mul(inner, unit), keepdims=True, **over)
     shared = F.elemwise_sub(shared, per_var)
@@ -401,7 +409,7 @@ def _group_norm_reference(params: Any, x: Array, gamma: Array, beta: Array) -> A
 def _group_norm_compute(params: Any, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     n, channels, *rest = x.shape
     groups = _groups(params, channels)
-    size = channels // max(groups, 1)
+    size = 1 if groups is channels else channels // groups
     split = te.compute(
         (n, groups, size, *rest), lambda *i: x[(i[0], i[1] * size + i[2], *i[3:])], name="groups"
     )

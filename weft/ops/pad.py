@@ -13,7 +13,7 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, Shape, unify_dim
 from ..core.schema import FLOAT, PAIRS, attr, choice, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, OUT_FUSABLE, F, attributes, clamped, define
+from ._families import INJECTIVE, OUT_FUSABLE, F, attributes, clamped, define, holomorphic
 from ._windows import read
 
 Array = NDArray[Any]
@@ -182,6 +182,7 @@ pad = define(
     attrs=PadAttrs, pattern=INJECTIVE, shape=_pad_shape, layout=layouts.fixed_copy,
     reference=_pad_reference, compute=_pad_compute,
     gradient=lambda ctx, g: [F._pad_grad(g, **attributes(ctx.params))],
+    complex_gradient=holomorphic,
 )  # fmt: skip
 pad_grad = define(
     "_pad_grad", "The transpose of pad: what is outside is added to where it was copied from.",
@@ -189,4 +190,5 @@ pad_grad = define(
     shape=_grad_shape, layout=layouts.fixed_copy, reference=_grad_reference,
     compute=_grad_compute,
     gradient=lambda ctx, gg: [F.pad(gg, **{**attributes(ctx.params), "pad_value": 0.0})],
+    complex_gradient=holomorphic,
 )  # fmt: skip

@@ -23,6 +23,7 @@ from ._families import (
     broadcast_shape,
     define,
     floating,
+    holomorphic,
     in_dtype,
     integral,
     no_flow,
@@ -288,3 +289,4 @@ def _choice_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 broadcast_where.gradient = _choice_gradient
+broadcast_where.complex_gradient = holomorphic

@@ -12,7 +12,7 @@ from ..base.errors import ShapeError
 from ..base.shape import Shape, show
 from ..core.schema import INTS, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, attributes, define, first_dtype, shape_of_second
+from ._families import INJECTIVE, F, attributes, define, first_dtype, holomorphic, shape_of_second
 from .views import reindexed
 
 
@@ -71,6 +71,7 @@ part = define(
     level=4, attrs=PartAttrs, pattern=INJECTIVE, shape=_part_shape, layout=layouts.fixed_unknown,
     reference=_part_reference, compute=_part_compute,
     gradient=lambda ctx, g: [F._part_grad(g, ctx.inputs[0], **attributes(ctx.params))],
+    complex_gradient=holomorphic,
 )  # fmt: skip
 
 
@@ -111,4 +112,5 @@ part_grad = define(
     layout=layouts.keep_last, ignored_inputs=[1], reference=_part_grad_reference,
     compute=_part_grad_compute,
     gradient=lambda ctx, g: [F.part(g, **attributes(ctx.params)), None],
+    complex_gradient=holomorphic,
 )  # fmt: skip

@@ -80,7 +80,8 @@ def _windows(params: Params) -> Windows:
     return made
 
 
-def _pool_of(params: Params, shape: tuple[int, ...]) -> Pool:
+def pool_of(params: Params, shape: tuple[int, ...]) -> Pool:
+    """The windows over data of a shape."""
     height, width = static_extents(params, shape)
     if isinstance(params, GlobalPool2DAttrs):
         return Pool((Window(height), Window(width)), (height, width), (1, 1))
@@ -137,12 +138,12 @@ def _taps(params: Params, x: Array, pool: Pool, fill: Any) -> Array:
 
 
 def _max_reference(params: Params, x: Array) -> Array:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     return spatial_back(params, _taps(params, x, pool, _lowest(x.dtype)).max(axis=-1), x.dtype)
 
 
 def _max_grad_reference(params: Params, g: Array, x: Array, y: Array) -> Array:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     taps = _taps(params, x, pool, _lowest(x.dtype))
     first = taps.argmax(axis=-1)[..., None] == np.arange(taps.shape[-1])
     rows, columns = (win.size for win in pool.windows)
@@ -152,7 +153,7 @@ def _max_grad_reference(params: Params, g: Array, x: Array, y: Array) -> Array:
 
 
 def _max_pick_reference(params: Params, values: Array, x: Array, y: Array) -> Array:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     first = _taps(params, x, pool, _lowest(x.dtype)).argmax(axis=-1)[..., None]
     taps = _taps(params, values, pool, 0)
     return spatial_back(params, np.take_along_axis(taps, first, axis=-1)[..., 0], values.dtype)
@@ -176,7 +177,7 @@ def _element(
 
 
 def _max_compute(params: Params, x: te.Tensor) -> te.Tensor:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     axes = _tap_axes(pool)
     taps, lowest = [axis.var for axis in axes], _number(_lowest(x.dtype))
     return te.compute(
@@ -211,7 +212,7 @@ def _tap_number(pool: Pool, taps: Sequence[Any]) -> Any:
 
 
 def _max_grad_compute(params: Params, g: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     first, nowhere = _first_max(params, pool, x, y)
 
     def gradient(index: Sequence[Any], taps: Sequence[Any], conditions: list[te.Expr]) -> Any:
@@ -222,7 +223,7 @@ def _max_grad_compute(params: Params, g: te.Tensor, x: te.Tensor, y: te.Tensor) 
 
 
 def _max_pick_compute(params: Params, values: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     first, _ = _first_max(params, pool, x, y)
     axes = _tap_axes(pool)
     taps = [axis.var for axis in axes]
@@ -242,6 +243,9 @@ def _scatter(
     name: str,
 ) -> te.Tensor:
     """Sums, for every element, what the windows it stands in give it."""
+    if isinstance(params, GlobalPool2DAttrs):  # the only window, of which its place is the tap
+        alone = lambda *i: gradient(at_places(params, i, (0, 0)), places_of(params, i), [])
+        return te.compute(shape, alone, name=name)
     axes = _tap_axes(pool)
     taps = [axis.var for axis in axes]
 
@@ -259,16 +263,20 @@ def _scatter(
 # Averages.
 
 
-def _counts(params: Params, pool: Pool) -> Array:
+def window_counts(params: Params, pool: Pool) -> Array:
     """How many elements each window has, as (rows, columns)."""
     per_axis = []
     for win, extent, out in zip(pool.windows, pool.extents, pool.outs):
         taps = np.arange(out)[:, None] * win.stride + np.arange(win.size) * win.dilation
-        low, high = win.before, win.before + extent
-        if getattr(params, "count_include_pad", False):
-            low, high = 0, high + win.after
+        low, high = _counted(params, win, extent)
         per_axis.append(((taps >= low) & (taps < high)).sum(axis=1))
     return np.multiply.outer(*per_axis)
+
+
+def _counted(params: Params, win: Window, extent: int) -> tuple[int, int]:
+    """From where to where in the padded extent elements count."""
+    low, high = win.before, win.before + extent
+    return (0, high + win.after) if getattr(params, "count_include_pad", False) else (low, high)
 
 
 def _sum_dtype(dtype: DType) -> DType:
@@ -277,40 +285,46 @@ def _sum_dtype(dtype: DType) -> DType:
 
 
 def _avg_reference(params: Params, x: Array) -> Array:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     wide = widened(x.astype(_sum_dtype(x.dtype), copy=False))
     total = _taps(params, wide, pool, 0).sum(axis=-1)
-    return spatial_back(params, total / _counts(params, pool), x.dtype)
+    return spatial_back(params, total / window_counts(params, pool), x.dtype)
 
 
 def _avg_grad_reference(params: Params, g: Array, x: Array) -> Array:
-    pool = _pool_of(params, x.shape)
-    share = widened(spatial_last(params, g)) / _counts(params, pool)
+    pool = pool_of(params, x.shape)
+    share = widened(spatial_last(params, g)) / window_counts(params, pool)
     rows, columns = (win.size for win in pool.windows)
     taps = np.broadcast_to(share[..., None, None], (*share.shape, rows, columns))
     return spatial_back(params, fold(taps, pool.windows, pool.extents), g.dtype)
 
 
 def _count(params: Params, pool: Pool, windows: Sequence[Any], dtype: DType) -> Any:
-    """The number of elements of a window, a constant where all have as many."""
-    counts = _counts(params, pool)
-    if np.all(counts == counts.flat[0]):
-        return te.const(int(counts.flat[0]), dtype)
-    total: Any = None
-    for win, window, extent in zip(pool.windows, windows, pool.extents):
-        low, high = win.before, win.before + extent
-        if getattr(params, "count_include_pad", False):
-            low, high = 0, high + win.after
-        start = window * win.stride
-        # taps t with low <= start + t * dilation < high
-        first = te.max((low - start + win.dilation - 1) // win.dilation, 0)
-        last = te.min((high - start + win.dilation - 1) // win.dilation, win.size)
-        total = last - first if total is None else total * (last - first)
-    return te.cast(total, dtype)
+    """The number of elements of a window, the same for all where they have as many."""
+    sides = zip(pool.windows, windows, pool.extents, pool.outs)
+    down, across = (_count_along(params, *side) for side in sides)
+    return te.cast(te.as_expr(down * across), dtype)
+
+
+def _count_along(params: Params, win: Window, window: Any, extent: int, out: int) -> Any:
+    low, high = _counted(params, win, extent)
+    if low == 0 and (out - 1) * win.stride + win.reach <= high:
+        return win.size
+    if out == 1:
+        return _taps_before(win, high) - _taps_before(win, low)
+    start = window * win.stride
+    first = te.max((low - start + win.dilation - 1) // win.dilation, 0)
+    last = te.min((high - start + win.dilation - 1) // win.dilation, win.size)
+    return last - first
+
+
+def _taps_before(win: Window, place: int) -> int:
+    """How many taps of the first window stand before a place."""
+    return min((place + win.dilation - 1) // win.dilation, win.size)
 
 
 def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
-    pool, dtype = _pool_of(params, x.shape), _sum_dtype(x.dtype)
+    pool, dtype = pool_of(params, x.shape), _sum_dtype(x.dtype)
     axes = _tap_axes(pool)
     taps = [axis.var for axis in axes]
     total = te.compute(
@@ -326,7 +340,7 @@ def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
 
 
 def _avg_grad_compute(params: Params, g: te.Tensor, x: te.Tensor) -> te.Tensor:
-    pool = _pool_of(params, x.shape)
+    pool = pool_of(params, x.shape)
     share = te.compute(
         g.shape,
         lambda *i: g[i] / _count(params, pool, places_of(params, i), g.dtype),

@@ -15,7 +15,7 @@ from ..base.shape import normalize_axis, unify
 from ..core.op import Op
 from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, F, changed, define, floating, in_dtype, no_flow, numeric
+from ._families import OPAQUE, F, changed, define, floating, holomorphic, in_dtype, no_flow, numeric
 from ._kernels import Body, along, each_block, rows_of, wide_dtype
 from .reduce import wide
 
@@ -129,6 +129,7 @@ cumprod = _scan(
 )  # fmt: skip
 cumprod.reference = in_dtype(_cumprod_reference)
 cumprod.kernels = _kernels("cumprod", 1, _cumprod_step, lambda p: False)
+cumprod.complex_gradient = holomorphic
 cumprod.gradient = _cumprod_gradient
 
 shift = _scan(
@@ -136,6 +137,7 @@ shift = _scan(
 )
 shift.reference = lambda p, x: _shifted(x, p.axis, p.back)
 shift.kernels = _kernels("shift", 0, lambda p, old, x: (x, lambda old, new: old), lambda p: p.back)
+shift.complex_gradient = holomorphic
 shift.gradient = lambda ctx, g: [F._shift(g, axis=ctx.params.axis, back=not ctx.params.back)]
 
 
@@ -173,6 +175,7 @@ recurrence = _scan(
 )  # fmt: skip
 recurrence.reference = in_dtype(_recurrence_reference)
 recurrence.kernels = _kernels("recurrence", 0, _recurrence_step, lambda p: p.reverse)
+recurrence.complex_gradient = holomorphic
 recurrence.gradient = _recurrence_gradient
 
 # Sums of exponentials.

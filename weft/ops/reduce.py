@@ -10,19 +10,22 @@ import numpy as np
 
 from .. import te
 from ..base.dtype import BOOL, FLOAT32, INT32, DType, is_float
-from ..base.errors import InvalidValue, ShapeError
+from ..base.errors import InvalidValue, ShapeError, Unsupported
+from ..base.quiet import quietly
 from ..base.shape import Shape, normalize_axis, show
 from ..core.op import Op
 from ..core.schema import BOOL as BOOL_ATTR
 from ..core.schema import DTYPE, INTS, attr, schema
 from . import _layouts as layouts
 from ._families import (
+    BROADCAST,
     COMM_REDUCE,
     OPAQUE,
     F,
     define,
     divide,
     full_dtype,
+    holomorphic,
     no_flow,
     numeric,
     unary,
@@ -130,7 +133,7 @@ def wide(x: Any) -> Any:
 def _reduction(name: str, doc: str, **columns: Any) -> Any:
     return define(
         name, doc, level=10, attrs=ReduceAttrs, pattern=COMM_REDUCE,
-        layout=layouts.fixed_unknown, **{"shape": _reduce_shape, **columns},
+        layout=layouts.reduced, **{"shape": _reduce_shape, **columns},
     )  # fmt: skip
 
 
@@ -159,6 +162,7 @@ sum_.reference = _reduce_reference(
     lambda x, axes: x.any(axes) if x.dtype == BOOL else np.sum(wide(x), axes)
 )
 sum_.compute = _reduce_compute(sum_expr)
+sum_.complex_gradient = holomorphic
 sum_.gradient = lambda ctx, g: [_expanded(ctx, g)]
 
 prod = _reduction("prod", "The product along axes; of bools, whether all are true.")
@@ -166,6 +170,7 @@ prod.reference = _reduce_reference(
     lambda x, axes: x.all(axes) if x.dtype == BOOL else np.prod(wide(x), axes)
 )
 prod.compute = _reduce_compute(_prod_expr)
+prod.complex_gradient = holomorphic
 prod.gradient = lambda ctx, g: [  # dx = g times the product of the others
     F.elemwise_mul(_expanded(ctx, g), F._prod_others(ctx.inputs[0], **_axes_of(ctx.params)))
 ]
@@ -190,16 +195,35 @@ def _mean_reference(params: Any, x: Any) -> Any:
 
 def _mean_compute(params: Any, x: te.Tensor) -> te.Tensor:
     total = sum_.compute(params, x)
-    count = te.const(float(_count(params, x.shape)), "float64")
-    divisor = te.cast(count, x.dtype)
+    divisor = te.cast(te.as_expr(_count(params, x.shape)), x.dtype)
     return te.compute(total.shape, lambda *i: divide(total[i], divisor))
 
 
 mean.reference = _mean_reference
 mean.compute = _mean_compute
+mean.complex_gradient = holomorphic
 mean.gradient = lambda ctx, g: [  # dx = g / the number of summands
-    _expanded(ctx, F.elemwise_div(g, F.sum(F.ones_like(ctx.inputs[0]), **_kept(ctx.params))))
+    _expanded(ctx, F._divide_by_count(g, ctx.inputs[0], **_axes_of(ctx.params)))
 ]
+
+divide_by_count = define(
+    "_divide_by_count",
+    "The input divided by how many elements of another tensor a reduction along axes takes.",
+    level=10,
+    inputs={"input": "what to divide", "shape_like": "has the axes"}, named=False, attrs=AxesAttrs,
+    pattern=BROADCAST, shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
+    dtype=numeric, layout=layouts.keep_last, ignored_inputs=[1],
+)  # fmt: skip
+divide_by_count.reference = lambda params, g, like: np.asarray(
+    quietly(divide, g, np.asarray(_count(params, like.shape)).astype(g.dtype))
+)
+divide_by_count.compute = lambda params, g, like: te.compute(
+    g.shape, lambda *i: divide(g[i], te.cast(te.as_expr(_count(params, like.shape)), g.dtype))
+)
+divide_by_count.complex_gradient = holomorphic
+divide_by_count.gradient = lambda ctx, g: [
+    F._divide_by_count(g, ctx.inputs[1], **_axes_of(ctx.params)), None
+]  # fmt: skip
 
 
 def _limit(dtype: DType, sign: int) -> Any:
@@ -311,6 +335,36 @@ prod_others = unary(
 prod_others.reference = _others_reference
 prod_others.compute = _others_compute
 
+
+def _others_gradient(ctx: Any, g: Any) -> list[Any]:
+    """The product of the others is that of those before times that of those after: g goes to both
+    by the rule of cumprod."""
+    p = ctx.params
+    if len(p.axis) > 1 or p.exclude:
+        raise Unsupported(
+            "the second derivative of a product along several axes", hint="take one after another"
+        )
+    flat = (lambda x: x) if p.axis else (lambda x: F.reshape(x, shape=(-1,)))
+    axis = p.axis[0] if p.axis else 0
+    x, given = flat(ctx.inputs[0]), flat(g)
+    turned = F.flip(x, axis=axis)
+    before, after = (F.cumprod(y, axis=axis, exclusive=True) for y in (x, turned))
+    after = F.flip(after, axis=axis)
+    on_x = _cumprod_slope(x, F.elemwise_mul(given, after), axis)
+    on_turned = _cumprod_slope(turned, F.flip(F.elemwise_mul(given, before), axis=axis), axis)
+    total = F.elemwise_add(on_x, F.flip(on_turned, axis=axis))
+    return [F.reshape_like(total, ctx.inputs[0])]
+
+
+def _cumprod_slope(x: Any, g: Any, axis: int) -> Any:
+    """The gradient of an exclusive running product."""
+    after = F._recurrence(x, F._shift(g, axis=axis, back=True), axis=axis, reverse=True)
+    return F.elemwise_mul(F.cumprod(x, axis=axis, exclusive=True), after)
+
+
+prod_others.gradient = _others_gradient
+prod_others.complex_gradient = holomorphic
+
 # Positions of the largest and the smallest.
 
 
@@ -351,7 +405,7 @@ def _arg_compute(extreme: Callable[..., Any]) -> Callable[..., Any]:
             at = place(own)
             top = best[tuple(0 if axis in axes else index for axis, index in enumerate(at))]
             here = _is_value(x[at], top)
-            return te.min_of(te.select(here, _flat(ks), te.const(past, "int64")), ks)
+            return te.min_of(te.select(here, _flat(ks), past), ks)
 
         position = te.compute(shape, first)
         return te.compute(shape, lambda *i: te.cast(position[i], params.dtype))

@@ -11,7 +11,7 @@ from .. import te
 from ..base.shape import mul_dims, normalize_axis
 from ..core.schema import INT, INTS, attr, optional, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, backward_shape, changed, define, numeric
+from ._families import INJECTIVE, F, backward_shape, changed, define, holomorphic, numeric
 from .views import reindexed
 
 
@@ -51,6 +51,7 @@ tile = define(
 )  # fmt: skip
 tile.reference = lambda p, x: np.tile(x, p.reps)
 tile.compute = _tile_compute
+tile.complex_gradient = holomorphic
 tile.gradient = lambda ctx, g: [F._tile_grad(g, ctx.inputs[0], reps=ctx.params.reps)]
 
 
@@ -63,6 +64,7 @@ def _summing(name, doc, attrs, shape, reference, compute, forward):
         layout=layouts.keep_last, ignored_inputs=[1], reference=reference, compute=compute,
     )  # fmt: skip
     op.gradient = lambda ctx, g: [forward(ctx.params, g), None]
+    op.complex_gradient = holomorphic
     return op
 
 
@@ -129,6 +131,7 @@ def _repeat_attrs(params):
     return {"repeats": params.repeats, "axis": params.axis}
 
 
+repeat.complex_gradient = holomorphic
 repeat.gradient = lambda ctx, g: [F._repeat_grad(g, ctx.inputs[0], **_repeat_attrs(ctx.params))]
 
 

@@ -13,7 +13,7 @@ from ..base.dtype import is_float
 from ..base.shape import Shape, normalize_axis
 from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, F, define, numeric, same_shape
+from ._families import OPAQUE, F, define, holomorphic, numeric, same_shape
 from ._kernels import Body, along, each_block, rows_of, wide_dtype
 from .reduce import wide
 
@@ -69,6 +69,7 @@ cumsum = define(
 )  # fmt: skip
 cumsum.reference = _cumsum_reference
 cumsum.kernels = _cumsum_kernels
+cumsum.complex_gradient = holomorphic
 cumsum.gradient = lambda ctx, g: [  # an element counts for all after it
     F.cumsum(g, axis=ctx.params.axis, exclusive=ctx.params.exclusive,
              reverse=not ctx.params.reverse)

@@ -11,7 +11,16 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, normalize_axis, show
 from ..core.schema import INTS, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, backward_shape, define, first_dtype, known, shape_of_second
+from ._families import (
+    INJECTIVE,
+    F,
+    backward_shape,
+    define,
+    first_dtype,
+    holomorphic,
+    known,
+    shape_of_second,
+)
 
 
 @schema
@@ -95,6 +104,7 @@ strided_slice = define(
 )  # fmt: skip
 strided_slice.reference = lambda p, x: x[np.ix_(*taken_indices(p, x.shape))] if x.ndim else x.copy()
 strided_slice.compute = _strided_slice_compute
+strided_slice.complex_gradient = holomorphic
 strided_slice.gradient = lambda ctx, g: [
     F._strided_slice_grad(g, ctx.inputs[0], **_attrs(ctx.params))
 ]
@@ -141,6 +151,7 @@ strided_slice_grad = _backward(
     attrs=StridedSliceAttrs, shape=backward_shape(_strided_slice_shape),
     reference=_strided_slice_grad_reference, compute=_strided_slice_grad_compute,
 )  # fmt: skip
+strided_slice_grad.complex_gradient = holomorphic
 strided_slice_grad.gradient = lambda ctx, g: [F.strided_slice(g, **_attrs(ctx.params)), None]
 
 
@@ -188,6 +199,7 @@ slice_like = define(
 )  # fmt: skip
 slice_like.reference = lambda p, x, like: x[tuple(map(slice, _cut_shape(p, x, like)))].copy()
 slice_like.compute = lambda p, x, like: te.compute(_cut_shape(p, x, like), lambda *i: x[i])
+slice_like.complex_gradient = holomorphic
 slice_like.gradient = lambda ctx, g: [F._slice_like_grad(g, ctx.inputs[0]), None]
 
 
@@ -221,4 +233,5 @@ slice_like_grad = _backward(
     shape=_slice_like_grad_shape, reference=_slice_like_grad_reference,
     compute=_slice_like_grad_compute,
 )  # fmt: skip
+slice_like_grad.complex_gradient = holomorphic
 slice_like_grad.gradient = lambda ctx, g: [F.slice_like(g, ctx.inputs[0]), None]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..base.dtype import BOOL, FLOAT64, is_float
+from ..base.dtype import BOOL, FLOAT64, is_complex, is_float
 from ..core.op import Op
 from ..core.schema import INT, attr, schema
 from . import _special as formulas
-from ._families import F, floating, in_dtype, no_flow, pointwise, unary
+from ._families import F, as_written, floating, holomorphic, in_dtype, no_flow, pointwise, unary
 
 Formula = Callable[..., Any]
 _HALF_ROOT_PI = math.sqrt(math.pi) / 2
@@ -44,14 +44,17 @@ def _on_expression(formula: Formula, *args: Any) -> te.Expr:
 exp2 = _smooth("exp2", "2 to the power of x.", lambda x, y: y * math.log(2))
 exp2.reference = in_dtype(np.exp2)
 exp2.compute = pointwise(te.exp2)
+exp2.complex_gradient = holomorphic
 
 log2 = _smooth("log2", "The logarithm to base 2.", lambda x, y: 1 / (x * math.log(2)))
 log2.reference = in_dtype(np.log2)
 log2.compute = pointwise(te.log2)
+log2.complex_gradient = holomorphic
 
 log10 = _smooth("log10", "The logarithm to base 10.", lambda x, y: 1 / (x * math.log(10)))
 log10.reference = in_dtype(np.log10)
 log10.compute = pointwise(te.log10)
+log10.complex_gradient = holomorphic
 
 
 def _bell(x: Any) -> Any:
@@ -137,7 +140,8 @@ _by_formula(i1e, lambda m, x: formulas.scaled_bessel(m, 1, x))
 def _test(name: str, doc: str, of_floats: Any, of_integers: Any, body: Any) -> Op:
     op = unary(name, doc, level=5)
     op.dtype = lambda params, ins, outs: ([None], [BOOL])
-    op.reference = lambda x: (of_floats if is_float(x.dtype) else of_integers)(x)
+    kinds = lambda dtype: is_float(dtype) or is_complex(dtype)
+    op.reference = lambda x: (of_floats if kinds(x.dtype) else of_integers)(x)
     op.compute = pointwise(body)
     op.gradient = no_flow
     return op
@@ -148,6 +152,7 @@ isfinite = _test(
     lambda x: np.ones(x.shape, bool),
     lambda x: te.isfinite(x) if is_float(x.dtype) else te.const(True, BOOL),
 )  # fmt: skip
+isfinite.complex_gradient = as_written
 
 
 def _sign_body(x: te.Expr) -> te.Expr:

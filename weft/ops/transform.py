@@ -13,7 +13,7 @@ from ..base.shape import normalize_axis, unify
 from ..core.op import set_role
 from ..core.schema import INT, INTS, LAYOUT, attr, schema
 from . import _layouts as layouts
-from ._families import INJECTIVE, F, define
+from ._families import INJECTIVE, F, define, holomorphic
 
 
 @schema
@@ -57,6 +57,7 @@ transpose = define(
     shape=_transpose_shape, layout=layouts.permuted,
 )  # fmt: skip
 transpose.reference = lambda p, x: x.transpose(_permutation(p, x.ndim)).copy()
+transpose.complex_gradient = holomorphic
 transpose.gradient = lambda ctx, g: [  # the inverse permutation
     F.transpose(g, axes=_inverse(ctx.params)) if ctx.params.axes else F.transpose(g)
 ]
@@ -99,6 +100,7 @@ flip = define(
 )  # fmt: skip
 flip.reference = lambda p, x: np.flip(x, p.axis).copy()
 flip.compute = _flip_compute
+flip.complex_gradient = holomorphic
 flip.gradient = lambda ctx, g: [F.flip(g, axis=ctx.params.axis)]
 
 

@@ -11,7 +11,7 @@ from ..base.errors import InvalidValue, OutOfRange, ShapeError
 from ..base.shape import Dim, Shape, all_numbers, mul_dims, normalize_axis, show, unify
 from ..core.schema import INT, INTS, attr, schema
 from . import _layouts as layouts
-from ._families import BROADCAST, INJECTIVE, F, define, first_dtype
+from ._families import BROADCAST, INJECTIVE, F, define, first_dtype, holomorphic
 
 
 def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
@@ -69,6 +69,7 @@ def _view(name: str, doc: str, **columns: Any) -> Any:
     """An operator whose output is its first input's memory, seen in another shape."""
     given = {"pattern": INJECTIVE, "layout": layouts.fixed_unknown, **columns}
     op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **given)
+    op.complex_gradient = holomorphic
     op.gradient = lambda ctx, g: [
         F.reshape_like(g, ctx.inputs[0]),
         *[None] * (len(ctx.inputs) - 1),

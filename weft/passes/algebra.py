@@ -19,6 +19,7 @@ from ..core.ir import Node, NodeEntry
 from ..core.passes import register_pass
 from ..core.schema import is_hidden
 from ..core.walk import Walker, rewrite
+from ..ops._layouts import is_same_order
 
 MAX_STEPS = 8  # rewrites of one node, each of what the one before made
 
@@ -327,6 +328,17 @@ def _layout_chain(walker: Walker, node: Node, inputs: Inputs) -> Found:
         return None
     attrs = {"src_layout": source, "dst_layout": target}
     return walker.make("__layout_transform__", [before.inputs[0]], attrs, node.name)
+
+
+@row("__layout_transform__", "one that moves no element -> reshape(x, the new shape)")
+def _unmoved_layout(walker: Walker, node: Node, inputs: Inputs) -> Found:
+    shape, made = walker.fact(inputs[0]).shape, _out_shape(walker, node)
+    source, target = Layout(node.params.src_layout), Layout(node.params.dst_layout)
+    if not is_static(shape) or made is None or 0 in made:
+        return None
+    if not is_same_order(source, target, shape):
+        return None
+    return walker.make("reshape", [inputs[0]], {"shape": made}, node.name)
 
 
 @row("cast", "cast(cast(x, wider), d) -> cast(x, d)")

@@ -7,10 +7,11 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..base.dtype import is_complex
 from ..base.errors import Error, GraphError, InvalidType, InvalidValue, Unsupported
 from ..core.bulk import collector_paused
 from ..core.graph import Graph
-from ..core.infer import infer_dtypes, infer_shapes
+from ..core.infer import dtype_hint, infer_dtypes, infer_shapes
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.naming import NameManager
 from ..core.op import Op
@@ -169,6 +170,7 @@ class _Tape:
                 why="it didn't register FGradient",
                 hint=f"set a rule with Op.get({op.name!r}).gradient = f(ctx, *output_gradients)",
             )
+        self._must_be_real(node)
         filled = [
             grad or _node("zeros_like", [entry], f"{node.name}_zero_grad")
             for grad, entry in zip(grads, entries)
@@ -180,6 +182,19 @@ class _Tape:
                 self._trace(grad.node, node)
                 read = entry.version - (position in written)
                 self.add(entry._replace(version=read), grad)
+
+    def _must_be_real(self, node: Node) -> None:
+        """Refuses complex numbers: gradients of them have conjugates, which graphs do not."""
+        entries = [*node.inputs, *(NodeEntry(node, index) for index in range(node.num_outputs))]
+        for entry in entries:
+            hint = dtype_hint(entry.node) if entry.node.op is None else None
+            dtype = self.graph.fact(entry).dtype or hint
+            if dtype is not None and is_complex(dtype):
+                raise Unsupported(
+                    f"the gradient of {node.op_name} on complex numbers in a graph",
+                    where=f"node {node.name!r}",
+                    hint="differentiate tensors, or write the parts as real numbers",
+                )
 
     def _trace(self, made: Node, node: Node) -> None:
         """Says of nodes that a rule made which node they are the gradient of."""

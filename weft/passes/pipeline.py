@@ -24,6 +24,7 @@ OPT_PASS_LEVEL = {
     "FoldScaleAxis": 3,
     "FuseChains": 3,
     "AlterOpLayout": 3,
+    "ScaleFilters": 3,
     "NestConcatenates": 1,
 }
 
@@ -73,6 +74,11 @@ PIPELINE = (
         "after all that read plain layouts; transforms that meet cancel out",
     ),
     Step(
+        "ScaleFilters",
+        ("ScaleFilters",),
+        "layouts are settled, so that factors and packed filters have the same blocks",
+    ),
+    Step(
         "NestConcatenates",
         ("NestConcatenates",),
         "last, since transforms between the parts would hide them; lists that grow share memory",
@@ -97,8 +103,10 @@ def _alter_layouts(graph: Graph, passes: tuple[str, ...]) -> Graph:
         plain = apply_passes(graph, passes[:1])
         if plain.indexed.num_nodes != graph.indexed.num_nodes:
             return graph
-        altered: Graph = apply_passes(plain, passes[1:])
-        return with_output_layouts(altered, [plain.fact(entry).layout for entry in plain.outputs])
+        altered: Graph = apply_passes(plain, passes[1:3])
+        given = [plain.fact(entry).layout for entry in plain.outputs]
+        simplified: Graph = apply_passes(with_output_layouts(altered, given), passes[3:])
+        return simplified
     except LayoutError:
         return graph
 

@@ -7,7 +7,6 @@ one that was replaced ends when its last library is closed.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Iterable, Sequence
 
@@ -15,10 +14,12 @@ import llvmlite.binding as llvm
 
 from ..base.errors import NotFound, RunError
 from ..base.file_cache import file_cache
+from ..base.forks import hold_over_forks
 
 LIBRARIES_PER_JIT = 256
 
 _lock = threading.RLock()
+hold_over_forks(_lock, "linking")
 _numbers = itertools.count()
 
 
@@ -130,12 +131,3 @@ def _link(builder: llvm.JITLibraryBuilder, names: tuple[str, ...]) -> Library:
         _current.given += 1
         _current.open += 1
         return Library(_current, tracker, names)
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

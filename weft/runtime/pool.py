@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import threading
+from functools import lru_cache
 
 from ..base import config
 from ..base.errors import InvalidValue
@@ -166,6 +167,17 @@ def thread_count(explicit: int | None = None) -> int:
         return _chosen
     limits: list[int | None] = [usable_cores(), config.get("threads"), _openmp_threads()]
     return min([limit for limit in limits if limit is not None] + [MAX_THREADS])
+
+
+def eager_threads() -> int:
+    """The same for calls so short that asking the system would cost more than they do: what it
+    said first holds until another number is chosen."""
+    return _first_count() if _chosen is None else _chosen
+
+
+@lru_cache(maxsize=1)
+def _first_count() -> int:
+    return thread_count()
 
 
 def _openmp_threads() -> int | None:

@@ -14,7 +14,19 @@ import numpy as np
 
 from ..base.dtype import BOOL, FLOAT32, DType, is_float, is_integer
 from ..base.errors import DTypeError
-from .expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Ramp, Select, Unary
+from .expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Ramp,
+    Select,
+    Shuffle,
+    Unary,
+)
 
 Value = Any  # numpy.generic or numpy.ndarray
 Function = Callable[..., Value]
@@ -138,6 +150,8 @@ def function_of(node: Expr) -> Function:
             return lambda base, stride: base + stride * np.arange(lanes)
         case Broadcast(lanes=lanes):
             return lambda value: np.full(lanes, value, node.dtype)
+        case Shuffle(order=order):
+            return lambda a, b: np.concatenate((a, b))[list(order)]
     raise DTypeError(f"{type(node).__name__} has no value by itself")
 
 

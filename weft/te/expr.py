@@ -1,7 +1,7 @@
 """Scalar expressions: the right-hand sides of tensor computes and of loop-IR stores.
 
     e ::= Var | Const | Unary | Binary | Compare | Select | Cast | Call | Load | Reduce
-        | Ramp | Broadcast
+        | Ramp | Broadcast | Shuffle
 
 Every expression has a dtype and a number of lanes (1 for a scalar; Ramp and Broadcast make
 vectors). Integer `floordiv` and `floormod` round towards minus infinity, integer `div` towards
@@ -27,7 +27,7 @@ from ..base.dtype import BOOL, FLOAT32, INT64, DType, as_dtype, is_float, is_int
 from ..base.errors import DTypeError, InvalidType, InvalidValue
 
 Number = int | float | bool
-ExprLike = Union["Expr", Number]
+ExprLike = Union["Expr", "Symbolic", Number]
 
 BINARY = frozenset("add sub mul div floordiv floormod min max and or xor shl shr".split())
 COMPARE = frozenset("lt le gt ge eq ne".split())
@@ -152,6 +152,13 @@ class Expr:
             "the truth of an expression is not known before it runs",
             hint="use te.select(condition, a, b), and & and | instead of `and` and `or`",
         )
+
+
+class Symbolic:
+    """A number that stands for an expression wherever one is made of it."""
+
+    __slots__ = ()
+    expr: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -332,10 +339,31 @@ class Broadcast(Expr):
         object.__setattr__(self, "dtype", self.value.dtype)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shuffle(Expr):
+    """Lane i is lane order[i] of the lanes of a followed by those of b. Only for vectors that are
+    written as such: no vector loop goes around it."""
+
+    a: Expr
+    b: Expr
+    order: tuple[int, ...]
+    dtype: DType = field(init=False)
+    lanes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        _same_type("shuffle", self.a, self.b)
+        if len(self.order) < 2 or not all(0 <= lane < 2 * self.a.lanes for lane in self.order):
+            raise InvalidValue(f"lanes {self.order} of two vectors of {self.a.lanes}")
+        object.__setattr__(self, "dtype", self.a.dtype)
+        object.__setattr__(self, "lanes", len(self.order))
+
+
 def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     """A number becomes a Const of that dtype (int64, bool or float32 when none is given)."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, Symbolic):
+        return value.expr if dtype is None else cast(value.expr, dtype)
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (bool, int, float)):

@@ -23,6 +23,7 @@ from .expr import (
     Ramp,
     Reduce,
     Select,
+    Shuffle,
     Unary,
     Var,
 )
@@ -172,6 +173,8 @@ def _call_form(node: Expr, inner: list[str], names: Names) -> str:
             return f"{node.combiner}({args} for {axes})"
         case Ramp():
             return f"ramp({args}, x{node.lanes})"
+        case Shuffle(order=order):
+            return f"shuffle({args}, {list(order)})"
     return f"broadcast({args}, x{node.lanes})"
 
 

@@ -376,7 +376,7 @@ class Simplifier:
         """(g*x + r) % (g*c) = g * ((x + r // g) % c) + r % g, and (x % (k*c)) % c = x % c."""
         common = math.gcd(divisor, *rest.terms.values())
         inner = self._rebuilt(shrunk(rest, common))
-        if _is_op(inner, "floormod") and isinstance(inner.b, Const):
+        if _is_op(inner, "floormod") and isinstance(inner.b, Const) and inner.b.value:
             inner = inner.a if int(inner.b.value) % (divisor // common) == 0 else inner
         made = self._intern(binary("floormod", inner, divisor // common))
         left = Linear({}, rest.constant % common)

@@ -17,6 +17,7 @@ from .expr import (
     Reduce,
     ReduceAxis,
     Source,
+    Symbolic,
     Var,
     as_expr,
     cast,
@@ -114,7 +115,7 @@ def _cast_body(body: Expr, dtype: DType) -> Expr:
 
 
 def _static(shape: Sequence[int]) -> tuple[int, ...]:
-    extents = tuple(int(extent) for extent in shape)
+    extents = tuple(n if isinstance(n, Symbolic) else int(n) for n in shape)
     if any(extent < 0 for extent in extents):
         raise ShapeError(f"{extents} is no shape", why="an extent is negative")
     return extents

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import te
-from ..base.dtype import FLOAT32, DType, as_dtype, is_float
+from ..base.dtype import FLOAT32, DType, as_dtype, is_complex, is_float
 from ..base.errors import Error, InvalidValue
 from ..base.layout import Layout
 from ..base.shape import Shape, is_static, unify
@@ -244,11 +244,14 @@ def _from_system(value: Any) -> Array:
 def _agree(ours: Array, theirs: Array, sample: Sample, what: str) -> None:
     place = f"{what}: {sample}"
     assert ours.shape == theirs.shape, f"{place}: shape {ours.shape} is not {theirs.shape}"
-    exact = not is_float(ours.dtype) or not is_float(theirs.dtype)
+    exact = not _is_rounded(ours.dtype) or not _is_rounded(theirs.dtype)
     tolerance = {"rtol": 0, "atol": 0} if exact else {"rtol": sample.rtol, "atol": sample.atol}
-    np.testing.assert_allclose(
-        ours.astype(np.float64), theirs.astype(np.float64), err_msg=place, **tolerance
-    )
+    wide = np.complex128 if is_complex(ours.dtype) or is_complex(theirs.dtype) else np.float64
+    np.testing.assert_allclose(ours.astype(wide), theirs.astype(wide), err_msg=place, **tolerance)
+
+
+def _is_rounded(dtype: DType) -> bool:
+    return is_float(dtype) or is_complex(dtype)
 
 
 def check_compute(op: Op, sample: Sample) -> None:
@@ -534,7 +537,7 @@ def check_gradient(op: Op, sample: Sample, directions: int = 3) -> None:
     rng = np.random.default_rng(len(sample.inputs[0].shape))
     wide = replace(sample, inputs=[_widened(x) for x in sample.inputs])
     outs = run_sample(op, wide)[: op.outputs_of(_params(op, sample))]
-    seeds = [np.asarray(rng.standard_normal(out.shape)) for out in outs]
+    seeds = [_weights(rng, out) for out in outs]
     grads = _run_gradient(graph, wide.inputs, seeds)
     for _ in range(directions):
         steps = {i: np.asarray(rng.standard_normal(wide.inputs[i].shape)) for i in checked}
@@ -544,6 +547,11 @@ def check_gradient(op: Op, sample: Sample, directions: int = 3) -> None:
             moved, expected, rtol=1e-5, atol=1e-6,
             err_msg=f"operator {op.name}: {sample}: gradient and differences",
         )  # fmt: skip
+
+
+def _weights(rng: np.random.Generator, out: Array) -> Array:
+    made = np.asarray(rng.standard_normal(out.shape))
+    return made + 1j * rng.standard_normal(out.shape) if is_complex(out.dtype) else made
 
 
 def _widened(x: Array) -> Array:
@@ -602,7 +610,8 @@ def _check_gradient_facts(op: Op, sample: Sample, gradient: _Gradient) -> None:
 def _difference(
     op: Op, sample: Sample, steps: Mapping[int, Array], seeds: Sequence[Array], h: float = 1e-6
 ) -> float:
-    """The slope of sum(seed * output) along the steps, by a central difference."""
+    """The slope of sum(seed * output) along the steps, by a central difference; of complex outputs,
+    that of both parts, each with its part of the seed."""
     totals = []
     for sign in (1, -1):
         moved = [
@@ -610,7 +619,7 @@ def _difference(
             for i, x in enumerate(sample.inputs)
         ]
         outs = run_sample(op, replace(sample, inputs=moved))
-        totals.append(sum(np.sum(seed * out) for seed, out in zip(seeds, outs)))
+        totals.append(sum(np.sum(np.conj(seed) * out).real for seed, out in zip(seeds, outs)))
     return float((totals[0] - totals[1]) / (2 * h))
 
 

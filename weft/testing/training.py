@@ -11,7 +11,7 @@ from ..compiler.graph_util import gradients
 from ..core.ir import Node, topo_order
 from ..core.symbol import Group, Symbol
 
-STATE = ("_moving_mean", "_moving_var")  # what batch norms write; not learned by gradients
+RANDOM_STATE = "random_state"  # the one variable from which all dropouts draw
 
 
 class TrainingStep(NamedTuple):
@@ -22,7 +22,8 @@ class TrainingStep(NamedTuple):
 
 
 def in_training(network: Symbol) -> Symbol:
-    """A copy of the network whose operators that can be in training are.
+    """A copy of the network whose operators that can be in training are. Those that are random take
+    their numbers from one stream, whose state is the variable `random_state`.
 
     >>> x = sym.Variable("x")
     >>> made = in_training(sym.relu(sym.batch_norm(x, name="bn")))
@@ -30,6 +31,7 @@ def in_training(network: Symbol) -> Symbol:
     'True'
     """
     made: dict[Node, Node] = {}
+    random_state = sym.Variable(RANDOM_STATE)
     for node in topo_order(network.outputs):
         if node.op is None:
             made[node] = sym.Variable(node.name, **node.attrs).outputs[0].node
@@ -38,6 +40,8 @@ def in_training(network: Symbol) -> Symbol:
         attrs = dict(node.attrs)
         if hasattr(node.params, "training"):
             attrs["training"] = "True"
+            if node.op.effect_of(node.op.parse(attrs)) == "random":
+                inputs.append(random_state)
         made[node] = node.op(*inputs, name=node.name, **attrs).outputs[0].node
     return Symbol([made[node].entry(index) for node, index, _ in network.outputs])
 
@@ -54,6 +58,7 @@ def training_step(
     scores = sym.log_softmax(Symbol([last.inputs[0]]), **last.attrs)
     loss = sym.sum(scores * sym.Variable(label)) * (-1 / batch)
     variables = {variable.attr("name"): variable for variable in net.list_input_variables()}
-    names = [name for name in variables if name != data and not name.endswith(STATE)]
+    written = {data, *net.list_input_names("aux_state")}  # which no gradient teaches
+    names = [name for name in variables if name not in written]
     made = gradients(loss, [variables[name] for name in names])
     return TrainingStep(Group([loss, *made]), names)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import ops
+from ..base.bits import MersenneTwister
 from ..base.dtype import is_float
 from ..base.errors import Error
 from ..core.interpret import run_reference
@@ -34,6 +35,7 @@ class Example(NamedTuple):
 # Inputs and attributes, where no general ones would do.
 _IMAGE = (1, 2, 4, 4)
 _CONV = {"channels": 2, "kernel_size": (3, 3)}
+_STATE = MersenneTwister(7).state()
 CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "cholesky": ([np.array([[4, 2], [2, 5]], "float32")], {}),
     "inverse": ([np.array([[2, 1], [1, 1]], "float32")], {}),
@@ -64,6 +66,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     ),
     "correlation": ([(1, 1, 3, 3), (1, 1, 3, 3)], {"pad_size": 1}),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
+    "dropout": ([(2, 3), _STATE], {"training": True}),
     "expand_dims": ([(2, 3)], {"axis": 1}),
     "expand_like": ([(2,), (2, 3)], {"axis": (1,)}),
     "full": ([], {"shape": (2, 2), "fill_value": 1.5}),
@@ -101,6 +104,10 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "psroi_pool": (
         [(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"output_dim": 1, "pooled_size": 2},
     ),
+    "random_bernoulli": ([_STATE], {"shape": (2, 3)}),
+    "random_normal": ([_STATE], {"mean": 1.0, "shape": (4,)}),
+    "random_randint": ([_STATE], {"low": -5, "high": 5, "shape": (6,)}),
+    "random_uniform": ([_STATE], {"low": -1.0, "shape": (2, 2)}),
     "reshape": ([(2, 3)], {"shape": (3, -1)}),
     "reshape_like": ([(2, 3), (3, 2)], {}),
     "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),

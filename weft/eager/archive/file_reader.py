@@ -112,8 +112,8 @@ class PyTorchFileReader:
         return made
 
     def map_storage(self, name: str, numel: int, itemsize: int) -> UntypedStorage:
-        """A record as a storage over the file itself, whose changes stay in this process. Since
-        the bytes are read only when they are used, their checksum is not tested."""
+        """A record as a storage over the file itself, whose changes stay in this process. Where it
+        is and how large are tested; its checksum is not, since that would read all of it now."""
         self._check_size(name, numel, itemsize)
         full = self._full(name)
         offset = self._zip.payload_offset(full)

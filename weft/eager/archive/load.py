@@ -34,8 +34,14 @@ def load(
     """Reads data with tensors in it from a path or a file that can seek.
 
     `map_location` says where storages go: a device, a dict of locations, or a function of a storage
-    and its location. With `mmap` the tensors look at the file itself. Classes of your own need
-    `add_safe_globals`, whatever `weights_only` says.
+    and its location. Classes of your own need `add_safe_globals`, whatever `weights_only` says.
+
+    Every byte that is read is tested against the checksum in the file. With `mmap` the tensors look
+    at the file itself, and their bytes are read when they are used: a file that is cut off, sizes
+    that lie and all that is damaged outside of tensors are errors here, too, but a flipped bit
+    inside a tensor is not looked for. What is packed, in another byte order, or where no element
+    may start is read at once, as without `mmap`. The file must not be changed or shortened while
+    its tensors are in use.
 
     >>> import io
     >>> from .save import save

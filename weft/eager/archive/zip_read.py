@@ -166,8 +166,8 @@ class ZipReader:
             )
 
     def payload_offset(self, name: str) -> int:
-        """Where the bytes of a record start."""
-        record = self.records[name]
+        """Where the bytes of a record start; its headers agree, and it ends inside the file."""
+        record = self._growth_checked(name)
         fields = _LOCAL.unpack(self._read_at(record.header, _LOCAL.size))
         if fields[0] != b"PK\3\4":
             raise ArchiveError(f"record {name!r} has no local header where the directory says")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...base.dtype import BOOL, is_float, is_integer
-from ...base.errors import Unsupported
 from ...base.shape import broadcast
 from ..emitter import Value
 from .call import Call
@@ -52,18 +51,6 @@ ALIKE.update(
 @converter("Identity")
 def identity(call: Call) -> Value:
     return call[0]
-
-
-@converter("Dropout", since=7)
-def dropout(call: Call) -> list[Value]:
-    """Nothing is dropped at inference, and the mask is all true."""
-    call.ignore("ratio", "seed", 1)
-    if bool(call.constant(2, "training_mode", False)):
-        raise Unsupported("Dropout in training mode is not supported")
-    if not call.wants(1):
-        return [call[0]]
-    dtype = BOOL if call.opset >= 10 else call.dtype(call[0])
-    return [call[0], call.op("ones", shape=call.shape(call[0]), dtype=dtype)]
 
 
 # Arithmetic. A number beside a tensor becomes an attribute.

@@ -20,6 +20,7 @@ from . import (  # noqa: F401  each registers its converters
     convert_layers,
     convert_math,
     convert_quantized,
+    convert_random,
     convert_reduce,
     convert_scatter,
     convert_shape,
@@ -118,9 +119,10 @@ def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
 def _inputs(model: Model, emitter: Emitter, given: Mapping[str, Sequence[int]]) -> dict[str, Value]:
     graph = model.graph
     values: dict[str, Value] = {}
-    for tensor in graph.initializer:
-        data = to_numpy(tensor, f"initialiser {tensor.name!r}", model.folder)
-        values[tensor.name] = emitter.stored(tensor.name, data)
+    for position, tensor in enumerate(graph.initializer):
+        large = model.large.get(position)
+        data = to_numpy(tensor, f"initialiser {tensor.name!r}", model.folder, large)
+        values[tensor.name] = emitter.stored(tensor.name, data, own=large is not None)
     real = [item for item in graph.input if item.name not in values]
     for name in given:
         if name not in {item.name for item in real}:

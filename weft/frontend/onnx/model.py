@@ -11,7 +11,9 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from ...base.errors import FormatError, InvalidType, NotFound
+from ...base.ndarray import NDArray
 from .functions import inlined
+from .large import read_without_large
 
 _LARGEST_FILE = 1 << 31  # protobuf reads no more
 
@@ -22,11 +24,12 @@ class Model(NamedTuple):
     graph: onnx.GraphProto
     opsets: dict[str, int]
     folder: Path | None
+    large: dict[int, NDArray]  # bytes of initialisers that are not in the graph, by position
 
 
 def read_model(source: object) -> Model:
     """The model, after a check of its structure."""
-    proto, folder = _load(source)
+    proto, folder, large = _load(source)
     if not proto.HasField("graph"):
         raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
     _check_text(proto)
@@ -34,25 +37,29 @@ def read_model(source: object) -> Model:
         proto = inlined(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
-    return Model(proto.graph, opsets, folder)
+    return Model(proto.graph, opsets, folder, large)
 
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _load(source: object) -> tuple[onnx.ModelProto, Path | None]:
+def _load(source: object) -> tuple[onnx.ModelProto, Path | None, dict[int, NDArray]]:
     if isinstance(source, onnx.ModelProto):
-        return source, None
+        return source, None, {}
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(bytes(source), "bytes"), None
+        return _parse(bytes(source), "bytes"), None, {}
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _parse(_read(path), str(path)), path.parent
+        _check_file(path)
+        cut = read_without_large(path)
+        if cut is not None:
+            return _parse(cut.data, str(path)), path.parent, cut.tensors
+        return _parse(_read(path), str(path)), path.parent, {}
     raise InvalidType(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}")
 
 
-def _read(path: Path) -> bytes:
+def _check_file(path: Path) -> None:
     if not path.is_file():
         raise NotFound(f"there is no model file {str(path)!r}")
     if path.stat().st_size >= _LARGEST_FILE:
@@ -60,6 +67,9 @@ def _read(path: Path) -> bytes:
             f"{str(path)!r} is larger than 2 GiB",
             why="an ONNX file holds at most that; more weights go into external data",
         )
+
+
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

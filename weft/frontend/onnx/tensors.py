@@ -15,6 +15,7 @@ from onnx import TensorProto, numpy_helper
 
 from ...base.dtype import DTYPES, DType
 from ...base.errors import FormatError, Unsupported
+from ...base.ndarray import NDArray
 
 _TYPE_NAMES = {
     TensorProto.FLOAT: "float32",
@@ -59,8 +60,10 @@ def dtype_of(code: int, where: str) -> DType:
     return dtype
 
 
-def to_numpy(tensor: TensorProto, where: str, folder: Path | None = None) -> np.ndarray:
-    """The tensor as an array."""
+def to_numpy(
+    tensor: TensorProto, where: str, folder: Path | None = None, large: NDArray | None = None
+) -> np.ndarray:
+    """The tensor as an array; `large`: the bytes that its raw_data had."""
     dtype = dtype_of(tensor.data_type, where)
     shape = checked_dims(tensor.dims, where)
     count = math.prod(shape)
@@ -70,7 +73,7 @@ def to_numpy(tensor: TensorProto, where: str, folder: Path | None = None) -> np.
     if tensor.HasField("segment"):
         raise Unsupported("tensors in segments are not supported", where=where)
     if tensor.HasField("raw_data"):
-        data = tensor.raw_data  # each access copies it
+        data = tensor.raw_data if large is None else large.numpy()  # each access copies the first
         _check_stored(tensor, len(data), count * dtype.itemsize, "bytes", where)
         return _from_bytes(data, dtype, shape)
     stored = len(getattr(tensor, _FIELD_OF.get(tensor.data_type, "int32_data")))
@@ -78,7 +81,9 @@ def to_numpy(tensor: TensorProto, where: str, folder: Path | None = None) -> np.
     return numpy_helper.to_array(tensor)
 
 
-def _from_bytes(data: bytes | bytearray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+def _from_bytes(
+    data: bytes | bytearray | np.ndarray, dtype: DType, shape: tuple[int, ...]
+) -> np.ndarray:
     """Little-endian, whatever the machine is."""
     stored = dtype if dtype.isnative and sys.byteorder == "little" else dtype.newbyteorder("<")
     return np.frombuffer(data, stored).astype(dtype, copy=False).reshape(shape)

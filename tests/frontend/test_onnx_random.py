@@ -1,0 +1,140 @@
+"""Random operators of ONNX: their numbers are of the stream of a seed, which PyTorch draws too."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx_models import make_model, node
+from oracles import oracle
+from scipy import stats
+
+import weft
+from weft.base.errors import Error
+from weft.core.interpret import evaluate, final_values
+from weft.frontend import from_onnx
+from weft.runtime.report import report_of
+
+FLOAT, DOUBLE, INT32 = (getattr(onnx.TensorProto, t) for t in ("FLOAT", "DOUBLE", "INT32"))
+
+
+def compiled(symbol, params, shapes=None):
+    values = {name: value.numpy() for name, value in params.items()}
+    dtypes = {name: value.dtype for name, value in values.items()}
+    graph, library, _ = weft.compiler.build(
+        symbol, "llvm", {**{n: v.shape for n, v in values.items()}, **(shapes or {})}, dtypes
+    )
+    assert report_of(library.program).host_steps == ()
+    module = weft.runtime.create(graph, library)
+    module.set_input(**values)
+    return module
+
+
+def runs(model, inputs=None, count=2):
+    """What the interpreter and machine code give, run after run."""
+    inputs = inputs or {}
+    symbol, params = from_onnx(model, {name: value.shape for name, value in inputs.items()})
+    module = compiled(symbol, params, {name: value.shape for name, value in inputs.items()})
+    values = {**{name: value.numpy() for name, value in params.items()}, **inputs}
+    for _ in range(count):
+        module.run(**inputs)
+        wanted = evaluate(symbol, values)
+        values.update(final_values(symbol, values))
+        found = [module.get_output(i).asnumpy() for i in range(len(wanted))]
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        yield found
+
+
+def test_numbers_of_a_shape():
+    torch = oracle("torch")
+    model = make_model(
+        [
+            node("RandomUniform", "", "u", shape=[3, 50], low=-1.0, high=3.0, seed=7.0),
+            node("RandomNormal", "", "n", shape=[7], mean=1.0, scale=2.0, seed=9.0, dtype=DOUBLE),
+        ],
+        {}, ["u", "n"],
+    )  # fmt: skip
+    u, n = torch.Generator().manual_seed(7), torch.Generator().manual_seed(9)
+    for uniform, normal in runs(model):
+        assert uniform.tolist() == torch.empty(3, 50).uniform_(-1, 3, generator=u).tolist()
+        wanted = torch.empty(7, dtype=torch.float64).normal_(1, 2, generator=n)
+        np.testing.assert_allclose(normal, wanted.numpy(), rtol=1e-12)
+
+
+def test_numbers_like_others(rng):
+    torch = oracle("torch")
+    model = make_model(
+        [
+            node("RandomUniformLike", "x", "u", seed=7.0, dtype=DOUBLE),
+            node("RandomNormalLike", "x", "n", seed=8.0),
+            node("Relu", "x", "r"),
+        ],
+        {"x": (4, 9)}, ["u", "n", "r"],
+    )  # fmt: skip
+    u, n = torch.Generator().manual_seed(7), torch.Generator().manual_seed(8)
+    x = rng.standard_normal((4, 9)).astype(np.float32)
+    for uniform, normal, _ in runs(model, {"x": x}):
+        wanted = torch.rand(4, 9, dtype=torch.float64, generator=u)
+        assert (uniform.dtype, uniform.tolist()) == (np.float64, wanted.tolist())
+        wanted = torch.randn(4, 9, generator=n).numpy()
+        assert normal.dtype == np.float32
+        np.testing.assert_allclose(normal, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_choices(rng):
+    torch = oracle("torch")
+    model = make_model([node("Bernoulli", "x", "y", seed=3.0, dtype=INT32)], {"x": (300,)}, ["y"])
+    generator = torch.Generator().manual_seed(3)
+    chance = rng.random(300).astype(np.float32)
+    for (found,) in runs(model, {"x": chance}):
+        wanted = torch.bernoulli(torch.from_numpy(chance), generator=generator)
+        assert (found.dtype, found.tolist()) == (np.int32, wanted.int().tolist())
+
+
+def dropout_model(outputs, ratio=0.25, **attrs):
+    made = node("Dropout", "x ratio mode", " ".join(outputs), **attrs)
+    given = {"ratio": np.float32(ratio), "mode": np.bool_(True)}
+    return make_model([made], {"x": (6, 40)}, outputs, given)
+
+
+@pytest.mark.parametrize("outputs", [["y"], ["y", "mask"]])
+def test_dropout_in_training(rng, outputs):
+    torch = oracle("torch")
+    x = rng.standard_normal((6, 40)).astype(np.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(12)
+        for found in runs(dropout_model(outputs, seed=12), {"x": x}):
+            wanted = torch.nn.functional.dropout(torch.from_numpy(x), 0.25).numpy()
+            np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
+            assert all((mask == (wanted != 0)).all() for mask in found[1:])
+
+
+def test_nodes_without_a_seed_differ():
+    numbers = [node("RandomNormal", "", name, shape=[500], name=name) for name in ("a", "b")]
+    symbol, params = from_onnx(make_model(numbers, {}, ["a", "b"]))
+    assert sorted(params) == ["a_random_state", "b_random_state"]
+    first, second = evaluate(symbol, params)
+    for drawn in (first, second):
+        assert stats.kstest(drawn, "norm").pvalue > 1e-4
+    assert not np.intersect1d(first, second).size
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attrs"),
+    [
+        ("RandomUniform", {"low": 3.0, "high": 1.0}),
+        ("RandomUniform", {"shape": [-2]}),
+        ("RandomNormal", {"dtype": INT32}),
+        ("RandomNormal", {"seed": float("nan")}),
+        ("RandomNormal", {"scale": -1.0}),
+    ],
+)
+def test_what_is_refused(op_type, attrs):
+    model = make_model([node(op_type, "", "y", **{"shape": [2], **attrs})], {}, ["y"])
+    with pytest.raises(Error):
+        from_onnx(model)
+
+
+def test_a_ratio_that_is_none_is_refused():
+    for ratio in (1.5, -0.5, 1.0, float("nan")):
+        with pytest.raises(Error, match="ratio"):
+            from_onnx(dropout_model(["y"], ratio))

@@ -1,0 +1,45 @@
+"""The constant part of a graph comes in with the values of its variables; the values of its outputs
+go out. Large ones are computed by native code on all threads, the others by references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..base.shape import is_static, numel
+from ..base.target import host
+from ..core.graph import Graph
+from ..core.interpret import evaluate
+from ..core.ir import NodeEntry
+from ..lower.dispatch import has_body
+from ..passes.fuse import fusible_groups
+from ..runtime.executor import Executor
+from ..runtime.program import Array
+from .assemble import assemble
+
+LARGE_BYTES = 4 << 20  # what numpy takes longer to move than LLVM to compile a kernel
+
+
+def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:
+    """The values of all outputs, and which of them are new, row-major and start at a cache line."""
+    large = [_is_large(part, entry) for entry in part.outputs]
+    values = {}
+    for native, compute in ((True, _by_kernels), (False, evaluate)):
+        entries = [e for e, is_native in zip(part.outputs, large) if is_native is native]
+        if entries:
+            cut = part.replace(outputs=entries, attrs={}).trimmed()
+            values.update(zip(entries, compute(cut, known)))
+    return [values[entry] for entry in part.outputs], large
+
+
+def _is_large(part: Graph, entry: NodeEntry) -> bool:
+    fact = part.fact(entry)
+    if not is_static(fact.shape) or fact.dtype is None or not has_body(entry.node):
+        return False
+    return numel(fact.shape) * fact.dtype.itemsize >= LARGE_BYTES
+
+
+def _by_kernels(part: Graph, known: Mapping[str, Array]) -> Sequence[Array]:
+    """The outputs, computed for the machine that compiles, whatever the target is."""
+    program = assemble(part, fusible_groups(part), {}, host())
+    executor = Executor(program)
+    return executor.run_arrays({spec.name: known[spec.name] for spec in program.inputs})

@@ -1,0 +1,76 @@
+"""Open kernels: each is lowered and compiled once in a process, and through the disk cache once on
+a machine."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+
+from ..base import config
+from ..base.file_cache import file_cache
+from ..base.forks import hold_over_forks
+from ..base.plan import KernelCode
+from ..base.target import Target, host
+from ..runtime.open_kernel import OpenKernel
+from ..te.loops import Kernel
+from .disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
+from .kernels import kernel_cache
+
+_lock = threading.RLock()
+hold_over_forks(_lock, "making")
+_kernels: dict[Hashable, OpenKernel] = {}
+
+
+def open_kernel(key: Hashable, make: Callable[[Target], Kernel]) -> OpenKernel:
+    """The kernel of a key, which `make` writes for this machine when it is asked for first.
+
+    A key of texts, numbers and dtypes holds for other processes, too: it says all that decides what
+    `make` writes, weft's own sources aside.
+    """
+    found = _kernels.get(key)
+    if found is not None:
+        return found
+    with _lock:
+        if key not in _kernels:
+            _kernels[key] = OpenKernel(_code(key, make, host()))
+        return _kernels[key]
+
+
+def _code(key: Hashable, make: Callable[[Target], Kernel], target: Target) -> KernelCode:
+    disk, name = file_cache(), _file_key(key, target)
+    data = None if disk is None or name is None else disk.get(name)
+    known = None if data is None else decoded(data)
+    if known:
+        return known[0].code
+    with compiling(key):
+        code = kernel_cache.compiled(make(target), target)
+    if disk is not None and name is not None:
+        disk.put(name, encoded([CompiledKernel(code.name, code, (), 0)]))
+    return code
+
+
+def _file_key(key: Hashable, target: Target) -> bytes | None:
+    try:
+        machine = (target.triple, target.cpu, target.features)
+        return f"{fingerprint()} open {key_text(machine)} {key_text(key)}".encode()
+    except (OSError, TypeError):
+        return None
+
+
+def load_kernel(kernel: Kernel) -> OpenKernel:
+    """A kernel for this machine, ready to be called."""
+    return OpenKernel(kernel_cache.compiled(kernel, host()))
+
+
+@contextmanager
+def compiling(what: object) -> Iterator[None]:
+    """One compilation at a time; WEFT_DEBUG=dispatch tells how long it took."""
+    with _lock:
+        start = time.perf_counter()
+        yield
+        if "dispatch" in config.get("debug"):
+            spent = (time.perf_counter() - start) * 1e3
+            print(f"weft: compiled {what} for eager calls in {spent:.0f} ms", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Kernels whose extents are arguments: one serves all sizes of an operator's calls."""
