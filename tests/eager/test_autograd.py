@@ -649,3 +649,12 @@ def test_gradcheck_finds_wrong_gradients():
         weft.autograd.gradcheck(Wrong.apply, x)
     with pytest.raises(ValueError, match="at least one input"):
         weft.autograd.gradcheck(lambda v: v, x.detach())
+
+
+def test_an_operator_without_a_gradient_ends_the_graph():
+    """PyTorch refuses the second derivative of grid_sample in the same words."""
+    x, places = weft.randn(1, 1, 4, 4, requires_grad=True), weft.rand(1, 3, 3, 2)
+    sampled = weft.nn.functional.grid_sample(x, places)
+    (grad,) = weft.autograd.grad(sampled.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="derivative for .* is not implemented"):
+        grad.sum().backward()

@@ -163,6 +163,7 @@ def test_the_interpreter_exits(daemon):
 
 
 def test_thread_count_takes_the_smallest_limit(monkeypatch):
+    monkeypatch.setattr(pool_module, "_chosen", None)
     monkeypatch.setattr(pool_module, "usable_cores", lambda: 6)
     monkeypatch.delenv("WEFT_NUM_THREADS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -22,7 +22,7 @@ from .derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Ref
 from .modes import modes
 from .native import native_calls
 from .native_gradient import FUSED_FROM, fused_gradient
-from .node import NO_EDGE, OpNode
+from .node import NO_EDGE, NotDifferentiable, OpNode
 from .tensor import Tensor, _apply, as_view, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
@@ -109,10 +109,10 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         outputs = [wrap(_fresh(result, arrays)) for result in results]
     else:
         outputs = [wrap(_fresh(results, arrays))]
-    if modes.grad and kernel.differentiable:
+    if modes.grad:
         for tensor in inputs:
             if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
-                record(kernel, params, inputs, outputs)
+                (record if kernel.differentiable else _end)(kernel, params, inputs, outputs)
                 break
     return outputs
 
@@ -210,6 +210,15 @@ def record(
         node.save(inputs, outputs)
     if anomaly.enabled:
         remember_forward(node)
+
+
+def _end(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Makes the node of an operator without a gradient, which a backward pass may not reach."""
+    edges = tuple([tensor._edge() for tensor in inputs])
+    node = NotDifferentiable(kernel.op, edges, outputs)
+    for index, output in enumerate(outputs):
+        if output._array.dtype.kind in "fcV":
+            output._requires_grad, output._grad_fn, output._output_nr = True, node, index
 
 
 def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexity | None:

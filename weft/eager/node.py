@@ -91,6 +91,20 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
 
+class NotDifferentiable(Node):
+    """Stands behind the result of an operator that has no gradient: nothing is taken for zero."""
+
+    def __init__(self, op: Op, edges: tuple[tuple[Node | None, int], ...], outputs: Any) -> None:
+        super().__init__(edges, tuple([(out._array.shape, out._array.dtype) for out in outputs]))
+        self.op = op
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        raise RunError(
+            f"derivative for {self.op.name} is not implemented",
+            hint="detach() what goes into it, or leave create_graph out",
+        )
+
+
 class AccumulateGrad(Node):
     """The end of the graph: adds what arrives to a leaf's `grad`."""
 
