@@ -31,7 +31,7 @@ from weft.eager.tensor import Tensor  # noqa: E402
 
 FEWEST = 450
 OF_COMPLEX = {"view_as_real"}  # has no samples of real numbers
-NAMES = [name for name in compared() if name not in LEFT_OUT | OF_COMPLEX]
+NAMES = [name for name in compared() if name not in {*LEFT_OUT, *OF_COMPLEX}]
 
 
 def _with_slow(names):

@@ -1,6 +1,6 @@
 """The process-wide native thread pool: splits a kernel's range over threads, the caller among them.
 
-Workers are made on demand, spin for at most 50 microseconds and then sleep. A busy pool makes the
+Workers are made on demand, spin for at most 200 microseconds and then sleep. A busy pool makes the
 caller run alone. On other systems than Linux everything runs on the calling thread.
 """
 

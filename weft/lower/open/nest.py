@@ -48,7 +48,7 @@ def nest_kernel(
 ) -> tuple[Kernel, Any]:
     """The kernel of some nests, one after the other, and how many turns its parallel loop has. The
     first `rows` axes are the same for all of them, and what later ones read is of their own row."""
-    lanes = min(vector_lanes(nest.body, target) for nest in nests)
+    lanes = min(_lanes(nest.body, target) for nest in nests)
     if not rows and len(nests) == 1:
         axes, body = _without_ones(nests[0])
         now = {buffer: buffer for buffer in buffers}
@@ -60,6 +60,14 @@ def nest_kernel(
         body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes) for nest in nests])
     turns = prod([axis.extent for axis in outer])
     return _finished(name, buffers, outer, turns, body, trace), turns
+
+
+def _lanes(body: Stmt, target: Target) -> int:
+    """As many as what is read allows; a sum may be of a wider dtype."""
+    reads = [load for load in loads(body) if accessed(load).scope == "arg"]
+    if not reads or not any(isinstance(s, For) for s in statements(body)):
+        return vector_lanes(body, target)
+    return min(target.lanes(load.dtype) for load in reads)
 
 
 def _without_ones(nest: Nest) -> Nest:
