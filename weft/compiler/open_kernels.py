@@ -14,6 +14,7 @@ from ..base.file_cache import file_cache
 from ..base.forks import hold_over_forks
 from ..base.plan import KernelCode
 from ..base.target import Target, host
+from ..core.bulk import collector_paused
 from ..runtime.open_kernel import OpenKernel
 from ..te.loops import Kernel
 from .disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
@@ -39,6 +40,7 @@ def open_kernel(key: Hashable, make: Callable[[Target], Kernel]) -> OpenKernel:
         return _kernels[key]
 
 
+@collector_paused
 def _code(key: Hashable, make: Callable[[Target], Kernel], target: Target) -> KernelCode:
     disk, name = file_cache(), _file_key(key, target)
     data = None if disk is None or name is None else disk.get(name)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.target import host
 from ..compiler.open_kernels import compiling, load_kernel
+from ..core.bulk import collector_paused
 from ..core.infer import same_dtype
 from ..core.op import Op
 from ..lower.open.generic import OpenProgram, lower_open
@@ -129,7 +130,12 @@ def _made(
         if loaded.program.trace.holds(sizes):
             return loaded.call(sizes)
     with compiling(name):
-        program = lower()
-        made = _Loaded(program, [load_kernel(step.kernel) for step in program.steps])
+        made = _loaded(lower)
     _programs[kind] = [*known, made][-VARIANTS:]
     return made.call(sizes)
+
+
+@collector_paused
+def _loaded(lower: Callable[[], OpenProgram]) -> _Loaded:
+    program = lower()
+    return _Loaded(program, [load_kernel(step.kernel) for step in program.steps])

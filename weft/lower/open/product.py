@@ -35,7 +35,7 @@ from .tile import (
 PANEL_BYTES = 216 << 10  # of packed columns, beside which rows fit the second cache
 MAX_DEPTH = 384  # products of a part
 LINE_BYTES = 64
-UNROLL = 2  # of tiles with all rows; more takes longer to compile and is no faster
+UNROLL = 1  # of tiles with all rows; more takes longer to compile and is no faster
 
 
 def panel_elements(dtype: DType) -> int:
