@@ -132,7 +132,7 @@ class _Writer:
                     self._pack_rows(packed, first, left, part.depth)
             with even_panels(b, size, self.vectors) as panel:
                 write = lambda kind: self._tile(kind, part, rows, panel)
-                choose_tile(b, size, left, panel.vectors, write, least=2)
+                choose_tile(b, size, left, panel.vectors, write, least=2, few=False)
 
     def _tile(self, kind: TileSize, part: _Part, rows: _Rows, panel: Panel) -> None:
         b, has_all_rows = self.b, kind.rows == self.size.rows

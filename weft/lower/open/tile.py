@@ -184,9 +184,13 @@ def choose_tile(
     wide: Expr,
     write: Callable[[TileSize], None],
     least: int = 1,
+    few: bool = True,
 ) -> None:
-    """Writes a tile for each number of vectors from the `least` on, and one for few rows; the one
+    """Writes a tile for each number of vectors from the `least` on, and one for `few` rows; the one
     that suits runs."""
+    if not few:
+        _choose_vectors(b, size, wide, size.vectors, write, least)
+        return
     with b.when(left <= size.rows // FEW):
         write(size._replace(rows=size.rows // FEW))
     with b.otherwise():
