@@ -44,7 +44,7 @@ ULP_BOUNDS: dict[str, tuple[float, float]] = {
     "rsqrt": (1.5, 1.5),
     "tanh": (2.0, 2.0),
     "sigmoid": (2.5, 2.5),
-    "erf": (2.0, 1.0),
+    "erf": (2.0, 1.25),
     "sin": (0.6, 1.0),
     "cos": (0.6, 1.0),
     "tan": (0.6, 1.0),
