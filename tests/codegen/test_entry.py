@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from weft.base.errors import InvalidValue
-from weft.base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot
+from weft.base.plan import PARALLEL_WORK, BufferRef, ExecPlan, HostStep, KernelStep, Slot
 from weft.base.target import host
 from weft.codegen.emit import emit_kernel
-from weft.codegen.entry import PARALLEL_WORK, emit_entry
+from weft.codegen.entry import emit_entry
 from weft.codegen.object import compile_object
 from weft.runtime.jit import load_object
 from weft.runtime.pool import thread_pool

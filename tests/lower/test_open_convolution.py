@@ -13,10 +13,8 @@ from oracles import oracle
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.open.convolution import convolution_kernel
-from weft.lower.open.depthwise import depthwise_filters_kernel, depthwise_kernel
-from weft.lower.open.filters import SUMMED, added_parts_kernel, filters_kernel
-from weft.lower.open.fold import fold_kernel
+from weft.eager.native_convolution import KERNELS
+from weft.lower.open.filters import SUMMED
 from weft.lower.open.window_plans import (
     even_parts,
     forward_sum,
@@ -28,21 +26,13 @@ from weft.ops._convolution import NCHW, OIHW, Convolution
 from weft.ops._windows import Window
 from weft.runtime.open_kernel import OpenKernel
 
-MAKERS = {
-    "convolution": convolution_kernel,
-    "depthwise": depthwise_kernel,
-    "filters": filters_kernel,
-    "depthwise_filters": depthwise_filters_kernel,
-    "added_parts": added_parts_kernel,
-    "fold": fold_kernel,
-}
 TARGETS = targets()
 
 
 @cache
 def kernel(kind, isa, dtype):
     target = TARGETS[isa]
-    return OpenKernel(kernel_cache.compiled(MAKERS[kind](target, dtype), target))
+    return OpenKernel(kernel_cache.compiled(KERNELS[kind](target, dtype), target))
 
 
 def guarded_nans(shape, dtype, front):
@@ -181,8 +171,8 @@ def test_even_parts_cover_and_are_whole_units(total, parts, unit):
     assert size - unit < -(-total // parts)
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", KERNELS)
 def test_kernels_do_not_depend_on_extents(kind):
-    made = MAKERS[kind](TARGETS[-1], FLOAT32)
+    made = KERNELS[kind](TARGETS[-1], FLOAT32)
     assert made.parallel is not None
     assert made.parallel.extent in made.scalars

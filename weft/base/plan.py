@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from .dtype import DType
 from .errors import InvalidValue
 
+# Below this many nanoseconds of work, waking another thread costs more than it saves.
+PARALLEL_WORK = 50_000.0
+
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:

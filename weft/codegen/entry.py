@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..base.plan import ExecPlan, KernelStep
+from ..base.plan import PARALLEL_WORK, ExecPlan, KernelStep
 
-# Below this many nanoseconds of work, waking another thread costs more than it saves; and below
-# this many, having one that is awake take a part does.
-PARALLEL_WORK = 50_000.0
+# Below this many nanoseconds of work, having a thread that is awake take a part costs more than it
+# saves; PARALLEL_WORK is the same of waking one.
 PARALLEL_WORK_AWAKE = 8_000.0
 NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
 

@@ -39,7 +39,7 @@ Outputs = list[Array] | None
 PLANS = 1024
 LARGEST = 1 << 30  # extents and pads whose sums are 32-bit numbers
 
-_KERNELS = {
+KERNELS = {
     "convolution": convolution_kernel,
     "depthwise": depthwise_kernel,
     "filters": filters_kernel,
@@ -50,7 +50,7 @@ _KERNELS = {
 
 
 def _kernel(kind: str, dtype: DType) -> OpenKernel:
-    return open_kernel((kind, dtype), lambda target: _KERNELS[kind](target, dtype))
+    return open_kernel((kind, dtype), lambda target: KERNELS[kind](target, dtype))
 
 
 # Which calls are taken.

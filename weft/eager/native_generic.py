@@ -82,24 +82,23 @@ def run_computed(
     key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]
 ) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others."""
-    whole = (key, *[(array.shape, array.dtype) for array in arrays])
-    call = _calls.get(whole)
-    if call is None:
-        call = _calls[whole] = _call(key, name, compute, arrays)
-        if len(_calls) > KEPT:
-            _calls.popitem(last=False)
-    return call.run(arrays)
+    return _known(key, arrays, lambda: _call(key, name, compute, arrays)).run(arrays)
 
 
 def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of an operator whose body is written as loops."""
-    whole = (op, params, *[(array.shape, array.dtype) for array in arrays])
+    return _known((op, params), arrays, lambda: _written_call(op, params, arrays)).run(arrays)
+
+
+def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
+    """The call of a key on arrays of these shapes and dtypes."""
+    whole = (key, *[(array.shape, array.dtype) for array in arrays])
     call = _calls.get(whole)
     if call is None:
-        call = _calls[whole] = _written_call(op, params, arrays)
+        call = _calls[whole] = make()
         if len(_calls) > KEPT:
             _calls.popitem(last=False)
-    return call.run(arrays)
+    return call
 
 
 def _written_call(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:

@@ -88,7 +88,7 @@ def _check_pads(input: Tensor, pairs: Sequence[tuple[int, int]], count: int, mod
     rank = input._array.ndim
     if count not in (1, 2, 3) or rank not in (count + 1, count + 2):
         raise NotImplementedRun(
-            f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now, got "
+            f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported, got "
             f"{rank} dimensions and padding of {2 * count} numbers"
         )
     for size, pair in zip(input._array.shape[-count:], pairs[-count:]):

@@ -38,7 +38,7 @@ def _split_accumulator(node: Alloc, axis: Axis, lanes: int, full: int) -> Stmt:
     shares = buffer(f"{acc.name}_lanes", acc.dtype, (lanes,), scope="scratch")
     lane, turn, each = Var("share"), Var(axis.var.name), Var("each")
     strided = _with_loop(loop, axis.var, turn, full // lanes)
-    by_lane = substitute(_moved(strided, acc, own), {axis.var: turn * lanes + lane})
+    by_lane = substitute(with_accumulator(strided, acc, own), {axis.var: turn * lanes + lane})
     share = [Store(own, (), start.value), by_lane, Store(shares, (lane,), own[()])]
     first = Alloc(own, sequence(share))
     parts: list[Stmt] = [
@@ -67,14 +67,14 @@ def _with_loop(stmt: Stmt, var: Var, other: Var, extent: int) -> Stmt:
     return rewrite(stmt, change)
 
 
-def _moved(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+def with_accumulator(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     """The statement with another accumulator."""
 
     def change(node: Any) -> Any:
         if isinstance(node, Load) and node.source is old:
             return Load(new, node.indices)
         if isinstance(node, Store) and node.buffer is old:
-            return Store(new, node.indices, node.value)
+            return Store(new, node.indices, node.value, node.mask)
         return node
 
     return rewrite(stmt, change)

@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..base.plan import KernelCode
+from ..base.plan import PARALLEL_WORK, KernelCode
 from .jit import load_object
 from .pool import eager_threads, thread_pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-# Below this many nanoseconds of work, waking another thread costs more than it saves.
-PARALLEL_WORK = 50_000.0
 
 
 # An array begins with an object's head, then the address of its memory. Reading that is seven times

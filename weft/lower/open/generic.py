@@ -43,11 +43,12 @@ class OpenStep(NamedTuple):
 
 
 class OpenProgram(NamedTuple):
-    """The last `outputs` of what is allocated are the results."""
+    """What a call allocates, which buffers are its results, and the steps in order. Buffers are
+    numbered: the inputs, then what is allocated."""
 
     trace: Trace
     allocated: tuple[Memory, ...]
-    outputs: tuple[int, ...]  # numbers of buffers
+    outputs: tuple[int, ...]
     steps: tuple[OpenStep, ...]
 
 

@@ -10,6 +10,7 @@ from ...te.expr import Binary, Const, Expr, Load, Var, as_expr, const
 from ...te.loops import Alloc, Buffer, For, If, Seq, Stmt, Store, buffer
 from ...te.simplify_loops import sequence, statements
 from ...te.visit import rewrite, substitute
+from ..partial import with_accumulator
 
 PART = 64  # summands that are added up before they join the sum
 
@@ -38,7 +39,7 @@ def _shared(node: Alloc, var: Var, lanes: int) -> Stmt:
     own = buffer(f"{acc.name}_own", acc.dtype, (), scope="register")
     shares = buffer(f"{acc.name}_shares", acc.dtype, (lanes,), scope="scratch")
     lane = Var("lane")
-    by_lane = _moved(rewrite(loop, lambda n: _strided(n, var, lane, lanes)), acc, own)
+    by_lane = with_accumulator(rewrite(loop, lambda n: _strided(n, var, lane, lanes)), acc, own)
     share = sequence([Store(own, (), start.value), by_lane, Store(shares, (lane,), own[()])])
     parts: list[Stmt] = [
         For(lane, as_expr(lanes), Alloc(own, share), "vector"),
@@ -55,19 +56,6 @@ def _strided(node: Any, var: Var, lane: Var, lanes: int) -> Any:
     main = cascaded(For(turn, full, substitute(node.body, {var: turn * lanes + lane})))
     last = full * lanes + lane
     return Seq((main, If(last < node.extent, substitute(node.body, {var: last}))))
-
-
-def _moved(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
-    """The statement with another accumulator."""
-
-    def change(node: Any) -> Any:
-        if isinstance(node, Load) and node.source is old:
-            return Load(new, node.indices)
-        if isinstance(node, Store) and node.buffer is old:
-            return Store(new, node.indices, node.value, node.mask)
-        return node
-
-    return rewrite(stmt, change)
 
 
 def _tree(loop: Stmt, acc: Buffer, items: list[Expr]) -> Expr:
@@ -96,7 +84,7 @@ def _in_parts(loop: For) -> Stmt:
         return loop
     acc, block, turn = stores[0].buffer, Var("part"), Var(loop.var.name)
     part = buffer(f"{acc.name}_part", acc.dtype, (), scope="register")
-    body = _moved(substitute(loop.body, {loop.var: block * PART + turn}), acc, part)
+    body = with_accumulator(substitute(loop.body, {loop.var: block * PART + turn}), acc, part)
     steps = (
         Store(part, (), const(0, acc.dtype)),
         For(turn, as_expr(PART), body),
