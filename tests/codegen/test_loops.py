@@ -29,7 +29,7 @@ from weft.te.loops import (
     buffer,
 )
 
-rng = np.random.default_rng()
+rng = np.random.default_rng(0)
 ONE = const(1, "int64")
 
 

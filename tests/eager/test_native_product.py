@@ -11,7 +11,7 @@ from weft.base.errors import DTypeError, LayoutError, ShapeError
 from weft.eager.native_product import multiply, worth_native
 from weft.runtime import open_kernel
 
-rng = np.random.default_rng()
+rng = np.random.default_rng(0)
 
 
 def normal(*shape, dtype="float32"):

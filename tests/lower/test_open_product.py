@@ -18,7 +18,7 @@ from weft.lower.open.thin import MAX_ROWS, dot_kernel, thin_columns, thin_kernel
 from weft.lower.open.tile import tile_size
 from weft.runtime.open_kernel import OpenKernel
 
-rng = np.random.default_rng()
+rng = np.random.default_rng(0)
 
 MAKERS = {
     "rows": lambda target, dtype: product_kernel(target, dtype, False),

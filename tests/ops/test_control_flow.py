@@ -20,7 +20,7 @@ from weft.passes.gradient import gradients
 
 @pytest.fixture
 def rng():
-    return np.random.default_rng()
+    return np.random.default_rng(0)
 
 
 def floats(rng, *shape):

@@ -32,7 +32,8 @@ from .math_double import (
 )
 from .math_exp_log import exp, exp_of_negative, log, scaled_by_power
 
-# Largest error in units in the last place of the result, (float32, float64).
+# Largest error in units in the last place of the result, (float32, float64). Where the C library
+# answers, its own: glibc states 2.21 for tanh, 1.43 for erf.
 ULP_BOUNDS: dict[str, tuple[float, float]] = {
     "exp": (1.0, 1.0),
     "exp2": (1.25, 1.0),
@@ -42,9 +43,9 @@ ULP_BOUNDS: dict[str, tuple[float, float]] = {
     "log1p": (0.6, 1.0),
     "expm1": (0.6, 1.0),
     "rsqrt": (1.5, 1.5),
-    "tanh": (2.0, 2.0),
+    "tanh": (2.0, 2.25),
     "sigmoid": (2.5, 2.5),
-    "erf": (2.0, 1.25),
+    "erf": (2.0, 1.5),
     "sin": (0.6, 1.0),
     "cos": (0.6, 1.0),
     "tan": (0.6, 1.0),
