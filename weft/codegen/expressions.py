@@ -74,9 +74,7 @@ class Expressions:
 
     def _plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]]:
         """How an expression is evaluated, and what has to be evaluated before."""
-        plan = self._sum_plan(expr) or self._load_plan(expr)
-        if plan is None:
-            plan = _RULES[type(expr)], parts(expr)  # type: ignore[assignment]
+        plan = self._sum_plan(expr) or self._load_plan(expr) or (_RULES[type(expr)], parts(expr))
         self._plans[id(expr)] = plan
         return plan
 

@@ -98,12 +98,12 @@ class Forms:
 def _summands(expr: Expr) -> tuple[Expr, ...]:
     if expr.dtype != INT64 or type(expr) not in (Binary, Unary, Ramp, Broadcast):
         return ()
-    return parts(expr)  # type: ignore[return-value]
+    return parts(expr)
 
 
 def _form(expr: Expr, inner: list[Form | None]) -> Form | None:
     if expr.dtype == INT64 and None not in inner:
-        made = _sum(expr, *inner)  # type: ignore[arg-type]
+        made = _sum(expr, *inner)
         if made is not None:
             return made
     if expr.dtype != INT64 or expr.lanes > 1:

@@ -12,7 +12,7 @@ from .. import te
 from ..base.dtype import DType, dtype_name
 from ..base.errors import GraphError, ShapeError
 from ..base.plan import ExecPlan, HostStep, KernelStep, Step
-from ..base.shape import is_static, show
+from ..base.shape import is_static, numel, show
 from ..base.target import Target
 from ..codegen.entry import emit_entry
 from ..core.fused import FusedGroup
@@ -222,7 +222,7 @@ class _Assembler:
         (node,) = group.nodes
         parts = self.placing.in_whole(node)
         for position, (entry, part) in enumerate(zip(node.inputs, parts)):
-            if self.placing.parts.get(entry) != part and prod(self._fact(entry)[0]):
+            if self.placing.parts.get(entry) != part and numel(self._fact(entry)[0]):
                 key = ("part", node, position)
                 self._add_part(key, part)
                 self._copy(entry, self._fact(entry), key, group.nodes, part.strides)
@@ -403,7 +403,8 @@ def new_values(node: Node, fact: Callable[[NodeEntry], Fact]) -> list[tuple[Node
     rule = Op.compute.get(op)
     count = node.num_outputs
     if rule is not None:
-        args = [te.placeholder(fact(e).shape, fact(e).dtype) for e in node.inputs]
+        facts = [fact(entry) for entry in node.inputs]
+        args = [te.placeholder(f.shape, f.dtype) for f in facts]  # type: ignore[arg-type]
         made = op.call_with(rule, node.params, *args)
         extra = (len(made) if isinstance(made, (tuple, list)) else 1) > count
     else:

@@ -22,7 +22,7 @@ LARGE_BYTES = 4 << 20  # what numpy takes longer to move than LLVM to compile a 
 def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:
     """The values of all outputs, and which of them are new, row-major and start at a cache line."""
     large = [_is_large(part, entry) for entry in part.outputs]
-    values = {}
+    values: dict[NodeEntry, Array] = {}
     for native, compute in ((True, _by_kernels), (False, evaluate)):
         entries = [e for e, is_native in zip(part.outputs, large) if is_native is native]
         if entries:

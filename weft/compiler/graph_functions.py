@@ -10,7 +10,7 @@ from ..core.passes import register_pass
 from ..runtime.functions import register_func
 
 
-@register_func("nnvm.graph._move_graph", override=True)
+@register_func("nnvm.graph._move_graph", override=True)  # type: ignore[untyped-decorator]
 def move_graph(graph: Graph, key: str) -> Graph | None:
     """Takes a graph out of a graph attribute; None if there is none."""
     value = graph.attrs.get(key)
@@ -18,7 +18,8 @@ def move_graph(graph: Graph, key: str) -> Graph | None:
         return None
     if not isinstance(value, Graph):
         raise InvalidType(f"graph attribute {key!r} is a {type(value).__name__}, not a Graph")
-    return graph.attrs.pop(key)
+    del graph.attrs[key]
+    return value
 
 
 @register_pass(

@@ -186,7 +186,8 @@ class CompiledModel:
     def prepare_known(self, progress: Progress | None = None) -> None:
         """Makes code now if the shapes of all inputs are known."""
         if all(is_static(spec.shape) for spec in self.inputs):
-            self._compiled_once(tuple(spec.shape for spec in self.inputs), progress)
+            shapes = tuple(spec.shape for spec in self.inputs)
+            self._compiled_once(shapes, progress)  # type: ignore[arg-type]
 
     def _compiled_once(self, shapes: Shapes, progress: Progress | None = None) -> Executor:
         """The executor for some shapes; threads that ask for the same ones wait for the first."""

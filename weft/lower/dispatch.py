@@ -20,7 +20,7 @@ from .written import written_kernels
 
 ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"
 # Masters that no generic schedule serves, or not as well.
-TEMPLATES = {
+TEMPLATES: dict[str, Callable[..., list[LoweredKernel]]] = {
     **dict.fromkeys(ROW_WISE.split(), row_kernels),
     "_winograd_conv2d": winograd_kernels,
     "_packed_matmul": product_kernels,
@@ -52,7 +52,7 @@ def lower(
     if Op.kernels.contains(group.nodes[0].op):
         return written_kernels(group, fact)
     master = "" if group.master is None else group.master.op_name
-    make = TEMPLATES.get(master, lower_group)
+    make: Callable[..., list[LoweredKernel]] = TEMPLATES.get(master, lower_group)
     return make(group, fact, target, strides) if strides else make(group, fact, target)
 
 

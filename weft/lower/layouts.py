@@ -191,7 +191,9 @@ def winograd_tile(
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = height + top + bottom - 2, width + left + right - 2
     weights = inputs * params.channels
-    times = {None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / FLOPS}
+    times: dict[int | None, float] = {
+        None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / FLOPS
+    }
     for m in (2, 4):
         tiles = n * -(-rows // m) * -(-columns // m)
         points = (m + 2) ** 2

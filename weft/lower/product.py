@@ -212,7 +212,7 @@ class _Writer:
             acc = b.alloc("acc", FLOAT32, (rows * part.panels,), scope="register")
             for i in range(rows):
                 for v, column in enumerate(columns):
-                    value = const(0, FLOAT32)
+                    value: Expr = const(0, FLOAT32)
                     if not part.is_first:
                         value = self.out[(row + i) * plan.columns + column]
                     b.store(acc, i * part.panels + v, value)

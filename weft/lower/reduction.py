@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
+from ..base.shape import numel
 from ..base.target import Target
 from ..te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
 from ..te.jam import jam
@@ -105,7 +106,7 @@ def in_memory_order(body: Stmt) -> Stmt:
             nest.append(nest[-1].body)
         reads = loads(nest[-1].body)
         order = sorted(nest, key=lambda loop: -_longest_step(reads, loop.var))
-        inner = nest[-1].body
+        inner: Stmt = nest[-1].body
         for loop in reversed(order):
             inner = For(loop.var, loop.extent, inner, loop.kind)
         return inner
@@ -182,7 +183,7 @@ class Panels(NamedTuple):
     axis: Axis | None
     lanes: int
     turns: int
-    count: int
+    repeats: int
     done: int = 0
 
 
@@ -230,7 +231,8 @@ def _vectorised(
 
 def _is_panel(axis: Axis, body: Stmt) -> bool:
     """Whether vectors change along an axis, and what is broadcast to them does not."""
-    vectors, broadcasts = [], []
+    vectors: list[int | None] = []
+    broadcasts: list[int | None] = []
     for load in reduction_of(body).loads:
         (broadcasts if step(load, _LANE) == 0 else vectors).append(step(load, axis.var))
     return axis.extent > 1 and any(vectors) and not any(broadcasts) and bool(broadcasts)
@@ -258,13 +260,13 @@ def _nest(
     """Loops over panels, other axes and tiles across; which are outermost depends on how much is
     read again and again."""
     outer = [axis for axis in axes if across is None or axis is not across.axis]
-    number = Axis(Var("panel"), sum(part.count for part in panels))
+    number = Axis(Var("panel"), sum(part.repeats for part in panels))
     turns = prod(axis.extent for axis in outer) * number.extent
     tile = None
     if across is not None and turns < PARALLEL_TURNS:
         tile = Axis(Var("tile"), sum(count for _, count in across.counts))
         outer.append(tile)
-    choices = [(part.count, _tiles(part, number.var, across, tile)) for part in panels]
+    choices = [(part.repeats, _tiles(part, number.var, across, tile)) for part in panels]
     body = _choose(number.var, choices)
     far = FAR * target.caches[1]
     outside = across is not None and _panels_outside(panels[0], number.extent, outer, far)
@@ -295,7 +297,8 @@ def _panels_outside(part: Panels, count: int, outer: Sequence[Axis], far: float)
 
 
 def _bytes(source: Buffer) -> int:
-    return prod(int(e.value) for e in source.shape) * source.dtype.itemsize  # type: ignore[attr-defined]
+    extents = tuple([int(e.value) for e in source.shape])  # type: ignore[attr-defined]
+    return numel(extents) * source.dtype.itemsize
 
 
 def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:

@@ -73,7 +73,8 @@ class _Writer:
         dtypes += [buffer.dtype for buffer in rows.buffers.values()]
         self.lanes = min(target.lanes(dtype) for dtype in dtypes)
         self.vars = [axis.var for axis in rows.reduced]
-        self.inner, self.lane = self.vars[-1], ()
+        self.inner = self.vars[-1]
+        self.lane: tuple[Expr, ...] = ()
         self.known: dict[Var, Expr] = {}  # indices of the row, results of its reductions
         self.saved: Buffer | None = None
         intern = Interner()

@@ -72,7 +72,7 @@ def winograd_kernels(
     padded = Temporary(0, padded_shape, dtype)  # type: ignore[arg-type]
     points = plan.t**2
     v = Temporary(1, (points, inputs, plan.tiles, lanes), dtype)  # type: ignore[arg-type]
-    product = Temporary(2, (points, plan.outputs, plan.tiles, lanes), dtype)
+    product = Temporary(2, (points, plan.outputs, plan.tiles, plan.lanes), dtype)
     made: list[LoweredKernel] = []
     source: Hashable = node.inputs[0]
     if padded_shape != shape:
@@ -96,7 +96,7 @@ def _pad(
 
     def element(n: Any, c: Any, h: Any, w: Any, lane: Any) -> Any:
         y, z = h - top, w - left
-        inside = te.all_of([y >= 0, y < height, z >= 0, z < width])
+        inside = (y >= 0) & (y < height) & (z >= 0) & (z < width)
         return te.read_or(x, (n, c, y, z, lane), inside, 0)
 
     made = te.compute(padded.shape, element, name="padded")
@@ -119,7 +119,9 @@ def _combined(b: KernelBuilder, factors: Sequence[float], values: Sequence[Expr]
     return b.let("s", total)
 
 
-def _both_ways(b: KernelBuilder, matrix: np.ndarray, grid: list[list[Expr]]) -> list[list[Expr]]:
+def _both_ways(
+    b: KernelBuilder, matrix: np.ndarray, grid: Sequence[Sequence[Expr]]
+) -> list[list[Expr]]:
     """matrix . grid . matrix^T, one dimension after the other."""
     columns = list(zip(*grid))
     half = [[_combined(b, row, column) for column in columns] for row in matrix.tolist()]

@@ -81,8 +81,9 @@ def _distinct(results: Sequence[NodeEntry], copy_op: str | None) -> list[NodeEnt
     for entry in results:
         count = seen.get(entry, 0)
         seen[entry] = count + 1
-        again = copy_op is not None and count > 0
-        made.append(_node(copy_op, [entry], f"{entry.node.name}_{count}_copy") if again else entry)
+        if copy_op is not None and count > 0:
+            entry = _node(copy_op, [entry], f"{entry.node.name}_{count}_copy")
+        made.append(entry)
     return made
 
 

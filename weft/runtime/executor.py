@@ -126,7 +126,7 @@ class _Workspace:
         function = get_global_func(step.function)
         assert function is not None
         views = [
-            _view(self.table[ref.slot] + ref.offset, tuple(shape), dtype)
+            _view((self.table[ref.slot] or 0) + ref.offset, tuple(shape), dtype)
             for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
         ]
         function(views, step.attrs)
@@ -164,4 +164,4 @@ def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
     kind = empty((0,), dtype).numpy().dtype
     count = int(np.prod(shape, dtype=np.int64))
     raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
-    return np.frombuffer(raw, kind, count).reshape(shape)
+    return np.frombuffer(raw, kind, count).reshape(shape)  # type: ignore[call-overload,no-any-return]

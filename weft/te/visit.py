@@ -4,7 +4,7 @@ bottom-up rewriting, substitution and structural comparison. Iterative, linear i
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from .expr import (
     Binary,
@@ -63,6 +63,10 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
+@overload
+def parts(node: Expr) -> tuple[Expr, ...]: ...
+@overload
+def parts(node: Node) -> tuple[Node, ...]: ...
 def parts(node: Node) -> tuple[Node, ...]:
     """The expressions and statements directly inside a node, in order."""
     return _PARTS[type(node)](node)

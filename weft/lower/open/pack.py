@@ -17,13 +17,13 @@ CHUNK = 64  # products after which the next columns are transposed: their part s
 
 
 class Columns(NamedTuple):
-    """Some columns of a matrix: `count` from element `first` on, `depth` products of each."""
+    """Some columns of a matrix: `number` from element `first` on, `depth` products of each."""
 
     source: Buffer
     first: Expr
     product_step: Expr
     column_step: Expr
-    count: Expr
+    number: Expr
     depth: Expr
 
 
@@ -52,7 +52,7 @@ def _copy(
     step: ExprLike,
 ) -> None:
     masks = [
-        b.let("mask", lanes_from(v * size.lanes, size.lanes) < columns.count)
+        b.let("mask", lanes_from(v * size.lanes, size.lanes) < columns.number)
         for v in range(size.vectors)
     ]
     with b.loop("k", columns.depth) as k:
@@ -71,13 +71,13 @@ def _transpose(
     item = panels.dtype.itemsize
     group, lanes = GROUP_BYTES // item, min(size.lanes, VECTOR_BYTES // item)
     places = b.alloc("places", "int64", (lanes,))
-    used = b.let("used", binary("min", ceil_div(columns.count, lanes), size.width // lanes))
+    used = b.let("used", binary("min", ceil_div(columns.number, lanes), size.width // lanes))
     with b.loop("chunk", ceil_div(done, CHUNK)) as chunk:
         start = b.let("start", chunk * CHUNK)
         steps = b.let("steps", binary("min", done - start, CHUNK) // group)
         with b.loop("group", used) as number:
             for lane in range(lanes):
-                column = binary("min", number * lanes + lane, columns.count - 1)
+                column = binary("min", number * lanes + lane, columns.number - 1)
                 b.store(places, lane, columns.first + start + column * columns.column_step)
             rows = [b.let("row", places[lane]) for lane in range(lanes)]
             with b.loop("line", CHUNK * item // 64) as line:
@@ -109,7 +109,9 @@ def _transpose_step(
             source[lanes_from(rows[q + j] + step * group, group)]
             for q in range(0, len(rows), group)
         ]
-        joined = parts[0] if len(parts) == 1 else Shuffle(*parts, tuple(range(2 * group)))
+        joined = parts[0]
+        if len(parts) == 2:
+            joined = Shuffle(parts[0], parts[1], tuple(range(2 * group)))
         lines.append(b.let("line", joined))
     for t, line in enumerate(transposed(b, lines)):
         b.store(panels, lanes_from(to + (step * group + t) * width, len(rows)), line)

@@ -105,7 +105,10 @@ class Sums:
         say which lanes of each vector of the panels may be read.
         """
         b, turns = self.b, depth if unroll == 1 else self.b.let("turns", depth // unroll)
-        step = lambda k: self._step(k, read, panels, first + k * stride, masks)
+
+        def step(k: Expr) -> None:
+            self._step(k, read, panels, first + k * stride, masks)
+
         with b.loop("k", turns) as turn:
             if ask is not None:
                 ask(turn)
