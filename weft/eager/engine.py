@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,37 @@ class GraphRoot(Node):
         return self.grads
 
 
+class _Pending:
+    """A node that a pass will reach: how many gradients are still to come, and their sums."""
+
+    __slots__ = ("coming", "grads", "owned")
+
+    def __init__(self) -> None:
+        self.coming = 1
+        self.grads: list[Grad] | None = None
+        self.owned: set[int] | None = None  # sums made here, which may be added to
+
+    def add(self, node: Node, index: int, grad: Grad) -> None:
+        """Adds a gradient to what has arrived. A sum made here may be written to; a gradient that
+        others may hold may not."""
+        grads = self.grads
+        if grads is None:
+            grads = self.grads = [None] * len(node.outputs)
+        have = grads[index]
+        if have is None:
+            grads[index] = grad
+        elif self.owned is not None and index in self.owned and not modes.grad:
+            np.add(have._array, grad._array, out=have._array)
+        else:
+            grads[index] = have + grad
+            self.owned = (self.owned or set()) | {index}
+
+    def taken(self) -> list[Grad] | None:
+        """The sums, which are whoever's who takes them."""
+        grads, self.grads = self.grads, None
+        return grads
+
+
 class Run:
     """One backward pass."""
 
@@ -49,71 +80,71 @@ class Run:
         self.captures = captures
         self.captured: dict[int, Grad] = {}
         self.callbacks: list[Callable[[], Any]] = []
-        self.dependencies: dict[Node, int] = {}
-        self.buffers: dict[Node, list[Grad]] = {}
-        self.owned: set[tuple[Node, int]] = set()  # sums made here, which may be added to
+        self.pending: dict[Node, _Pending] = {root: _Pending()}
         order = self._count()
-        self.needed = self._needed(order)
+        self.watched = _by_node(captures)
+        self.needed = _needed(order, self.watched.keys()) if captures else None
 
     def _count(self) -> list[Node]:
         """Counts the edges into each node; gives the nodes in the order they were found."""
-        stack, order = [self.root], []
-        seen = {self.root}
+        stack, order, pending = [self.root], [], self.pending
         while stack:
             node = stack.pop()
             order.append(node)
             for target, _ in node.next_functions:
                 if target is None:
                     continue
-                self.dependencies[target] = self.dependencies.get(target, 0) + 1
-                if target not in seen:
-                    seen.add(target)
+                known = pending.get(target)
+                if known is None:
+                    pending[target] = _Pending()
                     stack.append(target)
+                else:
+                    known.coming += 1
         return order
 
-    def _needed(self, order: Sequence[Node]) -> set[Node] | None:
-        """The nodes on a way to what is captured; None for all. A node that is only captured from
-        does not run itself."""
-        if not self.captures:
-            return None
-        wanted = {node for node, _ in self.captures}
-        needed: set[Node] = set()
-        for node in _after_their_targets(order):
-            if any(t is not None and (t in needed or t in wanted) for t, _ in node.next_functions):
-                needed.add(node)
-        return needed
-
     def run(self) -> None:
-        ready = [(-self.root.sequence_nr, next(_ties), self.root)]
-        self.buffers[self.root] = [None] * len(self.root.outputs)
-        while ready:
-            _, _, node = heapq.heappop(ready)
-            grads = self.buffers.pop(node)
-            for target in self._visit(node, grads):
+        ready: list[tuple[int, int, Node]] = []
+        node: Node | None = self.root
+        while node is not None:
+            grads = self.pending[node].taken() or [None] * len(node.outputs)
+            made_ready = self._visit(node, grads)
+            del grads
+            if len(made_ready) == 1 and not ready:
+                node = made_ready[0]
+                continue
+            for target in made_ready:
                 heapq.heappush(ready, (-target.sequence_nr, next(_ties), target))
+            node = heapq.heappop(ready)[2] if ready else None
         position = 0
         while position < len(self.callbacks):  # a callback may add others
             self.callbacks[position]()
             position += 1
 
-    def _visit(self, node: Node, grads: list[Grad]) -> Iterable[Node]:
+    def reaches(self, node: Node) -> bool:
+        """Whether a gradient arrives at a node in this pass."""
+        if self.needed is None:
+            return node in self.pending
+        return node in self.needed or node in self.watched
+
+    def _visit(self, node: Node, grads: list[Grad]) -> Sequence[Node]:
         """Runs a node whose gradients are all there; gives the nodes that became ready."""
-        apply_tensor_hooks(node, grads)
-        for (owner, index), position in self.captures.items():
-            if owner is node:
+        if node.is_hooked():
+            apply_tensor_hooks(node, grads)
+        if self.needed is not None:
+            for index, position in self.watched.get(node, ()):
                 self.captured[position] = grads[index]
-        if self.needed is not None and node not in self.needed:
-            return ()
+            if node not in self.needed:
+                return ()
         results = self._apply(node, grads)
         ready = []
         for (target, index), grad in zip(node.next_functions, results):
             if target is None:
                 continue
+            pending = self.pending[target]
             if grad is not None:
-                self._add(target, index, grad)
-            self.dependencies[target] -= 1
-            if self.dependencies[target] == 0:
-                self.buffers.setdefault(target, [None] * len(target.outputs))
+                pending.add(target, index, grad)
+            pending.coming -= 1
+            if pending.coming == 0:
                 ready.append(target)
         return ready
 
@@ -122,7 +153,7 @@ class Run:
             replaced = hook(tuple(grads))
             if replaced is not None:
                 grads = list(replaced) if isinstance(replaced, tuple) else [replaced]
-        if not isinstance(node, GraphRoot) and all(g is None for g in grads):
+        if node is not self.root and not any([grad is not None for grad in grads]):
             results: Sequence[Grad] = [None] * len(node.next_functions)
         else:
             try:
@@ -141,18 +172,22 @@ class Run:
             node.release()
         return results
 
-    def _add(self, target: Node, index: int, grad: Grad) -> None:
-        """Adds a gradient to what has arrived. A sum made here may be written to; a gradient that
-        others may hold may not."""
-        buffer = self.buffers.setdefault(target, [None] * len(target.outputs))
-        have = buffer[index]
-        if have is None:
-            buffer[index] = grad
-        elif (target, index) in self.owned and not modes.grad:
-            np.add(have._array, grad._array, out=have._array)
-        else:
-            buffer[index] = have + grad
-            self.owned.add((target, index))
+
+def _by_node(captures: dict[tuple[Node, int], int]) -> dict[Node, list[tuple[int, int]]]:
+    """What is captured from each node: the number of its output, and a place in the results."""
+    made: dict[Node, list[tuple[int, int]]] = {}
+    for (node, index), position in captures.items():
+        made.setdefault(node, []).append((index, position))
+    return made
+
+
+def _needed(order: Sequence[Node], wanted: Collection[Node]) -> set[Node]:
+    """The nodes on a way to what is captured. A node that is only captured from does not run."""
+    needed: set[Node] = set()
+    for node in _after_their_targets(order):
+        if any(t is not None and (t in needed or t in wanted) for t, _ in node.next_functions):
+            needed.add(node)
+    return needed
 
 
 def _after_their_targets(order: Sequence[Node]) -> list[Node]:
@@ -194,7 +229,7 @@ def apply_tensor_hooks(node: Node, grads: list[Grad]) -> None:
             tensor._accumulate(grads[index])
 
 
-def validated(node: Node, results: Sequence[Grad]) -> list[Grad]:
+def validated(node: Node, results: Sequence[Grad]) -> Sequence[Grad]:
     """What a node gave, each of the shape and dtype that its edge asks for."""
     edges = node.next_functions
     if len(results) != len(edges):
@@ -202,13 +237,14 @@ def validated(node: Node, results: Sequence[Grad]) -> list[Grad]:
             f"Function {node.name()} returned an invalid number of gradients - "
             f"expected {len(edges)}, but got {len(results)}"
         )
-    made = list(results)
+    made: list[Grad] | None = None
     for position, ((target, index), grad) in enumerate(zip(edges, results)):
         if target is not None and grad is not None:
-            meta = target.outputs[index]
-            if grad._array.shape != meta[0] or grad._array.dtype != meta[1]:
+            meta, array = target.outputs[index], grad._array
+            if array.shape != meta[0] or array.dtype != meta[1]:
+                made = made or list(results)
                 made[position] = fitted(grad, meta, f"Function {node.name()}", position)
-    return made
+    return results if made is None else made
 
 
 def fitted(grad: Grad, meta: Meta, owner: str, position: int) -> Grad:
@@ -302,6 +338,11 @@ class Engine:
         return _current.run is None or not _current.run.captures
 
 
+def current_run() -> Run | None:
+    """The backward pass that this thread is in."""
+    return _current.run
+
+
 Engine.__name__ = Engine.__qualname__ = "_EngineBase"
 Engine.__module__ = "weft._C"
 
@@ -333,8 +374,9 @@ def _results(
     for tensor in inputs:
         grad = run.captured.get(run.captures[tensor._edge()])
         if accumulate:
-            if grad is not None:
-                AccumulateGrad(tensor).apply([grad])
+            leaf = getattr(tensor, "leaf", tensor)
+            if grad is not None and leaf is not None:
+                AccumulateGrad(leaf).apply([grad])
         elif grad is None and not allow_unused:
             raise RunError(
                 "One of the differentiated Tensors appears to not have been used in the graph",

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.errors import RunError
+from ..base.errors import InvalidType, RunError
 from ..core.op import Op
 from .derivative import INPUT, STEP, Ref, Wanted
 from .hooks import Hooks
+from .modes import modes
 
 Grad = Any  # a Tensor, or None for zero
 NO_EDGE: tuple[None, int] = (None, 0)
@@ -87,6 +88,10 @@ class Node:
         """Hooks of tensors, by output number."""
         return self._hooks or {}
 
+    def is_hooked(self) -> bool:
+        """Whether an output of the forward call has hooks, or keeps its gradient."""
+        return self._hooks is not None or self._retained is not None
+
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 
@@ -126,6 +131,9 @@ class AccumulateGrad(Node):
     def tensor_hooks(self) -> dict[int, Hooks]:
         hooks = self.variable._leaf_hooks
         return {0: hooks} if hooks else {}
+
+    def is_hooked(self) -> bool:
+        return bool(self.variable._leaf_hooks) or self._retained is not None
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         (grad,) = grads
@@ -188,6 +196,13 @@ class Saved:
         fn, index = self.edge
         return tensor_of(self.array, self.counter, owner if self.is_output else fn, index)
 
+    def keep_apart(self, array: Any) -> None:
+        """Has a copy of its own of memory that is about to be overwritten."""
+        same = self.array is array or np.may_share_memory(self.array, array)
+        if same and not self.is_output:
+            self.array, self.counter, self.version = self.array.copy(), [0], 0
+            self.leaf = None
+
     def _modified(self, owner: Node) -> RunError:
         maker = owner if self.is_output else self.edge[0]
         of = f", which is output {self.edge[1]} of {maker.name()}" if maker is not None else ""
@@ -198,6 +213,54 @@ class Saved:
             f"expected version {self.version} instead",
             hint="enable anomaly detection to find the operation: set_detect_anomaly(True)",
         )
+
+
+class Packed(Saved):
+    """A tensor that functions of a user keep: one packs it now, the other unpacks it then. What
+    they do with its memory is up to them."""
+
+    __slots__ = ("packed", "unpack_hook")
+
+    def __init__(self, tensor: Any, is_output: bool) -> None:
+        super().__init__(tensor, is_output)
+        pack, self.unpack_hook = modes.saving
+        if self.leaf is not None:
+            self.edge, self.leaf = (accumulator_of(self.leaf), 0), None
+        self.packed = _unrecorded(pack, tensor.detach() if is_output else tensor)
+        if self.counter[0] != self.version:
+            raise RunError(
+                "A saved tensor pack hook is modifying its input in place.",
+                hint="make changes on a clone()",
+            )
+        self.array = None
+
+    def unpack(self, owner: Node, tensor_of: Callable[..., Any]) -> Any:
+        made = _unrecorded(self.unpack_hook, self.packed)
+        if not hasattr(made, "_array"):
+            raise InvalidType(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(made).__name__}"
+            )
+        fn, index = self.edge
+        return tensor_of(made._array, made._counter, owner if self.is_output else fn, index)
+
+    def keep_apart(self, array: Any) -> None:
+        own = getattr(self.packed, "_array", None)
+        if own is not None and np.may_share_memory(own, array) and not self.is_output:
+            self.packed = self.packed._like(own.copy())
+
+
+def _unrecorded(function: Callable[[Any], Any], value: Any) -> Any:
+    before, modes.grad = modes.grad, False
+    try:
+        return function(value)
+    finally:
+        modes.grad = before
+
+
+def saved_class() -> type[Saved]:
+    """How tensors are kept now."""
+    return Saved if modes.saving is None else Packed
 
 
 class OpNode(Node):
@@ -229,8 +292,9 @@ class OpNode(Node):
 
     def save(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Keeps the values that the gradient will read."""
+        kept = saved_class()
         self.saved = [
-            Saved(inputs[number], False) if kind == INPUT else Saved(outputs[number], True)
+            kept(inputs[number], False) if kind == INPUT else kept(outputs[number], True)
             for kind, number, _ in self.wanted.values
         ]
 
@@ -281,10 +345,7 @@ def keep_old_values(last: Node | None, since: int, array: Any) -> None:
         if node is None or not since <= node.sequence_nr < LAST:
             continue
         for saved in getattr(node, "saved", None) or ():
-            same = saved.array is array or np.may_share_memory(saved.array, array)
-            if same and not saved.is_output:
-                saved.array, saved.counter, saved.version = saved.array.copy(), [0], 0
-                saved.leaf = None
+            saved.keep_apart(array)
         stack += [target for target, _ in node.next_functions]
 
 
