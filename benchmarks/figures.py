@@ -401,7 +401,9 @@ def tensors() -> Iterator[Figure]:
     yield Figure("recorded add of 16 elements", times["add 16"]["weft"] * 1e6, "us", 0, 5)
     waits = first_calls.measure()
     print(f"# slowest first call: {max(waits, key=lambda name: waits[name])}", file=sys.stderr)
-    yield Figure("slowest first call, without disk cache", max(waits.values()) * 1e3, "ms", 0, 200)
+    cold, warm = (max(times) * 1e3 for times in zip(*waits.values()))
+    yield Figure("slowest first call, without disk cache", cold, "ms", 0, 200)
+    yield Figure("slowest first call, kernels in the disk cache", warm, "ms", 0, 30)
     gc.disable()  # graphs are freed without it
     try:
         yield _growth(

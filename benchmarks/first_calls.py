@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How long the first eager call of an operator waits for its kernels, when the disk cache is empty:
-processor time, since others share the machine.
+"""How long the first eager call of an operator waits for its kernels, when the disk cache is empty,
+and in the next process: processor time, since others share the machine.
 
     python benchmarks/first_calls.py        milliseconds of every call, the longest first
 """
@@ -84,22 +84,22 @@ def waits() -> dict[str, float]:
     return found
 
 
-def measure() -> dict[str, float]:
-    """The same in a process of its own, with an empty cache."""
+def measure() -> dict[str, tuple[float, float]]:
+    """The same in processes of their own: with an empty cache, and with the one this has filled."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, __file__, "here"],
-            env={**os.environ, "WEFT_CACHE_DIR": folder},
-            capture_output=True,
-            check=True,
-            text=True,
+        env = {**os.environ, "WEFT_CACHE_DIR": folder}
+        command = [sys.executable, __file__, "here"]
+        cold, warm = (
+            json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
+            for _ in range(2)
         )
-    return dict(json.loads(done.stdout))
+    return {name: (seconds, warm[name]) for name, seconds in cold.items()}
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["here"]:
         print(json.dumps(waits()))
     else:
-        for name, seconds in sorted(measure().items(), key=lambda item: -item[1]):
-            print(f"{seconds * 1e3:8.1f} ms  {name}")
+        print(f"{'not in the cache':>18} {'in the cache':>14}")
+        for name, (cold, warm) in sorted(measure().items(), key=lambda item: -item[1][0]):
+            print(f"{cold * 1e3:>15.1f} ms {warm * 1e3:>11.1f} ms  {name}")

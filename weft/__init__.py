@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .base.errors import Error
+from .core.bulk import collector_paused
 from .version import __version__ as __version__
 
 NNVMError = Error  # scripts written for NNVM catch this name
@@ -34,6 +35,7 @@ _MODULES = {
     "nn": "nn",
     "special": "special",
     "linalg": "linalg",
+    "fft": "fft",
     "serialization": "serialization",
     "random": "random",
     "futures": "futures",
@@ -65,6 +67,7 @@ _TENSOR_NAMES = (
 ).split()
 
 
+@collector_paused  # what modules make while they load is no garbage
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         value: Any = _all()

@@ -55,12 +55,12 @@ def test_a_key_is_made_once():
 @pytest.mark.parametrize("key", [("a", 1), (("a",), 1.5, None, np.dtype("int8"))])
 def test_plain_keys_hold_for_other_processes(key):
     target = open_kernels.host()
-    assert open_kernels._file_key(key, target) == open_kernels._file_key(key, target)
-    assert open_kernels._file_key((*key, "other"), target) != open_kernels._file_key(key, target)
+    assert open_kernels.file_key(key, target) == open_kernels.file_key(key, target)
+    assert open_kernels.file_key((*key, "other"), target) != open_kernels.file_key(key, target)
 
 
 def test_keys_of_objects_do_not():
-    assert open_kernels._file_key(("a", object()), open_kernels.host()) is None
+    assert open_kernels.file_key(("a", object()), open_kernels.host()) is None
 
 
 def test_a_second_process_compiles_nothing(tmp_path):

@@ -113,7 +113,11 @@ POOLS: list[dict[str, Any]] = [
     {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)},
     {"pool_size": (3, 2), "strides": (1, 1), "padding": (1, 0, 1, 1), "dilation": (1, 2)},
 ]
-REDUCTIONS = ("sum", "mean", "max", "min")
+REDUCTIONS = ("sum", "mean", "max", "min", "_norm", "_variance", "logsumexp")
+SCANS = (
+    ("cumsum", {}), ("cumsum", {"reverse": True, "exclusive": True}), ("cumprod", {}),
+    ("cumprod", {"exclusive": True}), ("logcumsumexp", {}),
+)  # fmt: skip
 ATTENTION: Sizes = [(3, 17, 33, 8, 5), (2, 40, 9, 16, 16), (5, 3, 65, 7, 2)]
 ONE_ATTENTION: Sizes = [(1, 17, 9, 8, 5), (2, 1, 9, 8, 5), (2, 17, 1, 8, 5), (2, 4, 9, 1, 1)]
 
@@ -138,18 +142,80 @@ def _cases() -> list[Case]:
         found.append(Case("batch_norm", attrs, _batch, IMAGES, ONE_IMAGE))
         found.append(Case("batch_norm", attrs, _batch, MATRICES, [(9, 1)]))
         found.append(Case("batch_norm", {**attrs, "axis": -1}, _last_channels, CUBES))
-    return [*found, *_reductions(), *_pools(), *_attentions()]
+    return [*found, *_norm_gradients(), *_losses(), *_reductions(), *_pools(), *_attentions()]
 
 
 def _last_channels(f: Any, *shape: int) -> list[Array]:
     return [f(*shape), *_batch(f, 1, shape[-1])[1:]]
 
 
+def _with_gradient(make: Make, vectors: int) -> Make:
+    """What the gradient of a norm takes: that of its output, the data and some vectors."""
+
+    def made(f: Any, *shape: int) -> list[Array]:
+        x, *rest = make(f, *shape)
+        return [f(*shape), x, *rest[:vectors]]
+
+    return made
+
+
+def _with_moments(make: Make, axis: int) -> Make:
+    def made(f: Any, *shape: int) -> list[Array]:
+        x, gamma, *_ = make(f, *shape)
+        axes = tuple(at for at in range(x.ndim) if at != axis % x.ndim)
+        moments = [x.mean(axes), x.var(axes)] if x.size else [gamma, gamma]
+        return [f(*shape), x, gamma, *moments, f(len(gamma)), f(len(gamma))]
+
+    return made
+
+
+def _norm_gradients() -> list[Case]:
+    groups = [(n, c * 2, *r) for n, c, *r in [*IMAGES, (3, 5, 2, 3), (7, 33)]]
+    rows, channels = _with_gradient(_scaled(1), 1), _with_gradient(_channels, 1)
+    few = [(2, 3, 5), (3, 1, 2), (33, 7, 3)]
+    found = [
+        Case("_layer_norm_grad", {"axis": -1}, rows, MATRICES, [(1, 9), (70, 1037)]),
+        Case("_rms_norm_grad", {"axis": -1}, rows, CUBES, ONE_CUBE),
+        Case("_instance_norm_grad", {}, channels, IMAGES, [*ONE_IMAGE, *few]),
+        Case("_group_norm_grad", {"num_groups": 2}, channels, groups),
+    ]
+    for axis, make, sizes in (
+        (1, _batch, IMAGES),
+        (1, _batch, MATRICES),
+        (-1, _last_channels, CUBES),
+    ):
+        attrs = {"training": True, "axis": axis}
+        found.append(Case("_batch_norm_grad", attrs, _with_moments(make, axis), sizes, [(2, 1)]))
+    return found
+
+
+def _losses() -> list[Case]:
+    def scores(f: Any, *shape: int) -> list[Array]:
+        """Some classes count nothing."""
+        rows = (shape[0], *shape[2:])
+        classes = np.rint(np.abs(f(*rows)) * shape[1]).astype("int64") % (shape[1] + 1) - 1
+        return [f(*shape) * 3, classes]
+
+    def gradients(f: Any, *shape: int) -> list[Array]:
+        x, classes = scores(f, *shape)
+        return [f(*classes.shape), x, classes]
+
+    found = []
+    for sizes, ones in ((MATRICES, [(1, 9), (9, 1)]), (CUBES, ONE_CUBE)):
+        found += [
+            Case("softmax_cross_entropy", {}, scores, sizes, ones),
+            Case("softmax_cross_entropy", {"reduction": "mean"}, scores, sizes, ones),
+            Case("_softmax_cross_entropy_grad", {}, gradients, sizes, ones),
+        ]
+    return found
+
+
 def _reductions() -> list[Case]:
     found = []
     for name in REDUCTIONS:
         for axis in ((-1,), (0,), (1,), (0, 2), ()):
-            found.append(Case(name, {"axis": axis}, one, CUBES, ONE_CUBE))
+            attrs = {"axis": axis} | ({"correction": 0.5} if name == "_variance" else {})
+            found.append(Case(name, attrs, one, CUBES, ONE_CUBE))
     for name in ("argmax", "argmin"):
         found.append(Case(name, {"axis": (1,), "dtype": "int64"}, one, CUBES))
         found.append(Case(name, {"axis": (0,)}, one, MATRICES))
@@ -159,6 +225,15 @@ def _reductions() -> list[Case]:
     found.append(Case("collapse_sum", {}, bias, CUBES, ONE_CUBE))
     whole = lambda f, *shape: [np.rint(f(*shape) * 3).astype("int64")]
     found.append(Case("prod", {"axis": (1,)}, whole, CUBES, ONE_CUBE))
+    for axis in (0, 1, 2):
+        found += [
+            Case(name, {**attrs, "axis": axis}, one, CUBES, ONE_CUBE) for name, attrs in SCANS
+        ]
+        found.append(Case("_prod_others", {"axis": (axis,)}, one, CUBES, ONE_CUBE))
+        pair = lambda f, *shape: [f(*shape), f(*shape)]
+        for reverse in (False, True):
+            attrs = {"axis": axis, "reverse": reverse}
+            found.append(Case("_recurrence", attrs, pair, CUBES, ONE_CUBE))
     return found
 
 

@@ -31,7 +31,9 @@ from opinfo_lists import (
     EXCEPTIONS,
     LEFT_OUT,
     OF_HERMITIAN,
+    OF_TRIANGLES,
     TIED,
+    VARIANTS_LEFT_OUT,
 )
 from torch_samples import BFLOAT16, Converter, Foreign, database, plain, samples_of, torch
 
@@ -91,13 +93,19 @@ def compared() -> list[str]:
     return sorted(name for name in database() if function_of(name) is not None)
 
 
+def main_entries(name: str) -> list[Any]:
+    """The entries of a function that are compared."""
+    left_out = [variant for known, variant in VARIANTS_LEFT_OUT if known == name]
+    return [info for info in database()[name] if info.variant_test_name not in left_out]
+
+
 def tally(name: str, many: bool = False) -> Tally:
     """Runs every sample of a function."""
     made = Tally(name)
     start = time.perf_counter()
     function = function_of(name)
     assert function is not None
-    for info in database()[name]:
+    for info in main_entries(name):
         for kind in KINDS:
             label = f"{info.variant_test_name} {kind}".strip()
             for number, sample in enumerate(samples_of(info, kind, many)):
@@ -245,7 +253,7 @@ def _try_sample(info: Any, function: Callable[..., Any], sample: Any, convert: C
     random = info.name in ANY_VALUES or bool(sample.kwargs.get("dropout_p"))
     compare(got, expected, random)
     if convert.leaves and not random:
-        compare_gradients(got, expected, convert.leaves, info.name in OF_HERMITIAN)
+        compare_gradients(got, expected, convert.leaves, compared_part(info.name, sample))
 
 
 def _settle_ties(function: Callable[..., Any], ours: Any, got: Any, expected: Any) -> None:
@@ -343,7 +351,30 @@ def weights(rng: np.random.Generator, array: Any) -> Any:
     return made
 
 
-def compare_gradients(got: Any, expected: Any, leaves: list[Any], hermitian: bool = False) -> None:
+def compared_part(name: str, sample: Any) -> Callable[[Any], Any]:
+    """What of a gradient, or of a tensor of gradients, is compared."""
+    if name in OF_HERMITIAN:
+        return hermitian
+    if name in OF_TRIANGLES:
+        return upper_triangle if sample.kwargs.get("upper") else lower_triangle
+    return lambda x: x
+
+
+def hermitian(x: Any) -> Any:
+    return (x + x.swapaxes(-1, -2).conj()) / 2
+
+
+def lower_triangle(x: Any) -> Any:
+    return np.tril(x) if isinstance(x, np.ndarray) else x.tril()
+
+
+def upper_triangle(x: Any) -> Any:
+    return np.triu(x) if isinstance(x, np.ndarray) else x.triu()
+
+
+def compare_gradients(
+    got: Any, expected: Any, leaves: list[Any], part: Callable[[Any], Any] = lambda x: x
+) -> None:
     """Gradients of the outputs weighted with random numbers."""
     pairs = recorded_pairs(got, expected)
     if not pairs:
@@ -365,12 +396,7 @@ def compare_gradients(got: Any, expected: Any, leaves: list[Any], hermitian: boo
         if ours.grad is None:
             assert not wanted.any(), f"gradient {number} missing"
             continue
-        both = (_hermitian(x) if hermitian else x for x in (ours.grad._array, wanted))
-        _close(*both, f"gradient {number}", loose=5)
-
-
-def _hermitian(x: Any) -> Any:
-    return (x + np.conj(np.swapaxes(x, -1, -2))) / 2
+        _close(part(ours.grad._array), part(wanted), f"gradient {number}", loose=5)
 
 
 def _tally_errors(made: Tally, info: Any, function: Callable[..., Any]) -> None:

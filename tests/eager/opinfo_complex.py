@@ -24,15 +24,17 @@ from opinfo import (
     compare,
     compare_gradients,
     compared,
+    compared_part,
     counted,
     function_of,
+    main_entries,
     recorded_pairs,
     shown,
     shown_sample,
     told,
     weights,
 )
-from opinfo_lists import ANY_VALUES, BEYOND, COMPLEX_LEFT_OUT, OF_HERMITIAN
+from opinfo_lists import ANY_VALUES, BEYOND, COMPLEX_LEFT_OUT
 from torch_samples import Converter, database, samples_of, torch
 
 from weft.base.errors import Error
@@ -64,7 +66,7 @@ def tally_complex(name: str, many: bool = False) -> Tally:
     start = time.perf_counter()
     function = function_of(name)
     assert function is not None
-    for info in database()[name]:
+    for info in main_entries(name):
         for kind in COMPLEX:
             label = f"{info.variant_test_name} {kind}".strip()
             for number, sample in enumerate(samples_of(info, kind, many)):
@@ -102,12 +104,10 @@ def _check_twice(info: Any, function: Callable[..., Any], sample: Any) -> None:
     )  # fmt: skip
     case = shown_sample(sample)
     both = [(m, y) for m, y in zip(mine, first) if m is not None and m.requires_grad]
-    if info.name in OF_HERMITIAN:
-        both = [(m + m.mH, y + y.mH) for m, y in both]
+    part = compared_part(info.name, sample)
+    both = [(part(m), part(y)) for m, y in both]
     try:
-        compare_gradients(
-            [m for m, _ in both], [y for _, y in both], convert.leaves, info.name in OF_HERMITIAN
-        )
+        compare_gradients([m for m, _ in both], [y for _, y in both], convert.leaves, part)
     except AssertionError as error:
         raise AssertionError(f"twice: {error} with {case}") from None
 

@@ -22,7 +22,13 @@ LEFT_OUT: dict[str, str] = {
     "nn.functional.grid_sample": "only images, mode bilinear, zeros or border outside",
     "linalg.eigh": "eigenvectors have a sign that nothing decides",
     "linalg.svd": "singular vectors have a sign that nothing decides",
+    "svd": "singular vectors have a sign that nothing decides",
+    "linalg.eig": "eigenvectors have an angle that nothing decides",
     "normal": "its entries call four functions with different arguments",
+    "grid_sampler_2d": "only mode bilinear, zeros or border outside",
+    "grid_sampler_3d": "only images",
+    "svd_lowrank": "singular vectors have a sign that nothing decides",
+    "pca_lowrank": "singular vectors have a sign that nothing decides",
 }
 
 # Functions that PyTorch has for complex numbers, and whose complex samples are not compared.
@@ -30,8 +36,12 @@ COMPLEX_LEFT_OUT: dict[str, str] = {
     "as_strided_scatter": "PyTorch gives a gradient to elements that were overwritten",
     "linalg.eigh": "eigenvectors have an angle that nothing decides",
     "linalg.svd": "singular vectors have an angle that nothing decides",
+    "svd": "singular vectors have an angle that nothing decides",
+    "linalg.eig": "eigenvectors have an angle that nothing decides",
     "logcumsumexp": "only of real numbers",
     "normal": "its entries call four functions with different arguments",
+    "svd_lowrank": "singular vectors have an angle that nothing decides",
+    "pca_lowrank": "singular vectors have an angle that nothing decides",
 }
 
 # Functions some of whose complex samples differ; at least 95% of them pass.
@@ -48,6 +58,15 @@ BEYOND = {
 # Functions of Hermitian matrices, of which they read one triangle: of gradients, the Hermitian part
 # is compared, as the rest moves the matrix away from those that there are.
 OF_HERMITIAN = {"cholesky", "linalg.cholesky", "linalg.cholesky_ex", "linalg.eigvalsh"}
+
+# Functions of which one triangle of a matrix is read: PyTorch's gradient of the other is not zero,
+# and is not compared.
+OF_TRIANGLES = {"cholesky_inverse", "cholesky_solve"}
+
+# Entries of the database beside the main one of a function, which are not compared.
+VARIANTS_LEFT_OUT: dict[tuple[str, str], str] = {
+    ("linalg.lstsq", "grad_oriented"): "gives two of the four results",
+}
 
 # Functions some of whose samples differ; at least 95% of them pass.
 EXCEPTIONS: dict[str, str] = {
@@ -67,6 +86,8 @@ ANY_VALUES = {
     "normal", "uniform", "exponential", "cauchy", "geometric", "log_normal",
     "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
     "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu",
+    "nn.functional.multi_head_attention_forward", "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d",
 }  # fmt: skip
 
 # Functions that choose one of several equal elements, where PyTorch leaves open which.
@@ -77,6 +98,10 @@ ANY_INDICES = {"mode", "median", "nanmedian"}
 
 # Entries that call a function or method in a way of their own: what must exist, and the call.
 ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "_segment_reduce": (
+        "segment_reduce",
+        lambda *args, **options: FUNCTIONS["weft"]["segment_reduce"](*args, **options),
+    ),
     "where": ("isnan", lambda x, c, other: FUNCTIONS["weft"]["where"](c, x, other)),
     "polygamma": ("digamma", lambda x, n: x.polygamma(n)),
     "special.polygamma": (
@@ -87,6 +112,12 @@ ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
     "nn.functional.embedding": (
         "nn.functional.one_hot",
         lambda weight, places, **options: _nn("embedding")(places, weight, **options),
+    ),
+    "nn.functional.embedding_bag": (
+        "segment_reduce",
+        lambda weight, places, *args, **options: _nn("embedding_bag")(
+            places, weight, *args, **options
+        ),
     ),
     "linalg.pinv": (
         "linalg.svdvals",

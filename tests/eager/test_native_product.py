@@ -7,7 +7,11 @@ import pytest
 from lower.accuracy import agrees
 from oracles import oracle
 
+import weft
 from weft.base.errors import DTypeError, LayoutError, ShapeError
+from weft.core.op import Op
+from weft.eager.derivative import params_of
+from weft.eager.dispatch import apply
 from weft.eager.native_product import multiply, worth_native
 from weft.runtime import open_kernel
 
@@ -167,3 +171,29 @@ def test_what_is_no_product():
     cut = np.zeros(4, [("x", "u1"), ("y", "f4", 5)])["y"]
     with pytest.raises(LayoutError):
         multiply(cut, b)
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    "shapes", [((40, 50, 60), (60, 70)), ((40, 60), (60, 20, 30)), ((10, 40, 60), (60, 20, 30))]
+)
+def test_products_of_tensors_with_more_axes(shapes, turned):
+    """NNVM's matmul and its gradients, against numpy's tensordot."""
+    a, b = (normal(*shape) for shape in shapes)
+    given = [
+        weft.from_numpy((x.T if t else x).copy()).requires_grad_() for x, t in zip((a, b), turned)
+    ]
+    op = Op.get("matmul")
+    params = params_of(op, {"transpose_a": turned[0], "transpose_b": turned[1]})
+    (made,) = apply(op, params, given)
+    np.testing.assert_allclose(made.detach().numpy(), np.tensordot(a, b, 1), atol=1e-4)
+    g = normal(*made.shape)
+    made.backward(weft.from_numpy(g))
+    rows = list(range(a.ndim - 1))
+    wanted = [
+        np.tensordot(g, b, (list(range(a.ndim - 1, g.ndim)), list(range(1, b.ndim)))),
+        np.tensordot(a, g, (rows, rows)),
+    ]
+    for tensor, expected, is_turned in zip(given, wanted, turned):
+        found = tensor.grad.numpy()
+        np.testing.assert_allclose(found.T if is_turned else found, expected, atol=2e-3)

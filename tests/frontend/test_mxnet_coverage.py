@@ -21,12 +21,14 @@ def test_the_table_in_the_documentation_is_current():
 
 # MXNet puts these into graphs itself; it does not run them by their names.
 UNPROBED = {"_CrossDeviceCopy", "_zeros_without_dtype"}
+RANDOM = ("_random_", "_sample_")  # of which test_mxnet_random.py compares distributions
 
 
 def test_every_operator_is_compared_with_mxnet():
     graphs = [json.loads(str(probe["json"])) for probe in PROBES.values()]
     probed = {real_name(node["op"]) for graph in graphs for node in graph["nodes"]}
-    assert set(supported()) - probed == UNPROBED
+    left = {name for name in set(supported()) - probed if not name.startswith(RANDOM)}
+    assert left == UNPROBED
 
 
 if __name__ == "__main__":

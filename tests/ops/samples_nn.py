@@ -34,6 +34,66 @@ def softmax(rng, torch):
         )
 
 
+CLASS_SAMPLES = (
+    ((3, 4), 1, "none"), ((4, 3), 1, "mean"), ((2, 3, 4), 1, "none"), ((2, 3, 2, 2), -1, "sum"),
+    ((5, 2, 3), 1, "mean"), ((5,), 0, "none"), ((0, 3), 1, "none"), ((0, 3), 1, "sum"),
+)  # fmt: skip
+
+
+def _classes(rng, shape, axis):
+    """Some of them count nothing."""
+    axis %= len(shape)
+    rows = (*shape[:axis], *shape[axis + 1 :])
+    return np.asarray(rng.integers(-1, shape[axis], rows))
+
+
+def _class_losses(torch, name, x, classes, axis, **options):
+    scores = x.movedim(axis, -1).reshape(-1, x.shape[axis])
+    losses = getattr(torch.nn.functional, name)(
+        scores, classes.reshape(-1).long(), ignore_index=-1, **options
+    )
+    return losses.reshape(classes.shape) if losses.ndim else losses
+
+
+def _loss_samples(op_name, name, smoothings):
+    """Samples of an operator and of its gradient, which PyTorch has under a name."""
+    cases = [(*sample, smoothing) for smoothing in smoothings for sample in CLASS_SAMPLES]
+
+    def options(axis, how, smoothing):
+        ours, theirs = {"axis": axis, "reduction": how}, {"axis": axis, "reduction": how}
+        if smoothing:
+            ours["smoothing"] = theirs["label_smoothing"] = smoothing
+        return ours, theirs
+
+    @samples(op_name)
+    def losses(rng, torch):
+        for shape, *case in cases:
+            ours, theirs = options(*case)
+            yield Sample(
+                [floats(rng, shape, -5, 5), _classes(rng, shape, case[0])], ours,
+                lambda x, classes, given=theirs: _class_losses(torch, name, x, classes, **given),
+            )  # fmt: skip
+
+    @samples(f"_{op_name}_grad")
+    def gradients(rng, torch):
+        def run(g, x, classes, given):
+            own = x.detach().clone().requires_grad_()
+            return torch.autograd.grad(_class_losses(torch, name, own, classes, **given), own, g)[0]
+
+        for shape, *case in cases:
+            ours, theirs = options(*case)
+            classes = _classes(rng, shape, case[0])
+            g = floats(rng, classes.shape if case[1] == "none" else ())
+            yield Sample(
+                [g, floats(rng, shape, -5, 5), classes], ours,
+                lambda g, x, classes, given=theirs: run(g, x, classes, given),
+            )  # fmt: skip
+
+
+_loss_samples("softmax_cross_entropy", "cross_entropy", (0.0, 0.25))
+_loss_samples("nll_loss", "nll_loss", (0.0,))
+
+
 @samples("log_softmax")
 def log_softmax(rng, torch):
     for shape, axis in (((5,), -1), ((3, 4), 0), ((2, 3, 4), 1), ((2, 1, 3), -1), ((0, 3), 1)):
@@ -212,6 +272,105 @@ def group_norm(rng, torch):
             {"num_groups": groups, "epsilon": 1e-3},
             lambda x, g, b, n=groups: torch.nn.functional.group_norm(x, n, g, b, 1e-3),
             rtol=1e-4, atol=1e-5,
+        )  # fmt: skip
+
+
+# Gradients of norms
+
+
+def _pulled(torch, forward, inputs, g, outputs=3):
+    """The gradients of the first inputs of a call, as PyTorch gives them."""
+    own = [x.detach().clone().requires_grad_() for x in inputs]
+    return torch.autograd.grad(forward(*own), own[:outputs], g)
+
+
+@samples("_layer_norm_grad")
+def layer_norm_grad(rng, torch):
+    fn = torch.nn.functional.layer_norm
+    for shape, axis in (((3, 5), -1), ((2, 3, 4), -2), ((2, 3, 4), 1), ((3, 4), 0), ((0, 3), -1)):
+        own = shape[axis:]
+        run = lambda x, gamma, beta: fn(x, gamma.shape, gamma, beta, 1e-3)
+        yield Sample(
+            [floats(rng, shape), floats(rng, shape), floats(rng, own)],
+            {"axis": axis, "epsilon": 1e-3},
+            lambda g, x, gamma, run=run: _pulled(
+                torch, run, [x, gamma, torch.zeros_like(gamma)], g
+            ),
+            rtol=1e-4, atol=1e-5,
+        )  # fmt: skip
+
+
+@samples("_rms_norm_grad")
+def rms_norm_grad(rng, torch):
+    fn = torch.nn.functional.rms_norm
+    for shape, axis in (((3, 5), -1), ((2, 3, 4), -2), ((2, 3, 4), 1), ((3, 4), 0)):
+        run = lambda x, gamma: fn(x, gamma.shape, gamma, 1e-3)
+        yield Sample(
+            [floats(rng, shape), floats(rng, shape), floats(rng, shape[axis:])],
+            {"axis": axis, "epsilon": 1e-3},
+            lambda g, x, gamma, run=run: _pulled(torch, run, [x, gamma], g),
+            rtol=1e-4, atol=1e-5,
+        )  # fmt: skip
+
+
+def _channel_gradients(rng, torch, shape, attrs, run):
+    return Sample(
+        [floats(rng, shape), floats(rng, shape), floats(rng, (shape[1],))],
+        {"epsilon": 1e-3, **attrs},
+        lambda g, x, gamma: _pulled(torch, run, [x, gamma, torch.zeros_like(gamma)], g),
+        rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+
+
+@samples("_instance_norm_grad")
+def instance_norm_grad(rng, torch):
+    run = lambda x, g, b: torch.nn.functional.instance_norm(x, weight=g, bias=b, eps=1e-3)
+    for shape in ((2, 3, 4), (1, 2, 3, 2)):
+        yield _channel_gradients(rng, torch, shape, {}, run)
+
+
+@samples("_group_norm_grad")
+def group_norm_grad(rng, torch):
+    for shape, groups in (((2, 6, 2), 3), ((1, 4, 3, 2), 1), ((2, 6), 1)):
+        run = lambda x, g, b, n=groups: torch.nn.functional.group_norm(x, n, g, b, 1e-3)
+        yield _channel_gradients(rng, torch, shape, {"num_groups": groups}, run)
+
+
+@samples("_batch_norm_grad")
+def batch_norm_grad(rng, torch):
+    def oracle(axis, scale):
+        """dmean and dvar reach the data through the moments, which are taken to be its own."""
+
+        def run(g, x, gamma, mean, var, to_mean, to_var):
+            def outputs(x, gamma, beta):
+                dims = [d for d in range(x.ndim) if d != axis % x.ndim]
+
+                means, squares = x.mean(dims), x.var(dims, unbiased=False)
+                made = torch.nn.functional.batch_norm(
+                    x.movedim(axis, 1), None, None, gamma if scale else None, beta, True, 0.1, 1e-3
+                ).movedim(1, axis)
+                return (made * g).sum() + (means * to_mean).sum() + (squares * to_var).sum()
+
+            own = [v.detach().clone().requires_grad_() for v in (x, gamma, torch.zeros_like(gamma))]
+            grads = torch.autograd.grad(outputs(*own), own, allow_unused=True)
+            if scale:
+                return grads
+            unit = torch.nn.functional.batch_norm(
+                x.movedim(axis, 1), None, None, None, None, True, 0.1, 1e-3
+            ).movedim(1, axis)
+            dims = [d for d in range(x.ndim) if d != axis % x.ndim]
+            return grads[0], (g * unit).sum(dims), grads[2]
+
+        return run
+
+    for axis, shape, scale in ((1, (3, 2, 4), True), (-1, (2, 3, 2, 2), True), (1, (4, 3), False)):
+        x = floats(rng, shape)
+        axes = tuple(d for d in range(len(shape)) if d != axis % len(shape))
+        vectors = [floats(rng, (shape[axis],)) for _ in range(3)]
+        inputs = [floats(rng, shape), x, vectors[0], x.mean(axes), x.var(axes), *vectors[1:]]
+        yield Sample(
+            inputs, {"axis": axis, "epsilon": 1e-3, "scale": scale, "training": True},
+            oracle(axis, scale), rtol=1e-4, atol=1e-5,
         )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Samples of reductions and of what their gradients need."""
 
 import numpy as np
-from sample import Sample, distinct, floats, integers, samples
+from sample import SHAPES, Sample, distinct, floats, integers, samples
 
 # shape, attributes, the axes that are reduced
 CASES = [
@@ -53,6 +53,60 @@ _reduction(
 )
 _reduction("max", lambda t, x: x.amax(-1), distinct, CASES)
 _reduction("min", lambda t, x: x.amin(-1), distinct, CASES)
+
+
+_reduction("_norm", lambda t, x: (x * x).sum(-1).sqrt(), floats, CASES + EMPTY[:1], whole=False)
+_reduction("logsumexp", lambda t, x: x.logsumexp(-1), floats, CASES + EMPTY[:1], whole=False)
+
+
+@samples("_variance")
+def variances(rng, torch):
+    def oracle(x, attrs, axes, correction):
+        flat = _flat(x, axes)
+        made = flat.var(-1, correction=correction), flat.mean(-1)
+        return [_shaped(each, x, attrs, axes) for each in made]
+
+    for shape, attrs, axes in CASES:
+        count = np.prod([shape[axis] for axis in axes], dtype=int)
+        for correction in (0.0, 0.5):
+            run = lambda x, a=attrs, axes=axes, c=correction: oracle(x, a, axes, c)
+            given = {**attrs, "correction": correction}
+            yield Sample([floats(rng, shape)], given, run, bool(count > correction))
+
+
+@samples("_root")
+def roots(rng, torch):
+    for shape in SHAPES:
+        yield Sample([floats(rng, shape, low=0.5, high=4)], {}, torch.sqrt)
+    yield Sample([np.float32([0, 4])], {}, torch.sqrt, differentiable=False)
+
+
+@samples("logsumexp")
+def sums_that_overflow(rng, torch):
+    x = np.float32([[500, 501, -500], [-np.inf] * 3, [np.inf, 1, np.inf], [np.nan, 1, 2]])
+    yield Sample([x], {"axis": 1}, lambda x: x.logsumexp(1), differentiable=False)
+
+
+@samples("sum")
+def scalars(rng, torch):
+    for shape in ((), (5,), (2, 3)):
+        yield Sample([floats(rng, shape)], {"scalar": True}, lambda x: x.sum())
+        yield Sample([floats(rng, shape)], {"scalar": True, "keepdims": True}, _kept_sum)
+
+
+@samples("max")
+def scalar_maxima(rng, torch):
+    yield Sample([distinct(rng, (2, 3))], {"scalar": True}, lambda x: x.max())
+
+
+@samples("argmax", oracle="numpy")
+def scalar_position(rng, numpy):
+    x = distinct(rng, (2, 3))
+    yield Sample([x], {"scalar": True}, lambda x: np.asarray(np.argmax(x)), False)
+
+
+def _kept_sum(x):
+    return x.sum(tuple(range(x.ndim)), keepdim=True) if x.ndim else x
 
 
 def _first(pick):
@@ -172,6 +226,7 @@ def divide_by_count(rng, torch):
     for shape, like, attrs, count in [
         ((3,), (3, 4), {"axis": 1}, 4), ((3, 1), (3, 4), {"axis": -1}, 4), ((1,), (5, 2), {}, 10),
         ((2, 4), (2, 3, 4, 5), {"axis": (0, 2), "exclude": True}, 15), ((), (7,), {}, 7),
+        ((3,), (3, 4), {"axis": 1, "less": 1.5}, 2.5),
     ]:  # fmt: skip
         pair = [floats(rng, shape), floats(rng, like)]
         yield Sample(pair, attrs, lambda x, y, n=count: x / n)

@@ -3,6 +3,9 @@
 import numpy as np
 from sample import Sample, floats, samples
 
+from weft.core.op import Op
+from weft.core.schema import text_of
+
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
@@ -59,7 +62,7 @@ def _layer(torch, given, mode, projected):
 
 
 def _by_torch(torch, names, arrays, mode, reverse=False, projected=False, lengths=False,
-              clip_min=None, clip_max=None):  # fmt: skip
+              clip_min=None, clip_max=None, kept=False):  # fmt: skip
     given = dict(zip(names, arrays))
     if clip_min is not None:
         return _clipped(torch, given, clip_min, clip_max)
@@ -87,6 +90,47 @@ def _clipped(torch, given, low, high):
     return torch.stack(outs), h, c
 
 
+def _kept(torch, given, mode):
+    """One sequence after the other, those with lengths from their ends, and what a step leaves."""
+    many, batch = given["gates"].shape[:2]
+    made = [_sequence(torch, given, mode, n, many) for n in range(batch)]
+    steps = [torch.stack(parts, 1) for parts in zip(*(one[0] for one in made))]
+    last = [torch.stack(parts) for parts in zip(*(one[1] for one in made))]
+    return steps[0], *last, *steps[1:]
+
+
+def _sequence(torch, given, mode, n, many):
+    """Outputs, gates and cells of all steps of sequence n, and its last state and cell."""
+    state = [given[name][n] for name in ("state", "cell") if name in given]
+    count = int(given["length"][n]) if "length" in given else many
+    order = range(count - 1, -1, -1) if "length" in given else range(count)
+    kept = [[None] * many for _ in range(3)]
+    for t in order:
+        own = given["weight"].T @ state[0] + given["bias"]
+        gates, state = _step(torch, mode, given["gates"][t, n], own, state)
+        for place, value in zip(kept, (state[0], gates, state[-1])):
+            place[t] = value
+    kept = [
+        torch.stack([torch.zeros_like(p[order[0]]) if v is None else v for v in p]) for p in kept
+    ]
+    return kept if mode == "lstm" else kept[:2], state
+
+
+def _step(torch, mode, x, own, state):
+    if mode == "lstm":
+        i, f, g, o = (x + own).chunk(4)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        cell = f * state[1] + i * g
+        return torch.cat([i, f, g, o]), [o * cell.tanh(), cell]
+    if mode == "gru":
+        (r, z, n), (own_r, own_z, own_n) = x.chunk(3), own.chunk(3)
+        r, z = (r + own_r).sigmoid(), (z + own_z).sigmoid()
+        n = (n + r * own_n).tanh()
+        return torch.cat([r, z, n, own_n]), [(1 - z) * n + z * state[0]]
+    new = (x + own).tanh() if mode == "rnn_tanh" else (x + own).relu()
+    return new, [new]
+
+
 @samples("rnn")
 def rnn(rng, torch):
     for mode in GATES:
@@ -96,6 +140,12 @@ def rnn(rng, torch):
             yield Sample(list(given.values()), attrs, oracle, rtol=1e-4, atol=1e-5)
         given = _inputs(rng, mode, lengths=[0, 9])
         yield Sample(list(given.values()), {"mode": mode, "lengths": True}, rtol=1e-4, atol=1e-5)
+        for sizes in ({}, {"lengths": [2, 4]}):
+            given = _inputs(rng, mode, **sizes)
+            attrs = {"mode": mode, "kept": True, "lengths": bool(sizes), "reverse": bool(sizes)}
+            oracle = lambda *a, n=list(given), m=mode: _kept(torch, dict(zip(n, a)), m)
+            yield Sample(list(given.values()), attrs, oracle,
+                         differentiable=False, rtol=1e-4, atol=1e-5)  # fmt: skip
     none = _inputs(rng, "gru", batch=0)
     yield Sample(list(none.values()), {"mode": "gru"})
 
@@ -118,6 +168,10 @@ def rnn_grad(rng, torch):
                 outs = _by_torch(torch, n, inputs, **kw)
                 return torch.autograd.grad(outs, inputs[0], arrays[:count])
 
-            turned = [given[n].T.copy() for n in ("weight", "projection") if n in given]
-            yield Sample([*heads, *given.values(), *turned], attrs, oracle,
+            attrs = {**attrs, "kept": True}
+            op = Op.get("rnn")
+            params = op.parse({key: text_of(value) for key, value in attrs.items()})
+            made = Op.reference[op](params, *given.values())
+            kept = made[-2:] if mode == "lstm" else made[-1:]
+            yield Sample([*heads, *given.values(), made[0], *kept], attrs, oracle,
                          differentiable=False, rtol=1e-4, atol=1e-5)  # fmt: skip

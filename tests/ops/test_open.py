@@ -12,11 +12,12 @@ from sample import all_samples
 from test_suite import OPS
 
 from weft.base.target import host
-from weft.compiler.open_kernels import load_kernel
+from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
 from weft.core.schema import text_of
 from weft.lower.open.generic import lower_open
 from weft.lower.open.written import lower_written
+from weft.runtime.open_kernel import OpenKernel
 from weft.testing import op_check
 
 # Their computes take shapes through the rules of inference, which know numbers and names only.
@@ -51,15 +52,16 @@ def chosen(name):
 
 def run(program, arrays, shapes):
     sizes = [n for shape in shapes for n in shape if n != 1]
-    assert program.trace.holds(sizes)
+    numbers = program.table.numbers(sizes)
     buffers = [guarded(a).reshape(a.shape) for a in arrays]
     for memory in program.allocated:
-        shape = [n(sizes) for n in memory.shape]
+        shape = [numbers[row] for row in memory.shape]
         empty = np.full(shape, op_check._poison(memory.dtype), memory.dtype)
         buffers.append(guarded(empty).reshape(shape))
     for step in program.steps:
         used = [buffers[number] for number in step.buffers]
-        load_kernel(step.kernel).run(used, sizes, step.turns(sizes), 0.0)
+        kernel = OpenKernel(kernel_cache.compiled(step.kernel, host()))
+        kernel.run(used, sizes, numbers[step.turns], 0.0)
     return [buffers[number] for number in program.outputs]
 
 

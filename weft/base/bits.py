@@ -76,6 +76,12 @@ class MersenneTwister:
         made |= halves[:, 1]
         return made
 
+    def numbers(self, count: int) -> NDArray[np.float32]:
+        """Numbers of [0, 1) that 24 bits of the next words make."""
+        words = self.words(count)
+        words &= np.uint64(2**24 - 1)
+        return words.astype(np.float32) * np.float32(2.0**-24)
+
     def state(self) -> NDArray[np.uint32]:
         """All of it as one array, which random operators take and move on.
 
@@ -90,13 +96,15 @@ class MersenneTwister:
         return made
 
 
-def from_state(state: NDArray[Any]) -> MersenneTwister:
+def from_state(
+    state: NDArray[Any], kind: type[MersenneTwister] = MersenneTwister
+) -> MersenneTwister:
     """A generator that goes on from what `state` gave; a position past the block is its end."""
     if state.dtype != np.uint32:
         raise InvalidType(f"a random state is an array of uint32, not of {state.dtype}")
     if state.shape != (STATE_WORDS,):
         raise InvalidValue(f"a random state has shape ({STATE_WORDS},), not {state.shape}")
-    made = MersenneTwister.__new__(MersenneTwister)
+    made = kind.__new__(kind)
     made._source = np.random.MT19937()
     made.set_block(state[:WORDS], min(int(state[POSITION]), WORDS))
     made.kept = _unpacked(state[KEPT:].tolist())

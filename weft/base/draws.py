@@ -40,9 +40,7 @@ def uniform(
 
 def uniform32(source: MersenneTwister, count: int) -> NDArray[np.float32]:
     """float32 numbers of [0, 1)."""
-    words = source.words(count)
-    words &= np.uint64(2**24 - 1)
-    return words.astype(np.float32) * np.float32(2.0**-24)
+    return source.numbers(count)
 
 
 def uniform64(source: MersenneTwister, count: int) -> NDArray[np.float64]:

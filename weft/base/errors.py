@@ -90,3 +90,7 @@ class Unsupported(Error, NotImplementedError):
 
 class RunError(Error, RuntimeError):
     """Something went wrong while running."""
+
+
+class LinAlgError(RunError):
+    """Matrices have no inverse, factors or solution of the kind asked for."""

@@ -7,7 +7,6 @@ C library once a lane. Errors are bounded by ULP_BOUNDS.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from . import coefficients as c
@@ -25,6 +24,7 @@ from .math_double import (
     cosh,
     expm1,
     log1p,
+    log_base,
     pow_,
     sin,
     sinh,
@@ -72,13 +72,6 @@ def exp2(b: Builder, x: Value) -> Value:
     return scaled_by_power(b, p, b.binary("sub", b.bits(shifted), b.bits(magic)))
 
 
-def _log_base(base: float) -> Callable[[Builder, Value], Value]:
-    def logarithm(b: Builder, x: Value) -> Value:
-        return b.mul(log(b, x), b.like(x, 1 / math.log(base)))
-
-    return logarithm
-
-
 def rsqrt(b: Builder, x: Value) -> Value:
     return b.div(b.like(x, 1.0), b.intrinsic("sqrt", x))
 
@@ -102,12 +95,15 @@ def _quotient(b: Builder, n: Value, d: Value) -> Value:
 
 
 def tanh(b: Builder, x: Value) -> Value:
-    """x + x**3 P(x**2) near zero, 1 - 2/(exp(2|x|) + 1) elsewhere."""
+    """x + x**3 P(x**2) near zero, 1 - 2z/(1 + z) with z = exp(-2|x|) elsewhere."""
     size = b.fabs(x)
     square = b.mul(x, x)
     near = b.fma(b.mul(b.horner(square, c.TANH_F32), square), size, size)
-    growth = b.add(exp(b, b.add(size, size)), b.like(x, 1.0))
-    far = b.sub(b.like(x, 1.0), b.div(b.like(x, 2.0), growth))
+    one, twice = b.like(x, 1.0), b.mul(size, b.like(x, -2.0))
+    z = exp_of_negative(b, twice) if b.has_fma else exp(b, twice)
+    whole = b.add(one, z)
+    part = _quotient(b, b.add(z, z), whole) if b.has_fma else b.div(b.add(z, z), whole)
+    far = b.sub(one, part)
     return b.copysign(b.select(b.compare("olt", size, b.like(x, 0.62)), near, far), x)
 
 
@@ -117,7 +113,8 @@ def erf(b: Builder, x: Value) -> Value:
     square = b.mul(x, x)
     near = b.fma(b.horner(square, (c.ERF_F32[0] - 1, *c.ERF_F32[1:])), x, x)
     clipped = b.smaller(b.like(x, 4.0), size)
-    decay = exp(b, b.neg(b.mul(b.horner(clipped, c.ERF_TAIL_F32), clipped)))
+    minus = b.neg(b.mul(b.horner(clipped, c.ERF_TAIL_F32), clipped))
+    decay = exp_of_negative(b, minus) if b.has_fma else exp(b, minus)
     far = b.copysign(b.sub(b.like(x, 1.0), decay), x)
     return b.select(b.compare("olt", size, b.like(x, 0.925)), near, far)
 
@@ -154,9 +151,9 @@ _FLOAT32: dict[str, Callable[..., Value]] = {
     "sigmoid": sigmoid,
     "tanh": tanh,
     "erf": erf,
-    "log2": _through_double(_log_base(2)),
-    "log10": _through_double(_log_base(10)),
-    "log1p": _through_double(log1p),
+    "log2": log_base(2),
+    "log10": log_base(10),
+    "log1p": log1p,
     "expm1": _through_double(expm1),
     "sin": sin,
     "cos": cos,

@@ -9,7 +9,7 @@ from . import coefficients as c
 from .arithmetic import negative
 from .builder import Builder, Value
 from .llvm_types import literal
-from .math_exp_log import exp, log
+from .math_exp_log import exp, of_positive, rough_log
 
 SMALL = 1e-4  # below it three terms of a series are enough
 
@@ -23,14 +23,32 @@ def _near_zero(b: Builder, x: Value, near: Value, far: Value) -> Value:
     return b.select(b.compare("olt", b.fabs(x), b.like(x, SMALL)), near, far)
 
 
+def _log(b: Builder, x: Value) -> Value:
+    return of_positive(b, x, rough_log(b, x))
+
+
 def _odd_series(b: Builder, x: Value, cubic: float) -> Value:
     """x + cubic x**3, with the sign of x also when that is a zero."""
     return b.copysign(b.fma(b.mul(b.mul(x, x), x), b.like(x, cubic), x), x)
 
 
 def log1p(b: Builder, x: Value) -> Value:
-    near = b.mul(x, b.horner(x, (1.0, -1 / 2, 1 / 3)))
-    return _near_zero(b, x, near, log(b, b.add(x, b.like(x, 1.0))))
+    """Of float32: only the logarithm itself is computed in float64."""
+    wide = b.convert("fpext", x, "double")
+    far = b.convert("fptrunc", rough_log(b, b.add(wide, b.like(wide, 1.0))), "float")
+    near = b.fma(b.mul(x, x), b.horner(x, (-1 / 2, 1 / 3)), x)
+    return of_positive(b, b.add(x, b.like(x, 1.0)), _near_zero(b, x, near, far))
+
+
+def log_base(base: float) -> Callable[[Builder, Value], Value]:
+    """The logarithm of float32, the same way."""
+
+    def logarithm(b: Builder, x: Value) -> Value:
+        wide = rough_log(b, b.convert("fpext", x, "double"))
+        made = b.convert("fptrunc", b.mul(wide, b.like(wide, 1 / math.log(base))), "float")
+        return of_positive(b, x, made)
+
+    return logarithm
 
 
 def expm1(b: Builder, x: Value) -> Value:
@@ -52,7 +70,7 @@ def cosh(b: Builder, x: Value) -> Value:
 def asinh(b: Builder, x: Value) -> Value:
     size = b.fabs(x)
     root = b.intrinsic("sqrt", b.fma(x, x, b.like(x, 1.0)))
-    far = b.copysign(log(b, b.add(size, root)), x)
+    far = b.copysign(_log(b, b.add(size, root)), x)
     return _near_zero(b, x, _odd_series(b, x, -1 / 6), far)
 
 
@@ -60,12 +78,12 @@ def acosh(b: Builder, x: Value) -> Value:
     one = b.like(x, 1.0)
     root = b.intrinsic("sqrt", b.mul(b.sub(x, one), b.add(x, one)))
     inside = b.compare("oge", x, one)
-    return b.select(inside, log(b, b.add(x, root)), b.like(x, float("nan")))
+    return b.select(inside, _log(b, b.add(x, root)), b.like(x, float("nan")))
 
 
 def atanh(b: Builder, x: Value) -> Value:
     one = b.like(x, 1.0)
-    far = b.mul(log(b, b.div(b.add(one, x), b.sub(one, x))), b.like(x, 0.5))
+    far = b.mul(_log(b, b.div(b.add(one, x), b.sub(one, x))), b.like(x, 0.5))
     return _near_zero(b, x, _odd_series(b, x, 1 / 3), far)
 
 
@@ -128,7 +146,7 @@ def pow_(b: Builder, x: Value, y: Value) -> Value:
     zero, one = b.like(x, 0.0), b.like(x, 1.0)
     infinity = b.like(x, float("inf"))
     size = b.fabs(x)
-    result = exp(b, b.mul(y, log(b, size)))
+    result = exp(b, b.mul(y, _log(b, size)))
     whole = b.compare("oeq", b.intrinsic("floor", y), y)
     half = b.mul(y, b.like(y, 0.5))
     odd = b.binary("and", whole, b.compare("une", b.intrinsic("floor", half), half))
@@ -145,14 +163,35 @@ def pow_(b: Builder, x: Value, y: Value) -> Value:
 
 
 def sin(b: Builder, x: Value) -> Value:
-    return _from_quarters(b, x, lambda sine, cosine, k: _turned(b, sine, cosine, k))
+    return _from_half_turns(b, x, 0.0)
 
 
 def cos(b: Builder, x: Value) -> Value:
-    def shifted(sine: Value, cosine: Value, k: Value) -> Value:
-        return _turned(b, sine, cosine, b.binary("add", k, b.like(k, 1)))
+    return _from_half_turns(b, x, 0.5)
 
-    return _from_quarters(b, x, shifted)
+
+def _from_half_turns(b: Builder, x: Value, part: float) -> Value:
+    """sin(x) = (-1)**k sin(r) with x = r + k pi; cos(x) = -(-1)**k sin(r) with half a turn of pi
+    more. |r| <= pi/2, so that one polynomial does."""
+    wide = b.convert("fpext", x, "double")
+    high, low = _below_table(b, x, wide)
+    magic = b.like(wide, 1.5 * 2.0**52)
+    per_turn = b.like(wide, 1 / math.pi)
+    if part:
+        shifted = b.add(b.fma(high, per_turn, b.like(wide, -part)), magic)
+        k = b.add(b.sub(shifted, magic), b.like(wide, part))
+    else:
+        shifted = b.fma(high, per_turn, magic)
+        k = b.sub(shifted, magic)
+    r = b.fma(k, b.like(wide, -2 * c.HALF_PI[1]), b.fma(k, b.like(wide, -2 * c.HALF_PI[0]), high))
+    r = b.fma(k, b.like(wide, -2 * c.HALF_PI[2]), b.add(r, low))
+    z = b.mul(r, r)
+    sine = b.copysign(b.fma(b.mul(b.horner(z, c.SIN_WIDE), z), r, r), r)
+    turns = b.bits(shifted)
+    turns = b.binary("add", turns, b.like(turns, 1)) if part else turns
+    sign = b.binary("shl", turns, b.like(turns, 63))
+    result = b.convert("fptrunc", b.from_bits(b.binary("xor", b.bits(sine), sign)), "float")
+    return _of_finite(b, x, result)
 
 
 def tan(b: Builder, x: Value) -> Value:
@@ -162,13 +201,6 @@ def tan(b: Builder, x: Value) -> Value:
         return b.div(top, b.select(odd, sine, cosine))
 
     return _from_quarters(b, x, ratio)
-
-
-def _turned(b: Builder, sine: Value, cosine: Value, k: Value) -> Value:
-    """sin(r + k pi/2)."""
-    one, two, zero = b.like(k, 1), b.like(k, 2), b.like(k, 0)
-    value = b.select(b.compare("ne", b.binary("and", k, one), zero), cosine, sine)
-    return b.select(b.compare("ne", b.binary("and", k, two), zero), b.neg(value), value)
 
 
 def _from_quarters(b: Builder, x: Value, combine: Callable[[Value, Value, Value], Value]) -> Value:
@@ -186,7 +218,10 @@ def _from_quarters(b: Builder, x: Value, combine: Callable[[Value, Value, Value]
     sine = b.copysign(b.fma(b.mul(b.horner(z, c.SIN), z), r, r), r)
     cosine = b.fma(b.horner(z, c.COS), b.mul(z, z), b.fma(z, b.like(z, -0.5), b.like(z, 1.0)))
     quarter = b.bits(shifted)
-    result = b.convert("fptrunc", combine(sine, cosine, quarter), "float")
+    return _of_finite(b, x, b.convert("fptrunc", combine(sine, cosine, quarter), "float"))
+
+
+def _of_finite(b: Builder, x: Value, result: Value) -> Value:
     finite = b.compare("olt", b.fabs(x), b.like(x, float("inf")))
     return b.select(finite, result, b.like(x, float("nan")))
 

@@ -9,18 +9,21 @@ from .builder import Builder, Value
 from .llvm_types import BITS
 
 MANTISSA = {"float": 23, "double": 52}
+BIAS = {"float": 127, "double": 1023}
 
 
 def exp(b: Builder, x: Value) -> Value:
     """e**x = 2**k * e**r, r = x - k ln 2 in two steps, |r| <= ln(2)/2.
 
     Adding 1.5 * 2**mantissa rounds to the nearest integer and leaves it in the low bits, which for
-    NaN are some number too: nothing here is undefined.
+    NaN are some number too: nothing here is undefined. With it comes twice the exponents' bias, so
+    that shifts alone make powers of two of both halves of k.
     """
     single = x.element == "float"
     least, most = (-104.0, 89.0) if single else (-746.0, 710.0)
     x = b.larger(b.like(x, least), b.smaller(b.like(x, most), x))
-    magic = b.like(x, 1.5 * 2.0 ** MANTISSA[x.element])
+    mantissa, bias = MANTISSA[x.element], BIAS[x.element]
+    magic = b.like(x, 1.5 * 2.0**mantissa + 2 * bias)
     shifted = b.fma(x, b.like(x, 1 / math.log(2)), magic)
     k = b.sub(shifted, magic)
     ln2 = c.LN2_F32 if single else c.LN2_F64
@@ -30,7 +33,11 @@ def exp(b: Builder, x: Value) -> Value:
     r = b.add(high, low)
     q = b.horner(r, c.EXP_F32 if single else c.EXP_F64)
     p = b.add(b.add(high, b.fma(b.mul(r, r), q, low)), b.like(x, 1.0))
-    return scaled_by_power(b, p, b.binary("sub", b.bits(shifted), b.bits(magic)))
+    bits = b.bits(shifted)
+    half = b.binary("lshr", bits, b.like(bits, 1))
+    for part in (half, b.binary("sub", bits, half)):
+        p = b.mul(p, b.from_bits(b.binary("shl", part, b.like(bits, mantissa))))
+    return p
 
 
 def exp_of_negative(b: Builder, x: Value) -> Value:
@@ -67,8 +74,27 @@ def power_of_two(b: Builder, k: Value) -> Value:
 
 def log(b: Builder, x: Value) -> Value:
     """log(m 2**e) = e ln 2 + log(m), sqrt(1/2) <= m < sqrt(2)."""
+    smallest = b.like(x, 2.0**-126 if x.element == "float" else 2.0**-1022)
+    tiny = b.compare("olt", x, smallest)  # subnormals are scaled up first
+    mantissa = MANTISSA[x.element]
+    m, e = _split(b, b.select(tiny, b.mul(x, b.like(x, 2.0**mantissa)), x))
+    e = b.binary("sub", e, b.select(tiny, b.like(e, mantissa), b.like(e, 0)))
+    parts = m, _small_to_float(b, e, x.element)
+    return of_positive(b, x, (_log_single if x.element == "float" else _log_double)(b, *parts))
+
+
+def rough_log(b: Builder, x: Value) -> Value:
+    """log of positive float64 that are normal numbers, to 1e-11: 2s + s**3 P(s**2), s = f/(2+f)."""
     m, e = _split(b, x)
-    result = _log_single(b, m, e) if x.element == "float" else _log_double(b, m, e)
+    f = b.sub(m, b.like(m, 1.0))
+    s = b.mul(f, _inverse(b, b.add(f, b.like(m, 2.0))))
+    z = b.mul(s, s)
+    twice = b.fma(z, b.horner(z, c.LOG_ROUGH), b.like(m, 2.0))
+    return b.fma(_small_to_float(b, e, x.element), b.like(m, math.log(2)), b.mul(s, twice))
+
+
+def of_positive(b: Builder, x: Value, result: Value) -> Value:
+    """A logarithm, where x may be anything."""
     infinity = float("inf")
     result = b.select(b.compare("oeq", x, b.like(x, infinity)), x, result)
     result = b.select(b.compare("oeq", x, b.like(x, 0.0)), b.like(x, -infinity), result)
@@ -76,18 +102,14 @@ def log(b: Builder, x: Value) -> Value:
 
 
 def _split(b: Builder, x: Value) -> tuple[Value, Value]:
-    """m and e (as a float) with x = m 2**e; subnormals are scaled up first."""
+    """m and e with x = m 2**e, of normal numbers."""
     mantissa = MANTISSA[x.element]
-    smallest = 2.0**-126 if x.element == "float" else 2.0**-1022
-    tiny = b.compare("olt", x, b.like(x, smallest))
-    x = b.select(tiny, b.mul(x, b.like(x, 2.0**mantissa)), x)
     pattern = b.bits(x)
     root = 0x3F3504F3 if x.element == "float" else 0x3FE6A09E667F3BCD
     above = b.binary("sub", pattern, b.like(pattern, root))
     e = b.binary("ashr", above, b.like(pattern, mantissa))
     m = b.from_bits(b.binary("sub", pattern, b.binary("shl", e, b.like(pattern, mantissa))))
-    e = b.binary("sub", e, b.select(tiny, b.like(e, mantissa), b.like(e, 0)))
-    return m, _small_to_float(b, e, x.element)
+    return m, e
 
 
 def _small_to_float(b: Builder, e: Value, element: str) -> Value:
@@ -114,3 +136,11 @@ def _log_double(b: Builder, m: Value, e: Value) -> Value:
     correction = b.fma(s, rest, b.mul(e, b.like(m, c.LN2_F64[1])))
     inner = b.sub(b.sub(half_square, correction), f)
     return b.fma(e, b.like(m, c.LN2_F64[0]), b.neg(inner))
+
+
+def _inverse(b: Builder, d: Value) -> Value:
+    """1/d by two of Newton's steps, r + r (1 - d r), without the machine's slow division."""
+    r, minus = b.horner(d, c.RECIPROCAL_OF_ROOTS), b.neg(d)
+    for _ in range(2):
+        r = b.fma(r, b.fma(minus, r, b.like(d, 1.0)), r)
+    return r

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache, partial
-from pathlib import Path
+from glob import glob
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -26,8 +27,14 @@ from ..lower.dispatch import bodies_of
 from ..lower.group import Temporary
 from ..version import __version__
 
-PACKAGE = Path(__file__).parent.parent
-ROOMS = ("base", "codegen", "core", "lower", "ops", "te")  # what lowering depends on
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+# What lowering depends on, and what writes and reads its results.
+SOURCES = (
+    *[f"{room}/**/*.py" for room in ("base", "codegen", "core", "lower", "ops", "te")],
+    "compiler/disk_cache.py",
+    "compiler/open_*.py",
+    "eager/native*.py",
+)
 
 
 class CompiledKernel(NamedTuple):
@@ -43,10 +50,10 @@ class CompiledKernel(NamedTuple):
 def fingerprint() -> str:
     """A hash of the compiler itself."""
     digest = hashlib.sha256(f"{__version__} {llvm_version()}".encode())
-    for room in ROOMS:
-        for path in sorted((PACKAGE / room).rglob("*.py")):
-            digest.update(path.relative_to(PACKAGE).as_posix().encode())
-            digest.update(path.read_bytes())
+    for name in sorted(n for s in SOURCES for n in glob(s, root_dir=PACKAGE, recursive=True)):
+        with open(os.path.join(PACKAGE, name), "rb", buffering=0) as file:
+            digest.update(name.encode())
+            digest.update(file.read())
     return digest.hexdigest()
 
 

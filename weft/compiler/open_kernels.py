@@ -20,8 +20,8 @@ from ..te.loops import Kernel
 from .disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
 from .kernels import kernel_cache
 
-_lock = threading.RLock()
-hold_over_forks(_lock, "making")
+making = threading.RLock()  # held while kernels are looked for and made
+hold_over_forks(making, "making")
 _kernels: dict[Hashable, OpenKernel] = {}
 
 
@@ -34,7 +34,7 @@ def open_kernel(key: Hashable, make: Callable[[Target], Kernel]) -> OpenKernel:
     found = _kernels.get(key)
     if found is not None:
         return found
-    with _lock:
+    with making:
         if key not in _kernels:
             _kernels[key] = OpenKernel(_code(key, make, host()))
         return _kernels[key]
@@ -42,7 +42,8 @@ def open_kernel(key: Hashable, make: Callable[[Target], Kernel]) -> OpenKernel:
 
 @collector_paused
 def _code(key: Hashable, make: Callable[[Target], Kernel], target: Target) -> KernelCode:
-    disk, name = file_cache(), _file_key(key, target)
+    disk = file_cache()
+    name = None if disk is None else file_key(key, target)
     data = None if disk is None or name is None else disk.get(name)
     known = None if data is None else decoded(data)
     if known:
@@ -54,23 +55,19 @@ def _code(key: Hashable, make: Callable[[Target], Kernel], target: Target) -> Ke
     return code
 
 
-def _file_key(key: Hashable, target: Target) -> bytes | None:
+def file_key(key: Hashable, target: Target) -> bytes | None:
+    """What a key's kernel is kept under; None for a key that holds in this process only."""
     try:
-        machine = (target.triple, target.cpu, target.features)
+        machine = (target.triple, target.cpu, target.features, target.vector_bits, target.caches)
         return f"{fingerprint()} open {key_text(machine)} {key_text(key)}".encode()
     except (OSError, TypeError):
         return None
 
 
-def load_kernel(kernel: Kernel) -> OpenKernel:
-    """A kernel for this machine, ready to be called."""
-    return OpenKernel(kernel_cache.compiled(kernel, host()))
-
-
 @contextmanager
 def compiling(what: object) -> Iterator[None]:
     """One compilation at a time; WEFT_DEBUG=dispatch tells how long it took."""
-    with _lock:
+    with making:
         start = time.perf_counter()
         yield
         if "dispatch" in config.get("debug"):

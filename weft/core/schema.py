@@ -82,8 +82,10 @@ def schema(cls: type[T]) -> type[T]:
     """Makes a class of `attr` declarations a frozen dataclass that `parse` can fill.
 
     Its methods are shared by all schemas: dataclass would generate and compile them for each, which
-    is most of the time that importing the operators takes.
+    is most of the time that importing the operators takes; it would parse a signature for a class
+    without a docstring.
     """
+    cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
     made.__weft_fields__ = tuple(_field(f) for f in dataclasses.fields(made))  # type: ignore
     for name, method in _METHODS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +12,13 @@ import numpy as np
 from ..base.dtype import is_float
 from ..base.errors import InvalidType, RunError
 from .engine import Engine
+from .gradient_graph import GradientEdge
 from .hooks import Hooks, RemovableHandle
-from .node import accumulator_of
+from .node import Meta, accumulator_of
+from .size import Size
 from .table import row
 from .tensor import Tensor, wrap
+from .types import OF_NUMPY
 
 _engine: list[Engine] = []  # the one that runs backward passes, settable
 
@@ -92,15 +96,22 @@ def grad(
     made = default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
     if not materialize_grads:
         return made
-    return tuple(wrap(np.zeros_like(x._array)) if g is None else g for g, x in zip(made, xs))
+    return tuple(wrap(np.zeros(*_meta(x))) if g is None else g for g, x in zip(made, xs))
 
 
-def _as_tuple(value: Any) -> tuple[Tensor, ...]:
-    if isinstance(value, Tensor):
+def _meta(value: Any) -> Meta:
+    """The shape and dtype of a tensor, or of what arrives at an edge."""
+    if isinstance(value, GradientEdge):
+        return value.meta
+    return value._array.shape, value._array.dtype
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (Tensor, GradientEdge)):
         return (value,)
     items = tuple(value)
     for item in items:
-        if not isinstance(item, Tensor):
+        if not isinstance(item, (Tensor, GradientEdge)):
             raise InvalidType(f"expected a Tensor, but got {type(item).__name__}")
     return items
 
@@ -115,27 +126,28 @@ def _output_grads(outputs: Sequence[Tensor], grads: Any, create_graph: bool) -> 
     return tuple(_output_grad(y, g) for y, g in zip(outputs, given))
 
 
-def _output_grad(output: Tensor, given: Any) -> Any:
+def _output_grad(output: Tensor | GradientEdge, given: Any) -> Any:
+    shape, kind = _meta(output)
     if given is not None:
         if not isinstance(given, Tensor):
             raise InvalidType(
                 f"gradients can be either Tensors or None, but got {type(given).__name__}"
             )
-        if given._array.shape != output._array.shape:
+        if given._array.shape != shape:
             raise RunError(
                 f"Mismatch in shape: grad_output has a shape of {given.shape} and output has a "
-                f"shape of {output.shape}."
+                f"shape of {Size.of(shape)}."
             )
         return given
-    if not output.requires_grad:
+    if isinstance(output, Tensor) and not output.requires_grad:
         return None
-    if output._array.size != 1:
+    if math.prod(shape) != 1:
         raise RunError("grad can be implicitly created only for scalar outputs")
-    if not is_float(output._array.dtype):
+    if not is_float(kind):
         raise RunError(
-            f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
+            f"grad can be implicitly created only for real scalar outputs but got {OF_NUMPY[kind]}"
         )
-    return wrap(np.ones_like(output._array))
+    return wrap(np.ones(shape, kind))
 
 
 # What tensors have.
@@ -188,7 +200,7 @@ def retain_grad(self: Tensor) -> None:
     node._retained[index] = weakref.ref(self)
 
 
-@row(space=None)
+@row
 def detach_(self: Tensor) -> Tensor:
     """Takes this tensor out of the graph, in place."""
     if self._base is not None:

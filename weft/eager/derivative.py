@@ -167,13 +167,19 @@ Complexity = tuple[tuple[bool, ...], tuple[bool, ...]]
 
 class GradientProgram:
     """The gradient of an operator with certain params, as steps; it is another one where some
-    tensors are complex."""
+    tensors are complex. Without an operator, a rule of real numbers is given."""
 
     def __init__(
-        self, op: Op, params: Any, inputs: int, outputs: int, complexity: Complexity | None = None
+        self,
+        op: Op | None,
+        params: Any,
+        inputs: int,
+        outputs: int,
+        complexity: Complexity | None = None,
+        rule: Any = None,
     ) -> None:
         recorder = _Recorder()
-        rule = Op.gradient[op]
+        rule = rule or Op.gradient[op]
         own, made = complexity or ((False,) * inputs, (False,) * outputs)
         context = _Context(
             [Placeholder(recorder, Ref(INPUT, i), kind) for i, kind in enumerate(own)],
@@ -185,20 +191,44 @@ class GradientProgram:
         if complexity is not None:
             rule = Op.complex_gradient.get(op)
             if rule is None:
-                raise Unsupported(f"the gradient of {op.name} is not defined for complex numbers")
+                name = "" if op is None else op.name
+                raise Unsupported(f"the gradient of {name} is not defined for complex numbers")
         results = list(rule(context, *grads))
         if len(results) != inputs:
             raise RunError(
-                f"the gradient of {op.name} gave {len(results)} values",
+                f"the gradient of {op and op.name} gave {len(results)} values",
                 why=f"it has {inputs} inputs",
             )
-        self.op = op
         self.steps = recorder.steps
         self.results = [None if result is None else result.ref for result in results]
 
     def wanted(self, needs: tuple[bool, ...]) -> Wanted:
         """What the gradients of some inputs take."""
         return Wanted(self, needs)
+
+
+def composed_gradient(steps: Sequence[Step], context: _Context, grad: Any) -> list[Any]:
+    """The rule of what the last of some steps gives, from those of their operators. What the steps
+    gave on the way is computed again."""
+    recorder = context.inputs[0].recorder
+    values: dict[Ref, Any] = {Ref(INPUT, n): value for n, value in enumerate(context.inputs)}
+    for number, step in enumerate(steps[:-1]):
+        refs = [values[ref].ref for ref in step.arguments]
+        values[Ref(STEP, number)] = recorder.add(step.op, step.params, refs)
+    last = Ref(STEP, len(steps) - 1)
+    values[last] = context.outputs[0]
+    grads: dict[Ref, Any] = {last: grad}
+    for number in range(len(steps) - 1, -1, -1):
+        found = grads.get(Ref(STEP, number))
+        if found is None:
+            continue
+        step, made = steps[number], values[Ref(STEP, number)]
+        rule = Op.gradient[step.op]
+        own = _Context([values[ref] for ref in step.arguments], [made], step.params, rule)
+        for ref, part in zip(step.arguments, rule(own, found)):
+            if part is not None:
+                grads[ref] = part if ref not in grads else grads[ref] + part
+    return [grads.get(Ref(INPUT, number)) for number in range(len(context.inputs))]
 
 
 class Wanted:

@@ -16,9 +16,9 @@ from ..base.quiet import quietly
 from ..core.op import Op, subscribe
 from ..ops import broadcast, elemwise, views  # noqa: F401  operators named here
 from ..ops._families import holomorphic
-from ..ops.reduce import reduced_axes
 from .anomaly import anomaly, remember_forward
 from .derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Ref, Wanted
+from .gradient_views import gradient_views
 from .modes import modes
 from .native import native_calls
 from .native_gradient import FUSED_FROM, fused_gradient
@@ -27,6 +27,9 @@ from .tensor import Tensor, _apply, as_view, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements
+
+# Steps of gradients that have no gradient themselves, as functions that do: (params, tensors).
+COMPOSED: dict[Op, Callable[[Any, Sequence[Tensor]], list[Tensor]]] = {}
 
 
 class Kernel:
@@ -80,6 +83,11 @@ class Kernel:
                 f"{self.op.name} cannot be applied to {shapes}", why=str(error)
             ) from error
 
+    def program(
+        self, params: Any, inputs: int, outputs: int, complexity: Complexity | None
+    ) -> GradientProgram:
+        return GradientProgram(self.op, params, inputs, outputs, complexity)
+
 
 def _node_name(op: Op) -> str:
     """As PyTorch users know it: AddBackward0."""
@@ -100,6 +108,8 @@ def kernel_of(op: Op) -> Kernel:
 
 def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of an operator, as fresh tensors that know how they were made."""
+    if modes.trace is not None:
+        return modes.trace.add(op, params, inputs)  # type: ignore[no-any-return]
     kernel = kernel_of(op)
     arrays = [tensor._array for tensor in inputs]
     results = kernel.run(params, arrays)
@@ -126,6 +136,8 @@ def _of_real_numbers(op: Op, array: Array) -> Unsupported:
 def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     """The same for two tensors of one floating dtype and an operator that is a ufunc of numpy: the
     calls whose cost is that of Python."""
+    if modes.trace is not None:
+        return modes.trace.add(op, None, (a, b))[0]  # type: ignore[no-any-return]
     kernel = _kernels.get(op) or kernel_of(op)
     x, y = a._array, b._array
     if x.size >= kernel.native_from or y.size >= kernel.native_from:
@@ -133,8 +145,11 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     else:
         result = quietly(kernel.ufunc, x, y)
     output = wrap(result if type(result) is np.ndarray else np.asarray(result))
-    if modes.grad and (a.requires_grad or b.requires_grad):
-        record(kernel, None, (a, b), (output,))
+    if modes.grad:
+        for tensor in (a, b):
+            if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
+                record(kernel, None, (a, b), (output,))
+                break
     return output
 
 
@@ -239,7 +254,7 @@ def _wanted(
     try:
         return kernel.wanted[params, needs, complexity]
     except (KeyError, TypeError):
-        program = GradientProgram(kernel.op, params, len(needs), outputs, complexity)
+        program = kernel.program(params, len(needs), outputs, complexity)
     wanted = program.wanted(needs)
     try:
         if len(kernel.wanted) >= KEPT_PROGRAMS:
@@ -254,22 +269,11 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
     """A step of a gradient; one that would only copy its first input gives that."""
     if op in UNCHANGED and inputs[0]._array.shape == inputs[-1]._array.shape:
         return inputs
-    view = None if modes.grad else _gradient_view(op, params, inputs)
-    return apply(op, params, inputs) if view is None else [wrap(view)]
-
-
-def _gradient_view(op: Op, params: Any, inputs: Sequence[Tensor]) -> Array | None:
-    """The result of a step that only shows its input's elements in another shape. Nobody writes to
-    a gradient on its way, so it need not be copied."""
-    if op is _EXPAND_LIKE:
-        like = inputs[1]._array.shape
-        axes = reduced_axes(params, len(like))
-        kept = [1 if axis in axes else extent for axis, extent in enumerate(like)]
-        return np.broadcast_to(inputs[0]._array.reshape(kept), like)
-    if Op.alias.get(op) == {0: 0}:
-        shapes = [tensor._array.shape for tensor in inputs]
-        return inputs[0]._array.reshape(Op.shape[op](params, shapes, [None])[1][0])
-    return None
+    if modes.grad and op in COMPOSED:
+        return COMPOSED[op](params, inputs)
+    arrays = [tensor._array for tensor in inputs]
+    shown = None if modes.grad else gradient_views(op, params, arrays)
+    return apply(op, params, inputs) if shown is None else [wrap(view) for view in shown]
 
 
 def backward_fused(node: OpNode, values: dict[Ref, Tensor]) -> list[Tensor | None] | None:
@@ -278,8 +282,8 @@ def backward_fused(node: OpNode, values: dict[Ref, Tensor]) -> list[Tensor | Non
     wanted = node.wanted
     if modes.grad or wanted.fused is None:
         return None
-    for tensor in values.values():
-        if tensor._array.size >= FUSED_FROM:
+    for ref in (*wanted.grads, *wanted.values):  # what has only a shape is no work
+        if values[ref]._array.size >= FUSED_FROM:
             break
     else:
         return None
@@ -297,7 +301,6 @@ def backward_fused(node: OpNode, values: dict[Ref, Tensor]) -> list[Tensor | Non
     return [None if ref is None else wrap(next(rest)) for ref in wanted.results]
 
 
-_EXPAND_LIKE = Op.get("expand_like")
 UNCHANGED = {Op.get(name) for name in ("copy", "collapse_sum", "reshape_like", "broadcast_like")}
 _apply.append(apply)
 OpNode.run_step = staticmethod(backward_step)

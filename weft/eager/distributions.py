@@ -13,9 +13,11 @@ from ..base import draws
 from ..base.dtype import BOOL, DTYPES, DType, is_complex, is_float, is_integer
 from ..base.errors import RunError, Unsupported
 from .generator import Generator
+from .native_random import DRAWN_FROM, NativeTwister, normal_blocks
 from .shuffle import exchanged
 
 Array = NDArray[Any]
+FEW = 8
 _FLOAT32, _FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
 
@@ -59,7 +61,11 @@ def normal(
         return np.empty(0, dtype)
     _need_float("normal_", dtype)
     with generator._lock:
-        return draws.normal(generator._bits, count, dtype, mean, std, in_order)
+        bits = generator._bits
+        native = in_order and count >= DRAWN_FROM and dtype in (_FLOAT32, _FLOAT64)
+        if native and isinstance(bits, NativeTwister):
+            return normal_blocks(bits, count, dtype, mean, std)
+        return draws.normal(bits, count, dtype, mean, std, in_order)
 
 
 def random_between(
@@ -212,6 +218,10 @@ def multinomial(
         drawn = exponential(generator, weights.size, kind).reshape(weights.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
             score = weights / drawn
+        if FEW * samples < score.shape[-1]:  # the others need not be put in order
+            first = np.sort(np.argpartition(-score, samples - 1, axis=-1)[..., :samples], axis=-1)
+            order = np.argsort(-np.take_along_axis(score, first, -1), axis=-1, kind="stable")
+            return np.take_along_axis(first, order, -1)
         best = np.argsort(-score, axis=-1, kind="stable")[..., :samples]
         return np.ascontiguousarray(best)
     rows = weights.reshape(-1, weights.shape[-1])

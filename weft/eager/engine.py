@@ -122,9 +122,9 @@ class Run:
 
     def reaches(self, node: Node) -> bool:
         """Whether a gradient arrives at a node in this pass."""
-        if self.needed is None:
-            return node in self.pending
-        return node in self.needed or node in self.watched
+        if node not in self.pending:
+            return False
+        return self.needed is None or node in self.needed or node in self.watched
 
     def _visit(self, node: Node, grads: list[Grad]) -> Sequence[Node]:
         """Runs a node whose gradients are all there; gives the nodes that became ready."""
@@ -138,7 +138,7 @@ class Run:
         results = self._apply(node, grads)
         ready = []
         for (target, index), grad in zip(node.next_functions, results):
-            if target is None:
+            if target is None or (self.needed is not None and not self.reaches(target)):
                 continue
             pending = self.pending[target]
             if grad is not None:

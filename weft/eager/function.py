@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import InvalidType, RunError
 from .anomaly import anomaly, remember_forward
 from .modes import modes, no_grad
-from .node import FREED, Node, Saved
+from .node import FREED, Node, saved_class
 from .tensor import Tensor, tensor_of, wrap
 
 
@@ -65,7 +65,8 @@ class FunctionCtx(Node):
 
     def _finish(self, outputs: Sequence[Any]) -> None:
         made = {id(output) for output in outputs}
-        self._saved = [t if t is None else Saved(t, id(t) in made) for t in self._to_save]
+        kept = saved_class()
+        self._saved = [t if t is None else kept(t, id(t) in made) for t in self._to_save]
         self._to_save = ()
 
     def release(self) -> None:

@@ -190,6 +190,7 @@ class _Task:
 
 
 _executor: ThreadPoolExecutor | None = None
+_asked: list[int] = []  # for how many threads
 _executor_lock = threading.Lock()
 
 
@@ -197,8 +198,28 @@ def _pool() -> ThreadPoolExecutor:
     global _executor
     with _executor_lock:
         if _executor is None:
-            _executor = ThreadPoolExecutor(max(2, thread_count()), "weft-fork")
+            _executor = ThreadPoolExecutor(get_num_interop_threads(), "weft-fork")
         return _executor
+
+
+def get_num_interop_threads() -> int:
+    """How many functions given to `fork` run at once."""
+    return _asked[0] if _asked else max(2, thread_count())
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Says how many functions given to `fork` run at once: one time, before the first."""
+    if isinstance(num, bool) or not isinstance(num, int):
+        raise RunError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
+    if num <= 0:
+        raise RunError("set_num_interop_threads expects a positive integer")
+    with _executor_lock:
+        if _executor is not None or _asked:
+            raise RunError(
+                "cannot set number of interop threads after parallel work has started or "
+                "set_num_interop_threads called"
+            )
+        _asked.append(num)
 
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..base.bits import WORDS, MersenneTwister, from_state
 from ..base.errors import InvalidType, InvalidValue, RunError
 from .device import device, require_cpu
+from .native_random import NativeTwister
 from .tensor import Tensor, wrap
 
 DEFAULT_SEED = 67280421310721
@@ -43,7 +44,7 @@ class Generator:
     def _reseed(self, seed: int) -> None:
         with self._lock:
             self._seed = seed
-            self._bits = MersenneTwister(seed)
+            self._bits: MersenneTwister = NativeTwister(seed)
 
     @property
     def device(self) -> device:
@@ -108,7 +109,7 @@ class Generator:
         if not isinstance(array, np.ndarray):
             kind = type(new_state).__name__
             raise InvalidType(f"expected a tensor or an array of words, but got {kind}")
-        bits = from_state(array)
+        bits = from_state(array, NativeTwister)
         with self._lock:
             self._bits = bits
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +13,26 @@ import numpy as np
 from ..base.errors import InvalidType, InvalidValue, RunError
 from ..core.op import Op
 from ..ops.index import TakeAttrs
-from .dispatch import apply
+from .dispatch import apply, kernel_of, record
 from .inplace import check_writable, write
 from .modes import modes
+from .native_index import add_rows, nonzero
 from .operands import in_dtype
 from .rows_shape import expand, reshape
 from .tensor import DimensionError, Tensor, wrap
 from .titles import entitle
-from .viewing import Array, part_of, permuted, place_of
+from .viewing import Array, part_of, permuted, place_of, reshaped
 
-_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD = (
-    Op.get(name) for name in ("take", "gather_nd", "scatter_nd", "_gather_nd_grad", "broadcast_add")
+_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
+    Op.get(name)
+    for name in (
+        "take",
+        "gather_nd",
+        "scatter_nd",
+        "_gather_nd_grad",
+        "broadcast_add",
+        "broadcast_where",
+    )
 )
 Chosen = list[Array | None]  # an array of indices for each axis, None where all are taken
 
@@ -125,6 +135,7 @@ def _basic(index: Any, shape: Sequence[int]) -> Basic:
     return Basic((*parts, Ellipsis), slices, chosen)
 
 
+_ALL = slice(None)
 _MORE = object()  # an axis that the mask of an axis before it covers, too
 
 
@@ -174,7 +185,7 @@ def _arrays(chosen: Sequence[Any], shape: Sequence[int]) -> Chosen:
                         f"The shape of the mask {list(item.shape)} at index {at} does not match "
                         f"the shape of the indexed tensor {list(shape)} at index {axis + at}"
                     )
-            arrays += list(np.nonzero(item))
+            arrays += list(nonzero(item, True))
         else:
             arrays.append(item.astype(np.int64, copy=False))
     arrays = _of_one_shape(arrays)
@@ -220,14 +231,28 @@ def get(self: Tensor, index: Any) -> Tensor:
         made = place_of(self, 0, _inside(index, 0, self._array.shape[0]))
         entitle(made, "SelectBackward0")
         return made
-    view, chosen = _seen(self, index)
-    if chosen is not None:
-        made = chosen_from(view, chosen)
+    mask = _whole_mask(self, index)
+    view, chosen = (self, None) if mask is not None else _seen(self, index)
+    if mask is not None or chosen is not None:
+        made = chosen_by(self, mask) if chosen is None else chosen_from(view, chosen)
         entitle(made, "IndexBackward0")
         return made
     last = index[-1] if isinstance(index, tuple) and index else index
     entitle(view, TITLES.get(type(last), "SliceBackward0"))
     return view
+
+
+def _whole_mask(self: Tensor, index: Any) -> Array | None:
+    """The index, if it is a mask for all elements."""
+    array = index._array if isinstance(index, Tensor) else index
+    if isinstance(array, np.ndarray) and array.dtype == bool and array.ndim:
+        return array if array.shape == self._array.shape else None
+    return None
+
+
+def chosen_by(self: Tensor, mask: Array | None) -> Tensor:
+    """The elements where a mask of their shape holds."""
+    return chosen_from(reshape(self, -1), [np.flatnonzero(mask)])  # type: ignore[arg-type]
 
 
 TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
@@ -237,24 +262,45 @@ def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     """The view that an index begins with, and the arrays that choose from its axes, if any."""
     array = self._array
     basic = _basic(index, array.shape)
+    chooses = any([item is not None for item in basic.chosen])
+    if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
+        return self, _arrays(basic.chosen, array.shape)
     view = part_of(self, basic.slices, array[basic.numpy_index])
-    if all(item is None for item in basic.chosen):
+    if not chooses:
         return view, None
     return view, _arrays(basic.chosen, view._array.shape)
 
 
 def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     """The elements that index arrays choose, along the axes that have one."""
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    merged = _merged(source, axes, arrays)
+    if merged is not None:
+        return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
     if not (modes.grad and source._requires_grad):
         return wrap(np.ascontiguousarray(source._array[_numpy_index(arrays)]))
-    axes = [axis for axis, array in enumerate(arrays) if array is not None]
-    if len(axes) == 1:
-        params = TakeAttrs(axis=axes[0])
-        return apply(_TAKE, params, [source, wrap(arrays[axes[0]])])[0]  # type: ignore[arg-type]
     order = _order(axes, source._array.ndim)
     places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
     made = apply(_GATHER, None, [permuted(source, order), places])[0]
     return permuted(made, _back(axes, places._array.ndim - 1, made._array.ndim))
+
+
+def _merged(source: Tensor, axes: Sequence[int], arrays: Chosen) -> list[Tensor] | None:
+    """A view in which the axes that are indexed are one, and the indices along that; None where
+    there is no such view."""
+    first, last, array = axes[0], axes[-1], source._array
+    numbers: Any = arrays[first]
+    if first == last:
+        return [source, wrap(numbers)]
+    if last - first + 1 != len(axes):
+        return None
+    for axis in axes[1:]:
+        numbers = numbers * array.shape[axis] + arrays[axis]
+    shape = (*array.shape[:first], prod(array.shape[first : last + 1]), *array.shape[last + 1 :])
+    try:
+        return [reshaped(source, array.reshape(shape, copy=False)), wrap(numbers)]
+    except ValueError:
+        return None
 
 
 def _numpy_index(arrays: Chosen) -> tuple[Any, ...]:
@@ -280,9 +326,13 @@ def _back(axes: Sequence[int], count: int, rank: int) -> list[int]:
 def put(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value"""
     check_writable(self)
-    view, chosen = _seen(self, index)
     source = in_dtype(value, self._array.dtype) if not isinstance(value, Tensor) else value
     source = source._cast(self._array.dtype)
+    mask = _whole_mask(self, index)
+    if mask is not None and source._array.size == 1:
+        write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
+        return
+    view, chosen = _seen(self, index)
     if chosen is None:
         write(view, _fitted(source, view._array.shape))
     else:
@@ -304,21 +354,57 @@ def _fitted(value: Tensor, shape: Sequence[int]) -> Tensor:
         ) from error
 
 
+def apart(values: Array, array: Array) -> Array:
+    """Values that writing to an array does not change."""
+    return values.copy() if np.may_share_memory(values, array) else values
+
+
 def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> None:
     """Writes values to the elements that index arrays choose."""
     recorded = modes.grad and (target.requires_grad or value._requires_grad)
-    if recorded:
+    if recorded and (accumulate or not _is_leading(arrays)):
         write(target, with_chosen(target, arrays, value, accumulate))
         return
-    check_writable(target)
+    check_writable(target, recorded)
     index = _numpy_index(arrays)
     shape = _result_shape(target, arrays)
     values = _fitted(value, shape)._array
-    if accumulate:
+    if accumulate and not _add_rows(target._array, arrays, values):
         np.add.at(target._array, index, values)
-    else:
+    elif not accumulate:
         target._array[index] = values
-    target._counter[0] += 1
+    if recorded:
+        write(target, _overwritten(target, arrays, value))
+    else:
+        target._counter[0] += 1
+
+
+def _add_rows(array: Array, arrays: Chosen, values: Array) -> bool:
+    """Whether values were added to the rows that indices of the first axes choose."""
+    axes = [at for at in arrays if at is not None]
+    if not _is_leading(arrays) or not array.flags.c_contiguous:
+        return False
+    numbers = axes[0]
+    for extent, at in zip(array.shape[1:], axes[1:]):
+        numbers = numbers * extent + at
+    rows = array.reshape(-1, *array.shape[len(axes) :])
+    return add_rows(rows, 0, numbers, apart(values, array))
+
+
+def _is_leading(arrays: Chosen) -> bool:
+    """Whether the first axes are indexed, and no others."""
+    held = [array is not None for array in arrays]
+    return held == sorted(held, reverse=True)
+
+
+def _overwritten(target: Tensor, arrays: Chosen, value: Tensor) -> Tensor:
+    """What a tensor is after values were written to it, where the first axes are indexed."""
+    made = wrap(target._array)
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    values = _fitted(value, _result_shape(target, arrays))
+    record(kernel_of(_SCATTER), None, (target, places, values), (made,))
+    return made
 
 
 def _result_shape(target: Tensor, arrays: Chosen) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..base.dtype import BOOL, is_complex, is_float, is_integer
 from ..base.errors import RunError
 from .modes import modes
+from .native_copy import copy_into
 from .region import CopySlices, Overwritten
 from .tensor import Tensor
 
@@ -72,14 +74,15 @@ def write(target: Tensor, result: Tensor) -> Tensor:
     if modes.grad and result._requires_grad:
         check_writable(target, True)
     result = _cast_back(result, target)
-    np.copyto(target._array, result._array)
+    if result._array is not target._array:
+        copy_into(target._array, result._array)
     target._counter[0] += 1
     if modes.grad:
-        _rewrite(target, result)
+        place_in_graph(target, result)
     return target
 
 
-def _rewrite(target: Tensor, result: Tensor) -> None:
+def place_in_graph(target: Tensor, result: Tensor) -> None:
     """The place in the graph that a tensor has after a result was written to it."""
     if not (result._requires_grad or target.requires_grad):
         return
@@ -113,6 +116,20 @@ def _cast_back(result: Tensor, target: Tensor) -> Tensor:
             f"{target.dtype.title}"
         )
     return result._cast(want)
+
+
+def may_write_out(out: Any, args: Sequence[Any]) -> bool:
+    """Whether results may be written to what is given as `out=`; what is wrong with it, writing
+    will tell."""
+    if type(out) is not Tensor:
+        return False
+    if modes.grad and any([isinstance(x, Tensor) and x.requires_grad for x in (out, *args)]):
+        return False
+    try:
+        check_writable(out)
+    except RunError:
+        return False
+    return True
 
 
 def write_out(out: Any, result: Any) -> Any:

@@ -11,6 +11,8 @@ from .archive.load import load
 from .archive.save import save
 from .core_namespace import filled, public_names
 from .counters import LoggerBase
+from .future import get_num_interop_threads, set_num_interop_threads
+from .settings import SETTINGS
 from .typed_storage import STORAGE_NAMES, is_storage
 
 _CORE = filled()
@@ -19,8 +21,10 @@ LEAVES: dict[str, Any] = {
     **{name: _CORE[name] for name in public_names(_CORE) if name != "set_grad_enabled"},
     **STORAGE_NAMES,
     **typed_tensor.TENSOR_CLASSES,
+    **SETTINGS,
     "LoggerBase": LoggerBase,
     "_utils": torch_names,
+    "get_num_interop_threads": get_num_interop_threads,
     "get_printoptions": printing.get_printoptions,
     "get_rng_state": generator.get_rng_state,
     "initial_seed": generator.initial_seed,
@@ -31,6 +35,7 @@ LEAVES: dict[str, Any] = {
     "save": save,
     "seed": generator.seed,
     "set_default_tensor_type": typed_tensor.set_default_tensor_type,
+    "set_num_interop_threads": set_num_interop_threads,
     "set_printoptions": printing.set_printoptions,
     "set_rng_state": generator.set_rng_state,
     "typename": typed_tensor.typename,

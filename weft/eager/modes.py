@@ -14,6 +14,8 @@ from ..base.errors import InvalidType
 class _Modes(threading.local):
     grad = True
     inference = False
+    saving: Any = None  # functions that pack and unpack what is saved for a backward pass
+    trace: Any = None  # what takes operators down instead of running them
 
 
 modes = _Modes()

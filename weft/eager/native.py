@@ -19,7 +19,17 @@ from ..core.infer import infer_node
 from ..core.ir import Fact
 from ..core.op import Op
 from ..core.pattern import OpPattern
-from . import native_attention, native_matmul, native_norm, native_pool, native_reduce
+from . import (
+    native_attention,
+    native_copy,
+    native_index,
+    native_matmul,
+    native_norm,
+    native_pool,
+    native_recurrent,
+    native_reduce,
+    native_scan,
+)
 from .native_convolution import CONVOLUTIONS
 from .native_generic import run_generic, run_written
 from .native_pointwise import element, op_key, run_pointwise
@@ -34,6 +44,7 @@ ARITHMETIC_FROM = 1 << 17
 FUNCTIONS_FROM = 1 << 14
 
 CONVOLUTION_FROM = 256
+SELECT_FROM = 1 << 11  # numpy takes a branch for each element
 
 # The same of operators whose kernels are made from their compute, as it is.
 GENERIC_FROM = {"lrn": 1 << 11, "_window_sum": 1 << 11, "grid_sample": 1 << 12}
@@ -62,18 +73,24 @@ def _fits(op: Op, params: Any, facts: tuple[tuple[tuple[int, ...], DType], ...])
 # The same of operators whose bodies are loops.
 WRITTEN_FROM = {
     "_grid_sample_grad": 1 << 12,
-    "_grid_sample_grad_grid": 1 << 12, "_take_grad": 1 << 14, "_gather_elements_grad": 1 << 14,
-    "cumsum": 1 << 14, "cumprod": 1 << 14, "logcumsumexp": 1 << 12, "roi_pool": 1 << 12,
+    "_grid_sample_grad_grid": 1 << 12,
+    "roi_pool": 1 << 12,
     "psroi_pool": 1 << 12, "_psroi_pool_grad": 1 << 12, "deformable_psroi_pool": 1 << 12,
+    "ctc_loss": 1, "_ctc_loss_grad": 1,
 }  # fmt: skip
 
 # The same of others, with what runs a call of them.
 CALLS: dict[str, tuple[int, Run]] = {
-    **_fitting(native_reduce.CALLS),
+    **native_reduce.CALLS,
+    **native_scan.CALLS,
     **_fitting(native_norm.CALLS),
     **_fitting(native_pool.CALLS),
     **_fitting(native_attention.CALLS),
+    **_fitting(native_index.CALLS),
+    **_fitting(native_copy.CALLS),
+    **_fitting(native_recurrent.CALLS),
     **native_matmul.CALLS,
+    "broadcast_where": (SELECT_FROM, lambda op, params, arrays: _select(op, params, arrays)),
 }
 
 
@@ -118,6 +135,11 @@ def _written(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
     if any([array.dtype.kind not in "fiub" or not array.size for array in arrays]):
         return None
     return run_written(op, params, arrays)
+
+
+def _select(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
+    body = element(op, params, tuple([array.dtype for array in arrays]))
+    return None if body is None else run_pointwise(op_key(op, params), body, arrays)
 
 
 def _pointwise(op: Op, params: Any, arrays: Sequence[Array]) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from ..base.dtype import BOOL, FLOAT32, FLOAT64, INT64
 from ..compiler.open_kernels import open_kernel
 from ..core.op import Op
-from ..lower.open.softmax import probabilities_grad_kernel, probabilities_kernel
+from ..lower.open.softmax import probabilities_kernel, softmax_grad_kernel
 from .native_product import multiply
 
 Array = np.ndarray[Any, Any]
@@ -69,7 +69,7 @@ class _Heads:
         mask, starts, step = self.mask or _Mask(scores, _NONE, 0)
         count, queries, keys = scores.shape
         arrays = [scores, self.factor, starts[heads] + rows.start * step, mask]
-        scalars = [count * queries, queries, keys, rows.start, step]
+        scalars = [count * queries, keys, queries, rows.start, step]
         kernel.run(arrays, scalars, count * queries, scores.size * EXPONENTIAL)
         return scores
 
@@ -134,11 +134,9 @@ def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Arr
 
 
 def _through_softmax(p: Array, dp: Array) -> None:
-    kernel = open_kernel(
-        ("probabilities_grad", p.dtype), partial(probabilities_grad_kernel, p.dtype)
-    )
+    kernel = open_kernel(("softmax_grad", p.dtype), partial(softmax_grad_kernel, p.dtype))
     rows = p.shape[0] * p.shape[1]
-    kernel.run([p, dp], [rows, p.shape[2]], rows, p.size * GRADIENT)
+    kernel.run([dp, p, dp], [rows, p.shape[2]], rows, p.size * GRADIENT)
 
 
 CALLS = {

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import FLOAT32, FLOAT64
+from ..base.dtype import BOOL, FLOAT32, FLOAT64
 from ..base.errors import Error
 from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..lower.open.pointwise import Element, element_of
-from .derivative import STEP, Ref, Wanted
+from .derivative import KEPT_PROGRAMS, STEP, UNKNOWN, Ref, Wanted
 from .native_generic import run_computed
 from .native_pointwise import op_key, run_pointwise
 
@@ -35,6 +35,7 @@ class FusedGradient:
         steps = [(n, op_key(step.op, step.params), step.arguments) for n, step in wanted.steps]
         self.key = ("gradient", tuple(steps), self.results)  # all that decides what is computed
         self.elements: dict[Any, list[Element | None]] = {}
+        self.routes: dict[Any, list[Element] | None] = {}
         self.fails = False
 
     def compute(self, results: Sequence[Ref], *tensors: Any) -> Any:
@@ -51,28 +52,39 @@ class FusedGradient:
     def run(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array] | None:
         """The results, of these shapes, for the leaves' arrays; None where that is not for native
         code."""
-        dtype, whole = arrays[0].dtype, shapes[0]
-        if dtype not in (FLOAT32, FLOAT64) or any([a.dtype != dtype for a in arrays]):
+        spot = (*[(array.shape, array.dtype) for array in arrays], *shapes)
+        bodies = self.routes.get(spot, UNKNOWN)
+        if bodies is UNKNOWN:
+            if len(self.routes) >= KEPT_PROGRAMS:
+                self.routes.clear()
+            bodies = self.routes[spot] = self._route(arrays, shapes)
+        if bodies is None:
             return None
-        alike = all([a.shape == whole or a.size == 1 for a in arrays])
-        if not alike or any([shape != whole for shape in shapes]):
-            return self._generic(arrays)
-        bodies = self._bodies(dtype, len(arrays))
-        if None in bodies:
+        if not bodies:
             return self._generic(arrays)
         return [
-            _stretched(run_pointwise((*self.key, number), body, arrays), whole)  # type: ignore[arg-type]
+            _stretched(run_pointwise((self.key, number), body, arrays), shapes[0])
             for number, body in enumerate(bodies)
         ]
 
-    def _bodies(self, dtype: Any, count: int) -> list[Element | None]:
+    def _route(
+        self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]
+    ) -> list[Element] | None:
         """Each result as what it does to an element, for arrays that all have its shape, or one
-        element for all of it."""
-        if dtype not in self.elements:
-            self.elements[dtype] = [
-                element_of(partial(self.compute, [ref]), [dtype] * count) for ref in self.results
-            ]
-        return self.elements[dtype]
+        element for all of it; an empty list where they need the generic way."""
+        dtypes, whole = tuple([array.dtype for array in arrays]), shapes[0]
+        if any([dtype not in (FLOAT32, FLOAT64, BOOL) for dtype in dtypes]):
+            return None
+        alike = all([array.shape == whole or array.size == 1 for array in arrays])
+        if alike and all([shape == whole for shape in shapes]):
+            if dtypes not in self.elements:
+                self.elements[dtypes] = [
+                    element_of(partial(self.compute, [ref]), dtypes) for ref in self.results
+                ]
+            bodies = self.elements[dtypes]
+            if None not in bodies:
+                return bodies  # type: ignore[return-value]
+        return [] if len(set(dtypes)) == 1 and dtypes[0] != BOOL else None
 
     def _generic(self, arrays: Sequence[Array]) -> list[Array] | None:
         if any([not array.size for array in arrays]):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,57 +14,84 @@ from ..core.op import Op
 from .native_product import multiply, worth_native
 
 Array = np.ndarray[Any, Any]
-Factors = tuple[Array, Array]
-
 SMALLEST = 1 << 10  # elements of the larger factor
 
 
-def _matmul(params: Any, a: Array, b: Array) -> Factors:
-    return a.T if params.transpose_a else a, b.T if params.transpose_b else b
+class Product(NamedTuple):
+    """Two factors, and the shape of what they give."""
+
+    a: Array
+    b: Array
+    shape: tuple[int, ...] | None = None  # where it is another than that of the product
+    bias: Array | None = None
 
 
-def _grad_lhs(params: Any, g: Array, b: Array, like: Array) -> Factors:
+def _matmul(params: Any, a: Array, b: Array) -> Product:
+    left, right = _turned(a, params.transpose_a), _turned(b, params.transpose_b)
+    return Product(_flat(left, -1), _flat(right, 1), left.shape[:-1] + right.shape[1:])
+
+
+def _grad_lhs(params: Any, g: Array, b: Array, like: Array) -> Product | None:
     """g b', turned as lhs was: a transposed product is the product of what is transposed."""
-    right = b if params.transpose_b else b.T
-    return (right.T, g.T) if params.transpose_a else (g, right)
+    right = _turned(b, params.transpose_b)
+    rows = g.shape[: g.ndim + 1 - right.ndim]
+    left, right = _flat(g, len(rows)), _flat(right, 1)
+    if not params.transpose_a:
+        return Product(left, right.T, (*rows, right.shape[0]))
+    return Product(right, left.T) if len(rows) == 1 else None
 
 
-def _grad_rhs(params: Any, g: Array, a: Array, like: Array) -> Factors:
-    left = a if params.transpose_a else a.T
-    return (g.T, left.T) if params.transpose_b else (left, g)
+def _grad_rhs(params: Any, g: Array, a: Array, like: Array) -> Product | None:
+    left = _turned(a, params.transpose_a)
+    columns = g.shape[left.ndim - 1 :]
+    left, right = _flat(left, -1), _flat(g, left.ndim - 1)
+    if not params.transpose_b:
+        return Product(left.T, right, (left.shape[1], *columns))
+    return Product(right.T, left) if len(columns) == 1 else None
 
 
-def _batched(params: Any, a: Array, b: Array) -> Factors:
-    return (
+def _turned(array: Array, is_turned: bool) -> Array:
+    return array.T if is_turned else array
+
+
+def _flat(array: Array, rows: int) -> Array:
+    """As a matrix, whose rows are some axes and whose columns are the others."""
+    if array.ndim == 2:
+        return array
+    return array.reshape(prod(array.shape[:rows]), prod(array.shape[rows:]))
+
+
+def _batched(params: Any, a: Array, b: Array) -> Product:
+    return Product(
         a.swapaxes(-1, -2) if params.transpose_a else a,
         b.swapaxes(-1, -2) if params.transpose_b else b,
     )
 
 
-def _dense(params: Any, x: Array, w: Array, *bias: Array) -> Factors:
-    return x, w.T
+def _dense(params: Any, x: Array, w: Array, bias: Array | None = None) -> Product:
+    return Product(x, w.T, bias=bias)
 
 
-def _run(factors: Callable[..., Factors], _: Op, params: Any, arrays: Sequence[Array]) -> Any:
+def _run(
+    product: Callable[..., Product | None], _: Op, params: Any, arrays: Sequence[Array]
+) -> Any:
     """The product that a call stands for; None where it is small, or not one of matrices."""
     dtype = arrays[0].dtype
-    if dtype not in (FLOAT32, FLOAT64) or any(array.dtype != dtype for array in arrays):
+    if dtype not in (FLOAT32, FLOAT64) or any([array.dtype != dtype for array in arrays]):
         return None
     if min([array.ndim for array in arrays[:2]]) < 2:
         return None
-    if factors in _OF_MATRICES and max([array.ndim for array in arrays[:2]]) > 2:
+    found = product(params, *arrays)
+    if found is None or found.a.shape[-1] != found.b.shape[-2]:
         return None
-    a, b = factors(params, *arrays)
-    if a.shape[-1] != b.shape[-2] or not worth_native(a.shape, b.shape):
+    if not worth_native(found.a.shape, found.b.shape):
         return None
-    return multiply(a, b, arrays[2] if factors is _dense and len(arrays) == 3 else None)
+    made = multiply(found.a, found.b, found.bias)
+    return made if found.shape is None else made.reshape(found.shape)
 
 
-_OF_MATRICES = (_matmul, _grad_lhs, _grad_rhs)
-
-
-def _call(factors: Callable[..., Factors]) -> tuple[int, Callable[..., Any]]:
-    return SMALLEST, lambda op, params, arrays: _run(factors, op, params, arrays)
+def _call(product: Callable[..., Product | None]) -> tuple[int, Callable[..., Any]]:
+    return SMALLEST, partial(_run, product)
 
 
 CALLS = {

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..compiler.disk_cache import is_own
 from ..compiler.open_kernels import open_kernel
-from ..core.op import Op
+from ..core.op import Op, OpMap
 from ..lower.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
+from ..runtime.open_kernel import OpenKernel
 
 Array = np.ndarray[Any, Any]
 Dtypes = tuple[np.dtype[Any], ...]
@@ -53,47 +54,103 @@ def run_pointwise(
     key: Hashable, body: Element, arrays: Sequence[Array], out: Array | None = None
 ) -> Array:
     """The result of an element-wise computation that a key names, laid out in memory as its
-    operands are; or written to an array in order of memory, of the shape of the result."""
+    operands are; or written to an array of the shape of the result that `is_writable`."""
     used = [arrays[place] for place in body.places]
     shape = used[0].shape if out is None else out.shape
-    if all([array.shape == shape and array.flags.c_contiguous for array in used]):
+    dense = _in_one_go(used, shape, out)
+    if dense is not None:
         made = np.empty(shape, body.value.dtype) if out is None else out
-        walk = Walk(1, (True,) * len(used))
-        _run(key, body, used, made, walk, [made.size], ())
+        kernel = body.plans.get(dense)
+        if kernel is None:
+            kernel = body.plans[dense] = _kernel(key, body, used, Walk(1, dense))
+        size = made.size
+        work = size * (MOVED + COMPUTED * body.calls)
+        kernel.run([*used, made], (size,), -(-size // BLOCK), work)
         return made
-    if out is None:
-        shape = np.broadcast_shapes(*[array.shape for array in used])
-    order = list(range(len(shape))) if out is not None else _memory_order(shape, used)
-    operands = [_inner_dense(np.broadcast_to(array, shape).transpose(order)) for array in used]
-    made = np.empty(operands[0].shape, body.value.dtype) if out is None else out
-    extents, strides = _collapsed(made.shape, operands)
-    walk = Walk(len(extents), tuple([steps[-1] != 0 for steps in strides]))
-    scalars = [step for steps in strides for step in steps[:-1]]
-    _run(key, body, operands, made, walk, extents, scalars)
-    return made.transpose(np.argsort(order)) if out is None else made
+    spot = (*[(array.shape, array.strides) for array in used], out is None or out.strides, shape)
+    plan = body.plans.get(spot)
+    if plan is None:
+        if len(body.plans) >= KEPT:
+            body.plans.clear()
+        plan = body.plans[spot] = _planned(key, body, used, out)
+    if plan.copied:
+        used = [
+            np.ascontiguousarray(np.broadcast_to(array, plan.shape).transpose(plan.order))
+            if number in plan.copied
+            else array
+            for number, array in enumerate(used)
+        ]
+    if out is not None:
+        plan.kernel.run([*used, out], plan.scalars, plan.turns, plan.work)
+        return out
+    made = np.empty([plan.shape[axis] for axis in plan.order], body.value.dtype)
+    plan.kernel.run([*used, made], plan.scalars, plan.turns, plan.work)
+    return made if plan.back is None else made.transpose(plan.back)
 
 
-def _run(
-    key: Hashable,
-    body: Element,
-    arrays: Sequence[Array],
-    out: Array,
-    walk: Walk,
-    extents: Sequence[int],
-    scalars: Sequence[int],
-) -> None:
-    turns = -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1])
-    work = out.size * (MOVED + COMPUTED * body.calls)
+def _in_one_go(
+    arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None
+) -> tuple[bool, ...] | None:
+    """Which arrays are walked along with the result; the others have one element for all of it.
+    None where some array is neither, or elements are not in order of memory."""
+    if out is not None and not out.flags.c_contiguous:
+        return None
+    dense = []
+    for array in arrays:
+        if array.shape == shape and array.flags.c_contiguous:
+            dense.append(True)
+        elif array.size == 1 and array.ndim <= len(shape):
+            dense.append(False)
+        else:
+            return None
+    return tuple(dense)
+
+
+class _Plan(NamedTuple):
+    """All that a call on arrays of certain shapes and strides needs: which of them are copied
+    first, the axes as they lie in memory, and the way back from there."""
+
+    kernel: OpenKernel
+    scalars: tuple[int, ...]
+    turns: int
+    work: float
+    shape: tuple[int, ...]
+    copied: frozenset[int]
+    order: tuple[int, ...]
+    back: tuple[int, ...] | None
+
+
+def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | None) -> _Plan:
+    shape = np.broadcast_shapes(*[a.shape for a in used]) if out is None else out.shape
+    order = _memory_order(shape, used if out is None else [out])
+    turned = [np.broadcast_to(array, shape).transpose(order) for array in used]
+    operands = [a if is_dense_inside(a) else np.ascontiguousarray(a) for a in turned]
+    placed = out is not None and not out.flags.c_contiguous
+    walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
+    extents, strides = _collapsed(turned[0].shape, walked)
+    walk = Walk(len(extents), tuple([s[-1] != 0 for s in strides[: len(used)]]), placed)
+    return _Plan(
+        _kernel(key, body, used, walk),
+        (*extents, *[step for steps in strides for step in steps[:-1]]),
+        -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1]),
+        prod(shape) * (MOVED + COMPUTED * body.calls),
+        shape,
+        frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),
+        tuple(order),
+        None if order == sorted(order) else tuple(np.argsort(order).tolist()),
+    )
+
+
+def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -> OpenKernel:
     whole = (key, tuple([array.dtype for array in arrays]), walk)
-    kernel = open_kernel(whole, lambda target: pointwise_kernel("pointwise", body, walk, target))
-    kernel.run([*arrays, out], [*extents, *scalars], turns, work)
+    return open_kernel(whole, lambda target: pointwise_kernel("pointwise", body, walk, target))
 
 
 @lru_cache(KEPT)
-def op_key(op: Op, params: Any) -> Hashable:
-    """An operator with its attributes: as text where it is weft's own, and so the same in every
-    process."""
-    if not is_own(Op.compute[op]):
+def op_key(op: Op, params: Any, body: OpMap[Any] = Op.compute) -> Hashable:
+    """An operator with its attributes: as text where its body is weft's own, and so the same in
+    every process."""
+    if not is_own(body[op]):
         return op, params
     return op.name, tuple(sorted(op.attributes(params).items()))
 
@@ -107,13 +164,20 @@ def _memory_order(shape: tuple[int, ...], arrays: Sequence[Array]) -> list[int]:
     return sorted(axes, key=lambda axis: -abs(whole[0].strides[axis]))
 
 
-def _inner_dense(array: Array) -> Array:
-    """An array whose neighbours along its last long axis are side by side, or one and the same."""
+def is_dense_inside(array: Array) -> bool:
+    """Whether neighbours along the last long axis are side by side, or one and the same."""
     size = array.itemsize
     steps = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
-    if steps and (steps[-1] not in (0, size) or any([step % size for step in steps])):
-        return np.ascontiguousarray(array)
-    return array
+    return not steps or (steps[-1] in (0, size) and not any([step % size for step in steps]))
+
+
+def is_writable(array: Array) -> bool:
+    """Whether results can be written to an array where it lies."""
+    if array.flags.c_contiguous:
+        return True
+    steps = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
+    size = array.itemsize
+    return min(steps, key=abs) == size and not any([step % size for step in steps])
 
 
 def _collapsed(

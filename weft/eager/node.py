@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from sys import getrefcount
 from typing import Any
 
@@ -263,6 +264,11 @@ def saved_class() -> type[Saved]:
     return Saved if modes.saving is None else Packed
 
 
+@lru_cache(1024)
+def _shaped(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
 class OpNode(Node):
     """The backward call of an operator of the registry, by the program of its gradient rule."""
 
@@ -328,9 +334,7 @@ class OpNode(Node):
 
     def _of_shape(self, meta: Meta) -> Any:
         """A tensor whose values nobody reads."""
-        shape, dtype = meta
-        array = np.broadcast_to(np.zeros((), dtype), shape)
-        return self.tensor_of(array, [0], None, 0)
+        return self.tensor_of(_shaped(*meta), [0], None, 0)
 
     def _zeros(self, meta: Meta) -> Any:
         return self.tensor_of(np.zeros(*meta), [0], None, 0)

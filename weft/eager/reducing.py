@@ -33,16 +33,12 @@ def dims_of(dim: Any, rank: int) -> tuple[int, ...]:
 
 def reduce_by(op: Op, input: Tensor, axes: tuple[int, ...], keepdim: bool, **attrs: Any) -> Tensor:
     """A reduction of the registry, where a reduction of everything has no dimensions left."""
-    rank = input._array.ndim
-    if keepdim or not rank:
-        return apply(op, _attrs(axes, True, **attrs), [input])[0]
-    made = apply(op, _attrs(axes, False, **attrs), [input])[0]
-    return in_shape(made, ()) if len(axes) == rank else made
+    return apply(op, _attrs(axes, keepdim, **attrs), [input])[0]
 
 
 @lru_cache(maxsize=4096)
 def _attrs(axes: tuple[int, ...], keepdims: bool, **attrs: Any) -> Any:
-    return ReduceAttrs(axis=axes, keepdims=keepdims, **attrs)
+    return ReduceAttrs(axis=axes, keepdims=keepdims, scalar=True, **attrs)
 
 
 def in_shape(input: Tensor, shape: Sequence[int]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ..base.dtype import is_complex, is_float
@@ -11,7 +12,9 @@ from ..core.op import Op
 from ..ops.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyReluAttrs
 from ..ops.elemwise import ClipAttrs
 from .dispatch import apply
+from .fusion import Fused, fused
 from .inplace import check_writable, write
+from .node import keep_old_values
 from .operands import floating, must_be_real
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose, gt, le, lt
@@ -20,8 +23,9 @@ from .rows_shape import reshape
 from .rows_special import log_softmax, softmax
 from .rows_unary import abs as magnitude
 from .rows_unary import neg, sigmoid, tanh
-from .table import row
+from .table import in_place, row
 from .tensor import Tensor, axis_of
+from .titles import title_of
 from .types import as_dtype
 
 NN = "weft.nn.functional"
@@ -37,13 +41,40 @@ def given_back(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
     if not inplace:
         return made
     check_writable(input)
+    if made._grad_fn is not None:
+        source = input.grad_fn
+        keep_old_values(made._grad_fn, source.sequence_nr + 1 if source else 0, input._array)
     return write(input, made)
+
+
+class _Activation:
+    """A function that writes into its argument if that is asked for."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function, self.own = function, Fused(function)
+        self.title = title_of(function.__name__)
+
+    def __call__(self, inplace: bool, input: Tensor, *args: Any) -> Tensor:
+        if inplace:
+            return in_place(self.function, self.own, self.title, input, args, {})
+        made: Tensor = self.function(input, *args)
+        return made
+
+
+@_Activation
+def _relu(input: Tensor) -> Tensor:
+    return apply(_RELU, None, [input])[0]
 
 
 @row(space=NN, method=False)
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)"""
-    return given_back(input, apply(_RELU, None, [input])[0], inplace)
+    return _relu(inplace, input)
+
+
+@_Activation
+def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
+    return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [input])[0]
 
 
 @row(space=NN, method=False)
@@ -53,8 +84,7 @@ def hardtanh(
     """x limited to [min_val, max_val]"""
     if min_val > max_val:
         raise InvalidValue("min_val cannot be greater than max_val")
-    params = ClipAttrs(a_min=float(min_val), a_max=float(max_val))
-    return given_back(input, apply(_CLIP, params, [input])[0], inplace)
+    return _hardtanh(inplace, input, min_val, max_val)
 
 
 @row(space=NN, method=False)
@@ -63,14 +93,23 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@_Activation
+def _leaky_relu(input: Tensor, slope: float) -> Tensor:
+    if slope >= 0:
+        return apply(_LEAKY, LeakyReluAttrs(alpha=float(slope)), [input])[0]
+    return _bent(input, slope)
+
+
 @row(space=NN, method=False)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope x"""
-    if negative_slope >= 0:
-        made = apply(_LEAKY, LeakyReluAttrs(alpha=float(negative_slope)), [input])[0]
-    else:
-        made = choose(gt(input, 0), input, mul(input, negative_slope))
-    return given_back(input, made, inplace)
+    return _leaky_relu(inplace, input, negative_slope)
+
+
+@fused
+def _bent(input: Tensor, slope: Any) -> Tensor:
+    """x where x > 0, else slope x"""
+    return choose(gt(input, 0), input, mul(input, slope))
 
 
 @row(space=NN, method=False)
@@ -95,22 +134,32 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{count} and channel size = {channels}."
             )
     shape = [count if axis == 1 else 1 for axis in range(rank)] if rank > 1 else (1,) * rank
-    return choose(gt(input, 0), input, mul(input, reshape(weight, shape)))
+    return _bent(input, reshape(weight, shape))
 
 
 row(prelu)
 
 
+@_Activation
+def _elu(input: Tensor, alpha: float) -> Tensor:
+    return apply(_ELU, EluAttrs(alpha=float(alpha)), [input])[0]
+
+
 @row(space=NN, method=False)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
-    return given_back(input, apply(_ELU, EluAttrs(alpha=float(alpha)), [input])[0], inplace)
+    return _elu(inplace, input, alpha)
+
+
+@_Activation
+def _selu(input: Tensor) -> Tensor:
+    return apply(_SELU, None, [input])[0]
 
 
 @row(space=NN, method=False)
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled elu that keeps mean 0 and variance 1"""
-    return given_back(input, apply(_SELU, None, [input])[0], inplace)
+    return _selu(inplace, input)
 
 
 @row(space=NN, method=False)
@@ -120,8 +169,14 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         raise RunError("ZeroDivisionError: alpha cannot be 0 for CELU")
     if alpha == 1:
         return elu(input, 1.0, inplace)
+    return _celu(inplace, input, alpha)
+
+
+@_Activation
+@fused
+def _celu(input: Tensor, alpha: float) -> Tensor:
     curved = mul(apply(_ELU, EluAttrs(alpha=1.0), [div(input, alpha)])[0], alpha)
-    return given_back(input, choose(gt(input, 0), input, curved), inplace)
+    return choose(gt(input, 0), input, curved)
 
 
 @row(space=NN, method=False)
@@ -132,19 +187,30 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return apply(_GELU, GeluAttrs(approximate=approximate), [input])[0]
 
 
+@_Activation
+def _silu(input: Tensor) -> Tensor:
+    return apply(_SILU, None, [input])[0]
+
+
 @row(space=NN, method=False)
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)"""
-    return given_back(input, apply(_SILU, None, [input])[0], inplace)
+    return _silu(inplace, input)
+
+
+@_Activation
+def _mish(input: Tensor) -> Tensor:
+    return apply(_MISH, None, [input])[0]
 
 
 @row(space=NN, method=False)
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))"""
-    return given_back(input, apply(_MISH, None, [input])[0], inplace)
+    return _mish(inplace, input)
 
 
 @row(space=NN, method=False)
+@fused
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; x where beta x is above the threshold"""
     scaled = input if beta == 1 else mul(input, beta)
@@ -161,20 +227,30 @@ def softsign(input: Tensor) -> Tensor:
     return apply(_SOFTSIGN, None, [floating(input)])[0]
 
 
+@_Activation
+def _hardswish(input: Tensor) -> Tensor:
+    return apply(_HARD_SWISH, None, [input])[0]
+
+
 @row(space=NN, method=False)
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x limited(x / 6 + 1 / 2)"""
-    return given_back(input, apply(_HARD_SWISH, None, [input])[0], inplace)
+    return _hardswish(inplace, input)
 
 
 @row(space=NN, method=False)
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """x / 6 + 1 / 2, limited to [0, 1]"""
-    params = HardSigmoidAttrs(alpha=1 / 6, beta=0.5)
-    return given_back(input, apply(_HARD_SIGMOID, params, [input])[0], inplace)
+    return _hardsigmoid(inplace, input)
+
+
+@_Activation
+def _hardsigmoid(input: Tensor) -> Tensor:
+    return apply(_HARD_SIGMOID, HardSigmoidAttrs(alpha=1 / 6, beta=0.5), [input])[0]
 
 
 @row(space=NN, method=False)
+@fused
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0"""
     must_be_real("hardshrink", input)
@@ -185,6 +261,7 @@ row(hardshrink)
 
 
 @row(space=NN, method=False)
+@fused
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, not beyond it"""
     if lambd < 0:
@@ -194,6 +271,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 @row(space=NN, method=False)
+@fused
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)"""
     return sub(floating(input), tanh(input))
@@ -202,14 +280,20 @@ def tanhshrink(input: Tensor) -> Tensor:
 @row(space=NN, method=False)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above the threshold, else a value"""
-    made = choose(le(input, threshold), value, input)._cast(input._array.dtype)
-    return given_back(input, made, inplace)
+    return _threshold(inplace, input, threshold, value)
+
+
+@_Activation
+@fused
+def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    return choose(le(input, threshold), value, input)._cast(input._array.dtype)
 
 
 row(threshold, method=False)
 
 
 @row(space=NN, method=False)
+@fused
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x))"""
     return neg(apply(_SOFTPLUS, None, [neg(input)])[0])
@@ -230,7 +314,12 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if size % 2:
         raise RunError(f"Halving dimension must be even, but dimension {axis} is size {size}")
     half = size // 2
-    return mul(narrow(input, axis, 0, half), sigmoid(narrow(input, axis, half, half)))
+    return _gated(narrow(input, axis, 0, half), narrow(input, axis, half, half))
+
+
+@fused
+def _gated(input: Tensor, gate: Tensor) -> Tensor:
+    return mul(input, sigmoid(gate))
 
 
 def _implied_axis(name: str, dim: int | None, rank: int) -> int:

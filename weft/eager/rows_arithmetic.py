@@ -7,7 +7,10 @@ from typing import Any
 from ..base.dtype import BOOL, DTYPES, is_complex, is_float, is_integer
 from ..base.errors import RunError, Unsupported
 from ..core.op import Op
+from ..ops._families import ScalarAttrs
+from ..ops.elemwise import PRODUCTS
 from .dispatch import apply, apply_pair
+from .fusion import fused
 from .operands import floating, in_dtype, must_be_tensors, promoted
 from .table import row
 from .tensor import Tensor
@@ -17,7 +20,7 @@ _ADD, _SUB, _MUL, _DIV, _MOD, _POW, _MAX, _MIN = (
     Op.get(f"broadcast_{name}") for name in "add sub mul div mod pow max min".split()
 )
 _FLOOR_DIV, _FMOD, _TRUNC = (Op.get(name) for name in ("floor_divide", "fmod", "trunc"))
-_SQRT, _COPY = Op.get("sqrt"), Op.get("copy")
+_SQRT, _COPY, _POW_SCALAR = (Op.get(name) for name in ("sqrt", "copy", "__pow_scalar__"))
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
@@ -39,15 +42,26 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def add(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other"""
+    if type(alpha) is int and alpha == 1:
+        return apply(_ADD, None, promoted(input, other))[0]
+    return _with_scaled(input, other, alpha)
+
+
+@fused
+def _with_scaled(input: Any, other: Any, alpha: Any) -> Tensor:
     return apply(_ADD, None, promoted(input, _scaled(input, other, alpha)))[0]
 
 
-@row(inplace=True, out=True, aliases=["subtract"])
+@row(inplace=True, out=True, elementwise=True, aliases=["subtract"])
 def sub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other"""
+    return _without(input, other, alpha) if alpha == 1 else _without_scaled(input, other, alpha)
+
+
+def _without(input: Any, other: Any, alpha: Any) -> Tensor:
     left, right = promoted(input, _scaled(input, other, alpha))
     if left._array.dtype == BOOL or _is_bool(input) or _is_bool(other):
         raise RunError(
@@ -55,6 +69,9 @@ def sub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
             hint="use the `^` or `logical_xor()` operator, or `~` and `logical_not()`, instead",
         )
     return apply(_SUB, None, [left, right])[0]
+
+
+_without_scaled = fused(_without)
 
 
 def _is_bool(value: Any) -> bool:
@@ -70,13 +87,13 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
-@row(inplace=True, out=True, aliases=["multiply"])
+@row(inplace=True, out=True, elementwise=True, aliases=["multiply"])
 def mul(input: Tensor, other: Any) -> Tensor:
     """input * other"""
     return apply(_MUL, None, promoted(input, other))[0]
 
 
-@row(inplace=True, out=True, aliases=["divide"])
+@row(inplace=True, out=True, elementwise=True, aliases=["divide"])
 def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; integers are divided as floats unless it is rounded, by "trunc" or "floor\""""
     left, right = promoted(input, other)
@@ -125,19 +142,19 @@ def _divided_to_zero(left: Tensor, right: Tensor) -> Tensor:
     return apply(_FLOOR_DIV, None, [left - rest, right])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def true_divide(input: Tensor, other: Any) -> Tensor:
     """input / other; integers are divided as floats"""
     return div(input, other)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def floor_divide(input: Tensor, other: Any) -> Tensor:
     """input / other rounded down"""
     return _divided_down(*promoted(input, other))
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def remainder(input: Any, other: Any) -> Tensor:
     """the remainder of input / other, with the sign of other"""
     _must_have_tensor("remainder", input, other)
@@ -147,7 +164,7 @@ def remainder(input: Any, other: Any) -> Tensor:
     return apply(_MOD, None, [left, right])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def fmod(input: Tensor, other: Any) -> Tensor:
     """the remainder of input / other, with the sign of input"""
     must_be_tensors("fmod", input=input)
@@ -157,7 +174,7 @@ def fmod(input: Tensor, other: Any) -> Tensor:
     return apply(_FMOD, None, [left, right])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def pow(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent"""
     _must_have_tensor("pow", input, exponent)
@@ -174,6 +191,8 @@ def _known_power(base: Tensor, exponent: Any) -> Tensor | None:
     """Powers that are cheaper as something else."""
     if is_integer(base._array.dtype) and exponent < 0:
         raise RunError("Integers to negative integer powers are not allowed.")
+    if exponent in PRODUCTS and is_float(base._array.dtype):
+        return few_products(base, exponent)
     if exponent == 2:
         return apply(_MUL, None, [base, base])[0]
     if exponent == 0.5:
@@ -183,7 +202,15 @@ def _known_power(base: Tensor, exponent: Any) -> Tensor | None:
     return None
 
 
-@row(out=True)
+def few_products(base: Tensor, exponent: int) -> Tensor:
+    """A power of floats, for an exponent in PRODUCTS."""
+    return apply(_POW_SCALAR, _EXPONENTS[exponent], [base])[0]
+
+
+_EXPONENTS = {exponent: ScalarAttrs(scalar=float(exponent)) for exponent in PRODUCTS}
+
+
+@row(out=True, elementwise=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent, in double precision"""
     _must_have_tensor("float_power", input, exponent)
@@ -205,20 +232,20 @@ def float_power_(input: Tensor, exponent: Any) -> Tensor:
     return input.pow_(exponent)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other"""
     must_be_tensors("ldexp", input=input, other=other)
     return mul(input, pow(2.0, other))
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
 def maximum(input: Tensor, other: Tensor) -> Tensor:
     """the larger of both"""
     return apply(_MAX, None, _ordered("maximum", input, other))[0]
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
 def minimum(input: Tensor, other: Tensor) -> Tensor:
     """the smaller of both"""
     return apply(_MIN, None, _ordered("minimum", input, other))[0]
@@ -241,21 +268,24 @@ def _same_dtype(name: str, **tensors: Any) -> None:
             raise RunError(f"{name}: expected dtype {first} for `{key}` but got dtype {kind}")
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)"""
     _same_dtype("lerp", input=input, end=end, weight=weight)
     return add(input, mul(weight, sub(end, input)))
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2"""
     product = mul(tensor1, tensor2)
     return add(input, product if value == 1 else mul(product, value))
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2"""
     if not any(is_float(t._array.dtype) or is_complex(t._array.dtype) for t in (tensor1, tensor2)):

@@ -13,9 +13,9 @@ from .device import require_cpu
 from .dispatch import apply
 from .inplace import check_writable, write
 from .operands import in_dtype, must_be_tensors
-from .promotion import promote
+from .promotion import promote, result_dtype
 from .table import row
-from .tensor import Tensor
+from .tensor import CHANNELS_LAST, Tensor
 from .types import DTYPE_NAMES, OF_NUMPY, as_dtype, dtype, memory_format
 from .viewing import stretched
 
@@ -35,7 +35,7 @@ def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
     if name == "preserve_format":
         return made
     if name != "contiguous_format":
-        rank = {"channels_last": 4, "channels_last_3d": 5}[name]
+        rank = CHANNELS_LAST[name]
         if made._array.ndim != rank:
             raise RunError(f"required rank {rank} tensor to use {name} format")
         moved = np.ascontiguousarray(np.moveaxis(made._array, 1, -1))
@@ -133,6 +133,10 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     kind = input._array.dtype
     source = in_dtype(src, kind)
     check_writable(input)
+    if not isinstance(src, Tensor) and not input._recorded():
+        np.copyto(input._array, source._array)
+        input._counter[0] += 1
+        return input
     if source._array.shape != input._array.shape:
         try:
             source = stretched(source, input._array.shape)
@@ -144,7 +148,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return write(input, source)
 
 
-@row(space=None)
+@row
 def fill_(input: Tensor, value: Any) -> Tensor:
     """writes one value everywhere"""
     if isinstance(value, Tensor):
@@ -166,7 +170,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return fill_(clone(input), value)
 
 
-@row(space=None)
+@row
 def zero_(input: Tensor) -> Tensor:
     """writes zeros everywhere"""
     return copy_(input, 0)
@@ -187,7 +191,7 @@ def is_complex(input: Tensor) -> bool:
     return input.dtype.is_complex
 
 
-@row(space=None)
+@row
 def is_signed(input: Tensor) -> bool:
     """whether the dtype has negative numbers"""
     return input.dtype.is_signed
@@ -197,6 +201,17 @@ def is_signed(input: Tensor) -> bool:
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """the dtype that two dtypes meet in"""
     return OF_NUMPY[promote(as_dtype(type1).numpy, as_dtype(type2).numpy)]
+
+
+@row(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """the dtype that two tensors or numbers meet in"""
+    for value in (tensor1, tensor2):
+        if not isinstance(value, (Tensor, int, float, complex, np.generic)):
+            raise InvalidType(
+                f"result_type() takes tensors and numbers, not {type(value).__name__}"
+            )
+    return OF_NUMPY[result_dtype([tensor1, tensor2])]
 
 
 @row(method=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from ..base.dtype import is_float
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
+from ..ops.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
 from .dispatch import apply
+from .fusion import fused
 from .indexing import chosen_from
-from .operands import must_be_real
+from .operands import floating, must_be_real
 from .rows_activation import NN
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose
@@ -28,14 +31,15 @@ from .tensor import DimensionError, Tensor, wrap
 from .viewing import Array
 
 _SOFTPLUS, _COPY = Op.get("softplus"), Op.get("copy")
+_CROSS_ENTROPY, _NLL = Op.get("softmax_cross_entropy"), Op.get("nll_loss")
 
 
 def _class_axis(input: Tensor) -> int:
     return 0 if input._array.ndim == 1 else 1
 
 
-def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored: int) -> Array:
-    """The classes, those that are ignored as 0."""
+def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored: int) -> Tensor:
+    """The classes, those that are ignored as -1."""
     rank, shape = input._array.ndim, input._array.shape
     if not rank:
         raise RunError("input tensor should be at least 1D")
@@ -58,14 +62,19 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
             "weight tensor should be defined either for all or no classes, got weight tensor of "
             f"shape: {list(weight.shape)}"
         )
-    return _inside(places, shape[axis], ignored)
+    inside = _inside(places, shape[axis], ignored)
+    if rank == 1:
+        return wrap(inside.reshape(()).copy())
+    return target.detach() if inside is places else wrap(inside)
 
 
 def _inside(places: Array, classes: int, ignored: int) -> Array:
+    if not places.size or (places.min() >= 0 and places.max() < classes and ignored < 0):
+        return places.astype(np.int64, copy=False)
     wrong = (places != ignored) & ((places < 0) | (places >= classes))
     if wrong.any():
         raise DimensionError(f"Target {int(places[wrong].flat[0])} is out of bounds.")
-    return np.where(places == ignored, 0, places).astype(np.int64)
+    return np.where(places == ignored, -1, places).astype(np.int64)
 
 
 @row(space=NN, method=False)
@@ -77,33 +86,47 @@ def nll_loss(
     must_be_real("nll_loss", input)
     how = reduction_of(reduction, size_average, reduce)
     places = _check_classes(input, target, weight, ignore_index)
-    axis = _class_axis(input)
-    counts = wrap(np.asarray(target._array != ignore_index))
-    if input._array.ndim == 1:
-        places, counts = places.reshape(()), reshape(counts, ())
-    values = neg(_of_classes(input, places, axis))
-    return _averaged(values, _weights(weight, places, counts, input), counts, how)
+    return _class_losses(_NLL, input, places, weight, how)
 
 
-def _of_classes(input: Tensor, places: Array, axis: int) -> Tensor:
-    made = gather(input, axis, wrap(np.expand_dims(places, axis)))
-    return reshape(made, places.shape)
+@lru_cache(64)
+def _params(op: Op, axis: int, reduction: str, smoothing: float) -> Any:
+    if op is _NLL:
+        return ClassLossAttrs(axis=axis, reduction=reduction)
+    return CrossEntropyAttrs(axis=axis, reduction=reduction, smoothing=smoothing)
 
 
-def _weights(weight: Tensor | None, places: Array, counts: Tensor, input: Tensor) -> Tensor:
-    kind = input._array.dtype
+def _class_losses(
+    op: Op, input: Tensor, places: Tensor, weight: Tensor | None, how: str, smoothing: float = 0.0
+) -> Tensor:
+    """The losses of an operator, with weights of classes."""
+    params = _params(op, _class_axis(input), how if weight is None else "none", smoothing)
+    values = apply(op, params, [input, places])[0]
     if weight is None:
-        return counts._cast(kind)
-    own = reshape(chosen_from(weight, [places.reshape(-1)]), places.shape)
-    return mul(own, counts._cast(kind))
+        return values
+    return _averaged(values, _Counted(places._array, weight, input), how)
 
 
-def _averaged(values: Tensor, weights: Tensor, counts: Tensor, how: str) -> Tensor:
+class _Counted:
+    """Which rows count, and by how much: that of their class."""
+
+    def __init__(self, places: Array, weight: Tensor, input: Tensor) -> None:
+        counts = places >= 0
+        own = reshape(chosen_from(weight, [np.maximum(places, 0).reshape(-1)]), places.shape)
+        self.mask = None if counts.all() else wrap(np.asarray(counts))
+        self.weights = mul(own, wrap(np.asarray(counts, input._array.dtype)))
+
+    def masked(self, values: Tensor) -> Tensor:
+        return values if self.mask is None else choose(self.mask, values, 0.0)
+
+    def mean(self, values: Tensor) -> Tensor:
+        return div(total(values), total(self.weights))
+
+
+def _averaged(values: Tensor, counted: _Counted, how: str) -> Tensor:
     """Losses with their weights; the mean is that of the weights that count."""
-    scaled = choose(counts, mul(values, weights), 0.0)
-    if how == "mean":
-        return div(total(scaled), total(weights))
-    return reduced(scaled, how)
+    scaled = counted.masked(mul(values, counted.weights))
+    return counted.mean(scaled) if how == "mean" else reduced(scaled, how)
 
 
 @row(space=NN, method=False)
@@ -118,7 +141,6 @@ def cross_entropy(
         raise RunError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if not input._array.ndim:
         raise RunError("input tensor should be at least 1D")
-    scores = log_softmax(input, _class_axis(input))
     if is_float(target._array.dtype):
         if target._array.shape != input._array.shape:
             raise RunError(
@@ -127,10 +149,15 @@ def cross_entropy(
             )
         if ignore_index >= 0:
             raise RunError("ignore_index is not supported for floating point target")
+        scores = log_softmax(input, _class_axis(input))
         return _soft(scores, target, weight, how, label_smoothing)
-    if label_smoothing == 0:
-        return nll_loss(scores, target, weight, None, ignore_index, None, how)
-    return _smoothed(scores, target, weight, ignore_index, how, label_smoothing)
+    must_be_real("cross_entropy", input)
+    places = _check_classes(input, target, weight, ignore_index)
+    if label_smoothing and weight is not None:
+        scores = log_softmax(input, _class_axis(input))
+        return _smoothed(scores, places, weight, how, label_smoothing)
+    scores = floating(input)
+    return _class_losses(_CROSS_ENTROPY, scores, places, weight, how, label_smoothing)
 
 
 def _by_class(weight: Tensor, input: Tensor) -> Tensor:
@@ -153,19 +180,11 @@ def _soft(
     return reduced(values, how)
 
 
-def _smoothed(
-    scores: Tensor, target: Tensor, weight: Tensor | None, ignored: int, how: str, smoothing: float
-) -> Tensor:
-    places = _check_classes(scores, target, weight, ignored)
-    axis = _class_axis(scores)
-    counts = wrap(np.asarray(target._array != ignored))
-    if scores._array.ndim == 1:
-        places, counts = places.reshape(()), reshape(counts, ())
-    weights = _weights(weight, places, counts, scores)
-    sharp = _averaged(neg(_of_classes(scores, places, axis)), weights, counts, how)
-    weighed = scores if weight is None else mul(scores, _by_class(weight, scores))
-    spread = choose(counts, neg(total(weighed, axis)), 0.0)
-    even = div(total(spread), total(weights)) if how == "mean" else reduced(spread, how)
+def _smoothed(scores: Tensor, places: Tensor, weight: Tensor, how: str, smoothing: float) -> Tensor:
+    axis, counted = _class_axis(scores), _Counted(places._array, weight, scores)
+    sharp = _class_losses(_NLL, scores, places, weight, how)
+    spread = counted.masked(neg(total(mul(scores, _by_class(weight, scores)), axis)))
+    even = counted.mean(spread) if how == "mean" else reduced(spread, how)
     share = smoothing / scores._array.shape[axis]
     return add(mul(sharp, 1 - smoothing), mul(even, share))
 
@@ -184,9 +203,14 @@ def binary_cross_entropy(
         )
     if ((input._array < 0) | (input._array > 1)).any():
         raise RunError("all elements of input should be between 0 and 1")
+    return reduced(_loss_of_chances(input, target, weight), how)
+
+
+@fused
+def _loss_of_chances(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     yes, no = clamp(log(input), min=-100), clamp(log1p(neg(input)), min=-100)
     values = sub(mul(sub(target, 1), no), mul(target, yes))
-    return reduced(values if weight is None else mul(values, weight), how)
+    return values if weight is None else mul(values, weight)
 
 
 @row(space=NN, method=False)
@@ -200,11 +224,19 @@ def binary_cross_entropy_with_logits(
         raise InvalidValue(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
+    values = _loss_of_scores(input, target, weight, pos_weight)
+    return reduced(values, how)
+
+
+@fused
+def _loss_of_scores(
+    input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None
+) -> Tensor:
     softened = apply(_SOFTPLUS, None, [neg(input)])[0]  # -log s
     if pos_weight is not None:
         softened = mul(softened, add(mul(sub(pos_weight, 1), target), 1))
     values = add(mul(sub(1, target), input), softened)
-    return reduced(values if weight is None else mul(values, weight), how)
+    return values if weight is None else mul(values, weight)
 
 
 # Margins.
@@ -311,7 +343,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RunError("num_classes should be positive")
     elif places.size and places.max() >= num_classes:
         raise RunError("Class values must be smaller than num_classes.")
-    return wrap((places[..., None] == np.arange(num_classes)).astype(np.int64))
+    made = np.zeros((places.size, num_classes), np.int64)
+    made[np.arange(places.size), places.reshape(-1)] = 1
+    return wrap(made.reshape(*places.shape, num_classes))
 
 
 @row(space=NN, method=False)
@@ -334,10 +368,10 @@ def embedding(
     if places.size and not (places.min() >= 0 and places.max() < count):
         raise DimensionError("index out of range in self")
     if max_norm is not None:
-        _shorten(weight, places, max_norm, norm_type)
+        shorten_rows(weight, places, max_norm, norm_type)
     flat = places.reshape(-1).astype(np.int64)
     made = chosen_from(weight, [flat, None])
-    made = _frequent(made, flat, count) if scale_grad_by_freq else made
+    made = by_frequency(made, flat, count) if scale_grad_by_freq else made
     if padding_idx is not None and weight._requires_grad:
         kept = wrap((flat != padding_idx % count).reshape(-1, 1))
         fixed = wrap(made._array)
@@ -345,14 +379,14 @@ def embedding(
     return reshape(made, (*places.shape, weight._array.shape[1]))
 
 
-def _frequent(rows: Tensor, flat: Array, count: int) -> Tensor:
+def by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
     """The same rows, with gradients divided by how often each is there."""
     often = np.bincount(flat, minlength=count)[flat].astype(rows._array.dtype).reshape(-1, 1)
     moving = div(rows, wrap(often))
     return add(moving, wrap(rows._array - moving._array))
 
 
-def _shorten(weight: Tensor, places: Array, longest: float, order: float) -> None:
+def shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
     """Scales the rows that are used and too long, in place."""
     used = np.unique(places)
     rows = weight._array[used]

@@ -11,6 +11,7 @@ from ..base.dtype import BOOL, DType, is_complex, is_float, is_integer
 from ..base.errors import InvalidType, RunError, Unsupported
 from ..core.op import Op
 from .dispatch import apply
+from .fusion import fused
 from .operands import in_dtype, must_be_tensors, promoted
 from .rows_arithmetic import add, bind_operators, mul, sub
 from .rows_unary import abs as magnitude
@@ -37,6 +38,7 @@ def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) ->
     op = Op.get(f"broadcast_{word}")
     ordered = word not in ("equal", "not_equal")
 
+    @fused
     def function(input: Tensor, other: Any) -> Tensor:
         if type(input) is not Tensor:
             must_be_tensors(name, input=input)
@@ -46,7 +48,7 @@ def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) ->
         return apply(op, None, values)[0]._cast(BOOL)
 
     made = _renamed(function, name, f"where input {sign} other")
-    return row(made, inplace=True, out=True, aliases=aliases)
+    return row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
 
 
 eq = _comparison("eq", "equal", "equals")
@@ -67,28 +69,28 @@ def truth(value: Any) -> Tensor:
 # Logic.
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """where both are not zero"""
     must_be_tensors("logical_and", input=input, other=other)
     return apply(_AND, None, [truth(input), truth(other)])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """where one or both are not zero"""
     must_be_tensors("logical_or", input=input, other=other)
     return apply(_OR, None, [truth(input), truth(other)])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
     """where exactly one is not zero"""
     must_be_tensors("logical_xor", input=input, other=other)
     return apply(_XOR, None, [truth(input), truth(other)])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def logical_not(input: Tensor) -> Tensor:
     """where input is zero"""
     return apply(_NOT, None, [truth(input)])[0]
@@ -106,25 +108,25 @@ def _with_bits(name: str, *values: Any) -> list[Tensor]:
     return made
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def bitwise_and(input: Tensor, other: Any) -> Tensor:
     """the bits that both have"""
     return apply(_AND, None, _with_bits("bitwise_and", input, other))[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def bitwise_or(input: Tensor, other: Any) -> Tensor:
     """the bits that one of both has"""
     return apply(_OR, None, _with_bits("bitwise_or", input, other))[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def bitwise_xor(input: Tensor, other: Any) -> Tensor:
     """the bits that only one has"""
     return apply(_XOR, None, _with_bits("bitwise_xor", input, other))[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def bitwise_not(input: Tensor) -> Tensor:
     """the bits turned; of bools, the opposite"""
     return apply(_NOT, None, _with_bits("bitwise_not", input))[0]
@@ -137,26 +139,26 @@ def _shift(op: Op, name: str, input: Any, other: Any) -> Tensor:
     return apply(op, None, values)[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def bitwise_left_shift(input: Tensor, other: Any) -> Tensor:
     """input shifted left by other bits"""
     return _shift(_LEFT, "bitwise_left_shift", input, other)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def bitwise_right_shift(input: Tensor, other: Any) -> Tensor:
     """input shifted right by other bits"""
     return _shift(_RIGHT, "bitwise_right_shift", input, other)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """the greatest common divisor"""
     must_be_tensors("gcd", input=input, other=other)
     return apply(_GCD, None, _with_bits("gcd", input, other))[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """the least common multiple"""
     must_be_tensors("lcm", input=input, other=other)
@@ -174,7 +176,7 @@ def choose(condition: Tensor, input: Any, other: Any) -> Tensor:
     return apply(_WHERE, None, [condition, *promoted(input, other)])[0]
 
 
-@row(method=False, out=True)
+@row(method=False, out=True, elementwise=True)
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where the condition holds, else other; alone, the places where it holds"""
     if input is None and other is None:
@@ -246,7 +248,8 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return bool(eq(input, other)._array.all())
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 where input < 0, values where it is 0, 1 where it is more"""
     must_be_tensors("heaviside", input=input, values=values)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..base.dtype import is_complex
 from ..base.errors import RunError
@@ -17,10 +19,12 @@ from .rows_arithmetic import add, sub
 from .rows_complex import complex as of_parts
 from .rows_complex import imag, real
 from .rows_einsum import einsum
+from .rows_join import stack
 from .rows_matmul import matmul
+from .rows_parts import unbind
 from .rows_shape import reshape, squeeze, t, transpose, unsqueeze
 from .table import row
-from .tensor import Tensor
+from .tensor import Tensor, wrap
 from .viewing import part_of
 
 _DENSE, _CONV, _TRANSPOSED, _PAD = (
@@ -281,16 +285,79 @@ def _spread(
     _positive("stride", steps)
     _positive("dilation", gaps)
     out = _check_channels(data._array.shape[1], weight, bias, groups, True)
-    if rank == 1:
-        data, weight = unsqueeze(data, 2), unsqueeze(weight, 2)
-        steps, gaps, pads, extra = (1, *steps), (1, *gaps), (0, *pads), (0, *extra)
-    params = Conv2DTransposeAttrs(
-        channels=out, kernel_size=weight._array.shape[2:], strides=steps, padding=pads,
-        output_padding=extra, dilation=gaps, groups=groups, use_bias=bias is not None,
-    )  # fmt: skip
-    made = apply(_TRANSPOSED, params, [data, weight] if bias is None else [data, weight, bias])[0]
-    made = squeeze(made, 2) if rank == 1 else made
+    sizes = _Spread(steps, pads, extra, gaps)
+    run = {1: _spread1, 2: _spread2, 3: _spread3}[rank]
+    made = run(data, weight, bias, sizes, groups, out)
     return made if batched else squeeze(made, 0)
+
+
+class _Spread(NamedTuple):
+    """How windows lie in the output of a transposed convolution, along each dimension."""
+
+    steps: tuple[int, ...]
+    pads: tuple[int, ...]
+    extra: tuple[int, ...]
+    gaps: tuple[int, ...]
+
+
+def _spread2(
+    data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int
+) -> Tensor:
+    params = Conv2DTransposeAttrs(
+        channels=out, kernel_size=weight._array.shape[2:], strides=sizes.steps, padding=sizes.pads,
+        output_padding=sizes.extra, dilation=sizes.gaps, groups=groups, use_bias=bias is not None,
+    )  # fmt: skip
+    return apply(_TRANSPOSED, params, [data, weight] if bias is None else [data, weight, bias])[0]
+
+
+def _spread1(
+    data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int
+) -> Tensor:
+    wide = _Spread(*[(first, *own) for first, own in zip((1, 0, 0, 1), sizes)])
+    return squeeze(_spread2(unsqueeze(data, 2), unsqueeze(weight, 2), bias, wide, groups, out), 2)
+
+
+def _spread3(
+    data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int
+) -> Tensor:
+    """All taps along the first dimension as channels of images, each then added where it lies."""
+    (step, *_), (pad, *_), (more, *_), (gap, *_) = sizes
+    items, channels, depth, *rest = data._array.shape
+    taps, kernel = weight._array.shape[2], weight._array.shape[3:]
+    length = (depth - 1) * step + gap * (taps - 1) + 1 + more
+    if min(pad, more) < 0 or more >= max(step, gap) or length <= 2 * pad:
+        raise RunError(
+            f"padding {sizes.pads} and output padding {sizes.extra} do not fit: an output padding "
+            "must be smaller than either stride or dilation, and something must be left"
+        )
+    flat = reshape(transpose(data, 1, 2), (items * depth, channels, *rest))
+    kernels = reshape(weight, (channels, -1, *kernel))
+    inner = _Spread(*[own[1:] for own in sizes])
+    planes = _spread2(flat, kernels, None, inner, groups, out * taps)
+    planes = reshape(planes, (items, depth, out, taps, *planes._array.shape[2:]))
+    made = _interleaved(unbind(transpose(planes, 1, 2), 3), step, gap, length)
+    made = _every(made, 2, pad, length - 2 * pad, 1)
+    return made if bias is None else add(made, reshape(bias, (-1, 1, 1, 1)))
+
+
+def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Tensor:
+    """Slices along axis 2, of which slice i of tap k is added at step i + gap k. Places that leave
+    the same rest when they are divided by the step are summed apart."""
+    items, channels, depth, *rest = taps[0]._array.shape
+    count = -(-length // step)
+    phases: list[Tensor | None] = [None] * step
+    for tap, slices in enumerate(taps):
+        before, phase = divmod(tap * gap, step)
+        widths = ((0, 0), (0, 0), (before, count - depth - before), (0, 0), (0, 0))
+        part = apply(_PAD, PadAttrs(pad_width=widths), [slices])[0] if any(widths[2]) else slices
+        known = phases[phase]
+        phases[phase] = part if known is None else add(known, part)
+    if step == 1:
+        assert phases[0] is not None
+        return phases[0]
+    nothing = wrap(np.zeros((items, channels, count, *rest), taps[0]._array.dtype))
+    made = stack([nothing if phase is None else phase for phase in phases], 3)
+    return reshape(made, (items, channels, count * step, *rest))
 
 
 @row(space=NN, method=False)
@@ -311,5 +378,14 @@ def conv_transpose2d(
     return _spread(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-for _function in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d):
+@row(space=NN, method=False)
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv3d` in its data"""
+    return _spread(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+for _function in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d):
     row(_function, method=False)

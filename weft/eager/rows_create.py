@@ -101,11 +101,11 @@ def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
     array = input._array
     if all(array.strides) or not any(n > 1 and not s for n, s in zip(array.shape, array.strides)):
         return np.empty_like(array, dtype=kind, order="K", subok=False)
-    order = _memory_order(array)
+    order = memory_order(array)
     return np.empty([array.shape[axis] for axis in order], kind).transpose(np.argsort(order))
 
 
-def _memory_order(array: Array) -> list[int]:
+def memory_order(array: Array) -> list[int]:
     """Axes from the outermost in memory to the innermost. One along which nothing moves has no
     place of its own: it stays beside the axes that it is beside."""
     order = list(range(array.ndim))
@@ -251,6 +251,30 @@ def arange(*bounds: Any, dtype: Any = None, out: Any = None, **options: Any) -> 
         values = start + step * np.arange(count, dtype=np.float64)
     result = made(values.astype(kind), options)
     return result if out is None else write_out(out, result)
+
+
+@row(name="range", method=False, out=True)
+def _closed_range(
+    start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    """start, start + step, ... up to end itself; of floats unless a dtype is given"""
+    first, last, by = (_bound(value) for value in (start, end, step))
+    kind = kind_of(dtype)
+    if kind == BOOL:
+        raise Unsupported("\"range\" not implemented for 'Bool'")
+    if by == 0:
+        raise RunError("step must be nonzero")
+    if not all(math.isfinite(value) for value in (first, last)):
+        raise RunError(f"unsupported range: {first} -> {last}")
+    if (last - first) * by < 0:
+        raise RunError("upper bound and lower bound inconsistent with step sign")
+    if is_integer(kind):
+        first, last, by = int(first), int(last), int(by)
+        if not by:
+            raise InvalidValue("step must be nonzero", why=f"{step} is cut to an integer")
+    count = math.floor((last - first) / by) + 1
+    values = first + by * np.arange(count, dtype=np.int64 if is_integer(kind) else np.float64)
+    return made(convert(values, kind), options)
 
 
 def _range_of(bounds: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:

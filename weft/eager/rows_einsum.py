@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ..base.errors import RunError
+from ..core.op import Op
+from .dispatch import apply
 from .rows_matmul import batched
 from .rows_memory import sum_to_size
 from .rows_parts import diagonal
@@ -16,6 +19,7 @@ from .rows_shape import expand, permute, reshape
 from .table import row
 from .tensor import Tensor
 
+_MUL = Op.get("broadcast_mul")
 Labels = list[int]
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 DOTS = len(LETTERS)  # labels from here on are the axes of an ellipsis, from the last one on
@@ -31,7 +35,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         tensors = list(given)
         if not tensors:
             raise RunError("einsum(): must provide at least one operand")
-        inputs, output = _parsed(equation, [tensor._array.ndim for tensor in tensors])
+        inputs, output = _parsed(equation, tuple([tensor._array.ndim for tensor in tensors]))
     else:
         tensors, inputs, output = _sublists(equation, operands)
     terms = [_single(tensor, labels) for tensor, labels in zip(tensors, inputs)]
@@ -50,7 +54,8 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     return _arranged(made, have, output, sizes)
 
 
-def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
+@lru_cache(maxsize=1024)
+def _parsed(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels]:
     left, arrow, right = equation.replace(" ", "").partition("->")
     parts = left.split(",")
     if len(parts) != len(ranks):
@@ -110,7 +115,7 @@ def _sublists(first: Any, rest: Sequence[Any]) -> tuple[list[Tensor], list[Label
     equation = ",".join(texts)
     if last is not None:
         equation += "->" + "".join(_letter(n) for n in last)
-    inputs, output = _parsed(equation, [tensor._array.ndim for tensor in tensors])
+    inputs, output = _parsed(equation, tuple([tensor._array.ndim for tensor in tensors]))
     return tensors, inputs, output
 
 
@@ -183,15 +188,22 @@ def _pair(
     of = lambda tensor, own, labels: [tensor._array.shape[own.index(n)] for n in labels]
     outer, inner = of(a, left, batch), math.prod(of(a, left, summed))
     m, n = of(a, left, rows), of(b, right, columns)
-    x = reshape(
-        permute(a, [left.index(k) for k in batch + rows + summed]),
-        (math.prod(outer), math.prod(m), inner),
-    )
-    y = reshape(
-        permute(b, [right.index(k) for k in batch + summed + columns]),
-        (math.prod(outer), inner, math.prod(n)),
-    )
-    return reshape(batched(x, y), (*outer, *m, *n)), batch + rows + columns
+    if not summed and a._array.dtype == b._array.dtype:
+        x = _seen(_moved(a, left, batch + rows), (*outer, *m, *[1] * len(n)))
+        y = _seen(_moved(b, right, batch + columns), (*outer, *[1] * len(m), *n))
+        return apply(_MUL, None, [x, y])[0], batch + rows + columns
+    x = _seen(_moved(a, left, batch + rows + summed), (*outer, math.prod(m), inner))
+    y = _seen(_moved(b, right, batch + summed + columns), (*outer, inner, math.prod(n)))
+    return _seen(batched(x, y), (*outer, *m, *n)), batch + rows + columns
+
+
+def _moved(tensor: Tensor, labels: Labels, order: Labels) -> Tensor:
+    """A term with its axes in another order."""
+    return tensor if labels == order else permute(tensor, [labels.index(k) for k in order])
+
+
+def _seen(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return tensor if tensor._array.shape == shape else reshape(tensor, shape)
 
 
 def _stretched(
@@ -203,5 +215,6 @@ def _stretched(
 
 
 def _arranged(made: Tensor, have: Labels, output: Labels, sizes: dict[int, int]) -> Tensor:
-    made = permute(made, [have.index(label) for label in output])
-    return expand(made, [sizes[label] for label in output]) if output else made
+    made = _moved(made, have, output)
+    wide = tuple([sizes[label] for label in output])
+    return made if made._array.shape == wide else expand(made, wide)

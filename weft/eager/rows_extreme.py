@@ -14,6 +14,7 @@ from ..core.op import Op
 from ..ops.index import GatherAttrs
 from ..ops.recurrence import AxisAttrs, CumprodAttrs
 from ..ops.scan import CumsumAttrs
+from ..ops.sort import order_of
 from .dispatch import apply
 from .inplace import write_out
 from .operands import must_be_real, must_be_tensors
@@ -194,14 +195,14 @@ def _isnan(rows: Array) -> Array:
 
 def _median_place(rows: Array) -> Array:
     """Of an even number the lower middle; a NaN, if there is one."""
-    order = np.argsort(rows, -1, kind="stable")
+    order = order_of(rows, -1, False)
     middle = order[..., (rows.shape[-1] - 1) // 2]
     nan = _isnan(rows)
     return np.where(nan.any(-1), nan.argmax(-1), middle)
 
 
 def _nanmedian_place(rows: Array) -> Array:
-    order = np.argsort(rows, -1, kind="stable")
+    order = order_of(rows, -1, False)
     count = rows.shape[-1] - _isnan(rows).sum(-1, keepdims=True)
     return np.take_along_axis(order, np.maximum(count - 1, 0) // 2, -1)[..., 0]
 
@@ -252,7 +253,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     size = input._array.shape[axis_of(dim, rank)] if rank else 1
     if not 1 <= k <= size and size:
         raise RunError("kthvalue(): selected number k out of range for dimension")
-    find = lambda rows: np.argsort(rows, -1, kind="stable")[..., k - 1]
+    find = lambda rows: order_of(rows, -1, False)[..., k - 1]
     return _ranked("kthvalue", input, dim, keepdim, find)
 
 

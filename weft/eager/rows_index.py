@@ -10,9 +10,12 @@ import numpy as np
 from ..base.errors import RunError
 from ..core.op import Op
 from ..ops.index import GatherAttrs, TakeAttrs
-from .dispatch import apply
-from .indexing import Chosen, chosen_from, index_arrays, put_chosen, with_chosen
+from .dispatch import apply, kernel_of, record
+from .indexing import Chosen, apart, chosen_from, index_arrays, put_chosen, with_chosen
 from .inplace import check_writable
+from .modes import modes
+from .native_copy import ordered_copy
+from .native_index import add_elements, add_rows, put_elements
 from .operands import Number, in_dtype
 from .rows_parts import put_at
 from .rows_shape import expand, reshape
@@ -24,7 +27,7 @@ _GATHER, _GATHER_GRAD, _TAKE, _TAKE_GRAD, _ADD, _MUL, _WHERE = (
     Op.get(name)
     for name in (
         "gather_elements", "_gather_elements_grad", "take", "_take_grad", "broadcast_add",
-        "broadcast_mul", "where",
+        "broadcast_mul", "broadcast_where",
     )
 )  # fmt: skip
 
@@ -37,7 +40,7 @@ def whole(index: Tensor, name: str, error: type[Exception] = RunError) -> Array:
 
 
 def _inside(places: Array, axis: int, size: int, error: type[Exception] = RunError) -> Array:
-    if places.size:
+    if places.size and int(places.view(np.uint64).max()) >= size:  # or below 0
         low, high = int(places.min()), int(places.max())
         if low < 0 or high >= size:
             wrong = low if low < 0 else high
@@ -112,7 +115,29 @@ def element_places(shape: Sequence[int], axis: int, where: Array) -> Array:
     return places
 
 
-@row(inplace=True, out=True)
+def _source_at(input: Tensor, where: Array, src: Any, name: str) -> Tensor:
+    """What is written at indices: a source, or a number."""
+    if not isinstance(src, Tensor):
+        return expand(in_dtype(src, input._array.dtype), where.shape)
+    if src._array.dtype != input._array.dtype:
+        raise RunError("scatter(): Expected self.dtype to be equal to src.dtype")
+    return first_part(src, where.shape, name) if where.size else src
+
+
+def _write_scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
+    reduce: str | None = None,
+) -> bool:  # fmt: skip
+    if reduce is not None or not input._array.ndim:
+        return False
+    _, axis, where = at_elements(input, dim, index, "scatter")
+    source = _source_at(input, where._array, value if src is None else src, "scatter")._array
+    if not where._array.size:
+        return True
+    return put_elements(input._array, axis, where._array, apart(source, input._array))
+
+
+@row(inplace=True, out=True, writes=_write_scatter)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
     reduce: str | None = None,
@@ -122,15 +147,9 @@ def scatter(
     if reduce not in (None, "add", "multiply"):
         raise RunError("reduce argument must be either add or multiply.")
     data, axis, where = at_elements(input, dim, index, "scatter")
-    if isinstance(src, Tensor):
-        if src._array.dtype != input._array.dtype:
-            raise RunError("scatter(): Expected self.dtype to be equal to src.dtype")
-        source = src
-    else:
-        source = expand(in_dtype(src, input._array.dtype), where._array.shape)
+    values = _source_at(input, where._array, src, "scatter")
     if not where._array.size:
         return copied(input)
-    values = first_part(source, where._array.shape, "scatter")
     if reduce == "add":
         made = _added(data, axis, where, values)
     elif reduce == "multiply":
@@ -145,19 +164,39 @@ def copied(input: Tensor) -> Tensor:
 
 
 def _added(data: Tensor, axis: int, where: Tensor, values: Tensor) -> Tensor:
+    total = ordered_copy(data._array)
+    if add_elements(total, axis, where._array, values._array):
+        return _sum_of(data, _GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where], total)
     more = apply(_GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where])[0]
     return apply(_ADD, None, [data, more])[0]
 
 
-@row(inplace=True, out=True)
+def _sum_of(data: Tensor, op: Op, params: Any, inputs: Sequence[Tensor], total: Array) -> Tensor:
+    """data + op(inputs), whose values are known: what is left is its place in the graph."""
+    made = wrap(total)
+    if modes.grad and any(tensor.requires_grad for tensor in (data, inputs[0])):
+        more = wrap(np.broadcast_to(np.zeros((), total.dtype), total.shape))
+        if inputs[0].requires_grad:
+            record(kernel_of(op), params, inputs, (more,))
+        record(kernel_of(_ADD), None, (data, more), (made,))
+    return made
+
+
+def _write_scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> bool:
+    if not input._array.ndim:
+        return False
+    _, axis, where = at_elements(input, dim, index, "scatter_add")
+    source = _source_at(input, where._array, src, "scatter_add")._array
+    return add_elements(input._array, axis, where._array, apart(source, input._array))
+
+
+@row(inplace=True, out=True, writes=_write_scatter_add)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with input[index[i, j], j] += src[i, j], along axis 0"""
     data, axis, where = at_elements(input, dim, index, "scatter_add")
-    if src._array.dtype != input._array.dtype:
-        raise RunError("scatter(): Expected self.dtype to be equal to src.dtype")
+    values = _source_at(input, where._array, src, "scatter_add")
     if not where._array.size:
         return copied(input)
-    values = first_part(src, where._array.shape, "scatter_add")
     return reshape(_added(data, axis, where, values), input._array.shape)
 
 
@@ -224,7 +263,17 @@ def _rows(data: Tensor, axis: int, places: Array) -> Chosen:
     return [places if at == axis else None for at in range(data._array.ndim)]
 
 
-@row(inplace=True, out=True)
+def _write_index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
+) -> bool:
+    if alpha != 1 or not input._array.ndim:
+        return False
+    data, axis, places = along(input, dim, index, "index_add")
+    values = _source_of(input, data, axis, places, source, "index_add")._array
+    return add_rows(input._array, axis, places, apart(values, input._array))
+
+
+@row(inplace=True, out=True, writes=_write_index_add)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """A copy with alpha * source added to slices of an axis"""
     data, axis, places = along(input, dim, index, "index_add")
@@ -232,11 +281,24 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if alpha != 1:
         scale = in_dtype(alpha, input._array.dtype)
         values = apply(_MUL, None, [values, scale])[0]
-    more = apply(_TAKE_GRAD, TakeAttrs(axis=axis), [values, data, wrap(places)])[0]
+    given, params = [values, data, wrap(places)], TakeAttrs(axis=axis)
+    total = ordered_copy(data._array)
+    if add_rows(total, axis, places, values._array):
+        return reshape(_sum_of(data, _TAKE_GRAD, params, given, total), input._array.shape)
+    more = apply(_TAKE_GRAD, params, given)[0]
     return reshape(apply(_ADD, None, [data, more])[0], input._array.shape)
 
 
-@row(inplace=True, out=True)
+def _write_index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
+    if index._array.dtype != np.int64 or not input._array.ndim:
+        return False
+    data, axis, places = along(input, dim, index, "index_copy")
+    values = _source_of(input, data, axis, places, source, "index_copy")._array
+    input._array[(slice(None),) * axis + (places,)] = values
+    return True
+
+
+@row(inplace=True, out=True, writes=_write_index_copy)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with other slices at indices of an axis"""
     if index._array.dtype != np.int64:
@@ -398,10 +460,9 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
-    shape = _broadcast(input._array.shape, held.shape)
+    _broadcast(input._array.shape, held.shape)
     filler = in_dtype(_fits(value, input), input._array.dtype)
-    condition = wrap(np.broadcast_to(held, shape))
-    return apply(_WHERE, None, [condition, expand(filler, shape), expand(input, shape)])[0]
+    return apply(_WHERE, None, [wrap(held), filler, input])[0]
 
 
 def _fits(value: Any, input: Tensor) -> Any:

@@ -11,20 +11,21 @@ import numpy as np
 from ..base.errors import InvalidType, InvalidValue, RunError
 from ..core.op import Op
 from ..ops.index import TakeAttrs
-from ..ops.join import ConcatenateAttrs
+from ..ops.join import ConcatenateAttrs, StackAttrs
+from ..ops.linalg import TriangleAttrs
 from ..ops.repeat import TileAttrs
 from ..ops.transform import FlipAttrs
 from .dispatch import apply
 from .operands import sizes_of
 from .promotion import result_dtype
-from .rows_parts import narrow, zeros_but
-from .rows_shape import atleast_1d, atleast_2d, atleast_3d, expand, reshape, transpose, unsqueeze
+from .rows_parts import zeros_but
+from .rows_shape import atleast_1d, atleast_2d, atleast_3d, expand, reshape, transpose
 from .table import row
 from .tensor import Tensor, axis_of, wrap
-from .viewing import Array, positions_of
+from .viewing import Array, pieces_of, positions_of
 
-_CONCATENATE, _TILE, _FLIP, _TAKE, _COPY, _WHERE = (
-    Op.get(name) for name in ("concatenate", "tile", "flip", "take", "copy", "where")
+_CONCATENATE, _TILE, _FLIP, _TAKE, _COPY, _TRIANGLE, _STACK = (
+    Op.get(name) for name in ("concatenate", "tile", "flip", "take", "copy", "triangle", "stack")
 )
 
 
@@ -100,7 +101,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 "
                 f"and {list(tensor.shape)} at entry {number}"
             )
-    return cat([unsqueeze(tensor, axis) for tensor in given], axis)
+    return apply(_STACK, StackAttrs(axis=axis), _in_one_dtype(given))[0]
 
 
 def _all_at_least(name: str, tensors: Any, grow: Any) -> list[Tensor]:
@@ -234,16 +235,14 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         return reshape(roll(reshape(input, -1), moves, (0,)), input._array.shape)
     if len(moves) != len(axes):
         raise RunError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}")
-    made = apply(_COPY, None, [input])[0]
+    made = input
     for move, dim in zip(moves, axes):
         axis = axis_of(dim, input._array.ndim)
         size = made._array.shape[axis]
         back = move % size if size else 0
         if back:
-            made = cat(
-                [narrow(made, axis, size - back, back), narrow(made, axis, 0, size - back)], axis
-            )
-    return made
+            made = cat(pieces_of(made, axis, [size - back, back])[::-1], axis)
+    return apply(_COPY, None, [input])[0] if made is input else made
 
 
 @row
@@ -273,10 +272,7 @@ def _triangle(input: Tensor, diagonal: int, lower: bool, name: str) -> Tensor:
     array = input._array
     if array.ndim < 2:
         raise RunError(f"{name}: input tensor must have at least 2 dimensions")
-    mask = np.tri(*array.shape[-2:], diagonal if lower else diagonal - 1, dtype=bool)
-    wanted = np.broadcast_to(mask if lower else ~mask, array.shape)
-    zero = wrap(np.broadcast_to(np.zeros((), array.dtype), array.shape))
-    return apply(_WHERE, None, [wrap(wanted), input, zero])[0]
+    return apply(_TRIANGLE, TriangleAttrs(lower=lower, diagonal=diagonal), [input])[0]
 
 
 @row(inplace=True, out=True)

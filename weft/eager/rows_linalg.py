@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import is_complex, is_float
-from ..base.errors import RunError
+from ..base.errors import LinAlgError, RunError
 from ..core.op import Op
 from ..ops.linalg import InverseAttrs, PinvAttrs, TriangleAttrs, mirrored
 from .dispatch import apply
@@ -64,14 +64,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
-class InfoResult(NamedTuple):
-    """A result, and which matrices have none."""
-
-    result: Tensor
-    info: Tensor
-
-
-def _must_be_matrices(name: str, A: Tensor) -> None:
+def must_be_matrices(name: str, A: Tensor) -> None:
     if A._array.ndim < 2:
         raise RunError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if not (is_float(A._array.dtype) or is_complex(A._array.dtype)):
@@ -80,8 +73,8 @@ def _must_be_matrices(name: str, A: Tensor) -> None:
         )
 
 
-def _square(name: str, A: Tensor) -> None:
-    _must_be_matrices(name, A)
+def must_be_squares(name: str, A: Tensor) -> None:
+    must_be_matrices(name, A)
     must_be_square(name, A)
 
 
@@ -92,27 +85,17 @@ def _one(op: Op, params: Any, *inputs: Tensor) -> Tensor:
 @row(space=LINALG, method=False, out=True)
 def inv(A: Tensor) -> Tensor:
     """The inverse of a square matrix"""
-    _square("linalg.inv", A)
+    must_be_squares("linalg.inv", A)
     return _one(_INVERSE, InverseAttrs(), A)
 
 
 row(inv, name="inverse", out=True)
 
 
-@row(space=LINALG, method=False)
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> InfoResult:
-    """The inverse of a square matrix, and 0 where there is one"""
-    return InfoResult(inv(A), _fine(A))
-
-
-def _fine(A: Tensor) -> Tensor:
-    return wrap(np.zeros(A._array.shape[:-2], np.int32))
-
-
 @row(space=LINALG, method=False, out=True)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B; with `left=False`, X A = B"""
-    _square("linalg.solve", A)
+    must_be_squares("linalg.solve", A)
     if A._array.dtype != B._array.dtype:
         raise RunError(
             f"linalg.solve: Expected A and B to have the same dtype, but found A of type "
@@ -126,11 +109,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
                 "linalg.solve: Vector broadcasting of the left hand side is not supported for "
                 "left=False."
             )
-        return transpose(_solved(transpose(A, -2, -1), transpose(B, -2, -1)), -2, -1)
-    return squeeze(_solved(A, unsqueeze(B, -1)), -1) if vector else _solved(A, B)
+        return transpose(solved(transpose(A, -2, -1), transpose(B, -2, -1)), -2, -1)
+    return squeeze(solved(A, unsqueeze(B, -1)), -1) if vector else solved(A, B)
 
 
-def _solved(A: Tensor, B: Tensor) -> Tensor:
+def solved(A: Tensor, B: Tensor) -> Tensor:
     a, b = A._array.shape, B._array.shape
     if a[-1] != b[-2]:
         raise RunError(
@@ -144,18 +127,12 @@ def _solved(A: Tensor, B: Tensor) -> Tensor:
     return _one(_SOLVE, InverseAttrs(), expand(A, (*lead, *a[-2:])), expand(B, (*lead, *b[-2:])))
 
 
-@row(space=LINALG, method=False)
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> InfoResult:
-    """`solve`, and 0 where there is a solution"""
-    return InfoResult(solve(A, B, left=left), _fine(A))
-
-
 @row(space=LINALG, method=False, out=True)
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     """X with A X = B, where A is a triangle"""
-    _square("linalg.solve_triangular", A)
+    must_be_squares("linalg.solve_triangular", A)
     part = _one(_TRIANGLE, TriangleAttrs(lower=not upper), A)
     if unitriangular:
         eye = wrap(
@@ -164,14 +141,14 @@ def solve_triangular(
         strict = TriangleAttrs(lower=not upper, diagonal=1 if upper else -1)
         part = _one(_TRIANGLE, strict, A) + eye
     if not left:
-        return transpose(_solved(transpose(part, -2, -1), transpose(B, -2, -1)), -2, -1)
-    return _solved(part, B)
+        return transpose(solved(transpose(part, -2, -1), transpose(B, -2, -1)), -2, -1)
+    return solved(part, B)
 
 
 @row(space=LINALG, method=False, out=True)
 def det(A: Tensor) -> Tensor:
     """The determinant of a square matrix"""
-    _square("linalg.det", A)
+    must_be_squares("linalg.det", A)
     return _one(_DET, None, A)
 
 
@@ -181,7 +158,7 @@ row(det)
 @row(space=LINALG, method=False, out=True)
 def slogdet(A: Tensor) -> SlogdetResult:
     """The sign of the determinant, and the logarithm of its absolute value"""
-    _square("linalg.slogdet", A)
+    must_be_squares("linalg.slogdet", A)
     return SlogdetResult(*apply(_SLOGDET, None, [A]))
 
 
@@ -198,15 +175,11 @@ def logdet(input: Tensor) -> Tensor:
 @row(space=LINALG, method=False, out=True)
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangle L with A = L L', or the upper one"""
-    _square("linalg.cholesky", A)
+    must_be_squares("linalg.cholesky", A)
     made = _one(_CHOLESKY, None, adjoint(A) if upper else A)
+    if np.isnan(np.diagonal(made._array, axis1=-2, axis2=-1)).any():
+        raise LinAlgError("linalg.cholesky: the input is not positive-definite: it has NaNs")
     return adjoint(made) if upper else made
-
-
-@row(space=LINALG, method=False)
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> InfoResult:
-    """`cholesky`, and 0 where there is a factor"""
-    return InfoResult(cholesky(A, upper=upper), _fine(A))
 
 
 @row(name="cholesky", out=True)
@@ -218,7 +191,7 @@ def _cholesky(input: Tensor, upper: bool = False) -> Tensor:
 @row(space=LINALG, method=False)
 def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
     """Eigenvalues in ascending order and eigenvectors of a symmetric matrix"""
-    _square("linalg.eigh", A)
+    must_be_squares("linalg.eigh", A)
     if UPLO.upper() not in ("L", "U"):
         raise RunError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     source = A if UPLO.upper() == "L" else adjoint(A)
@@ -234,7 +207,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 @row(space=LINALG, method=False)
 def qr(A: Tensor, mode: str = "reduced") -> QRResult:
     """A = Q R with orthogonal columns of Q and upper triangles R"""
-    _must_be_matrices("linalg.qr", A)
+    must_be_matrices("linalg.qr", A)
     m, n = A._array.shape[-2:]
     if mode == "r":
         made = apply(_QR, None, [A.detach()])[1]
@@ -261,23 +234,27 @@ def _qr(A: Tensor) -> QRResult:
 @row(space=LINALG, method=False)
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResult:
     """A = U diag(S) Vh with orthogonal U and Vh, S in descending order"""
-    _must_be_matrices("linalg.svd", A)
-    m, n = A._array.shape[-2:]
-    if full_matrices and m != n:
-        if A.requires_grad:
-            raise RunError(
-                "linalg.svd with full_matrices is not differentiable",
-                hint="call it with full_matrices=False",
-            )
-        parts = np.linalg.svd(A._array)
-        return SVDResult(*map(wrap, parts))
-    return SVDResult(*apply(_SVD, None, [A]))
+    must_be_matrices("linalg.svd", A)
+    u, s, vh = apply(_SVD, None, [A])
+    if full_matrices:
+        u, vh = _completed(u), adjoint(_completed(adjoint(vh)))
+    return SVDResult(u, s, vh)
+
+
+def _completed(columns: Tensor) -> Tensor:
+    """Orthogonal columns, and others that make a square of them: those have no gradient."""
+    m, n = columns._array.shape[-2:]
+    if m == n:
+        return columns
+    kind = columns._array.dtype
+    full = np.linalg.qr(columns._array, "complete").Q
+    return cat([columns, wrap(full[..., n:].astype(kind))], -1)
 
 
 @row(space=LINALG, method=False, out=True)
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """Singular values in descending order"""
-    _must_be_matrices("linalg.svdvals", A)
+    must_be_matrices("linalg.svdvals", A)
     return _one(_SVDVALS, None, A)
 
 
@@ -286,7 +263,7 @@ def pinv(
     A: Tensor, *, atol: Any = None, rtol: Any = None, rcond: Any = None, hermitian: bool = False
 ) -> Tensor:
     """The pseudo-inverse of a matrix"""
-    _must_be_matrices("linalg.pinv", A)
+    must_be_matrices("linalg.pinv", A)
     if hermitian:
         A = A + wrap(mirrored(A._array) - A._array)  # its gradient is that of any matrix
     share = rcond if rtol is None else rtol
@@ -307,7 +284,7 @@ def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """A norm of matrices: "fro", "nuc", or by sums of rows or columns or by singular values"""
-    _must_be_matrices("linalg.matrix_norm", A)
+    must_be_matrices("linalg.matrix_norm", A)
     rank = A._array.ndim
     if dtype is not None:
         A = A._cast(dtype.numpy)
@@ -363,7 +340,7 @@ def matrix_rank(
     A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Tensor:
     """How many singular values are not nearly 0"""
-    _must_be_matrices("linalg.matrix_rank", A)
+    must_be_matrices("linalg.matrix_rank", A)
     sizes = np.linalg.svd(A._array, compute_uv=False)
     number = lambda x: np.asarray(x._array if isinstance(x, Tensor) else x)[..., None]
     if tol is not None:

@@ -11,10 +11,11 @@ import numpy as np
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from .dispatch import apply
+from .fusion import fused
 from .operands import must_be_real, promoted
 from .rows_activation import NN
 from .rows_arithmetic import add, div, minimum, mul, sub
-from .rows_compare import choose, gt, lt
+from .rows_compare import choose, gt, lt, ne
 from .rows_pairs import clamp, xlogy
 from .rows_reduce import mean, vector_norm
 from .rows_reduce import sum as total
@@ -47,12 +48,11 @@ def reduced(values: Tensor, reduction: str) -> Tensor:
 
 
 def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
-    if input._array.shape != target._array.shape:
-        warnings.warn(
-            f"Using a target size ({target.shape}) that is different to the input size "
-            f"({input.shape}). This will likely lead to incorrect results due to broadcasting.",
-            stacklevel=4,
-        )
+    warnings.warn(
+        f"Using a target size ({target.shape}) that is different to the input size "
+        f"({input.shape}). This will likely lead to incorrect results due to broadcasting.",
+        stacklevel=4,
+    )
 
 
 def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
@@ -67,8 +67,10 @@ def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
 
 
 def _pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    _warn_of_sizes(input, target)
-    left, right = promoted(*broadcast_tensors(input, target))
+    if input._array.shape != target._array.shape:
+        _warn_of_sizes(input, target)
+        input, target = broadcast_tensors(input, target)
+    left, right = promoted(input, target)
     return left, right
 
 
@@ -80,9 +82,18 @@ def mse_loss(
     """(x - y) squared"""
     must_be_real("mse_loss", input, target)
     left, right = _pair(input, target)
-    return _weighted(
-        square(sub(left, right)), weight, reduction_of(reduction, size_average, reduce)
-    )
+    how = reduction_of(reduction, size_average, reduce)
+    return _weighted(_squared_gap(left, right), weight, how)
+
+
+@fused
+def _squared_gap(left: Tensor, right: Tensor) -> Tensor:
+    return square(sub(left, right))
+
+
+@fused
+def _gap(left: Tensor, right: Tensor) -> Tensor:
+    return magnitude(sub(left, right))
 
 
 @row(space=NN, method=False)
@@ -92,15 +103,16 @@ def l1_loss(
 ) -> Tensor:  # fmt: skip
     """|x - y|"""
     left, right = _pair(input, target)
-    values = magnitude(sub(left, right))
+    values = _gap(left, right)
     return _weighted(values, weight, reduction_of(reduction, size_average, reduce))
 
 
-def _bent(input: Tensor, target: Tensor, bend: float) -> Tensor:
-    """d squared / 2 where d = |x - y| is below the bend, else bend (d - bend / 2)."""
-    left, right = _pair(input, target)
+@fused
+def _bent(left: Tensor, right: Tensor, bend: float, scale: float = 1.0) -> Tensor:
+    """d squared / 2 where d = |x - y| is below the bend, else bend (d - bend / 2), scaled."""
     gap = magnitude(sub(left, right))
-    return choose(lt(gap, bend), mul(square(gap), 0.5), mul(sub(gap, 0.5 * bend), bend))
+    square_part = mul(square(gap), 0.5 * scale)
+    return choose(lt(gap, bend), square_part, mul(sub(gap, 0.5 * bend), bend * scale))
 
 
 @row(space=NN, method=False)
@@ -115,7 +127,7 @@ def smooth_l1_loss(
     how = reduction_of(reduction, size_average, reduce)
     if beta == 0:
         return l1_loss(input, target, reduction=how)
-    return reduced(div(_bent(input, target, beta), beta), how)
+    return reduced(_bent(*_pair(input, target), beta, 1 / beta), how)
 
 
 @row(space=NN, method=False)
@@ -127,7 +139,8 @@ def huber_loss(
     must_be_real("huber_loss", input, target)
     if delta <= 0:
         raise RunError("huber_loss does not support non-positive values for delta.")
-    return _weighted(_bent(input, target, delta), weight, reduction_of(reduction))
+    values = _bent(*_pair(input, target), delta)
+    return _weighted(values, weight, reduction_of(reduction))
 
 
 @row(space=NN, method=False)
@@ -137,14 +150,18 @@ def kl_div(
 ) -> Tensor:  # fmt: skip
     """y (log y - x), where x is a logarithm"""
     must_be_real("kl_div", input, target)
-    if log_target:
-        values = mul(exp(target), sub(target, input))
-    else:
-        values = sub(xlogy(target, target), mul(target, input))
+    values = _divergence(input, target, log_target)
     if reduction == "batchmean":
         made = total(values)
         return div(made, input._array.shape[0]) if input._array.ndim else made
     return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _divergence(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
+    if log_target:
+        return mul(exp(target), sub(target, input))
+    return sub(xlogy(target, target), mul(target, input))
 
 
 @row(space=NN, method=False)
@@ -154,6 +171,11 @@ def poisson_nll_loss(
 ) -> Tensor:  # fmt: skip
     """exp(x) - y x, or x - y log(x) if the input is no logarithm"""
     how = reduction_of(reduction, size_average, reduce)
+    return reduced(_poisson_loss(input, target, log_input, full, eps), how)
+
+
+@fused
+def _poisson_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float) -> Tensor:
     if log_input:
         values = sub(exp(input), mul(target, input))
     else:
@@ -162,7 +184,7 @@ def poisson_nll_loss(
         wide = promoted(target, input)[0]
         stirling = add(sub(mul(wide, log(wide)), wide), mul(log(mul(wide, 2 * math.pi)), 0.5))
         values = add(values, choose(gt(target, 1), stirling, 0.0))
-    return reduced(values, how)
+    return values
 
 
 @row(space=NN, method=False)
@@ -187,10 +209,13 @@ def gaussian_nll_loss(
         if var < 0:
             raise InvalidValue("var has negative entry/entries")
         spread = wrap(np.full(shape, max(var, eps), input._array.dtype))
+    return reduced(_gaussian_loss(input, target, spread, full), how)
+
+
+@fused
+def _gaussian_loss(input: Tensor, target: Tensor, spread: Tensor, full: bool) -> Tensor:
     values = mul(add(log(spread), div(square(sub(input, target)), spread)), 0.5)
-    if full:
-        values = add(values, 0.5 * math.log(2 * math.pi))
-    return reduced(values, how)
+    return add(values, 0.5 * math.log(2 * math.pi)) if full else values
 
 
 @row(space=NN, method=False)
@@ -199,10 +224,14 @@ def hinge_embedding_loss(
     reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """x where y is 1, max(0, margin - x) where it is -1"""
-    wide, mark = broadcast_tensors(input, target)
-    apart = choose(mark != 1, clamp(sub(margin, wide), min=0), 0)
-    near = choose(mark != -1, wide, 0)
-    return reduced(add(apart, near), reduction_of(reduction, size_average, reduce))
+    values = _hinge(*broadcast_tensors(input, target), margin)
+    return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _hinge(wide: Tensor, mark: Tensor, margin: float) -> Tensor:
+    apart = choose(ne(mark, 1), clamp(sub(margin, wide), min=0), 0)
+    return add(apart, choose(ne(mark, -1), wide, 0))
 
 
 @row(space=NN, method=False)
@@ -217,8 +246,13 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
-    values = clamp(add(mul(neg(target), sub(input1, input2)), margin), min=0)
+    values = _ranking(input1, input2, target, margin)
     return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _ranking(input1: Tensor, input2: Tensor, target: Tensor, margin: float) -> Tensor:
+    return clamp(add(mul(neg(target), sub(input1, input2)), margin), min=0)
 
 
 @row(space=NN, method=False)
@@ -227,9 +261,13 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """log(1 + exp(-y x))"""
-    product = mul(neg(target), input)
-    values = apply(_SOFTPLUS, None, [product])[0]
+    values = _soft_margin(input, target)
     return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _soft_margin(input: Tensor, target: Tensor) -> Tensor:
+    return apply(_SOFTPLUS, None, [mul(neg(target), input)])[0]
 
 
 # Distances.

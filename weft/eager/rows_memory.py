@@ -14,8 +14,9 @@ from .dispatch import apply
 from .operands import sizes_of
 from .table import row
 from .tensor import Tensor, wrap
+from .viewing import in_order
 
-_COPY, _COLLAPSE = Op.get("copy"), Op.get("collapse_sum")
+_COLLAPSE = Op.get("collapse_sum")
 
 
 @row(space=None)
@@ -23,10 +24,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """Itself if its elements lie in order, else a copy in which they do"""
     if input._array.flags.c_contiguous:
         return input
-    made = apply(_COPY, None, [input])[0]
-    if not made._array.flags.c_contiguous:
-        made._array = np.ascontiguousarray(made._array)
-    return made
+    return in_order(input)
 
 
 @row(space=None)
@@ -49,7 +47,7 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return input
 
 
-@row(space=None)
+@row
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """Gives a tensor the size of another"""
     return resize_(input, the_template._array.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,34 @@ _BATCH, _LAYER, _RMS, _GROUP, _INSTANCE = (
     Op.get(f"{name}_norm") for name in ("batch", "layer", "rms", "group", "instance")
 )
 _WINDOW, _COPY = Op.get("_window_sum"), Op.get("copy")
+
+
+# Params are made once: whoever looks a call up compares them.
+
+
+@lru_cache(256)
+def _trailing(axis: int, epsilon: float) -> LayerNormAttrs:
+    return LayerNormAttrs(axis=axis, epsilon=epsilon)
+
+
+@lru_cache(256)
+def _grouped(groups: int, epsilon: float) -> GroupNormAttrs:
+    return GroupNormAttrs(num_groups=groups, epsilon=epsilon)
+
+
+@lru_cache(256)
+def _of_instances(epsilon: float) -> InstanceNormAttrs:
+    return InstanceNormAttrs(epsilon=epsilon)
+
+
+@lru_cache(256)
+def _batched(
+    epsilon: float, scale: bool, center: bool, momentum: float, training: bool
+) -> BatchNormAttrs:
+    return BatchNormAttrs(
+        epsilon=epsilon, scale=scale, center=center, momentum=momentum, training=training,
+        unbiased=True,
+    )  # fmt: skip
 
 
 def _ones(count: Any, input: Tensor) -> Tensor:
@@ -74,7 +103,7 @@ def layer_norm(
 ) -> Tensor:  # fmt: skip
     """weight (x - mean) / sqrt(variance + eps) + bias, over the last axes"""
     shape = _own_shape(input, normalized_shape, weight, bias)
-    params = LayerNormAttrs(axis=-len(shape), epsilon=float(eps))
+    params = _trailing(-len(shape), float(eps))
     inputs = [input, _given(weight, _ones, shape, input), _given(bias, _zeros, shape, input)]
     return apply(_LAYER, params, inputs)[0]
 
@@ -93,7 +122,7 @@ def rms_norm(
         axes = tuple(range(-len(shape), 0))
         made = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
         return made if weight is None else mul(made, weight)
-    params = LayerNormAttrs(axis=-len(shape), epsilon=small)
+    params = _trailing(-len(shape), small)
     return apply(_RMS, params, [input, _given(weight, _ones, shape, input)])[0]
 
 
@@ -121,7 +150,7 @@ def group_norm(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
                 f"but got {name} of shape {list(tensor.shape)} and input of shape {list(shape)}"
             )
-    params = GroupNormAttrs(num_groups=num_groups, epsilon=float(eps))
+    params = _grouped(num_groups, float(eps))
     data = contiguous(input)
     inputs = [data, _given(weight, _ones, channels, input), _given(bias, _zeros, channels, input)]
     return apply(_GROUP, params, inputs)[0]
@@ -166,10 +195,8 @@ def batch_norm(
     _check_channels(
         count, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
-    params = BatchNormAttrs(
-        epsilon=float(eps), scale=weight is not None, center=bias is not None,
-        momentum=1 - momentum, training=bool(training), unbiased=True,
-    )  # fmt: skip
+    scaled = (weight is not None, bias is not None)
+    params = _batched(float(eps), *scaled, 1 - momentum, bool(training))
     inputs = [
         input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input),
         _given(running_mean, _zeros, count, input), _given(running_var, _ones, count, input),
@@ -215,7 +242,7 @@ def instance_norm(
     inputs = [input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input)]
     if running_mean is not None and running_var is not None:
         _move(input._array, running_mean, running_var, momentum)
-    return apply(_INSTANCE, InstanceNormAttrs(epsilon=float(eps)), inputs)[0]
+    return apply(_INSTANCE, _of_instances(float(eps)), inputs)[0]
 
 
 def _move(x: Array, mean: Tensor, var: Tensor, momentum: float) -> None:

@@ -12,6 +12,7 @@ from ..base.errors import InvalidType, RunError, Unsupported
 from ..core.op import Op
 from ..ops.elemwise import ClipAttrs
 from .dispatch import apply
+from .fusion import fused
 from .operands import floating, must_be_real, must_be_tensors, promoted
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose, eq, ge, gt, le, lt, ne
@@ -34,7 +35,7 @@ def _floats(*values: Any) -> list[Tensor]:
     return [floating(value) for value in promoted(*values)]
 
 
-@row(inplace=True, out=True, aliases=["arctan2"])
+@row(inplace=True, out=True, elementwise=True, aliases=["arctan2"])
 def atan2(input: Tensor, other: Tensor) -> Tensor:
     """the angle of the point (other, input)"""
     must_be_tensors("atan2", input=input, other=other)
@@ -49,20 +50,20 @@ def _only_floats(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
     return values
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2)"""
     return apply(_HYPOT, None, _only_floats("hypot", input, other))[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def copysign(input: Tensor, other: Any) -> Tensor:
     """|input| with the sign of other"""
     must_be_tensors("copysign", input=input)
     return apply(_COPYSIGN, None, _floats(input, other))[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """the next number after input towards other"""
     left, right = (value._array for value in _only_floats("nextafter", input, other))
@@ -75,7 +76,7 @@ def _larger_first(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return choose(above, left, right), choose(above, right, left)
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other))"""
     if is_complex(input._array.dtype) or is_complex(other._array.dtype):
@@ -84,13 +85,15 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     return apply(_LOGADDEXP, None, _only_floats("logaddexp", input, other))[0]
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
+@fused
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other)"""
     values = [mul(v, math.log(2)) for v in _only_floats("logaddexp2", input, other)]
     return div(apply(_LOGADDEXP, None, values)[0], math.log(2))
 
 
+@fused
 def _times_log(input: Tensor, other: Tensor, logarithm: Any, least: float) -> Tensor:
     """input * logarithm(other), which is 0 where input is 0 unless other is NaN."""
     outside = le(other, least) | eq(other, math.inf)
@@ -98,7 +101,7 @@ def _times_log(input: Tensor, other: Tensor, logarithm: Any, least: float) -> Te
     return mul(input, logarithm(safe))
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other), which is 0 where input is 0"""
     if not isinstance(other, Tensor):
@@ -106,10 +109,10 @@ def xlogy(input: Any, other: Any) -> Tensor:
     return _times_log(*_floats(input, other), log, 0)
 
 
-row(xlogy, space="weft.special", method=False, out=True)
+row(xlogy, space="weft.special", method=False, out=True, elementwise=True)
 
 
-@row(space="weft.special", method=False, out=True)
+@row(space="weft.special", method=False, out=True, elementwise=True)
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), which is 0 where input is 0"""
     if not isinstance(other, Tensor):
@@ -120,7 +123,8 @@ def xlog1py(input: Any, other: Any) -> Tensor:
 # Both are floats, or neither is a NaN.
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
+@fused
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """the larger of both, and the other one where one is NaN"""
     must_be_tensors("fmax", input=input, other=other)
@@ -128,7 +132,8 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
     return choose(ge(left, right) | ne(right, right), left, right)
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
+@fused
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """the smaller of both, and the other one where one is NaN"""
     must_be_tensors("fmin", input=input, other=other)
@@ -139,9 +144,22 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 # Limits.
 
 
-@row(inplace=True, out=True, aliases=["clip"])
+@row(inplace=True, out=True, elementwise=True, aliases=["clip"])
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input limited to [min, max], which may be tensors"""
+    low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+    if type(low) in _REAL and type(high) in _REAL and is_float(input._array.dtype):
+        known = low == low and high == high  # a bound that is NaN makes everything NaN
+        if known and not (min is None and max is None):
+            return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [input])[0]
+    return _limited(input, min, max)
+
+
+_REAL = (float, int)
+
+
+@fused
+def _limited(input: Tensor, min: Any, max: Any) -> Tensor:
     if min is None and max is None:
         raise RunError("clamp: At least one of 'min' or 'max' must not be None")
     if isinstance(min, Tensor) != isinstance(max, Tensor) and None not in (min, max):
@@ -153,10 +171,6 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if made[0]._array.dtype == BOOL and not isinstance(given[0], Tensor):
         raise Unsupported("\"clamp\" not implemented for 'Bool'")
     value, limits = made[0], made[1:]
-    if not isinstance(given[0], Tensor) and is_float(value._array.dtype):
-        low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
-        if low == low and high == high:  # a bound that is NaN makes everything NaN
-            return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [value])[0]
     if min is not None:
         low = limits.pop(0)
         value = choose(ge(value, low) | ne(value, value), value, low)
@@ -166,14 +180,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return value
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """input, but not less than min"""
     must_be_tensors("clamp_min", input=input)
     return clamp(input, min)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """input, but not more than max"""
     must_be_tensors("clamp_max", input=input)
@@ -183,7 +197,8 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 # What a number is.
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def sgn(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN; x / |x| of complex numbers"""
     kind = input._array.dtype
@@ -195,7 +210,7 @@ def sgn(input: Tensor) -> Tensor:
     return choose(ne(input, input), 0, made) if is_float(kind) else made
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
     if is_complex(input._array.dtype):
@@ -225,7 +240,7 @@ def isfinite(input: Tensor) -> Tensor:
     return _test(_ISFINITE, input)
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
 def signbit(input: Tensor) -> Tensor:
     """where input is negative, -0.0 included"""
     if is_complex(input._array.dtype):
@@ -233,14 +248,16 @@ def signbit(input: Tensor) -> Tensor:
     return _test(_SIGNBIT, input)
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
+@fused
 def isposinf(input: Tensor) -> Tensor:
     """where input is positive infinity"""
     _must_be_ordered("isposinf", input)
     return _test(_ISINF, input) & gt(input, 0)
 
 
-@row(out=True)
+@row(out=True, elementwise=True)
+@fused
 def isneginf(input: Tensor) -> Tensor:
     """where input is negative infinity"""
     _must_be_ordered("isneginf", input)
@@ -252,7 +269,8 @@ def _must_be_ordered(name: str, input: Tensor) -> None:
         raise Unsupported(f"{name} does not support complex inputs.")
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def nan_to_num(
     input: Tensor, nan: float | None = None, posinf: float | None = None,
     neginf: float | None = None,
@@ -268,7 +286,8 @@ def nan_to_num(
     return choose(eq(input, -math.inf), -greatest if neginf is None else neginf, made)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), which is 1 at 0"""
     scaled = mul(floating(input), math.pi)
@@ -277,7 +296,8 @@ def sinc(input: Tensor) -> Tensor:
     return choose(zero, 1.0, div(sin(safe), safe))
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with eps, x is limited to [eps, 1 - eps]"""
     must_be_real("logit", input)
@@ -287,4 +307,4 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return log(div(value, 1 - value))
 
 
-row(logit, space="weft.special", method=False, out=True)
+row(logit, space="weft.special", method=False, out=True, elementwise=True)

@@ -18,7 +18,17 @@ from .operands import sizes_of
 from .rows_shape import reshape
 from .table import row
 from .tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
-from .viewing import Array, place_of, positions_of, record_taken, seen_by, slice_of
+from .viewing import (
+    Array,
+    pieces_of,
+    place_of,
+    positions_by,
+    positions_of,
+    record_taken,
+    reshaped,
+    seen_by,
+    slice_of,
+)
 
 _SCATTER, _TAKE_GRAD, _COPY, _CONCATENATE = (
     Op.get(name) for name in ("scatter_nd", "_take_grad", "copy", "concatenate")
@@ -83,7 +93,12 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if not input._array.ndim:
         raise DimensionError("Dimension specified as 0 but tensor has no dimensions")
     axis = axis_of(dim, input._array.ndim)
-    return _together([place_of(input, axis, i) for i in range(input._array.shape[axis])])
+    size = input._array.shape[axis]
+    if not (modes.grad and input._requires_grad):
+        return _together([place_of(input, axis, i) for i in range(size)])
+    pieces = pieces_of(input, axis, [1] * size)
+    head = (slice(None),) * axis
+    return _together([reshaped(piece, piece._array[(*head, 0, ...)]) for piece in pieces])
 
 
 def _together(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -120,7 +135,8 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
             )
         return (slice_of(input, axis, 0, 0),)
     count = max(-(-size // step), 1)
-    return _together(_pieces(input, axis, [min(step, size - i * step) for i in range(count)]))
+    sizes = [min(step, size - i * step) for i in range(count)]
+    return _together(pieces_of(input, axis, sizes))
 
 
 @row
@@ -140,7 +156,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
             f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size "
             f"at dimension {axis}), but got split_sizes={sizes}"
         )
-    return _together(_pieces(input, axis, sizes))
+    return _together(pieces_of(input, axis, sizes))
 
 
 @row
@@ -417,7 +433,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     shape = list(array.shape[:-1])
     for axis in sorted((first, second)):
         shape.insert(axis, side)
-    places = np.diagonal(positions_of(shape), offset, first, second)
+    places = positions_by(lambda x: np.diagonal(x, offset, first, second), shape)
     return zeros_but(shape, places, input)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,25 @@ import numpy as np
 from ..base.dtype import INT64, is_complex, is_float
 from ..base.errors import InvalidType, RunError
 from ..core.op import Op
+from ..ops.reduce_moments import VarianceAttrs
 from .dispatch import apply
+from .native_reduce import integer_sum
 from .operands import floating, must_be_real, must_be_tensors, promoted
-from .reducing import dims_of, in_shape, reduce_by
+from .reducing import dims_of, in_shape, reduce_by, without
 from .rows_arithmetic import div, pow, sub
 from .rows_compare import choose, eq, ne, truth
 from .rows_complex import magnitude_squared, real
 from .rows_create import kind_of
 from .rows_shape import reshape
 from .rows_unary import abs as magnitude
-from .rows_unary import exp, log, sqrt, square
+from .rows_unary import exp, log, square
 from .table import FUNCTIONS, row
-from .tensor import Tensor
+from .tensor import Tensor, wrap
 from .types import as_dtype
 
 _SUM, _PROD, _MEAN, _MAX, _MIN = (Op.get(name) for name in "sum prod mean max min".split())
+_VARIANCE, _NORM, _ROOT = (Op.get(name) for name in "_variance _norm _root".split())
+_LOG_SUM = Op.get("logsumexp")
 _ISNAN, _SIGN = Op.get("isnan"), Op.get("sign")
 
 
@@ -38,7 +43,10 @@ def _counted(input: Tensor, dtype: Any) -> Tensor:
 @row(out=True)
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """the sum along dimensions, or of everything; of integers in int64"""
-    axes = dims_of(dim, input._array.ndim)
+    array = input._array
+    axes = dims_of(dim, array.ndim)
+    if dtype is None and array.dtype.kind in "biu":
+        return wrap(integer_sum(array, axes).reshape(without(array.shape, axes, keepdim)))
     return reduce_by(_SUM, _counted(input, dtype), axes, keepdim)
 
 
@@ -123,8 +131,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 @row
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """how many elements are not zero"""
-    axes = dims_of(dim, input._array.ndim)
-    return reduce_by(_SUM, ne(input, 0)._cast(INT64), axes, False)
+    return sum(ne(input, 0), dim)
 
 
 # Deviations.
@@ -143,6 +150,20 @@ def _moments(
         raise RunError(f"{name}(): input must be floating point or complex, not {input.dtype}")
     less = correction if correction is not None else (unbiased is not False) * 1
     axes = dims_of(dim, input._array.ndim)
+    if is_complex(kind):
+        return _complex_moments(input, axes, less, keepdim)
+    made, middle = apply(_VARIANCE, _variance_attrs(axes, keepdim, float(less)), [input])
+    return made, middle
+
+
+@lru_cache(maxsize=4096)
+def _variance_attrs(axes: tuple[int, ...], keepdims: bool, correction: float) -> Any:
+    return VarianceAttrs(axis=axes, keepdims=keepdims, scalar=True, correction=correction)
+
+
+def _complex_moments(
+    input: Tensor, axes: tuple[int, ...], less: float, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     middle = reduce_by(_MEAN, input, axes, True)
     count = math.prod(input._array.shape[axis] for axis in axes)
     total = reduce_by(_SUM, _squared(sub(input, middle)), axes, keepdim)
@@ -157,10 +178,7 @@ def _squared(input: Tensor) -> Tensor:
 
 def root(input: Tensor) -> Tensor:
     """The square root, whose gradient is 0 where it is 0."""
-    if not input._recorded():
-        return sqrt(input)
-    zero = eq(input, 0)
-    return choose(zero, 0.0, sqrt(choose(zero, 1.0, input)))
+    return apply(_ROOT, None, [input])[0]
 
 
 @row(out=True)
@@ -204,6 +222,8 @@ def std_mean(
 
 
 def _norm(input: Tensor, order: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    if order == 2 and not is_complex(input._array.dtype):
+        return reduce_by(_NORM, input, axes, keepdim)
     if order == 2:
         return root(reduce_by(_SUM, _squared(input), axes, keepdim))
     sizes = magnitude(input)
@@ -280,6 +300,8 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log of the sum of exp along dimensions"""
     values = floating(input)
     axes = dims_of(dim, values._array.ndim)
+    if not is_complex(values._array.dtype):
+        return reduce_by(_LOG_SUM, values, axes, keepdim)
     most = reduce_by(_MAX, real(values.detach()), axes, True)
     most = choose(apply(Op.get("isinf"), None, [most])[0], 0.0, most)
     total = log(reduce_by(_SUM, exp(sub(values, most)), axes, True)) + most

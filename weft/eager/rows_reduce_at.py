@@ -18,7 +18,9 @@ from .table import row
 from .tensor import Tensor, wrap
 from .viewing import Array
 
-_ADD, _DIV, _WHERE = (Op.get(name) for name in ("broadcast_add", "broadcast_div", "where"))
+_ADD, _DIV, _WHERE = (
+    Op.get(name) for name in ("broadcast_add", "broadcast_div", "broadcast_where")
+)
 
 
 def _reduced(data: Tensor, places: Array, values: Tensor, reduce: str, include: bool) -> Tensor:
@@ -39,7 +41,7 @@ def _reduced(data: Tensor, places: Array, values: Tensor, reduce: str, include: 
 
 def _kept(data: Tensor, mask: Array, other: float) -> Tensor:
     """The elements where a mask holds, a number elsewhere."""
-    fill = wrap(np.full(data._array.shape, other, data._array.dtype))
+    fill = wrap(np.asarray(other, data._array.dtype))
     return apply(_WHERE, None, [wrap(mask), data, fill])[0]
 
 

@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InvalidType, RunError
-from ..core.op import Op
-from .dispatch import apply
 from .operands import sizes_of
 from .size import Size
 from .table import row
 from .tensor import Tensor, as_view, axis_of
 from .titles import entitle
 from .types import dtype
-from .viewing import permuted, reshaped, stretched
-
-_COPY = Op.get("copy")
+from .viewing import in_order, permuted, reshaped, stretched
 
 
 def _inferred(sizes: Sequence[int], count: int) -> tuple[int, ...]:
@@ -96,8 +92,8 @@ def reshape(input: Tensor, shape: Any, *more: Any) -> Tensor:
     try:
         return reshaped(input, array.reshape(sizes, copy=False))
     except ValueError:
-        copied = apply(_COPY, None, [input])[0]
-        return reshaped(copied, np.ascontiguousarray(copied._array).reshape(sizes))
+        copied = in_order(input)
+        return reshaped(copied, copied._array.reshape(sizes))
 
 
 @row(space=None)

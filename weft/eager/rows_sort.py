@@ -13,6 +13,7 @@ from ..ops.index import GatherAttrs
 from ..ops.sort import order_of
 from .dispatch import apply
 from .indexing import chosen_from
+from .native_index import nonzero as nonzero_places
 from .operands import in_dtype, must_be_real, promoted
 from .rows_extreme import ValuesIndices
 from .rows_shape import reshape
@@ -285,12 +286,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where elements are not zero: a row each, or a vector for each axis"""
     array = input._array
     if as_tuple:
-        places = np.nonzero(array if array.ndim else array.reshape(1))
-        return tuple(wrap(place.astype(np.int64)) for place in places)
+        places = nonzero_places(array if array.ndim else array.reshape(1), True)
+        return tuple(wrap(place) for place in places)
     return argwhere(input)
 
 
 @row
 def argwhere(input: Tensor) -> Tensor:
     """Where elements are not zero, a row each"""
-    return wrap(np.argwhere(input._array).astype(np.int64))
+    return wrap(nonzero_places(input._array))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..base.errors import InvalidType, RunError, Unsupported
 from .inplace import check_writable
+from .rows_create import kind_of, made
 from .storage import UntypedStorage
 from .table import row
 from .tensor import Tensor
@@ -119,6 +120,22 @@ def _move(input: Tensor, array: Any, untyped: UntypedStorage, start: int) -> Non
     input._storage, input._start = untyped, start
     untyped._adopt(input)
     input._counter[0] += 1
+
+
+@row(method=False)
+def from_file(
+    filename: Any, shared: bool | None = None, size: int = 0, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    """A tensor over the bytes of a file; with `shared`, writes go into it"""
+    if size < 0:
+        raise RunError(f"unable to map {size} elements of a file")
+    kind = kind_of(dtype)
+    try:
+        storage = UntypedStorage.from_file(filename, bool(shared), size * kind.itemsize)
+    except OSError as error:
+        raise RunError(f"unable to open file <{filename}>", why=error.strerror) from None
+    tensor = made(np.empty(0, kind), options)
+    return _looking_at(tensor, storage, (size,), (1,), 0)
 
 
 @row(space=None)

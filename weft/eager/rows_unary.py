@@ -12,8 +12,9 @@ from ..base.dtype import BOOL, is_float
 from ..base.errors import RunError, Unsupported
 from ..core.op import Op
 from .dispatch import apply
+from .fusion import fused
 from .operands import floating, must_be_real
-from .rows_arithmetic import div, mul
+from .rows_arithmetic import div, few_products, mul
 from .table import row
 from .tensor import Tensor
 
@@ -34,9 +35,9 @@ def _smooth(name: str, doc: str, aliases: Sequence[str] = (), special: str | Non
         return apply(op, None, [floating(input)])[0]
 
     made = _named(function, name, doc)
-    row(made, inplace=True, out=True, aliases=aliases)
+    row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
     if special is not None:
-        row(made, name=special, space="weft.special", method=False, out=True)
+        row(made, name=special, space="weft.special", method=False, out=True, elementwise=True)
     return made
 
 
@@ -76,14 +77,14 @@ def _must_be_numbers(name: str, input: Tensor) -> None:
         raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
 
 
-@row(inplace=True, out=True, aliases=["absolute"])
+@row(inplace=True, out=True, elementwise=True, aliases=["absolute"])
 def abs(input: Tensor) -> Tensor:
     """|x|"""
     _must_be_numbers("abs", input)
     return apply(Op.get("abs"), None, [input])[0]
 
 
-@row(inplace=True, out=True, aliases=["negative"])
+@row(inplace=True, out=True, elementwise=True, aliases=["negative"])
 def neg(input: Tensor) -> Tensor:
     """-x"""
     if input._array.dtype == BOOL:
@@ -109,7 +110,7 @@ def _rounding(name: str, doc: str, aliases: Sequence[str] = ()) -> Any:
         return apply(op, None, [input])[0]
 
     made = _named(function, name, doc)
-    row(made, inplace=True, out=True, aliases=aliases)
+    row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
     return made
 
 
@@ -118,7 +119,8 @@ ceil = _rounding("ceil", "the smallest integer not below x")
 trunc = _rounding("trunc", "x without its fraction", ["fix"])
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """the nearest number with that many decimals; halves go to the even one"""
     _must_be_numbers("round", input)
@@ -132,35 +134,37 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return div(whole, scale) if decimals > 0 else mul(whole, scale)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
+@fused
 def frac(input: Tensor) -> Tensor:
     """x - trunc(x)"""
     return input - trunc(input)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def square(input: Tensor) -> Tensor:
     """x * x"""
-    if input._array.dtype == BOOL:
-        return mul(input, 1)
-    return apply(_MUL, None, [input, input])[0]
+    kind = input._array.dtype
+    if is_float(kind):
+        return few_products(input, 2)
+    return mul(input, 1) if kind == BOOL else apply(_MUL, None, [input, input])[0]
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def deg2rad(input: Tensor) -> Tensor:
     """degrees as radians"""
     must_be_real("deg2rad", input)
     return mul(floating(input), math.pi / 180)
 
 
-@row(inplace=True, out=True)
+@row(inplace=True, out=True, elementwise=True)
 def rad2deg(input: Tensor) -> Tensor:
     """radians as degrees"""
     must_be_real("rad2deg", input)
     return mul(floating(input), 180 / math.pi)
 
 
-@row(inplace=True)
+@row(inplace=True, elementwise=True)
 def relu(input: Tensor) -> Tensor:
     """max(x, 0)"""
     _must_be_numbers("relu", input)

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.errors import InvalidType, RunError
-from .inplace import check_writable, write, write_out
-from .native_inplace import NAMES, write_native
+from .fusion import Fused
+from .inplace import check_writable, may_write_out, write, write_out
+from .modes import modes
+from .native_inplace import WRITTEN_FROM, write_native
 from .node import keep_old_values, next_sequence
 from .tensor import Tensor
 from .titles import entitle, title_of
@@ -34,6 +36,8 @@ class Row(NamedTuple):
     inplace: bool
     out: bool | str
     aliases: tuple[str, ...]
+    fused: Fused | None  # what is written in one pass
+    writes: Callable[..., bool] | None
 
 
 TABLE: dict[str, Row] = {}  # by name; those of another space by space.name
@@ -49,20 +53,28 @@ def row(
     inplace: bool = False,
     out: bool | str = False,
     aliases: Sequence[str] = (),
+    elementwise: bool = False,
+    writes: Callable[..., bool] | None = None,
 ) -> Any:
     """Adds a function to the table.
 
     `method`: Tensor has it, with its first parameter as self. `inplace`: Tensor (and the space)
     also have `name_`, which writes the result into its first argument. `out`: the function takes
     `out=`, a tensor (or a tuple of them) that is resized and written; "apart" refuses memory of an
-    argument there, "strict" another dtype, too. Rows that begin with an
-    underscore are reached by methods only.
+    argument there, "strict" another dtype, too. `elementwise`: the function is one that `Fused`
+    takes, so that in-place and `out=` forms write where the result belongs. `writes` does
+    in-place calls that no graph has to know of, without a result beside the tensor; it says whether
+    it did. Rows that begin with an underscore are reached by methods only.
     """
     if function is None:
         return functools.partial(
-            row, name=name, space=space, method=method, inplace=inplace, out=out, aliases=aliases
-        )
-    made = Row(name or function.__name__, function, space, method, inplace, out, tuple(aliases))
+            row, name=name, space=space, method=method, inplace=inplace, out=out, aliases=aliases,
+            elementwise=elementwise, writes=writes,
+        )  # fmt: skip
+    made = Row(
+        name or function.__name__, function, space, method, inplace, out, tuple(aliases),
+        Fused(function) if elementwise else None, writes,
+    )  # fmt: skip
     TABLE[made.name if space in ("weft", None) else f"{space}.{made.name}"] = made
     _install(made)
     return function
@@ -84,14 +96,16 @@ def _install(made: Row) -> None:
 
 def _checked(made: Row) -> Callable[..., Any]:
     """The function with `out=`, and with a message that names the argument of a wrong type."""
-    function, title = made.function, title_of(made.name)
-    tensors = _tensor_parameters(function)
+    function, title, own = made.function, title_of(made.name), made.fused
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if made.out and kwargs.get("out") is not None:
                 target = kwargs.pop("out")
+                given = (*args, *kwargs.values())
+                if own and may_write_out(target, given) and write_native(own, target, args, kwargs):
+                    return target
                 result = function(*args, **kwargs)
                 if made.out is not True:
                     _check_out(made, target, result, args)
@@ -100,7 +114,7 @@ def _checked(made: Row) -> Callable[..., Any]:
                 kwargs.pop("out", None)
             result = function(*args, **kwargs)
         except (AttributeError, TypeError):
-            _check_tensors(made.name, tensors, args, kwargs)
+            _check_tensors(made, args, kwargs)
             raise
         entitle(result, title, args[0] if args else None)
         return result
@@ -110,7 +124,7 @@ def _checked(made: Row) -> Callable[..., Any]:
         try:
             result = function(*args, **kwargs)
         except (AttributeError, TypeError):
-            _check_tensors(made.name, tensors, args, kwargs)
+            _check_tensors(made, args, kwargs)
             raise
         entitle(result, title, args[0] if args else None)
         return result
@@ -144,40 +158,59 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
             )
 
 
-def _tensor_parameters(function: Callable[..., Any]) -> list[tuple[int, str]]:
-    parameters = inspect.signature(function).parameters.values()
-    return [(i, p.name) for i, p in enumerate(parameters) if p.annotation == "Tensor"]
-
-
-def _check_tensors(
-    name: str, tensors: Sequence[tuple[int, str]], args: Sequence[Any], kwargs: dict[str, Any]
-) -> None:
+def _check_tensors(made: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    parameters = inspect.signature(made.function).parameters.values()
+    tensors = [(i, p.name) for i, p in enumerate(parameters) if p.annotation == "Tensor"]
     for position, parameter in tensors:
         value = args[position] if position < len(args) else kwargs.get(parameter)
         if value is not None and not isinstance(value, Tensor):
             raise InvalidType(
-                f"{name}(): argument '{parameter}' (position {position + 1}) must be Tensor, "
+                f"{made.name}(): argument '{parameter}' (position {position + 1}) must be Tensor, "
                 f"not {type(value).__name__}"
             ) from None
 
 
+def in_place(
+    function: Callable[..., Any],
+    own: Fused | None,
+    title: str,
+    self: Tensor,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    writes: Callable[..., bool] | None = None,
+) -> Tensor:
+    """Writes what a function gives into its first argument, natively if it can be."""
+    check_writable(self)
+    node = self._grad_fn
+    large = own is not None and self._array.size >= WRITTEN_FROM
+    if large and write_native(own, self, (self, *args), kwargs):  # type: ignore[arg-type]
+        if self._grad_fn is not node:
+            entitle(self, title)
+        return self
+    unknown = writes is not None and not _is_recorded(self, *args, *kwargs.values())
+    if unknown and writes(self, *args, **kwargs):  # type: ignore[misc]
+        self._counter[0] += 1
+        return self
+    since = next_sequence()
+    result = function(self, *args, **kwargs)
+    entitle(result, title, self)
+    if result._grad_fn is not None:
+        keep_old_values(result._grad_fn, since, self._array)
+    return write(self, result)
+
+
 def _writing(made: Row, name: str) -> Callable[..., Any]:
     """The in-place form."""
-    function, title = made.function, title_of(made.name)
-    native = made.name in NAMES
+    function, title, own = made.function, title_of(made.name), made.fused
 
     @functools.wraps(function)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        check_writable(self)
-        if native and write_native(made.name, self, args, kwargs):
-            return self
-        since = next_sequence()
-        result = function(self, *args, **kwargs)
-        entitle(result, title, self)
-        if result._grad_fn is not None:
-            keep_old_values(result._grad_fn, since, self._array)
-        return write(self, result)
+        return in_place(function, own, title, self, args, kwargs, made.writes)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"In-place `{made.name}`."
     return call
+
+
+def _is_recorded(*args: Any) -> bool:
+    return modes.grad and any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)

@@ -19,6 +19,7 @@ from .derivative import split_arguments
 from .device import device
 from .hooks import Hooks, RemovableHandle
 from .modes import modes
+from .native_copy import ordered_copy, straight
 from .node import NO_EDGE, Node, accumulator_of
 from .printing import format_tensor
 from .region import AsStrided
@@ -30,6 +31,7 @@ Array = np.ndarray[Any, Any]
 NO_GRAD = "was created in no_grad mode"
 MULTIPLE = "is the output of a function that returns multiple views"
 CPU = device("cpu")
+CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
 _accumulating = threading.Lock()
 
 
@@ -148,8 +150,13 @@ class Tensor:
         memory = storage._bytes if array.size else np.empty(0, np.uint8)
         self._array = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
 
-    def is_contiguous(self) -> bool:
-        return self._array.flags.c_contiguous
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether elements lie in order: row-major, or with channels after the pixels."""
+        rank = CHANNELS_LAST.get(getattr(memory_format, "name", ""))
+        if rank is None:
+            return self._array.flags.c_contiguous
+        array = self._array
+        return array.ndim == rank and np.moveaxis(array, 1, -1).flags.c_contiguous
 
     # Autograd
 
@@ -271,7 +278,7 @@ class Tensor:
             elif modes.grad:
                 self._grad = have + grad
             else:
-                np.add(have._array, grad._array, out=have._array)
+                np.add(have._array, straight(grad._array), out=have._array)
                 have._counter[0] += 1
 
     def detach(self) -> Tensor:
@@ -427,7 +434,7 @@ def as_view(array: Array, source: Tensor) -> Tensor:
 
 def _kept(grad: Tensor) -> Tensor:
     """A gradient to keep: memory of its own, row-major, outside the graph."""
-    return wrap(np.array(grad._array, copy=True, order="C"))
+    return wrap(ordered_copy(grad._array))
 
 
 def axis_of(dim: int, rank: int) -> int:

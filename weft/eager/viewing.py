@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,19 @@ import numpy as np
 from ..core.op import Op
 from ..ops.broadcast import BroadcastToAttrs
 from ..ops.index import TakeAttrs
+from ..ops.join import SplitAttrs
 from ..ops.part import PartAttrs
 from ..ops.transform import TransposeAttrs
 from ..ops.views import ReshapeAttrs
 from .dispatch import kernel_of, record
 from .modes import modes
+from .native_copy import ordered_copy
 from .tensor import Tensor, as_view, wrap
 
 Array = np.ndarray[Any, Any]
-_RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _TAKE = (
-    Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part", "take")
+_RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _TAKE, _COPY, _SPLIT = (
+    Op.get(name)
+    for name in ("reshape", "transpose", "broadcast_to", "part", "take", "copy", "split")
 )
 
 
@@ -40,11 +44,24 @@ def _part_attrs(start: Any, length: Any, step: Any, shape: tuple[int, ...]) -> A
     return PartAttrs(start=start, length=length, step=step, shape=shape)
 
 
+@lru_cache(maxsize=4096)
+def _split_attrs(cuts: tuple[int, ...], axis: int) -> Any:
+    return SplitAttrs(indices_or_sections=cuts, axis=axis)
+
+
 def viewed(op: Op, params: Any, source: Tensor, array: Array) -> Tensor:
     """A view that an operator describes: its gradient is the operator's."""
     output = as_view(array, source)
     if modes.grad and source._requires_grad:
         record(kernel_of(op), params, (source,), (output,))
+    return output
+
+
+def in_order(source: Tensor) -> Tensor:
+    """A copy in memory of its own, with its elements in order."""
+    output = wrap(ordered_copy(source._array))
+    if modes.grad and source.requires_grad:
+        record(kernel_of(_COPY), None, (source,), (output,))
     return output
 
 
@@ -85,6 +102,19 @@ def slice_of(source: Tensor, axis: int, start: int, length: int) -> Tensor:
     return part_of(source, slices, view)
 
 
+def pieces_of(source: Tensor, axis: int, sizes: Sequence[int]) -> list[Tensor]:
+    """Runs of neighbours along an axis, which they fill: one node gives them all."""
+    array, ends = source._array, list(accumulate(sizes))
+    head = (slice(None),) * axis
+    made = [
+        as_view(array[(*head, slice(end - size, end))], source) for size, end in zip(sizes, ends)
+    ]
+    if modes.grad and source._requires_grad and made:
+        params = _split_attrs(tuple(ends[:-1]), axis)
+        record(kernel_of(_SPLIT), params, (source,), made)
+    return made
+
+
 def place_of(source: Tensor, axis: int, index: int) -> Tensor:
     """What is at one index of an axis; the axis goes."""
     array = source._array
@@ -101,12 +131,24 @@ def positions_of(shape: Sequence[int]) -> Array:
     return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
 
 
+def positions_by(view: Callable[[Array], Array], shape: Sequence[int]) -> Array:
+    """The numbers of the elements that a view of an array of that shape shows."""
+    bytes_ = np.empty(shape, np.uint8)  # whose strides count elements; nobody reads it
+    seen = view(bytes_)
+    start, first = (array.__array_interface__["data"][0] for array in (seen, bytes_))
+    numbers = np.full((1,) * seen.ndim, start - first if seen.size else 0, np.int64)
+    for axis, (extent, step) in enumerate(zip(seen.shape, seen.strides)):
+        steps = np.arange(extent) * step
+        numbers = numbers + steps.reshape([-1 if at == axis else 1 for at in range(seen.ndim)])
+    return numbers
+
+
 def seen_by(source: Tensor, view: Callable[[Array], Array]) -> Tensor:
     """A view by any function of arrays; where gradients are wanted, it is recorded as the elements
     that it takes."""
     output = as_view(view(source._array), source)
     if modes.grad and source._requires_grad:
-        record_taken(source, view(positions_of(source._array.shape)), output)
+        record_taken(source, positions_by(view, source._array.shape), output)
     return output
 
 

@@ -85,6 +85,12 @@ def unravelled(flat: te.Expr, shape: Sequence[int]) -> list[te.Expr]:
     return places[::-1]
 
 
+def read_stretched(buffer: te.Buffer, at: Sequence[te.Expr]) -> te.Expr:
+    """Reads memory that broadcasts, where an output of larger or equal rank has these indices."""
+    own = at[len(at) - len(buffer.shape) :]
+    return buffer[tuple(0 if int(n.value) == 1 else i for i, n in zip(own, buffer.shape))]
+
+
 def wide_dtype(dtype: DType) -> DType:
     """What a dtype is computed in: 16-bit floats in float32."""
     return FLOAT32 if is_float(dtype) and dtype.itemsize == 2 else dtype

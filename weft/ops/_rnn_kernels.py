@@ -12,6 +12,7 @@ from ..base.dtype import DType
 from ._kernels import Body, wide_dtype
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}  # of a cell
+KEPT = {"lstm": 4, "gru": 4, "rnn_tanh": 1, "rnn_relu": 1}  # that a gradient reads
 LANES = 16
 ROWS = (4, 2, 1)  # sequences that a product may take at once
 GROUPS = 8  # blocks of them that a thread takes one after the other, at most
@@ -24,6 +25,7 @@ def limited(params: Any) -> bool:
 
 
 Element = Callable[[te.Expr], None]
+Value = Callable[[te.Expr, te.Expr], te.Expr]
 
 
 class _Layer:
@@ -88,35 +90,36 @@ class _Layer:
             n = self.b.let("n", self.first + row)
             self.each(extent, lambda j: visit(n, j))
 
-    def pack(self, names: Sequence[str]) -> None:
-        """Copies matrices so that the columns that are taken at once lie together."""
+    def pack(self, names: Sequence[str], turned: bool = False) -> None:
+        """Copies matrices, with their axes swapped if they are turned, so that the columns that are
+        taken at once lie together."""
         for name in names:
-            (depth, width), _ = self.body.specs[self.keys.index(name)]
+            shape, _ = self.body.specs[self.keys.index(name)]
+            depth, width = shape[::-1] if turned else shape
             packed = self.body.temporary((-(-width // self.block), depth, self.block), self.type)
             self.views[packed] = self.body.specs[packed][0]
             self.keys.append(f"packed_{name}")
-            views = {self.keys.index(name): (depth, width), packed: self.views[packed]}
+            views = {self.keys.index(name): shape, packed: self.views[packed]}
             with self.body.kernel(views, depth * width) as (b, source, target):
-                self._pack(b, source, target, depth, width)
+                read = lambda k, j: te.cast(source[(j, k) if turned else (k, j)], self.type)
+                self._pack(b, read, target, depth, width)
 
-    def _pack(self, b: Any, source: Any, target: Any, depth: int, width: int) -> None:
+    def _pack(self, b: Any, read: Any, target: Any, depth: int, width: int) -> None:
         full, rest = divmod(width, self.block)
         with b.parallel("block", full + (rest > 0)) as block, b.loop("k", depth) as k:
             for count, chosen in ((self.block, block < full), (rest, block >= full)):
                 vectors = b.loop("part", count // LANES), b.vector("lane", LANES)
                 with b.when(chosen), vectors[0] as part, vectors[1] as lane:
                     at = part * LANES + lane
-                    value = te.cast(source[k, block * self.block + at], self.type)
-                    b.store(target, (block, k, at), value)
+                    b.store(target, (block, k, at), read(k, block * self.block + at))
                 if count % LANES:
                     with b.when(chosen), b.loop("one", count % LANES) as one:
                         at = one + count // LANES * LANES
-                        value = te.cast(source[k, block * self.block + at], self.type)
-                        b.store(target, (block, k, at), value)
+                        b.store(target, (block, k, at), read(k, block * self.block + at))
 
     def product(self, left: str, right: str, target: str, begin: Any = None) -> None:
         """target[n] = left[n] right (+ begin(n, j)), for the sequences of the block."""
-        width = int(self.at[right].shape[1].value)
+        width = int(self.at[target].shape[1].value)
         full, rest = divmod(width, self.block)
         parts = [(0, rest // LANES, LANES), (rest // LANES * LANES, 1, rest % LANES)]
         if full:
@@ -187,7 +190,7 @@ class _Layer:
             self.each_row(self.size, lambda n, j: self.put("c", (n, j), self.wide_of("cell", n, j)))
 
     def forward(self, time: te.Expr, keep: Callable[..., None] | None = None) -> None:
-        """h and c after a step, from those before; keep(n, j, gates) sees activated gates."""
+        """h and c after a step, from those before; keep(n, j, gates) sees what is kept."""
         self.product("h", "weight", "own", self.bias)
         target = "raw" if self.params.projected else "h"
 
@@ -197,7 +200,7 @@ class _Layer:
             own = [self.at["own"][n, part] for part in parts]
             acts, new = self._cell(n, j, gates, own)
             if keep is not None:
-                keep(n, j, acts, new)
+                keep(n, j, acts)
             self.put(target, (n, j), new)
 
         self.each_row(self.size, cell)
@@ -205,7 +208,7 @@ class _Layer:
             self.product("raw", "projection", "h")
 
     def _cell(self, n: te.Expr, j: te.Expr, gates: list[Any], own: list[Any]) -> Any:
-        """Activated gates and the new output; the cell is changed in place."""
+        """Gates to keep and the new output; the cell is changed in place."""
         b, mode = self.b, self.params.mode
         if mode == "lstm":
             i, f, g, o = (a + h for a, h in zip(gates, own))
@@ -217,10 +220,12 @@ class _Layer:
         if mode == "gru":
             r, z = (b.let("gate", te.sigmoid(a + h)) for a, h in zip(gates[:2], own))
             value = b.let("gate", te.tanh(gates[2] + r * own[2]))
-            return [r, z, value], b.let("new", value + z * (self.at["h"][n, j] - value))
+            new = b.let("new", value + z * (self.at["h"][n, j] - value))
+            return [r, z, value, own[2]], new
         total = b.let("total", gates[0] + own[0])
         new = te.tanh(total) if mode == "rnn_tanh" else te.select(total < 0.0, 0.0, total)
-        return [], b.let("new", new)
+        new = b.let("new", new)
+        return [new], new
 
     def clipped(self, cell: te.Expr) -> te.Expr:
         low, high = self.params.clip_min, self.params.clip_max
@@ -242,15 +247,29 @@ def forward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs:
     if params.projected:
         layer.temporary("raw", layer.batch, layer.size)
 
+    kept = (2 if params.mode == "lstm" else 1) if params.kept else 0
+
     def step(turn: te.Expr) -> None:
         time, live = layer.step_of(turn)
         put = lambda value: lambda n, j: layer.put("out_output", (time, n, j), value(n, j))
 
+        def keep(n: te.Expr, j: te.Expr, gates: Any) -> None:
+            for k, gate in enumerate(gates):
+                layer.put("out_kept_gates", (time, n, j + k * layer.size), gate)
+            if params.mode == "lstm":
+                layer.put("out_kept_cells", (time, n, j), layer.at["c"][n, j])
+
         def run() -> None:
-            layer.forward(time)
+            layer.forward(time, keep if params.kept else None)
             layer.each_row(layer.state, put(lambda n, j: layer.at["h"][n, j]))
 
-        layer.when(live, run, lambda: layer.each_row(layer.state, put(lambda n, j: 0)))
+        def skip() -> None:
+            layer.each_row(layer.state, put(lambda n, j: 0))
+            for name, width in zip(results[-kept:] if kept else (), (KEPT[params.mode], 1)):
+                zero = lambda n, j, name=name: layer.put(f"out_{name}", (time, n, j), 0)
+                layer.each_row(width * layer.size, zero)
+
+        layer.when(live, run, skip)
 
     def write() -> None:
         layer.start()
@@ -266,62 +285,46 @@ def forward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs:
 
 
 class _Backward(_Layer):
-    """The gradient: temporaries that begin with `kept` have what steps leave behind, by turns."""
+    """The gradient, from what was kept of steps."""
 
-    def run_forward(self, turn: te.Expr) -> None:
-        time, live = self.step_of(turn)
-
-        def keep(n: te.Expr, j: te.Expr, gates: Any, new: te.Expr) -> None:
-            for k, gate in enumerate(gates or [new]):
-                self.put("kept_gates", (turn, n, j + k * self.size), gate)
-            if self.params.mode == "gru":
-                self.put("kept_own", (turn, n, j), self.at["own"][n, j + 2 * self.size])
-            if self.params.projected:
-                self.put("out_raw", (time, n, j), new)
-
-        def before(n: te.Expr, j: te.Expr) -> None:
-            self.put("out_before", (time, n, j), self.at["h"][n, j])
-            self.put("kept_state", (turn, n, j), self.at["h"][n, j])
-
-        def run() -> None:
-            self.each_row(self.state, before)
-            if self.params.mode == "lstm":
-                kept = lambda n, j: self.put("kept_cell", (turn, n, j), self.at["c"][n, j])
-                self.each_row(self.size, kept)
-            self.forward(time, keep)
-
-        def skip() -> None:
-            zero = lambda name: lambda n, j: self.put(name, (time, n, j), 0)
-            self.each_row(self.state, zero("out_before"))
-            if self.params.projected:
-                self.each_row(self.size, zero("out_raw"))
-
-        self.when(live, run, skip)
+    def ago(self, turn: te.Expr, time: te.Expr, of: str, first: str) -> Value:
+        """What a value was before a step."""
+        past = time + 1 if self.params.reverse else time - 1
+        past = self.b.let("past", te.min(te.max(past, 0), self.steps - 1))
+        begins = self.b.let("begins", turn.equal(0))
+        return lambda n, j: te.select(
+            begins, self.wide_of(first, n, j), self.wide_of(of, past, n, j)
+        )
 
     def run_backward(self, turn: te.Expr) -> None:
         time, live = self.step_of(turn)
         projected, gru = self.params.projected, self.params.mode == "gru"
 
+        before = self.ago(turn, time, "output", "state")
+
         def gather(n: te.Expr, j: te.Expr) -> None:
             total = self.wide_of("output_grad", time, n, j) + self.at["h"][n, j]
             self.put("d", (n, j), total)
+            self.put("out_before", (time, n, j), before(n, j))
             if projected:
                 self.put("out_output", (time, n, j), total)
 
         def run() -> None:
             self.each_row(self.state, gather)
             if projected:
-                self.product("d", "turned_projection", "raw")
-            self.each_row(self.size, lambda n, j: self._cell_back(turn, time, n, j))
-            self.product("own", "turned", "h", self._carried if gru else None)
+                self.product("d", "projection", "raw")
+            self.each_row(self.size, lambda n, j: self._cell_back(turn, time, n, j, before))
+            self.product("own", "weight", "h", self._carried if gru else None)
 
         def skip() -> None:
             zero = lambda name: lambda n, j: self.put(name, (time, n, j), 0)
             self.each_row(self.wide, zero("out_gates"))
+            self.each_row(self.state, zero("out_before"))
             if gru:
                 self.each_row(self.wide, zero("out_hidden"))
             if projected:
                 self.each_row(self.state, zero("out_output"))
+                self.each_row(self.size, zero("out_raw"))
 
         self.when(live, run, skip)
 
@@ -329,37 +332,44 @@ class _Backward(_Layer):
         """What gru carries past its gates."""
         return self.at["raw"][n, j]
 
-    def _cell_back(self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr) -> None:
+    def _cell_back(
+        self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr, before: Value
+    ) -> None:
         """Gradients of the gates: "own" of the state's part, and what is carried on."""
         b, size, mode = self.b, self.size, self.params.mode
-        count = GATES[mode]
-        gates = [b.let("gate", self.at["kept_gates"][turn, n, j + k * size]) for k in range(count)]
+        kept = [
+            b.let("gate", self.wide_of("kept_gates", time, n, j + k * size))
+            for k in range(KEPT[mode])
+        ]
         d = b.let("d", self.at["raw" if self.params.projected else "d"][n, j])
         if mode == "lstm":
-            hidden = made = self._lstm_back(turn, n, j, gates, d)
+            hidden = made = self._lstm_back(turn, time, n, j, kept, d)
         elif mode == "gru":
-            r, z, value = gates
+            r, z, value, own = kept
             change = b.let("change", d * (1.0 - z) * (1.0 - value * value))
-            of_r = change * self.at["kept_own"][turn, n, j] * r * (1.0 - r)
-            of_z = d * (self.at["kept_state"][turn, n, j] - value) * z * (1.0 - z)
-            made = [b.let("g", part) for part in (of_r, of_z, change)]
+            of_z = d * (before(n, j) - value) * z * (1.0 - z)
+            made = [b.let("g", part) for part in (change * own * r * (1.0 - r), of_z, change)]
             hidden = [*made[:2], b.let("g", change * r)]
             self.put("raw", (n, j), d * z)
         else:
-            (out,) = gates
+            (out,) = kept
             slope = d * (1.0 - out * out)
             slope = slope if mode == "rnn_tanh" else te.select(out > 0.0, d, 0.0)
             hidden = made = [b.let("g", slope)]
-        for k in range(count):
+            if self.params.projected:
+                self.put("out_raw", (time, n, j), out)
+        for k in range(GATES[mode]):
             self.put("out_gates", (time, n, j + k * size), made[k])
             self.put("own", (n, j + k * size), hidden[k])
             if mode == "gru":
                 self.put("out_hidden", (time, n, j + k * size), hidden[k])
 
-    def _lstm_back(self, turn: te.Expr, n: te.Expr, j: te.Expr, gates: Any, d: Any) -> list[Any]:
+    def _lstm_back(
+        self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr, gates: Any, d: Any
+    ) -> list[Any]:
         b = self.b
         i, f, g, o = gates
-        before = b.let("before", self.at["kept_cell"][turn, n, j])
+        before = b.let("before", self.ago(turn, time, "kept_cells", "cell")(n, j))
         plain = b.let("plain", f * before + i * g)
         level = b.let("level", te.tanh(self.clipped(plain)))
         total = self.at["c"][n, j] + d * o * (1.0 - level * level)
@@ -368,27 +378,22 @@ class _Backward(_Layer):
             total = te.select((plain >= low) & (plain <= high), total, 0.0)
         total = b.let("total", total)
         self.put("c", (n, j), total * f)
+        if self.params.projected:
+            self.put("out_raw", (time, n, j), o * level)
         parts = total * g * i * (1.0 - i), total * before * f * (1.0 - f), total * i * (1.0 - g * g)
         return [b.let("g", part) for part in (*parts, d * level * o * (1.0 - o))]
 
 
 def backward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs: Any) -> Any:
-    """The kernel of _rnn_grad: all steps forward, then all of them backward."""
+    """The kernel of _rnn_grad."""
     layer = _Backward(params, names, inputs, results, outputs)
     steps, batch, size = layer.steps, layer.batch, layer.size
-    matrices = ["weight", "turned"]
-    matrices += ["projection", "turned_projection"] if params.projected else []
-    layer.pack(matrices)
+    layer.pack(["weight", *(["projection"] if params.projected else [])], turned=True)
     for name in ("h", "d"):
         layer.temporary(name, batch, layer.state)
     layer.temporary("own", batch, layer.wide)
-    layer.temporary("kept_gates", steps, batch, layer.wide)
-    layer.temporary("kept_state", steps, batch, layer.state)
     if params.mode == "lstm":
         layer.temporary("c", batch, size)
-        layer.temporary("kept_cell", steps, batch, size)
-    if params.mode == "gru":
-        layer.temporary("kept_own", steps, batch, size)
     if params.projected or params.mode == "gru":
         layer.temporary("raw", batch, size)
 
@@ -396,9 +401,6 @@ def backward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs
         layer.each_row(extent, lambda n, j: layer.put(target, (n, j), layer.wide_of(source, n, j)))
 
     def write() -> None:
-        layer.start()
-        with layer.b.loop("turn", steps) as turn:
-            layer.run_forward(turn)
         copy("state_grad", "h", layer.state)
         if params.mode == "lstm":
             copy("cell_grad", "c", size)
@@ -408,5 +410,5 @@ def backward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs
         if params.mode == "lstm":
             copy("c", "out_cell", size)
 
-    work = steps * batch * layer.wide * (4 * layer.state + 64)
+    work = steps * batch * layer.wide * (2 * layer.state + 32)
     return layer.written(work, write)

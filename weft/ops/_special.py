@@ -14,7 +14,8 @@ from .. import te
 
 NUMPY = SimpleNamespace(
     select=np.where, log=np.log, exp=np.exp, sqrt=np.sqrt, abs=np.abs, round=np.rint, sin=np.sin,
-    cos=np.cos, max=np.maximum, min=np.minimum, isnan=np.isnan, isinf=np.isinf,
+    cos=np.cos, max=np.maximum, min=np.minimum, isnan=np.isnan, isinf=np.isinf, pow=np.power,
+    floor=np.floor,
 )  # fmt: skip
 
 # The Bernoulli numbers B2, B4, ...

@@ -106,7 +106,7 @@ def draw(body: Body, state: int, most: int, used: Used | None = None) -> Stream:
     with body.kernel(views, _WORK * stream.count) as (b, old, new, raw):
         _copy_block(b, old, raw, te.as_expr(0))
         with b.loop("group", (blocks - 1) * WORDS // VECTOR) as g, b.vector("lane", VECTOR) as lane:
-            b.store(raw, WORDS + g * VECTOR + lane, _next_word(raw, g * VECTOR + lane))
+            b.store(raw, WORDS + g * VECTOR + lane, next_word(raw, g * VECTOR + lane))
         _move(b, old, raw, new, te.as_expr(most if used is None else used(old)))
     return stream
 
@@ -116,7 +116,7 @@ def _copy_block(b: te.KernelBuilder, source: te.Buffer, target: te.Buffer, first
         b.store(target, g * VECTOR + lane, source[first + g * VECTOR + lane])
 
 
-def _next_word(raw: te.Buffer, at: te.Expr) -> te.Expr:
+def next_word(raw: te.Buffer, at: te.Expr) -> te.Expr:
     """The word that is one block after a place, its bits not mixed."""
     both = (raw[at] & _u32(1 << 31)) | (raw[at + 1] & _u32((1 << 31) - 1))
     return raw[at + 397] ^ (both >> _u32(1)) ^ ((both & _u32(1)) * _u32(0x9908B0DF))

@@ -162,8 +162,8 @@ cos.gradient = lambda ctx, g: [-F.elemwise_mul(g, F.sin(ctx.inputs[0]))]  # dx =
 relu = unary("relu", "max(x, 0)", level=1, dtype=numeric)
 relu.reference = lambda x: np.maximum(x, np.zeros((), x.dtype))
 relu.compute = pointwise(lambda x: te.max(x, 0))
-relu.gradient = lambda ctx, g: [  # dx = g where x > 0
-    F.elemwise_mul(g, F.cast_like(F.greater(ctx.inputs[0], F.zeros_like(ctx.inputs[0])), g))
+relu.gradient = lambda ctx, g: [  # dx = g where y > 0
+    F.elemwise_mul(g, F.cast_like(F.greater(ctx.outputs[0], F.zeros_like(ctx.outputs[0])), g))
 ]
 
 negative = unary("negative", "-x", level=3, dtype=numeric)
@@ -243,15 +243,30 @@ rdiv_scalar.gradient = lambda ctx, g: [  # dx = -g s / x^2
 
 pow_scalar = scalar("__pow_scalar__", "x to the power of s.", dtype=numeric)
 pow_scalar.reference = _scalar_reference(power)
-pow_scalar.compute = _scalar_compute(te.pow)
+
+
+PRODUCTS = (2, 3, 4, -1, -2)  # exponents of powers that are a few products
+
+
+def _pow_body(x: te.Expr, s: te.Expr) -> te.Expr:
+    exponent = s.value
+    if exponent not in PRODUCTS or not is_float(x.dtype):
+        return te.pow(x, s)
+    square = x * x
+    made = {1: x, 2: square, 3: square * x, 4: square * square}[abs(exponent)]
+    return made if exponent > 0 else 1 / made
+
+
+pow_scalar.compute = _scalar_compute(_pow_body)
 
 
 def _pow_scalar_gradient(ctx, g):
     """dx = g s x^(s - 1), which is 0 for s = 0 even where x is 0"""
     s = ctx.params.scalar
+    x = ctx.inputs[0]
     if s == 0:
-        return [F.zeros_like(ctx.inputs[0])]
-    return [F.elemwise_mul(g, ctx.inputs[0] ** (s - 1) * s)]
+        return [F.zeros_like(x)]
+    return [F.elemwise_mul(g, (x if s == 2 else x ** (s - 1)) * s)]
 
 
 pow_scalar.complex_gradient = holomorphic

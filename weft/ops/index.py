@@ -40,7 +40,9 @@ def _indexed_dtype(position: int) -> Any:
 
 def _clip(index: Any, extent: int) -> Any:
     """Positions as numpy integers within the extent."""
-    wide = index.astype(np.int64)
+    wide = index.astype(np.int64, copy=False)
+    if wide.size and wide.min() >= 0 and wide.max() < extent:
+        return wide
     return np.clip(np.where(wide < 0, wide + extent, wide), 0, max(extent - 1, 0))
 
 
@@ -112,7 +114,9 @@ def _take_reference(params, x, indices):
         _must_hold(0, indices.shape)
         shape = _take_shape(params, [x.shape, indices.shape], [None])[1][0]
         return np.zeros(shape, x.dtype)
-    return np.take(x, _clip(indices, extent), params.axis)
+    if indices.size and indices.min() < 0:
+        indices = np.where(indices < 0, indices.astype(np.int64) + extent, indices)
+    return np.take(x, indices, params.axis, mode="clip")
 
 
 def _flat(x: te.Tensor) -> te.Tensor:
@@ -209,13 +213,24 @@ def _gather_nd_places(x, indices):
     return tuple(_clip(row, dim) for row, dim in zip(indices, x.shape))
 
 
+def row_numbers(shape, indices):
+    """The numbers of the rows that columns of coordinates name."""
+    numbers = _clip(indices[0], shape[0])
+    for row, extent in zip(indices[1:], shape[1:]):
+        numbers = numbers * extent + _clip(row, extent)
+    return numbers
+
+
 def _gather_nd_reference(x, indices):
     shape = _gather_nd_shape(None, [x.shape, indices.shape], [None])[1][0]
     if not math.prod(shape):
         return np.zeros(shape, x.dtype)
     if not len(indices):
         return np.broadcast_to(x, shape).copy()
-    return x[_gather_nd_places(x, indices)]
+    if not x.flags.c_contiguous:
+        return np.ascontiguousarray(x[_gather_nd_places(x, indices)])
+    rows = x.reshape(-1, *x.shape[len(indices) :])
+    return np.take(rows, row_numbers(x.shape, indices), 0, mode="clip")
 
 
 def _gather_nd_compute(x, indices):
@@ -289,14 +304,15 @@ def _scatter_nd_dtype(params, ins, outs):
 
 
 def _scatter_nd_reference(x, indices, updates):
-    made = x.copy()
+    made = np.array(x, order="C")
     if not updates.size:
         return made
     rest = x.shape[len(indices) :]
-    rows = updates.reshape(-1, *rest)
-    places = [place.reshape(-1) for place in _gather_nd_places(x, indices)]
-    for number, row in enumerate(rows):  # in order, so that the last one stays
-        made[tuple(place[number] for place in places)] = row
+    if not len(indices):
+        made[...] = updates.reshape(-1, *rest)[-1]
+        return made
+    numbers = row_numbers(x.shape, indices).reshape(-1)  # in order, so that the last one stays
+    made.reshape(-1, *rest)[numbers] = updates.reshape(-1, *rest)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -136,15 +137,20 @@ def _concatenate_grad_shape(params, ins, outs):
 
 def _starts(params, xs):
     sizes = [x.shape[normalize_axis(params.axis, len(x.shape))] for x in xs]
-    return np.cumsum([0, *sizes[:-1]]).tolist()
+    return list(itertools.accumulate(sizes[:-1], initial=0))
+
+
+def part_views(params, g, *xs):
+    """What belongs to each part, as views of a gradient of the whole."""
+    axis = normalize_axis(params.axis, g.ndim)
+    return [
+        g[(slice(None),) * axis + (slice(start, start + x.shape[axis]),)]
+        for start, x in zip(_starts(params, xs), xs)
+    ]
 
 
 def _concatenate_grad_reference(params, g, *xs):
-    axis = normalize_axis(params.axis, g.ndim)
-    return tuple(
-        g[(slice(None),) * axis + (slice(start, start + x.shape[axis]),)].copy()
-        for start, x in zip(_starts(params, xs), xs)
-    )
+    return tuple(view.copy() for view in part_views(params, g, *xs))
 
 
 def _part(g: te.Tensor, axis: int, start: int, shape: Sequence[int]) -> te.Tensor:
@@ -246,12 +252,17 @@ def _split_shape(params, ins, outs):
 
 
 def _cuts(params, dim):
-    return np.cumsum([0, *_sizes(params, dim)]).tolist()
+    return list(itertools.accumulate(_sizes(params, dim), initial=0))
+
+
+def split_views(params, x):
+    axis = normalize_axis(params.axis, x.ndim)
+    head = (slice(None),) * axis
+    return [x[(*head, slice(*ends))] for ends in pairwise(_cuts(params, x.shape[axis]))]
 
 
 def _split_reference(params, x):
-    cuts = _cuts(params, x.shape[normalize_axis(params.axis, x.ndim)])
-    return tuple(part.copy() for part in np.split(x, cuts[1:-1], params.axis))
+    return tuple(part.copy() for part in split_views(params, x))
 
 
 def _split_compute(params, x):

@@ -190,7 +190,7 @@ def _log_softmax_reference(params: AxisAttrs, x: Array) -> Array:
     return shifted - np.log(np.exp(shifted).sum(axis=params.axis, keepdims=True))
 
 
-def _exp_sum(x: te.Tensor, axis: tuple[int, ...]) -> tuple[te.Tensor, te.Tensor]:
+def exp_sum(x: te.Tensor, axis: tuple[int, ...]) -> tuple[te.Tensor, te.Tensor]:
     """The largest element along an axis, and the sum of the exponentials of what is above it."""
     top = along(x, axis, "max", lambda i: x[i], te.max_of)
     total = along(x, axis, "exp_sum", lambda i: te.exp(x[i] - top[one(i, axis)]), te.sum)
@@ -199,7 +199,7 @@ def _exp_sum(x: te.Tensor, axis: tuple[int, ...]) -> tuple[te.Tensor, te.Tensor]
 
 def _softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     axis = (normalize_axis(params.axis, x.rank),)
-    top, total = _exp_sum(x, axis)
+    top, total = exp_sum(x, axis)
     return te.compute(
         x.shape,
         lambda *i: te.exp(x[i] - top[one(i, axis)]) / total[one(i, axis)],
@@ -209,7 +209,7 @@ def _softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
 
 def _log_softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     axis = (normalize_axis(params.axis, x.rank),)
-    top, total = _exp_sum(x, axis)
+    top, total = exp_sum(x, axis)
     return te.compute(
         x.shape,
         lambda *i: x[i] - top[one(i, axis)] - te.log(total[one(i, axis)]),
@@ -219,9 +219,13 @@ def _log_softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
 
 def _softmax_gradient(ctx: Any, g: Any) -> list[Any]:
     """dx = y (g - sum of g y)"""
-    y = ctx.outputs[0]
-    total = F.sum(F.elemwise_mul(g, y), axis=(ctx.params.axis,), keepdims=True)
-    return [F.elemwise_mul(y, F.broadcast_sub(g, total))]
+    return [through_softmax(g, ctx.outputs[0], ctx.params.axis)]
+
+
+def through_softmax(g: Any, y: Any, axis: int) -> Any:
+    """The gradient of what goes into a softmax that gave y."""
+    total = F.sum(F.elemwise_mul(g, y), axis=(axis,), keepdims=True)
+    return F.elemwise_mul(y, F.broadcast_sub(g, total))
 
 
 def _log_softmax_gradient(ctx: Any, g: Any) -> list[Any]:

@@ -13,9 +13,10 @@ from .. import te
 from ..base.dtype import FLOAT64
 from ..base.errors import ShapeError
 from ..base.shape import Dim, Shape, normalize_axis, unify, unify_dim
+from ..core.op import Op
 from ..core.schema import BOOL, FLOAT, INT, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, OUT_FUSABLE, F, define, floating
+from ._families import OPAQUE, OUT_FUSABLE, F, attributes, define, floating
 from .nn import along, one
 
 Array = NDArray[Any]
@@ -27,21 +28,21 @@ GAMMA, BETA = {"gamma": "the scales"}, {"beta": "the shifts"}
 # What all of them do: take moments over axes, then scale what is left.
 
 
-def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Mean and variance in float64, axes kept."""
+def moments(x: Array, axes: tuple[int, ...], centred: bool = True) -> tuple[Any, Array]:
+    """Mean and variance in float64, axes kept; or 0 and the mean square."""
     wide = x.astype(np.float64)
-    mean = wide.mean(axis=axes, keepdims=True)
+    mean = wide.mean(axis=axes, keepdims=True) if centred else 0.0
     return mean, np.square(wide - mean).mean(axis=axes, keepdims=True)
 
 
-def _count(x: te.Tensor, axes: Sequence[int]) -> int:
+def count_of(x: te.Tensor, axes: Sequence[int]) -> int:
     return math.prod([x.shape[axis] for axis in axes])
 
 
 def te_mean(x: te.Tensor, axes: Sequence[int], name: str, body: Any) -> te.Tensor:
     """The mean of a body over axes, kept as extents of 1."""
     total = along(x, axes, f"{name}_sum", body, te.sum)
-    count = te.as_expr(_count(x, axes), x.dtype)
+    count = te.as_expr(count_of(x, axes), x.dtype)
     return te.compute(total.shape, lambda *i: total[i] / count, name=name)
 
 
@@ -54,23 +55,6 @@ def te_moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]
         return centred * centred
 
     return mean, te_mean(x, axes, "variance", square)
-
-
-def normalized(x: Any, epsilon: float, over: dict[str, Any]) -> tuple[Any, Any]:
-    """(x - mean) / sqrt(variance + epsilon) by operators, and the reciprocal of that root; `over`
-    says which axes, as reductions take them."""
-    centred = F.broadcast_sub(x, F.mean(x, keepdims=True, **over))
-    variance = F.mean(F.elemwise_mul(centred, centred), keepdims=True, **over)
-    scale = (variance + epsilon) ** -0.5
-    return F.broadcast_mul(centred, scale), scale
-
-
-def through_moments(g: Any, unit: Any, scale: Any, over: dict[str, Any]) -> Any:
-    """The gradient of x, given that of n = (x - mean) / std: (g - mean g - n mean(g n)) / std."""
-    own = F.mean(g, keepdims=True, **over)
-    shared = F.mean(F.elemwise_mul(g, unit), keepdims=True, **over)
-    rest = F.elemwise_sub(F.broadcast_sub(g, own), F.broadcast_mul(unit, shared))
-    return F.broadcast_mul(rest, scale)
 
 
 # batch_norm
@@ -89,7 +73,7 @@ class BatchNormAttrs:
     )
 
 
-def _batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+def batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     if shape is None:
         return [None] * 5, [None] * 3
@@ -102,14 +86,14 @@ def _batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Infe
     return [shape] + [(channels,)] * 4, [shape] + [(channels,)] * 2
 
 
-def _others(rank: int, axis: int) -> tuple[int, ...]:
+def others_of(rank: int, axis: int) -> tuple[int, ...]:
     return tuple(i for i in range(rank) if i != normalize_axis(axis, rank))
 
 
 def _batch_norm_reference(
     params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array
 ) -> tuple[Array, ...]:
-    axes = _others(x.ndim, params.axis)
+    axes = others_of(x.ndim, params.axis)
     used = [mean.astype(np.float64), var.astype(np.float64)]
     if params.training:
         used = [moment.reshape(-1) for moment in moments(x, axes)]
@@ -119,16 +103,18 @@ def _batch_norm_reference(
     out = x * scale.reshape(spread) + shift.reshape(spread)
     results = [out, *used]
     if params.training:
-        grown = _unbiasing(params, x.size // max(len(mean), 1))
-        kept = params.momentum
-        results += [
-            mean * kept + used[0] * (1 - kept),
-            var * kept + used[1] * grown * (1 - kept),
-        ]
+        grown = unbiasing(params, x.size // max(len(mean), 1))
+        results += moved(params, (mean, var), (used[0], used[1] * grown))
     return tuple(result.astype(x.dtype) for result in results)
 
 
-def _unbiasing(params: BatchNormAttrs, count: int) -> float:
+def moved(params: BatchNormAttrs, old: Sequence[Array], now: Sequence[Array]) -> list[Array]:
+    """Moving values, of which momentum says how much stays."""
+    kept = params.momentum
+    return [was * kept + new * (1 - kept) for was, new in zip(old, now)]
+
+
+def unbiasing(params: BatchNormAttrs, count: int) -> float:
     return count / max(count - 1, 1) if params.unbiased else 1.0
 
 
@@ -148,7 +134,7 @@ def _batch_norm_compute(
     var: te.Tensor,
 ) -> tuple[te.Tensor, ...]:
     axis = normalize_axis(params.axis, x.rank)
-    axes = _others(x.rank, axis)
+    axes = others_of(x.rank, axis)
     used = (mean, var)
     if params.training:
         used = tuple(_squeezed(moment, axis) for moment in te_moments(x, axes))
@@ -163,9 +149,9 @@ def _batch_norm_compute(
     copies = [te.compute(v.shape, lambda c, v=v: v[c], name="moment") for v in used]
     if not params.training:
         return out, *copies
-    growth = (te.const(1.0, FLOAT64), _te_unbiasing(params, _count(x, axes)))
-    moved = [_moving(params.momentum, *three) for three in zip((mean, var), used, growth)]
-    return out, *copies, *moved
+    growth = (te.const(1.0, FLOAT64), _te_unbiasing(params, count_of(x, axes)))
+    after = [_moving(params.momentum, *three) for three in zip((mean, var), used, growth)]
+    return out, *copies, *after
 
 
 def _moving(kept: float, old: te.Tensor, new: te.Tensor, growth: te.Expr) -> te.Tensor:
@@ -186,22 +172,12 @@ def _batch_norm_gradient(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]
 
 
 def _gradient_in_training(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
-    """dgamma = sum g n; dbeta = sum g; with h = gamma g and N elements a channel,
-    dx = (h - (mean h - g_mean std / N) - n (mean(h n) - 2 g_var std^2 / N)) / std."""
-    x, gamma = ctx.inputs[:2]
-    params = ctx.params
-    over = {"axis": (params.axis,), "exclude": True}
-    unit, scale = normalized(x, params.epsilon, over)
-    inner = F.elemwise_mul(g, F.expand_like(gamma, x, **over)) if params.scale else g
-    per_mean = F._divide_by_count(F.reshape_like(g_mean, scale), x, **over)
-    per_mean = F.elemwise_div(per_mean, scale)
-    per_var = F._divide_by_count(F.reshape_like(g_var, scale), x, **over)
-    per_var = F.elemwise_div(per_var, scale**2) * 2
-    own = F.elemwise_sub(F.mean(inner, keepdims=True, **over), per_mean)
-    shared = F.mean(F.elemwise_mul(inner, unit), keepdims=True, **over)
-    shared = F.elemwise_sub(shared, per_var)
-    rest = F.elemwise_sub(F.broadcast_sub(inner, own), F.broadcast_mul(unit, shared))
-    return [F.broadcast_mul(rest, scale), *_scale_and_shift(params, g, unit, over), None, None]
+    (x, gamma), params = ctx.inputs[:2], ctx.params
+    data, scales, shifts = F._batch_norm_grad(
+        g, x, gamma, *ctx.outputs[1:3], g_mean, g_var, **attributes(params)
+    )
+    made = [scales if params.scale else None, shifts if params.center else None]
+    return [data, *made, None, None]
 
 
 def _gradient_in_inference(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
@@ -240,7 +216,7 @@ batch_norm = define(
         "data": "the input", **GAMMA, **BETA,
         "moving_mean": "the moving mean", "moving_var": "the moving variance",
     },
-    attrs=BatchNormAttrs, pattern=OPAQUE, shape=_batch_norm_shape, dtype=floating,
+    attrs=BatchNormAttrs, pattern=OPAQUE, shape=batch_norm_shape, dtype=floating,
     layout=layouts.batch_norm, reference=_batch_norm_reference, compute=_batch_norm_compute,
     gradient=_batch_norm_gradient, visible_outputs=1, output_names=["output", "mean", "var"],
     mutates=[3, 4],
@@ -256,7 +232,7 @@ class LayerNormAttrs:
     epsilon: float = attr(FLOAT, "added to the variance", default=1e-5)
 
 
-def _trailing_shape(params: LayerNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+def trailing_shape(params: LayerNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     if shape is None:
         return [None] * len(ins), [None]
@@ -264,34 +240,19 @@ def _trailing_shape(params: LayerNormAttrs, ins: Shapes, outs: Shapes) -> Inferr
     return [shape] + [own] * (len(ins) - 1), [shape]
 
 
-def _trailing(params: LayerNormAttrs, rank: int) -> tuple[int, ...]:
+def trailing_axes(params: LayerNormAttrs, rank: int) -> tuple[int, ...]:
     return tuple(range(normalize_axis(params.axis, rank), rank))
 
 
-def _trailing_over(params: LayerNormAttrs) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The normalised axes and the others, as reductions take them; None for no axes."""
-    if params.axis < 0:
-        axes = tuple(range(params.axis, 0))
-        return {"axis": axes}, {"axis": axes, "exclude": True}
-    if params.axis == 0:
-        return {"axis": ()}, None
-    axes = tuple(range(params.axis))
-    return {"axis": axes, "exclude": True}, {"axis": axes}
-
-
-def _total(value: Any, over: dict[str, Any] | None) -> Any:
-    return value if over is None else F.sum(value, **over)
-
-
 def _layer_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
-    mean, variance = moments(x, _trailing(params, x.ndim))
+    mean, variance = moments(x, trailing_axes(params, x.ndim))
     return ((x - mean) / np.sqrt(variance + params.epsilon) * gamma + beta).astype(x.dtype)
 
 
 def _layer_norm_compute(
     params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor
 ) -> te.Tensor:
-    axes = _trailing(params, x.rank)
+    axes = trailing_axes(params, x.rank)
     mean, variance = te_moments(x, axes)
 
     def element(*i: Any) -> Any:
@@ -303,22 +264,14 @@ def _layer_norm_compute(
 
 
 def _layer_norm_gradient(ctx: Any, g: Any) -> list[Any]:
-    """dgamma = sum g n; dbeta = sum g; dx = gamma g through n."""
-    x, gamma = ctx.inputs[:2]
-    own, others = _trailing_over(ctx.params)
-    unit, scale = normalized(x, ctx.params.epsilon, own)
-    return [
-        through_moments(F.broadcast_mul(g, gamma), unit, scale, own),
-        _total(F.elemwise_mul(g, unit), others),
-        _total(g, others),
-    ]
+    return list(F._layer_norm_grad(g, *ctx.inputs[:2], **attributes(ctx.params)))
 
 
 layer_norm = define(
     "layer_norm",
     "gamma (data - mean) / sqrt(var + epsilon) + beta, with moments over the last axes.",
     level=5, inputs={"data": "the input", **GAMMA, **BETA}, attrs=LayerNormAttrs,
-    pattern=OUT_FUSABLE, shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
+    pattern=OUT_FUSABLE, shape=trailing_shape, dtype=floating, layout=layouts.fixed_copy,
     reference=_layer_norm_reference, compute=_layer_norm_compute, gradient=_layer_norm_gradient,
     inplace=[(0, 0)],
 )  # fmt: skip
@@ -326,12 +279,12 @@ layer_norm = define(
 
 def _rms_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array) -> Array:
     wide = x.astype(np.float64)
-    square = np.square(wide).mean(axis=_trailing(params, x.ndim), keepdims=True)
+    square = np.square(wide).mean(axis=trailing_axes(params, x.ndim), keepdims=True)
     return (wide / np.sqrt(square + params.epsilon) * gamma).astype(x.dtype)
 
 
 def _rms_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor) -> te.Tensor:
-    axes = _trailing(params, x.rank)
+    axes = trailing_axes(params, x.rank)
     square = te_mean(x, axes, "mean_square", lambda i: x[i] * x[i])
     return te.compute(
         x.shape,
@@ -341,22 +294,13 @@ def _rms_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor) ->
 
 
 def _rms_norm_gradient(ctx: Any, g: Any) -> list[Any]:
-    """dgamma = sum g n; dx = (h - n mean(h n)) / rms with h = gamma g and n = x / rms."""
-    x, gamma = ctx.inputs
-    own, others = _trailing_over(ctx.params)
-    square = F.mean(F.elemwise_mul(x, x), keepdims=True, **own)
-    scale = (square + ctx.params.epsilon) ** -0.5
-    unit = F.broadcast_mul(x, scale)
-    inner = F.broadcast_mul(g, gamma)
-    shared = F.mean(F.elemwise_mul(inner, unit), keepdims=True, **own)
-    data = F.broadcast_mul(F.elemwise_sub(inner, F.broadcast_mul(unit, shared)), scale)
-    return [data, _total(F.elemwise_mul(g, unit), others)]
+    return list(F._rms_norm_grad(g, *ctx.inputs, **attributes(ctx.params)))
 
 
 rms_norm = define(
     "rms_norm", "gamma data / sqrt(mean of data^2 + epsilon), with the mean over the last axes.",
     level=5, inputs={"data": "the input", **GAMMA}, attrs=LayerNormAttrs, pattern=OUT_FUSABLE,
-    shape=_trailing_shape, dtype=floating, layout=layouts.fixed_copy,
+    shape=trailing_shape, dtype=floating, layout=layouts.fixed_copy,
     reference=_rms_norm_reference, compute=_rms_norm_compute, gradient=_rms_norm_gradient,
     inplace=[(0, 0)],
 )  # fmt: skip
@@ -375,11 +319,11 @@ class GroupNormAttrs:
     epsilon: float = attr(FLOAT, "added to the variance", default=1e-5)
 
 
-def _groups(params: Any, channels: int) -> int:
+def groups_of(params: Any, channels: int) -> int:
     return getattr(params, "num_groups", channels)
 
 
-def _group_norm_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
+def group_norm_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     if shape is None:
         return [None] * 3, [None]
@@ -398,7 +342,7 @@ def _group_norm_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
 
 def _group_norm_reference(params: Any, x: Array, gamma: Array, beta: Array) -> Array:
     n, channels, *rest = x.shape
-    groups = _groups(params, channels)
+    groups = groups_of(params, channels)
     split = x.reshape(n, groups, channels // max(groups, 1), *rest)
     mean, variance = moments(split, tuple(range(2, split.ndim)))
     unit = ((split - mean) / np.sqrt(variance + params.epsilon)).reshape(x.shape)
@@ -408,7 +352,7 @@ def _group_norm_reference(params: Any, x: Array, gamma: Array, beta: Array) -> A
 
 def _group_norm_compute(params: Any, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     n, channels, *rest = x.shape
-    groups = _groups(params, channels)
+    groups = groups_of(params, channels)
     size = 1 if groups is channels else channels // groups
     split = te.compute(
         (n, groups, size, *rest), lambda *i: x[(i[0], i[1] * size + i[2], *i[3:])], name="groups"
@@ -423,28 +367,16 @@ def _group_norm_compute(params: Any, x: te.Tensor, gamma: te.Tensor, beta: te.Te
     return te.compute(x.shape, element, name="group_norm")
 
 
-def _group_norm_gradient(ctx: Any, g: Any) -> list[Any]:
-    """dgamma = sum g n; dbeta = sum g; dx = gamma g through n, group by group."""
-    x, gamma = ctx.inputs[:2]
-    groups = getattr(ctx.params, "num_groups", None)
-    split = lambda v: v if groups is None else F.reshape(v, shape=(0, -4, groups, -1, -2))
-    over, channel = {"axis": (0, 1), "exclude": True}, {"axis": (1,), "exclude": True}
-    unit, scale = normalized(split(x), ctx.params.epsilon, over)
-    inner = split(F.elemwise_mul(g, F.expand_like(gamma, x, **channel)))
-    data = through_moments(inner, unit, scale, over)
-    return [
-        F.reshape_like(data, x),
-        F.sum(F.elemwise_mul(g, F.reshape_like(unit, x)), **channel),
-        F.sum(g, **channel),
-    ]
-
-
 def _channel_norm(name: str, doc: str, attrs: type) -> None:
+    def gradient(ctx: Any, g: Any) -> list[Any]:
+        grad = Op.get(f"_{name}_grad")
+        return list(grad(g, *ctx.inputs[:2], **attributes(ctx.params)))
+
     define(
         name, doc, level=5, inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
-        attrs=attrs, pattern=OUT_FUSABLE, shape=_group_norm_shape, dtype=floating,
+        attrs=attrs, pattern=OUT_FUSABLE, shape=group_norm_shape, dtype=floating,
         layout=layouts.keep_last, reference=_group_norm_reference, compute=_group_norm_compute,
-        gradient=_group_norm_gradient, inplace=[(0, 0)],
+        gradient=gradient, inplace=[(0, 0)],
     )  # fmt: skip
 
 

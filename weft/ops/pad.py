@@ -90,7 +90,10 @@ def _pad_reference(params: PadAttrs, x: Array) -> Array:
     widths = _widths(params, x.ndim)
     if params.mode == "constant":
         value = np.asarray(clamped(params.pad_value, x.dtype)).astype(x.dtype)
-        return np.pad(x, widths, constant_values=value) if x.ndim else x.copy()
+        shape = [extent + sum(pair) for extent, pair in zip(x.shape, widths)]
+        made = np.full(shape, value) if value.tobytes().strip(b"\0") else np.zeros(shape, x.dtype)
+        inner_view(params, made)[...] = x
+        return made
     return np.pad(x, widths, mode=params.mode) if x.ndim else x.copy()
 
 
@@ -122,8 +125,16 @@ def _inward(mode: str, place: te.Expr, extent: int) -> te.Expr:
     return te.min(place, 2 * (extent - 1) - place)
 
 
+def inner_view(params: PadAttrs, g: Array) -> Array:
+    """What the elements of the data have become, without those around them."""
+    widths = zip(_widths(params, g.ndim), g.shape)
+    return g[tuple(slice(before, extent - after) for (before, after), extent in widths)]
+
+
 def _grad_reference(params: PadAttrs, g: Array) -> Array:
     """Axis by axis, adds what was copied outside to where it came from."""
+    if params.mode == "constant":
+        return inner_view(params, g).copy()
     for axis, (before, after) in enumerate(_widths(params, g.ndim)):
         moved = np.moveaxis(g, axis, 0)
         extent = moved.shape[0] - before - after

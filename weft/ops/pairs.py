@@ -31,7 +31,7 @@ from ._families import (
     pointwise,
     unary,
 )
-from ._kernels import Body, unravelled, variable
+from ._kernels import Body, read_stretched, unravelled, variable
 
 Gradient = Callable[[Any, Any], list[Any]]
 
@@ -232,7 +232,7 @@ def _gcd_kernels(inputs: Any, outputs: Any) -> Any:
     with body.kernel(views, count * 90) as (b, x, y, out), b.parallel("p", count) as p:
         at = [b.let(f"i{d}", place) for d, place in enumerate(unravelled(p, shape))]
         first, second = (
-            variable(b, name, te.abs(te.cast(_read(t, at), INT64)))
+            variable(b, name, te.abs(te.cast(read_stretched(t, at), INT64)))
             for name, t in (("a", x), ("b", y))
         )
         with b.loop("step", 2 * 8 * dtype.itemsize) as _:
@@ -242,11 +242,6 @@ def _gcd_kernels(inputs: Any, outputs: Any) -> Any:
             b.store(second, (), te.select(rest.equal(0), rest, old % rest))
         b.store(out, at, te.cast(first[()], dtype))
     return body.kernels
-
-
-def _read(buffer: te.Buffer, at: list[te.Expr]) -> te.Expr:
-    own = at[len(at) - len(buffer.shape) :]
-    return buffer[tuple(0 if int(n.value) == 1 else i for i, n in zip(own, buffer.shape))]
 
 
 gcd = define(

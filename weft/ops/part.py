@@ -53,9 +53,14 @@ def _part_shape(params: PartAttrs, ins: Any, outs: Any) -> Any:
     return [None], [params.shape]
 
 
-def _part_reference(params: PartAttrs, x: Any) -> Any:
+def part_view(params: PartAttrs, x: Any) -> Any:
+    """The part of an array, without a copy where its shape allows that."""
     _check(params, x.shape)
-    return x[_slices(params)].reshape(params.shape).copy()
+    return x[_slices(params)].reshape(params.shape)
+
+
+def _part_reference(params: PartAttrs, x: Any) -> Any:
+    return part_view(params, x).copy()
 
 
 def _part_compute(params: PartAttrs, x: te.Tensor) -> te.Tensor:

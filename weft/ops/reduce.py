@@ -15,7 +15,7 @@ from ..base.quiet import quietly
 from ..base.shape import Shape, normalize_axis, show
 from ..core.op import Op
 from ..core.schema import BOOL as BOOL_ATTR
-from ..core.schema import DTYPE, INTS, attr, schema
+from ..core.schema import DTYPE, FLOAT, INTS, attr, schema
 from . import _layouts as layouts
 from ._families import (
     BROADCAST,
@@ -31,22 +31,32 @@ from ._families import (
     unary,
 )
 
-_AXIS = "the axes, negative ones from the end; () for all"
-_EXCLUDE = "take all axes but those given"
+AXIS = "the axes, negative ones from the end; () for all"
+EXCLUDE = "take all axes but those given"
+KEEPDIMS = "keep reduced axes, with size 1"
+SCALAR = "what is left of all axes has none, instead of one of size 1"
 
 
 @schema
 class ReduceAttrs:
-    axis: tuple[int, ...] = attr(INTS, _AXIS, default=())
-    keepdims: bool = attr(BOOL_ATTR, "keep reduced axes, with size 1", default=False)
-    exclude: bool = attr(BOOL_ATTR, _EXCLUDE, default=False)
+    axis: tuple[int, ...] = attr(INTS, AXIS, default=())
+    keepdims: bool = attr(BOOL_ATTR, KEEPDIMS, default=False)
+    exclude: bool = attr(BOOL_ATTR, EXCLUDE, default=False)
     dtype: DType = attr(DTYPE, "the dtype of argmax and argmin", default=INT32)
+    scalar: bool = attr(BOOL_ATTR, SCALAR, default=False)
 
 
 @schema
 class AxesAttrs:
-    axis: tuple[int, ...] = attr(INTS, _AXIS, default=())
-    exclude: bool = attr(BOOL_ATTR, _EXCLUDE, default=False)
+    axis: tuple[int, ...] = attr(INTS, AXIS, default=())
+    exclude: bool = attr(BOOL_ATTR, EXCLUDE, default=False)
+
+
+@schema
+class CountAttrs:
+    axis: tuple[int, ...] = attr(INTS, AXIS, default=())
+    exclude: bool = attr(BOOL_ATTR, EXCLUDE, default=False)
+    less: float = attr(FLOAT, "what the number of elements is lessened by", default=0.0)
 
 
 def reduced_axes(params: Any, rank: int) -> list[int]:
@@ -60,14 +70,15 @@ def reduced_axes(params: Any, rank: int) -> list[int]:
 
 
 def reduced_shape(params: Any, shape: Shape) -> Shape:
-    """What is left of a shape; a reduction of everything leaves (1,)."""
+    """What is left of a shape; a reduction of everything leaves (1,), or () if it is a scalar."""
+    nothing = () if params.scalar else (1,)
     if shape is None:
-        return (1,) if not params.axis and not params.keepdims else None
+        return nothing if not params.axis and not params.keepdims else None
     axes = reduced_axes(params, len(shape))
     if params.keepdims:
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
     if len(axes) == len(shape):
-        return (1,)
+        return nothing
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
 
 
@@ -92,7 +103,7 @@ def _reduce_compute(reduce: Callable[..., Any], keep: bool | None = None) -> Cal
     def compute(params: Any, x: te.Tensor) -> te.Tensor:
         axes = reduced_axes(params, x.rank)
         keepdims = params.keepdims if keep is None else keep
-        shape = _shape_after(x.shape, axes, keepdims)
+        shape = shape_after(x.shape, axes, keepdims, keep is None and params.scalar)
         if not axes:
             return te.compute(shape, lambda *i: x[i[: x.rank]])
         ks, place = over(x, axes)
@@ -107,11 +118,14 @@ def _reduce_compute(reduce: Callable[..., Any], keep: bool | None = None) -> Cal
     return compute
 
 
-def _shape_after(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+def shape_after(
+    shape: Sequence[int], axes: Sequence[int], keepdims: bool, scalar: bool = False
+) -> tuple[int, ...]:
+    """What is left of a known shape."""
     if keepdims:
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
     return tuple(d for axis, d in enumerate(shape) if axis not in axes) or (
-        (1,) if len(axes) == len(shape) else ()
+        (1,) if len(axes) == len(shape) and not scalar else ()
     )
 
 
@@ -137,16 +151,18 @@ def _reduction(name: str, doc: str, **columns: Any) -> Any:
     )  # fmt: skip
 
 
-def _axes_of(params: Any) -> dict[str, Any]:
+def axes_of(params: Any) -> dict[str, Any]:
+    """The axes as attributes of what a gradient is made of."""
     return {"axis": params.axis, "exclude": params.exclude}
 
 
 def _kept(params: Any) -> dict[str, Any]:
-    return {**_axes_of(params), "keepdims": params.keepdims}
+    return {**axes_of(params), "keepdims": params.keepdims, "scalar": params.scalar}
 
 
-def _expanded(ctx: Any, g: Any) -> Any:
-    return F.expand_like(g, ctx.inputs[0], **_axes_of(ctx.params))
+def expanded(ctx: Any, g: Any) -> Any:
+    """What was left of the input, repeated to its shape."""
+    return F.expand_like(g, ctx.inputs[0], **axes_of(ctx.params))
 
 
 def sum_expr(body: te.Expr, ks: Any) -> te.Expr:
@@ -163,7 +179,7 @@ sum_.reference = _reduce_reference(
 )
 sum_.compute = _reduce_compute(sum_expr)
 sum_.complex_gradient = holomorphic
-sum_.gradient = lambda ctx, g: [_expanded(ctx, g)]
+sum_.gradient = lambda ctx, g: [expanded(ctx, g)]
 
 prod = _reduction("prod", "The product along axes; of bools, whether all are true.")
 prod.reference = _reduce_reference(
@@ -172,7 +188,7 @@ prod.reference = _reduce_reference(
 prod.compute = _reduce_compute(_prod_expr)
 prod.complex_gradient = holomorphic
 prod.gradient = lambda ctx, g: [  # dx = g times the product of the others
-    F.elemwise_mul(_expanded(ctx, g), F._prod_others(ctx.inputs[0], **_axes_of(ctx.params)))
+    F.elemwise_mul(expanded(ctx, g), F._prod_others(ctx.inputs[0], **axes_of(ctx.params)))
 ]
 
 mean = _reduction(
@@ -181,21 +197,22 @@ mean = _reduction(
 )  # fmt: skip
 
 
-def _count(params: Any, shape: Sequence[int]) -> int:
-    return math.prod(shape[axis] for axis in reduced_axes(params, len(shape)))
+def reduced_count(params: Any, shape: Sequence[int]) -> int:
+    """How many elements each result is made of."""
+    return math.prod([shape[axis] for axis in reduced_axes(params, len(shape))])
 
 
 def _mean_reference(params: Any, x: Any) -> Any:
     axes = tuple(reduced_axes(params, x.ndim))
     with np.errstate(all="ignore"):
         total = np.sum(wide(x), axes, dtype=None if is_float(x.dtype) else x.dtype)
-        values = divide(total, np.asarray(_count(params, x.shape)).astype(total.dtype))
+        values = divide(total, np.asarray(reduced_count(params, x.shape)).astype(total.dtype))
     return np.asarray(values).reshape(reduced_shape(params, x.shape)).astype(x.dtype)
 
 
 def _mean_compute(params: Any, x: te.Tensor) -> te.Tensor:
     total = sum_.compute(params, x)
-    divisor = te.cast(te.as_expr(_count(params, x.shape)), x.dtype)
+    divisor = te.cast(te.as_expr(reduced_count(params, x.shape)), x.dtype)
     return te.compute(total.shape, lambda *i: divide(total[i], divisor))
 
 
@@ -203,26 +220,36 @@ mean.reference = _mean_reference
 mean.compute = _mean_compute
 mean.complex_gradient = holomorphic
 mean.gradient = lambda ctx, g: [  # dx = g / the number of summands
-    _expanded(ctx, F._divide_by_count(g, ctx.inputs[0], **_axes_of(ctx.params)))
+    expanded(ctx, F._divide_by_count(g, ctx.inputs[0], **axes_of(ctx.params)))
 ]
 
 divide_by_count = define(
     "_divide_by_count",
     "The input divided by how many elements of another tensor a reduction along axes takes.",
     level=10,
-    inputs={"input": "what to divide", "shape_like": "has the axes"}, named=False, attrs=AxesAttrs,
+    inputs={"input": "what to divide", "shape_like": "has the axes"}, named=False, attrs=CountAttrs,
     pattern=BROADCAST, shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
     dtype=numeric, layout=layouts.keep_last, ignored_inputs=[1],
 )  # fmt: skip
-divide_by_count.reference = lambda params, g, like: np.asarray(
-    quietly(divide, g, np.asarray(_count(params, like.shape)).astype(g.dtype))
-)
-divide_by_count.compute = lambda params, g, like: te.compute(
-    g.shape, lambda *i: divide(g[i], te.cast(te.as_expr(_count(params, like.shape)), g.dtype))
-)
+
+
+def _divide_reference(params: CountAttrs, g: Any, like: Any) -> Any:
+    count = max(reduced_count(params, like.shape) - params.less, 0)
+    return np.asarray(quietly(divide, g, np.asarray(count).astype(g.dtype)))
+
+
+def _divide_compute(params: CountAttrs, g: te.Tensor, like: te.Tensor) -> te.Tensor:
+    count = te.cast(te.as_expr(reduced_count(params, like.shape)), g.dtype)
+    if params.less:
+        count = te.max(count - te.const(params.less, g.dtype), te.const(0, g.dtype))
+    return te.compute(g.shape, lambda *i: divide(g[i], count))
+
+
+divide_by_count.reference = _divide_reference
+divide_by_count.compute = _divide_compute
 divide_by_count.complex_gradient = holomorphic
 divide_by_count.gradient = lambda ctx, g: [
-    F._divide_by_count(g, ctx.inputs[1], **_axes_of(ctx.params)), None
+    F._divide_by_count(g, ctx.inputs[1], less=ctx.params.less, **axes_of(ctx.params)), None
 ]  # fmt: skip
 
 
@@ -239,9 +266,9 @@ def _extremum_gradient(mask: str) -> Callable[..., Any]:
     """The gradient goes to the elements that are the result, in equal shares."""
 
     def gradient(ctx: Any, g: Any) -> list[Any]:
-        chosen = F.cast_like(Op.get(mask)(ctx.inputs[0], **_axes_of(ctx.params)), g)
+        chosen = F.cast_like(Op.get(mask)(ctx.inputs[0], **axes_of(ctx.params)), g)
         share = F.elemwise_div(g, F.sum(chosen, **_kept(ctx.params)))
-        return [F.elemwise_mul(_expanded(ctx, share), chosen)]
+        return [F.elemwise_mul(expanded(ctx, share), chosen)]
 
     return gradient
 
@@ -392,7 +419,7 @@ def _arg_compute(extreme: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(params: Any, x: te.Tensor) -> te.Tensor:
         axes = reduced_axes(params, x.rank)
-        shape = _shape_after(x.shape, axes, params.keepdims)
+        shape = shape_after(x.shape, axes, params.keepdims, params.scalar)
         if not axes:
             return te.compute(shape, lambda *i: te.const(0, params.dtype))
         best = best_of(params, x)

@@ -21,7 +21,7 @@ from ..core.schema import BOOL, FLOAT, attr, choice, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, F, attributes, define, floating, ranked
 from ._kernels import wide_dtype
-from ._rnn_kernels import GATES, backward_kernels, forward_kernels, limited
+from ._rnn_kernels import GATES, KEPT, backward_kernels, forward_kernels, limited
 
 Shapes = Sequence[Shape]
 Arrays = dict[str, Any]
@@ -37,6 +37,11 @@ class RnnAttrs:
     clip_max: float = attr(FLOAT, "the most it may hold", default=float("inf"))
     clip_nan: bool = attr(
         BOOL, "whether what is not a number becomes clip_min, where there is a limit", default=False
+    )
+    kept: bool = attr(
+        BOOL,
+        "whether what the gradient reads of every step is given, too; it has none itself",
+        default=False,
     )
 
 
@@ -61,7 +66,14 @@ def input_names(params: RnnAttrs) -> list[str]:
 
 
 def output_names(params: RnnAttrs) -> list[str]:
-    return ["output", "state", *(["cell"] if params.mode == "lstm" else [])]
+    cell = ["cell"] if params.mode == "lstm" else []
+    return ["output", "state", *cell, *(kept_names(params) if params.kept else [])]
+
+
+def kept_names(params: RnnAttrs) -> list[str]:
+    """Gates as they act and cells, by steps; of gru the state's part of n is the fourth gate, of a
+    plain layer the only one is what it gives before it is projected."""
+    return ["kept_gates", *(["kept_cells"] if params.mode == "lstm" else [])]
 
 
 def _dims(params: RnnAttrs, known: dict[str, Shape]) -> dict[str, Any]:
@@ -87,14 +99,18 @@ def _dims(params: RnnAttrs, known: dict[str, Shape]) -> dict[str, Any]:
         batch = unify_dim(batch, *ranked(known["length"], 1, "length"))
     if not params.projected:
         state = size = unify_dim(state, size)
-    return {"steps": steps, "batch": batch, "wide": wide, "size": size, "state": state}
+    kept = None if size is None else KEPT[params.mode] * size
+    return {
+        "steps": steps, "batch": batch, "wide": wide, "size": size, "state": state, "kept": kept
+    }  # fmt: skip
 
 
 _AXES = {
     "gates": "steps batch wide", "weight": "state wide", "bias": "wide", "state": "batch state",
     "cell": "batch size", "projection": "size state", "length": "batch",
     "output": "steps batch state", "before": "steps batch state", "raw": "steps batch size",
-    "hidden": "steps batch wide",
+    "hidden": "steps batch wide", "kept_gates": "steps batch kept",
+    "kept_cells": "steps batch size",
 }  # fmt: skip
 
 
@@ -153,7 +169,7 @@ def _times(params: RnnAttrs, steps: int, batch: int, length: Any) -> Any:
 
 
 def _cell(params: RnnAttrs, x: Any, own: Any, h: Any, c: Any) -> tuple[Any, ...]:
-    """Activated gates, the new cell, and the new output before it is projected."""
+    """Gates to keep, the new cell, and the new output before it is projected."""
     size = x.shape[1] // GATES[params.mode]
     parts = [x[:, k * size : (k + 1) * size] for k in range(GATES[params.mode])]
     mine = [own[:, k * size : (k + 1) * size] for k in range(GATES[params.mode])]
@@ -165,31 +181,38 @@ def _cell(params: RnnAttrs, x: Any, own: Any, h: Any, c: Any) -> tuple[Any, ...]
     if params.mode == "gru":
         r, z = (_sigmoid(a + b) for a, b in zip(parts[:2], mine))
         n = np.tanh(parts[2] + r * mine[2])
-        return (r, z, n), c, n + z * (h - n)
+        return (r, z, n, mine[2]), c, n + z * (h - n)
     total = parts[0] + mine[0]
-    return (), c, np.tanh(total) if params.mode == "rnn_tanh" else np.where(total < 0, 0, total)
+    new = np.tanh(total) if params.mode == "rnn_tanh" else np.where(total < 0, 0, total)
+    return (new,), c, new
 
 
 def _reference(params: RnnAttrs, *arrays: Any) -> Any:
     given = dict(zip(input_names(params), arrays))
     dtype = given["gates"].dtype
     wide = {n: a.astype(wide_dtype(dtype)) for n, a in given.items() if n != "length"}
-    x, (steps, batch, _) = wide["gates"], wide["gates"].shape
+    x, (steps, batch, width) = wide["gates"], wide["gates"].shape
     h, c = wide["state"], wide.get("cell")
+    size = width // GATES[params.mode]
     out = np.zeros((steps, *h.shape), h.dtype)
+    gates = np.zeros((steps, batch, KEPT[params.mode] * size), h.dtype)
+    cells = None if c is None else np.zeros((steps, batch, size), h.dtype)
     times, live = _times(params, steps, batch, given.get("length"))
     rows = np.arange(batch)
     with np.errstate(all="ignore"):
         for turn in range(steps):
-            at = times[turn]
+            at, some = times[turn], live[turn][:, None]
             own = h @ wide["weight"] + wide["bias"]
-            _, cell, new = _cell(params, x[at, rows], own, h, c)
+            kept, cell, new = _cell(params, x[at, rows], own, h, c)
+            gates[at, rows] = np.where(some, np.concatenate(kept, 1), 0)
             new = new @ wide["projection"] if params.projected else new
-            some = live[turn][:, None]
             h = np.where(some, new, h)
-            c = None if c is None else np.where(some, cell, c)
             out[at, rows] = np.where(some, new, 0)
-    return tuple(a.astype(dtype) for a in (out, h, c) if a is not None)
+            if cells is not None:
+                c = np.where(some, cell, c)
+                cells[at, rows] = np.where(some, cell, 0)
+    made = (out, h, c, *((gates, cells) if params.kept else ()))
+    return tuple(a.astype(dtype) for a in made if a is not None)
 
 
 def _kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
@@ -203,16 +226,15 @@ def _names_of(op: Any, names: Any, results: Any) -> None:
     op.set_num_outputs(lambda params: len(results(params)))
 
 
-# The gradient: steps are run again, kept, and then gone through backwards. `gates` and `hidden` are
-# gradients of the two parts of the gates, which differ in gru; products with `before` and `raw`,
-# the states that steps start from and outputs before they are projected, make those of weights.
+# The gradient goes through the steps backwards. `gates` and `hidden` are gradients of the two parts
+# of the gates, which differ in gru; products with `before` and `raw`, the states that steps start
+# from and outputs before they are projected, make those of weights.
 
 
 def grad_names(params: RnnAttrs) -> list[str]:
-    """Gradients of outputs, inputs, and both matrices with their axes swapped."""
-    heads = [f"{name}_grad" for name in output_names(params)]
-    turned = ["turned", *(["turned_projection"] if params.projected else [])]
-    return [*heads, *input_names(params), *turned]
+    """Gradients of outputs, inputs, and what was kept."""
+    heads = ["output_grad", "state_grad", *(["cell_grad"] if params.mode == "lstm" else [])]
+    return [*heads, *input_names(params), "output", *kept_names(params)]
 
 
 def grad_results(params: RnnAttrs) -> list[str]:
@@ -221,7 +243,6 @@ def grad_results(params: RnnAttrs) -> list[str]:
 
 
 _AXES |= {f"{name}_grad": _AXES[name] for name in ("output", "state", "cell")}
-_AXES |= {"turned": "wide state", "turned_projection": "state size"}
 
 
 def _grad_shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Any:
@@ -250,55 +271,51 @@ def _backward(params: RnnAttrs, a: Arrays, length: Any) -> Arrays:
         "output": np.zeros_like(a["output_grad"]),
     }
     times, live = _times(params, steps, batch, length)
-    rows, kept = np.arange(batch), []
-    h, c = a["state"], a.get("cell")
-    for turn in range(steps):
-        at, some = times[turn], live[turn][:, None]
-        own = h @ a["weight"] + a["bias"]
-        gates, cell, raw = _cell(params, a["gates"][at, rows], own, h, c)
-        kept.append((gates, own, h, c, cell, raw))
-        made["before"][at, rows] = np.where(some, h, 0)
-        made["raw"][at, rows] = np.where(some, raw, 0)
-        h = np.where(some, raw @ a["projection"] if params.projected else raw, h)
-        c = None if c is None else np.where(some, cell, c)
+    rows = np.arange(batch)
     dh, dc = a["state_grad"], a.get("cell_grad")
     for turn in reversed(range(steps)):
         at, some = times[turn], live[turn][:, None]
+        h, c = a["state"], a.get("cell")
+        if turn:
+            past = times[turn - 1], rows
+            h, c = a["output"][past], None if c is None else a["kept_cells"][past]
+        kept = np.split(a["kept_gates"][at, rows], KEPT[params.mode], 1)
         d = np.where(some, a["output_grad"][at, rows] + dh, 0)
         made["output"][at, rows] = d
-        raw = d @ a["turned_projection"] if params.projected else d
-        to_gates, to_hidden, carried, cell = _cell_gradient(params, raw, dc, *kept[turn])
+        made["before"][at, rows] = np.where(some, h, 0)
+        d = d @ a["projection"].T if params.projected else d
+        to_gates, to_hidden, carried, cell, raw = _cell_gradient(params, d, dc, kept, h, c)
+        made["raw"][at, rows] = np.where(some, raw, 0)
         made["gates"][at, rows] = np.where(some, to_gates, 0)
         made["hidden"][at, rows] = np.where(some, to_hidden, 0)
-        back = np.where(some, to_hidden, 0) @ a["turned"]
+        back = np.where(some, to_hidden, 0) @ a["weight"].T
         dh = np.where(some, back + carried, dh)
         dc = None if dc is None else np.where(some, cell, dc)
     return {**made, "state": dh, "cell": dc}
 
 
-def _cell_gradient(
-    params: RnnAttrs, d: Any, dc: Any, gates: Any, own: Any, h: Any, c: Any, cell: Any, raw: Any
-) -> tuple[Any, ...]:
-    """Gradients of the two parts of the gates, of the state past the gates, and of the cell."""
+def _cell_gradient(params: RnnAttrs, d: Any, dc: Any, kept: Any, h: Any, c: Any) -> tuple[Any, ...]:
+    """Gradients of the two parts of the gates, of the state past the gates, and of the cell; then
+    the output before it is projected."""
     if params.mode == "lstm":
-        i, f, g, o = gates
-        level = np.tanh(cell)
-        total = dc + d * o * (1 - level * level)
+        i, f, g, o = kept
         plain = f * c + i * g
+        level = np.tanh(clipped(params, plain))
+        total = dc + d * o * (1 - level * level)
         if limited(params):
             total = np.where((plain >= params.clip_min) & (plain <= params.clip_max), total, 0)
         parts = [total * g * i * (1 - i), total * c * f * (1 - f), total * i * (1 - g * g)]
         made = np.concatenate([*parts, d * level * o * (1 - o)], 1)
-        return made, made, np.zeros_like(h), total * f
+        return made, made, 0, total * f, o * level
     if params.mode == "gru":
-        r, z, n = gates
+        r, z, n, own = kept
         change = d * (1 - z) * (1 - n * n)
-        own = own[:, 2 * r.shape[1] :]
         parts = [change * own * r * (1 - r), d * (h - n) * z * (1 - z)]
         to_gates = np.concatenate([*parts, change], 1)
-        return to_gates, np.concatenate([*parts, change * r], 1), d * z, None
+        return to_gates, np.concatenate([*parts, change * r], 1), d * z, None, 0
+    (raw,) = kept
     made = d * (1 - raw * raw) if params.mode == "rnn_tanh" else np.where(raw > 0, d, 0)
-    return made, made, np.zeros_like(h), None
+    return made, made, 0, None, raw
 
 
 def _grad_kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
@@ -307,26 +324,28 @@ def _grad_kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
 
 def _gradient(ctx: Any, *heads: Any) -> list[Any]:
     params, names = ctx.params, input_names(ctx.params)
-    given = dict(zip(names, ctx.inputs))
-    turned = [F.transpose(given[n], axes=(1, 0)) for n in ("weight", "projection") if n in given]
-    results = F._rnn_grad(*heads, *ctx.inputs, *turned, **attributes(params))
-    made = dict(zip(grad_results(params), results))
-    hidden = made.get("hidden", made["gates"])
-    grads = {
-        **made,
-        "weight": _outer(made["before"], hidden),
+    made, attrs = ctx.outputs, {**attributes(params), "kept": True}
+    if not params.kept:
+        made = F.rnn(*ctx.inputs, **attrs)
+    own = len(heads) - (len(kept_names(params)) if params.kept else 0)
+    outputs = [made[0], *[made[own + i] for i in range(len(kept_names(params)))]]
+    results = F._rnn_grad(*heads[:own], *ctx.inputs, *outputs, **attrs)
+    grads = dict(zip(grad_results(params), results))
+    hidden = grads.get("hidden", grads["gates"])
+    grads |= {
+        "weight": _outer(hidden, grads["before"]),
         "bias": F.sum(hidden, axis=(0, 1)),
         "length": None,
     }
     if params.projected:
-        grads["projection"] = _outer(made["raw"], made["output"])
+        grads["projection"] = _outer(grads["output"], grads["raw"])
     return [grads[name] for name in names]
 
 
 def _outer(a: Any, b: Any) -> Any:
-    """The sum of products of rows, over all steps and sequences."""
+    """The sum of products of rows of b and a, over all steps and sequences."""
     a, b = (F.reshape(x, shape=(-3, 0)) for x in (a, b))
-    return F.matmul(a, b, transpose_a=True)
+    return F.transpose(F.matmul(a, b, transpose_a=True), axes=(1, 0))
 
 
 rnn = define(
@@ -344,8 +363,9 @@ _GRAD_INPUTS = {
     "state_grad": "of the last state",
     "cell_grad": "of the last cell",
     **_INPUTS,
-    "turned": "weight with its axes swapped",
-    "turned_projection": "projection with its axes swapped",
+    "output": "the outputs",
+    "kept_gates": "the gates of every step as they act",
+    "kept_cells": "the cells after every step",
 }
 rnn_grad = define(
     "_rnn_grad", "Gradients of rnn: of gates, state and cell, and what those of the matrices are "

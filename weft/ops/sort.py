@@ -67,9 +67,52 @@ def _topk_dtype(params: TopkAttrs, ins: Sequence[Any], outs: Sequence[Any]) -> A
     return [dtype], [dtype, params.dtype]
 
 
+FEW = 256  # elements that are sorted as they are
+
+
 def order_of(x: Any, axis: int, descending: bool) -> Any:
-    """The stable order of an array; backwards it is that of the array read backwards."""
+    """The stable order of an array; NaN counts as the greatest."""
     x = x.astype(wide_dtype(x.dtype), copy=False)
+    numbers = np.moveaxis(x, axis, -1) if x.size >= FEW else None
+    keys = None if numbers is None else _keys(numbers, descending)
+    return _plain_order(x, axis, descending) if keys is None else np.moveaxis(keys, -1, axis)
+
+
+def _keys(rows: Any, descending: bool) -> Any:
+    """The order of the elements of rows: numbers are sorted that are made of an element, as whole
+    number, and its place, so that no two are equal. None where they are too long for that."""
+    count = rows.shape[-1]
+    bits = (count - 1).bit_length()
+    if rows.dtype == np.float32:
+        low, high, keys = 0, 2**32 - 1, _ranks(rows)
+    elif rows.dtype.kind in "iub":
+        low, high, keys = int(rows.min()), int(rows.max()), rows
+    else:
+        return None
+    if high - low >= 2 ** (64 - bits):
+        return None
+    keys = keys.astype(np.uint64)  # of integers below zero: modulo 2**64, as what follows is
+    keys = np.uint64(high % 2**64) - keys if descending else keys - np.uint64(low % 2**64)
+    keys <<= np.uint64(bits)
+    keys |= np.arange(count, dtype=np.uint64)
+    keys.sort(-1)
+    keys &= np.uint64(2**bits - 1)
+    return keys.astype(np.int64)
+
+
+def _ranks(x: Any) -> Any:
+    """float32 numbers as whole ones in the same order."""
+    bits = (x + np.float32(0)).view(np.uint32)  # there is but one zero
+    signs = (bits.view(np.int32) >> 31).view(np.uint32)
+    ranks = bits ^ (signs | np.uint32(2**31))
+    unknown = np.isnan(x)
+    if unknown.any():
+        ranks[unknown] = 2**32 - 1
+    return ranks
+
+
+def _plain_order(x: Any, axis: int, descending: bool) -> Any:
+    """Backwards, it is that of the array read backwards."""
     if not descending:
         return np.argsort(x, axis, kind="stable")
     behind = np.argsort(np.flip(x, axis), axis, kind="stable")

@@ -19,14 +19,14 @@ Formula = Callable[..., Any]
 _HALF_ROOT_PI = math.sqrt(math.pi) / 2
 
 
-def _smooth(name: str, doc: str, slope: Callable[[Any, Any], Any]) -> Op:
+def smooth(name: str, doc: str, slope: Callable[[Any, Any], Any]) -> Op:
     """A differentiable function; `slope(x, y)` is its derivative."""
     op = unary(name, doc, level=5, dtype=floating)
     op.gradient = lambda ctx, g: [F.elemwise_mul(g, slope(ctx.inputs[0], ctx.outputs[0]))]
     return op
 
 
-def _by_formula(op: Op, formula: Formula) -> None:
+def by_formula(op: Op, formula: Formula) -> None:
     """`formula(m, *params, x)` in float64, of arrays and of expressions."""
     op.reference = in_dtype(lambda *args: _on_array(formula, *args))
     op.compute = pointwise(lambda *args: _on_expression(formula, *args))
@@ -41,17 +41,17 @@ def _on_expression(formula: Formula, *args: Any) -> te.Expr:
     return te.cast(formula(te, *args[:-1], te.cast(x, FLOAT64)), x.dtype)
 
 
-exp2 = _smooth("exp2", "2 to the power of x.", lambda x, y: y * math.log(2))
+exp2 = smooth("exp2", "2 to the power of x.", lambda x, y: y * math.log(2))
 exp2.reference = in_dtype(np.exp2)
 exp2.compute = pointwise(te.exp2)
 exp2.complex_gradient = holomorphic
 
-log2 = _smooth("log2", "The logarithm to base 2.", lambda x, y: 1 / (x * math.log(2)))
+log2 = smooth("log2", "The logarithm to base 2.", lambda x, y: 1 / (x * math.log(2)))
 log2.reference = in_dtype(np.log2)
 log2.compute = pointwise(te.log2)
 log2.complex_gradient = holomorphic
 
-log10 = _smooth("log10", "The logarithm to base 10.", lambda x, y: 1 / (x * math.log(10)))
+log10 = smooth("log10", "The logarithm to base 10.", lambda x, y: 1 / (x * math.log(10)))
 log10.reference = in_dtype(np.log10)
 log10.compute = pointwise(te.log10)
 log10.complex_gradient = holomorphic
@@ -61,34 +61,34 @@ def _bell(x: Any) -> Any:
     return F.exp(-F.elemwise_mul(x, x))
 
 
-erfc = _smooth(
+erfc = smooth(
     "erfc", "1 - erf(x), exact where it is small.", lambda x, y: _bell(x) * (-1 / _HALF_ROOT_PI)
 )
-_by_formula(erfc, formulas.erfc)
+by_formula(erfc, formulas.erfc)
 
-erfinv = _smooth(
+erfinv = smooth(
     "erfinv", "The inverse of erf, of numbers between -1 and 1.",
     lambda x, y: F.exp(F.elemwise_mul(y, y)) * _HALF_ROOT_PI,
 )  # fmt: skip
-_by_formula(erfinv, formulas.erfinv)
+by_formula(erfinv, formulas.erfinv)
 
-erfcx = _smooth(
+erfcx = smooth(
     "erfcx", "exp(x^2) erfc(x)",
     lambda x, y: F.elemwise_mul(x, y) * 2 - 1 / _HALF_ROOT_PI,
 )  # fmt: skip
-_by_formula(erfcx, formulas.erfcx)
+by_formula(erfcx, formulas.erfcx)
 
-lgamma = _smooth(
+lgamma = smooth(
     "lgamma", "The logarithm of the absolute value of the gamma function.",
     lambda x, y: F.digamma(x),
 )  # fmt: skip
-_by_formula(lgamma, formulas.log_gamma)
+by_formula(lgamma, formulas.log_gamma)
 
-digamma = _smooth(
+digamma = smooth(
     "digamma", "The derivative of lgamma; NaN at the negative integers.",
     lambda x, y: F.polygamma(x, n=1),
 )  # fmt: skip
-_by_formula(digamma, formulas.digamma)
+by_formula(digamma, formulas.digamma)
 
 
 @schema
@@ -99,7 +99,7 @@ class PolygammaAttrs:
 polygamma = unary(
     "polygamma", "The n-th derivative of digamma.", level=5, attrs=PolygammaAttrs, dtype=floating
 )
-_by_formula(polygamma, lambda m, p, x: formulas.polygamma(m, p.n, x))
+by_formula(polygamma, lambda m, p, x: formulas.polygamma(m, p.n, x))
 
 
 def _polygamma_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -115,26 +115,26 @@ def _bessel(m: Any, order: int, x: Any) -> Any:
     return formulas.scaled_bessel(m, order, x) * m.exp(m.min(m.abs(x), 1000.0))
 
 
-def _over(x: Any, y: Any, at_zero: float) -> Any:
+def ratio(x: Any, y: Any, at_zero: float) -> Any:
     """y / x, which is `at_zero` where both are 0."""
     zero = F.broadcast_equal(x, F.zeros_like(x))
     return F.elemwise_div(y + zero * at_zero, x + zero)
 
 
-i0 = _smooth("i0", f"{_BESSEL} 0.", lambda x, y: F.i1(x))
-_by_formula(i0, lambda m, x: _bessel(m, 0, x))
+i0 = smooth("i0", f"{_BESSEL} 0.", lambda x, y: F.i1(x))
+by_formula(i0, lambda m, x: _bessel(m, 0, x))
 
-i1 = _smooth("i1", f"{_BESSEL} 1.", lambda x, y: F.i0(x) - _over(x, y, 0.5))
-_by_formula(i1, lambda m, x: _bessel(m, 1, x))
+i1 = smooth("i1", f"{_BESSEL} 1.", lambda x, y: F.i0(x) - ratio(x, y, 0.5))
+by_formula(i1, lambda m, x: _bessel(m, 1, x))
 
-i0e = _smooth("i0e", "exp(-|x|) i0(x)", lambda x, y: F.i1e(x) - F.elemwise_mul(F.sign(x), y))
-_by_formula(i0e, lambda m, x: formulas.scaled_bessel(m, 0, x))
+i0e = smooth("i0e", "exp(-|x|) i0(x)", lambda x, y: F.i1e(x) - F.elemwise_mul(F.sign(x), y))
+by_formula(i0e, lambda m, x: formulas.scaled_bessel(m, 0, x))
 
-i1e = _smooth(
+i1e = smooth(
     "i1e", "exp(-|x|) i1(x)",
-    lambda x, y: F.i0e(x) - F.elemwise_mul(F.sign(x), y) - _over(x, y, 0.5),
+    lambda x, y: F.i0e(x) - F.elemwise_mul(F.sign(x), y) - ratio(x, y, 0.5),
 )  # fmt: skip
-_by_formula(i1e, lambda m, x: formulas.scaled_bessel(m, 1, x))
+by_formula(i1e, lambda m, x: formulas.scaled_bessel(m, 1, x))
 
 
 def _test(name: str, doc: str, of_floats: Any, of_integers: Any, body: Any) -> Op:

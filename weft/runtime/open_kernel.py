@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.plan import PARALLEL_WORK, KernelCode
-from .jit import load_object
+from .jit import Library, load_object
 from .pool import eager_threads, thread_pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -47,9 +47,9 @@ class OpenKernel:
 
     __slots__ = ("_address", "_function", "_library", "_numbers", "_pointers", "_pool", "name")
 
-    def __init__(self, code: KernelCode) -> None:
+    def __init__(self, code: KernelCode, library: Library | None = None) -> None:
         self.name = code.name
-        self._library = load_object(code.code, [code.name])
+        self._library = library or load_object(code.code, [code.name])
         self._address = self._library.address(code.name)
         self._function = _Function(self._address)
         self._pointers = ctypes.c_void_p * max(len(code.buffers), 1)
@@ -66,3 +66,10 @@ class OpenKernel:
             self._pool.run(self._address, buffers, sizes, extent, eager_threads())
         else:
             self._function(buffers, sizes, 0, extent)
+
+
+def load_kernels(codes: Sequence[KernelCode]) -> list[OpenKernel]:
+    """Kernels, linked in one go; equal ones are linked once."""
+    objects = {code.name: code.code for code in codes}
+    library = load_object(list(objects.values()), objects)
+    return [OpenKernel(code, library) for code in codes]

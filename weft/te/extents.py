@@ -8,43 +8,41 @@ holds for all sizes that answer alike. Code that needs the number itself pins it
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from .expr import Expr, Symbolic, Var, as_expr, cast
-
-Sizes = Sequence[int]
-Size = Callable[[Sizes], int]  # an extent, from the arguments
-
+from .sizes import NUMBER, SIZE, Guard, Row, SizeTable
 
 EQUAL = ((operator.eq, True), (operator.ne, False))  # answers that say that sizes are equal
 
 
-class Guard(NamedTuple):
-    """A question about sizes, and what the answer was."""
-
-    ask: Callable[[int, int], bool]
-    a: Size
-    b: Size
-    answer: bool
-
-    def holds(self, sizes: Sizes) -> bool:
-        return self.ask(self.a(sizes), self.b(sizes)) == self.answer
-
-
 class Trace:
-    """The arguments there are, and the questions asked so far."""
+    """The arguments there are, what was computed of them, and the questions asked so far."""
 
     def __init__(self) -> None:
         self.arguments: list[Var] = []
-        self.guards: list[Guard] = []
+        self.guards: dict[Guard, None] = {}
         self.equal: dict[Var, Expr] = {}  # arguments that the guards say are another one
+        self._rows: dict[Row, int] = {}
 
     def extent(self, name: str, value: int) -> Extent:
         """One more argument, which is `value` in this call."""
-        place = len(self.arguments)
+        row = self.row(SIZE, len(self.arguments))
         self.arguments.append(Var(name))
-        return Extent(value, self.arguments[-1], lambda sizes: sizes[place], self)
+        return Extent(value, self.arguments[-1], row, self)
+
+    def row(self, op: str, a: int, b: int = 0) -> int:
+        """The place of a row in the table."""
+        return self._rows.setdefault(Row(op, a, b), len(self._rows))
+
+    def row_of(self, value: int | Extent) -> int:
+        """The place of a number or an extent in the table."""
+        return value.row if isinstance(value, Extent) else self.row(NUMBER, int(value))
+
+    def table(self) -> SizeTable:
+        """All that was computed and asked."""
+        return SizeTable(tuple(self._rows), tuple(self.guards))
 
     def unify(self, a: Expr, b: Expr) -> None:
         """Two sizes are equal in all calls; of two arguments the later one is the earlier."""
@@ -55,18 +53,15 @@ class Trace:
         self.equal = {var: first if known is last else known for var, known in self.equal.items()}
         self.equal[last] = first
 
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether what was made serves these sizes."""
-        return all(guard.holds(sizes) for guard in self.guards)
-
 
 class Extent(Symbolic):
-    """A size known as a number, as an expression of the arguments, and as a function of them."""
+    """A size known as a number, as an expression of the arguments, and as a row of the table of
+    what is computed of them."""
 
-    __slots__ = ("_trace", "expr", "of", "value")
+    __slots__ = ("_trace", "expr", "row", "value")
 
-    def __init__(self, value: int, expr: Expr, of: Size, trace: Trace) -> None:
-        self.value, self.expr, self.of, self._trace = value, expr, of, trace
+    def __init__(self, value: int, expr: Expr, row: int, trace: Trace) -> None:
+        self.value, self.expr, self.row, self._trace = value, expr, row, trace
 
     def __repr__(self) -> str:
         return f"<Extent {self.value}>"
@@ -77,10 +72,11 @@ class Extent(Symbolic):
             return op(_beside(a, b), _beside(b, a))
         if not (_is_size(a) and _is_size(b)):
             return op(_number(a), _number(b))
-        of_a, of_b = size_of(a), size_of(b)
+        trace = self._trace
         expr = op(as_expr(_plain(a)), as_expr(_plain(b)))
         value = op(_value(a), _value(b))
-        return Extent(value, expr, lambda sizes: op(of_a(sizes), of_b(sizes)), self._trace)
+        row = trace.row(op.__name__, trace.row_of(a), trace.row_of(b))
+        return Extent(value, expr, row, trace)
 
     def __add__(self, other: Any) -> Any:
         return self if _is_zero(other) else self._made(operator.add, self, other)
@@ -133,10 +129,10 @@ class Extent(Symbolic):
             return ask(self.expr, other)
         if not _is_size(other):
             return NotImplemented
-        answer = bool(ask(self.value, _value(other)))
-        self._trace.guards.append(Guard(ask, self.of, size_of(other), answer))
+        answer, trace = bool(ask(self.value, _value(other))), self._trace
+        trace.guards[Guard(ask.__name__, self.row, trace.row_of(other), answer)] = None
         if (ask, answer) in EQUAL and isinstance(other, Extent):
-            self._trace.unify(self.expr, other.expr)
+            trace.unify(self.expr, other.expr)
         return answer
 
     def __eq__(self, other: object) -> Any:
@@ -172,14 +168,6 @@ class Extent(Symbolic):
 
     def __float__(self) -> float:
         return float(self.__index__())
-
-
-def size_of(value: int | Extent) -> Size:
-    """An extent as a function of the arguments."""
-    if isinstance(value, Extent):
-        return value.of
-    number = int(value)
-    return lambda sizes: number
 
 
 def _is_size(value: Any) -> bool:

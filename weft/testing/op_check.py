@@ -571,8 +571,14 @@ def _gradient_graph(op: Op, sample: Sample, rule: Callable[..., Any]) -> _Gradie
     ctx = SimpleNamespace(inputs=inputs, outputs=outputs, params=node.params)
     grads = rule(ctx, *(Variable(f"g{i}") for i in range(len(outputs))))
     assert len(grads) == len(inputs), f"operator {op.name}: {len(grads)} gradients"
-    found = [g for g in grads if g is not None]
-    return _Gradient(Group(found), [g is not None for g in grads])
+    present = [g is not None and not _is_undefined(g) for g in grads]
+    return _Gradient(Group([g for g, there in zip(grads, present) if there]), present)
+
+
+def _is_undefined(gradient: Symbol) -> bool:
+    """Whether a derivative is one that nobody has."""
+    op = gradient.outputs[0].node.op
+    return op is not None and op.name == "_no_derivative"
 
 
 def _run_gradient(

@@ -6,6 +6,7 @@ python -m weft.tools.function_docs .
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
@@ -136,10 +137,18 @@ def space_stub(space: str) -> str:
         _HEADER.format(what=f"The functions of {space}"),
         typed,
         f"from {up} import Tensor",
+        *_errors_of(space, up),
         "",
     ]
     lines += [_function_stub(name, call) for name, call in sorted(FUNCTIONS[space].items())]
     return "\n".join(lines) + "\n"
+
+
+def _errors_of(space: str, up: str) -> Iterator[str]:
+    """The errors that a module has beside its functions."""
+    for name, value in sorted(vars(importlib.import_module(space)).items()):
+        if isinstance(value, type) and issubclass(value, Exception):
+            yield f"from {up}{value.__module__.removeprefix('weft.')} import {name} as {name}"
 
 
 def _imported(names: dict[str, Any]) -> Iterator[str]:

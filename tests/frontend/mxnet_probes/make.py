@@ -26,7 +26,7 @@ MODULES = (probe_elements, probe_shapes, probe_layers, probe_regions, probe_nump
 SECTIONS = {
     "1": "unary scalars binary shapes reductions outputs layers pools images indices attention "
     "recurrent detection deformable regions proposals "
-    "control_flow numpy_ops spatial",
+    "control_flow numpy_ops spatial losses",
     "0": "target_shape rarely",
 }
 

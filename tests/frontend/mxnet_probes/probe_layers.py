@@ -1,6 +1,7 @@
 """Probes of layers: convolutions, pools, images, attention, recurrence."""
 
-from probing import S, floats, probe, var
+import numpy as np
+from probing import S, floats, ints, probe, var
 
 
 def layers():
@@ -214,3 +215,31 @@ def recurrent():
                 **state,
             )
             probe(f"rnn_{mode}_{layers}_{d}", made, x=floats(5, 2, f), **arrays)
+
+
+def losses():
+    data = floats(7, 3, 5)
+    ends = {"l": ints(7, 3, low=5), "m": np.array([2, 0, 3], "float32")}
+    for blank, label in {
+        "first": [[1, 2, 2, 0], [4, 0, 0, 0], [3, 3, 3, 3]],
+        "last": [[0, 2, 2, -1], [-1, -1, -1, -1], [3, 0, 3, 0]],
+    }.items():
+        for used in ("", "l", "m", "lm"):
+            lengths = {
+                name: var(key)
+                for key, name in {"l": "data_lengths", "m": "label_lengths"}.items()
+                if key in used
+            }
+            made = S.CTCLoss(
+                data=var("x"),
+                label=var("y"),
+                use_data_lengths="l" in used,
+                use_label_lengths="m" in used,
+                blank_label=blank,
+                **lengths,
+            )
+            given = {key: ends[key] for key in used}
+            labels = np.array(label, "float32")
+            probe(f"ctc_{blank}_{used or 'plain'}", made, x=data, y=labels, **given)
+    short = np.array([[3, 3, 3, 3]], "float32")  # more than the steps have room for
+    probe("ctc_unreachable", S.CTCLoss(data=var("x"), label=var("y")), x=data[:5, :1], y=short)

@@ -1,4 +1,5 @@
-"""Converter of the fused RNN: each direction of each layer becomes a product and one operator."""
+"""Converters of the fused RNN, of which each direction of each layer becomes a product and one
+operator, and of the loss of sequences of labels."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...base.dtype import INT32
+from ...base.dtype import FLOAT32, INT32
 from ...base.errors import FormatError
 from ..emitter import Value
 from .call import Call, OpenFill
@@ -165,3 +166,29 @@ def _stacked(call: Call, values: list[Value]) -> Value:
     if len(values) == 1:
         return call.op("expand_dims", values[0], axis=0)
     return call.op("stack", *values, axis=0)
+
+
+@converter("CTCLoss")
+def ctc_loss(call: Call) -> Value:
+    """Classes are normalised first. Without lengths, labels end before the first that is padding:
+    0 where the first class is the blank, else -1. What cannot be reached costs nothing."""
+    call.only_first_output()
+    data, labels = call[0], call[1]
+    time, batch, classes = call.shape(data)
+    first = call.attr("blank_label") == "first"
+    uses = call.attr("use_data_lengths"), call.attr("use_label_lengths")
+    given = iter(range(2, 4))
+    steps = call[next(given)] if uses[0] else call.op("full", shape=(batch,), dtype=INT32,
+                                                      fill_value=time)  # fmt: skip
+    count = call[next(given)] if uses[1] else _label_count(call, labels, 0.0 if first else -1.0)
+    whole = [call.cast(value, INT32) for value in (labels, steps, count)]
+    probabilities = call.op("log_softmax", data, axis=2)
+    blank = 0 if first else classes - 1
+    made: Value = call.op("ctc_loss", probabilities, *whole, blank=blank, zero_infinity=True)
+    return made
+
+
+def _label_count(call: Call, labels: Value, padding: float) -> Value:
+    labels = call.cast(labels, FLOAT32)
+    there = call.op("broadcast_not_equal", labels, call.op("full_like", labels, fill_value=padding))
+    return call.op("sum", call.op("cumprod", there, axis=1), axis=(1,))

@@ -24,6 +24,7 @@ from . import (  # noqa: F401  each registers its converters
     convert_np,
     convert_np_shape,
     convert_pool,
+    convert_random,
     convert_reduce,
     convert_regions,
     convert_rnn,

@@ -22,6 +22,7 @@ def rnn(w: Writing) -> None:
     given = dict(zip(input_names(params), w.inputs))
     size = wide // len(_GATES[params.mode])
     w.require(not params.projected, "a projection")
+    w.require(not params.kept, "what its gradient reads")
     w.require(np.isinf([params.clip_min, params.clip_max]).all(), "limits of its cells")
     if 0 in w.outs[0].shape:
         w.give("Expand", w.constant(0), w.ints(w.outs[0].shape))

@@ -3,17 +3,18 @@ its stages becomes a loop nest of those. What comes out serves all sizes that pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ... import te
 from ...base.dtype import DType
 from ...base.target import Target
 from ...te.expr import Call, Expr, Load, Reduce, as_expr
-from ...te.extents import Size, Trace, size_of
+from ...te.extents import Trace
 from ...te.loops import Buffer, For, Kernel, Stmt, buffer
 from ...te.schedule import inline, loop_nest
+from ...te.sizes import SizeTable
 from ...te.tensor import Tensor
 from ...te.visit import loads, postorder, substitute
 from ..group import reached_tensors
@@ -23,33 +24,40 @@ from .reuse import with_reuse
 
 LOAD_WORK, CALL_WORK = 0.15, 1.0  # nanoseconds of one element, on one thread
 
+K = TypeVar("K")  # what a step's kernel is: loops, object code, or something to call
+
 
 class Memory(NamedTuple):
-    """What a call allocates."""
+    """What a call allocates; extents are rows of the table of sizes."""
 
-    shape: tuple[Size, ...]
+    shape: tuple[int, ...]
     dtype: DType
 
 
-class OpenStep(NamedTuple):
-    """A kernel, which buffers it takes (inputs, then what is allocated, in order), how many turns
-    it has and about how many nanoseconds it takes."""
+class OpenStep(NamedTuple, Generic[K]):
+    """A kernel, which buffers it takes, which rows of the table of sizes say how many turns and
+    elements it has, and about how many nanoseconds an element takes."""
 
-    kernel: Kernel
+    kernel: K
     buffers: tuple[int, ...]
-    turns: Size
-    elements: Size
+    turns: int
+    elements: int
     work: float
 
 
-class OpenProgram(NamedTuple):
-    """What a call allocates, which buffers are its results, and the steps in order. Buffers are
-    numbered: the inputs, then what is allocated."""
+class OpenProgram(NamedTuple, Generic[K]):
+    """The numbers that follow from the sizes of a call, what it allocates, which buffers are its
+    results, and the steps in order. Buffers are numbered: the inputs, then what is allocated."""
 
-    trace: Trace
+    table: SizeTable
     allocated: tuple[Memory, ...]
     outputs: tuple[int, ...]
-    steps: tuple[OpenStep, ...]
+    steps: tuple[OpenStep[K], ...]
+
+    def with_kernels(self, kernels: Iterable[Any]) -> OpenProgram[Any]:
+        """The same with other kernels, one for each step."""
+        steps = tuple(step._replace(kernel=kernel) for step, kernel in zip(self.steps, kernels))
+        return self._replace(steps=steps)
 
 
 def lower_open(
@@ -58,7 +66,7 @@ def lower_open(
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[DType],
     target: Target,
-) -> OpenProgram:
+) -> OpenProgram[Kernel]:
     """The kernels of a computation on tensors of these shapes, for all like it. `compute` takes te
     tensors and gives one or several. Extents of 1 stay as they are."""
     trace = Trace()
@@ -72,12 +80,10 @@ def lower_open(
     places = {tensor: number for number, tensor in enumerate([*inputs, *order])}
     rows = _common_rows(order, places)
     groups = [order] if rows else [[tensor] for tensor in order]
-    return OpenProgram(
-        trace,
-        tuple(Memory(tuple(map(size_of, t.shape)), t.dtype) for t in order),
-        tuple(places[tensor] for tensor in results),
-        tuple(_step(name, group, rows, places, trace, target) for group in groups),
-    )
+    steps = tuple(_step(name, group, rows, places, trace, target) for group in groups)
+    allocated = tuple(Memory(tuple(map(trace.row_of, t.shape)), t.dtype) for t in order)
+    outputs = tuple(places[tensor] for tensor in results)
+    return OpenProgram(trace.table(), allocated, outputs, steps)
 
 
 def _common_rows(order: Sequence[Tensor], places: Mapping[Tensor, int]) -> int:
@@ -110,7 +116,8 @@ def _all_loads(tensor: Tensor, places: Mapping[Tensor, int]) -> list[Load]:
     body = inline(tensor, between).body
     assert body is not None
     found = loads(body)
-    nested = [load.source for load in found if load.source not in places]
+    sources = [load.source for load in found if load.source not in places]
+    nested = [source for source in sources if isinstance(source, Tensor)]
     return found + [load for source in nested for load in _all_loads(source, places)]
 
 
@@ -139,7 +146,7 @@ def _step(
     places: Mapping[Tensor, int],
     trace: Trace,
     target: Target,
-) -> OpenStep:
+) -> OpenStep[Kernel]:
     read = {t: None for stage in group for t in reached_tensors(stage, places) if t in places}
     buffers = {
         t: buffer(f"b{n}", t.dtype, [_known(extent, trace) for extent in t.shape])
@@ -152,9 +159,8 @@ def _step(
     kernel, turns = nest_kernel(label, list(buffers.values()), nests, rows, target, trace)
     elements: Any = prod([*group[-1].shape, *(_reduce_axes(group[-1], buffers))])
     work = sum(_cost(node) for nest in nests for node in postorder((nest.body,)))
-    return OpenStep(
-        kernel, tuple(places[t] for t in buffers), size_of(turns), size_of(elements), work
-    )
+    used = tuple(places[t] for t in buffers)
+    return OpenStep(kernel, used, trace.row_of(turns), trace.row_of(elements), work)
 
 
 def _reduce_axes(output: Tensor, buffers: Mapping[Tensor, Buffer]) -> list[Any]:

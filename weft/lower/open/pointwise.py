@@ -7,12 +7,25 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ... import te
-from ...base.dtype import DType
+from ...base.dtype import BOOL, DType
 from ...base.errors import Error
 from ...base.target import Target
 from ...te.build import KernelBuilder
-from ...te.expr import Binary, Call, Expr, Load, Reduce, Var, as_expr, minimum
+from ...te.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Var,
+    as_expr,
+    minimum,
+)  # fmt: skip
 from ...te.loops import Buffer, Kernel, Store
+from ...te.printer import show
 from ...te.schedule import bind_shared, inline
 from ...te.tensor import Tensor
 from ...te.transform import lower_vectors
@@ -21,40 +34,62 @@ from ..group import reached_tensors
 from .nest import vector_loop
 
 BLOCK = 4096  # elements of one turn
-STANDS_IN = (2, 3)  # a shape for which an operator is asked what it does to an element
+# Shapes for which an operator is asked what it does to an element, which must not depend on them.
+STANDS_IN, STANDS_IN_TOO = (2, 3), (5, 7)
 
 
 class Element(NamedTuple):
     """What is done to one element of each operand; `places` says which of the arrays given those
     are, for some may not be read. `calls` counts functions and divisions, which cost more than
-    moving an element."""
+    moving an element. `plans` is for whoever runs it, to keep what calls have in common."""
 
     operands: tuple[Tensor, ...]
     places: tuple[int, ...]
     value: Expr
-    calls: int = 0
+    calls: int
+    plans: dict[Any, Any]
 
 
 def element_of(compute: Callable[..., Any], dtypes: Sequence[DType]) -> Element | None:
     """The element of a computation that is element-wise; None where it is not."""
-    inputs = [te.placeholder(STANDS_IN, dtype, f"x{n}") for n, dtype in enumerate(dtypes)]
+    element = _element_for(STANDS_IN, compute, dtypes)
+    if element is None or len(element.places) == len(dtypes):
+        return element
+    other = _element_for(STANDS_IN_TOO, compute, dtypes)  # of something only the shape is read
+    return element if other is not None and show(other.value) == show(element.value) else None
+
+
+def _element_for(
+    shape: tuple[int, ...], compute: Callable[..., Any], dtypes: Sequence[DType]
+) -> Element | None:
+    inputs = [te.placeholder(shape, dtype, f"x{n}") for n, dtype in enumerate(dtypes)]
     try:
         made = compute(*inputs)
     except (Error, TypeError, ValueError, IndexError):
         return None
-    if not isinstance(made, Tensor) or made.shape != STANDS_IN or made.body is None:
+    if not isinstance(made, Tensor) or made.shape != shape or made.body is None:
         return None
     between = [tensor for tensor in reached_tensors(made) if tensor.body is not None]
     if made.is_reduction or any(tensor.is_reduction for tensor in between):
         return None
     value = inline(made, between).body
     assert value is not None
+    value = rewrite(value, _without_masks)
     if not _is_element(value, made.axes):
         return None
     read = {load.source for load in loads(value)}
     places = tuple(n for n, tensor in enumerate(inputs) if tensor in read)
     calls = sum(map(_is_call, postorder((value,))))
-    return Element(tuple(inputs[n] for n in places), places, value, calls) if places else None
+    return Element(tuple(inputs[n] for n in places), places, value, calls, {}) if places else None
+
+
+def _without_masks(node: Any) -> Any:
+    """cast(condition) != 0 -> condition"""
+    if isinstance(node, Compare) and node.op == "ne" and isinstance(node.a, Cast):
+        mask, zero = node.a.a, node.b
+        if mask.dtype == BOOL and isinstance(zero, Const) and zero.value == 0:
+            return mask
+    return node
 
 
 def _is_call(node: Any) -> bool:
@@ -82,21 +117,24 @@ def _is_element(value: Expr, axes: Sequence[Var]) -> bool:
 
 
 class Walk(NamedTuple):
-    """How a kernel goes through memory: over how many axes, and for each operand whether
-    neighbours along the innermost one are neighbours in memory or one and the same element."""
+    """How a kernel goes through memory: over how many axes, for each operand whether neighbours
+    along the innermost one are neighbours in memory or one and the same element, and whether rows
+    of the result have places of their own instead of following each other."""
 
     rank: int
     dense: tuple[bool, ...]
+    placed: bool = False
 
 
 def pointwise_kernel(name: str, element: Element, walk: Walk, target: Target) -> Kernel:
     """Scalars: the extents of the axes, then for each operand its strides along all axes but the
-    innermost. The result is dense. A turn is a block of elements, or a row where there are rows."""
+    innermost, then those of the result if it is placed. A turn is a block of elements, or a row
+    where there are rows."""
     b = KernelBuilder(name)
     extents = [b.scalar(f"n{axis}") for axis in range(walk.rank)]
     strides = [
         [b.scalar(f"s{number}_{axis}") for axis in range(walk.rank - 1)]
-        for number in range(len(element.operands))
+        for number in range(len(element.operands) + walk.placed)
     ]
     size = as_expr(1)
     for extent in extents:
@@ -116,7 +154,7 @@ def pointwise_kernel(name: str, element: Element, walk: Walk, target: Target) ->
             rows = rows * extent
         with b.parallel("p", rows) as p:
             starts = _starts(b, p, extents[:-1], strides)
-            at = b.let("at", p * extents[-1])
+            at = starts.pop() if walk.placed else b.let("at", p * extents[-1])
             _emit_row(b, element, walk, buffers, starts, out, at, as_expr(0), extents[-1], lanes)
     return lower_vectors(b.finish())
 
@@ -131,7 +169,7 @@ def _starts(
         row = b.let("rest", row // extent)
     index.append(row)
     index.reverse()
-    starts = []
+    starts: list[Expr] = []
     for steps in strides:
         total = as_expr(0)
         for i, step in zip(index, steps):
@@ -160,7 +198,7 @@ def _emit_row(
         for tensor, buffer, start, dense in zip(element.operands, buffers, starts, walk.dense)
         if not dense
     }
-    places = dict(zip(element.operands, zip(buffers, starts)))
+    places: dict[Any, tuple[Buffer, Expr]] = dict(zip(element.operands, zip(buffers, starts)))
 
     def read(node: Any) -> Any:
         if not isinstance(node, Load):

@@ -3,8 +3,7 @@ extents that are arguments. What it asks about sizes becomes guards, as with com
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...base.dtype import DType
@@ -12,7 +11,9 @@ from ...base.errors import Unsupported
 from ...core.op import Op
 from ...core.schema import Params
 from ...te.expr import Binary, Const, Expr, Var, as_expr
-from ...te.extents import Size, Trace, size_of
+from ...te.extents import Trace
+from ...te.loops import Kernel
+from ...te.sizes import NUMBER, OPERATIONS, SIZE
 from ...te.transform import legalise
 from .generic import Memory, OpenProgram, OpenStep, extents
 
@@ -22,7 +23,7 @@ NANOSECONDS = 0.5  # of a unit of work
 
 def lower_written(
     op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]
-) -> OpenProgram:
+) -> OpenProgram[Kernel]:
     """The kernels of one call, for all calls like it. Its sizes are those of the inputs, then those
     of the outputs."""
     trace = Trace()
@@ -33,47 +34,35 @@ def lower_written(
     count = len(inputs)
     made = op.call_with(Op.kernels[op], params, specs[:count], specs[count:])
     memory = {
-        number: Memory(tuple(map(size_of, shape)), dtype)
+        number: Memory(tuple(map(trace.row_of, shape)), dtype)
         for number, (shape, dtype) in enumerate(specs)
     }
     steps = []
     for kernel, positions, work in made:
         for buffer, position in zip(kernel.buffers, positions):
             if position not in memory:
-                shape = tuple(_size(extent, trace) for extent in buffer.shape)
+                shape = tuple(_row(extent, trace) for extent in buffer.shape)
                 memory[position] = Memory(shape, buffer.dtype)
         turns = as_expr(1) if kernel.parallel is None else kernel.parallel.extent
         whole = replace(legalise(kernel), scalars=tuple(trace.arguments))
-        steps.append(
-            OpenStep(whole, tuple(positions), _size(turns, trace), size_of(work), NANOSECONDS)
-        )
+        rows = _row(turns, trace), trace.row_of(work)
+        steps.append(OpenStep(whole, tuple(positions), *rows, NANOSECONDS))
     order = sorted(memory)
     if order != list(range(len(order))):
         raise Unsupported(f"the kernels of {op.name} leave out memory they named")
     allocated = tuple(memory[number] for number in order[count:])
-    return OpenProgram(trace, allocated, tuple(range(count, count + len(outputs))), tuple(steps))
+    outputs_at = tuple(range(count, count + len(outputs)))
+    return OpenProgram(trace.table(), allocated, outputs_at, tuple(steps))
 
 
-_OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "min": min,
-    "max": max,
-}
-
-
-def _size(expr: Expr, trace: Trace) -> Size:
-    """An expression of the arguments as a function of them."""
+def _row(expr: Expr, trace: Trace) -> int:
+    """An expression of the arguments as a row of the table of sizes."""
     if isinstance(expr, Const):
-        number = int(expr.value)
-        return lambda sizes: number
+        return trace.row(NUMBER, int(expr.value))
     if isinstance(expr, Var) and expr in trace.arguments:
-        place = trace.arguments.index(expr)
-        return lambda sizes: sizes[place]
-    if isinstance(expr, Binary) and expr.op in _OPERATIONS:
-        operation, a, b = _OPERATIONS[expr.op], _size(expr.a, trace), _size(expr.b, trace)
-        return lambda sizes: operation(a(sizes), b(sizes))
+        return trace.row(SIZE, trace.arguments.index(expr))
+    if isinstance(expr, Binary):
+        op = "mod" if expr.op == "floormod" else expr.op
+        if op in OPERATIONS:
+            return trace.row(op, _row(expr.a, trace), _row(expr.b, trace))
     raise Unsupported(f"an extent of a kernel is no function of sizes: {expr!r}")

@@ -1,0 +1,58 @@
+"""Runs one program with weft and with PyTorch: values, dtypes, shapes, or kinds of errors agree."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from oracles import oracle
+
+import weft
+
+
+def outcome(library: Any, program: Any) -> Any:
+    """What a program gives, as plain values; or the class of the error it raises."""
+    library.manual_seed(0)
+    try:
+        with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+            return plain(program(library))
+    except Exception as error:
+        return type(error)
+
+
+def plain(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        value = value.detach()
+        if str(value.dtype).endswith("bfloat16"):
+            value = value.float()
+        return np.array(value.numpy())
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, complex, str, type)):
+        return value
+    return str(value).replace("torch.", "weft.")
+
+
+def agree(program: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    """The same outcome in both libraries."""
+    expected, got = outcome(oracle("torch"), program), outcome(weft, program)
+    _compare(got, expected, rtol, atol)
+
+
+def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
+    if isinstance(expected, list):
+        assert isinstance(got, list), f"{got!r} instead of {expected!r}"
+        assert len(got) == len(expected)
+        for mine, theirs in zip(got, expected):
+            _compare(mine, theirs, rtol, atol)
+    elif isinstance(expected, np.ndarray):
+        assert isinstance(got, np.ndarray), f"{got!r} instead of {expected!r}"
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
+    elif isinstance(expected, type):
+        kind = next(kind for kind in expected.__mro__ if kind.__module__ == "builtins")
+        assert isinstance(got, type), f"{got!r} instead of {expected!r}"
+        assert issubclass(got, kind), f"{got!r} instead of {expected!r}"
+    else:
+        assert got == expected, f"{got!r} instead of {expected!r}"

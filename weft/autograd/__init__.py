@@ -1,0 +1,35 @@
+"""Autograd as PyTorch users know it: backward, grad, Function, grad modes, checks."""
+
+from ..eager import functions as _functions  # noqa: F401  tensors have their methods
+from ..eager.anomaly import detect_anomaly, set_detect_anomaly
+from ..eager.autograd import Variable, backward, grad
+from ..eager.function import Function, once_differentiable
+from ..eager.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from ..eager.gradient_graph import is_multithreading_enabled, set_multithreading_enabled
+from ..eager.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from . import anomaly_mode, function, functional, grad_mode, graph, variable
+
+__all__ = [
+    "Function",
+    "GradcheckError",
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_multithreading_enabled",
+    "no_grad",
+    "once_differentiable",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
+]

@@ -1,0 +1,5 @@
+"""The old name of a tensor that autograd follows."""
+
+from ..eager.autograd import Variable
+
+__all__ = ["Variable"]
