@@ -28,7 +28,7 @@ NOT_COMPUTED = {
 }  # fmt: skip
 # Their loops are written for sizes that are numbers.
 NOT_WRITTEN = {
-    "adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression", "gcd",
+    "adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression",
     "rnn", "_rnn_grad",
 }  # fmt: skip
 WITH = {

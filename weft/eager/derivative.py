@@ -231,6 +231,15 @@ def composed_gradient(steps: Sequence[Step], context: _Context, grad: Any) -> li
     return [grads.get(Ref(INPUT, number)) for number in range(len(context.inputs))]
 
 
+class PlannedStep(NamedTuple):
+    """A step whose arguments are places in a list of values, which its outputs are added to."""
+
+    op: Op
+    params: Any
+    arguments: tuple[int, ...]
+    outputs: int
+
+
 class Wanted:
     """The part of a program that some gradients need: its steps, and the inputs and outputs of the
     forward call it reads, those apart of which only the shape counts."""
@@ -256,4 +265,14 @@ class Wanted:
         self.values = tuple(sorted(ref for ref in values if ref.kind != GRAD))
         self.shapes = tuple(sorted(ref for ref in shapes - values if ref.kind != GRAD))
         self.grads = tuple(sorted(ref for ref in {*values, *shapes} if ref.kind == GRAD))
+        self.leaves = (*self.values, *self.shapes, *self.grads)
+        places = {ref: place for place, ref in enumerate(self.leaves)}
+        self.plan: list[PlannedStep] = []
+        for number, step in self.steps:
+            arguments = tuple([places[ref] for ref in step.arguments])
+            count = step.op.visible_of(step.params)
+            self.plan.append(PlannedStep(step.op, step.params, arguments, count))
+            for index in range(count):
+                places[Ref(STEP, number, index)] = len(places)
+        self.found_at = [None if ref is None else places[ref] for ref in self.results]
         self.fused: Any = UNKNOWN  # its steps as one native computation, where they are one

@@ -17,8 +17,8 @@ from ..core.op import Op, subscribe
 from ..ops import broadcast, elemwise, views  # noqa: F401  operators named here
 from ..ops._families import holomorphic
 from .anomaly import anomaly, remember_forward
-from .derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Ref, Wanted
-from .gradient_views import gradient_views
+from .derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
+from .gradient_views import views_of
 from .modes import modes
 from .native import native_calls
 from .native_gradient import FUSED_FROM, fused_gradient
@@ -37,7 +37,7 @@ class Kernel:
 
     __slots__ = (
         "crosses", "differentiable", "mutates", "native", "native_from", "node_class", "op",
-        "reference", "takes_complex", "takes_params", "ufunc", "wanted",
+        "reference", "takes_complex", "takes_params", "ufunc", "views", "wanted",
     )  # fmt: skip
 
     def __init__(self, op: Op) -> None:
@@ -51,6 +51,7 @@ class Kernel:
         self.differentiable = Op.gradient.contains(op)
         self.native = native_calls(op)
         self.native_from = NEVER if self.native is None else self.native.smallest
+        self.views = views_of(op)
         self.mutates = Op.mutates.contains(op)
         complex_rule = Op.complex_gradient.get(op)
         self.takes_complex = complex_rule is not None
@@ -269,21 +270,25 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
     """A step of a gradient; one that would only copy its first input gives that."""
     if op in UNCHANGED and inputs[0]._array.shape == inputs[-1]._array.shape:
         return inputs
-    if modes.grad and op in COMPOSED:
-        return COMPOSED[op](params, inputs)
-    arrays = [tensor._array for tensor in inputs]
-    shown = None if modes.grad else gradient_views(op, params, arrays)
-    return apply(op, params, inputs) if shown is None else [wrap(view) for view in shown]
+    if modes.grad:
+        composed = COMPOSED.get(op)
+        return apply(op, params, inputs) if composed is None else composed(params, inputs)
+    kernel = _kernels.get(op) or kernel_of(op)
+    if kernel.views is not None:
+        shown = kernel.views(params, [tensor._array for tensor in inputs])
+        if shown is not None:
+            return [wrap(view) for view in shown]
+    return apply(op, params, inputs)
 
 
-def backward_fused(node: OpNode, values: dict[Ref, Tensor]) -> list[Tensor | None] | None:
-    """All steps of a gradient by one native computation; None where they are not for it: small, or
-    to be differentiated again."""
+def backward_fused(node: OpNode, values: Sequence[Tensor]) -> list[Tensor | None] | None:
+    """All steps of a gradient by one native computation of its leaves; None where they are not for
+    it: small, or to be differentiated again."""
     wanted = node.wanted
     if modes.grad or wanted.fused is None:
         return None
-    for ref in (*wanted.grads, *wanted.values):  # what has only a shape is no work
-        if values[ref]._array.size >= FUSED_FROM:
+    for ref, tensor in zip(wanted.leaves, values):
+        if tensor._array.size >= FUSED_FROM and ref not in wanted.shapes:  # which are no work
             break
     else:
         return None
@@ -292,7 +297,7 @@ def backward_fused(node: OpNode, values: dict[Ref, Tensor]) -> list[Tensor | Non
         return backward_fused(node, values)
     edges = [edge for edge, ref in zip(node.next_functions, wanted.results) if ref is not None]
     shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-    made = wanted.fused.run([values[ref]._array for ref in wanted.fused.leaves], shapes)
+    made = wanted.fused.run([tensor._array for tensor in values], shapes)
     if wanted.fused.fails:
         wanted.fused = None
     if made is None:

@@ -9,11 +9,10 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..base.errors import InvalidType, RunError
 from .anomaly import anomaly, check_nan, tell_forward
 from .modes import modes
+from .native_pointwise import add_into
 from .node import AccumulateGrad, Meta, Node
 
 Grad = Any
@@ -60,7 +59,7 @@ class _Pending:
         if have is None:
             grads[index] = grad
         elif self.owned is not None and index in self.owned and not modes.grad:
-            np.add(have._array, grad._array, out=have._array)
+            add_into(have._array, grad._array)
         else:
             grads[index] = have + grad
             self.owned = (self.owned or set()) | {index}

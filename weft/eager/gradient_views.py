@@ -4,6 +4,7 @@ nobody writes to a gradient on its way, so it need not be copied."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,14 @@ VIEWS: dict[Op, View] = {
 }
 
 
-def gradient_views(op: Op, params: Any, arrays: Sequence[Array]) -> Sequence[Array] | None:
-    """The outputs of an operator as views of its first input; None where they are not."""
-    view = VIEWS.get(op)
-    if view is not None:
-        return view(params, arrays)
-    if Op.alias.get(op) == {0: 0}:
-        shapes = [array.shape for array in arrays]
-        return [arrays[0].reshape(Op.shape[op](params, shapes, [None])[1][0])]
-    return None
+def _reshaped(op: Op, params: Any, arrays: Sequence[Array]) -> Sequence[Array]:
+    shapes = [array.shape for array in arrays]
+    return [arrays[0].reshape(Op.shape[op](params, shapes, [None])[1][0])]
+
+
+def views_of(op: Op) -> View | None:
+    """What gives an operator's outputs as views of its first input, or None where they are not; if
+    there is such a thing."""
+    if op not in VIEWS and Op.alias.get(op) == {0: 0}:
+        return partial(_reshaped, op)
+    return VIEWS.get(op)

@@ -38,10 +38,17 @@ Array = np.ndarray[Any, Any]
 Native = Callable[[Any, Sequence[Array]], Any]
 Run = Callable[[Op, Any, Sequence[Array]], Any]
 
-# From how many elements on native code is faster than numpy: of element-wise arithmetic, and of
-# functions of each element.
+# From how many elements on native code is faster than numpy: of element-wise arithmetic, of
+# functions of each element, and of what numpy needs many passes for.
 ARITHMETIC_FROM = 1 << 17
-FUNCTIONS_FROM = 1 << 14
+FUNCTIONS_FROM = 1 << 15
+PASSES_FROM = 1 << 8
+MANY_PASSES = frozenset(
+    "airy_ai bessel_j0 bessel_j1 bessel_k0 bessel_k1 bessel_y0 bessel_y1 digamma elu erf erfc "
+    "erfcx erfinv gelu hard_sigmoid hard_swish i0 i0e i1 i1e leaky_relu lgamma mish polygamma "
+    "prelu scaled_bessel_k0 scaled_bessel_k1 selu sigmoid silu softplus softsign "
+    "spherical_bessel_j0 spherical_bessel_j1".split()
+)
 
 CONVOLUTION_FROM = 256
 SELECT_FROM = 1 << 11  # numpy takes a branch for each element
@@ -117,7 +124,8 @@ def native_calls(op: Op) -> NativeCalls | None:
         return NativeCalls(WRITTEN_FROM[op.name], lambda params, a: _written(op, params, a))
     pattern = Op.pattern.get(op)
     if pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST) and _is_pure(op):
-        return NativeCalls(FUNCTIONS_FROM, lambda params, a: _pointwise(op, params, a))
+        smallest = PASSES_FROM if op.name in MANY_PASSES else FUNCTIONS_FROM
+        return NativeCalls(smallest, lambda params, a: _pointwise(op, params, a))
     return None
 
 
@@ -146,6 +154,7 @@ def _pointwise(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
     body = element(op, params, tuple([array.dtype for array in arrays]))
     if body is None:
         return None
-    if not body.calls and max([array.size for array in arrays]) < ARITHMETIC_FROM:
+    is_plain = not body.calls and op.name not in MANY_PASSES
+    if is_plain and max([array.size for array in arrays]) < ARITHMETIC_FROM:
         return None
     return run_pointwise(op_key(op, params), body, arrays)

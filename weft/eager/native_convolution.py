@@ -30,6 +30,7 @@ from ..lower.open.window_plans import (
 from ..ops._convolution import convolution_of
 from ..ops.conv import conv_shape, transpose_shape
 from ..runtime.open_kernel import OpenKernel
+from .native_copy import dense
 from .native_product import multiply
 
 Array = np.ndarray[Any, Any]
@@ -167,11 +168,11 @@ def _run_sum(plan: Plan | None, source: Array, weight: Array, *bias: Array) -> O
     out = np.empty(plan.out, source.dtype)
     added = bias[0] if bias else np.zeros(plan.out[1], source.dtype)
     if plan.kind == "fold":
-        return _run_fold(plan, source, weight, np.ascontiguousarray(added), out)
+        return _run_fold(plan, source, weight, dense(added), out)
     if plan.pointwise and not bias:
         return _run_pointwise(plan, source, weight, out)
     strange = np.zeros(plan.lanes, source.dtype)
-    inputs = [np.ascontiguousarray(a) for a in (source, weight, added)]
+    inputs = [dense(a) for a in (source, weight, added)]
     arrays = (*inputs, *plan.tables, out, strange)
     _kernel(plan.kind, source.dtype).run(arrays, plan.scalars, plan.turns, plan.work)
     return None if plan.outside and _spread(strange, weight) else [out]
@@ -221,7 +222,7 @@ def _run_filters(plan: Plan | None, source: Array, windows: Array) -> Outputs:
         return [_added(parts, out)]
     parts = np.empty((plan.splits, *plan.out), dtype) if plan.splits > 1 else out
     strange = np.zeros(plan.lanes, dtype)
-    source, windows = np.ascontiguousarray(source), np.ascontiguousarray(windows)
+    source, windows = dense(source), dense(windows)
     pair = (windows, source) if plan.swapped else (source, windows)
     arrays = (*pair, *plan.tables, parts, strange)
     _kernel(plan.kind, dtype).run(arrays, plan.scalars, plan.turns, plan.work)

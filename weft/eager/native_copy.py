@@ -37,14 +37,6 @@ def ordered_copy(array: Array) -> Array:
     return made
 
 
-def straight(array: Array) -> Array:
-    """The array; or a copy in order, if it is large and its elements are neighbours along another
-    axis than the last."""
-    if array.size < COPY_FROM or array.flags.c_contiguous or array.strides[-1] == array.itemsize:
-        return array
-    return ordered_copy(array) if array.itemsize in array.strides else array
-
-
 def copy_into(target: Array, source: Array) -> None:
     """target[...] = source, of the same shape and dtype."""
     large = source.size >= COPY_FROM and not np.may_share_memory(target, source)

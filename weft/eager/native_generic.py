@@ -19,6 +19,7 @@ from ..lower.open.generic import OpenProgram, lower_open
 from ..lower.open.written import lower_written
 from ..runtime.open_kernel import OpenKernel
 from ..te.loops import Kernel
+from .native_copy import dense
 from .native_pointwise import op_key
 
 Array = np.ndarray[Any, Any]
@@ -44,7 +45,7 @@ class _Call(NamedTuple):
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         buffers = [
-            a if a.flags.c_contiguous or number not in self.read else np.ascontiguousarray(a)
+            a if a.flags.c_contiguous or number not in self.read else dense(a)
             for number, a in enumerate(arrays)
         ]
         buffers += [np.empty(shape, dtype) for shape, dtype in self.allocated]

@@ -20,7 +20,7 @@ from .native_pointwise import op_key, run_pointwise
 
 Array = np.ndarray[Any, Any]
 
-FUSED_FROM = 1 << 14  # elements of the largest array
+FUSED_FROM = 1 << 8  # elements of the largest array
 # Beside element-wise operators and reductions: those that change shapes between them.
 SHAPING = {"expand_like", "broadcast_like", "collapse_sum", "reshape_like"}
 
@@ -30,7 +30,6 @@ class FusedGradient:
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.leaves = tuple(sorted({*wanted.values, *wanted.shapes, *wanted.grads}))
         self.results = tuple(ref for ref in wanted.results if ref is not None)
         steps = [(n, op_key(step.op, step.params), step.arguments) for n, step in wanted.steps]
         self.key = ("gradient", tuple(steps), self.results)  # all that decides what is computed
@@ -40,7 +39,7 @@ class FusedGradient:
 
     def compute(self, results: Sequence[Ref], *tensors: Any) -> Any:
         """The results by the computes of the steps."""
-        values: dict[Ref, Any] = dict(zip(self.leaves, tensors))
+        values: dict[Ref, Any] = dict(zip(self.wanted.leaves, tensors))
         for number, step in self.wanted.steps:
             inputs = [values[ref] for ref in step.arguments]
             made = step.op.call_with(Op.compute[step.op], step.params, *inputs)

@@ -9,7 +9,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ascontiguousarray
 
 from ..base.dtype import FLOAT32, FLOAT64, INT64, DType
 from ..base.quiet import quietly
@@ -36,6 +35,7 @@ from ..ops.magnitude import L2NormalizeAttrs
 from ..ops.nn import AxisAttrs
 from ..ops.norm import BatchNormAttrs, groups_of, moved, unbiasing
 from ..runtime.open_kernel import OpenKernel
+from .native_copy import dense
 from .native_generic import run_generic
 from .native_pointwise import MOVED
 
@@ -86,7 +86,7 @@ def run_softmax(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     key = ("softmax", logarithm, x.dtype)
     kernel = open_kernel(key, partial(softmax_kernel, logarithm, x.dtype))
     rows = x.size // length
-    kernel.run([ascontiguousarray(x), out], (rows, length), rows, x.size * EXPONENTIAL)
+    kernel.run([dense(x), out], (rows, length), rows, x.size * EXPONENTIAL)
     return out
 
 
@@ -163,7 +163,7 @@ def _class_rows(backward: bool, params: CrossEntropyAttrs, arrays: list[Array]) 
     else:
         key = ("cross_entropy", smooth, dtype)
         kernel = open_kernel(key, partial(cross_entropy_kernel, smooth, dtype))
-    rows, whole = classes.size, map(ascontiguousarray, [*given, classes])
+    rows, whole = classes.size, map(dense, [*given, classes])
     used = [*whole, _shares(params.smoothing, length), out]
     kernel.run(used, (rows, length), rows, rows * length * EXPONENTIAL)
 
@@ -195,7 +195,7 @@ def _normed_rows(
     centred, rows = beta is not None, x.size // length
     out = np.empty(x.shape, x.dtype)
     kernel = open_kernel(("row_norm", centred, x.dtype), partial(row_norm_kernel, centred, x.dtype))
-    given = map(ascontiguousarray, (x, gamma, gamma if beta is None else beta))
+    given = map(dense, (x, gamma, gamma if beta is None else beta))
     kernel.run([*given, _wide(epsilon), out], (rows, length, groups), rows, x.size * NORMED)
     return out
 
@@ -211,7 +211,7 @@ def _row_gradients(
     sums = [np.empty((blocks, groups * length), x.dtype) for _ in range(2)]
     key = ("row_norm_grad", centred, x.dtype)
     kernel = open_kernel(key, partial(row_norm_grad_kernel, centred, x.dtype))
-    arrays = [*map(ascontiguousarray, (g, x, gamma)), _wide(epsilon), data, *sums]
+    arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), data, *sums]
     kernel.run(arrays, (rows, length, groups, block), blocks, x.size * NORMED_GRAD)
     return [data, *[parts.sum(0) for parts in sums[: 1 + centred]]]
 
@@ -292,7 +292,7 @@ def _normed_parts(x: Array, sets: _Sets, epsilon: float, *scales: Array) -> list
     """The result, mean and variance."""
     made = [np.empty(x.shape, x.dtype), *[np.empty(sets.sets, x.dtype) for _ in range(2)]]
     kernel = open_kernel(("part_norm", x.dtype), partial(part_norm_kernel, x.dtype))
-    arrays = [*map(ascontiguousarray, (x, *scales)), _wide(epsilon), *made]
+    arrays = [*map(dense, (x, *scales)), _wide(epsilon), *made]
     kernel.run(arrays, sets, sets.sets, x.size * NORMED)
     return made
 
@@ -305,8 +305,8 @@ def _part_gradients(
     made = [np.empty(x.shape, x.dtype), *[np.empty(count, x.dtype) for _ in range(2)]]
     key = ("part_norm_grad", given, x.dtype)
     kernel = open_kernel(key, partial(part_norm_grad_kernel, given, x.dtype))
-    given_arrays = map(ascontiguousarray, moments)
-    arrays = [*map(ascontiguousarray, (g, x, gamma)), _wide(epsilon), *made, *given_arrays]
+    given_arrays = map(dense, moments)
+    arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), *made, *given_arrays]
     kernel.run(arrays, sets, sets.sets, x.size * NORMED_GRAD)
     return made
 
@@ -339,7 +339,7 @@ def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]
 def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     x, gamma, beta, mean, var = arrays
     if not params.training:
-        made = _scaled(params, ascontiguousarray(_around(x, params.axis)), *arrays[1:])
+        made = _scaled(params, dense(_around(x, params.axis)), *arrays[1:])
         return [made.reshape(x.shape), mean.copy(), var.copy()]
     scale = gamma if params.scale else np.ones_like(gamma)
     shift = beta if params.center else np.zeros_like(beta)
@@ -361,7 +361,7 @@ def _normed_channels(x: Array, axis: int, epsilon: float, *scales: Array) -> lis
     if view is None:
         return _normed_parts(x, _batched(x.shape, axis), epsilon, *scales)
     made = [np.empty(view.shape, x.dtype), *[np.empty(view.shape[-1:], x.dtype) for _ in range(2)]]
-    given = [view, *map(ascontiguousarray, scales), _wide(epsilon)]
+    given = [view, *map(dense, scales), _wide(epsilon)]
     _run_columns("column_norm", column_norm_kernel, [*given, *made], view, NORMED)
     return [np.moveaxis(made[0], -1, axis), *made[1:]]
 
@@ -373,8 +373,8 @@ def _channel_gradients(
     if view is None:
         return _part_gradients(g, x, _batched(x.shape, axis), epsilon, gamma, *moments)
     made = [np.empty(view.shape, x.dtype), *[np.empty(view.shape[-1:], x.dtype) for _ in range(2)]]
-    given = [ascontiguousarray(np.moveaxis(g, axis, -1)), view, ascontiguousarray(gamma)]
-    arrays = [*given, _wide(epsilon), *made, *map(ascontiguousarray, moments)]
+    given = [dense(np.moveaxis(g, axis, -1)), view, dense(gamma)]
+    arrays = [*given, _wide(epsilon), *made, *map(dense, moments)]
     _run_columns("column_norm_grad", column_norm_grad_kernel, arrays, view, NORMED_GRAD)
     return [np.moveaxis(made[0], -1, axis), *made[1:]]
 

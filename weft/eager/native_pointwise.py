@@ -13,13 +13,18 @@ from ..compiler.disk_cache import is_own
 from ..compiler.open_kernels import open_kernel
 from ..core.op import Op, OpMap
 from ..lower.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
+from ..ops import broadcast  # noqa: F401  operators named here
 from ..runtime.open_kernel import OpenKernel
+from .native_copy import dense
 
 Array = np.ndarray[Any, Any]
 Dtypes = tuple[np.dtype[Any], ...]
 
 MOVED, COMPUTED = 0.25, 0.5  # nanoseconds for moving an element, and for a function of it
 KEPT = 1024
+ADDED_FROM = 1 << 14  # elements, from which on native code adds in place
+
+_ADD = Op.get("broadcast_add")
 
 _elements: dict[Any, Element | None] = {}
 
@@ -57,12 +62,12 @@ def run_pointwise(
     operands are; or written to an array of the shape of the result that `is_writable`."""
     used = [arrays[place] for place in body.places]
     shape = used[0].shape if out is None else out.shape
-    dense = _in_one_go(used, shape, out)
-    if dense is not None:
+    along = _in_one_go(used, shape, out)
+    if along is not None:
         made = np.empty(shape, body.value.dtype) if out is None else out
-        kernel = body.plans.get(dense)
+        kernel = body.plans.get(along)
         if kernel is None:
-            kernel = body.plans[dense] = _kernel(key, body, used, Walk(1, dense))
+            kernel = body.plans[along] = _kernel(key, body, used, Walk(1, along))
         size = made.size
         work = size * (MOVED + COMPUTED * body.calls)
         kernel.run([*used, made], (size,), -(-size // BLOCK), work)
@@ -75,7 +80,7 @@ def run_pointwise(
         plan = body.plans[spot] = _planned(key, body, used, out)
     if plan.copied:
         used = [
-            np.ascontiguousarray(np.broadcast_to(array, plan.shape).transpose(plan.order))
+            dense(np.broadcast_to(array, plan.shape).transpose(plan.order))
             if number in plan.copied
             else array
             for number, array in enumerate(used)
@@ -88,6 +93,17 @@ def run_pointwise(
     return made if plan.back is None else made.transpose(plan.back)
 
 
+def add_into(target: Array, addend: Array) -> None:
+    """Adds to an array where it lies."""
+    apart = addend is target or not np.may_share_memory(target, addend)
+    if target.size >= ADDED_FROM and apart and is_writable(target):
+        body = element(_ADD, None, (target.dtype, addend.dtype))
+        if body is not None and body.value.dtype == target.dtype:
+            run_pointwise(op_key(_ADD, None), body, (target, addend), target)
+            return
+    np.add(target, addend, out=target)
+
+
 def _in_one_go(
     arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None
 ) -> tuple[bool, ...] | None:
@@ -95,15 +111,15 @@ def _in_one_go(
     None where some array is neither, or elements are not in order of memory."""
     if out is not None and not out.flags.c_contiguous:
         return None
-    dense = []
+    along = []
     for array in arrays:
         if array.shape == shape and array.flags.c_contiguous:
-            dense.append(True)
+            along.append(True)
         elif array.size == 1 and array.ndim <= len(shape):
-            dense.append(False)
+            along.append(False)
         else:
             return None
-    return tuple(dense)
+    return tuple(along)
 
 
 class _Plan(NamedTuple):
@@ -124,7 +140,7 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     shape = np.broadcast_shapes(*[a.shape for a in used]) if out is None else out.shape
     order = _memory_order(shape, used if out is None else [out])
     turned = [np.broadcast_to(array, shape).transpose(order) for array in used]
-    operands = [a if is_dense_inside(a) else np.ascontiguousarray(a) for a in turned]
+    operands = [a if is_dense_inside(a) else dense(a) for a in turned]
     placed = out is not None and not out.flags.c_contiguous
     walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
     extents, strides = _collapsed(turned[0].shape, walked)

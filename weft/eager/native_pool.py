@@ -17,6 +17,7 @@ from ..lower.open.pool_grad import first_largest_kernel, shares_kernel
 from ..ops.adaptive_pool import bins_of, sizes_of
 from ..ops.image import Axis, axes_of, sources_of, unscaled
 from ..ops.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
+from .native_copy import dense
 from .native_generic import run_generic, run_written
 from .native_product import multiply
 from .native_reduce import MAX, SUM, reduced
@@ -53,7 +54,7 @@ def run_max_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     _, x, y = arrays
     kernel = open_kernel(("first_largest", x.dtype), partial(first_largest_kernel, x.dtype))
     pool, out = pool_of(params, x.shape), np.empty(x.shape, x.dtype)
-    given = [np.ascontiguousarray(array) for array in arrays]
+    given = [dense(array) for array in arrays]
     kernel.run([*given, out], _scalars(pool, len(x)), len(x), y.size * _taps(pool) * FOUND)
     return out
 
@@ -174,20 +175,20 @@ def _weights(axis: Axis) -> Array:
 
 
 CALLS = {
-    "max_pool2d": (1 << 11, run_windows),
-    "_max_pool2d_grad": (1 << 11, run_max_grad),
-    "_max_pool2d_pick": (1 << 11, run_windows),
-    "avg_pool2d": (1 << 11, run_windows),
-    "_avg_pool2d_grad": (1 << 11, run_avg_grad),
-    "global_max_pool2d": (1 << 11, run_global_max),
-    "_global_max_pool2d_grad": (1 << 11, run_windows),
-    "_global_max_pool2d_pick": (1 << 11, run_windows),
-    "global_avg_pool2d": (1 << 11, run_global_mean),
-    "_global_avg_pool2d_grad": (1 << 11, run_windows),
-    "adaptive_avg_pool2d": (1 << 11, run_adaptive),
-    "_adaptive_avg_pool2d_grad": (1 << 11, run_adaptive_grad),
-    "upsampling": (1 << 11, run_windows),
+    "max_pool2d": (1 << 6, run_windows),
+    "_max_pool2d_grad": (1 << 6, run_max_grad),
+    "_max_pool2d_pick": (1 << 6, run_windows),
+    "avg_pool2d": (1 << 6, run_windows),
+    "_avg_pool2d_grad": (1 << 6, run_avg_grad),
+    "global_max_pool2d": (1 << 6, run_global_max),
+    "_global_max_pool2d_grad": (1 << 6, run_windows),
+    "_global_max_pool2d_pick": (1 << 6, run_windows),
+    "global_avg_pool2d": (1 << 6, run_global_mean),
+    "_global_avg_pool2d_grad": (1 << 6, run_windows),
+    "adaptive_avg_pool2d": (1 << 6, run_adaptive),
+    "_adaptive_avg_pool2d_grad": (1 << 6, run_adaptive_grad),
+    "upsampling": (1 << 6, run_windows),
     "_upsampling_grad": (1 << 12, run_resize_grad),
     "_resize_grad": (1 << 12, run_resize_grad),
-    "resize": (1 << 11, run_windows),
+    "resize": (1 << 6, run_windows),
 }

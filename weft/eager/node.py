@@ -15,7 +15,7 @@ import numpy as np
 from ..base.dtype import DType
 from ..base.errors import InvalidType, RunError
 from ..core.op import Op
-from .derivative import INPUT, STEP, Ref, Wanted
+from .derivative import INPUT, Wanted
 from .hooks import Hooks
 from .modes import modes
 
@@ -309,28 +309,23 @@ class OpNode(Node):
             self.saved = None
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
-        values: dict[Any, Any] = {}
         if self.saved is None:
             raise RunError(
                 FREED, hint="specify retain_graph=True when calling backward the first time"
             )
-        for ref, saved in zip(self.wanted.values, self.saved):
-            values[ref] = saved.unpack(self, self.tensor_of)
-        for ref, meta in zip(self.wanted.shapes, self.shapes):
-            values[ref] = self._of_shape(meta)
-        for ref in self.wanted.grads:
+        wanted = self.wanted
+        values = [saved.unpack(self, self.tensor_of) for saved in self.saved]
+        values += [self._of_shape(meta) for meta in self.shapes]
+        for ref in wanted.grads:
             grad = grads[ref.number]
-            values[ref] = self._zeros(self.outputs[ref.number]) if grad is None else grad
-        if len(self.wanted.steps) > 1:
+            values.append(self._zeros(self.outputs[ref.number]) if grad is None else grad)
+        if len(wanted.plan) > 1:
             made = self.run_fused(self, values)
             if made is not None:
                 return made  # type: ignore[no-any-return]
-        for number, step in self.wanted.steps:
-            made = self.run_step(step.op, step.params, [values[ref] for ref in step.arguments])
-            values[Ref(STEP, number)] = made[0]
-            for index in range(1, len(made)):
-                values[Ref(STEP, number, index)] = made[index]
-        return [None if ref is None else values[ref] for ref in self.wanted.results]
+        for op, params, places, count in wanted.plan:
+            values += self.run_step(op, params, [values[place] for place in places])[:count]
+        return [None if place is None else values[place] for place in wanted.found_at]
 
     def _of_shape(self, meta: Meta) -> Any:
         """A tensor whose values nobody reads."""

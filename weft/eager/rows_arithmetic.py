@@ -23,10 +23,23 @@ _FLOOR_DIV, _FMOD, _TRUNC = (Op.get(name) for name in ("floor_divide", "fmod", "
 _SQRT, _COPY, _POW_SCALAR = (Op.get(name) for name in ("sqrt", "copy", "__pow_scalar__"))
 
 
+def _of_two(op: Op, a: Any, b: Any) -> Tensor:
+    """An operator on tensors and numbers, in the dtype they meet in."""
+    left, right = promoted(a, b)
+    if left._array.dtype.kind == "f":
+        try:
+            return apply_pair(op, left, right)
+        except ValueError:  # shapes that do not broadcast, which the other way tells
+            pass
+    return apply(op, None, [left, right])[0]
+
+
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other, where alpha must be of a kind that the operands have."""
     if type(alpha) is int and alpha == 1:
         return other
+    if type(alpha) is float and _is_float(input) and _is_float(other):
+        return _of_two(_MUL, other, alpha)
     kinds = [x._array.dtype for x in (input, other) if isinstance(x, Tensor)]
     if isinstance(alpha, bool) and any(kind != BOOL for kind in kinds):
         raise RunError("Boolean alpha only supported for Boolean results.")
@@ -46,13 +59,13 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
 def add(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other"""
     if type(alpha) is int and alpha == 1:
-        return apply(_ADD, None, promoted(input, other))[0]
+        return _of_two(_ADD, input, other)
     return _with_scaled(input, other, alpha)
 
 
 @fused
 def _with_scaled(input: Any, other: Any, alpha: Any) -> Tensor:
-    return apply(_ADD, None, promoted(input, _scaled(input, other, alpha)))[0]
+    return _of_two(_ADD, input, _scaled(input, other, alpha))
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["subtract"])
@@ -74,6 +87,10 @@ def _without(input: Any, other: Any, alpha: Any) -> Tensor:
 _without_scaled = fused(_without)
 
 
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value._array.dtype.kind == "f"
+
+
 def _is_bool(value: Any) -> bool:
     if isinstance(value, Tensor):
         return value._array.dtype == BOOL
@@ -90,7 +107,7 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 @row(inplace=True, out=True, elementwise=True, aliases=["multiply"])
 def mul(input: Tensor, other: Any) -> Tensor:
     """input * other"""
-    return apply(_MUL, None, promoted(input, other))[0]
+    return _of_two(_MUL, input, other)
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["divide"])

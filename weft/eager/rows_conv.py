@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +42,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         made = matmul(input, t(weight))
         return made if bias is None else add(made, bias)
     if bias is None:
-        return apply(_DENSE, DenseAttrs(units=w.shape[0], use_bias=False), [input, weight])[0]
+        return apply(_DENSE, _dense(w.shape[0], False), [input, weight])[0]
     if bias._array.shape != w.shape[:1]:
         return add(matmul(input, t(weight)), bias)
-    return apply(_DENSE, DenseAttrs(units=w.shape[0]), [input, weight, bias])[0]
+    return apply(_DENSE, _dense(w.shape[0], True), [input, weight, bias])[0]
+
+
+@lru_cache(1024)
+def _dense(units: int, use_bias: bool) -> DenseAttrs:
+    return DenseAttrs(units=units, use_bias=use_bias)
 
 
 @row(space=NN, method=False)

@@ -19,7 +19,8 @@ from .derivative import split_arguments
 from .device import device
 from .hooks import Hooks, RemovableHandle
 from .modes import modes
-from .native_copy import ordered_copy, straight
+from .native_copy import ordered_copy
+from .native_pointwise import add_into
 from .node import NO_EDGE, Node, accumulator_of
 from .printing import format_tensor
 from .region import AsStrided
@@ -278,7 +279,7 @@ class Tensor:
             elif modes.grad:
                 self._grad = have + grad
             else:
-                np.add(have._array, straight(grad._array), out=have._array)
+                add_into(have._array, grad._array)
                 have._counter[0] += 1
 
     def detach(self) -> Tensor:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .. import te
 from ..base.dtype import FLOAT32, INT32, INT64, DType, is_float
+from ..te.expr import Const
 
 Spec = tuple[tuple[int, ...], DType]
 Written = tuple[te.Kernel, tuple[int, ...], int]
@@ -88,7 +89,8 @@ def unravelled(flat: te.Expr, shape: Sequence[int]) -> list[te.Expr]:
 def read_stretched(buffer: te.Buffer, at: Sequence[te.Expr]) -> te.Expr:
     """Reads memory that broadcasts, where an output of larger or equal rank has these indices."""
     own = at[len(at) - len(buffer.shape) :]
-    return buffer[tuple(0 if int(n.value) == 1 else i for i, n in zip(own, buffer.shape))]
+    is_one = [isinstance(n, Const) and n.value == 1 for n in buffer.shape]
+    return buffer[tuple(0 if one else i for i, one in zip(own, is_one))]
 
 
 def wide_dtype(dtype: DType) -> DType:
