@@ -153,13 +153,13 @@ def pointwise_kernel(name: str, element: Element, walk: Walk, target: Target) ->
         for extent in extents[:-1]:
             rows = rows * extent
         with b.parallel("p", rows) as p:
-            starts = _starts(b, p, extents[:-1], strides)
+            starts = row_starts(b, p, extents[:-1], strides)
             at = starts.pop() if walk.placed else b.let("at", p * extents[-1])
             _emit_row(b, element, walk, buffers, starts, out, at, as_expr(0), extents[-1], lanes)
     return lower_vectors(b.finish())
 
 
-def _starts(
+def row_starts(
     b: KernelBuilder, row: Expr, extents: Sequence[Expr], strides: Sequence[Sequence[Expr]]
 ) -> list[Expr]:
     """Where each operand's row begins."""

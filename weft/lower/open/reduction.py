@@ -18,7 +18,7 @@ from ...te.loops import Buffer, Kernel, Seq, Store
 from ...te.reducers import combine, identity
 from ...te.transform import lower_vectors
 from .nest import vector_loop
-from .pointwise import _starts as row_starts
+from .pointwise import row_starts
 
 RUNS = (16, 4, 1)  # terms that are combined before they join the total
 COLUMN_RUNS = (8, 1)  # the same of terms below one another

@@ -16,6 +16,7 @@ from ...te.visit import masked_load
 from .nest import vector_loop
 from .operands import UNBOUNDED
 from .pack import GROUP_BYTES, VECTOR_BYTES, transposed
+from .pointwise import row_starts
 from .tile import ceil_div, clamped, lanes_from
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x
@@ -88,13 +89,8 @@ def row_copy(dtype: DType, rank: int, step: int, target: Target) -> Kernel:
 
 def _starts(b: KernelBuilder, number: Expr, axes: Sequence[Sequence[Expr]]) -> list[Expr]:
     """Where x and out begin for one turn of the further axes."""
-    places: list[Expr] = [as_expr(0), as_expr(0)]
-    left: Expr = b.let("left", number)
-    for extent, *steps in reversed(axes):
-        index = b.let("index", left % extent)
-        left = b.let("left", left // extent)
-        places = [place + index * step for place, step in zip(places, steps)]
-    return places
+    extents, *steps = zip(*axes) if axes else ((), (), ())
+    return row_starts(b, number, extents, steps)
 
 
 def _square(
