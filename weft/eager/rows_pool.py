@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,29 +31,20 @@ _MAX, _AVG, _GATHER, _SIGN = (
     Op.get(name) for name in "max_pool2d avg_pool2d gather_elements sign".split()
 )
 
+Numbers = tuple[int, ...]  # for each dimension
+
 
 class Plan:
     """The windows of a pool along every dimension."""
 
     def __init__(
-        self, input: Tensor, rank: int, kernel_size: Any, stride: Any, padding: Any,
-        dilation: Any = 1, ceil_mode: bool = False, name: str = "pool",
+        self, sizes: Numbers, kernel: Numbers, stride: Numbers, padding: Numbers,
+        dilation: Numbers, ceil: bool,
     ) -> None:  # fmt: skip
-        shape = input._array.shape
-        if len(shape) not in (rank + 1, rank + 2) or 0 in shape[len(shape) - rank - 1 :]:
-            raise RunError(
-                f"{name}{rank}d() Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with "
-                f"optional 0 dim batch size for input, but got: {list(shape)}"
-            )
-        self.sizes = shape[len(shape) - rank :]
-        self.kernel = several(kernel_size, rank, "kernel_size")
-        empty = stride is None or (isinstance(stride, (tuple, list)) and not stride)
-        self.stride = self.kernel if empty else several(stride, rank, "stride")
-        self.padding = several(padding, rank, "padding")
-        self.dilation = several(dilation, rank, "dilation")
-        self.ceil = bool(ceil_mode)
+        self.sizes, self.kernel, self.stride = sizes, kernel, stride
+        self.padding, self.dilation, self.ceil = padding, dilation, ceil
         self._check()
-        self.outs = tuple(self._out(axis) for axis in range(rank))
+        self.outs = tuple(self._out(axis) for axis in range(len(sizes)))
         if min(self.outs) < 1:
             raise RunError(
                 f"Given input size: {list(self.sizes)}. Calculated output size: "
@@ -87,10 +79,37 @@ class Plan:
         return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
 
 
+_plan = lru_cache(1024)(Plan)
+
+
+def planned(
+    input: Tensor, rank: int, kernel_size: Any, stride: Any, padding: Any,
+    dilation: Any = 1, ceil_mode: bool = False, name: str = "pool",
+) -> Plan:  # fmt: skip
+    shape = input._array.shape
+    if len(shape) not in (rank + 1, rank + 2) or 0 in shape[len(shape) - rank - 1 :]:
+        raise RunError(
+            f"{name}{rank}d() Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with "
+            f"optional 0 dim batch size for input, but got: {list(shape)}"
+        )
+    kernel = several(kernel_size, rank, "kernel_size")
+    empty = stride is None or (isinstance(stride, (tuple, list)) and not stride)
+    return _plan(
+        shape[len(shape) - rank :],
+        kernel,
+        kernel if empty else several(stride, rank, "stride"),
+        several(padding, rank, "padding"),
+        several(dilation, rank, "dilation"),
+        bool(ceil_mode),
+    )
+
+
 def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
     """Runs a pool of two dimensions, of one as a row, of three as two after one another."""
     lead = input._array.shape[: input._array.ndim - len(plan.sizes)]
-    count = int(np.prod(lead))
+    if len(lead) == len(plan.sizes) == 2:
+        return run(input, plan, (0, 1))  # type: ignore[no-any-return]
+    count = math.prod(lead)
     if len(plan.sizes) == 1:
         made = run(reshape(input, (count, 1, 1, *plan.sizes)), plan, (None, 0))
     elif len(plan.sizes) == 2:
@@ -103,15 +122,17 @@ def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
     return reshape(made, (*lead, *plan.outs))
 
 
-def _attrs(plan: Plan, axes: Sequence[int | None]) -> dict[str, Any]:
+@lru_cache(1024)
+def _attrs(kind: Any, plan: Plan, axes: tuple[int | None, ...]) -> Any:
     """The attributes of a pool along two dimensions, one of which may be left alone."""
     pick = lambda numbers, other: tuple(other if at is None else numbers[at] for at in axes)
     pads = [(0, 0) if at is None else _pads(plan, at) for at in axes]
-    return {
-        "pool_size": pick(plan.kernel, 1), "strides": pick(plan.stride, 1),
-        "padding": (pads[0][0], pads[1][0], pads[0][1], pads[1][1]),
-        "dilation": pick(plan.dilation, 1),
-    }  # fmt: skip
+    return kind(
+        pool_size=pick(plan.kernel, 1),
+        strides=pick(plan.stride, 1),
+        padding=(pads[0][0], pads[1][0], pads[0][1], pads[1][1]),
+        dilation=pick(plan.dilation, 1),
+    )
 
 
 def _pads(plan: Plan, axis: int) -> tuple[int, int]:
@@ -122,13 +143,13 @@ def _pads(plan: Plan, axis: int) -> tuple[int, int]:
     return before, max(needed - plan.sizes[axis] - before, 0)
 
 
-def _max(data: Tensor, plan: Plan, axes: Sequence[int | None]) -> Tensor:
-    return apply(_MAX, MaxPool2DAttrs(**_attrs(plan, axes)), [data])[0]
+def _max(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
+    return apply(_MAX, _attrs(MaxPool2DAttrs, plan, axes), [data])[0]
 
 
-def _mean(data: Tensor, plan: Plan, axes: Sequence[int | None]) -> Tensor:
+def _mean(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
     """The mean of what is inside."""
-    return apply(_AVG, AvgPool2DAttrs(**_attrs(plan, axes)), [data])[0]
+    return apply(_AVG, _attrs(AvgPool2DAttrs, plan, axes), [data])[0]
 
 
 # The greatest.
@@ -187,7 +208,7 @@ def _max_pool(
     rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool, return_indices: bool,
 ) -> Any:  # fmt: skip
-    plan = Plan(input, rank, kernel_size, stride, padding, dilation, ceil_mode, "max_pool")
+    plan = planned(input, rank, kernel_size, stride, padding, dilation, ceil_mode, "max_pool")
     if return_indices:
         return _with_indices(input, plan)
     return _pooled(input, plan, _max)
@@ -283,9 +304,20 @@ def _avg_pool(
     rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
-    plan = Plan(input, rank, kernel_size, stride, padding, 1, ceil_mode, "avg_pool")
+    plan = planned(input, rank, kernel_size, stride, padding, 1, ceil_mode, "avg_pool")
     if divisor_override == 0:
         raise RunError("divisor must be not zero")
+    counts, factor = _shares(plan, count_include_pad, divisor_override)
+    if is_integer(input._array.dtype):
+        return _whole_means(input._array, plan, counts)
+    made = _pooled(input, plan, _mean)
+    return made if factor is None else mul(made, wrap(factor.astype(input._array.dtype)))
+
+
+@lru_cache(1024)
+def _shares(plan: Plan, count_include_pad: bool, divisor: int | None) -> tuple[Array, Array | None]:
+    """What each sum is divided by; and what a mean of what is inside is multiplied by, if so."""
+    rank = len(plan.sizes)
     inside, counts = np.ones(1), np.ones(1)
     for axis, size in enumerate(plan.sizes):
         place, pad = plan.places(axis), plan.padding[axis]
@@ -293,15 +325,10 @@ def _avg_pool(
         counted = (place < size + pad).sum(1) if count_include_pad else own
         shape = [-1 if at == axis else 1 for at in range(rank)]
         inside, counts = inside * own.reshape(shape), counts * counted.reshape(shape)
-    if divisor_override is not None:
-        counts = np.full(1, divisor_override)
-    if is_integer(input._array.dtype):
-        return _whole_means(input._array, plan, counts)
-    made = _pooled(input, plan, _mean)
+    if divisor is not None:
+        counts = np.full(1, divisor)
     factor = np.broadcast_to(inside / counts, plan.outs)
-    if (factor == 1).all():
-        return made
-    return mul(made, wrap(factor.astype(input._array.dtype)))
+    return counts, None if (factor == 1).all() else factor
 
 
 def _whole_means(data: Array, plan: Plan, counts: Array) -> Tensor:
