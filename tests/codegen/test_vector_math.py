@@ -125,6 +125,39 @@ def test_float32_errors(name, isa, lanes):
     assert worst <= ULP_BOUNDS[name][0], where
 
 
+# Where sweeps over all numbers of the critical intervals found the largest errors.
+HARDEST = {
+    "expm1": [17.0885009765625, 17.084035873413086, -0.31131505966186523, 0.4047844111919403],
+    "log1p": [0.43105074763298035, -0.2566694915294647, 3e38, 6.380290323285675e37],
+    "log2": [1.414527416229248, 1.437010407447815, 0.7166082859039307, 1e-43],
+    "log10": [1.3328535556793213, 1.3209565877914429, 1.5249119997024536, 1e-43],
+    "atan": [1.0224473476409912, 0.9959128499031067, 1.1916797161102295, 3e38],
+    "asin": [0.502853512763977, 0.5051166415214539, 0.8392198085784912, -0.99],
+    "acos": [0.9999934434890747, 0.9997038245201111, -0.2857370674610138, -0.99],
+}
+
+
+@pytest.mark.parametrize("name", HARDEST)
+@pytest.mark.parametrize(("isa", "lanes"), [("sse", 4), ("avx2", 8), ("avx512", 16)])
+def test_float32_errors_where_they_are_largest(name, isa, lanes):
+    points = np.array(HARDEST[name], np.float32)
+    near = (points.view(np.int32)[:, None] + np.arange(-64, 65, dtype=np.int32)).view(np.float32)
+    args = [near.ravel()]
+    got = elementwise(lambda a: call(name, a), args, "float32", isa, lanes)
+    worst, where = worst_error(name, args, got)
+    assert worst <= ULP_BOUNDS[name][0], where
+
+
+@pytest.mark.parametrize(("isa", "lanes"), [("sse", 4), ("avx2", 1), ("avx512", 16)])
+def test_powers_that_are_float32_numbers_are_exact(isa, lanes):
+    whole = [(n, e) for n in range(1, 4096) for e in range(25) if n**e < 2**24]
+    roots = [(n * n, 0.5) for n in range(1, 4096)]
+    x, y = np.array([*whole, *roots], np.float32).T.copy()
+    got = elementwise(lambda a, b: call("pow", a, b), [x, y], "float32", isa, lanes)
+    wanted = [float(n**e) for n, e in whole] + [float(n) for n in range(1, 4096)]
+    np.testing.assert_array_equal(got, np.array(wanted, np.float32))
+
+
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize(("isa", "lanes"), [("sse", 2), ("avx2", 1), ("avx512", 8)])
 def test_float64_errors(name, isa, lanes):

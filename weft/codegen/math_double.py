@@ -9,7 +9,7 @@ from . import coefficients as c
 from .arithmetic import negative
 from .builder import Builder, Value
 from .llvm_types import literal
-from .math_exp_log import exp, of_positive, rough_log
+from .math_exp_log import exp, exp2, of_positive, rough_log
 
 SMALL = 1e-4  # below it three terms of a series are enough
 
@@ -23,37 +23,19 @@ def _near_zero(b: Builder, x: Value, near: Value, far: Value) -> Value:
     return b.select(b.compare("olt", b.fabs(x), b.like(x, SMALL)), near, far)
 
 
-def _log(b: Builder, x: Value) -> Value:
-    return of_positive(b, x, rough_log(b, x))
-
-
 def _odd_series(b: Builder, x: Value, cubic: float) -> Value:
     """x + cubic x**3, with the sign of x also when that is a zero."""
     return b.copysign(b.fma(b.mul(b.mul(x, x), x), b.like(x, cubic), x), x)
 
 
-def log1p(b: Builder, x: Value) -> Value:
-    """Of float32: only the logarithm itself is computed in float64."""
-    wide = b.convert("fpext", x, "double")
-    far = b.convert("fptrunc", rough_log(b, b.add(wide, b.like(wide, 1.0))), "float")
-    near = b.fma(b.mul(x, x), b.horner(x, (-1 / 2, 1 / 3)), x)
-    return of_positive(b, b.add(x, b.like(x, 1.0)), _near_zero(b, x, near, far))
-
-
 def log_base(base: float) -> Callable[[Builder, Value], Value]:
-    """The logarithm of float32, the same way."""
+    """Of float32: only the logarithm itself is computed in float64."""
 
     def logarithm(b: Builder, x: Value) -> Value:
-        wide = rough_log(b, b.convert("fpext", x, "double"))
-        made = b.convert("fptrunc", b.mul(wide, b.like(wide, 1 / math.log(base))), "float")
-        return of_positive(b, x, made)
+        wide = rough_log(b, b.convert("fpext", x, "double"), base)
+        return of_positive(b, x, b.convert("fptrunc", wide, "float"))
 
     return logarithm
-
-
-def expm1(b: Builder, x: Value) -> Value:
-    near = b.mul(x, b.horner(x, (1.0, 1 / 2, 1 / 6)))
-    return _near_zero(b, x, near, b.sub(exp(b, x), b.like(x, 1.0)))
 
 
 def sinh(b: Builder, x: Value) -> Value:
@@ -68,23 +50,37 @@ def cosh(b: Builder, x: Value) -> Value:
 
 
 def asinh(b: Builder, x: Value) -> Value:
-    size = b.fabs(x)
-    root = b.intrinsic("sqrt", b.fma(x, x, b.like(x, 1.0)))
-    far = b.copysign(_log(b, b.add(size, root)), x)
-    return _near_zero(b, x, _odd_series(b, x, -1 / 6), far)
+    """Of float32: the edges are seen to in float32."""
+    wide = b.convert("fpext", x, "double")
+    root = b.intrinsic("sqrt", b.fma(wide, wide, b.like(wide, 1.0)))
+    far = b.copysign(_rounded_log(b, b.add(b.fabs(wide), root)), x)
+    return _finite_or_same(b, x, _near_zero(b, x, _odd_series(b, x, -1 / 6), far))
 
 
 def acosh(b: Builder, x: Value) -> Value:
-    one = b.like(x, 1.0)
-    root = b.intrinsic("sqrt", b.mul(b.sub(x, one), b.add(x, one)))
-    inside = b.compare("oge", x, one)
-    return b.select(inside, _log(b, b.add(x, root)), b.like(x, float("nan")))
+    wide = b.convert("fpext", x, "double")
+    one = b.like(wide, 1.0)
+    root = b.intrinsic("sqrt", b.mul(b.sub(wide, one), b.add(wide, one)))
+    result = _finite_or_same(b, x, _rounded_log(b, b.add(wide, root)))
+    return b.select(b.compare("oge", x, b.like(x, 1.0)), result, b.like(x, float("nan")))
 
 
 def atanh(b: Builder, x: Value) -> Value:
-    one = b.like(x, 1.0)
-    far = b.mul(_log(b, b.div(b.add(one, x), b.sub(one, x))), b.like(x, 0.5))
-    return _near_zero(b, x, _odd_series(b, x, 1 / 3), far)
+    wide = b.convert("fpext", x, "double")
+    size, one = b.fabs(x), b.like(wide, 1.0)
+    log = _rounded_log(b, b.div(b.add(one, wide), b.sub(one, wide)))
+    result = _near_zero(b, x, _odd_series(b, x, 1 / 3), b.mul(log, b.like(x, 0.5)))
+    edge = b.compare("oeq", size, b.like(x, 1.0))
+    result = b.select(edge, b.copysign(b.like(x, float("inf")), x), result)
+    return b.select(b.compare("ole", size, b.like(x, 1.0)), result, b.like(x, float("nan")))
+
+
+def _rounded_log(b: Builder, wide: Value) -> Value:
+    return b.convert("fptrunc", rough_log(b, wide), "float")
+
+
+def _finite_or_same(b: Builder, x: Value, result: Value) -> Value:
+    return b.select(b.compare("olt", b.fabs(x), b.like(x, float("inf"))), result, x)
 
 
 def _atan_small(b: Builder, x: Value) -> Value:
@@ -114,39 +110,13 @@ def atan2(b: Builder, y: Value, x: Value) -> Value:
     return b.select(unordered, b.like(x, float("nan")), b.copysign(angle, y))
 
 
-def _asin_parts(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Whether |x| > 1/2, and asin of |x|, or of sqrt((1 - |x|)/2) if it is."""
-    size = b.fabs(x)
-    large = b.compare("ogt", size, b.like(x, 0.5))
-    other = b.mul(b.sub(b.like(x, 1.0), size), b.like(x, 0.5))
-    square = b.select(large, other, b.mul(x, x))
-    argument = b.select(large, b.intrinsic("sqrt", square), size)
-    return large, b.mul(argument, b.horner(square, c.ASIN))
-
-
-def asin(b: Builder, x: Value) -> Value:
-    """asin(x) = pi/2 - 2 asin(sqrt((1-x)/2))."""
-    large, part = _asin_parts(b, x)
-    folded = b.fma(part, b.like(x, -2.0), b.like(x, math.pi / 2))
-    return b.copysign(b.select(large, folded, part), x)
-
-
-def acos(b: Builder, x: Value) -> Value:
-    """acos(x) = 2 asin(sqrt((1-x)/2)), mirrored for negative x."""
-    large, part = _asin_parts(b, x)
-    twice = b.add(part, part)
-    below = negative(b, x)
-    near_one = b.select(below, b.sub(b.like(x, math.pi), twice), twice)
-    signed = b.select(below, b.neg(part), part)
-    return b.select(large, near_one, b.sub(b.like(x, math.pi / 2), signed))
-
-
 def pow_(b: Builder, x: Value, y: Value) -> Value:
-    """|x|**y = exp(y log|x|), with the sign and the exceptions of C's pow."""
+    """|x|**y = 2**(y log2|x|) of float32, with the sign and the exceptions of C's pow. Only the
+    exponent is computed in float64."""
     zero, one = b.like(x, 0.0), b.like(x, 1.0)
     infinity = b.like(x, float("inf"))
     size = b.fabs(x)
-    result = exp(b, b.mul(y, _log(b, size)))
+    result = exp2(b, _exponent(b, size, y))
     whole = b.compare("oeq", b.intrinsic("floor", y), y)
     half = b.mul(y, b.like(y, 0.5))
     odd = b.binary("and", whole, b.compare("une", b.intrinsic("floor", half), half))
@@ -155,11 +125,24 @@ def pow_(b: Builder, x: Value, y: Value) -> Value:
     finite_negative = b.binary("and", b.compare("olt", x, zero), b.compare("olt", size, infinity))
     fraction = b.binary("xor", whole, b.const("i1", x.lanes, True))
     nowhere = b.binary("and", finite_negative, fraction)
+    nowhere = b.binary("or", nowhere, b.compare("uno", x, x))
     result = b.select(nowhere, b.like(x, float("nan")), result)
-    endless = b.compare("oeq", b.fabs(y), infinity)
-    result = b.select(b.binary("and", endless, b.compare("oeq", size, one)), one, result)
     certain = b.binary("or", b.compare("oeq", y, zero), b.compare("oeq", x, one))
     return b.select(certain, one, result)
+
+
+def _exponent(b: Builder, size: Value, y: Value) -> Value:
+    """y log2(size) as float64; huge numbers stand for the infinite ones.
+
+    A huge y is a large one, lest infinity meets log2(1), and times as much again where the rough
+    logarithm of zero or infinity is only large.
+    """
+    zero, infinity = b.like(y, 0.0), b.like(y, float("inf"))
+    y = b.larger(b.like(y, -(2.0**60)), b.smaller(b.like(y, 2.0**60), y))
+    edge = b.binary("or", b.compare("oeq", size, zero), b.compare("oeq", size, infinity))
+    y = b.select(edge, b.mul(b.mul(y, b.like(y, 2.0**120)), b.like(y, 2.0**60)), y)
+    wide = rough_log(b, b.convert("fpext", size, "double"), 2)
+    return b.mul(b.convert("fpext", y, "double"), wide)
 
 
 def sin(b: Builder, x: Value) -> Value:

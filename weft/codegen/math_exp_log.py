@@ -6,7 +6,6 @@ import math
 
 from . import coefficients as c
 from .builder import Builder, Value
-from .llvm_types import BITS
 
 MANTISSA = {"float": 23, "double": 52}
 BIAS = {"float": 127, "double": 1023}
@@ -16,14 +15,12 @@ def exp(b: Builder, x: Value) -> Value:
     """e**x = 2**k * e**r, r = x - k ln 2 in two steps, |r| <= ln(2)/2.
 
     Adding 1.5 * 2**mantissa rounds to the nearest integer and leaves it in the low bits, which for
-    NaN are some number too: nothing here is undefined. With it comes twice the exponents' bias, so
-    that shifts alone make powers of two of both halves of k.
+    NaN are some number too: nothing here is undefined. With it comes twice the exponents' bias.
     """
     single = x.element == "float"
     least, most = (-104.0, 89.0) if single else (-746.0, 710.0)
     x = b.larger(b.like(x, least), b.smaller(b.like(x, most), x))
-    mantissa, bias = MANTISSA[x.element], BIAS[x.element]
-    magic = b.like(x, 1.5 * 2.0**mantissa + 2 * bias)
+    magic = b.like(x, 1.5 * 2.0 ** MANTISSA[x.element] + 2 * BIAS[x.element])
     shifted = b.fma(x, b.like(x, 1 / math.log(2)), magic)
     k = b.sub(shifted, magic)
     ln2 = c.LN2_F32 if single else c.LN2_F64
@@ -33,11 +30,7 @@ def exp(b: Builder, x: Value) -> Value:
     r = b.add(high, low)
     q = b.horner(r, c.EXP_F32 if single else c.EXP_F64)
     p = b.add(b.add(high, b.fma(b.mul(r, r), q, low)), b.like(x, 1.0))
-    bits = b.bits(shifted)
-    half = b.binary("lshr", bits, b.like(bits, 1))
-    for part in (half, b.binary("sub", bits, half)):
-        p = b.mul(p, b.from_bits(b.binary("shl", part, b.like(bits, mantissa))))
-    return p
+    return _times_power(b, p, b.bits(shifted))
 
 
 def exp_of_negative(b: Builder, x: Value) -> Value:
@@ -57,40 +50,52 @@ def exp_of_negative(b: Builder, x: Value) -> Value:
     return b.mul(b.mul(p, power), b.like(x, 2.0**-24))
 
 
-def scaled_by_power(b: Builder, p: Value, k: Value) -> Value:
-    """p * 2**k in two multiplications, so that k may lie outside the range of exponents."""
-    half = b.binary("ashr", k, b.like(k, 1))
-    rest = b.binary("sub", k, half)
-    return b.mul(b.mul(p, power_of_two(b, half)), power_of_two(b, rest))
+def exp2(b: Builder, x: Value) -> Value:
+    """2**x as float32, 2**k * 2**r with k the nearest integer: r is exact. x may be float64."""
+    x = b.larger(b.like(x, -151.0), b.smaller(b.like(x, 129.0), x))
+    magic = b.like(x, 1.5 * 2.0 ** MANTISSA[x.element] + 2 * BIAS["float"])
+    shifted = b.add(x, magic)
+    r = b.sub(x, b.sub(shifted, magic))
+    # With fma the sum in float32 still gives the numbers that need no rounding.
+    r = b.convert("fptrunc", r, "float") if b.has_fma else r
+    p = b.convert("fptrunc", b.fma(b.horner(r, c.EXP2_F32), r, b.like(r, 1.0)), "float")
+    return _times_power(b, p, b.convert("trunc", b.bits(shifted), "i32"))
 
 
-def power_of_two(b: Builder, k: Value) -> Value:
-    """2**k of an integer within the range of exponents."""
-    width = BITS[k.element]
-    mantissa, bias = (23, 127) if width == 32 else (52, 1023)
-    biased = b.binary("add", k, b.like(k, bias))
-    return b.from_bits(b.binary("shl", biased, b.like(k, mantissa)))
+def _times_power(b: Builder, p: Value, bits: Value) -> Value:
+    """p * 2**k, the low bits being k + 2 bias: shifts alone make powers of both halves of k."""
+    mantissa = MANTISSA[p.element]
+    half = b.binary("lshr", bits, b.like(bits, 1))
+    for part in (half, b.binary("sub", bits, half)):
+        p = b.mul(p, b.from_bits(b.binary("shl", part, b.like(bits, mantissa))))
+    return p
 
 
 def log(b: Builder, x: Value) -> Value:
     """log(m 2**e) = e ln 2 + log(m), sqrt(1/2) <= m < sqrt(2)."""
-    smallest = b.like(x, 2.0**-126 if x.element == "float" else 2.0**-1022)
-    tiny = b.compare("olt", x, smallest)  # subnormals are scaled up first
-    mantissa = MANTISSA[x.element]
-    m, e = _split(b, b.select(tiny, b.mul(x, b.like(x, 2.0**mantissa)), x))
-    e = b.binary("sub", e, b.select(tiny, b.like(e, mantissa), b.like(e, 0)))
-    parts = m, _small_to_float(b, e, x.element)
+    parts = scaled_split(b, x)
     return of_positive(b, x, (_log_single if x.element == "float" else _log_double)(b, *parts))
 
 
-def rough_log(b: Builder, x: Value) -> Value:
-    """log of positive float64 that are normal numbers, to 1e-11: 2s + s**3 P(s**2), s = f/(2+f)."""
+def scaled_split(b: Builder, x: Value) -> tuple[Value, Value]:
+    """m and e with x = m 2**e, both floats, of subnormal numbers too."""
+    smallest = b.like(x, 2.0**-126 if x.element == "float" else 2.0**-1022)
+    tiny = b.compare("olt", x, smallest)
+    mantissa = MANTISSA[x.element]
+    m, e = _split(b, b.select(tiny, b.mul(x, b.like(x, 2.0**mantissa)), x))
+    e = b.binary("sub", e, b.select(tiny, b.like(e, mantissa), b.like(e, 0)))
+    return m, _small_to_float(b, e, x.element)
+
+
+def rough_log(b: Builder, x: Value, base: float = math.e) -> Value:
+    """Logarithm of positive float64 that are normal numbers, to 1e-11: 2s + s**3 P(s**2) with
+    s = f/(2+f) for the base e."""
     m, e = _split(b, x)
     f = b.sub(m, b.like(m, 1.0))
     s = b.mul(f, _inverse(b, b.add(f, b.like(m, 2.0))))
     z = b.mul(s, s)
-    twice = b.fma(z, b.horner(z, c.LOG_ROUGH), b.like(m, 2.0))
-    return b.fma(_small_to_float(b, e, x.element), b.like(m, math.log(2)), b.mul(s, twice))
+    series = b.horner(z, [number / math.log(base) for number in (2.0, *c.LOG_ROUGH)])
+    return b.fma(_small_to_float(b, e, x.element), b.like(m, math.log(2, base)), b.mul(s, series))
 
 
 def of_positive(b: Builder, x: Value, result: Value) -> Value:
@@ -118,12 +123,16 @@ def _small_to_float(b: Builder, e: Value, element: str) -> Value:
 
 
 def _log_single(b: Builder, m: Value, e: Value) -> Value:
-    f = b.sub(m, b.like(m, 1.0))
+    return log_of_parts(b, b.sub(m, b.like(m, 1.0)), e, c.LOG_F32)
+
+
+def log_of_parts(b: Builder, f: Value, e: Value, coefficients: tuple[float, ...]) -> Value:
+    """e ln 2 + f - f**2/2 + f**3 P(f)."""
     square = b.mul(f, f)
-    tail = b.mul(b.mul(b.horner(f, c.LOG_F32), square), f)
-    tail = b.fma(e, b.like(m, c.LN2_F32[1]), tail)
-    tail = b.fma(square, b.like(m, -0.5), tail)
-    return b.fma(e, b.like(m, c.LN2_F32[0]), b.add(f, tail))
+    tail = b.mul(b.mul(b.horner(f, coefficients), square), f)
+    tail = b.fma(e, b.like(f, c.LN2_F32[1]), tail)
+    tail = b.fma(square, b.like(f, -0.5), tail)
+    return b.fma(e, b.like(f, c.LN2_F32[0]), b.add(f, tail))
 
 
 def _log_double(b: Builder, m: Value, e: Value) -> Value:
