@@ -3,10 +3,13 @@ indices, random masks."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from oracles import oracle
 
+import weft
 from weft.eager.functions import FUNCTIONS
 from weft.eager.tensor import wrap
 
@@ -113,9 +116,26 @@ def test_images_at_the_points_of_a_grid(rng, corners):
     grid = N["affine_grid"](theta, (2, 3, 4, 7), corners)
     points = torch.nn.functional.affine_grid(other, (2, 3, 4, 7), corners)
     np.testing.assert_allclose(grid._array, points.numpy(), 1e-5, 1e-6)
-    for padding in ("zeros", "border"):
-        got = N["grid_sample"](x, wrap(points.numpy()), "bilinear", padding, corners)
-        want = torch.nn.functional.grid_sample(y, points, "bilinear", padding, corners)
+    for mode, padding in product(("bilinear", "nearest"), ("zeros", "border", "reflection")):
+        got = N["grid_sample"](x, wrap(points.numpy()), mode, padding, corners)
+        want = torch.nn.functional.grid_sample(y, points, mode, padding, corners)
         np.testing.assert_allclose(got._array, want.numpy(), 1e-4, 1e-5)
     with pytest.raises(ValueError, match="mode"):
         N["grid_sample"](x, grid, "cubic")
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_many_points_of_a_grid_by_native_code(rng, mode, padding):
+    """Channels and places that fill no vector, far outside the images, too."""
+    data = rng.standard_normal((2, 11, 17, 19))
+    points = rng.uniform(-3, 3, (2, 23, 29, 2))
+    heads = rng.standard_normal((2, 11, 23, 29))
+    made = []
+    for m in (weft, torch):
+        x, grid = (m.from_numpy(a.copy()).requires_grad_() for a in (data, points))
+        y = m.nn.functional.grid_sample(x, grid, mode, padding, padding == "border")
+        y.backward(m.from_numpy(heads))
+        made.append([y.detach().numpy(), x.grad.numpy(), grid.grad.numpy()])
+    for got, want in zip(*made):
+        np.testing.assert_allclose(got, want, 1e-9, 1e-9)

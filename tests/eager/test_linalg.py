@@ -337,3 +337,58 @@ def test_eigenvalues_at_an_end(largest):
     near(alone.numpy(), np.linalg.eigvalsh(a[0])[::-1][:2])
     with pytest.raises(ValueError, match="not applicable"):
         weft.lobpcg(weft.from_numpy(a), 4)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(150, 150), (2, 3, 70, 70), (90, 200), (200, 90)])
+def test_factors_of_several_panels_and_their_solutions(shape, kind):
+    rng = np.random.default_rng(0)
+    a = (rng.uniform(-0.5, 0.5, shape) + 12 * np.eye(*shape[-2:])).astype(kind)
+    p, low, up = (part.numpy() for part in weft.linalg.lu(weft.from_numpy(a)))
+    near(p @ low @ up, a, kind)
+    if shape[-1] != shape[-2]:
+        return
+    b = rng.standard_normal((*shape[:-1], 5)).astype(kind)
+    near(weft.linalg.solve(weft.from_numpy(a), weft.from_numpy(b)), np.linalg.solve(a, b), kind)
+    near(weft.linalg.inv(weft.from_numpy(a)), np.linalg.inv(a), kind)
+    for upper, part in ((True, np.triu), (False, np.tril)):
+        made = weft.linalg.solve_triangular(weft.from_numpy(a), weft.from_numpy(b), upper=upper)
+        near(made, np.linalg.solve(part(a), b), kind)
+
+
+def test_elimination_has_the_same_bits_for_all_numbers_of_threads():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((3, 130, 130)), rng.standard_normal((3, 130, 140))
+    before, made = weft.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            weft.set_num_threads(threads)
+            made.append(weft.linalg.solve(weft.from_numpy(a), weft.from_numpy(b)).numpy())
+    finally:
+        weft.set_num_threads(before)
+    np.testing.assert_array_equal(*made)
+
+
+@pytest.mark.parametrize("mode", ["use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])
+def test_distances_of_rows_and_their_gradients(mode):
+    torch = oracle("torch")
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((3, 1, 40, 7)), rng.standard_normal((2, 30, 7))
+    made = []
+    for m in (weft, torch):
+        rows = [m.from_numpy(x.copy()).requires_grad_() for x in data]
+        y = m.cdist(*rows, compute_mode=mode)
+        (y**3).sum().backward()
+        made.append([y.detach().numpy(), *(x.grad.numpy() for x in rows)])
+    for got, want in zip(*made):
+        np.testing.assert_allclose(got, want, 1e-10, 1e-10)
+    with pytest.raises(ValueError, match="compute_mode"):
+        weft.cdist(weft.ones(2, 2), weft.ones(2, 2), compute_mode="exact")
+
+
+def test_equal_rows_have_no_distance_and_no_gradient():
+    x = weft.from_numpy(np.random.default_rng(0).integers(-3, 4, (30, 5)) * 1.0).requires_grad_()
+    y = weft.cdist(x, x.detach())
+    np.testing.assert_array_equal(np.diagonal(y.detach().numpy()), 0)
+    y.diagonal().sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 0)

@@ -8,17 +8,20 @@ CASES = [
     {"align_corners": True},
     {"padding": "border"},
     {"padding": "border", "align_corners": True},
+    {"padding": "reflection"},
+    {"padding": "reflection", "align_corners": True},
+    {"mode": "nearest"},
+    {"mode": "nearest", "padding": "border", "align_corners": True},
+    {"mode": "nearest", "padding": "reflection"},
 ]
 
 
-def _grid_sample(torch, x, grid, padding="zeros", align_corners=False):
-    return torch.nn.functional.grid_sample(
-        x, grid, padding_mode=padding, align_corners=align_corners
-    )
+def _grid_sample(torch, x, grid, mode="bilinear", padding="zeros", align_corners=False):
+    return torch.nn.functional.grid_sample(x, grid, mode, padding, align_corners)
 
 
 def _inputs(rng):
-    return [floats(rng, (2, 3, 4, 5)), floats(rng, (2, 3, 4, 2), -1.4, 1.4)]
+    return [floats(rng, (2, 3, 4, 5)), floats(rng, (2, 3, 4, 2), -2.8, 2.8)]
 
 
 @samples("grid_sample")

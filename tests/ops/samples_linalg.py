@@ -45,6 +45,10 @@ def solve(rng, torch):
             run = lambda a, b, t=turned: torch.linalg.solve(a.mT if t else a, b)
             inputs = [_sound(rng, shape), floats(rng, (*shape[:-1], 2))]
             yield Sample(inputs, {"transposed": turned}, run, **TOLERANCE)
+            for name, part in (("lower", torch.tril), ("upper", torch.triu)):
+                attrs = {"transposed": turned, "triangle": name}
+                of_part = lambda a, b, run=run, part=part: run(part(a), b)
+                yield Sample(inputs, attrs, of_part, **TOLERANCE)
 
 
 @samples("det")
@@ -117,3 +121,12 @@ def svdvals(rng, torch):
 def pinv(rng, torch):
     for shape in ANY:
         yield Sample([_sound(rng, shape)], {}, torch.linalg.pinv, **TOLERANCE)
+
+
+@samples("distances")
+def distances(rng, torch):
+    shapes = [((3, 4), (5, 4)), ((2, 3, 6), (2, 2, 6)), ((1, 1), (1, 1)), ((0, 2), (3, 2))]
+    for left, right in shapes:
+        for by_products in (False, True):
+            inputs = [floats(rng, left), floats(rng, right)]
+            yield Sample(inputs, {"by_products": by_products}, torch.cdist, **TOLERANCE)

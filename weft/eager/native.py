@@ -22,6 +22,7 @@ from ..core.pattern import OpPattern
 from . import (
     native_attention,
     native_copy,
+    native_factors,
     native_index,
     native_matmul,
     native_norm,
@@ -54,7 +55,7 @@ CONVOLUTION_FROM = 256
 SELECT_FROM = 1 << 11  # numpy takes a branch for each element
 
 # The same of operators whose kernels are made from their compute, as it is.
-GENERIC_FROM = {"lrn": 1 << 11, "_window_sum": 1 << 11, "grid_sample": 1 << 12}
+GENERIC_FROM = {"lrn": 1 << 11, "_window_sum": 1 << 11}
 
 
 def _fitting(calls: Mapping[str, tuple[int, Run]]) -> dict[str, tuple[int, Run]]:
@@ -79,6 +80,7 @@ def _fits(op: Op, params: Any, facts: tuple[tuple[tuple[int, ...], DType], ...])
 
 # The same of operators whose bodies are loops.
 WRITTEN_FROM = {
+    "grid_sample": 1 << 12,
     "_grid_sample_grad": 1 << 12,
     "_grid_sample_grad_grid": 1 << 12,
     "roi_pool": 1 << 12,
@@ -95,6 +97,7 @@ CALLS: dict[str, tuple[int, Run]] = {
     **_fitting(native_attention.CALLS),
     **_fitting(native_index.CALLS),
     **_fitting(native_copy.CALLS),
+    **_fitting(native_factors.CALLS),
     **_fitting(native_recurrent.CALLS),
     **native_matmul.CALLS,
     "broadcast_where": (SELECT_FROM, lambda op, params, arrays: _select(op, params, arrays)),

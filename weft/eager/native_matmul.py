@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import te
 from ..base.dtype import FLOAT32, FLOAT64
 from ..core.op import Op
+from .native_generic import run_computed, run_generic
 from .native_product import multiply, worth_native
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +96,28 @@ def _call(product: Callable[..., Product | None]) -> tuple[int, Callable[..., An
     return SMALLEST, partial(_run, product)
 
 
+def _distances(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+    """Squares of rows, less twice their products; or differences, where those are asked for."""
+    a, b = arrays
+    if a.dtype not in (FLOAT32, FLOAT64) or not a.size or not b.size:
+        return None
+    if not params.by_products:
+        return run_generic(op, params, arrays)[0]
+    squares = [np.einsum("...k,...k->...", x, x) for x in arrays]
+    products = multiply(a, b.swapaxes(-1, -2))
+    return run_computed("distances", "distances", _roots, [products, *squares])[0]
+
+
+def _roots(products: te.Tensor, left: te.Tensor, right: te.Tensor) -> te.Tensor:
+    def root(*i: Any) -> Any:
+        square = left[i[:-1]] + right[(*i[:-2], i[-1])] - products[i] * 2.0
+        return te.sqrt(te.select(square < 0.0, 0.0, square))
+
+    return te.compute(products.shape, root)
+
+
 CALLS = {
+    "distances": (1 << 8, _distances),
     "matmul": _call(_matmul),
     "_matmul_grad_lhs": _call(_grad_lhs),
     "_matmul_grad_rhs": _call(_grad_rhs),

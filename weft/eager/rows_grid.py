@@ -37,12 +37,12 @@ def grid_sample(
             "grid_sampler(): expected grid to have as many points as input has dimensions, and the "
             f"same batch, but got input with sizes {list(a)} and grid with sizes {list(b)}"
         )
-    if len(a) != 4 or mode != "bilinear" or padding_mode == "reflection":
+    if len(a) != 4 or mode == "bicubic":
         raise Unsupported(
-            f"grid_sample of {len(a)} dimensions with mode {mode} and padding {padding_mode}",
-            hint="images are read in mode bilinear, with zeros or the border outside",
+            f"grid_sample of {len(a)} dimensions with mode {mode}",
+            hint="images are read in the modes bilinear and nearest",
         )
-    params = GridSampleAttrs(padding=padding_mode, align_corners=bool(align_corners))
+    params = GridSampleAttrs(mode=mode, padding=padding_mode, align_corners=bool(align_corners))
     return apply(_GRID_SAMPLE, params, [input, grid])[0]
 
 

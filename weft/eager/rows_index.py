@@ -360,7 +360,9 @@ def _flat_places(input: Tensor, index: Tensor, name: str) -> Array:
     places = index._array
     if places.size and not size:
         raise DimensionError(f"{name}(): tried to take from an empty tensor")
-    if places.size and not (-size <= places.min() and places.max() < size):
+    if not places.size or int(places.view(np.uint64).max()) < size:
+        return places
+    if not (-size <= places.min() and places.max() < size):
         raise DimensionError(
             f"out of range: tried to access index {int(places.max())} on a tensor of {size} "
             "elements."
@@ -375,9 +377,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return apply(_TAKE, TakeAttrs(axis=None), [input, wrap(places)])[0]
 
 
-@row(inplace=True)
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy with other elements at numbers in the flattened tensor"""
+def _put_places(input: Tensor, index: Tensor, source: Tensor) -> Array:
     places = _flat_places(input, index, "put_")
     if source._array.dtype != input._array.dtype:
         raise RunError("put_(): self and source expected to have the same dtype")
@@ -386,6 +386,22 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             f"put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {places.size}"
         )
+    return places
+
+
+def _write_put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> bool:
+    places, array = _put_places(input, index, source), input._array
+    if not array.flags.c_contiguous:
+        return False
+    values = apart(source._array, array).reshape(-1)
+    written = add_elements if accumulate else put_elements
+    return written(array.reshape(-1), 0, places.reshape(-1), values)
+
+
+@row(inplace=True, writes=_write_put)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy with other elements at numbers in the flattened tensor"""
+    places = _put_places(input, index, source)
     if not places.size:
         return copied(input)
     if accumulate:

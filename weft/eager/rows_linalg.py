@@ -10,7 +10,7 @@ import numpy as np
 from ..base.dtype import is_complex, is_float
 from ..base.errors import LinAlgError, RunError
 from ..core.op import Op
-from ..ops.linalg import InverseAttrs, PinvAttrs, TriangleAttrs, mirrored
+from ..ops.linalg import InverseAttrs, PinvAttrs, SolveAttrs, TriangleAttrs, mirrored
 from .dispatch import apply
 from .rows_complex import adjoint
 from .rows_extreme import amax, amin
@@ -113,7 +113,8 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return squeeze(solved(A, unsqueeze(B, -1)), -1) if vector else solved(A, B)
 
 
-def solved(A: Tensor, B: Tensor) -> Tensor:
+def solved(A: Tensor, B: Tensor, triangle: str = "none") -> Tensor:
+    """X with A X = B, where A may be known to be a triangle."""
     a, b = A._array.shape, B._array.shape
     if a[-1] != b[-2]:
         raise RunError(
@@ -124,7 +125,8 @@ def solved(A: Tensor, B: Tensor) -> Tensor:
         lead = np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError as error:
         raise RunError(f"linalg.solve: batches {list(a)} and {list(b)} do not broadcast") from error
-    return _one(_SOLVE, InverseAttrs(), expand(A, (*lead, *a[-2:])), expand(B, (*lead, *b[-2:])))
+    given = expand(A, (*lead, *a[-2:])), expand(B, (*lead, *b[-2:]))
+    return _one(_SOLVE, SolveAttrs(triangle=triangle), *given)
 
 
 @row(space=LINALG, method=False, out=True)
@@ -133,7 +135,7 @@ def solve_triangular(
 ) -> Tensor:
     """X with A X = B, where A is a triangle"""
     must_be_squares("linalg.solve_triangular", A)
-    part = _one(_TRIANGLE, TriangleAttrs(lower=not upper), A)
+    part = A
     if unitriangular:
         eye = wrap(
             np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
@@ -141,8 +143,9 @@ def solve_triangular(
         strict = TriangleAttrs(lower=not upper, diagonal=1 if upper else -1)
         part = _one(_TRIANGLE, strict, A) + eye
     if not left:
-        return transpose(solved(transpose(part, -2, -1), transpose(B, -2, -1)), -2, -1)
-    return solved(part, B)
+        turned = transpose(part, -2, -1), transpose(B, -2, -1)
+        return transpose(solved(*turned, "lower" if upper else "upper"), -2, -1)
+    return solved(part, B, "upper" if upper else "lower")
 
 
 @row(space=LINALG, method=False, out=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ..base.dtype import is_complex, is_float, is_integer
 from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
+from ..ops.distances import DistancesAttrs
 from .dispatch import apply
 from .operands import floating, must_be_real, promoted
 from .rows_arithmetic import add, div, mul, sub
@@ -20,13 +21,13 @@ from .rows_pairs import clamp
 from .rows_parts import diagonal, narrow
 from .rows_reduce import mean, vector_norm
 from .rows_reduce import sum as total
-from .rows_shape import broadcast_tensors, reshape, unsqueeze
+from .rows_shape import broadcast_shapes, broadcast_tensors, expand, reshape, unsqueeze
 from .rows_unary import sqrt
 from .table import row
 from .tensor import Tensor, axis_of, wrap
 
 LINALG = "weft.linalg"
-_COPY = Op.get("copy")
+_COPY, _DISTANCES = Op.get("copy"), Op.get("distances")
 
 
 @row(out=False)
@@ -136,10 +137,30 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
         )
     if p < 0:
         raise RunError("cdist only supports non-negative p values")
+    if compute_mode not in _MODES:
+        raise InvalidValue(f"{compute_mode} is not a valid value for compute_mode")
+    if p == 2:
+        return _distances(*promoted(x1, x2), _MODES[compute_mode])
     gaps = sub(unsqueeze(x1, -2), unsqueeze(x2, -3))
     if not gaps._array.shape[-1]:
         return total(gaps, -1)
     return vector_norm(gaps, p, -1)
+
+
+_MODES = {
+    None: None, 0: None, "use_mm_for_euclid_dist_if_necessary": None,
+    1: True, "use_mm_for_euclid_dist": True, 2: False, "donot_use_mm_for_euclid_dist": False,
+}  # fmt: skip
+FEW_ROWS = 25  # whose distances are those of differences unless products are asked for
+
+
+def _distances(a: Tensor, b: Tensor, by_products: bool | None) -> Tensor:
+    rows = a._array.shape[-2], b._array.shape[-2]
+    if a._array.ndim > 2 or b._array.ndim > 2:
+        batch = broadcast_shapes(a._array.shape[:-2], b._array.shape[:-2])
+        a, b = (expand(x, (*batch, *x._array.shape[-2:])) for x in (a, b))
+    chosen = max(rows) > FEW_ROWS if by_products is None else by_products
+    return apply(_DISTANCES, DistancesAttrs(by_products=chosen), [a, b])[0]
 
 
 @row(space="weft.nn.functional", method=False)

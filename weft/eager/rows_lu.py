@@ -106,10 +106,10 @@ def _of_oblong(A: Tensor, side: int) -> Tensor:
     rows = narrow(A, -2, 0, side)
     made = apply(_LU, LUAttrs(pivot=False), [narrow(rows, -1, 0, side)])[0]
     if n > side:
-        rest = solved(_unit_lower(made), narrow(rows, -1, side, n - side))
+        rest = solved(_unit_lower(made), narrow(rows, -1, side, n - side), "lower")
         return cat([made, rest], -1)
     rest = narrow(A, -2, side, m - side)
-    turned = solved(transpose(triu(made), -2, -1), transpose(rest, -2, -1))
+    turned = solved(transpose(triu(made), -2, -1), transpose(rest, -2, -1), "lower")
     return cat([made, transpose(turned, -2, -1)], -2)
 
 
@@ -223,8 +223,9 @@ def _by_factors(LU: Tensor, pivots: Tensor, B: Tensor, turned: bool) -> Tensor:
     pivots = expand(pivots, (*lead, pivots._array.shape[-1]))
     low, up = _unit_lower(LU), triu(LU)
     if turned:
-        return swap_rows(solved(_adjoint(low), solved(_adjoint(up), B)), pivots, reverse=True)
-    return solved(up, solved(low, swap_rows(B, pivots)))
+        inner = solved(_adjoint(up), B, "lower")
+        return swap_rows(solved(_adjoint(low), inner, "upper"), pivots, reverse=True)
+    return solved(up, solved(low, swap_rows(B, pivots), "lower"), "upper")
 
 
 def _common(name: str, A: Tensor, B: Tensor) -> tuple[int, ...]:

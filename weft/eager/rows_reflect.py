@@ -250,8 +250,8 @@ def lobpcg(
         values, vectors = eigh(A)
     else:
         low = cholesky(B)
-        values, inner = eigh(solved(low, adjoint(solved(low, adjoint(A)))))
-        vectors = solved(adjoint(low), inner)
+        values, inner = eigh(solved(low, adjoint(solved(low, adjoint(A), "lower")), "lower"))
+        vectors = solved(adjoint(low), inner, "upper")
     if largest is None or largest:
         values, vectors = flip(values, (-1,)), flip(vectors, (-1,))
     return narrow(values, -1, 0, count), narrow(vectors, -1, 0, count)

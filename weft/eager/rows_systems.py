@@ -142,7 +142,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, by the factor that `cholesky` gives of A"""
     _must_be_systems("cholesky_solve", input, L)
     low = adjoint(triu(L)) if upper else tril(L)
-    return solved(adjoint(low), solved(low, input))
+    return solved(adjoint(low), solved(low, input, "lower"), "upper")
 
 
 @row(out=True)

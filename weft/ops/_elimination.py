@@ -14,6 +14,7 @@ from ..base.errors import RunError
 
 Array = NDArray[Any]
 _PANEL = 32  # columns that are eliminated one by one before the rest follows as a matrix product
+_FEW = 32  # matrices whose swaps are faster one by one
 _STAY = (1 + math.sqrt(17)) / 8  # a diagonal element of this share of its column is a good pivot
 
 
@@ -62,12 +63,22 @@ def permutation(pivots: Array, rows: int) -> Array:
     if count > rows or ((pivots < 1) | (pivots > rows)).any():
         raise RunError(f"pivots must be between 1 and {rows}, and no more than there are rows")
     flat = pivots.reshape(math.prod(lead), count)
+    if len(flat) < _FEW:
+        orders = [_swapped(rows, others) for others in flat.tolist()]
+        return np.array(orders, np.intp).reshape(*lead, rows)
     made = np.tile(np.arange(rows), (len(flat), 1))
     batch = np.arange(len(flat))
     for j in range(count):
         other = flat[:, j] - 1
         made[batch, j], made[batch, other] = made[batch, other], made[batch, j]
     return made.reshape(*lead, rows)
+
+
+def _swapped(rows: int, others: list[int]) -> list[int]:
+    order = list(range(rows))
+    for place, other in enumerate(others):
+        order[place], order[other - 1] = order[other - 1], order[place]
+    return order
 
 
 def first_zero(factors: Array) -> Array:

@@ -73,8 +73,8 @@ def _lu_gradient(ctx: Any, g: Any, _: Any) -> list[Any]:
         lower_part(product(low, lower_part(g, -1), ta=True), -1),
         F.triangle(product(F.triangle(g, lower=False), up, tb=True), lower=False),
     )
-    left = F.solve(low, inner, transposed=True)
-    made = swapped_axes(F.solve(up, swapped_axes(left)))
+    left = F.solve(low, inner, transposed=True, triangle="lower")
+    made = swapped_axes(F.solve(up, swapped_axes(left), triangle="upper"))
     return [F.row_swaps(made, pivots, reverse=True)]
 
 

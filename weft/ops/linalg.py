@@ -10,7 +10,7 @@ import numpy as np
 from .. import te
 from ..base.dtype import is_complex
 from ..base.shape import unify, unify_dim
-from ..core.schema import BOOL, FLOAT, INT, attr, schema
+from ..core.schema import BOOL, FLOAT, INT, attr, choice, schema
 from . import _layouts as layouts
 from ._families import INJECTIVE, F, as_written, define, holomorphic, same_shape
 from ._matrices import (
@@ -94,7 +94,16 @@ inverse = lapack(
 )  # fmt: skip
 
 
-def _solve_shape(params: InverseAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+@schema
+class SolveAttrs:
+    transposed: bool = attr(BOOL, "of the transposed matrices", default=False)
+    triangle: str = attr(
+        choice("none", "lower", "upper"), "the triangle of A, before it is transposed, outside of "
+        "which nothing is read, and all counts as 0", default="none",
+    )  # fmt: skip
+
+
+def _solve_shape(params: SolveAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     a, b = ins[0], unify(ins[1], outs[0])
     must_be_matrices(a, "solve")
     must_be_matrices(b, "solve")
@@ -109,14 +118,20 @@ def _solve_gradient(ctx: Any, g: Any) -> list[Any]:
     """dB = A^-T g; dA = -dB X', or its transpose if A was transposed."""
     a, x = ctx.inputs[0], ctx.outputs[0]
     turned = ctx.params.transposed
-    on_b = F.solve(a, g, transposed=not turned)
-    on_a = product(x, on_b, tb=True) if turned else product(on_b, x, tb=True)
-    return [F.negative(on_a), on_b]
+    on_b = F.solve(a, g, transposed=not turned, triangle=ctx.params.triangle)
+    on_a = F.negative(product(x, on_b, tb=True) if turned else product(on_b, x, tb=True))
+    if ctx.params.triangle != "none":
+        on_a = F.triangle(on_a, lower=ctx.params.triangle == "lower")
+    return [on_a, on_b]
+
+
+def _solve(params: SolveAttrs, a: Array, b: Array) -> Array:
+    part = {"none": np.asarray, "lower": np.tril, "upper": np.triu}[params.triangle](a)
+    return np.linalg.solve(swapped(part) if params.transposed else part, b)
 
 
 solve = lapack(
-    "solve", "X with A X = B.",
-    lambda p, a, b: np.linalg.solve(swapped(a) if p.transposed else a, b), attrs=InverseAttrs,
+    "solve", "X with A X = B.", _solve, attrs=SolveAttrs,
     inputs={"lhs": "A, square matrices", "rhs": "B, as many rows"}, named=False,
     shape=_solve_shape, gradient=_solve_gradient, complex_gradient=holomorphic,
 )  # fmt: skip

@@ -87,6 +87,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
         {},
     ),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
+    "distances": ([(2, 3), (1, 3)], {}),
     "dropout": ([(2, 3), _STATE], {"training": True}),
     "expand_dims": ([(2, 3)], {"axis": 1}),
     "fft": ([np.complex64([1, 1j, -1, 0.5])], {}),

@@ -40,12 +40,11 @@ def roi_align(call: Call) -> Value:
 
 @converter("GridSample", since=16)
 def grid_sample(call: Call) -> Value:
-    """Four axes, between four elements; outside is 0, or the nearest element."""
-    if call.attr("mode") not in ("linear", "bilinear") or call.rank(call[0]) != 4:
-        raise Unsupported("GridSample is supported for images, with a bilinear mode")
-    if call.attr("padding_mode") not in ("zeros", "border"):
-        raise Unsupported("GridSample is supported with padding_mode zeros or border")
-    return call.op("grid_sample", call[0], call[1], padding=call.attr("padding_mode"),
+    """Four axes, between four elements or the nearest one."""
+    mode = {"linear": "bilinear"}.get(call.attr("mode"), call.attr("mode"))
+    if mode not in ("nearest", "bilinear") or call.rank(call[0]) != 4:
+        raise Unsupported("GridSample is supported for images, with mode nearest or bilinear")
+    return call.op("grid_sample", call[0], call[1], mode=mode, padding=call.attr("padding_mode"),
                    align_corners=bool(call.attr("align_corners")))  # fmt: skip
 
 

@@ -132,8 +132,8 @@ def attention(w: Writing) -> None:
 
 @writes("grid_sample")
 def grid_sample(w: Writing) -> None:
-    """The mode was called bilinear before opset 20, and linear since."""
-    mode = "linear" if w.opset >= 20 else "bilinear"
+    """One mode was called bilinear before opset 20, and linear since."""
+    mode = "linear" if w.opset >= 20 and w.params.mode == "bilinear" else w.params.mode
     w.give("GridSample", *w.inputs, mode=mode, padding_mode=w.params.padding,
            align_corners=w.params.align_corners)  # fmt: skip
 
