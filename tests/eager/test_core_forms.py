@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from twins import agree
+from twins import agree, agree_or_refuse, refuse
 
 rng = np.random.default_rng(0)
 X, Y = (rng.standard_normal((2, 4, 6)).astype("float32") for _ in range(2))
@@ -38,7 +38,7 @@ FORMS = {
     "conv_tbc": lambda m, x: m.conv_tbc(x, x.reshape(2, 6, 4), m.ones(4), 1),
     "F.conv_tbc": lambda m, x: functional(m).conv_tbc(x, x.reshape(2, 6, 4), m.ones(4)),
     "convolution": lambda m, x: m.convolution(
-        x, m.ones(3, 2, 2), m.ones(3), [2], [1], [1], False, [0], 2
+        x, m.ones(6, 2, 2), m.ones(6), [2], [1], [1], False, [0], 2
     ),
     "convolution, transposed": lambda m, x: m.convolution(
         x, m.ones(4, 3, 2), None, [2], [0], [1], True, [1], 1
@@ -115,7 +115,7 @@ def test_embedding():
     call = lambda m, w: m.embedding(w, m.tensor(PLACES), 3)
     agree(lambda m: with_gradients(m, [WEIGHT], call))
     agree(lambda m: m.embedding_renorm_(m.tensor(WEIGHT), m.tensor([0, 3]), 0.8, 2.0))
-    agree(lambda m: m.embedding_renorm_(m.tensor(WEIGHT), m.tensor([7]), 0.8, 2.0))
+    refuse(lambda m: m.embedding_renorm_(m.tensor(WEIGHT), m.tensor([7]), 0.8, 2.0))
 
 
 def test_values_of_copies():
@@ -158,8 +158,9 @@ def test_writing_form_of_the_core(name):
 )
 def test_dropout(name):
     agree(lambda m: getattr(m, name)(m.tensor(X), 0.5, False))
-    agree(lambda m: getattr(m, name)(m.tensor(X), 1.5, True))
-    agree(lambda m: getattr(m, name)(m.ones(3), 0.5, True).shape)
+    refuse(lambda m: getattr(m, name)(m.tensor(X), 1.5, True))
+    of_rows = lambda m: getattr(m, name)(m.ones(3), 0.5, True).shape
+    agree_or_refuse(name.startswith("feature"), of_rows)
     agree(lambda m: getattr(m, f"{name}_")(x := m.tensor(X), 0.5, True) is x)
 
     def shares(m):
@@ -198,4 +199,4 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
-    agree(REFUSED[name])
+    refuse(REFUSED[name])

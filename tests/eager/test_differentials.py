@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from twins import agree, outcome, plain
+from twins import agree, agree_or_refuse, outcome, plain, refuse
 
 import weft
 
@@ -53,12 +53,39 @@ def derived(m, api, name, create_graph, strict, given):
     return shown
 
 
+def is_refused(api, name, create_graph, strict, given):
+    """Whether a derivative is none: of a function that must give one number, in a direction that is
+    missing, or, strictly, by what a result or its gradient does not depend on."""
+    if name == "number to number":
+        return False
+    if name == "no tensor" or (api in ("jvp", "hvp", "vhp") and not given):
+        return True
+    of_one_number = api in ("hessian", "hvp", "vhp") or (api == "vjp" and not given)
+    if of_one_number and name in ("one", "several"):
+        return True
+    if api == "hessian" and (name == "complex" or (strict and name == "a number")):
+        return True
+    independent = {"unused", "constant"}
+    if api == "jacobian":
+        independent.add("several")
+    if create_graph or api in ("hessian", "hvp", "vhp"):
+        independent.add("linear")
+    if create_graph and api in ("hvp", "vhp"):
+        independent.add("complex")
+    return strict and name in independent
+
+
 @pytest.mark.parametrize(("create_graph", "strict"), MODES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("api", ["jacobian", "hessian", *PRODUCTS])
 def test_derivative(api, name, create_graph, strict):
     for given in (False, True) if api in PRODUCTS else (False,):
-        agree(lambda m, g=given: derived(m, api, name, create_graph, strict, g), 1e-9, 1e-9)
+        agree_or_refuse(
+            is_refused(api, name, create_graph, strict, given),
+            lambda m, g=given: derived(m, api, name, create_graph, strict, g),
+            1e-9,
+            1e-9,
+        )
 
 
 OPTIONS = {
@@ -84,7 +111,9 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_option(name):
-    agree(lambda m: OPTIONS[name](m, lambda x: x * x, m.tensor(A)), 1e-9, 1e-9)
+    is_wrong = name not in ("vectorize", "forward", "hessian")
+    call = lambda m: OPTIONS[name](m, lambda x: x * x, m.tensor(A))
+    agree_or_refuse(is_wrong, call, 1e-9, 1e-9)
 
 
 def test_modules():
@@ -113,8 +142,8 @@ def test_edges_stand_for_tensors():
 
 
 def test_edges_of_what_is_no_part_of_a_graph():
-    agree(lambda m: m.autograd.graph.get_gradient_edge(m.ones(2)))
-    agree(lambda m: m.autograd.grad(m.autograd.graph.get_gradient_edge(_leaf(m)), _leaf(m)))
+    refuse(lambda m: m.autograd.graph.get_gradient_edge(m.ones(2)))
+    refuse(lambda m: m.autograd.grad(m.autograd.graph.get_gradient_edge(_leaf(m)), _leaf(m)))
 
 
 def _leaf(m):
@@ -158,7 +187,7 @@ def test_multi_grad_hook(mode):
         c.sum().backward()
         return [count, len(seen), *seen]
 
-    agree(program)
+    agree_or_refuse(mode == "most", program)
 
 
 # What is saved.
@@ -260,7 +289,7 @@ def _disabled(m):
 
 @pytest.mark.parametrize("name", SAVING_ERRORS)
 def test_saving_refused(name):
-    agree(SAVING_ERRORS[name])
+    refuse(SAVING_ERRORS[name])
 
 
 @pytest.mark.parametrize("pin", [False, True])

@@ -71,7 +71,7 @@ def both(call):
 
 
 def agree(found, rtol=2e-4):
-    for ours, theirs in zip(*found):
+    for ours, theirs in zip(*found, strict=True):
         scale = np.abs(np.where(np.isfinite(theirs), theirs, 0)).max()
         np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=2e-5 * scale)
 

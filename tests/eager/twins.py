@@ -35,9 +35,30 @@ def plain(value: Any) -> Any:
 
 
 def agree(program: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """The same outcome in both libraries."""
+    """The same values in both libraries."""
     expected, got = outcome(oracle("torch"), program), outcome(weft, program)
+    assert not _is_error(expected), f"PyTorch raises {expected}"
     _compare(got, expected, rtol, atol)
+
+
+def refuse(program: Any) -> None:
+    """An error in both libraries, and ours is of the builtin kind that PyTorch's is."""
+    expected, got = outcome(oracle("torch"), program), outcome(weft, program)
+    assert _is_error(expected), f"PyTorch gives {expected!r}"
+    kind = next(kind for kind in expected.__mro__ if kind.__module__ == "builtins")
+    assert _is_error(got), f"{got!r} instead of {expected!r}"
+    assert issubclass(got, kind), f"{got!r} instead of {expected!r}"
+
+
+def agree_or_refuse(is_refused: bool, program: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    if is_refused:
+        refuse(program)
+    else:
+        agree(program, rtol, atol)
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
@@ -50,9 +71,5 @@ def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
         assert isinstance(got, np.ndarray), f"{got!r} instead of {expected!r}"
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
-    elif isinstance(expected, type):
-        kind = next(kind for kind in expected.__mro__ if kind.__module__ == "builtins")
-        assert isinstance(got, type), f"{got!r} instead of {expected!r}"
-        assert issubclass(got, kind), f"{got!r} instead of {expected!r}"
     else:
         assert got == expected, f"{got!r} instead of {expected!r}"

@@ -3,13 +3,13 @@ pass its guards."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.kept import Kept
 from ..base.target import host
 from ..compiler.open_kernels import making
 from ..compiler.open_programs import VARIANTS, open_program
@@ -55,7 +55,7 @@ class _Call(NamedTuple):
         return [buffers[number] for number in self.outputs]
 
 
-_calls: OrderedDict[Any, _Call] = OrderedDict()
+_calls: Kept[_Call] = Kept(KEPT)
 _programs: dict[Any, list[OpenProgram[OpenKernel]]] = {}
 
 
@@ -85,12 +85,7 @@ def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
     """The call of a key on arrays of these shapes and dtypes."""
     whole = (key, *[(array.shape, array.dtype) for array in arrays])
-    call = _calls.get(whole)
-    if call is None:
-        call = _calls[whole] = make()
-        if len(_calls) > KEPT:
-            _calls.popitem(last=False)
-    return call
+    return _calls.find(whole, make)
 
 
 def _computed(

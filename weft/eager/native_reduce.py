@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -12,13 +11,14 @@ import numpy as np
 
 from .. import te
 from ..base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
+from ..base.kept import Kept
 from ..base.quiet import quietly
 from ..core.op import Op
 from ..lower.open.reduction import Reduction
 from ..ops.expand import collapse_axes
 from ..ops.reduce import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
 from .native_generic import run_generic
-from .native_reduce_plans import COMBINE, Plan, joined_axes, kept_plan, make_plan
+from .native_reduce_plans import COMBINE, KEPT, Plan, joined_axes, make_plan
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +30,7 @@ SMALL = 1 << 9  # elements that are few for numpy
 OF_BOOLS = {SUM: MAX, PROD: MIN}  # whether one is true, whether all are
 
 
-_plans: OrderedDict[Any, Plan] = OrderedDict()
+_plans: Kept[Plan] = Kept(KEPT)
 
 
 def reduced(
@@ -50,7 +50,7 @@ def reduced(
     key = (kind.name, x.dtype, x.shape, x.strides, axes, result, shape, mean)
     plan = _plans.get(key)
     if plan is None:
-        plan = kept_plan(_plans, key, lambda: make_plan(kind, [x], axes, result, shape, mean))
+        plan = _plans.find(key, lambda: make_plan(kind, [x], axes, result, shape, mean))
     return plan.run((x,))[0]
 
 
@@ -148,7 +148,7 @@ def _repeated(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]
 def _totals(kind: Reduction, arrays: Sequence[Array], axes: tuple[int, ...]) -> list[Array]:
     """Each term, in the wide dtype."""
     key = (kind.name, axes, *[(a.dtype, a.shape, a.strides) for a in arrays])
-    return kept_plan(_plans, key, lambda: make_plan(kind, arrays, axes)).run(arrays)
+    return _plans.find(key, lambda: make_plan(kind, arrays, axes)).run(arrays)
 
 
 def _beside(x: Array, made: Array, axes: tuple[int, ...]) -> Array:

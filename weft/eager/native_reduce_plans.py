@@ -6,7 +6,6 @@ chunks of a fixed size, so results are the same bits for any number of threads.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import DType
+from ..base.kept import Kept
 from ..base.quiet import quietly
 from ..compiler.open_kernels import open_kernel
 from ..lower.open.reduction import (
@@ -98,7 +98,7 @@ class Plan(NamedTuple):
         return made if made.shape == self.shape else made.reshape(self.shape)
 
 
-_combinations: OrderedDict[Any, Plan] = OrderedDict()
+_combinations: Kept[Plan] = Kept(KEPT)
 
 
 def _combined(combiner: str, parts: Array, axes: tuple[int, ...]) -> Any:
@@ -106,17 +106,7 @@ def _combined(combiner: str, parts: Array, axes: tuple[int, ...]) -> Any:
         return COMBINE[combiner](parts, axes)
     plain = Reduction(f"{combiner} of parts", combiner)
     key = (combiner, parts.dtype, parts.shape, axes)
-    return kept_plan(_combinations, key, lambda: make_plan(plain, [parts], axes)).run([parts])[0]
-
-
-def kept_plan(plans: OrderedDict[Any, Plan], key: Any, make: Callable[[], Plan]) -> Plan:
-    """The plan of a key, which is made if it is not there; the oldest goes."""
-    plan = plans.get(key)
-    if plan is None:
-        plan = plans[key] = make()
-        if len(plans) > KEPT:
-            plans.popitem(last=False)
-    return plan
+    return _combinations.find(key, lambda: make_plan(plain, [parts], axes)).run([parts])[0]
 
 
 def make_plan(

@@ -19,7 +19,7 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, ExprLike, Var, binary, const, select, widen
 from ...te.loops import Kernel
 from ...te.visit import masked_load
-from .patches import UNBOUNDED, Images, Part, Patches, Results, part_at, tap_tables
+from .patches import UNBOUNDED, Part, Patches, part_at, scalars, tap_tables, window_arguments
 from .strange import Strange
 from .tile import (
     FEW,
@@ -87,14 +87,10 @@ class _Writer:
         self.source = b.arg("source", dtype, apart, strides=(1, 1))
         self.weight = b.arg("weight", dtype, (UNBOUNDED,))
         self.bias = b.arg("bias", dtype, (UNBOUNDED,))
-        self.taps = b.arg("taps", "int64", (UNBOUNDED,))
-        self.parts = b.arg("parts", "int64", (UNBOUNDED,))
-        self.out = b.arg("out", dtype, apart, strides=(1, 1))
-        self.strange = b.arg("strange", dtype, (UNBOUNDED,))
-        self.images = Images(*[b.scalar(f"images_{name}") for name in Images._fields])
-        self.results = Results(*[b.scalar(f"results_{name}") for name in Results._fields])
-        self.weights = Weights(*[b.scalar(f"weights_{name}") for name in Weights._fields])
-        self.cut = Turns(*[b.scalar(f"turns_{name}") for name in Turns._fields])
+        given = window_arguments(b, dtype, apart, (1, 1))
+        self.taps, self.parts, self.out, self.strange = given[:4]
+        self.images, self.results = given.images, given.results
+        self.weights, self.cut = scalars(b, Weights, "weights"), scalars(b, Turns, "turns")
 
     def kernel(self) -> Kernel:
         b, cut, weights = self.b, self.cut, self.weights

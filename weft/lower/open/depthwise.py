@@ -17,7 +17,7 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, Var, binary, call, const
 from ...te.loops import Buffer, Kernel
 from ...te.visit import masked_load
-from .patches import UNBOUNDED, Images, Part, Results, part_at
+from .patches import UNBOUNDED, Part, part_at, scalars, window_arguments
 from .strange import Strange
 from .tile import ceil_div, lanes_from
 
@@ -54,13 +54,10 @@ class _Planes:
         self.b, self.dtype, self.lanes = b, dtype, target.lanes(dtype)
         self.source = b.arg("source", dtype, (UNBOUNDED,))
         self.factors = [b.arg(name, dtype, (UNBOUNDED,)) for name in factors]
-        self.taps = b.arg("taps", "int64", (UNBOUNDED,))
-        self.parts = b.arg("parts", "int64", (UNBOUNDED,))
-        self.out = b.arg("out", dtype, (UNBOUNDED,))
-        self.strange = b.arg("strange", dtype, (UNBOUNDED,))
-        self.images = Images(*[b.scalar(f"images_{name}") for name in Images._fields])
-        self.results = Results(*[b.scalar(f"results_{name}") for name in Results._fields])
-        self.copies = Copies(*[b.scalar(f"copies_{name}") for name in Copies._fields])
+        given = window_arguments(b, dtype, (UNBOUNDED,))
+        self.taps, self.parts, self.out, self.strange = given[:4]
+        self.images, self.results = given.images, given.results
+        self.copies = scalars(b, Copies, "copies")
 
     def room(self) -> Buffer:
         """For a copy, and what vectors read past its end."""
@@ -132,7 +129,7 @@ def depthwise_kernel(target: Target, dtype: DType) -> Kernel:
     elements become NaN where results are NaN or infinite."""
     b = KernelBuilder(f"open_depthwise_{dtype.name}")
     planes = _Planes(b, target, dtype, ("weight", "bias"))
-    cut = DepthwiseTurns(*[b.scalar(f"turns_{name}") for name in DepthwiseTurns._fields])
+    cut = scalars(b, DepthwiseTurns, "turns")
     copies = planes.copies
     with b.parallel("turn", cut.turns) as turn:
         block, rest = b.let("block", turn % copies.blocks), b.let("rest", turn // copies.blocks)
@@ -220,9 +217,7 @@ def depthwise_filters_kernel(target: Target, dtype: DType) -> Kernel:
     a copy for each split of the images, and `strange`."""
     b = KernelBuilder(f"open_depthwise_filters_{dtype.name}")
     planes = _Planes(b, target, dtype, ("windows",))
-    cut = DepthwiseFilterTurns(
-        *[b.scalar(f"turns_{name}") for name in DepthwiseFilterTurns._fields]
-    )
+    cut = scalars(b, DepthwiseFilterTurns, "turns")
     copies, lanes = planes.copies, planes.lanes
     with b.parallel("turn", cut.turns) as turn:
         output = b.let("output", turn % copies.outputs)

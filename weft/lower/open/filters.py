@@ -18,7 +18,7 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, Var, binary, const, widen
 from ...te.loops import Kernel
 from ...te.visit import masked_load
-from .patches import UNBOUNDED, Images, Patches, Results, part_at, tap_tables
+from .patches import UNBOUNDED, Patches, part_at, scalars, tap_tables, window_arguments
 from .strange import Strange
 from .tile import (
     Sums,
@@ -70,13 +70,10 @@ class _Writer:
         apart = (UNBOUNDED, UNBOUNDED)
         self.source = b.arg("source", dtype, apart, strides=(1, 1))
         self.windows = b.arg("windows", dtype, apart, strides=(1, 1))
-        self.taps = b.arg("taps", "int64", (UNBOUNDED,))
-        self.parts = b.arg("parts", "int64", (UNBOUNDED,))
-        self.out = b.arg("out", dtype, (UNBOUNDED,))
-        self.strange = b.arg("strange", dtype, (UNBOUNDED,))
-        self.images = Images(*[b.scalar(f"images_{name}") for name in Images._fields])
-        self.results = Results(*[b.scalar(f"results_{name}") for name in Results._fields])
-        self.cut = FilterTurns(*[b.scalar(f"turns_{name}") for name in FilterTurns._fields])
+        given = window_arguments(b, dtype, (UNBOUNDED,))
+        self.taps, self.parts, self.out, self.strange = given[:4]
+        self.images, self.results = given.images, given.results
+        self.cut = scalars(b, FilterTurns, "turns")
 
     def kernel(self) -> Kernel:
         b, cut = self.b, self.cut

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from ...base.dtype import DType
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, ExprLike, Var, binary, cast, select
 from ...te.loops import Buffer
 from ...te.visit import masked_load
 from .tile import ceil_div, lanes_from
+
+Scalars = TypeVar("Scalars", bound=Any)  # a tuple with names
 
 TAP_FIELDS = 3  # of a row of the table of taps: dy, dx, where the weight is
 UNBOUNDED = 1 << 40  # elements of a buffer whose extent is not looked at
@@ -41,6 +44,37 @@ class Results(NamedTuple):
     width: Var
     down: Var  # from a pixel that windows make to the next
     across: Var
+
+
+class WindowArguments(NamedTuple):
+    """What kernels of windows take beside the images and what they are multiplied by: the table of
+    taps, that of parts, the result, and filters with strange values."""
+
+    taps: Buffer
+    parts: Buffer
+    out: Buffer
+    strange: Buffer
+    images: Images
+    results: Results
+
+
+def scalars(b: KernelBuilder, kind: type[Scalars], prefix: str) -> Scalars:
+    """Scalar arguments that have the names of a tuple's fields."""
+    return kind(*[b.scalar(f"{prefix}_{name}") for name in kind._fields])
+
+
+def window_arguments(
+    b: KernelBuilder, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None = None
+) -> WindowArguments:
+    """The arguments, in their order; the result is addressed by so many numbers."""
+    return WindowArguments(
+        b.arg("taps", "int64", (UNBOUNDED,)),
+        b.arg("parts", "int64", (UNBOUNDED,)),
+        b.arg("out", dtype, shape, strides=strides),
+        b.arg("strange", dtype, (UNBOUNDED,)),
+        scalars(b, Images, "images"),
+        scalars(b, Results, "results"),
+    )
 
 
 class Part(NamedTuple):
