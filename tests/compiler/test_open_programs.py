@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import OrderedDict
 from functools import partial
 
 import numpy as np
@@ -18,6 +17,7 @@ from weft import te
 from weft.base import config
 from weft.base.errors import Unsupported
 from weft.base.file_cache import FileCache, file_cache
+from weft.base.kept import Kept
 from weft.base.target import host
 from weft.compiler import open_kernels, open_programs
 from weft.compiler.kernels import kernel_cache
@@ -52,7 +52,7 @@ class Process:
 
     def forget(self):
         self.lowered.clear()
-        self._patch.setattr(native_generic, "_calls", OrderedDict())
+        self._patch.setattr(native_generic, "_calls", Kept(native_generic.KEPT))
         self._patch.setattr(native_generic, "_programs", {})
         self._patch.setattr(open_kernels, "_kernels", {})
 

@@ -1,7 +1,6 @@
 """Eager calls by native code: results of the references (which others are checked with), by kernels
 that serve all sizes, chosen by sizes alone, with the same bits for any number of threads."""
 
-from collections import OrderedDict
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +10,7 @@ from native_cases import CASES, as_list
 from oracles import oracle
 
 import weft
+from weft.base.kept import Kept
 from weft.core.op import Op
 from weft.eager import (
     native,
@@ -51,7 +51,7 @@ def two_threads():
 @pytest.fixture
 def no_programs(monkeypatch):
     """Nothing is compiled yet; what is then, by what it serves."""
-    monkeypatch.setattr(native_generic, "_calls", OrderedDict())
+    monkeypatch.setattr(native_generic, "_calls", Kept(native_generic.KEPT))
     monkeypatch.setattr(native_generic, "_programs", {})
     return native_generic._programs
 
