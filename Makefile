@@ -5,7 +5,9 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 WHAT   ?= all
 
-.PHONY: help demo test slow bench figures docs lint format oracles clean
+TESTS  ?=
+
+.PHONY: help demo test slow bench figures docs lint format oracles wheel clean
 
 help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
@@ -15,7 +17,8 @@ help:
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
 	@echo "make docs     the pages of docs/ops and of tensor functions, and type stubs, from what they are about"
 	@echo "make lint     ruff and the type checker"
-	@echo "make oracles  install PyTorch and ONNX Runtime, which the tests compare with"
+	@echo "make oracles  install PyTorch, which half of the tests' answers come from"
+	@echo "make wheel    build the wheel and try it in an environment of its own"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer")'
@@ -44,10 +47,10 @@ demo: $(VENV)/.package
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(TESTS)
 
 slow: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(JOBS) -m slow $(TESTS)
 
 bench: $(VENV)/.oracles
 	$(BIN)/python benchmarks/cpu.py
@@ -68,6 +71,14 @@ lint: $(VENV)/.lint
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wheel: | $(BIN)/python
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w build/wheel .
+	$(PYTHON) -m venv build/wheel/env
+	build/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
+	cp tests/try_wheel.py build/wheel/env && cd / && \
+	  $(CURDIR)/build/wheel/env/bin/python $(CURDIR)/build/wheel/env/try_wheel.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,11 +1,14 @@
 """Makes `from oracles import oracle` work from every folder of tests; gives tests a cache folder of
-their own and the same random numbers in every run; `--hypothesis-profile=default` draws others."""
+their own and the same random numbers in every run; `--hypothesis-profile=default` draws others;
+says at the end what a missing oracle cost; `--share=10` runs every tenth of the generated cases."""
 
 import atexit
 import os
 import shutil
 import sys
 import tempfile
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+import oracles
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # processes of one run share what they compile
     os.environ["WEFT_CACHE_DIR"] = tempfile.mkdtemp(prefix="weft-tests-")
@@ -29,3 +33,39 @@ def numbers_from_the_beginning(request):
     rng = getattr(request.module, "rng", None)
     if isinstance(rng, np.random.Generator):
         rng.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
+def pytest_addoption(parser):
+    parser.addoption("--share", type=int, default=1, help="run one in so many generated cases")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves the cases of a parametrised test out whose names' checksum no share falls on: the same
+    ones in every run, and one at least of each test."""
+    share = config.getoption("share")
+    if share == 1:
+        return
+    kept, left_out, tests = [], [], set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        first = test not in tests
+        tests.add(test)
+        (kept if first or zlib.crc32(item.nodeid.encode()) % share == 0 else left_out).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line for each oracle that is missing: how many tests asked it, and how to get it."""
+    reasons = Counter(
+        report.longrepr[2]
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    for name, title in oracles.TITLES.items():
+        count = reasons[f"Skipped: {oracles.MISSING.format(name)}"]
+        if count:
+            terminalreporter.write_line(
+                f"{count} tests were skipped: they compare with {title}, which is not installed. "
+                "`make oracles` installs it."
+            )

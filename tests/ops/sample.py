@@ -1,6 +1,6 @@
 """The samples that operators are tried on: arrays, attributes and what an independent system says.
 
-    @samples("relu", oracle="torch")
+    @samples("relu", system="torch")
     def relu(rng, torch):
         for shape in SHAPES:
             yield Sample([floats(rng, shape)], {}, torch.relu)
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from oracles import oracle as oracle_module
+from oracles import Unasked, installed, oracle
 
 from weft.testing.op_check import Sample
 
 __all__ = ["SHAPES", "SMALL_SHAPES", "Sample", "all_samples", "distinct", "floats", "integers",
-           "recorded", "sampled_ops", "samples"]  # fmt: skip
+           "oracle_module", "recorded", "sampled_ops", "samples"]  # fmt: skip
 
 Array = np.ndarray
 Maker = Callable[[np.random.Generator, Any], Iterator[Sample]]
@@ -36,11 +36,11 @@ SMALL_SHAPES: list[tuple[int, ...]] = [(), (3,), (2, 3), (1, 2, 1, 3), (2, 0)]
 _makers: dict[str, list[tuple[str, Maker]]] = {}
 
 
-def samples(op_name: str, oracle: str = "torch") -> Callable[[Maker], Maker]:
+def samples(op_name: str, system: str = "torch") -> Callable[[Maker], Maker]:
     """Registers a generator of samples for an operator; it gets a seeded rng and the oracle."""
 
     def register(maker: Maker) -> Maker:
-        _makers.setdefault(op_name, []).append((oracle, maker))
+        _makers.setdefault(op_name, []).append((system, maker))
         return maker
 
     return register
@@ -84,9 +84,18 @@ def all_samples(op_name: str) -> tuple[Sample, ...]:
     made: list[Sample] = []
     for system, maker in _makers.get(op_name, ()):
         rng = np.random.default_rng([zlib.crc32(op_name.encode()), _seed(), len(made)])
-        module = None if system in RECORDED else oracle_module(system)
-        made += [sample.with_system(system) for sample in maker(rng, module)]
+        made += [sample.with_system(system) for sample in maker(rng, _named_module(system))]
     return tuple(made)
+
+
+def oracle_module(system: str) -> Any:
+    """What a check asks: the module of a system, or nothing where its answers are recorded."""
+    return None if system in RECORDED else oracle(system)
+
+
+def _named_module(system: str) -> Any:
+    """What samples are made with: none of the system is called then."""
+    return oracle_module(system) if system in RECORDED or installed(system) else Unasked(system)
 
 
 def _seed() -> int:

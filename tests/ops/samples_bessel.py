@@ -12,7 +12,7 @@ EDGES = [0, 1e-9, 1.999, 2, 2.001, 7.999, 8, 8.001, 25, 300, np.inf, np.nan]
 
 
 def _of_one(name, call, low, high, edges=EDGES, differentiable=True):
-    @samples(name, oracle="scipy.special")
+    @samples(name, system="scipy.special")
     def make(rng, scipy):
         for shape in SHAPES:
             x = floats(rng, shape, low, high, gap=0.01)
@@ -42,7 +42,7 @@ PAIRS = [
 ]
 
 
-@samples("zeta", oracle="scipy.special")
+@samples("zeta", system="scipy.special")
 def zeta(rng, scipy):
     for first, second in PAIRS:
         s, q = floats(rng, first, 1.5, 9), floats(rng, second, 0.5, 9)
@@ -59,7 +59,7 @@ def zeta_below_zero(rng, torch):
 
 
 def _incomplete(name, other):
-    @samples(name, oracle="scipy.special")
+    @samples(name, system="scipy.special")
     def make(rng, scipy):
         run = getattr(scipy, other)
         for first, second in PAIRS:
@@ -84,7 +84,7 @@ FAMILIES = {
 }  # fmt: skip
 
 
-@samples("orthogonal_polynomial", oracle="scipy.special")
+@samples("orthogonal_polynomial", system="scipy.special")
 def orthogonal_polynomial(rng, scipy):
     for family, call in FAMILIES.items():
         run = lambda x, n, call=call: getattr(scipy, call)(n.astype("int64"), x)
@@ -104,7 +104,7 @@ def others(rng, torch):
         yield Sample([x, n], {"family": f"chebyshev_{letter}"}, run, False, rtol=1e-11)
 
 
-@samples("orthogonal_polynomial", oracle="numpy.polynomial")
+@samples("orthogonal_polynomial", system="numpy.polynomial")
 def derivatives(rng, polynomial):
     classes = {
         "chebyshev_t": polynomial.Chebyshev, "hermite_h": polynomial.Hermite,

@@ -99,7 +99,7 @@ def qr(rng, torch):
         yield Sample([_sound(rng, shape)], {}, run, differentiable=not wide, **TOLERANCE)
 
 
-@samples("svd", oracle="scipy.linalg")
+@samples("svd", system="scipy.linalg")
 def svd(rng, scipy):
     for shape in ANY:
 

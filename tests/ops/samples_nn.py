@@ -390,7 +390,7 @@ def lrn(rng, torch):
     )
 
 
-@samples("_window_sum", oracle="numpy")
+@samples("_window_sum", system="numpy")
 def window_sum(rng, numpy):
     for size, before in ((1, 0), (3, 0), (3, 2), (4, 2)):
         yield Sample(

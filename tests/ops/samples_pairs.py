@@ -47,7 +47,7 @@ def signed_zeros(rng, torch):
     yield Sample([x, y], {}, torch.copysign, False)
 
 
-@samples("floor_divide", oracle="numpy")
+@samples("floor_divide", system="numpy")
 def near_integers(rng, numpy):
     x, y = np.float32([1, -1, 0.3, 6, -7, 0, 5]), np.float32([0.1, 0.1, 0.1, 2, 2, -3, np.inf])
     yield Sample([x, y], {}, numpy.floor_divide, False)

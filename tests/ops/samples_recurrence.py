@@ -53,7 +53,7 @@ def with_nan(rng, torch):
     yield Sample([x], {}, lambda x: torch.cummax(x, 0)[1], False)
 
 
-@samples("_shift", oracle="numpy")
+@samples("_shift", system="numpy")
 def shift(rng, numpy):
     for shape, axis in CASES:
         if 0 in shape:
@@ -68,7 +68,7 @@ def shift(rng, numpy):
             yield Sample([floats(rng, shape)], {"axis": axis, "back": back}, run)
 
 
-@samples("_recurrence", oracle="scipy.linalg")
+@samples("_recurrence", system="scipy.linalg")
 def recurrence(rng, scipy):
     """The solution of s_k - a_k s_k-1 = b_k, a system of two diagonals."""
 

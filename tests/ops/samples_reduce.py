@@ -99,7 +99,7 @@ def scalar_maxima(rng, torch):
     yield Sample([distinct(rng, (2, 3))], {"scalar": True}, lambda x: x.max())
 
 
-@samples("argmax", oracle="numpy")
+@samples("argmax", system="numpy")
 def scalar_position(rng, numpy):
     x = distinct(rng, (2, 3))
     yield Sample([x], {"scalar": True}, lambda x: np.asarray(np.argmax(x)), False)
@@ -150,7 +150,7 @@ def minima_with_nan(rng, torch):
     yield Sample([x], {"axis": 1}, lambda x: x.amin(1), differentiable=False)
 
 
-@samples("argmax", oracle="numpy")
+@samples("argmax", system="numpy")
 def ties_and_nan(rng, numpy):
     x = np.float32([[1, 3, 3], [np.nan, 9, np.nan], [-np.inf, -np.inf, -np.inf]])
     yield Sample([x], {"axis": 1}, lambda x: np.array([1, 0, 0]), False)
@@ -158,7 +158,7 @@ def ties_and_nan(rng, numpy):
     yield Sample([integers(rng, (2, 3), 0, 2, "bool")], {"axis": 1}, lambda x: np.argmax(x, 1))
 
 
-@samples("argmin", oracle="numpy")
+@samples("argmin", system="numpy")
 def ties_of_minima(rng, numpy):
     yield Sample([np.int32([[3, 1, 1]])], {"axis": -1, "dtype": "int64"}, lambda x: np.array([1]))
 

@@ -31,7 +31,7 @@ _unary("i1e", lambda t: t.special.i1e, -5, 5, 0.01)
 def _points(name, values, call, rtol=1e-13):
     """Fixed numbers in float64, compared with scipy."""
 
-    @samples(name, oracle="scipy.special")
+    @samples(name, system="scipy.special")
     def make(rng, scipy):
         x = np.asarray(values, np.float64)
         yield Sample([x], {}, call(scipy), False, rtol=rtol, atol=1e-300)
@@ -48,7 +48,7 @@ _points("i0e", [0, 19.9, 20.1, 1e6, -700], lambda s: s.i0e, 1e-12)
 _points("i1e", [0, 19.9, 20.1, 1e6, -700], lambda s: s.i1e, 1e-12)
 
 
-@samples("polygamma", oracle="scipy.special")
+@samples("polygamma", system="scipy.special")
 def polygamma(rng, scipy):
     for n in (1, 2, 5):
         for shape in [(), (5,), (3, 4), (0,)]:

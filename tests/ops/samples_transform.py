@@ -242,7 +242,7 @@ def slice_like_grad(rng, torch):
         yield Sample(pair, {}, _vjp(torch, lambda x, at=at: x[at]))
 
 
-@samples("_assign", oracle="numpy")
+@samples("_assign", system="numpy")
 def assign(rng, numpy):
     for shape in SMALL_SHAPES:
         pair = [floats(rng, shape), floats(rng, shape)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample import RECORDED, all_samples, sampled_ops
+from sample import RECORDED, all_samples, oracle_module, sampled_ops
 
 import weft.ops  # noqa: F401
 from weft.base.dtype import FLOAT32, as_dtype
@@ -138,6 +138,8 @@ def test_samples(op, check):
     assert samples, f"operator {op.name} has no samples"
     assert any(sample.oracle for sample in samples), f"operator {op.name} has no oracle"
     for sample in samples:
+        if check is op_check.check_oracle:
+            oracle_module(sample.system)
         check(op, sample)
 
 
