@@ -39,7 +39,10 @@ _MODULES = {
     "serialization": "serialization",
     "random": "random",
     "futures": "futures",
+    "loggers": "loggers",
+    "cpp": "cpp",
     "_C": "_C",
+    "_utils": "_utils",
     "config": "base.config",
 }
 _UNSTARRED = {"random"}  # Python has a module of that name, which scripts import beside weft's
@@ -98,7 +101,7 @@ def _all() -> list[str]:
     core = import_module(".eager.core_namespace", __name__)
     rooms = [name for name in _MODULES if name[0] != "_" and name not in _UNSTARRED]
     written = ["Error", "NNVMError", "__version__", *rooms, *_NAMES, *_TENSOR_NAMES]
-    return [*written, *core.public_names(vars(import_module("._C", __name__)))]
+    return list(dict.fromkeys([*written, *core.public_names(vars(import_module("._C", __name__)))]))
 
 
 def __dir__() -> list[str]:

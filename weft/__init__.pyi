@@ -12,7 +12,7 @@ from .eager.size import Size as _Size
 from .eager.types import dtype as _dtype
 from .eager.types import layout as _layout
 
-from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, _C as _C
+from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
 from . import symbol as sym
 from .base import config as config
 from .base import ndarray as nd
@@ -28,8 +28,8 @@ from .compiler.model import compile as compile
 from .compiler.model import CompiledModel as CompiledModel
 from .base.param_dict import save_param_dict as save_param_dict
 from .base.param_dict import load_param_dict as load_param_dict
-from .eager.counters import AVG as AVG
-from .eager.counters import AggregationType as AggregationType
+from .base.counters import AVG as AVG
+from .base.counters import AggregationType as AggregationType
 BFloat16Storage: Any
 BFloat16Tensor: Any
 BoolStorage: Any
@@ -52,19 +52,18 @@ HalfStorage: Any
 HalfTensor: Any
 IntStorage: Any
 IntTensor: Any
-from .eager.counters import LockingLogger as LockingLogger
-from .eager.counters import LoggerBase as LoggerBase
+LockingLogger: Any
+from .eager.leaves import LoggerBase as LoggerBase
 LongStorage: Any
 LongTensor: Any
-from .eager.counters import NoopLogger as NoopLogger
-from .eager.archive.file_reader import PyTorchFileReader as PyTorchFileReader
-from .eager.archive.file_writer import PyTorchFileWriter as PyTorchFileWriter
-from .eager.counters import SUM as SUM
+NoopLogger: Any
+from .eager.archive.extra_files import PyTorchFileReader as PyTorchFileReader
+from .eager.archive.extra_files import PyTorchFileWriter as PyTorchFileWriter
+from .base.counters import SUM as SUM
 ShortStorage: Any
 ShortTensor: Any
 from .eager.types import Size as Size
 from .eager.storage import UntypedStorage as UntypedStorage
-_utils: Any
 from .eager.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from .eager.types import as_dtype as as_dtype
 bfloat16: _dtype
@@ -76,7 +75,6 @@ from .eager.types import channels_last_3d as channels_last_3d
 complex128: _dtype
 complex64: _dtype
 from .eager.types import contiguous_format as contiguous_format
-from .eager.ordered_dicts import cpp as cpp
 from .eager.generator import default_generator as default_generator
 from .eager.types import device as device
 double: _dtype
