@@ -27,7 +27,7 @@ from ..runtime.compatible import check_target
 from ..runtime.executor import Executor
 from ..runtime.inputs import as_input, by_name, check_names
 from ..runtime.pool import thread_count
-from ..runtime.program import Array, Program, TensorSpec
+from ..runtime.program import Array, Program, TensorSpec, in_and_out
 from ..runtime.report import Report, report_of
 from .assemble import assemble
 from .control_flow import compile_parts
@@ -271,8 +271,7 @@ class CompiledModel:
         self.close()
 
     def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.inputs))
-        return f"CompiledModel({inputs} -> {', '.join(self.outputs)})"
+        return f"CompiledModel({in_and_out(self.inputs, self.outputs)})"
 
 
 _models: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
