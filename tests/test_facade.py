@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +52,105 @@ def test_functions_and_modules_of_like_names():
         "c.build_module.__name__, weft.save_param_dict is c.save_param_dict)"
     )
     assert child(code) == "True True True True weft.compiler.build_module True"
+
+
+MODULES = (
+    "weft symbol graph compiler frontend runtime testing top top.registry te autograd "
+    "autograd.engine autograd.functional autograd.graph nn nn.functional linalg fft special "
+    "serialization random futures loggers cpp config nd name attribute _C _utils "
+    "compiler.build_module compiler.graph_attr compiler.graph_functions compiler.graph_util "
+    "compiler.lr_scheduler compiler.optimizer"
+).split()
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_completion_shows_what_users_call(path):
+    """Every name is there, and none that a module only imported for itself."""
+    module = weft
+    for part in path.split(".") if path != "weft" else ():
+        module = getattr(module, part)
+    shown = [name for name in dir(module) if not name.startswith("_")]
+    for name in shown:
+        assert hasattr(module, name), name
+        value = getattr(module, name)
+        root = getattr(value, "__name__", "weft").split(".")[0]
+        assert type(value) is not type(weft) or root == "weft", name
+    own = {"Any", "Callable", "InvalidType", "annotations", "fill_namespace", "import_module"}
+    assert not own & set(shown)
+
+
+def test_completion_is_quick_and_whole():
+    code = (
+        "import sys, time, weft\n"
+        "start = time.process_time()\n"
+        "shown = set(dir(weft))\n"
+        "print(time.process_time() - start < 0.05, 'weft.eager' in sys.modules,"
+        " {'tensor', 'zeros', 'float32', 'symbol', 'Error', 'compile', 'cpp', 'nn'} <= shown,"
+        " {'Any', 'find_spec', 'import_module', 'base'} & shown,"
+        " set(weft.__all__) - shown,"
+        " {'set_grad_enabled', 'LoggerBase', 'nan_to_num', 'cfloat', 'HalfStorage'} - shown)"
+    )
+    assert child(code) == "True False True set() set() set()"
+
+
+def test_asking_for_a_wrong_name_loads_nothing():
+    code = "import sys, weft; print(hasattr(weft, 'nonsense'), 'weft.eager' in sys.modules)"
+    assert child(code) == "False False"
+
+
+def test_representations_are_short(tmp_path):
+    x = weft.symbol.Variable("x")
+    y = weft.symbol.relu(x, name="y")
+    model = weft.compile(y, shape={"x": (2, 3)})
+    assert repr(model) == "CompiledModel(x: float32(2, 3) -> y_output)"
+    assert repr(model.program) == "Program(x: float32[2, 3] -> y_output; 1 steps)"
+    assert repr(model.report()) == str(model.report())
+    path = tmp_path / "model.weft"
+    model.save(path)
+    assert repr(weft.runtime.load(path)) == "LoadedModel(x: float32[2, 3] -> y_output)"
+    graph, library, _ = weft.compiler.build(y, "cpu", shape={"x": (2, 3)})
+    module = weft.runtime.create(graph, library, weft.cpu(0))
+    for value in (graph, library, module, weft.graph.create(y)):
+        assert len(repr(value)) < 120
+        assert repr(value).strip("<").startswith(type(value).__name__)
+    many = weft.symbol.elemwise_sum(
+        *[weft.symbol.Variable(f"x{i}") for i in range(300)], num_args=300
+    )
+    wide = weft.compile(many, shape={f"x{i}": (1,) for i in range(300)})
+    for value in (wide, wide.program, wide.report(), weft.graph.create(many)):
+        assert len(repr(value)) < 300
+
+
+TYPED = """
+import weft
+a = weft.ones(2, 2)
+for value in (
+    a + 1, 1 + a, a - a, 2 - a, a * 2, 2 * a, a / a, 1 / a, a // 2, 7 // a, a % 2, a**2, 2**a,
+    a @ a, a[0], a[0, :], a[None], -a, +a, abs(a), ~a, a & a, a | a, a ^ a, a << 1, a >> 1,
+    a == a, a != 1, a < 1, a <= a, a > 1, a >= a, a.relu(), weft.zeros(3),
+    weft.nn.functional.relu(a),
+):
+    reveal_type(value)
+a += 1
+reveal_type(a)
+reveal_type(a.shape)
+reveal_type(weft.has_cuda)
+reveal_type(weft.float32)
+"""
+
+
+def test_type_checkers_see_tensors(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(TYPED)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={**os.environ, "MYPYPATH": str(Path(weft.__file__).parents[1])},
+    )  # fmt: skip
+    revealed = [
+        line.split("is ")[1].strip('"') for line in done.stdout.splitlines() if "note: R" in line
+    ]
+    assert revealed == [
+        "weft.Tensor", "weft.Tensor", "weft.eager.size.Size", "bool", "weft.eager.types.dtype",
+    ], done.stdout  # fmt: skip

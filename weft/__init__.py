@@ -8,11 +8,11 @@ Public names load when they are first used, so that `import weft` is quick.
 """
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from .base.errors import Error
 from .core.bulk import collector_paused
+from .tensor_names import TENSOR_NAMES
 from .version import __version__ as __version__
 
 NNVMError = Error  # scripts written for NNVM catch this name
@@ -39,7 +39,10 @@ _MODULES = {
     "serialization": "serialization",
     "random": "random",
     "futures": "futures",
+    "loggers": "loggers",
+    "cpp": "cpp",
     "_C": "_C",
+    "_utils": "_utils",
     "config": "base.config",
 }
 _UNSTARRED = {"random"}  # Python has a module of that name, which scripts import beside weft's
@@ -57,8 +60,8 @@ _NAMES = {
     "load_param_dict": "base.param_dict",
 }
 
-# The names of PyTorch's vocabulary that are written out here; those of the core come to them.
-_TENSOR_NAMES = (
+# The names of PyTorch's vocabulary that a star gives; those of the core come to them.
+_STARRED = (
     "typename is_tensor is_storage set_default_tensor_type set_rng_state get_rng_state "
     "manual_seed initial_seed save load set_printoptions chunk split stack matmul no_grad "
     "enable_grad rand randn DoubleStorage FloatStorage LongStorage IntStorage ShortStorage "
@@ -86,10 +89,8 @@ def __getattr__(name: str) -> Any:
 
 def _of_tensors(name: str) -> Any:
     """A name of PyTorch's vocabulary: a function of the table, a class, a dtype."""
-    if not name.startswith("__") and find_spec(f"{__name__}.{name}") is None:  # no room of ours
-        found: Any = import_module(".eager.namespace", __name__).NAMES.get(name)
-        if found is not None:
-            return found
+    if name in TENSOR_NAMES:
+        return import_module(".eager.namespace", __name__).NAMES[name]
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
@@ -97,9 +98,11 @@ def _all() -> list[str]:
     """What `from weft import *` gives: the written names and every public name of the core."""
     core = import_module(".eager.core_namespace", __name__)
     rooms = [name for name in _MODULES if name[0] != "_" and name not in _UNSTARRED]
-    written = ["Error", "NNVMError", "__version__", *rooms, *_NAMES, *_TENSOR_NAMES]
-    return [*written, *core.public_names(vars(import_module("._C", __name__)))]
+    written = ["Error", "NNVMError", "__version__", *rooms, *_NAMES, *_STARRED]
+    found = core.public_names(vars(import_module("._C", __name__)))
+    return list(dict.fromkeys([*written, *found]))
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_all()})
+    hidden = [name for name in globals() if name[:2] == "__"]
+    return [*hidden, "Error", "NNVMError", *_MODULES, *_NAMES, *TENSOR_NAMES]

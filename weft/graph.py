@@ -12,6 +12,10 @@ from .core.symbol import Symbol
 __all__ = ["Graph", "GraphIndex", "create", "load_json", "parse"]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def create(symbol: Symbol) -> Graph:
     """The graph that a symbol's outputs reach.
 

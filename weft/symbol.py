@@ -2,13 +2,13 @@
 
 from . import _symbol_internal, contrib
 from . import ops as _ops  # noqa: F401  registers the operators
-from .core.functions import fill_namespace
+from .core.functions import fill_namespace as _fill_namespace
 from .core.symbol import Group, Symbol, Variable
 from .core.symbol import variable_inits as _all_var_init
 
 __all__ = ["Group", "Symbol", "Variable", "contrib"]
 
-fill_namespace(Symbol, globals(), vars(_symbol_internal), vars(contrib))
+_fill_namespace(Symbol, globals(), vars(_symbol_internal), vars(contrib))
 
 
 def __getattr__(name: str) -> object:

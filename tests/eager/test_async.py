@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from oracles import oracle
 
-from weft.base import config
-from weft.eager import counters, processor
-from weft.eager.counters import AVG, SUM, AggregationType, LockingLogger, LoggerBase, NoopLogger
+from weft.base import config, counters
+from weft.base.counters import AVG, SUM, AggregationType, LockingLogger, LoggerBase, NoopLogger
+from weft.eager import processor
 from weft.eager.future import Future, collect_all, fork, wait, wait_all
 from weft.eager.modes import is_grad_enabled, no_grad
 from weft.runtime.pool import thread_count, thread_pool

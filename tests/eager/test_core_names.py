@@ -216,7 +216,7 @@ NAMES = {
 # What a build has is a truth of the build; called like a function it is refused.
 FEATURES = "has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_openmp".split()
 # Of PyTorch 1.1, without a counterpart to ask.
-ALONE = {"ExtraFilesMap", "cpp"}
+ALONE = {"ExtraFilesMap"}
 # Where PyTorch goes on and gives a wrong answer, or none.
 STRICTER = {
     "Future": TypeError, "wait": TypeError, "fork": TypeError, "FatalError": TypeError,

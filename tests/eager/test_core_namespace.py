@@ -1,5 +1,7 @@
 """weft._C and the names of weft: filled in order, all or nothing, and exactly what is promised."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -142,6 +144,104 @@ def test_the_engine_can_be_replaced():
         weft._C._set_default_engine(before)
 
 
+@pytest.fixture
+def default_engine():
+    engine = weft.autograd.engine
+    before = engine.set_default_engine_stub(engine.get_python_engine)
+    yield
+    engine.set_default_engine_stub(before)
+
+
+def gradient():
+    x = weft.tensor([3.0], requires_grad=True)
+    (x * x).sum().backward()
+    return x.grad.tolist()
+
+
+def test_a_stub_says_which_engine_runs(default_engine):
+    engine, asked = weft.autograd.engine, []
+
+    def stub():
+        asked.append(len(asked))
+        return engine.get_base_engine()
+
+    assert weft.autograd.Variable._execution_engine is engine.get_python_engine()
+    assert engine.set_default_engine_stub(stub) is engine.get_python_engine
+    assert asked == []
+    assert gradient() == [6.0]
+    assert asked == [0]
+    assert weft.autograd.Variable._execution_engine is engine.get_base_engine()
+    assert weft._C._set_default_engine_stub(weft._C._get_python_engine) is stub
+    assert isinstance(engine.get_default_engine(), weft._C._ImperativeEngine)
+    assert not isinstance(engine.get_base_engine(), weft._C._ImperativeEngine)
+
+
+def test_what_is_no_engine(default_engine):
+    engine, kind = weft.autograd.engine, weft._C._ImperativeEngine
+    for wrong in (kind, 3, None, "engine", object()):
+        with pytest.raises(weft.Error):
+            engine.set_default_engine(wrong)
+        with pytest.raises(weft.Error):
+            weft.autograd.Variable._execution_engine = wrong
+    with pytest.raises(TypeError, match="is a class"):
+        engine.set_default_engine(kind)
+    for wrong in (3, None, "engine", kind()):
+        with pytest.raises(TypeError, match="function that gives an engine"):
+            engine.set_default_engine_stub(wrong)
+    engine.set_default_engine_stub(lambda: 3)
+    with pytest.raises(TypeError, match="int is no engine"):
+        gradient()
+    engine.set_default_engine_stub(engine.get_python_engine)
+    assert gradient() == [6.0]
+
+
+def run_backward(lib, wrong):
+    """What an engine says of arguments that it cannot take."""
+    y, one = lib.ones(2, requires_grad=True).sum(), lib.ones(())
+    arguments = {
+        "tensors": ((3,), (4,)),
+        "gradients": ((y,), (4,)),
+        "no gradient": ((y,), (None,)),
+        "no tuple of gradients": ((y,), 4),
+        "no tuple": ([y], (one,)),
+        "too few": ((y,), ()),
+        "inputs": ((y,), (one,), (3,)),
+        "no tuple of inputs": ((y,), (one,), 3),
+    }[wrong]
+    tensors, grads, *inputs = arguments
+    lib._C._ImperativeEngine().run_backward(tensors, grads, False, False, *inputs)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "tensors", "gradients", "no gradient", "no tuple of gradients", "no tuple", "too few",
+        "inputs", "no tuple of inputs",
+    ],
+)  # fmt: skip
+def test_arguments_of_an_engine(wrong):
+    with pytest.raises(RuntimeError) as theirs:
+        run_backward(oracle("torch"), wrong)
+    with pytest.raises(weft.Error) as ours:
+        run_backward(weft, wrong)
+    assert isinstance(ours.value, RuntimeError)
+    assert str(ours.value).split("\n")[0] == str(theirs.value).split("\n")[0]
+
+
+def test_variables_are_made_from_tensors():
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got int"):
+        weft.autograd.Variable(3)
+
+
+def test_anomaly_mode_is_on_or_off():
+    for wrong in (3, None, "on"):
+        with pytest.raises(weft.Error, match=r"'enabled'.*must be bool"):
+            weft.set_anomaly_enabled(wrong)
+        with pytest.raises(weft.Error, match="must be bool"):
+            weft.autograd.detect_anomaly(check_nan=wrong)
+    assert not weft.is_anomaly_enabled()
+
+
 def test_rebuild_functions_are_named():
     assert callable(weft._utils._rebuild_tensor_v2)
     assert list(weft._utils._accumulate([1, 2, 3])) == [1, 3, 6]
@@ -166,9 +266,44 @@ def test_ordered_dicts():
     assert module.named_buffers().keys() == ["part.c"]
     module.eval()
     assert not part.training
-    for wrong, error in (("x", KeyError), (2, IndexError)):
+    for wrong, error in (("x", KeyError), (2, IndexError), (None, TypeError), (1.0, TypeError)):
         with pytest.raises(error):
             found[wrong]
+    assert repr(found) == "OrderedTensorDict([a, part.b])"
+    again = pickle.loads(pickle.dumps(found))
+    assert type(again) is type(found)
+    assert again["part.b"].tolist() == [1, 1]
+    assert pickle.loads(pickle.dumps(module)).named_modules().keys() == ["", "part"]
+
+
+def test_what_ordered_dicts_refuse():
+    tensors, module = weft.cpp.OrderedTensorDict, weft.cpp.nn.Module()
+    for wrong in (
+        lambda: tensors([("a", 3)]),
+        lambda: tensors([(3, weft.ones(1))]),
+        lambda: tensors(3),
+        lambda: tensors(["a"]),
+        lambda: weft.cpp.OrderedModuleDict([("a", weft.ones(1))]),
+        lambda: module.register_parameter("a", 3),
+        lambda: module.register_parameter(3, weft.ones(1)),
+        lambda: module.register_buffer("a", None),
+        lambda: module.register_module("a", weft.ones(1)),
+    ):
+        with pytest.raises(weft.Error) as raised:
+            wrong()
+        assert isinstance(raised.value, TypeError)
+    assert len(module.named_parameters()) == len(module.named_children()) == 0
+
+
+@pytest.mark.parametrize("title", NINE)
+def test_base_storages_travel(title):
+    base = getattr(weft._C, f"{title}StorageBase")
+    storage = base([1, 0, 1])
+    for again in (pickle.loads(pickle.dumps(storage)), copy.deepcopy(storage)):
+        assert type(again) is base
+        assert [again[i] for i in range(3)] == [1, 0, 1]
+        again[1] = 1
+    assert storage[1] == 0
 
 
 TENSOR_TITLES = "Double Float Half Long Int Short Char Byte Bool BFloat16".split()

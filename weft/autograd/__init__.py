@@ -7,7 +7,7 @@ from ..eager.function import Function, once_differentiable
 from ..eager.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from ..eager.gradient_graph import is_multithreading_enabled, set_multithreading_enabled
 from ..eager.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
-from . import anomaly_mode, function, functional, grad_mode, graph, variable
+from . import anomaly_mode, engine, function, functional, grad_mode, graph, variable
 
 __all__ = [
     "Function",
@@ -17,6 +17,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "engine",
     "function",
     "functional",
     "grad",

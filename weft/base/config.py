@@ -17,6 +17,13 @@ from typing import Any, NamedTuple
 
 from .errors import InvalidValue, NotFound
 
+__all__ = ["DEBUG_STAGES", "SETTINGS", "Setting", "get", "override"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 DEBUG_STAGES = frozenset({"passes", "loops", "llvm", "asm", "dispatch"})
 
 

@@ -16,6 +16,13 @@ from .device import Device, cpu
 from .dtype import BOOL, DTYPES, DType, as_dtype, dtype_name
 from .errors import DTypeError, InvalidType, InvalidValue, OutOfRange, RunError, ShapeError
 
+__all__ = ["NDArray", "array", "cpu", "empty", "from_dlpack"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 ALIGNMENT = 64
 _MAX_BYTES = 2**62
 # What may be written into what without being asked for: a kind into its own or a later one.

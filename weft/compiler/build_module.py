@@ -45,6 +45,11 @@ __all__ = [
     "save_param_dict",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 Params = Mapping[str, Any]
 DTypes = str | Mapping[str, Any]
 Layouts = str | Mapping[str, str] | None

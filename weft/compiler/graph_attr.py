@@ -14,6 +14,13 @@ DTYPE_TO_TCODE: dict[str, int] = {"default": -1, **CODE_OF}
 TCODE_TO_DTYPE: dict[int, str | None] = {-1: None, **{c: name for name, c in CODE_OF.items()}}
 
 
+__all__ = ["set_dtype_inputs", "set_layout_inputs", "set_shape_inputs"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def set_shape_inputs(g: Graph, shape: Mapping[str, Sequence[int]]) -> Graph:
     """Sets `shape_inputs`, in place: a shape for each input, () where none is given."""
     shapes = [list(shape.get(name, ())) for name in g.index.input_names]

@@ -9,6 +9,12 @@ from ..core.graph import Graph
 from ..core.passes import register_pass
 from ..runtime.functions import register_func
 
+__all__ = ["graph_compile", "move_graph"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
 
 @register_func("nnvm.graph._move_graph", override=True)  # type: ignore[untyped-decorator]
 def move_graph(graph: Graph, key: str) -> Graph | None:

@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def infer_shape(
     graph: Graph | Symbol, **shape: Sequence[int]
 ) -> tuple[list[list[int]], list[list[int]]]:

@@ -81,7 +81,7 @@ def compiled_once(
     if kernels is None:
         kernels = _made(key, places, make, target, nodes)
     else:
-        kernel_cache.count_hits(len(kernels))
+        kernel_cache.count(hits=len(kernels))
     _remember(key, kernels)
     return [_with_arguments(kernel, lambda i: places[i]) for kernel in kernels]
 

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..base import config
+from ..base import config, counters
 from ..base.file_cache import file_cache
 from ..base.forks import hold_over_forks
 from ..base.plan import KernelCode
@@ -61,10 +61,13 @@ class KernelCache:
         """The kernel's code; the very same kernel is not even looked at again."""
         with self._lock:
             known = self._codes.get(id(kernel))
-            if known is not None and known[0] is kernel and known[1] == target:
-                self.hits += 1
+            if known is not None and (known[0] is not kernel or known[1] != target):
+                known = None
+            if known is not None:
                 self._codes.move_to_end(id(kernel))
-                return known[2]
+        if known is not None:
+            self.count(hits=1)
+            return known[2]
         code = self._compiled(kernel, target)
         with self._lock:
             self._codes[id(kernel)] = (kernel, target, code)
@@ -102,10 +105,14 @@ class KernelCache:
         """The object code of a module of LLVM IR."""
         return self._object(cache_key(text, target), text, target)
 
-    def count_hits(self, count: int) -> None:
-        """Kernels that were found without asking for them here."""
+    def count(self, hits: int = 0, misses: int = 0) -> None:
+        """Counts kernels that were found, here or elsewhere, and those that had to be compiled."""
         with self._lock:
-            self.hits += count
+            self.hits += hits
+            self.misses += misses
+        for name, number in (("hit", hits), ("miss", misses)):
+            if number and counters.counting:
+                counters.add_stat_value(f"weft.kernel_cache_{name}", number)
 
     def _object(self, digest: str, text: str, target: Target) -> bytes:
         with self._lock:
@@ -120,11 +127,10 @@ class KernelCache:
             code = compile_object(text, target)
             self._to_disk(text, target, code)
         with self._lock:
-            self.hits += found
-            self.misses += not found
             self._objects[digest] = code
             if len(self._objects) > self._size:
                 self._objects.popitem(last=False)
+        self.count(hits=int(found), misses=int(not found))
         return code
 
     def _from_disk(self, text: str, target: Target) -> bytes | None:

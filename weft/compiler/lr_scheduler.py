@@ -7,6 +7,13 @@ from ..base.errors import InvalidValue, Unsupported
 from ..core.op import Op
 from ..core.symbol import Symbol
 
+__all__ = ["FactorScheduler", "LRScheduler"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 BASE_RATE = 0.01
 
 

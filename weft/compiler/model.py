@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..base import counters
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, RunError, ShapeError, Unsupported
 from ..base.shape import Dim, Shape, is_static, show
@@ -27,7 +27,7 @@ from ..runtime.compatible import check_target
 from ..runtime.executor import Executor
 from ..runtime.inputs import as_input, by_name, check_names
 from ..runtime.pool import thread_count
-from ..runtime.program import Array, Program, TensorSpec
+from ..runtime.program import Array, Program, TensorSpec, in_and_out
 from ..runtime.report import Report, report_of
 from .assemble import assemble
 from .control_flow import compile_parts
@@ -145,6 +145,7 @@ class CompiledModel:
         self.compilations = 0
         self._renew_locks()
         _models.add(self)
+        counters.add_stat_value("weft.compiled_models_constructed", 1)
 
     def _renew_locks(self) -> None:
         self._lock = threading.Lock()
@@ -168,9 +169,13 @@ class CompiledModel:
             if found is not None:
                 self._executors.move_to_end(shapes)
                 self._last = found
-                return found
-            if self._closed:
+            elif self._closed:
                 raise RunError("the model is closed")
+        if counters.counting:
+            counters.add_stat_value("weft.compiled_model_invocations", 1)
+            counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
+        if found is not None:
+            return found
         for spec, shape in zip(self.inputs, shapes):
             _check_shape(spec, shape)
         return self._compiled_once(shapes)
@@ -206,7 +211,7 @@ class CompiledModel:
 
     def _specialise(self, shapes: Shapes, progress: Progress | None) -> Executor:
         given = {spec.name: shape for spec, shape in zip(self.inputs, shapes)}
-        start = time.perf_counter()
+        start = counters.time_point()
         prepared = prepare(self._graph, self._params, given, {}, self._opt_level, self._target)
         groups = fusible_groups(prepared.graph, fuse=self._opt_level >= 1)
         inputs = [TensorSpec(spec.name, given[spec.name], spec.dtype) for spec in self.inputs]
@@ -215,7 +220,9 @@ class CompiledModel:
         )
         compile_parts(program)
         program = replace(program, outputs=self._named(program.outputs))
-        program.facts["total_seconds"] = time.perf_counter() - start
+        spent = counters.time_point() - start
+        program.facts["total_seconds"] = spent / 1e9
+        counters.add_stat_value("weft.compile_nanoseconds", spent)
         executor = Executor(program, self._threads)
         with self._lock:
             if not self._closed:
@@ -264,8 +271,7 @@ class CompiledModel:
         self.close()
 
     def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.inputs))
-        return f"CompiledModel({inputs} -> {', '.join(self.outputs)})"
+        return f"CompiledModel({in_and_out(self.inputs, self.outputs)})"
 
 
 _models: weakref.WeakSet[CompiledModel] = weakref.WeakSet()

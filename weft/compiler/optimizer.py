@@ -15,6 +15,13 @@ from ..core.symbol import Group, Symbol, Variable
 from ..passes.gradient import gradients
 from .lr_scheduler import BASE_RATE, LRScheduler
 
+__all__ = ["SGD", "Adam", "Optimizer"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 Variables = Symbol | Sequence[Symbol] | None
 
 

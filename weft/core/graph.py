@@ -43,6 +43,9 @@ class Graph:
         self._indexed: IndexedGraph | None = None
         self._index: GraphIndex | None = None
 
+    def __repr__(self) -> str:
+        return f"<Graph of {self.symbol!r}>"
+
     @property
     def symbol(self) -> Symbol:
         return Symbol(self.outputs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import RunError
+from ..base.errors import InvalidType, RunError
 
 
 class _Anomaly:
@@ -20,11 +20,19 @@ class _Anomaly:
 anomaly = _Anomaly()
 
 
-def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
-    anomaly.enabled, anomaly.check_nan = bool(mode), bool(check_nan)
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Turns anomaly mode on or off for backward passes that start from now on."""
+    for position, (name, given) in enumerate((("enabled", enabled), ("check_nan", check_nan)), 1):
+        if not isinstance(given, bool):
+            raise InvalidType(
+                f"set_anomaly_enabled(): argument {name!r} (position {position}) must be bool, "
+                f"not {type(given).__name__}"
+            )
+    anomaly.enabled, anomaly.check_nan = enabled, check_nan
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether backward passes check for NaN."""
     return anomaly.enabled
 
 

@@ -11,33 +11,14 @@ import numpy as np
 
 from ..base.dtype import is_float
 from ..base.errors import InvalidType, RunError
-from .engine import Engine
 from .gradient_graph import GradientEdge
 from .hooks import Hooks, RemovableHandle
-from .node import Meta, accumulator_of
+from .node import Meta
+from .python_engine import get_default_engine, set_default_engine
 from .size import Size
 from .table import row
 from .tensor import Tensor, wrap
 from .types import OF_NUMPY
-
-_engine: list[Engine] = []  # the one that runs backward passes, settable
-
-
-def default_engine() -> Engine:
-    """The engine that runs backward passes."""
-    return _engine[0]
-
-
-def set_default_engine(engine: Engine) -> None:
-    """Has another engine run backward passes."""
-    if not callable(getattr(engine, "run_backward", None)):
-        raise InvalidType(
-            f"{type(engine).__name__} is no engine", why="an engine has run_backward(...)"
-        )
-    _engine[:] = [engine]
-
-
-set_default_engine(Engine())
 
 
 def backward(
@@ -62,7 +43,7 @@ def backward(
     keep = create_graph if retain_graph is None else retain_graph
     wanted = () if inputs is None else _as_tuple(inputs)
     extra = {"accumulate_grad": True} if wanted else {}
-    default_engine().run_backward(outputs, grads, keep, create_graph, wanted, True, **extra)
+    get_default_engine().run_backward(outputs, grads, keep, create_graph, wanted, True, **extra)
 
 
 def grad(
@@ -93,7 +74,7 @@ def grad(
     grads = _output_grads(ys, grad_outputs, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
-    made = default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
+    made = get_default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
     if not materialize_grads:
         return made
     return tuple(wrap(np.zeros(*_meta(x))) if g is None else g for g, x in zip(made, xs))
@@ -223,11 +204,11 @@ class _VariableMeta(type):
         return isinstance(value, Tensor)
 
     @property
-    def _execution_engine(cls) -> Engine:
-        return default_engine()
+    def _execution_engine(cls) -> Any:
+        return get_default_engine()
 
     @_execution_engine.setter
-    def _execution_engine(cls, engine: Engine) -> None:
+    def _execution_engine(cls, engine: Any) -> None:
         set_default_engine(engine)
 
 
@@ -235,7 +216,9 @@ class Variable(metaclass=_VariableMeta):
     """The old name of a tensor that autograd follows; making one gives a Tensor."""
 
     def __new__(cls, data: Tensor, requires_grad: bool = False) -> Any:
+        if not isinstance(data, Tensor):
+            raise InvalidType(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)
 
 
-__all__ = ["Variable", "accumulator_of", "backward", "default_engine", "grad", "set_default_engine"]
+__all__ = ["Variable", "backward", "grad"]

@@ -6,14 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..base.errors import InvalidType
-from . import types
-from .anomaly import is_anomaly_enabled, set_anomaly_enabled
-from .archive.extra_files import ExtraFilesMap
-from .archive.file_reader import PyTorchFileReader
-from .archive.file_writer import PyTorchFileWriter
-from .autograd import default_engine, set_default_engine
-from .counters import (
+from ..base.counters import (
     AVG,
     SUM,
     AggregationType,
@@ -22,19 +15,31 @@ from .counters import (
     NoopLogger,
     set_logger,
 )
-from .engine import Engine
+from ..base.errors import InvalidType
+from . import types
+from .anomaly import is_anomaly_enabled, set_anomaly_enabled
+from .archive.extra_files import ExtraFilesMap
+from .archive.file_reader import PyTorchFileReader
+from .archive.file_writer import PyTorchFileWriter
 from .function import Function
 from .functions import FUNCTIONS
 from .future import Future, fork, wait
 from .generator import Generator, default_generator
 from .modes import is_grad_enabled, modes
-from .ordered_dicts import cpp
 from .processor import (
     FatalError,
     features,
     get_num_threads,
     set_flush_denormal,
     set_num_threads,
+)
+from .python_engine import (
+    PythonEngine,
+    get_base_engine,
+    get_default_engine,
+    get_python_engine,
+    set_default_engine,
+    set_default_engine_stub,
 )
 from .storage_copy import COPY_HANDLERS, copy_pairs, insert_storage_copy_function
 from .tensor import Tensor
@@ -82,9 +87,15 @@ def add_autograd(namespace: Namespace) -> None:
     """The classes that tensors, functions and the engine of backward passes are of."""
     namespace["_TensorBase"] = Tensor
     namespace["_FunctionBase"] = Function
-    namespace["_ImperativeEngine"] = Engine
-    namespace["_set_default_engine"] = set_default_engine
-    namespace["_get_default_engine"] = default_engine
+    namespace["_ImperativeEngine"] = PythonEngine
+    for function in (
+        get_base_engine,
+        get_python_engine,
+        get_default_engine,
+        set_default_engine,
+        set_default_engine_stub,
+    ):
+        namespace[f"_{function.__name__}"] = function
 
 
 def add_archives(namespace: Namespace) -> None:
@@ -106,9 +117,8 @@ def add_archives(namespace: Namespace) -> None:
 
 
 def add_functions_on_tensors(namespace: Namespace) -> None:
-    """Every function of the table, and the `cpp` names."""
+    """Every function of the table."""
     namespace["_VariableFunctions"] = dict(FUNCTIONS["weft"])
-    namespace["cpp"] = cpp
 
 
 def storage_step(kind: types.dtype) -> Step:

@@ -295,7 +295,7 @@ def _execute_elsewhere(run: Run, grad_mode: bool) -> None:
 
 
 class Engine:
-    """What `Variable._execution_engine` holds: the one way a backward pass starts."""
+    """Runs graphs backwards: the one way a backward pass starts."""
 
     def run_backward(
         self,
@@ -309,10 +309,6 @@ class Engine:
     ) -> tuple[Any, ...]:
         """Runs the graph. With `inputs`, gives their gradients, or adds to their `grad` only if
         `accumulate_grad`; without, adds to every leaf."""
-        if not isinstance(tensors, tuple):
-            raise RunError(
-                f"tensors argument is expected to be a tuple, but got {type(tensors).__name__}"
-            )
         roots = [_root_edge(tensor, number) for number, tensor in enumerate(tensors)]
         grads = [
             fitted(g, edge[0].outputs[edge[1]], "the gradient given for an output", n)
@@ -340,10 +336,6 @@ class Engine:
 def current_run() -> Run | None:
     """The backward pass that this thread is in."""
     return _current.run
-
-
-Engine.__name__ = Engine.__qualname__ = "_EngineBase"
-Engine.__module__ = "weft._C"
 
 
 def _root_edge(tensor: Any, number: int) -> tuple[Node, int]:

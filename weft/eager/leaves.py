@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.counters import LoggerBase
 from . import generator, printing, typed_tensor
-from .archive import torch_names
 from .archive.load import load
 from .archive.save import save
 from .core_namespace import filled, public_names
-from .counters import LoggerBase
 from .future import get_num_interop_threads, set_num_interop_threads
 from .settings import SETTINGS
 from .typed_storage import STORAGE_NAMES, is_storage
@@ -23,7 +22,6 @@ LEAVES: dict[str, Any] = {
     **typed_tensor.TENSOR_CLASSES,
     **SETTINGS,
     "LoggerBase": LoggerBase,
-    "_utils": torch_names,
     "get_num_interop_threads": get_num_interop_threads,
     "get_printoptions": printing.get_printoptions,
     "get_rng_state": generator.get_rng_state,

@@ -4,10 +4,9 @@ module that they belong to."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from ..base.errors import NotFound, OutOfRange
+from ..base.errors import InvalidType, NotFound, OutOfRange
 from .tensor import Tensor
 
 Value = TypeVar("Value")
@@ -18,8 +17,17 @@ class OrderedNames(Generic[Value]):
 
     __module__ = "weft.cpp"
 
+    kind: ClassVar[type]  # of the values
+
     def __init__(self, items: Any = ()) -> None:
-        self._items: dict[str, Value] = dict(items)
+        try:
+            self._items: dict[str, Value] = dict(items)
+        except (TypeError, ValueError):
+            raise InvalidType(
+                f"{type(self).__name__} takes pairs of a name and a value, not {items!r:.60}"
+            ) from None
+        for name, value in self._items.items():
+            check_named(self.kind, name, value)
 
     def items(self) -> list[tuple[str, Value]]:
         return list(self._items.items())
@@ -44,15 +52,29 @@ class OrderedNames(Generic[Value]):
             if key not in self._items:
                 raise NotFound(f"Argument {key!r} is not defined")
             return self._items[key]
+        if isinstance(key, bool) or not isinstance(key, int):
+            raise InvalidType(f"values are reached by name or number, not by {key!r:.60}")
         if not -len(self) <= key < len(self):
             raise OutOfRange(f"number {key} of {len(self)} values")
         return self.values()[key]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}([{', '.join(self._items)}])"
+
+
+def check_named(kind: type, name: Any, value: Any) -> None:
+    """Refuses what is no text, or no value of that class."""
+    if not isinstance(name, str):
+        raise InvalidType(f"a {kind.__name__} is named by text, not by {name!r:.60}")
+    if not isinstance(value, kind):
+        raise InvalidType(f"{name!r} must be a {kind.__name__}, not {type(value).__name__}")
 
 
 class OrderedTensorDict(OrderedNames[Tensor]):
     """Tensors in order, by name or number."""
 
     __module__ = "weft.cpp"
+    kind = Tensor
 
 
 class Module:
@@ -67,14 +89,17 @@ class Module:
         self.training = True
 
     def register_parameter(self, name: str, tensor: Tensor) -> Tensor:
+        check_named(Tensor, name, tensor)
         self.parameters_[name] = tensor
         return tensor
 
     def register_buffer(self, name: str, tensor: Tensor) -> Tensor:
+        check_named(Tensor, name, tensor)
         self.buffers_[name] = tensor
         return tensor
 
     def register_module(self, name: str, module: Module) -> Module:
+        check_named(Module, name, module)
         self.modules_[name] = module
         return module
 
@@ -122,10 +147,4 @@ class OrderedModuleDict(OrderedNames[Module]):
     """Modules in order, by name or number."""
 
     __module__ = "weft.cpp"
-
-
-cpp = SimpleNamespace(
-    OrderedTensorDict=OrderedTensorDict,
-    OrderedModuleDict=OrderedModuleDict,
-    nn=SimpleNamespace(Module=Module),
-)
+    kind = Module

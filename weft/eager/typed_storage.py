@@ -146,6 +146,12 @@ class ElementStorage:
             memory[...] = memory != 0
         return cls(wrap_storage=UntypedStorage._over(memory, resizable=True))
 
+    def __reduce__(self) -> tuple[Any, tuple[str, UntypedStorage]]:
+        return _rebuild_base, (self.dtype.name, self._untyped)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return type(self)(wrap_storage=self._untyped.__deepcopy__(memo))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return as_asked(self._elements(), dtype, copy)
 
@@ -203,9 +209,6 @@ class _StorageBase:
     def __copy__(self) -> Any:
         return self.clone()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return type(self)(wrap_storage=self._untyped.__deepcopy__(memo))  # type: ignore[call-arg]
-
     def __reduce__(self) -> tuple[Any, tuple[str, UntypedStorage]]:
         return _rebuild, (self.dtype.name, self._untyped)
 
@@ -219,6 +222,10 @@ class _StorageBase:
 
 def _rebuild(name: str, untyped: UntypedStorage) -> Any:
     return STORAGE_OF[types.as_dtype(name)](wrap_storage=untyped)
+
+
+def _rebuild_base(name: str, untyped: UntypedStorage) -> Any:
+    return STORAGE_BASES[types.as_dtype(name)](wrap_storage=untyped)
 
 
 def _python(element: Any) -> Any:
@@ -261,7 +268,8 @@ STORAGE_NAMES: dict[str, Any] = {}
 
 def _make_classes(dtype: types.dtype) -> None:
     slots: dict[str, Any] = {"__module__": "weft", "__slots__": ()}
-    base = type(f"{dtype.title}StorageBase", (ElementStorage,), {**slots, "dtype": dtype})
+    core = {**slots, "__module__": "weft._C"}
+    base = type(f"{dtype.title}StorageBase", (ElementStorage,), {**core, "dtype": dtype})
     name = f"{dtype.title}Storage"
     doc = f"A storage of {dtype.name} elements."
     made = type(name, (_StorageBase, base), {**slots, "__doc__": doc})

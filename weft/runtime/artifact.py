@@ -26,7 +26,7 @@ from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
 from .compatible import check_target
 from .executor import Executor
 from .inputs import by_name
-from .program import Array, KernelInfo, Program, TensorSpec
+from .program import Array, KernelInfo, Program, TensorSpec, in_and_out
 from .report import Report, report_of
 
 FORMAT = "weft-program"
@@ -97,6 +97,9 @@ class LoadedModel:
         self.inputs = list(program.inputs)
         self.outputs = [spec.name for spec in program.outputs]
         self._executor = Executor(program, threads)
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({in_and_out(self.inputs, self.outputs)})"
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """The outputs, new arrays, for one array an input by name."""

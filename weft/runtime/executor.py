@@ -50,6 +50,9 @@ class Executor:
         self._pool = thread_pool()
         self._written = [i for i, s in enumerate(program.inputs) if s.name in program.written]
 
+    def __repr__(self) -> str:
+        return f"Executor({self.program.summary()}; {self.threads} threads)"
+
     def _load_segments(self) -> list[Any]:
         """Native functions and host steps, in order."""
         segments: list[Any] = []

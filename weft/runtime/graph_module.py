@@ -34,7 +34,7 @@ class CompiledLibrary:
     export_library = save  # the name that TVM gave it
 
     def __repr__(self) -> str:
-        return f"CompiledLibrary({len(self.program.kernels)} kernels for {self.program.target})"
+        return f"CompiledLibrary({len(self.program.kernels)} kernels: {self.program.summary()})"
 
 
 def load_library(path: str | os.PathLike[str]) -> CompiledLibrary:
@@ -92,6 +92,9 @@ class GraphModule:
         self._inputs = {spec.name: _zeros(spec.shape, spec.dtype) for spec in program.inputs}
         self._outputs: list[NDArray] = []
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"GraphModule({self.program.summary()}; on {self.device})"
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copies a value into an input, by name or position; and others by keyword."""

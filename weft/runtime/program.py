@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,3 +53,24 @@ class Program:
     kernels: tuple[KernelInfo, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)  # compile times, cache hits, counts
     written: tuple[str, ...] = ()  # inputs that a run changes
+
+    def __repr__(self) -> str:
+        return f"Program({self.summary()})"
+
+    def summary(self) -> str:
+        """What it takes and gives, and how many steps it has, in one line."""
+        flow = in_and_out(self.inputs, [spec.name for spec in self.outputs])
+        return f"{flow}; {len(self.plan.steps)} steps"
+
+
+def in_and_out(inputs: Iterable[Any], outputs: Iterable[Any]) -> str:
+    """Inputs and outputs in one line, of many only the first.
+
+    >>> in_and_out("abcdef", ["y"])
+    'a, b, c, d, ... (6) -> y'
+    """
+    shown = []
+    for values in (list(map(str, inputs)), list(map(str, outputs))):
+        more = f", ... ({len(values)})" if len(values) > 4 else ""
+        shown.append(", ".join(values[:4]) + more)
+    return " -> ".join(shown)

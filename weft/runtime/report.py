@@ -28,6 +28,9 @@ class Report:
     concat_copies: int
     target: str
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         isa = Counter(kernel.isa for kernel in self.kernels)
         hosts = Counter(self.host_steps)

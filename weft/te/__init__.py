@@ -144,3 +144,7 @@ __all__ = [
     "buffer",
     "show",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

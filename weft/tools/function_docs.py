@@ -10,6 +10,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ _PACKAGE: Any = sys.modules[
 ]  # where the lazy names are listed
 PAGE = "docs/tensor-functions.md"
 STUBS = {"weft": "weft/__init__.pyi"}
+TABLE_OF_NAMES = "weft/tensor_names.py"
 WROTE = "written by `make docs` from the function table"
 
 # How a name in an annotation is written in a stub, where functions and dtypes have such names.
@@ -36,6 +38,12 @@ _WORDS = {
     **_BUILTINS, "Any": "Any", "None": "None", "Tensor": "Tensor", "Size": "_Size",
     "dtype": "_dtype", "device": "_device", "layout": "_layout", "Iterator": "Iterator",
 }  # fmt: skip
+# Methods that Python calls for an operator; a tensor and its operand make a tensor.
+_BINARY = "add sub mul matmul truediv div floordiv mod pow and or xor lshift rshift".split()
+_OPERATORS = {
+    *(f"__{way}{name}__" for name in _BINARY for way in ("", "r", "i")),
+    *(f"__{name}__" for name in "eq ne lt le gt ge neg pos abs invert getitem".split()),
+}
 _HEADER = f'''# fmt: off
 # ruff: noqa
 """{{what}} ({WROTE})."""
@@ -54,7 +62,7 @@ from .eager.types import layout as _layout
 
 def files() -> dict[str, str]:
     """Every file that comes from the table, by its path in the repository."""
-    made = {PAGE: page(), STUBS["weft"]: package_stub()}
+    made = {PAGE: page(), STUBS["weft"]: package_stub(), TABLE_OF_NAMES: table_of_names()}
     for space in FUNCTIONS:
         if space != "weft":
             made[space.replace(".", "/") + ".pyi"] = space_stub(space)
@@ -104,6 +112,17 @@ def _shown_signature(function: Callable[..., Any]) -> str:
     signature = inspect.signature(function)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     return str(inspect.Signature(bare))
+
+
+# The names.
+
+
+def table_of_names() -> str:
+    """A module with the names that `weft` has for tensors, to be known before any of them loads."""
+    lines = textwrap.wrap(" ".join(sorted(NAMES)), 96)
+    head = f'"""The names of weft for tensors ({WROTE})."""'
+    table = ["TENSOR_NAMES = frozenset(", '    """', *lines, '    """.split()', ")"]
+    return "\n".join([head, "", *table, ""])
 
 
 # The stubs.
@@ -156,6 +175,8 @@ def _imported(names: dict[str, Any]) -> Iterator[str]:
     for name, value in sorted(names.items()):
         if isinstance(value, types.dtype):
             yield f"{name}: _dtype"
+        elif isinstance(value, bool):
+            yield f"{name}: builtins.bool"
         elif (home := _home(name, value)) is not None:
             yield f"from .{home} import {name} as {name}"
         else:
@@ -183,7 +204,16 @@ def _class_stub() -> Iterator[str]:
             if value.fset is not None:
                 yield f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..."
         elif inspect.isfunction(value) and _is_public(name):
-            yield "    " + _function_stub(name, value, method=True)
+            yield "    " + _method_stub(name, value)
+
+
+def _method_stub(name: str, value: Callable[..., Any]) -> str:
+    """Operators give a tensor; for what they cannot take, Python asks the other operand."""
+    made = _function_stub(name, value, method=True)
+    if name not in _OPERATORS:
+        return made
+    note = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+    return f"{made.partition(' -> ')[0]} -> Tensor: ...{note}"
 
 
 def _is_public(name: str) -> bool:

@@ -22,6 +22,11 @@ __all__ = [
     "register_schedule",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 Rule = Callable[..., Any]
 
 

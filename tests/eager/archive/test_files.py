@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from oracles import oracle
 
+import weft
 from weft.eager import types
 from weft.eager.archive.allowed import (
     add_safe_globals,
@@ -489,3 +490,65 @@ def test_parameters():
         Parameter([1.0])
     with pytest.raises(RuntimeError):
         Parameter(wrap(np.arange(3)))
+
+
+@pytest.mark.parametrize("kind", [dict, weft.ExtraFilesMap])
+def test_extra_files_travel_beside_the_data(kind, tmp_path):
+    torch = oracle("torch")
+    path = tmp_path / "model.pt"
+    texts = {"a.txt": "hi", "deep/b.json": '{"größe": 3}'}
+    weft.save({"w": weft.ones(2)}, path, _extra_files=kind(texts))
+    assert torch.load(path)["w"].tolist() == [1, 1]
+    theirs = torch._C.PyTorchFileReader(str(path))
+    assert {name: theirs.get_record(f"extra/{name}").decode() for name in texts} == texts
+    files = kind({"deep/b.json": "", "a.txt": "old", "none": "old"})
+    assert weft.load(path, _extra_files=files)["w"].tolist() == [1, 1]
+    assert dict(files) == {**texts, "none": ""}
+    assert weft.load(path)["w"].tolist() == [1, 1]
+
+
+def test_extra_files_that_pytorch_wrote(tmp_path):
+    torch = oracle("torch")
+    path = tmp_path / "model.pt"
+    torch.save([torch.ones(2)], path)
+    again = tmp_path / "again.pt"
+    reader, writer = torch._C.PyTorchFileReader(str(path)), torch._C.PyTorchFileWriter(str(again))
+    for name in reader.get_all_records():
+        if name not in ("version", "byteorder", ".data/serialization_id"):
+            content = reader.get_record(name)
+            writer.write_record(name, content, len(content))
+    writer.write_record("extra/notes", b"of PyTorch", 10)
+    writer.write_record("extra/bytes", b"\xff\xfe", 2)
+    writer.write_end_of_file()
+    files = weft.ExtraFilesMap({"notes": ""})
+    assert weft.load(again, _extra_files=files)[0].tolist() == [1, 1]
+    assert files["notes"] == "of PyTorch"
+    with pytest.raises(weft.Error, match="is no text"):
+        weft.load(again, _extra_files={"bytes": ""})
+
+
+def test_what_extra_files_refuse():
+    for wrong in (3, ["a"], {"a": 1}, {1: "a"}, {"a": None}):
+        with pytest.raises(weft.Error) as raised:
+            weft.save([1], io.BytesIO(), _extra_files=wrong)
+        assert isinstance(raised.value, TypeError)
+        with pytest.raises(TypeError):
+            weft.load(io.BytesIO(), _extra_files=wrong)
+    for wrong in (3, "ab", {"a": 1}):
+        with pytest.raises(weft.Error):
+            weft.ExtraFilesMap(wrong)
+    files = weft.ExtraFilesMap({"a": "1"})
+    for missing in ("b", 3):
+        with pytest.raises(weft.Error) as raised:
+            files[missing]
+        assert isinstance(raised.value, KeyError)
+    with pytest.raises(KeyError):
+        del files["b"]
+    assert files.get("b") is None
+    old = io.BytesIO()
+    with pytest.raises(ValueError, match="no place for extra files"):
+        weft.save([1], old, _use_new_zipfile_serialization=False, _extra_files={"a": ""})
+    weft.save([1], old, _use_new_zipfile_serialization=False)
+    old.seek(0)
+    with pytest.raises(weft.Error, match="has no extra files"):
+        weft.load(old, _extra_files={"a": ""})

@@ -6,12 +6,14 @@ from __future__ import annotations
 import mmap as memory_map
 import os
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 from ...base.errors import InvalidValue, Unsupported
 from ..storage import UntypedStorage
 from .allowed import find_global
 from .errors import ArchiveError, NotAFile, shown
+from .extra_files import check_extra_files, fill_extra_files
 from .file_reader import PyTorchFileReader
 from .legacy import LegacyReader
 from .pickle_read import Unpickler
@@ -30,6 +32,7 @@ def load(
     weights_only: bool | None = None,
     mmap: bool | None = None,
     encoding: str = "utf-8",
+    _extra_files: MutableMapping[str, str] | None = None,
 ) -> Any:
     """Reads data with tensors in it from a path or a file that can seek.
 
@@ -43,6 +46,9 @@ def load(
     may start is read at once, as without `mmap`. The file must not be changed or shortened while
     its tensors are in use.
 
+    `_extra_files` names text files that `save` put beside the data: their contents are filled in,
+    and those that the file does not have become empty.
+
     >>> import io
     >>> from .save import save
     >>> file = io.BytesIO()
@@ -53,9 +59,11 @@ def load(
     """
     if pickle_module is not None:
         raise Unsupported("loading by another module than weft's own")
+    if _extra_files is not None:
+        check_extra_files(_extra_files)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            return _load_file(file, map_location, bool(mmap), encoding)
+            return _load_file(file, map_location, bool(mmap), encoding, _extra_files)
     if mmap:
         raise InvalidValue("f must be a file path in order to use the mmap argument")
     for needed in ("read", "seek", "tell"):
@@ -65,21 +73,27 @@ def load(
                 "You can only load from a file that is seekable.",
                 hint="read it into an io.BytesIO and load from that",
             )
-    return _load_file(f, map_location, False, encoding)
+    return _load_file(f, map_location, False, encoding, _extra_files)
 
 
-def _load_file(file: Any, map_location: Any, mmap: bool, encoding: str) -> Any:
+def _load_file(file: Any, map_location: Any, mmap: bool, encoding: str, extra: Any) -> Any:
     start = file.tell()
     head = file.read(4)
     file.seek(start)
     if not isinstance(head, bytes):
         raise NotAFile("the file is open for text", hint='open it with mode "rb"')
     if head == _ZIP:
-        return _ZipLoader(PyTorchFileReader(file), map_location, mmap, encoding).load()
+        archive = PyTorchFileReader(file)
+        value = _ZipLoader(archive, map_location, mmap, encoding).load()
+        if extra is not None:
+            fill_extra_files(archive, extra)
+        return value
     if mmap:
         raise ArchiveError("mmap can only be used with archives of the zip format")
     if not head:
         raise ArchiveError("the file is empty")
+    if extra:
+        raise ArchiveError("a file of the format before zip has no extra files")
     return _load_legacy(file, start, map_location, encoding)
 
 

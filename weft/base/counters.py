@@ -1,4 +1,9 @@
-"""Counters by name: what parts of weft count goes to a logger, which the user can set."""
+"""Counters by name: what parts of weft count goes to a logger, which the user can set.
+
+weft itself counts, under names that begin with `weft.`: `compiled_models_constructed`,
+`compiled_model_invocations`, `program_cache_hit` and `program_cache_miss` (whether a model had code
+for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel_cache_miss`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from ..base.errors import InvalidType
+from .errors import InvalidType
 
 
 class AggregationType(enum.Enum):
@@ -66,14 +71,15 @@ class LockingLogger(LoggerBase):
 
     def add_stat_value(self, name: str, value: int) -> None:
         """Counts a value."""
-        if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidType("a counter has a name and whole values")
+        _check(name, value)
         with self._lock:
             total, count = self._counters.get(name, (0, 0))
             self._counters[name] = (total + value, count + 1)
 
     def get_counter_val(self, name: str) -> int:
         """The sum of a counter's values, or their mean cut to a whole number."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a counter is named by text, not by {name!r:.40}")
         with self._lock:
             total, count = self._counters.get(name, (0, 0))
             mean = self._kinds.get(name) is AVG and count > 0
@@ -81,28 +87,47 @@ class LockingLogger(LoggerBase):
 
     def set_aggregation_type(self, name: str, kind: AggregationType) -> None:
         """Says whether a counter gives a sum or a mean."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a counter is named by text, not by {name!r:.40}")
         if not isinstance(kind, AggregationType):
             raise InvalidType(f"expected SUM or AVG, not a {type(kind).__name__}")
         with self._lock:
             self._kinds[name] = kind
 
 
+def _check(name: Any, value: Any) -> None:
+    if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"a counter has a name and whole values, not {name!r:.40}: {value!r:.40}")
+
+
 _logger: LoggerBase = NoopLogger()
+counting = False  # whether the logger keeps values; what runs often looks here first
+
+
+def get_logger() -> LoggerBase:
+    """The logger that values go to."""
+    return _logger
 
 
 def set_logger(logger: LoggerBase) -> LoggerBase:
-    """Makes a logger the one that values go to, and gives the one before it."""
-    global _logger
+    """Makes a logger the one that values go to, and gives the one before it.
+
+    >>> before = set_logger(LockingLogger())
+    >>> add_stat_value("steps", 3)
+    >>> set_logger(before).get_counter_val("steps")
+    3
+    """
+    global _logger, counting
     if not isinstance(logger, LoggerBase):
-        raise InvalidType(f"expected a logger, not a {type(logger).__name__}")
+        raise InvalidType(f"expected a logger, not {logger!r:.60}", hint="use weft.LockingLogger()")
     before, _logger = _logger, logger
+    counting = not isinstance(logger, NoopLogger)
     return before
 
 
 def add_stat_value(name: str, value: int) -> None:
     """Counts a value, if the logger that is set keeps it."""
-    if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType("a counter has a name and whole values")
+    _check(name, value)
     _logger.add_stat_value(name, value)
 
 
