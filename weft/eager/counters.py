@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import threading
 import time
 from typing import Any
 
 from ..base.errors import InvalidType
+from ..base.forks import held_lock
 
 
 class AggregationType(enum.Enum):
@@ -60,7 +60,7 @@ class LockingLogger(LoggerBase):
     __module__ = "weft"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = held_lock("table")
         self._counters: dict[str, tuple[int, int]] = {}  # sum and count
         self._kinds: dict[str, AggregationType] = {}
 
