@@ -8,11 +8,11 @@ for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel
 from __future__ import annotations
 
 import enum
-import threading
 import time
 from typing import Any
 
 from .errors import InvalidType
+from .forks import held_lock
 
 
 class AggregationType(enum.Enum):
@@ -65,7 +65,7 @@ class LockingLogger(LoggerBase):
     __module__ = "weft"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = held_lock("table")
         self._counters: dict[str, tuple[int, int]] = {}  # sum and count
         self._kinds: dict[str, AggregationType] = {}
 

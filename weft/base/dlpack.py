@@ -7,7 +7,6 @@ any thread and at any time; the element types that numpy does not export are wri
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray as NumpyArray
 
 from .dtype import DTYPES, DType, dtype_name
 from .errors import InvalidType, RunError
+from .forks import held_lock
 
 CPU = (1, 0)
 READ_ONLY, IS_COPIED = 1, 2
@@ -152,7 +152,7 @@ def _numpy_capsule(array: NumpyArray[Any], versioned: bool) -> object:
 
 
 # Of two threads with one capsule one gets it; a finaliser that runs meanwhile may import another.
-_consuming = threading.RLock()
+_consuming = held_lock("table")
 
 
 def from_dlpack(source: Exporter | object) -> NumpyArray[Any]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from ..base.errors import InvalidValue, RunError, Unsupported
-from ..base.forks import hold_over_forks
+from ..base.forks import held_lock, hold_over_forks
 from ..base.target import Target
 
-_lock = threading.Lock()
-hold_over_forks(_lock, "compiling")
+_lock = held_lock("compiling")
 hold_over_forks(ffi.lib._lock._lock, "llvm")  # llvmlite's own, around every call
 _machines: dict[tuple[str, str, str], llvm.TargetMachine] = {}
 

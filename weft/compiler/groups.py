@@ -3,14 +3,13 @@ earlier one, share them; so do other processes, through the disk cache."""
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from ..base import config
 from ..base.file_cache import file_cache
-from ..base.forks import hold_over_forks
+from ..base.forks import held_lock
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
@@ -24,8 +23,7 @@ MAX_GROUPS = 4096
 _PRINTED = frozenset({"loops", "llvm", "asm"})
 
 _known: OrderedDict[Hashable, list[CompiledKernel]] = OrderedDict()
-_lock = threading.Lock()
-hold_over_forks(_lock, "table")
+_lock = held_lock("table")
 
 
 def compiled_group(

@@ -4,7 +4,6 @@ through the disk cache on this machine."""
 from __future__ import annotations
 
 import sys
-import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 from ..base import config, counters
 from ..base.file_cache import file_cache
-from ..base.forks import hold_over_forks
+from ..base.forks import held_lock
 from ..base.plan import KernelCode
 from ..base.target import Target
 from ..codegen.compile import describe
@@ -53,7 +52,7 @@ class KernelCache:
         self._codes: OrderedDict[int, tuple[Kernel, Target, KernelCode]] = OrderedDict()
         self._begun: dict[int, tuple[Kernel, Target, _Emitted, Future[bytes]]] = {}
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = held_lock("table")
         self.hits = 0
         self.misses = 0
 
@@ -159,4 +158,3 @@ def _print_stages(kernel: Kernel, text: str, target: Target) -> None:
 
 
 kernel_cache = KernelCache()
-hold_over_forks(kernel_cache._lock, "table")

@@ -4,8 +4,6 @@ are first seen, and kept."""
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ from typing import Any, NamedTuple
 from ..base import counters
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, RunError, ShapeError, Unsupported
+from ..base.forks import ForkLock, held_lock, renewed_lock
 from ..base.shape import Dim, Shape, is_static, show
 from ..base.target import Target, host
 from ..core.graph import Graph
@@ -143,13 +142,9 @@ class CompiledModel:
         self._last: Executor | None = None
         self._closed = False
         self.compilations = 0
-        self._renew_locks()
-        _models.add(self)
+        self._lock = held_lock("table")
+        self._turns: dict[Shapes, ForkLock] = {}  # held while code for shapes is made
         counters.add_stat_value("weft.compiled_models_constructed", 1)
-
-    def _renew_locks(self) -> None:
-        self._lock = threading.Lock()
-        self._turns: dict[Shapes, threading.Lock] = {}  # held while code for shapes is made
 
     # Running
 
@@ -197,7 +192,7 @@ class CompiledModel:
     def _compiled_once(self, shapes: Shapes, progress: Progress | None = None) -> Executor:
         """The executor for some shapes; threads that ask for the same ones wait for the first."""
         with self._lock:
-            turn = self._turns.setdefault(shapes, threading.Lock())
+            turn: ForkLock = self._turns.setdefault(shapes, renewed_lock())
         with turn:
             with self._lock:
                 found = self._executors.get(shapes)
@@ -272,19 +267,6 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"CompiledModel({in_and_out(self.inputs, self.outputs)})"
-
-
-_models: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """A child has none of the threads that held a lock."""
-    for model in list(_models):
-        model._renew_locks()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _input_specs(graph: Graph, params: Mapping[str, Array]) -> dict[str, InputSpec]:

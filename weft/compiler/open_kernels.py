@@ -4,14 +4,13 @@ a machine."""
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from ..base import config
 from ..base.file_cache import file_cache
-from ..base.forks import hold_over_forks
+from ..base.forks import held_lock
 from ..base.plan import KernelCode
 from ..base.target import Target, host
 from ..core.bulk import collector_paused
@@ -20,8 +19,7 @@ from ..te.loops import Kernel
 from .disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
 from .kernels import kernel_cache
 
-making = threading.RLock()  # held while kernels are looked for and made
-hold_over_forks(making, "making")
+making = held_lock("making")  # held while kernels are looked for and made
 _kernels: dict[Hashable, OpenKernel] = {}
 
 

@@ -14,13 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from ..base.forks import hold_over_forks
+from ..base.forks import held_lock
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_lock = threading.Lock()
-hold_over_forks(_lock, "table")
+_lock = held_lock("table")
 _running = 0
 _pause_is_ours = False
 _own = threading.local()  # depth: how many paused functions this thread is in

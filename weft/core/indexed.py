@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from itertools import accumulate
 
 from .ir import Node, NodeEntry, topo_order
@@ -30,6 +29,8 @@ class IndexedGraph:
             self.inputs = [[first[n] + i for n, i, _ in node.inputs] for node in self.nodes]
         self.outputs: list[int] = [first[n] + i for n, i, _ in outputs if n in first]
         self.variables: list[int] = [i for i, node in enumerate(self.nodes) if node.op is None]
+        self._consumers: list[list[int]] | None = None
+        self._mutable_inputs: set[int] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -55,21 +56,25 @@ class IndexedGraph:
         """The numbers of nodes."""
         return [self.node_id[node] for node in nodes if node in self.node_id]
 
-    @cached_property
+    @property
     def consumers(self) -> list[list[int]]:
         """Entry -> the nodes that read it, once for each time."""
-        result: list[list[int]] = [[] for _ in range(self.num_node_entries)]
-        for node, entries in enumerate(self.inputs):
-            for entry in entries:
-                result[entry].append(node)
-        return result
+        if self._consumers is None:
+            result: list[list[int]] = [[] for _ in range(self.num_node_entries)]
+            for node, entries in enumerate(self.inputs):
+                for entry in entries:
+                    result[entry].append(node)
+            self._consumers = result
+        return self._consumers
 
-    @cached_property
+    @property
     def mutable_inputs(self) -> set[int]:
         """Variables that some operator mutates."""
-        return {
-            self.node_id[node.inputs[index].node]
-            for node in self.nodes
-            if node.op is not None and Op.mutates.contains(node.op)
-            for index in node.op.mutates_of(node.params)
-        }
+        if self._mutable_inputs is None:
+            self._mutable_inputs = {
+                self.node_id[node.inputs[index].node]
+                for node in self.nodes
+                if node.op is not None and Op.mutates.contains(node.op)
+                for index in node.op.mutates_of(node.params)
+            }
+        return self._mutable_inputs

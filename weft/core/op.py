@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ..base.errors import Error, InvalidType, InvalidValue, NotFound, RegistryError
+from ..base.forks import held_lock
 from .schema import Params, canonical, fields_of, parse, text_of
 
 V = TypeVar("V")
@@ -119,7 +119,7 @@ class Column(Generic[V]):
 
 
 _columns: dict[str, OpMap[Any]] = {}
-_lock = threading.RLock()
+_lock = held_lock("table")
 _ops: dict[str, Op] = {}  # by name and by alias
 _indices = itertools.count()
 _groups: dict[str, OpGroup] = {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import difflib
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..base import config
 from ..base.errors import Error, GraphError, NotFound, RegistryError
+from ..base.forks import held_lock
 from .bulk import collector_paused
 from .graph_attrs import FACT_KEYS
 
@@ -27,7 +27,7 @@ class Pass(NamedTuple):
 
 
 _passes: dict[str, Pass] = {}
-_lock = threading.Lock()
+_lock = held_lock("table")
 _verifiers: list[Callable[[Any], None]] = []
 
 

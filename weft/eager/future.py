@@ -14,10 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..base.errors import InvalidType, RunError
+from ..base.forks import held_lock
 from ..runtime.pool import thread_count
 from .modes import modes
 
 Callback = Callable[["Future"], Any]
+_state = held_lock("table")  # of all futures: nothing but fields are set while it is held
 
 
 class Future:
@@ -34,7 +36,7 @@ class Future:
     __slots__ = ("__weakref__", "_callbacks", "_changed", "_done", "_error", "_result", "_task")
 
     def __init__(self, *, devices: Any = None) -> None:
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(_state)
         self._done = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -171,13 +173,24 @@ class _Task:
     def __init__(self, future: Future, function: Callable[[], Any]) -> None:
         self._future = future
         self._function = function
-        self._begun = threading.Lock()
+        self._process: int | None = None  # the one that has begun it
         self._context = contextvars.copy_context()
         self._modes = (modes.grad, modes.inference)
 
     def run(self) -> None:
-        if self._begun.acquire(blocking=False):
+        process = os.getpid()
+        with _state:
+            begun, self._process = self._process, process
+        if begun is None:
             _run_into(self._future, lambda: self._context.run(self._call))
+        elif begun != process:
+            self._future.set_exception(
+                RunError(
+                    "the function of this Future will not end in this process",
+                    why="it was running in another thread when the process was forked",
+                    hint="wait for it before the fork, or call the function again",
+                )
+            )
 
     def _call(self) -> Any:
         """The call, in the grad mode of who asked for it."""
@@ -191,12 +204,11 @@ class _Task:
 
 _executor: ThreadPoolExecutor | None = None
 _asked: list[int] = []  # for how many threads
-_executor_lock = threading.Lock()
 
 
 def _pool() -> ThreadPoolExecutor:
     global _executor
-    with _executor_lock:
+    with _state:
         if _executor is None:
             _executor = ThreadPoolExecutor(get_num_interop_threads(), "weft-fork")
         return _executor
@@ -213,7 +225,7 @@ def set_num_interop_threads(num: int) -> None:
         raise RunError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
     if num <= 0:
         raise RunError("set_num_interop_threads expects a positive integer")
-    with _executor_lock:
+    with _state:
         if _executor is not None or _asked:
             raise RunError(
                 "cannot set number of interop threads after parallel work has started or "
@@ -250,10 +262,9 @@ def collect_all(futures: Sequence[Future]) -> Future:
     together = Future()
     together._task = tuple(futures)
     left = [len(futures)]
-    lock = threading.Lock()
 
     def one_less(_: Future) -> None:
-        with lock:
+        with _state:
             left[0] -= 1
             last = left[0] == 0
         if last:
@@ -274,8 +285,8 @@ def wait_all(futures: Sequence[Future]) -> list[Any]:
 
 def _after_fork() -> None:
     """A child has none of its parent's threads."""
-    global _executor, _executor_lock
-    _executor, _executor_lock = None, threading.Lock()
+    global _executor
+    _executor = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import struct
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..base.bits import WORDS, MersenneTwister, from_state
 from ..base.errors import InvalidType, InvalidValue, RunError
+from ..base.forks import held_lock
 from .device import device, require_cpu
 from .native_random import NativeTwister
 from .tensor import Tensor, wrap
@@ -38,7 +38,7 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         require_cpu(device)
-        self._lock = threading.RLock()
+        self._lock = held_lock("drawing")
         self._reseed(DEFAULT_SEED)
 
     def _reseed(self, seed: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..base.errors import InvalidValue, RunError
+from ..base.forks import held_lock
 from .engine import current_run
 from .modes import _Mode, modes
 from .node import AccumulateGrad, Meta, Node
@@ -161,6 +162,9 @@ def _edge_of(tensor: Tensor | GradientEdge) -> tuple[Node, int]:
     return get_gradient_edge(tensor)._edge() if isinstance(tensor, Tensor) else tensor._edge()
 
 
+_gathering = held_lock("table")
+
+
 class _Gathering:
     """The gradients that have arrived in each of the passes that are running."""
 
@@ -168,14 +172,13 @@ class _Gathering:
         self, edges: Sequence[tuple[Node, int]], function: Callable[[Any], None], first: bool
     ) -> None:
         self.edges, self.function, self.first = edges, function, first
-        self.lock = threading.Lock()
         self.arrived: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
         self.left: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def hook(self, number: int) -> Callable[[Tensor], None]:
         def take(grad: Tensor) -> None:
             run = current_run()
-            with self.lock:
+            with _gathering:
                 if run not in self.left:
                     self.arrived[run] = [None] * len(self.edges)
                     self.left[run] = 1 if self.first else self._expected(run)

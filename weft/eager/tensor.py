@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..base.dtype import DType, is_complex, is_float
 from ..base.errors import InvalidType, InvalidValue, RunError
+from ..base.forks import held_lock
 from ..core.op import Op
 from ..ops.elemwise import CastAttrs
 from .derivative import split_arguments
@@ -33,7 +33,7 @@ NO_GRAD = "was created in no_grad mode"
 MULTIPLE = "is the output of a function that returns multiple views"
 CPU = device("cpu")
 CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
-_accumulating = threading.Lock()
+_accumulating = held_lock("adding")
 
 
 class Tensor:

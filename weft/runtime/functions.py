@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from ..base.errors import InvalidType, NotFound, RegistryError
+from ..base.forks import held_lock
 
 Function = Callable[..., Any]
 
 _functions: dict[str, Function] = {}
-_lock = threading.Lock()
+_lock = held_lock("table")
 
 
 def register_func(name: str | Function, f: Function | None = None, override: bool = False) -> Any:

@@ -6,7 +6,6 @@ Variables that the graph writes to keep what was written from one run to the nex
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..base.device import Device, cpu
 from ..base.errors import Error, GraphError, InvalidType, InvalidValue, NotFound, OutOfRange
+from ..base.forks import renewed_lock
 from ..base.ndarray import NDArray, array, empty
 from ..base.param_dict import load_param_dict
 from .artifact import load_program, save_program
@@ -91,7 +91,7 @@ class GraphModule:
         self._executor = Executor(program, threads)
         self._inputs = {spec.name: _zeros(spec.shape, spec.dtype) for spec in program.inputs}
         self._outputs: list[NDArray] = []
-        self._lock = threading.Lock()
+        self._lock = renewed_lock()  # held while functions of the user run
 
     def __repr__(self) -> str:
         return f"GraphModule({self.program.summary()}; on {self.device})"

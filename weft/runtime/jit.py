@@ -7,19 +7,18 @@ one that was replaced ends when its last library is closed.
 from __future__ import annotations
 
 import itertools
-import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import llvmlite.binding as llvm
 
 from ..base.errors import NotFound, RunError
 from ..base.file_cache import file_cache
-from ..base.forks import hold_over_forks
+from ..base.forks import held_lock
 
 LIBRARIES_PER_JIT = 256
 
-_lock = threading.RLock()
-hold_over_forks(_lock, "linking")
+_lock = held_lock("linking")
 _numbers = itertools.count()
 
 
@@ -43,6 +42,12 @@ class _SharedJit:
 
 
 _current: _SharedJit | None = None
+_dropped: deque[tuple[llvm.ResourceTracker, _SharedJit]] = deque()  # to be given back
+
+
+def _unload(tracker: llvm.ResourceTracker, jit: _SharedJit) -> None:
+    tracker.close()
+    jit.release()
 
 
 class Library:
@@ -67,14 +72,19 @@ class Library:
         """Give the memory back; no address may be used afterwards."""
         with _lock:
             if self._tracker is not None:
-                self._tracker.close()
+                _unload(self._tracker, self._jit)
                 self._tracker = None
-                self._jit.release()
 
     def __del__(self) -> None:
-        # When the interpreter ends, the lock may be gone before the last library.
-        if _lock is not None:
+        # It may run wherever Python collects garbage, in a thread that holds any lock: so it waits
+        # for none. When the interpreter ends, this one may be gone before the last library.
+        if _lock is None or self._tracker is None:
+            return
+        if _lock.acquire(blocking=False):
             self.close()
+            _lock.release()
+        else:
+            _dropped.append((self._tracker, self._jit))
 
 
 def load_object(code: bytes | Sequence[bytes], symbols: Iterable[str]) -> Library:
@@ -122,6 +132,8 @@ def _link(builder: llvm.JITLibraryBuilder, names: tuple[str, ...]) -> Library:
     for name in names:
         builder.export_symbol(name)
     with _lock:
+        while _dropped:
+            _unload(*_dropped.pop())
         if _current is None or _current.is_full:
             _current = _SharedJit()
         try:

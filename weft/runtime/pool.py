@@ -10,11 +10,11 @@ import atexit
 import ctypes
 import os
 import signal
-import threading
 from functools import lru_cache
 
 from ..base import config
 from ..base.errors import InvalidValue
+from ..base.forks import held_lock
 from ..base.machine import usable_cores
 from .jit import load_ir
 from .pool_code import STATE_BYTES, TURN, has_threads, pool_ir
@@ -44,11 +44,11 @@ class ThreadPool:
         pointer, long = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, pointer, long, long)
         self._parallel = kind(self._addresses["weft_parallel"])
+        self._lock = held_lock("table")
         self._reset()
 
     def _reset(self) -> None:
         """The state of a pool without workers; `pointer` stays the same."""
-        self._lock = threading.Lock()
         self._workers: list[tuple[int, ctypes.Array[ctypes.c_int64]]] = []
         self._stopped = False
         ctypes.memset(self.pointer, 0, STATE_BYTES)
@@ -124,7 +124,7 @@ class ThreadPool:
 
 
 _pool: ThreadPool | None = None
-_pool_lock = threading.Lock()
+_pool_lock = held_lock("starting")
 
 
 def thread_pool() -> ThreadPool:
@@ -188,8 +188,6 @@ def _openmp_threads() -> int | None:
 
 def _after_fork() -> None:
     """A child has none of its parent's threads."""
-    global _pool_lock
-    _pool_lock = threading.Lock()
     if _pool is not None:
         _pool._reset()
 

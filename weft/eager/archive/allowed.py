@@ -3,13 +3,13 @@ user allows."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ...base.errors import InvalidType, Unsupported
+from ...base.forks import held_lock
 from .. import types
 from ..parameter import Parameter
 from ..storage import UntypedStorage
@@ -125,7 +125,7 @@ _UNSUPPORTED = {
 _FOREIGN_DTYPES = ("complex32", "float8_", "float4_", "qint", "quint", "bits", "uint", "int")
 
 _user: dict[str, Any] = {}
-_user_lock = threading.Lock()
+_user_lock = held_lock("table")
 
 
 def find_global(module: str, name: str) -> Any:
