@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from ..base.dtype import DType, dtype_name
 from ..base.plan import ExecPlan
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+SHOWN = 4  # inputs or outputs that a line of text names
 
 
 class TensorSpec(NamedTuple):
@@ -34,7 +37,7 @@ class KernelInfo(NamedTuple):
     isa: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """`objects` is machine code; `entries` names the native function of each run of kernels.
 
@@ -52,3 +55,24 @@ class Program:
     kernels: tuple[KernelInfo, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)  # compile times, cache hits, counts
     written: tuple[str, ...] = ()  # inputs that a run changes
+
+    def __repr__(self) -> str:
+        return f"Program({described(self)})"
+
+
+def described(program: Program) -> str:
+    """A program in a line: inputs, outputs, how many kernels, for what."""
+    isa = sorted({kernel.isa for kernel in program.kernels})
+    count = len(program.kernels)
+    made = f"{count} kernel{'s' * (count != 1)}" + (f" for {', '.join(isa)}" if isa else "")
+    return f"{listed(program.inputs)} -> {listed(program.outputs)}; {made}"
+
+
+def listed(specs: Sequence[object]) -> str:
+    """Inputs or outputs as text; of many, the first.
+
+    >>> listed(["a: float32[2]", "b: float32[3]"])
+    'a: float32[2], b: float32[3]'
+    """
+    more = f", and {len(specs) - SHOWN} more" if len(specs) > SHOWN else ""
+    return ", ".join(map(str, specs[:SHOWN])) + more
