@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import weft
@@ -54,32 +55,109 @@ def test_open_dimensions_become_one(tmp_path):
     assert "taken as input (1, 1, 8, 8)" in done.stdout
 
 
+def test_compiled_models_run(tmp_path):
+    x = sym.Variable("x", shape=(4, 7))
+    weft.compile(sym.softmax(x, name="s")).save(tmp_path / "m.weft")
+    done = run("run", tmp_path / "m.weft", "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    assert "inputs   x: float32[4, 7]" in done.stdout
+    assert "output   s_output: float32[4, 7]" in done.stdout
+    np.save(tmp_path / "x.npy", np.zeros((2, 7), "float32"))
+    done = run("run", tmp_path / "m.weft", "--input", f"x={tmp_path / 'x.npy'}")
+    assert done.returncode == 1
+    assert "input 'x' has shape (2, 7)" in done.stderr
+
+
+def test_open_shapes_are_asked_for(tmp_path):
+    text = "m (float[n, 3, h, w] photo) => (float[n, 3, h, w] y) { y = Relu(photo) }"
+    made = onnx.helper.make_model(onnx.parser.parse_graph(text))
+    onnx.save(made, tmp_path / "m.onnx")
+    for command in (["run"], ["convert", tmp_path / "out.onnx"]):
+        done = run(command[0], tmp_path / "m.onnx", *command[1:])
+        assert done.returncode == 1
+        assert "--shape photo=" in done.stderr
+        assert "?,3,?,?" in done.stderr or "n,3,h,w" in done.stderr
+        assert "shape={" not in done.stderr
+    done = run("run", tmp_path / "m.onnx", "--shape", "photo=2,3,4,5", "--repeat", 1)
+    assert "float32[2, 3, 4, 5]" in done.stdout
+
+
+def test_parameters_in_a_file_of_another_name(tmp_path):
+    x = sym.Variable("x", shape=(2, 3))
+    graph = weft.graph.create(sym.broadcast_mul(x, sym.Variable("w"), name="y"))
+    (tmp_path / "net.json").write_text(graph.json())
+    params = {"w": np.full((2, 3), 2, "float32")}
+    (tmp_path / "net.bin").write_bytes(weft.save_param_dict(params))
+    np.save(tmp_path / "x.npy", np.full((2, 3), 1.5, "float32"))
+    arguments = ("--params", tmp_path / "net.bin", "--input", f"x={tmp_path / 'x.npy'}")
+    done = run("run", tmp_path / "net.json", *arguments, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    assert "[3., 3., 3., 3., 3., 3.]" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["absent.onnx"], "there is no file absent.onnx"),
         ([__file__], "no model file"),
+        ([Path(__file__).parent], "is a folder"),
+        ([DIGITS, "--params", "absent"], "there is no file absent"),
         ([DIGITS, "--input", "input=absent.npy"], "there is no file absent.npy"),
         ([DIGITS, "--input", f"input={__file__}"], "no .npy file"),
-        ([DIGITS, "--input", "nonsense"], "--input name=value"),
-        ([DIGITS, "--shape", "input=a,b"], "whole numbers"),
         ([DIGITS, "--shape", "input=1,2,8,8"], "input"),
-        ([DIGITS, "--shape", "wrong=1,1,8,8"], "wrong"),
-        ([DIGITS, "--shape", "input=1", "--shape", "input=1"], "given twice"),
+        ([DIGITS, "--shape", "wrong=1,1,8,8"], "its inputs: input"),
     ],
 )
-def test_errors_are_text_and_exit_code_one(arguments, text):
+def test_failures_are_text_and_exit_code_one(arguments, text):
     done = run("run", *arguments)
     assert done.returncode == 1
     assert text in done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "MODEL"),
+        ([DIGITS, "--opt-level", 7], "7"),
+        ([DIGITS, "--input", "nonsense"], "--input name=value"),
+        ([DIGITS, "--shape", "input="], "--shape name=value"),
+        ([DIGITS, "--shape", "input=a,b"], "whole numbers"),
+        ([DIGITS, "--shape", "input=-1,1,8,8"], "whole numbers"),
+        ([DIGITS, "--shape", "input=1", "--shape", "input=1"], "given twice"),
+    ],
+)
+def test_mistakes_in_a_command_are_exit_code_two(arguments, text):
+    done = run("run", *arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_tracebacks_on_request():
-    done = run("run", "absent.onnx", WEFT_DEBUG="loops")
+    for stages in ("1", "loops"):
+        done = run("run", "absent.onnx", WEFT_DEBUG=stages)
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
+
+
+def test_stages_that_there_are_not():
+    done = run("run", DIGITS, WEFT_DEBUG="moon")
     assert done.returncode == 1
-    assert "Traceback" in done.stderr
+    assert "no stage 'moon'; there are summary, passes" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_prints_a_summary():
+    done = run("run", DIGITS, "--repeat", 1, WEFT_DEBUG="1")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert all(line.startswith(("# pass ", "# kernel ")) for line in lines)
+    kernels = sum(line.startswith("# kernel ") for line in lines)
+    assert f"{kernels} kernels" in done.stdout
+    assert any("SimplifyInference" in line and "operators" in line for line in lines)
 
 
 def test_debug_prints_every_stage():
@@ -99,5 +177,6 @@ def test_info():
 
 def test_version_and_usage():
     assert weft.__version__ in run("--version").stdout
-    assert "run" in run("--help").stdout
-    assert run("run", DIGITS, "--opt-level", 7).returncode == 2
+    text = run("--help").stdout
+    assert "run" in text
+    assert "Exit status: 0" in text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +11,46 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from .base.errors import Error, InvalidValue
+from .base import config
+from .base.errors import Error, OpenShapes
+from .base.shape import Shape, show_dims
 from .tools import demo as demo_tool
 from .tools.convert import convert_model
 from .tools.info import info_rows
 from .tools.run import run_model
 from .version import __version__
 
+FAILURE = 1  # the exit status; click's own for a command that is not written as it should be is 2
+
 
 class _Commands(click.Group):
     """Shows errors of weft as text; with WEFT_DEBUG set, as tracebacks."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        traced: Any = ()
         try:
+            traced = config.get("debug")
             return super().invoke(ctx)
         except Error as error:
-            if os.environ.get("WEFT_DEBUG"):
+            if traced:
                 raise
+            if isinstance(error, OpenShapes) and error.inputs:
+                error.hint = f"give numbers where it is open: {_shape_options(error.inputs)}"
             click.echo(f"error: {error}", err=True)
-            sys.exit(1)
+            sys.exit(FAILURE)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _shape_options(inputs: Mapping[str, Shape]) -> str:
+    """What to write on the command line for inputs whose shapes are open."""
+    return " ".join(f"--shape {n}={show_dims(dims).replace(' ', '')}" for n, dims in inputs.items())
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 if all went well, 1 if something failed, 2 if a command is not written "
+    "as it should be. WEFT_DEBUG=1 prints what is compiled, and tracebacks of errors.",
+)
 @click.version_option(__version__, prog_name="weft")
 def main() -> None:
     """weft compiles trained models to native code, and runs them."""
@@ -43,26 +61,31 @@ def _pairs(what: str, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.rpartition("=")
         if not equals or not name or not value:
-            raise InvalidValue(f"{what} {text!r}", why=f"it is written {what} name=value")
+            raise click.UsageError(f"{what} {text!r}: it is written {what} name=value")
         if name in pairs:
-            raise InvalidValue(f"{what} {name!r} is given twice")
+            raise click.UsageError(f"{what} {name!r} is given twice")
         pairs[name] = value
     return pairs
 
 
+def _shapes(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    return {name: _shape(name, value) for name, value in _pairs("--shape", texts).items()}
+
+
 def _shape(name: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.replace("x", ",").split(",") if part.strip())
-    except ValueError:
-        raise InvalidValue(
-            f"--shape {name}={text}", why="a shape is whole numbers with commas between them"
-        ) from None
+    parts = text.replace("x", ",").split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise click.UsageError(
+            f"--shape {name}={text}: a shape is whole numbers with commas between them"
+        )
+    return tuple(int(part) for part in parts)
 
 
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="an input's array")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
+@click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
 @click.option("--threads", type=click.IntRange(min=1), help="how many threads; default: the cores")
 @click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True)
 @click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True)
@@ -70,14 +93,18 @@ def run(
     model: Path,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
+    params: Path | None,
     threads: int | None,
     opt_level: int,
     repeat: int,
 ) -> None:
-    """Compile MODEL, run it on the given or on random inputs, show outputs and time."""
+    """Run MODEL on the given or on random inputs, show outputs and time.
+
+    MODEL is an ONNX file, PREFIX-symbol.json of MXNet (with the newest PREFIX-NNNN.params beside
+    it, or with --params), or what CompiledModel.save has written.
+    """
     files = {name: Path(value) for name, value in _pairs("--input", inputs).items()}
-    dims = {name: _shape(name, value) for name, value in _pairs("--shape", shapes).items()}
-    run_model(model, files, dims, threads, opt_level, repeat, Console())
+    run_model(model, files, _shapes(shapes), params, threads, opt_level, repeat, Console())
 
 
 @main.command()
@@ -96,8 +123,7 @@ def convert(
     that is installed. Only then it takes its place: an OUT that is there is replaced, and stays as
     it is if anything went wrong. Weights of more than 2 GiB go into a second file beside OUT.
     """
-    dims = {name: _shape(name, value) for name, value in _pairs("--shape", shapes).items()}
-    convert_model(model, out, params, dims, opset, Console())
+    convert_model(model, out, params, _shapes(shapes), opset, Console())
 
 
 @main.command()

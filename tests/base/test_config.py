@@ -30,6 +30,9 @@ def test_defaults(name, value):
         ("WEFT_VERIFY", "yes", "verify", True),
         ("WEFT_NUM_THREADS", "3", "threads", 3),
         ("WEFT_DEBUG", "llvm, asm,", "debug", frozenset({"llvm", "asm"})),
+        ("WEFT_DEBUG", "1", "debug", frozenset({"summary"})),
+        ("WEFT_DEBUG", "1,asm", "debug", frozenset({"summary", "asm"})),
+        ("WEFT_DEBUG", "0", "debug", frozenset()),
         ("WEFT_ISA", "avx2", "isa", "avx2"),
         ("WEFT_CACHE_DIR", "/a b", "cache_dir", "/a b"),
     ],
@@ -44,8 +47,9 @@ def test_environment(monkeypatch, variable, text, name, value):
     [
         ("WEFT_VERIFY", "maybe", "verify", "expected 1 or 0"),
         ("WEFT_NUM_THREADS", "0", "threads", "expected a positive number"),
-        ("WEFT_NUM_THREADS", "many", "threads", "many"),
-        ("WEFT_DEBUG", "llvm,moon", "debug", "asm, dispatch, llvm, loops, passes"),
+        ("WEFT_NUM_THREADS", "many", "threads", "expected a positive number"),
+        ("WEFT_DEBUG", "llvm,moon", "debug", "no stage 'moon'"),
+        ("WEFT_DEBUG", "llvm,moon", "debug", "summary, passes, loops, llvm, asm, dispatch"),
     ],
 )
 def test_environment_that_makes_no_sense(monkeypatch, variable, text, name, why):

@@ -268,7 +268,11 @@ def test_new_shapes_are_compiled_and_kept(rng):
     model = open_model()
     assert model.specialisations == []
     with pytest.raises(RunError, match="nothing is compiled yet"):
-        model.report()
+        model.program
+    report = model.report()
+    assert report.kernels == ()
+    assert repr(report) == str(report)
+    assert "nothing is compiled yet: the shape of x: float32[n, 3] is open" in str(report)
     for rows in (1, 2, 1, 5, 2):
         x = floats(rng, (rows, 3))
         np.testing.assert_allclose(model(x)[0], np.exp(x) + 1, rtol=1e-6)

@@ -24,7 +24,15 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-DEBUG_STAGES = frozenset({"passes", "loops", "llvm", "asm", "dispatch"})
+# what WEFT_DEBUG may name, and what is then printed to standard error
+DEBUG_STAGES = {
+    "summary": "a line for each pass and each kernel",
+    "passes": "the graph after each pass",
+    "loops": "each kernel as loop IR",
+    "llvm": "each kernel as LLVM IR",
+    "asm": "each kernel as assembly",
+    "dispatch": "what is compiled for eager calls, and how long it takes",
+}
 
 
 class Setting(NamedTuple):
@@ -44,21 +52,24 @@ def _switch(text: str) -> bool:
 
 
 def _stages(text: str) -> frozenset[str]:
-    stages = frozenset(part.strip() for part in text.split(",") if part.strip())
-    if stages - DEBUG_STAGES:
-        raise ValueError("the stages are " + ", ".join(sorted(DEBUG_STAGES)))
+    words = {part.strip() for part in text.split(",")} - {"", "0"}
+    stages = frozenset("summary" if word == "1" else word for word in words)
+    unknown = sorted(stages - DEBUG_STAGES.keys())
+    if unknown:
+        raise ValueError(f"there is no stage {unknown[0]!r}; there are {', '.join(DEBUG_STAGES)}")
     return stages
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
+    if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError("expected a positive number")
-    return number
+    return int(text)
 
 
 SETTINGS: dict[str, Setting] = {
-    "debug": Setting("WEFT_DEBUG", frozenset(), _stages, "stages to print, comma-separated"),
+    "debug": Setting(
+        "WEFT_DEBUG", frozenset(), _stages, "stages to print, with commas; 1: summary"
+    ),
     "verify": Setting("WEFT_VERIFY", True, _switch, "check every graph after every pass"),
     "threads": Setting("WEFT_NUM_THREADS", None, _count, "worker threads; default: the cores"),
     "isa": Setting("WEFT_ISA", None, str, "instruction set: sse, avx2, avx512; default: the CPU's"),

@@ -6,6 +6,8 @@ well as `except weft.Error`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class Error(Exception):
     """Base of every error that weft raises.
@@ -86,6 +88,23 @@ class FormatError(Error, ValueError):
 
 class Unsupported(Error, NotImplementedError):
     """A model asks for something weft does not have."""
+
+
+class OpenShapes(Unsupported, InvalidValue):
+    """Something depends on dimensions that inputs leave open: a value that the caller may give.
+    `inputs` are those inputs and what is known of their shapes."""
+
+    def __init__(
+        self,
+        what: str,
+        inputs: Mapping[str, tuple[int | str | None, ...] | None] | None = None,
+        *,
+        where: str | None = None,
+        why: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what, where=where, why=why, hint=hint)
+        self.inputs = dict(inputs or {})
 
 
 class RunError(Error, RuntimeError):

@@ -8,10 +8,11 @@ lattice with None at the top: `unify` meets two facts about the same shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
-from .errors import OutOfRange, ShapeError
+from .errors import InvalidType, OpenShapes, OutOfRange, ShapeError
 
 Dim = int | str | None
 Shape = tuple[Dim, ...] | None
@@ -34,10 +35,72 @@ def show(shape: Shape) -> str:
     >>> show((2, None, "n")), show(None), show((3,))
     ('(2, ?, n)', '(...)', '(3,)')
     """
+    inner = show_dims(shape)
+    return f"({inner},)" if shape is not None and len(shape) == 1 else f"({inner})"
+
+
+def show_dims(shape: Shape) -> str:
+    """The same without brackets around it.
+
+    >>> show_dims((2, None, "n")), show_dims(None)
+    ('2, ?, n', '...')
+    """
+    return "..." if shape is None else ", ".join("?" if d is None else str(d) for d in shape)
+
+
+def given_shapes(shapes: Any) -> dict[str, tuple[Dim, ...]]:
+    """Shapes of inputs as callers give them, checked; None in place of a shape says nothing.
+
+    >>> given_shapes({"x": ["batch", None, 8], "y": None})
+    {'x': ('batch', None, 8)}
+    """
+    if not isinstance(shapes, Mapping | None):
+        raise InvalidType(
+            f"shapes are given by the names of inputs, not as a {type(shapes).__name__}",
+            hint='shape={"x": (1, 3, 8, 8)}',
+        )
+    checked = {name: checked_shape(dims, name) for name, dims in (shapes or {}).items()}
+    return {name: dims for name, dims in checked.items() if dims is not None}
+
+
+def checked_shape(shape: Any, name: str) -> Shape:
+    """What is given as the shape of something called `name`: a tuple of ints, names and None."""
     if shape is None:
-        return "(...)"
-    inner = ", ".join("?" if dim is None else str(dim) for dim in shape)
-    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+        return None
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
+        raise InvalidType(
+            f"the shape of {name!r} must be a tuple, not {shape!r}", hint="(1, 3, 8, 8)"
+        )
+    return tuple(dim if isinstance(dim, (str, type(None))) else _extent(dim, name) for dim in shape)
+
+
+def _extent(dim: Any, name: str) -> int:
+    try:
+        extent = operator.index(dim)
+    except TypeError:
+        raise InvalidType(
+            f"a dimension of {name!r} cannot be {dim!r}",
+            why='it is a whole number, a name such as "batch", or None for any',
+        ) from None
+    if extent < 0:
+        raise ShapeError(
+            f"a dimension of {name!r} cannot be {extent}",
+            hint='None, or a name such as "batch", leaves a dimension open',
+        )
+    return extent
+
+
+def open_shapes(what: str, inputs: Mapping[str, Shape], *, why: str | None = None) -> OpenShapes:
+    """The error for what cannot be done before the shapes of these inputs are numbers.
+
+    >>> print(open_shapes("the shape of 'y' is not known", {"x": (None, 3), "z": (2,)}))
+    the shape of 'y' is not known
+      try:   give the shape with numbers where it is open: shape={'x': (?, 3)}
+    """
+    wanted = {name: shape for name, shape in inputs.items() if not is_static(shape)}
+    told = ", ".join(f"{name!r}: {show(shape)}" for name, shape in wanted.items())
+    hint = f"give the shape with numbers where it is open: shape={{{told}}}" if wanted else None
+    return OpenShapes(what, wanted, why=why, hint=hint)
 
 
 def unify_dim(a: Dim, b: Dim) -> Dim:

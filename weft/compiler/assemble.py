@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from .. import te
+from ..base import config
 from ..base.dtype import DType, dtype_name
 from ..base.errors import GraphError, ShapeError
 from ..base.plan import ExecPlan, HostStep, KernelStep, Step
@@ -22,7 +24,7 @@ from ..core.op import Op
 from ..lower.dispatch import has_body, lower
 from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name
 from ..lower.halo import rim_kernel
-from ..runtime.program import Array, KernelInfo, Program, TensorSpec
+from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
 from .ahead import lowered_ahead
 from .disk_cache import CompiledKernel
 from .groups import compiled_group, compiled_kernels, compiled_once
@@ -48,7 +50,16 @@ def assemble(
 ) -> Program:
     """The program of a graph whose facts are all known. `constants` are values of variables; the
     other variables are inputs, after those that are named: they may be unused by now."""
-    return _Assembler(graph, constants, target, inputs).run(groups, progress)
+    program = _Assembler(graph, constants, target, inputs).run(groups, progress)
+    if "summary" in config.get("debug"):
+        _print_kernels(program.kernels)
+    return program
+
+
+def _print_kernels(kernels: Iterable[KernelInfo]) -> None:
+    for kernel in kernels:
+        made = f"{listed(kernel.operators)} of {listed(kernel.sources)}"
+        print(f"# kernel {kernel.name}: {made}", file=sys.stderr)
 
 
 class _Assembler:

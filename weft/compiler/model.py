@@ -5,31 +5,33 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base import counters
 from ..base.dtype import DType, as_dtype, dtype_name
-from ..base.errors import InvalidType, InvalidValue, RunError, ShapeError, Unsupported
+from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
 from ..base.forks import ForkLock, held_lock, renewed_lock
-from ..base.shape import Dim, Shape, is_static, show
+from ..base.shape import Dim, Shape, given_shapes, is_static, show_dims, unify
 from ..base.target import Target, host
 from ..core.graph import Graph
-from ..core.ir import Node, NodeEntry
+from ..core.infer import shape_hint
+from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
-from ..frontend.files import from_file
+from ..frontend.files import from_file, from_memory
 from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
 from ..runtime.compatible import check_target
 from ..runtime.executor import Executor
 from ..runtime.inputs import as_input, by_name, check_names
 from ..runtime.pool import thread_count
-from ..runtime.program import Array, Program, TensorSpec, in_and_out
-from ..runtime.report import Report, report_of
+from ..runtime.program import Array, Program, TensorSpec, listed
+from ..runtime.report import Report, open_report, report_of
 from .assemble import assemble
 from .control_flow import compile_parts
+from .model_source import ModelSource, packed, unpacked
 from .mutation import written_variables
 from .prepare import as_arrays, prepare, typed_graph
 
@@ -48,7 +50,7 @@ class InputSpec(NamedTuple):
     dtype: DType
 
     def __str__(self) -> str:
-        return f"{self.name}: {dtype_name(self.dtype)}{show(self.shape)}"
+        return f"{self.name}: {dtype_name(self.dtype)}[{show_dims(self.shape)}]"
 
 
 def compile(
@@ -63,15 +65,20 @@ def compile(
     opt_level: int = 3,
     progress: Progress | None = None,
 ) -> CompiledModel:
-    """Compiles a model: a Symbol, a (Symbol, params) pair, or the path of a model file.
+    """Compiles a model: the path of a model file, an ONNX model as bytes or a ModelProto, a Symbol,
+    or a (Symbol, params) pair.
 
     Where all shapes are known, code is made now; otherwise for each new set of input shapes, when
-    it is first run. `progress(done, total)` is called as kernels are made.
+    it is first run. A dimension in `shape` is a number, or open: None, or a name such as "batch",
+    which stands for one number in all inputs. `progress(done, total)` is called as kernels are
+    made.
 
     >>> import numpy as np
     >>> import weft
     >>> x = weft.symbol.Variable("x", shape=(2, 2))
-    >>> m = weft.compile(weft.symbol.relu(x))
+    >>> m = weft.compile(weft.symbol.relu(x, name="y"))
+    >>> m
+    CompiledModel(x: float32[2, 2] -> y_output: float32[2, 2]; 1 kernel for ...)
     >>> m(np.array([[-1, 2], [3, -4]], "float32"))[0]
     array([[0., 2.],
            [3., 0.]], dtype=float32)
@@ -86,65 +93,93 @@ def compile(
         thread_count(threads)
     chosen = Target.create(target) if target != "cpu" else host()
     check_target(str(chosen))
-    symbol, own_params = _model(model, shape)
-    made = CompiledModel(
-        symbol,
-        {**own_params, **as_arrays(params)},
-        {name: tuple(dims) for name, dims in (shape or {}).items()},
-        {name: as_dtype(value) for name, value in (dtype or {}).items()},
-        chosen,
-        threads,
-        opt_level,
-    )
+    dtypes = _given_dtypes(dtype)
+    symbol, own_params, shapes = _model(model, given_shapes(shape))
+    values = {**own_params, **as_arrays(params)}
+    _check_given({**shapes, **dtypes}, symbol, values)
+    source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level)
+    made = CompiledModel(source)
     made.prepare_known(progress)
     return made
 
 
-def _model(model: Any, shape: Any) -> tuple[Symbol, dict[str, Array]]:
+class _Model(NamedTuple):
+    symbol: Symbol
+    params: dict[str, Array]
+    shapes: Mapping[str, Shape]  # that are given, and what the model says of the same inputs
+
+
+def _model(model: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> _Model:
     if isinstance(model, Symbol):
-        return model, {}
-    if isinstance(model, (str, os.PathLike)):
-        symbol, params = from_file(Path(model), shape)
-        return symbol, as_arrays(params)
+        return _Model(model, {}, shapes)
     if isinstance(model, (tuple, list)) and len(model) == 2 and isinstance(model[0], Symbol):
-        return model[0], as_arrays(model[1])
-    raise InvalidType(
-        f"a {type(model).__name__} is no model",
-        hint="give a Symbol, a (Symbol, params) pair, or the path of a model file",
-    )
+        return _Model(model[0], as_arrays(model[1]), shapes)
+    if isinstance(model, (str, os.PathLike)):
+        read: tuple[Any, Any] | None = from_file(Path(model), shapes)
+    else:
+        read = from_memory(model, shapes)
+    if read is None:
+        raise InvalidType(
+            f"a value of type {type(model).__name__} is no model that weft reads",
+            hint="give the path or the bytes of a model file, an onnx.ModelProto, a Symbol, or a "
+            "(Symbol, params) pair",
+        )
+    symbol, params = read
+    return _Model(symbol, as_arrays(params), _with_hints(symbol, shapes))
+
+
+def _with_hints(symbol: Symbol, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Given shapes with the numbers that an importer has put on variables; without inputs that no
+    operator reads, which importers drop."""
+    variables = [node for node in topo_order(symbol.outputs) if node.op is None]
+    return {
+        node.name: unify(shapes[node.name], shape_hint(node))
+        for node in variables
+        if node.name in shapes
+    }
+
+
+def _given_dtypes(dtypes: Any) -> dict[str, DType]:
+    if not isinstance(dtypes, Mapping | None):
+        raise InvalidType(
+            f"dtypes are given by the names of inputs, not as a {type(dtypes).__name__}",
+            hint='dtype={"x": "float32"}',
+        )
+    return {name: as_dtype(value) for name, value in (dtypes or {}).items()}
+
+
+def _check_given(names: Iterable[str], symbol: Symbol, params: Mapping[str, Array]) -> None:
+    """What is said about an input must be about one that there is."""
+    own = symbol.list_input_names()
+    for name in names:
+        if name not in own:
+            inputs = [known for known in own if known not in params]
+            raise NotFound(
+                f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs)
+            )
 
 
 class CompiledModel:
     """A model ready to run. May be called from many threads at once."""
 
-    def __init__(
-        self,
-        symbol: Symbol,
-        params: dict[str, Array],
-        shapes: dict[str, Shape],
-        dtypes: dict[str, DType],
-        target: Target,
-        threads: int | None,
-        opt_level: int,
-    ) -> None:
-        self._symbol = symbol
-        self._params = params
-        self._target = target
-        self._threads = threads
-        self._opt_level = opt_level
-        graph = typed_graph(symbol, params, shapes, dtypes)
+    def __init__(self, source: ModelSource) -> None:
+        graph = typed_graph(source.symbol, source.params, source.shapes, source.dtypes)
         _check_immutable(graph)
+        self._source = source
         self._graph = graph
-        self._specs: dict[str, InputSpec] = _input_specs(graph, params)
+        self._specs: dict[str, InputSpec] = _input_specs(graph, source.params)
         self.inputs: list[InputSpec] = list(self._specs.values())
-        self.outputs: list[str] = symbol.list_output_names()
+        self.outputs: list[str] = source.symbol.list_output_names()
         self._executors: OrderedDict[Shapes, Executor] = OrderedDict()
         self._last: Executor | None = None
         self._closed = False
         self.compilations = 0
+        self._new_locks()
+        counters.add_stat_value("weft.compiled_models_constructed", 1)
+
+    def _new_locks(self) -> None:
         self._lock = held_lock("table")
         self._turns: dict[Shapes, ForkLock] = {}  # held while code for shapes is made
-        counters.add_stat_value("weft.compiled_models_constructed", 1)
 
     # Running
 
@@ -171,8 +206,7 @@ class CompiledModel:
             counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
         if found is not None:
             return found
-        for spec, shape in zip(self.inputs, shapes):
-            _check_shape(spec, shape)
+        _check_shapes(self.inputs, shapes)
         return self._compiled_once(shapes)
 
     # Compiling
@@ -207,18 +241,18 @@ class CompiledModel:
     def _specialise(self, shapes: Shapes, progress: Progress | None) -> Executor:
         given = {spec.name: shape for spec, shape in zip(self.inputs, shapes)}
         start = counters.time_point()
-        prepared = prepare(self._graph, self._params, given, {}, self._opt_level, self._target)
-        groups = fusible_groups(prepared.graph, fuse=self._opt_level >= 1)
+        source = self._source
+        level, target = source.opt_level, source.target
+        prepared = prepare(self._graph, source.params, given, {}, level, target)
+        groups = fusible_groups(prepared.graph, fuse=level >= 1)
         inputs = [TensorSpec(spec.name, given[spec.name], spec.dtype) for spec in self.inputs]
-        program = assemble(
-            prepared.graph, groups, prepared.constants, self._target, progress, inputs
-        )
+        program = assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
         compile_parts(program)
         program = replace(program, outputs=self._named(program.outputs))
         spent = counters.time_point() - start
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)
-        executor = Executor(program, self._threads)
+        executor = Executor(program, source.threads)
         with self._lock:
             if not self._closed:
                 self._executors[shapes] = self._last = executor
@@ -236,6 +270,8 @@ class CompiledModel:
     @property
     def program(self) -> Program:
         """The program compiled or run last."""
+        if self._closed:
+            raise RunError("the model is closed")
         if self._last is None:
             raise RunError(
                 "nothing is compiled yet: the shapes of the inputs are open",
@@ -245,7 +281,10 @@ class CompiledModel:
         return self._last.program
 
     def report(self) -> Report:
-        """What was compiled: kernels, host steps, times, memory."""
+        """What was compiled or run last: kernels, host steps, times, memory."""
+        if self._last is None and not self._closed:
+            waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
+            return open_report(waiting, str(self._source.target))
         return report_of(self.program)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -266,7 +305,35 @@ class CompiledModel:
         self.close()
 
     def __repr__(self) -> str:
-        return f"CompiledModel({in_and_out(self.inputs, self.outputs)})"
+        facts = [self._graph.fact(entry) for entry in self._graph.outputs]
+        made = [InputSpec(n, f.shape, f.dtype) for n, f in zip(self.outputs, facts) if f.dtype]
+        last = self._last
+        state = "closed" if self._closed else "not compiled yet: shapes are open"
+        if last is not None:
+            count = len(last.program.kernels)
+            state = f"{count} kernel{'s' * (count != 1)} for {self._source.target.isa}"
+        return f"CompiledModel({listed(self.inputs)} -> {listed(made)}; {state})"
+
+    # Copies
+
+    def __getstate__(self) -> tuple[str, bytes]:
+        """What pickle keeps: the model it was made from, and nothing that loading would call."""
+        return packed(self._source)
+
+    def __setstate__(self, state: tuple[str, bytes]) -> None:
+        CompiledModel.__init__(self, unpacked(state))
+        self.prepare_known()
+
+    def __copy__(self) -> CompiledModel:
+        """Another model that shares the code there is, which never changes."""
+        made = CompiledModel.__new__(CompiledModel)
+        with self._lock:
+            made.__dict__.update(self.__dict__, _executors=self._executors.copy())
+        made._new_locks()
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
+        return self.__copy__()
 
 
 def _input_specs(graph: Graph, params: Mapping[str, Array]) -> dict[str, InputSpec]:
@@ -295,10 +362,18 @@ def _check_immutable(graph: Graph) -> None:
         )
 
 
-def _check_shape(spec: InputSpec, shape: tuple[int, ...]) -> None:
-    fits = spec.shape is None or (
-        len(spec.shape) == len(shape)
-        and all(not isinstance(a, int) or a == b for a, b in zip(spec.shape, shape))
-    )
-    if not fits:
-        raise ShapeError(f"input {spec.name!r} has shape {shape}", why=f"expected {spec}")
+def _check_shapes(specs: Sequence[InputSpec], shapes: Shapes) -> None:
+    """A number is that number, and a name one number in all inputs."""
+    names: dict[str, int] = {}
+    for spec, shape in zip(specs, shapes):
+        wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
+        fits = len(wanted) == len(shape)
+        for known, extent in zip(wanted, shape):
+            known = names.setdefault(known, extent) if isinstance(known, str) else known
+            fits = fits and known in (None, extent)
+        if not fits:
+            told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
+            raise ShapeError(
+                f"input {spec.name!r} has shape {shape}",
+                why=f"expected {spec}" + (f"; {told}" if told else ""),
+            )

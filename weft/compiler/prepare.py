@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import FLOAT32, DType
-from ..base.errors import DTypeError, GraphError
+from ..base.dtype import DTYPES, FLOAT32, DType
+from ..base.errors import DTypeError, GraphError, InvalidType
 from ..base.ndarray import array
-from ..base.shape import Shape
+from ..base.shape import Shape, is_static, open_shapes
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
@@ -126,19 +126,34 @@ def folded(graph: Graph, constants: Mapping[str, Array], own: Collection[str]) -
 
 def _check_known(graph: Graph) -> None:
     unknown = unknown_entries(graph)
-    if unknown:
-        names = [graph.indexed.nodes[number].name for number in graph.indexed.variables]
-        first = unknown[0]
-        raise GraphError(
-            f"the shape or dtype of {first.node.output_name(first.index)!r} is not known",
-            why=f"{len(unknown)} entries cannot be inferred from what is given",
-            hint="give shapes for all of: " + ", ".join(names[:20]),
-        )
+    if not unknown:
+        return
+    nodes = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+    shapes = {node.name: graph.fact(NodeEntry(node)).shape for node in nodes}
+    first = unknown[0]
+    what = f"the shape or dtype of {first.node.output_name(first.index)!r} is not known"
+    why = f"{len(unknown)} entries cannot be inferred from what is given"
+    if all(is_static(shape) for shape in shapes.values()):
+        raise GraphError(what, why=why, where=f"operator {first.node.op_name}")
+    raise open_shapes(what, shapes, why=why)
 
 
 def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:
     """Parameters as numpy arrays."""
-    return {
-        name: value.numpy() if hasattr(value, "asnumpy") else np.asarray(value)
-        for name, value in (params or {}).items()
-    }
+    if not isinstance(params, Mapping | None):
+        raise InvalidType(
+            f"parameters are given as a dict from name to array, not as a {type(params).__name__}"
+        )
+    return {name: _as_array(name, value) for name, value in (params or {}).items()}
+
+
+def _as_array(name: str, value: Any) -> Array:
+    """Of this machine's byte order."""
+    made = value.numpy() if hasattr(value, "asnumpy") else np.asarray(value)
+    dtype = made.dtype.newbyteorder("=")
+    if dtype not in DTYPES.values():
+        raise DTypeError(
+            f"parameter {name!r} is of {made.dtype}",
+            why="weft has " + ", ".join(DTYPES),
+        )
+    return made.astype(dtype, copy=False)

@@ -6,14 +6,13 @@ so the work is linear in the graph.
 
 from __future__ import annotations
 
-import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.dtype import DType, as_dtype, dtype_of_code
-from ..base.errors import DTypeError, Error, GraphError, InvalidType, NotFound, ShapeError
-from ..base.shape import Shape, is_known, unify
+from ..base.errors import DTypeError, Error, GraphError, NotFound
+from ..base.shape import Shape, checked_shape, is_known, unify
 from .bulk import collector_paused
 from .graph import Graph, facts_with
 from .indexed import IndexedGraph
@@ -250,26 +249,6 @@ def dtype_hint(node: Node, key: str = "dtype") -> DType | None:
         return None if code == -1 else dtype_of_code(code)
     except Error as error:
         raise error.at(f"variable {node.name!r}, attribute {key!r}") from None
-
-
-def checked_shape(shape: Any, name: str) -> Shape:
-    """A shape as facts have it: a tuple of ints, names and None."""
-    if shape is None:
-        return None
-    if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
-        raise InvalidType(f"the shape of {name!r} must be a tuple, not {shape!r}")
-    dims = [dim if isinstance(dim, (str, type(None))) else _extent(dim, name) for dim in shape]
-    return tuple(dims)
-
-
-def _extent(dim: Any, name: str) -> int:
-    try:
-        extent = operator.index(dim)
-    except TypeError:
-        raise InvalidType(f"a dimension of {name!r} cannot be {dim!r}") from None
-    if extent < 0:
-        raise ShapeError(f"a dimension of {name!r} cannot be {extent}")
-    return extent
 
 
 def _check_names(graph: Graph, given: Mapping[str, Any]) -> None:

@@ -102,9 +102,18 @@ def run_pass(step: Pass, graph: Any) -> Any:
                 verify(result)
             except Error as error:
                 raise error.at(f"graph made by pass {step.name}") from None
-    if "passes" in config.get("debug"):
-        print(f"# after pass {step.name}\n{result.ir()}", file=sys.stderr)
+    _print(step, graph, result)
     return result
+
+
+def _print(step: Pass, before: Any, after: Any) -> None:
+    """What WEFT_DEBUG asks for."""
+    stages = config.get("debug")
+    if "summary" in stages:
+        counts = [sum(node.op is not None for node in g.indexed.nodes) for g in (before, after)]
+        print(f"# pass {step.name}: {counts[0]} -> {counts[1]} operators", file=sys.stderr)
+    if "passes" in stages:
+        print(f"# after pass {step.name}\n{after.ir()}", file=sys.stderr)
 
 
 def add_verifier(verify: Callable[[Any], None]) -> None:

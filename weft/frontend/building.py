@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.errors import Unsupported
-from ..base.shape import StaticShape, is_static, numel, show
+from ..base.errors import OpenShapes, Unsupported
+from ..base.shape import StaticShape, is_static, numel, open_shapes, show
 from .emitter import Emitter, Value
 
 LARGEST_TABLE = 1 << 24  # elements of an array that follows from shapes, not from stored data
@@ -18,11 +18,10 @@ LARGEST_TABLE = 1 << 24  # elements of an array that follows from shapes, not fr
 class Building:
     """Makes values for one node of the model, and names them after it."""
 
-    def __init__(self, emitter: Emitter, op_type: str, name: str, hint: str) -> None:
+    def __init__(self, emitter: Emitter, op_type: str, name: str) -> None:
         self.emitter = emitter
         self.op_type = op_type
         self.name = emitter.fresh_name(name)
-        self._hint = hint  # what to do where a shape is not known
         self._count = 0
         self._made: list[Value] = []
 
@@ -31,17 +30,20 @@ class Building:
     def shape(self, value: Value, what: str = "the input") -> StaticShape:
         """A shape in which every dimension is a number."""
         if not is_static(value.shape):
-            raise Unsupported(
+            raise self.undetermined(
                 f"the shape {show(value.shape)} of {what} is not known",
-                why=f"{self.op_type} is converted by it",
-                hint=self._hint,
+                f"{self.op_type} is converted by it",
             )
         return value.shape
 
     def rank(self, value: Value, what: str = "the input") -> int:
         if value.rank is None:
-            raise Unsupported(f"the rank of {what} is not known", hint=self._hint)
+            raise self.undetermined(f"the rank of {what} is not known")
         return value.rank
+
+    def undetermined(self, what: str, why: str | None = None) -> OpenShapes:
+        """The error for what may follow from the shapes of inputs, once they are given."""
+        return open_shapes(what, self.emitter.model_inputs, why=why)
 
     def dtype(self, value: Value) -> DType:
         if value.dtype is None:

@@ -82,19 +82,21 @@ class Names:
 
 
 class Emitter:
-    """Makes values of operators, and gathers the parameters that they turn out to need."""
+    """Makes values of operators, and gathers the parameters that they turn out to need. One for a
+    subgraph knows the `outer` one, whose inputs are the model's."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Emitter | None = None) -> None:
         self.params: dict[str, NDArray] = {}
         self._names = Names()
         self._stored: set[Value] = set()
         self._own: set[Value] = set()
-        self._inputs = 0  # that there are so far
+        self.inputs: dict[str, Shape] = {}  # in order
+        self.model_inputs = self.inputs if outer is None else outer.model_inputs
 
     def input(self, name: str, shape: Shape, dtype: DType | None) -> Value:
         """A value that is given at run time."""
-        hints: dict[str, Any] = {"__position__": str(self._inputs)}
-        self._inputs += 1
+        hints: dict[str, Any] = {"__position__": str(len(self.inputs))}
+        self.inputs[name] = shape
         if shape is not None:
             hints["shape"] = tuple(dim if isinstance(dim, int) else 0 for dim in shape)
         if dtype is not None:

@@ -8,6 +8,7 @@ constants/N    raw bytes
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import struct
@@ -16,17 +17,24 @@ import zipfile
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name
-from ..base.errors import Error, FormatError, NotFound, Unsupported
+from ..base.errors import (
+    Error,
+    FormatError,
+    InvalidType,
+    InvalidValue,
+    NotFound,
+    Unsupported,
+)
 from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
 from .compatible import check_target
 from .executor import Executor
 from .inputs import by_name
-from .program import Array, KernelInfo, Program, TensorSpec, in_and_out
+from .program import Array, KernelInfo, Program, TensorSpec, described
 from .report import Report, report_of
 
 FORMAT = "weft-program"
@@ -41,22 +49,34 @@ HOST_MODULES = {
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
     """Writes a program; the file appears whole or not at all."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidType(f"a program is saved to a path, not to a {type(path).__name__}")
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidValue(
+            f"cannot write to {target}",
+            why="it is a folder" if target.is_dir() else f"there is no folder {target.parent}",
+        )
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _write(program, file)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _write(program: Program, file: BinaryIO) -> None:
     members = {f"objects/{i}": code for i, code in enumerate(program.objects)}
     for number, array in enumerate(program.constants):
         members[f"constants/{number}"] = np.ascontiguousarray(array).tobytes()
     contents = _contents(program)
     contents["checksums"] = {name: _digest(data) for name, data in members.items()}
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            archive.writestr("program.json", json.dumps(contents))
-            for name, data in members.items():
-                archive.writestr(name, data)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("program.json", json.dumps(contents))
+        for name, data in members.items():
+            archive.writestr(name, data)
 
 
 def load(path: str | os.PathLike[str], threads: int | None = None) -> LoadedModel:
@@ -69,21 +89,37 @@ def load(path: str | os.PathLike[str], threads: int | None = None) -> LoadedMode
 
 def load_program(path: str | os.PathLike[str]) -> Program:
     """Reads and checks a program."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidType(f"a program is loaded from a path, not from a {type(path).__name__}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive, os.path.getsize(path))
+        with open(path, "rb") as file:
+            return _checked(file, os.path.getsize(path))
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound(f"there is no file {os.fspath(path)}") from None
+    except OSError as error:
+        raise FormatError("the file cannot be read", where=str(path), why=str(error)) from None
     except Error as error:
         raise error.at(os.fspath(path)) from None
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise _no_program(path, error) from None
+
+
+def _checked(file: BinaryIO, size: int) -> Program:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _read(archive, size)
+    except Error:
+        raise
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
+        raise _no_program(error) from None
     except (RuntimeError, struct.error) as error:  # an encrypted member; a damaged directory
-        raise _no_program(path, error) from None
+        raise _no_program(error) from None
 
 
-def _no_program(path: str | os.PathLike[str], error: Exception) -> FormatError:
-    return FormatError("this is no program of weft", where=os.fspath(path), why=str(error))
+def _no_program(error: Exception) -> FormatError:
+    return FormatError(
+        "this is no program of weft",
+        why=str(error),
+        hint="weft.runtime.load reads what CompiledModel.save wrote; weft.compile reads models",
+    )
 
 
 class LoadedModel:
@@ -96,10 +132,8 @@ class LoadedModel:
         self.program = program
         self.inputs = list(program.inputs)
         self.outputs = [spec.name for spec in program.outputs]
+        self._threads = threads
         self._executor = Executor(program, threads)
-
-    def __repr__(self) -> str:
-        return f"LoadedModel({in_and_out(self.inputs, self.outputs)})"
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """The outputs, new arrays, for one array an input by name."""
@@ -116,6 +150,26 @@ class LoadedModel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program as one file."""
         save_program(self.program, path)
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({described(self.program)})"
+
+    def __getstate__(self) -> tuple[bytes, int | None]:
+        """What pickle keeps: the bytes of the file, and nothing that loading would call."""
+        file = io.BytesIO()
+        _write(self.program, file)
+        return file.getvalue(), self._threads
+
+    def __setstate__(self, state: tuple[bytes, int | None]) -> None:
+        data, threads = state
+        LoadedModel.__init__(self, _checked(io.BytesIO(data), len(data)), threads)
+
+    def __copy__(self) -> LoadedModel:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoadedModel:
+        """A loaded model never changes, so copies are the model itself."""
+        return self
 
 
 def _contents(program: Program) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .functions import get_global_func
 from .inputs import as_input, check_names
 from .jit import load_object
 from .pool import thread_count, thread_pool
-from .program import Array, Program, TensorSpec
+from .program import Array, Program, TensorSpec, described
 
 SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not matter
 
@@ -51,7 +51,7 @@ class Executor:
         self._written = [i for i, s in enumerate(program.inputs) if s.name in program.written]
 
     def __repr__(self) -> str:
-        return f"Executor({self.program.summary()}; {self.threads} threads)"
+        return f"Executor({described(self.program)}; {self.threads} threads)"
 
     def _load_segments(self) -> list[Any]:
         """Native functions and host steps, in order."""

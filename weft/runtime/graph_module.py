@@ -18,7 +18,7 @@ from ..base.ndarray import NDArray, array, empty
 from ..base.param_dict import load_param_dict
 from .artifact import load_program, save_program
 from .executor import Executor
-from .program import Program
+from .program import Program, described
 
 
 class CompiledLibrary:
@@ -34,7 +34,7 @@ class CompiledLibrary:
     export_library = save  # the name that TVM gave it
 
     def __repr__(self) -> str:
-        return f"CompiledLibrary({len(self.program.kernels)} kernels: {self.program.summary()})"
+        return f"CompiledLibrary({described(self.program)})"
 
 
 def load_library(path: str | os.PathLike[str]) -> CompiledLibrary:
@@ -94,7 +94,7 @@ class GraphModule:
         self._lock = renewed_lock()  # held while functions of the user run
 
     def __repr__(self) -> str:
-        return f"GraphModule({self.program.summary()}; on {self.device})"
+        return f"GraphModule({described(self.program)}; on {self.device})"
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copies a value into an input, by name or position; and others by keyword."""

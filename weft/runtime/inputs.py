@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base.dtype import DType, dtype_name
-from ..base.errors import DTypeError, InvalidType, InvalidValue, NotFound
-from ..base.ndarray import NDArray
+from ..base.errors import DTypeError, Error, InvalidType, InvalidValue, NotFound
+from ..base.ndarray import NDArray, from_dlpack
 from .program import Array
 
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}  # numbers become their kind or a later one
@@ -69,10 +69,11 @@ def as_input(value: Any, spec: Spec) -> Array:
     if array.dtype != spec.dtype:
         if array.dtype.newbyteorder("=") == spec.dtype:
             return array.astype(spec.dtype)
+        numbers = array.dtype.kind in _RANK and array.dtype.names is None
         raise DTypeError(
             f"input {spec.name!r} is of {array.dtype}",
             why=f"expected {spec}",
-            hint=f'x.astype("{dtype_name(spec.dtype)}")',
+            hint=f'x.astype("{dtype_name(spec.dtype)}")' if numbers else "give an array of numbers",
         )
     return array
 
@@ -80,18 +81,21 @@ def as_input(value: Any, spec: Spec) -> Array:
 def _from_other(value: Any, spec: Spec) -> Array:
     """A list, a number or an array of another library."""
     try:
+        if hasattr(value, "__dlpack__"):
+            return from_dlpack(value).numpy()
         if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
             return np.asarray(value)
-        if hasattr(value, "__dlpack__"):
-            return np.from_dlpack(value)
         plain = np.asarray(value)
         if not _fits(plain, spec.dtype):
             return plain
         return np.asarray(value, spec.dtype)
     except (ValueError, TypeError, OverflowError, RuntimeError, BufferError) as error:
+        told = error.what if isinstance(error, Error) else error
+        needs_grad = getattr(value, "requires_grad", False)
         raise InvalidValue(
             f"input {spec.name!r} is a {type(value).__name__} that makes no array",
-            why=f"expected {spec}; {error}",
+            why=f"expected {spec}; {told}",
+            hint="x.detach()" if needs_grad else None,
         ) from None
 
 

@@ -13,7 +13,7 @@ import signal
 from functools import lru_cache
 
 from ..base import config
-from ..base.errors import InvalidValue
+from ..base.errors import InvalidType, InvalidValue
 from ..base.forks import held_lock
 from ..base.machine import usable_cores
 from .jit import load_ir
@@ -160,6 +160,8 @@ def thread_count(explicit: int | None = None) -> int:
     3
     """
     if explicit is not None:
+        if not isinstance(explicit, int):
+            raise InvalidType(f"threads are counted by an int, not by {explicit!r}")
         if not 1 <= explicit <= MAX_THREADS:
             raise InvalidValue(f"{explicit} threads", why=f"expected 1 to {MAX_THREADS}")
         return explicit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ from ..base.dtype import DType, dtype_name
 from ..base.plan import ExecPlan
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+SHOWN = 4  # inputs or outputs that a line of text names
 
 
 class TensorSpec(NamedTuple):
@@ -35,7 +37,7 @@ class KernelInfo(NamedTuple):
     isa: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """`objects` is machine code; `entries` names the native function of each run of kernels.
 
@@ -55,22 +57,22 @@ class Program:
     written: tuple[str, ...] = ()  # inputs that a run changes
 
     def __repr__(self) -> str:
-        return f"Program({self.summary()})"
-
-    def summary(self) -> str:
-        """What it takes and gives, and how many steps it has, in one line."""
-        flow = in_and_out(self.inputs, [spec.name for spec in self.outputs])
-        return f"{flow}; {len(self.plan.steps)} steps"
+        return f"Program({described(self)})"
 
 
-def in_and_out(inputs: Iterable[Any], outputs: Iterable[Any]) -> str:
-    """Inputs and outputs in one line, of many only the first.
+def described(program: Program) -> str:
+    """A program in a line: inputs, outputs, how many kernels, for what."""
+    isa = sorted({kernel.isa for kernel in program.kernels})
+    count = len(program.kernels)
+    made = f"{count} kernel{'s' * (count != 1)}" + (f" for {', '.join(isa)}" if isa else "")
+    return f"{listed(program.inputs)} -> {listed(program.outputs)}; {made}"
 
-    >>> in_and_out("abcdef", ["y"])
-    'a, b, c, d, ... (6) -> y'
+
+def listed(specs: Sequence[object]) -> str:
+    """Inputs or outputs as text; of many, the first.
+
+    >>> listed(["a: float32[2]", "b: float32[3]"])
+    'a: float32[2], b: float32[3]'
     """
-    shown = []
-    for values in (list(map(str, inputs)), list(map(str, outputs))):
-        more = f", ... ({len(values)})" if len(values) > 4 else ""
-        shown.append(", ".join(values[:4]) + more)
-    return " -> ".join(shown)
+    more = f", and {len(specs) - SHOWN} more" if len(specs) > SHOWN else ""
+    return ", ".join(map(str, specs[:SHOWN])) + more

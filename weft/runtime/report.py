@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..base.plan import HostStep
@@ -11,9 +12,10 @@ from .program import KernelInfo, Program
 _PADS, _LAYOUT = frozenset({"pad", "_halo"}), frozenset({"__layout_transform__"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """Prints itself as a short text."""
+    """Prints itself as a short text. Of a model that has no code yet all counts are 0, and
+    `waiting_for` names the inputs whose shapes are open."""
 
     kernels: tuple[KernelInfo, ...]
     distinct_kernels: int
@@ -27,11 +29,17 @@ class Report:
     pad_copies: int
     concat_copies: int
     target: str
+    waiting_for: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
+        if self.waiting_for:
+            return (
+                f"nothing is compiled yet: the shape of {', '.join(self.waiting_for)} is open\n"
+                "code is made in the first run with each shape, or by compile(shape={...})"
+            )
         isa = Counter(kernel.isa for kernel in self.kernels)
         hosts = Counter(self.host_steps)
         lines = [
@@ -65,6 +73,12 @@ def report_of(program: Program) -> Report:
         concat_copies=sum(map(_is_concat_copy, program.kernels)),
         target=program.target,
     )
+
+
+def open_report(waiting_for: Sequence[object], target: str) -> Report:
+    """The report of a model whose inputs are open, before its first run."""
+    names = tuple(map(str, waiting_for))
+    return Report((), 0, (), 0.0, 0, 0, 0, 0, 0, 0, 0, target, names)
 
 
 def _is_pad_copy(kernel: KernelInfo) -> bool:

@@ -16,15 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .. import frontend
 from ..base.dtype import is_float
-from ..base.errors import FormatError, InvalidValue, NotFound, RunError, Unsupported
-from ..base.param_dict import LIST_MAGIC, load_param_dict
+from ..base.errors import InvalidValue, RunError, Unsupported
 from ..base.shape import Dim
 from ..compiler.model import CompiledModel, compile
 from ..core.ir import topo_order
-from ..core.json_load import graph_from_json
 from ..core.symbol import Symbol
-from ..frontend.files import from_file
 from ..runtime.program import Array
+from .model_files import read_model
 from .run import random_array
 
 TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
@@ -65,29 +63,6 @@ def convert_model(
     ]
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def read_model(
-    path: Path, params: Path | None, shapes: Mapping[str, Sequence[Dim]]
-) -> tuple[Symbol, Mapping[str, Any]]:
-    """A model file, or a graph with parameters of MXNet's or of weft's own format beside it."""
-    if params is None:
-        return from_file(path, shapes)
-    for file in (path, params):
-        if not file.is_file():
-            raise NotFound(f"there is no file {file}")
-    data = params.read_bytes()
-    if data[:8] == LIST_MAGIC.to_bytes(8, "little"):
-        return _own_graph(path), load_param_dict(data)
-    return frontend.from_mxnet(path, params, shape=shapes)
-
-
-def _own_graph(path: Path) -> Symbol:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"cannot read {path}", why=str(error)) from None
-    return Symbol(graph_from_json(text).outputs)
 
 
 class Stages:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,29 +12,41 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..base.dtype import dtype_name, is_float
-from ..base.errors import FormatError, InvalidValue, NotFound
-from ..base.shape import Dim
+from ..base.errors import FormatError, NotFound
+from ..base.shape import Dim, is_static, open_shapes
 from ..compiler.model import CompiledModel, InputSpec, compile
-from ..runtime.program import Array
+from ..frontend.files import is_program
+from ..runtime.artifact import LoadedModel, load
+from ..runtime.program import Array, TensorSpec
+from .model_files import read_model
 
 FIRST_VALUES = 6
 TOP = 5
 RANDOM_INTEGERS = 2  # random integers are below this: 0 and 1 are valid as ids, masks and counts
 
 
+Model = CompiledModel | LoadedModel
+
+
 def run_model(
     path: Path,
     inputs: Mapping[str, Path],
     shapes: Mapping[str, Sequence[Dim]],
+    params: Path | None,
     threads: int | None,
     opt_level: int,
     repeat: int,
     console: Console,
 ) -> list[Array]:
-    """Compiles a model file, runs it `repeat` times and shows what came out."""
+    """Compiles a model file, or loads a compiled one, runs it `repeat` times and shows what came
+    out."""
     arrays = {name: read_array(file) for name, file in inputs.items()}
     known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-    model = compiled_with_progress(path, known, threads, opt_level, console)
+    model: Model
+    if path.is_file() and is_program(path):
+        model = load(path, threads)
+    else:
+        model = compiled_with_progress(path, known, params, threads, opt_level, console)
     listed = ", ".join(map(str, model.inputs))
     console.print(f"inputs   {listed}", highlight=False, markup=False, soft_wrap=True)
     given = complete_inputs(model, arrays, console)
@@ -69,45 +80,49 @@ def read_array(path: Path) -> Array:
 def compiled_with_progress(
     path: Path,
     shapes: Mapping[str, Sequence[Dim]],
+    params: Path | None,
     threads: int | None,
     opt_level: int,
     console: Console,
 ) -> CompiledModel:
-    """The model compiled while a bar counts its kernels; open dimensions become 1."""
+    """The model compiled while a bar counts its kernels; an open batch becomes 1."""
     columns = (
         TextColumn("compile "), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("compile", total=None)
 
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        options: dict[str, Any] = {"threads": threads, "opt_level": opt_level}
-        model = compile(path, shape=shapes, progress=progress, **options)
-        open_shapes = {spec.name: spec.shape for spec in model.inputs if _is_open(spec)}
-        if open_shapes:
-            closed = {name: closed_shape(name, shape) for name, shape in open_shapes.items()}
+        def made(known: Mapping[str, Sequence[Dim]]) -> CompiledModel:
+            model = path if params is None else read_model(path, params, known)
+            return compile(
+                model, shape=known, threads=threads, opt_level=opt_level, progress=progress
+            )
+
+        model = made(shapes)
+        closed = batches_of_one(model.inputs)
+        if closed:
             note = ", ".join(f"{name} {shape}" for name, shape in closed.items())
             console.print(f"open     taken as {note}; --shape tells others", highlight=False)
-            model = compile(path, shape={**shapes, **closed}, progress=progress, **options)
+            model = made({**shapes, **closed})
     return model
 
 
-def _is_open(spec: InputSpec) -> bool:
-    return spec.shape is None or not all(isinstance(dim, int) for dim in spec.shape)
+def batches_of_one(inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs whose first dimension alone is open, with 1 in its place."""
+    asked = [spec for spec in inputs if spec.shape is None or not is_static(spec.shape[1:])]
+    if asked:
+        raise open_shapes(
+            f"the shape of input {asked[0].name!r} is open", {s.name: s.shape for s in inputs}
+        )
+    shapes = {spec.name: spec.shape for spec in inputs if not is_static(spec.shape)}
+    return {name: (1, *shape[1:]) for name, shape in shapes.items()}
 
 
-def closed_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """A shape whose open dimensions are 1."""
-    if shape is None:
-        raise InvalidValue(f"the rank of input {name!r} is not known", hint=f"--shape {name}=1,3,8")
-    return tuple(dim if isinstance(dim, int) else 1 for dim in shape)
-
-
-def complete_inputs(
-    model: CompiledModel, given: Mapping[str, Array], console: Console
-) -> dict[str, Array]:
+def complete_inputs(model: Model, given: Mapping[str, Array], console: Console) -> dict[str, Array]:
     """What is given, and random numbers for the other inputs."""
     rng = np.random.default_rng(0)
     arrays = dict(given)
@@ -119,7 +134,7 @@ def complete_inputs(
     return arrays
 
 
-def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:
+def random_array(rng: np.random.Generator, spec: InputSpec | TensorSpec) -> Array:
     """Normal numbers, or zeros and ones for integers and booleans."""
     assert spec.shape is not None
     if is_float(spec.dtype):
@@ -128,7 +143,7 @@ def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:
 
 
 def timed(
-    model: CompiledModel, inputs: Mapping[str, Array], repeat: int
+    model: Model, inputs: Mapping[str, Array], repeat: int
 ) -> tuple[list[Array], list[float]]:
     """The outputs, and the seconds of each run after a first one."""
     outputs = model.run(inputs)
@@ -149,7 +164,8 @@ def show_output(name: str, value: Array, console: Console) -> None:
         f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True
     )
     if is_logits(value):
-        table = Table("class", "value", title=f"top {TOP} of {name}", title_justify="left")
+        console.print(f"top {TOP} of {name}", highlight=False, markup=False, soft_wrap=True)
+        table = Table("class", "value")
         for label, score in top_classes(value.reshape(-1, value.shape[-1])[0]):
             table.add_row(str(label), f"{score:.4f}")
         console.print(table)

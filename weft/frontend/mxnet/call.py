@@ -13,7 +13,6 @@ from ..emitter import Emitter, Value
 from .attributes import Attribute, Signature, parsed
 from .registry import real_name
 
-_GIVE_SHAPES = 'give the shape of every input: from_mxnet(path, shape={"data": (1, 3, 224, 224)})'
 # What only concerns speed, memory or training, whatever the operator.
 _NO_EFFECT = frozenset(
     "workspace cudnn_tune cudnn_off num_args momentum sparse_grad ctx "
@@ -54,7 +53,7 @@ class Call(Building):
         wanted: frozenset[int],
         parts: Sequence[Part] = (),
     ) -> None:
-        super().__init__(emitter, real_name(op_name), name, _GIVE_SHAPES)
+        super().__init__(emitter, real_name(op_name), name)
         self.inputs = list(inputs)
         self.wanted = wanted  # the outputs that the graph uses
         self.parts = list(parts)

@@ -33,7 +33,7 @@ class Captures:
     def close(self, part: Part, own: Mapping[int, Fact], outer: Mapping[int, Value]) -> Symbol:
         """A subgraph that reads inputs of the node. `own` are the arguments that are its first
         inputs, in order, with what is known of them; `outer` are those it captures."""
-        emitter = Emitter()
+        emitter = Emitter(self.call.emitter)
         arguments: list[Value | None] = [None] * part.arguments
         sources: dict[str, int | Value] = {}
         for position, (place, fact) in enumerate(own.items()):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...base.dtype import DTYPES, FLOAT32, DType, is_float
 from ...base.errors import Error, FormatError, NotFound, Unsupported
 from ...base.ndarray import NDArray
-from ...base.shape import Shape
+from ...base.shape import Dim, Shape, given_shapes
 from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
@@ -81,16 +81,16 @@ def from_mxnet(
     *,
     identity_list: Iterable[str] | None = None,
     convert_map: Mapping[str, SymbolConverter] | None = None,
-    shape: Mapping[str, Sequence[int]] | None = None,
+    shape: Mapping[str, Sequence[Dim]] | None = None,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """A model of MXNet as a symbol and its parameters.
 
     `symbol` is the path of a PREFIX-symbol.json, whose newest PREFIX-NNNN.params is read too, the
     text of such a file, or a live symbol or block of MXNet. `arg_params` is the path of another
     parameter file, or a mapping of arrays, with `aux_params` beside it. `shape` gives the shapes of
-    inputs, which files leave open. `identity_list` names operators that weft has under the same
-    name; `convert_map` maps an operator to a function of input symbols and text attributes that
-    gives a symbol: both come before what is built in.
+    inputs, which files leave open; a name or None in it leaves a dimension open. `identity_list`
+    names operators that weft has under the same name; `convert_map` maps an operator to a function
+    of input symbols and text attributes that gives a symbol: both come before what is built in.
 
     >>> text = '''{"nodes": [{"op": "null", "name": "x", "inputs": []},
     ...   {"op": "Activation", "name": "y", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]}],
@@ -104,7 +104,7 @@ def from_mxnet(
     live = _live(model.graph, tables)
     _report_unsupported(model.graph, live, tables)
     emitter = Emitter()
-    values = _variables(model.graph, model.arrays, live, emitter, shape or {})
+    values = _variables(model.graph, model.arrays, live, emitter, given_shapes(shape))
     made = _converted(model.graph, live, tables, emitter, values)
     outputs = [
         _head(emitter, value, model.graph.nodes[number], len(values[number]))
@@ -180,7 +180,7 @@ def _variables(
     arrays: Arrays,
     live: Iterable[int],
     emitter: Emitter,
-    given: Mapping[str, Sequence[int]],
+    given: Mapping[str, tuple[Dim, ...]],
 ) -> dict[int, list[Value]]:
     numbers = [number for number in live if graph.nodes[number].op == "null"]
     names = [graph.nodes[number].name for number in numbers]
@@ -201,7 +201,7 @@ def _variables(
     return values
 
 
-def _check_given(given: Mapping[str, Sequence[int]], inputs: list[str]) -> None:
+def _check_given(given: Mapping[str, tuple[Dim, ...]], inputs: list[str]) -> None:
     for name in given:
         if name not in inputs:
             raise NotFound(
@@ -227,7 +227,7 @@ def _check_learned(
     graph: SymbolFile,
     arrays: Arrays,
     readers: Mapping[int, list[tuple[Node, str]]],
-    given: Mapping[str, Sequence[int]],
+    given: Mapping[str, tuple[Dim, ...]],
 ) -> None:
     """Where there are parameters at all, none may be missing."""
     missing = [
@@ -251,12 +251,12 @@ def _input(
     arrays: Arrays,
     readers: list[tuple[Node, str]],
     emitter: Emitter,
-    given: Mapping[str, Sequence[int]],
+    given: Mapping[str, tuple[Dim, ...]],
 ) -> Value:
     node = graph.nodes[number]
     dtype, shape = _declared_dtype(node), _declared_shape(node)
     if node.name in given:
-        shape = tuple(given[node.name])
+        shape = given[node.name]
     for reader, role in readers:
         weight = _weight(graph, reader, arrays)
         if weight is not None and role == "data":

@@ -30,10 +30,10 @@ def read_model(symbol: object, arg_params: object, aux_params: object) -> MxnetM
     """The model that the arguments of from_mxnet mean."""
     path = _path(symbol)
     if path is not None:
-        text = _read_text(path)
+        graph = _graph(_read_text(path), str(path))
         if arg_params is None and aux_params is None:
             arg_params = newest_params(path)
-        return MxnetModel(_graph(text, str(path)), _arrays(arg_params, aux_params))
+        return MxnetModel(graph, _arrays(arg_params, aux_params))
     if hasattr(symbol, "collect_params"):
         symbol, own = _block(symbol)
         arg_params = own if arg_params is None else arg_params
@@ -77,7 +77,8 @@ def newest_params(path: Path) -> Path:
     if not found or not path.name.endswith(_SUFFIX):
         raise NotFound(
             f"there is no parameter file {prefix}-NNNN.params beside {str(path)!r}",
-            hint="from_mxnet(path, params_path); from_mxnet(path, {}) for a model without any",
+            hint="from_mxnet(path, params_path), or --params on the command line; {} for a model "
+            "without any",
         )
     return max(found)[1]
 

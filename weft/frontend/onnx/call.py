@@ -13,8 +13,6 @@ from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
 
-_GIVE_SHAPES = 'give the shape of every input: from_onnx(model, shape={"input": (1, 3, 224, 224)})'
-
 
 class Call(Building):
     """The inputs and attributes of a node; attributes have the defaults of ONNX's own schema,
@@ -30,7 +28,7 @@ class Call(Building):
         label: str,
     ) -> None:
         name = node.name or next(filter(None, node.output), node.op_type)
-        super().__init__(emitter, node.op_type, name, _GIVE_SHAPES)
+        super().__init__(emitter, node.op_type, name)
         self.inputs = list(inputs)
         self.outputs = [bool(name) for name in node.output]
         self.opset = opset
@@ -120,10 +118,9 @@ class Call(Building):
         if value is None:
             return default
         if value.constant is None:
-            raise Unsupported(
+            raise self.undetermined(
                 f"{what} is only known when the model runs",
-                why=f"it comes from {value.name!r}, which does not follow from constants",
-                hint=_GIVE_SHAPES,
+                f"it comes from {value.name!r}, which does not follow from constants",
             )
         return value.constant
 

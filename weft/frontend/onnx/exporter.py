@@ -14,7 +14,7 @@ from onnx import helper
 from ... import ops  # noqa: F401  registers the operators
 from ...base.dtype import FLOAT32, as_dtype
 from ...base.errors import InvalidValue, Unsupported
-from ...base.shape import is_static
+from ...base.shape import is_static, open_shapes
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry, topo_order
@@ -104,10 +104,10 @@ def _typed(
     for node in graph.indexed.nodes:
         for fact in graph.facts[node]:
             if not is_static(fact.shape) or fact.dtype is None:
-                raise InvalidValue(
+                inputs = [n for n in graph.indexed.nodes if n.op is None]
+                raise open_shapes(
                     f"the shape of {node.name!r} is not known",
-                    hint='give that of every input: shape={"data": (1, 3, 8, 8)}, or on the '
-                    "command line --shape data=1,3,8,8",
+                    {n.name: graph.facts[n][0].shape for n in inputs},
                 )
     return graph
 

@@ -8,7 +8,7 @@ import onnx
 
 from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
 from ...base.ndarray import NDArray
-from ...base.shape import Dim, Shape, show
+from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
 from . import (  # noqa: F401  each registers its converters
@@ -43,13 +43,14 @@ _MALFORMED = (
 
 
 def from_onnx(
-    model: object, shape: Mapping[str, Sequence[int]] | None = None
+    model: object, shape: Mapping[str, Sequence[Dim]] | None = None
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """An ONNX model as a symbol and its parameters.
 
     `model` is a path, the bytes of a file, or an onnx.ModelProto. `shape` gives the shape of inputs
-    whose dimensions the model leaves open. Inputs of the graph become variables with shape and
-    dtype hints, initialisers that are used become parameters, several outputs become a group.
+    whose dimensions the model leaves open; a name or None in it leaves one open. Inputs of the
+    graph become variables with shape and dtype hints, initialisers that are used become parameters,
+    several outputs become a group.
 
     >>> from onnx import parser
     >>> text = 'm (float[2, n] x) => (float[2, n] y) { y = Relu(x) }'
@@ -61,7 +62,7 @@ def from_onnx(
     checked = read_model(model)
     _report_unsupported(checked)
     emitter = Emitter()
-    values = _inputs(checked, emitter, shape or {})
+    values = _inputs(checked, emitter, given_shapes(shape))
     for position, node in enumerate(checked.graph.node):
         _convert(checked, emitter, values, node, position)
     outputs = [emitter.output(values[item.name], item.name) for item in checked.graph.output]
@@ -116,7 +117,9 @@ def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
 # Inputs and initialisers.
 
 
-def _inputs(model: Model, emitter: Emitter, given: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+def _inputs(
+    model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
+) -> dict[str, Value]:
     graph = model.graph
     values: dict[str, Value] = {}
     for position, tensor in enumerate(graph.initializer):
@@ -154,27 +157,27 @@ def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
 
 
 def _bind_symbols(
-    shapes: Mapping[str, Shape], given: Mapping[str, Sequence[int]]
+    shapes: Mapping[str, Shape], given: Mapping[str, tuple[Dim, ...]]
 ) -> dict[str, Shape]:
     """The shapes with what is given filled in; a symbol means one number wherever it stands."""
     symbols: dict[str, int] = {}
     for name, wanted in given.items():
         declared = shapes[name]
-        wanted = checked_dims(wanted, f"shape of input {name!r}")
+        checked_dims((dim for dim in wanted if isinstance(dim, int)), f"shape of input {name!r}")
         if declared is None:
             continue
         fits = len(declared) == len(wanted)
-        for known, number in zip(declared, wanted):
-            known = symbols.setdefault(known, number) if isinstance(known, str) else known
-            fits = fits and known in (None, number)
+        for known, dim in zip(declared, wanted):
+            if isinstance(dim, int):
+                known = symbols.setdefault(known, dim) if isinstance(known, str) else known
+                fits = fits and known in (None, dim)
         if not fits:
             raise InvalidValue(
-                f"input {name!r} of shape {show(declared)} cannot be {wanted}",
+                f"input {name!r} of shape {show(declared)} cannot be {show(wanted)}",
                 why=f"symbols so far: {symbols}" if symbols else None,
             )
     return {
-        name: tuple(given[name]) if name in given else _substituted(shape, symbols)
-        for name, shape in shapes.items()
+        name: unify(given.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()
     }
 
 

@@ -1,0 +1,67 @@
+"""What a compiled model is made from, and the same as plain data that pickle can keep: nothing in
+it names code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..base.dtype import DType, as_dtype, dtype_name
+from ..base.errors import Error, FormatError
+from ..base.param_dict import load_param_dict, save_param_dict
+from ..base.shape import Shape, given_shapes
+from ..base.target import Target, host
+from ..core.graph import Graph
+from ..core.json_load import graph_from_json
+from ..core.json_save import graph_to_json
+from ..core.symbol import Symbol
+from ..runtime.program import Array
+
+HOST = "cpu"  # whatever machine the model is loaded on
+
+
+class ModelSource(NamedTuple):
+    """A model and how it is to be compiled."""
+
+    symbol: Symbol
+    params: dict[str, Array]
+    shapes: Mapping[str, Shape]
+    dtypes: Mapping[str, DType]
+    target: Target
+    threads: int | None
+    opt_level: int
+
+
+def packed(source: ModelSource) -> tuple[str, bytes]:
+    """The source as JSON text and the bytes of its parameters."""
+    fields = {
+        "graph": graph_to_json(Graph(source.symbol.outputs)),
+        "shapes": source.shapes,
+        "dtypes": {name: dtype_name(dtype) for name, dtype in source.dtypes.items()},
+        "target": HOST if source.target == host() else str(source.target),
+        "threads": source.threads,
+        "opt_level": source.opt_level,
+    }
+    return json.dumps(fields), bytes(save_param_dict(source.params))
+
+
+def unpacked(state: Any) -> ModelSource:
+    """The source that `packed` was given; every part is checked."""
+    try:
+        text, data = state
+        fields = json.loads(text)
+        target = fields["target"]
+        return ModelSource(
+            Symbol(graph_from_json(fields["graph"]).outputs),
+            {name: value.numpy() for name, value in load_param_dict(data).items()},
+            given_shapes(fields["shapes"]),
+            {name: as_dtype(dtype) for name, dtype in fields["dtypes"].items()},
+            host() if target == HOST else Target.create(target),
+            fields["threads"],
+            fields["opt_level"],
+        )
+    except Error as error:
+        raise error.at("pickled model") from None
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise FormatError("this is no pickled model of weft", why=str(error)) from None
