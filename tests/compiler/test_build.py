@@ -15,6 +15,8 @@ from weft.compiler import build_module
 from weft.core.interpret import evaluate
 from weft.core.symbol import variable_inits
 
+BATCH_NORM_INPUTS = ("gamma", "beta", "moving_mean", "moving_var")
+
 
 @pytest.fixture
 def rng():
@@ -87,6 +89,23 @@ def test_parameters_stay_inputs(rng, level):
     if level < 2:
         other = {**params, "fc_bias": params["fc_bias"] + 1}
         agree(run(graph, lib, other, x=x), symbol, {**other, "x": x})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_parameters_that_no_pass_left_a_use_for(rng, level):
+    """Without scale or center nothing reads gamma or beta, so nobody is asked to set them."""
+    x = sym.Variable("x")
+    symbol = sym.batch_norm(sym.batch_norm(x, scale=False, name="a"), center=False, name="b")
+    params = {f"{n}_{k}": 1 + floats(rng, (3,)) ** 2 for n in "ab" for k in BATCH_NORM_INPUTS}
+    value = floats(rng, (2, 3, 4))
+    with weft.compiler.build_config(opt_level=level):
+        graph, lib, kept = weft.compiler.build(symbol, "llvm", {"x": value.shape}, params=params)
+    assert set(kept) <= set(graph.index.input_names)
+    p = {name: array[:, None] for name, array in params.items()}
+    first = (value - p["a_moving_mean"]) / np.sqrt(p["a_moving_var"] + 1e-5) + p["a_beta"]
+    scale = p["b_gamma"] / np.sqrt(p["b_moving_var"] + 1e-5)
+    expected = (first - p["b_moving_mean"]) * scale
+    np.testing.assert_allclose(run(graph, lib, kept, x=value)[0], expected, rtol=2e-4, atol=1e-5)
 
 
 def test_precomputed_parameters(rng):

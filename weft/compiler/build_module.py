@@ -59,7 +59,7 @@ def build(
     target_host: str | Target | None = None,
     layout: Layouts = None,
 ) -> tuple[Graph, CompiledLibrary, dict[str, NDArray] | None]:
-    """Compiles a graph. `weft.runtime.create` runs the result, given the parameters.
+    """Compiles a graph. `weft.runtime.create` runs the result, and starts with the parameters.
 
     `shape` says what is not inferred, by input name; `dtype` one dtype for the inputs that have no
     other, or one by name; `layout` that of the first input, or one by name. `build_config` says
@@ -92,7 +92,7 @@ def build(
     program.facts["total_seconds"] = time.perf_counter() - start
     kept = {**(values if given else {}), **initial}
     returned = {name: array(value) for name, value in kept.items()}
-    library = CompiledLibrary(program)
+    library = CompiledLibrary(program, returned)
     return (
         compiled_graph(made, groups),
         library,

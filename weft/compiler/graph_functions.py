@@ -10,7 +10,7 @@ from ..core.passes import register_pass
 from ..runtime.functions import register_func
 
 
-@register_func("nnvm.graph._move_graph", override=True)  # type: ignore[untyped-decorator]
+@register_func("nnvm.graph._move_graph")  # type: ignore[untyped-decorator]
 def move_graph(graph: Graph, key: str) -> Graph | None:
     """Takes a graph out of a graph attribute; None if there is none."""
     value = graph.attrs.get(key)
