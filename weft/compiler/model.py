@@ -31,8 +31,9 @@ from ..runtime.program import Array, Program, TensorSpec
 from ..runtime.report import Report, report_of
 from .assemble import assemble
 from .control_flow import compile_parts
+from .initial_values import initialised
 from .mutation import written_variables
-from .prepare import as_arrays, prepare, typed_graph
+from .prepare import as_arrays, prepare
 
 MAX_SPECIALISATIONS = 16
 PRECISIONS = ("fp32",)
@@ -129,13 +130,14 @@ class CompiledModel:
         opt_level: int,
     ) -> None:
         self._symbol = symbol
-        self._params = params
         self._target = target
         self._threads = threads
         self._opt_level = opt_level
-        graph = typed_graph(symbol, params, shapes, dtypes)
+        graph, initial = initialised(Graph(symbol.outputs), params, shapes, dtypes)
+        params = {**params, **initial}
         _check_immutable(graph)
         self._graph = graph
+        self._params = params
         self._specs: dict[str, InputSpec] = _input_specs(graph, params)
         self.inputs: list[InputSpec] = list(self._specs.values())
         self.outputs: list[str] = symbol.list_output_names()
