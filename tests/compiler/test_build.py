@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from weft.base.errors import GraphError, InvalidType, InvalidValue, NotFound, Un
 from weft.compiler import build_module
 from weft.core.interpret import evaluate
 from weft.core.symbol import variable_inits
+
+BATCH_NORM_INPUTS = ("gamma", "beta", "moving_mean", "moving_var")
 
 
 @pytest.fixture
@@ -87,6 +90,23 @@ def test_parameters_stay_inputs(rng, level):
     if level < 2:
         other = {**params, "fc_bias": params["fc_bias"] + 1}
         agree(run(graph, lib, other, x=x), symbol, {**other, "x": x})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_parameters_that_no_pass_left_a_use_for(rng, level):
+    """Without scale or center nothing reads gamma or beta, so nobody is asked to set them."""
+    x = sym.Variable("x")
+    symbol = sym.batch_norm(sym.batch_norm(x, scale=False, name="a"), center=False, name="b")
+    params = {f"{n}_{k}": 1 + floats(rng, (3,)) ** 2 for n in "ab" for k in BATCH_NORM_INPUTS}
+    value = floats(rng, (2, 3, 4))
+    with weft.compiler.build_config(opt_level=level):
+        graph, lib, kept = weft.compiler.build(symbol, "llvm", {"x": value.shape}, params=params)
+    assert set(kept) <= set(graph.index.input_names)
+    p = {name: array[:, None] for name, array in params.items()}
+    first = (value - p["a_moving_mean"]) / np.sqrt(p["a_moving_var"] + 1e-5) + p["a_beta"]
+    scale = p["b_gamma"] / np.sqrt(p["b_moving_var"] + 1e-5)
+    expected = (first - p["b_moving_mean"]) * scale
+    np.testing.assert_allclose(run(graph, lib, kept, x=value)[0], expected, rtol=2e-4, atol=1e-5)
 
 
 def test_precomputed_parameters(rng):
@@ -250,23 +270,43 @@ def test_optimize_follows_the_configuration():
 def test_initial_values(rng):
     first = np.arange(6, dtype="float32").reshape(2, 3)
     w = sym.Variable("w", init=first)
-    sym.Variable("t", init=sym.ones_like(w) * 2)
+    t = sym.Variable("t", init=sym.ones_like(w) * 2)
     shapes = {"w": (2, 3)}
     values = build_module.initialize_variables(shapes, "float32")
     np.testing.assert_array_equal(values["w"].asnumpy(), first)
     np.testing.assert_array_equal(values["t"].asnumpy(), np.full((2, 3), 2, "float32"))
     assert list(shapes["t"]) == [2, 3]
     assert not variable_inits
+    assert t.list_input_names() == ["t"]
 
 
-def test_build_takes_the_initial_values_of_its_own_variables():
+def test_builds_take_the_initial_values_of_their_own_variables():
     w = sym.Variable("w", init=np.array([1, 2], "float32"))
-    sym.Variable("other", init=np.zeros(3, "float32"))
-    t = sym.Variable("t", init=sym.zeros(shape=(2,), dtype="float32"))
-    graph, lib, params = weft.compiler.build(w * 2 + t, "llvm")
-    assert sorted(params) == ["t", "w"]
-    assert list(variable_inits) == ["other"]
-    assert run(graph, lib, params)[0].tolist() == [2, 4]
+    sym.Variable("w", init=np.array([7, 7], "float32"))  # another one of that name
+    t = sym.Variable("t", init=sym.ones_like(w) * 3)
+    symbol = w * 2 + t
+    for net in (symbol, symbol, symbol.__deepcopy__()):
+        graph, lib, params = weft.compiler.build(net, "llvm")
+        assert sorted(params) == ["t", "w"]
+        assert run(graph, lib, params)[0].tolist() == [5, 7]
+        assert run(graph, lib, None)[0].tolist() == [5, 7]
+
+
+@pytest.mark.parametrize("shape", [None, {"x": (2,)}])
+def test_compile_takes_initial_values(shape):
+    x, w = sym.Variable("x"), sym.Variable("w", init=np.array([1, 2], "float32"))
+    t = sym.Variable("t", init=sym.ones_like(w) * 3)
+    model = weft.compile(x * w + t, shape=shape)
+    assert [spec.name for spec in model.inputs] == ["x"]
+    assert model(np.array([10, 10], "float32"))[0].tolist() == [13, 23]
+    other = weft.compile(x * w + t, shape=shape, params={"w": np.array([5, 5], "float32")})
+    assert other(np.array([10, 10], "float32"))[0].tolist() == [53, 53]
+
+
+def test_a_variable_that_nobody_holds_has_no_initial_value():
+    sym.Variable("gone", init=np.zeros(3, "float32"))
+    gc.collect()
+    assert "gone" not in variable_inits
 
 
 def test_a_given_parameter_wins_over_an_initial_value():

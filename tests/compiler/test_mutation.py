@@ -48,6 +48,7 @@ def rng():
 def test_a_counter(level):
     t = sym.Variable("t", shape=(1,), dtype="int32")
     module = module_of(sym._assign(t, t + 1), level)
+    module.set_input("t", np.array([0], "int32"))
     for step in range(1, 5):
         module.run()
         assert module.get_output(0).asnumpy().tolist() == [step]

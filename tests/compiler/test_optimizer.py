@@ -179,7 +179,7 @@ def test_the_rate_goes_down_by_a_factor():
     updates = SGD(lr_scheduler=schedule).minimize(sym.sum(w), w)
     graph, lib, params = weft.compiler.build(updates, "llvm")
     module = weft.runtime.create(graph, lib)
-    module.set_input(**params)
+    module.set_input(**params, w=np.zeros(1, "float32"))
     seen, before = [], 0.0
     for _ in range(5):
         module.run()

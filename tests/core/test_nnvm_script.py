@@ -208,7 +208,8 @@ def test_layout_inputs():
 
 
 def test_variables_with_values():
-    sym.Variable("t_initialised", init=np.ones(2))
+    variable = sym.Variable("t_initialised", init=np.ones(2))
+    assert variable.list_input_names() == ["t_initialised"]
     assert sym._all_var_init.pop("t_initialised").tolist() == [1, 1]
 
 

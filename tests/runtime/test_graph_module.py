@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import weft
 from weft import symbol as sym
-from weft.base.errors import InvalidType, InvalidValue, NotFound, OutOfRange, ShapeError
+from weft.base.errors import (
+    FormatError,
+    GraphError,
+    InvalidType,
+    InvalidValue,
+    NotFound,
+    OutOfRange,
+    RunError,
+    ShapeError,
+)
 
 
 @pytest.fixture
@@ -45,7 +58,7 @@ def test_functions_by_name(built, rng):
 def test_inputs_stay(built, rng):
     module = weft.runtime.create(*built)
     x, y = floats(rng), floats(rng)
-    module.run(x=x)
+    module.run(x=x, y=np.zeros((2, 3)))
     np.testing.assert_allclose(module.get_output(0).asnumpy(), 2 * x, rtol=1e-6)
     module.set_input(y=y)
     module.run()
@@ -70,7 +83,7 @@ def test_by_position(built, rng):
 def test_outputs_of_a_run_stay_when_another_comes(built, rng):
     module = weft.runtime.create(*built)
     x = floats(rng)
-    module.run(x=x)
+    module.run(x=x, y=x)
     first = module.get_output(1)
     module.run(x=x + 1)
     np.testing.assert_array_equal(first.asnumpy(), x)
@@ -103,7 +116,7 @@ def test_outputs_that_are_not_there(built, rng):
     module = weft.runtime.create(*built)
     with pytest.raises(InvalidValue, match="run"):
         module.get_output(0)
-    module.run(x=floats(rng))
+    module.run(x=floats(rng), y=floats(rng))
     for index in (2, -1):
         with pytest.raises(OutOfRange, match=str(index)):
             module.get_output(index)
@@ -135,14 +148,106 @@ def test_libraries_as_files(built, rng, tmp_path):
         loaded = weft.runtime.load_library(tmp_path / name)
         text = (tmp_path / "graph.json").read_text()
         module = weft.runtime.create(text, loaded, weft.cpu())
-        module.run(x=x)
-        np.testing.assert_allclose(module.get_output(0).asnumpy(), 2 * x, rtol=1e-6)
+        module.run(x=x, y=x)
+        np.testing.assert_allclose(module.get_output(0).asnumpy(), 3 * x, rtol=1e-6)
+
+
+IN_A_FRESH_PROCESS = """
+import sys
+import numpy as np
+import weft
+
+kind, folder = sys.argv[1:]
+text = open(f"{folder}/graph.json").read()
+if kind == "graph":
+    assert weft.graph.load_json(text).json() == text
+elif kind == "module":
+    lib = weft.runtime.load_library(f"{folder}/lib")
+    module = weft.runtime.create(text, lib)
+    module.run(x=np.array([[3.0, 4.0], [1.0, 2.0]], "float32"))
+    np.testing.assert_allclose(module.get_output(0).asnumpy(), [[3, 4], [1, 2]], rtol=1e-5)
+else:
+    assert callable(weft.runtime.get_global_func(kind))
+    assert kind in weft.runtime.list_global_func_names()
+"""
+
+
+@pytest.mark.parametrize("kind", ["graph", "module", "nnvm.graph._move_graph", "weft.reference"])
+def test_in_a_fresh_process(kind, tmp_path):
+    """What a name stands for does not depend on what was imported before."""
+    x = sym.Variable("x")
+    graph, lib, _ = weft.compiler.build(sym.inverse(sym.inverse(x)), "llvm", {"x": (2, 2)})
+    assert any(hasattr(step, "function") for step in lib.program.plan.steps)
+    lib.save(tmp_path / "lib")
+    (tmp_path / "graph.json").write_text(graph.json())
+    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, kind, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def changed(text, path, value):
+    data = json.loads(text)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(data)
+
+
+def test_text_is_read_and_checked(built):
+    graph, lib = built
+    text = graph.json()
+    number = graph.index.node_id("x")
+    for wrong in ("junk", "", "[]", "3", b"\xff", "{}", changed(text, ["arg_nodes"], [99])):
+        with pytest.raises(FormatError, match="no compiled graph"):
+            weft.runtime.create(wrong, lib)
+    strangers = [
+        changed(text, ["nodes", number, "name"], "q"),
+        changed(text, ["heads"], [[0, 0, 0]]),
+        changed(text, ["attrs", "shape", 1, graph.index.entry_id("x")], [3, 2]),
+        changed(text, ["attrs", "dltype", 1, graph.index.entry_id("x")], "float64"),
+    ]
+    for stranger in strangers:
+        with pytest.raises(GraphError, match="do not belong together"):
+            weft.runtime.create(stranger, lib)
+    assert weft.runtime.create(text.encode(), lib).get_num_inputs() == 2
+
+
+def test_inputs_that_were_never_set_are_an_error(built, rng):
+    module = weft.runtime.create(*built)
+    with pytest.raises(RunError, match="2 inputs have no value: x, y"):
+        module.run()
+    with pytest.raises(RunError, match="1 inputs have no value: y"):
+        module.run(x=floats(rng))
+    with pytest.raises(ShapeError):
+        module.set_input("y", np.zeros(1))
+    with pytest.raises(RunError, match="y"):
+        module.run()
+    module.run(y=floats(rng))
+
+
+def test_a_module_starts_with_the_parameters_of_its_build(rng, tmp_path):
+    x, w = sym.Variable("x"), sym.Variable("w")
+    params, value = {"w": floats(rng)}, floats(rng)
+    graph, lib, kept = weft.compiler.build(x * w, "llvm", {"x": (2, 3)}, params=params)
+    module = weft.runtime.create(graph, lib)
+    module.run(x=value)
+    np.testing.assert_allclose(module.get_output(0).asnumpy(), value * params["w"], rtol=1e-6)
+    lib.save(tmp_path / "lib")
+    loaded = weft.runtime.create(graph, weft.runtime.load_library(tmp_path / "lib"))
+    with pytest.raises(RunError, match="no value: w"):
+        loaded.run(x=value)
+    loaded.load_params(weft.save_param_dict(kept))
+    loaded.run(x=value)
+    np.testing.assert_allclose(loaded.get_output(0).asnumpy(), value * params["w"], rtol=1e-6)
 
 
 def test_two_modules_of_one_library_have_their_own_variables(rng):
     w = sym.Variable("w", shape=(2, 3))
     graph, lib, _ = weft.compiler.build(sym._assign(w, w + 1), "llvm")
     one, two = weft.runtime.create(graph, lib), weft.runtime.create(graph, lib)
+    for module in (one, two):
+        module.set_input(w=np.zeros((2, 3), "float32"))
     one.run()
     one.run()
     two.run()

@@ -16,22 +16,22 @@ from ..base.dtype import FLOAT32, DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue
 from ..base.ndarray import NDArray, array
 from ..base.param_dict import load_param_dict, save_param_dict
-from ..base.shape import Shape, is_static
-from ..base.target import Target, host
+from ..base.shape import Shape
+from ..base.target import Target
 from ..core.graph import Graph
 from ..core.graph_attrs import from_nnvm_shape
 from ..core.infer import infer
-from ..core.ir import NodeEntry
-from ..core.symbol import Group, Symbol, variable_inits
+from ..core.symbol import Symbol
 from ..passes import pipeline
 from ..passes.fold_constants import constant_part
 from ..passes.fuse import fusible_groups
-from ..runtime.graph_module import CompiledLibrary, GraphModule, create
-from ..runtime.program import Array, TensorSpec
+from ..runtime.graph_module import CompiledLibrary
+from ..runtime.program import Array
 from .assemble import assemble
 from .build_settings import BuildConfig, build_config
 from .compiled_graph import compiled_graph
 from .graph_attr import set_layout_inputs
+from .initial_values import initialised, initialize_variables, run_graph, static_inputs
 from .prepare import as_arrays, prepare_typed, typed_graph
 
 __all__ = [
@@ -50,6 +50,7 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
+_run_graph = run_graph  # NNVM's name
 Params = Mapping[str, Any]
 DTypes = str | Mapping[str, Any]
 Layouts = str | Mapping[str, str] | None
@@ -64,7 +65,7 @@ def build(
     target_host: str | Target | None = None,
     layout: Layouts = None,
 ) -> tuple[Graph, CompiledLibrary, dict[str, NDArray] | None]:
-    """Compiles a graph. `weft.runtime.create` runs the result, given the parameters.
+    """Compiles a graph. `weft.runtime.create` runs the result, and starts with the parameters.
 
     `shape` says what is not inferred, by input name; `dtype` one dtype for the inputs that have no
     other, or one by name; `layout` that of the first input, or one by name. `build_config` says
@@ -86,8 +87,8 @@ def build(
     given = as_arrays(params)
     shapes, dtypes, default = _checked(shape, dtype, given)
     source = _with_layouts(_graph(graph), layout)
-    typed, initial = _initialised(source, shapes, dtypes, default, given)
-    inputs = [spec for spec in _static_inputs(typed) if spec.name not in given]
+    typed, initial = initialised(source, given, shapes, dtypes, default)
+    inputs = [spec for spec in static_inputs(typed) if spec.name not in given]
     start = time.perf_counter()
     settings = BuildConfig.current()
     made, values = prepare_typed(typed, given, settings.opt_level, chosen, tuple(settings.added))
@@ -97,7 +98,7 @@ def build(
     program.facts["total_seconds"] = time.perf_counter() - start
     kept = {**(values if given else {}), **initial}
     returned = {name: array(value) for name, value in kept.items()}
-    library = CompiledLibrary(program)
+    library = CompiledLibrary(program, returned)
     return (
         compiled_graph(made, groups),
         library,
@@ -160,78 +161,6 @@ def _with_layouts(graph: Graph, layout: Layouts) -> Graph:
     return set_layout_inputs(graph.replace(), layout).apply("CorrectLayout").replace(attrs={})
 
 
-def _static_inputs(graph: Graph) -> list[TensorSpec]:
-    """The inputs whose shape and dtype are known; others are missed where they are needed."""
-    specs: dict[str, TensorSpec] = {}
-    for number in graph.indexed.variables:
-        node = graph.indexed.nodes[number]
-        shape, dtype, _ = graph.fact(NodeEntry(node))
-        if is_static(shape) and dtype is not None:
-            specs.setdefault(node.name, TensorSpec(node.name, shape, dtype))
-    return list(specs.values())
-
-
-def _initialised(
-    graph: Graph,
-    shapes: dict[str, Shape],
-    dtypes: dict[str, DType],
-    default: DType,
-    params: Mapping[str, Array],
-) -> tuple[Graph, dict[str, Array]]:
-    """The typed graph, and values of those of its variables that were made with `init`."""
-    names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
-    waiting = {name: variable_inits[name] for name in names & variable_inits.keys()}
-    for name, init in waiting.items():
-        if isinstance(init, np.ndarray):
-            shapes.setdefault(name, init.shape)
-            dtypes.setdefault(name, init.dtype)
-    graph = typed_graph(graph, params, shapes, dtypes, default)
-    if not waiting:
-        return graph, {}
-    known = {spec.name: spec for spec in _static_inputs(graph)}
-    exact: dict[str, Shape] = {name: spec.shape for name, spec in known.items()}
-    idtype = {name: spec.dtype for name, spec in known.items()}
-    values = as_arrays(_initial_values(waiting, exact, idtype))
-    for name in waiting:
-        del variable_inits[name]
-    made = {name: value for name, value in values.items() if name not in params}
-    return typed_graph(graph, made, {}, {}, default), made
-
-
-def initialize_variables(
-    ishape: dict[str, Sequence[int]], idtype: Mapping[str, Any] | str
-) -> dict[str, NDArray]:
-    """Values of all variables that were made with `init` and not yet built; they are forgotten
-    then. Their shapes are added to `ishape`, which is also what symbols among them are given."""
-    waiting = dict(variable_inits)
-    shapes = {name: from_nnvm_shape(list(dims)) for name, dims in ishape.items()}
-    values = _initial_values(waiting, shapes, idtype)
-    variable_inits.clear()
-    ishape.update({name: list(value.shape) for name, value in values.items()})
-    return values
-
-
-def _initial_values(
-    waiting: Mapping[str, Any], shapes: Mapping[str, Shape], idtype: Mapping[str, Any] | str
-) -> dict[str, NDArray]:
-    values = {n: array(init) for n, init in waiting.items() if isinstance(init, np.ndarray)}
-    symbols = {n: init for n, init in waiting.items() if isinstance(init, Symbol)}
-    if symbols:
-        group = Group(list(symbols.values()))
-        names = set(group.list_input_names())
-        dtypes = dict.fromkeys(names, idtype) if isinstance(idtype, str) else idtype
-        # Only shapes and dtypes of what they are made from are meant to matter.
-        graph = typed_graph(
-            Graph(group.outputs),
-            {},
-            {n: shapes[n] for n in names & shapes.keys()},
-            {n: as_dtype(dtypes[n]) for n in names & dtypes.keys()},
-        )
-        dummies = {s.name: np.zeros(s.shape, s.dtype) for s in _static_inputs(graph)}
-        values.update(zip(symbols, _run_graph(graph, dummies)))
-    return values
-
-
 def optimize(
     graph: Graph | Symbol,
     shape: Mapping[str, Sequence[int]],
@@ -245,18 +174,6 @@ def optimize(
     return pipeline.optimize(typed, settings.opt_level, settings.added)
 
 
-def _run_graph(graph: Graph | Symbol, params: Params) -> list[NDArray]:
-    """The outputs of a graph whose inputs are all given, run on this machine."""
-    given = as_arrays(params)
-    typed = typed_graph(_graph(graph), given, {}, {})
-    made, values = prepare_typed(typed, given, 0, host())
-    groups = fusible_groups(made, fuse=True)
-    program = assemble(made, groups, {}, Target.create("llvm"))
-    module: GraphModule = create(compiled_graph(made, groups), CompiledLibrary(program))
-    module.run(**values)
-    return [module.get_output(index) for index in range(module.get_num_outputs())]
-
-
 def precompute_prune(graph: Graph | Symbol, params: Params) -> tuple[Graph, dict[str, NDArray]]:
     """The graph without what depends on parameters alone, and the parameters it has instead."""
     given = as_arrays(params)
@@ -266,7 +183,7 @@ def precompute_prune(graph: Graph | Symbol, params: Params) -> tuple[Graph, dict
         return source, {name: array(value) for name, value in given.items()}
     known: dict[str, Any] = dict(given)
     needed = part.symbol.list_input_names()
-    made = _run_graph(part.replace(attrs={}), {name: given[name] for name in needed})
+    made = run_graph(part.replace(attrs={}), {name: given[name] for name in needed})
     known.update(zip(part.attr("output_names"), made))
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
     return main, {n: array(value) for n, value in known.items() if n in names}

@@ -11,30 +11,10 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.graph_attrs import JsonAttr
 from ..core.ir import Fact, Node, NodeEntry
-from ..core.op import Op
 from ..core.pattern import OpPattern
-from ..core.schema import BOOL, INT, STR, attr, schema
 from ..lower.group import kernel_name
+from ..ops.compiled_group import group_operator
 from ..passes.fuse import pattern_of
-
-GROUP_OPERATOR = "tvm_op"  # the name that NNVM's graph runtime knows
-
-
-@schema
-class GroupAttrs:
-    func_name: str = attr(STR, "the kernel")
-    flatten_data: bool = attr(BOOL, "whether every operator in it is element-wise", default=False)
-    num_inputs: int = attr(INT, "how many inputs there are", default=1, low=0)
-    num_outputs: int = attr(INT, "how many outputs there are", default=1, low=0)
-
-
-group_operator = (
-    Op.register(GROUP_OPERATOR)
-    .describe("A compiled group of operators.")
-    .set_attr_parser(GroupAttrs)
-    .set_num_inputs(lambda params: params.num_inputs)
-    .set_num_outputs(lambda params: params.num_outputs)
-)
 
 
 def compiled_graph(graph: Graph, groups: Sequence[FusedGroup]) -> Graph:

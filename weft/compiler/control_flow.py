@@ -103,7 +103,7 @@ def compile_parts(program: Program) -> None:
             _parts(step.attrs)
 
 
-@register_func(HOST_CONTROL, override=True)  # type: ignore[untyped-decorator]
+@register_func(HOST_CONTROL)  # type: ignore[untyped-decorator]
 def run_control_flow(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None:
     """Computes the last tensors from the first ones."""
     op = Op.get(attrs["op"])

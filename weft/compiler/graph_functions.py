@@ -16,7 +16,7 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-@register_func("nnvm.graph._move_graph", override=True)  # type: ignore[untyped-decorator]
+@register_func("nnvm.graph._move_graph")  # type: ignore[untyped-decorator]
 def move_graph(graph: Graph, key: str) -> Graph | None:
     """Takes a graph out of a graph attribute; None if there is none."""
     value = graph.attrs.get(key)

@@ -18,7 +18,7 @@ HOST_CONTROL = "weft.control_flow"
 CONTROL_OPS = ("scan", "while_loop", "cond")
 
 
-@register_func(HOST_REFERENCE, override=True)  # type: ignore[untyped-decorator]
+@register_func(HOST_REFERENCE)  # type: ignore[untyped-decorator]
 def run_host_step(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None:
     """Computes the last tensors from the first ones by the operator's reference."""
     op = Op.get(attrs["op"])

@@ -31,9 +31,10 @@ from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .assemble import assemble
 from .control_flow import compile_parts
+from .initial_values import initialised
 from .model_source import ModelSource, packed, unpacked
 from .mutation import written_variables
-from .prepare import as_arrays, prepare, typed_graph
+from .prepare import as_arrays, prepare
 
 MAX_SPECIALISATIONS = 16
 PRECISIONS = ("fp32",)
@@ -163,7 +164,9 @@ class CompiledModel:
     """A model ready to run. May be called from many threads at once."""
 
     def __init__(self, source: ModelSource) -> None:
-        graph = typed_graph(source.symbol, source.params, source.shapes, source.dtypes)
+        plain = Graph(source.symbol.outputs)
+        graph, initial = initialised(plain, source.params, source.shapes, source.dtypes)
+        source = source._replace(params={**source.params, **initial})
         _check_immutable(graph)
         self._source = source
         self._graph = graph

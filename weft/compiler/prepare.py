@@ -94,7 +94,8 @@ def prepare_typed(
     if fold:
         graph, constants, own = folded(graph, constants, own)
     _check_known(graph)
-    kept = {name: v if name in own else _owned(v) for name, v in constants.items()}
+    used = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+    kept = {n: v if n in own else _owned(v) for n, v in constants.items() if n in used}
     return Prepared(ordered(graph), kept)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dtype import DType
 from ..base.errors import GraphError
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
 
 class VariableState:
-    """The params of a variable: how often it has been mutated."""
+    """The params of a variable: how often it has been mutated, and what it is before, if anybody
+    said so: a numpy array, or a Symbol that computes it."""
 
-    __slots__ = ("version",)
+    __slots__ = ("init", "version")
 
-    def __init__(self, version: int = 0) -> None:
+    def __init__(self, version: int = 0, init: Any = None) -> None:
         self.version = version
+        self.init = init
 
 
 class Node:
@@ -105,7 +107,8 @@ class Node:
 
     def copy_with(self, inputs: Iterable[NodeEntry], control_deps: Iterable[Node] = ()) -> Node:
         """The same operator on other inputs."""
-        params = VariableState(self.params.version) if self.op is None else self.params
+        old = self.params
+        params = VariableState(old.version, old.init) if self.op is None else old
         return Node(self.op, self.name, self.attrs, inputs, control_deps, self.subgraphs, params)
 
     def __repr__(self) -> str:

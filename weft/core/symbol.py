@@ -5,21 +5,22 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..base.dtype import DTYPES, as_dtype, dtype_code
 from ..base.errors import GraphError, InvalidType, InvalidValue, OutOfRange
 from .compose import link_inputs, substitute
-from .ir import Node, NodeEntry, copy_nodes, topo_order
+from .ir import Node, NodeEntry, VariableState, copy_nodes, topo_order
 from .naming import AttrScope, NameManager
 from .op import Op, _default_apply, role
 from .schema import text_of
 
 S = TypeVar("S", bound="Symbol")
 
-# Initial values given with Variable(init=...), by variable name; a build takes them.
-variable_inits: dict[str, Any] = {}
+# What was last given with Variable(init=...) under a name, as long as the variable lives.
+variable_inits: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 
 class Symbol:
@@ -360,7 +361,8 @@ def variable(name: str, init: Any = None, *, symbol_class: type[S], **kwargs: An
     if dtype is not None and (not isinstance(dtype, (int, str)) or dtype in DTYPES):
         kwargs["dtype"] = dtype_code(as_dtype(dtype))
     attrs = {key: text_of(value) for key, value in kwargs.items()}
-    return symbol_class([NodeEntry(Node(None, name, AttrScope.current.get(attrs)))])
+    state = VariableState(init=init)
+    return symbol_class([NodeEntry(Node(None, name, AttrScope.current.get(attrs), params=state))])
 
 
 def Variable(name: str, init: Any = None, **kwargs: Any) -> Symbol:

@@ -7,6 +7,7 @@ from . import (
     attention,
     bessel,
     broadcast,
+    compiled_group,
     complex,
     control_flow,
     conv,
@@ -63,8 +64,8 @@ from ._families import F, binary, broadcasting, define, pointwise, scalar, unary
 
 __all__ = [
     "F", "binary", "broadcasting", "define", "pointwise", "scalar", "unary", "activation",
-    "adaptive_pool", "attention", "bessel", "broadcast", "complex", "control_flow", "conv",
-    "conv_grad", "correlation", "cross_entropy", "ctc",
+    "adaptive_pool", "attention", "bessel", "broadcast", "compiled_group", "complex",
+    "control_flow", "conv", "conv_grad", "correlation", "cross_entropy", "ctc",
     "deformable_pool", "distances", "elemwise", "expand", "factors", "fft", "grid_sample", "halo",
     "image",
     "index", "init", "join", "linalg", "magnitude", "matmul", "multibox", "nn", "norm", "norm_grad",

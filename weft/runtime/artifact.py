@@ -15,7 +15,6 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,12 +38,6 @@ from .report import Report, report_of
 
 FORMAT = "weft-program"
 VERSION = 1
-
-# The modules that register the functions of host steps; they load when a program needs them.
-HOST_MODULES = {
-    "weft.reference": "weft.compiler.host",
-    "weft.control_flow": "weft.compiler.control_flow",
-}
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
@@ -126,9 +119,6 @@ class LoadedModel:
     """A program from a file: `run`, `inputs`, `outputs`. May be called from many threads."""
 
     def __init__(self, program: Program, threads: int | None = None) -> None:
-        for step in program.plan.steps:
-            if isinstance(step, HostStep) and step.function in HOST_MODULES:
-                import_module(HOST_MODULES[step.function])
         self.program = program
         self.inputs = list(program.inputs)
         self.outputs = [spec.name for spec in program.outputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ..base.errors import InvalidType, NotFound, RegistryError
@@ -11,6 +12,12 @@ from ..base.forks import held_lock
 
 Function = Callable[..., Any]
 
+# weft's own functions, and the modules that register them when a name is first asked for.
+_HOMES = {
+    "nnvm.graph._move_graph": "weft.compiler.graph_functions",
+    "weft.control_flow": "weft.compiler.control_flow",
+    "weft.reference": "weft.compiler.host",
+}
 _functions: dict[str, Function] = {}
 _lock = held_lock("table")
 
@@ -32,6 +39,9 @@ def register_func(name: str | Function, f: Function | None = None, override: boo
     def register(function: Function) -> Function:
         if not callable(function):
             raise InvalidType(f"global function {name!r} is not callable: {function!r}")
+        home = _HOMES.get(name)
+        if home is not None and function.__module__ != home:
+            import_module(home)  # so that it does not replace this one later
         with _lock:
             if name in _functions and not override:
                 raise RegistryError(
@@ -46,9 +56,13 @@ def register_func(name: str | Function, f: Function | None = None, override: boo
 
 def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
     """The function of that name; with `allow_missing`, None where there is none."""
+    if not isinstance(name, str):
+        raise InvalidType(f"a function's name must be a str, not {name!r}")
+    if name not in _functions and name in _HOMES:
+        import_module(_HOMES[name])
     function = _functions.get(name)
     if function is None and not allow_missing:
-        close = difflib.get_close_matches(name, list(_functions), n=1)
+        close = difflib.get_close_matches(name, list_global_func_names(), n=1)
         raise NotFound(
             f"no global function is called {name!r}",
             hint=f"did you mean {close[0]!r}?" if close else "register_func registers one",
@@ -58,4 +72,4 @@ def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
 
 def list_global_func_names() -> list[str]:
     """Names of all global functions, sorted."""
-    return sorted(_functions.copy())
+    return sorted({*_functions.copy(), *_HOMES})

@@ -6,29 +6,34 @@ Variables that the graph writes to keep what was written from one run to the nex
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from ..base.device import Device, cpu
-from ..base.errors import Error, GraphError, InvalidType, InvalidValue, NotFound, OutOfRange
+from ..base.errors import Error, InvalidType, InvalidValue, NotFound, OutOfRange, RunError
 from ..base.forks import renewed_lock
 from ..base.ndarray import NDArray, array, empty
 from ..base.param_dict import load_param_dict
 from .artifact import load_program, save_program
 from .executor import Executor
+from .graph_text import DescribedGraph, check_belongs, description
 from .program import Program, described
 
 
 class CompiledLibrary:
-    """The machine code of a graph, which `create` loads; it can be kept in a file."""
+    """The machine code of a graph, which `create` loads; it can be kept in a file.
 
-    def __init__(self, program: Program) -> None:
+    `params` are values that the inputs of a new module start with.
+    """
+
+    def __init__(self, program: Program, params: Mapping[str, NDArray] | None = None) -> None:
         self.program = program
+        self.params = dict(params or {})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the library as one file."""
+        """Writes the code as one file. Parameters are not in it: `save_param_dict` writes those."""
         save_program(self.program, path)
 
     export_library = save  # the name that TVM gave it
@@ -42,56 +47,45 @@ def load_library(path: str | os.PathLike[str]) -> CompiledLibrary:
     return CompiledLibrary(load_program(path))
 
 
-class _Described(Protocol):
-    """What `create` looks at of a graph; weft's Graph has it."""
-
-    @property
-    def index(self) -> Any: ...
-
-
 def create(
-    graph: _Described | str,
+    graph: DescribedGraph | str | bytes,
     lib: CompiledLibrary,
     ctx: Device | None = None,
     threads: int | None = None,
 ) -> GraphModule:
-    """A module that runs what `weft.compiler.build` made."""
+    """A module that runs what `weft.compiler.build` made; the graph may come as its JSON.
+
+    Its inputs start with the parameters that the build was given. A library from a file has none.
+    """
     if not isinstance(lib, CompiledLibrary):
         raise InvalidType(
             f"lib is a {type(lib).__name__}", hint="pass what weft.compiler.build gave"
         )
     if ctx is not None and not isinstance(ctx, Device):
         raise InvalidType(f"ctx is a {type(ctx).__name__}", hint="weft.cpu(0)")
-    if not isinstance(graph, str):  # as text it is the same graph, and the library is what runs
-        _check_same(graph, lib.program)
-    return GraphModule(lib.program, ctx or cpu(), threads)
-
-
-def _check_same(graph: _Described, program: Program) -> None:
-    try:
-        names, outputs = set(graph.index.input_names), len(graph.index.output_entries)
-    except AttributeError:
-        hint = "pass the graph, or its JSON, that weft.compiler.build gave"
-        raise InvalidType(f"graph is a {type(graph).__name__}", hint=hint) from None
-    known = {slot.name for slot in program.plan.slots if slot.role in ("input", "constant")}
-    if not names <= known or outputs != len(program.outputs):
-        raise GraphError(
-            "the graph and the library do not belong together",
-            why=f"the library has inputs {sorted(known)} and {len(program.outputs)} outputs, "
-            f"the graph {sorted(names)} and {outputs}",
-        )
+    check_belongs(description(graph), lib.program)
+    return GraphModule(lib.program, ctx or cpu(), threads, lib.params)
 
 
 class GraphModule:
     """Inputs are set one by one and stay; a run makes new outputs."""
 
-    def __init__(self, program: Program, device: Device, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        device: Device,
+        threads: int | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
         self.program = program
         self.device = device
         self._executor = Executor(program, threads)
         self._inputs = {spec.name: _zeros(spec.shape, spec.dtype) for spec in program.inputs}
+        self._unset = dict.fromkeys(self._inputs)
         self._outputs: list[NDArray] = []
         self._lock = renewed_lock()  # held while functions of the user run
+        for name, value in (params or {}).items():
+            self._set(name, value)
 
     def __repr__(self) -> str:
         return f"GraphModule({described(self.program)}; on {self.device})"
@@ -107,6 +101,7 @@ class GraphModule:
         try:
             with self._lock:
                 self._inputs[name].copyfrom(value)
+                self._unset.pop(name, None)
         except Error as error:
             spec = next(spec for spec in self.program.inputs if spec.name == name)
             raise error.at(f"input {name!r}, expected {spec}") from None
@@ -125,13 +120,24 @@ class GraphModule:
         return key
 
     def run(self, **inputs: Any) -> None:
-        """Sets inputs by name, then runs."""
+        """Sets inputs by name, then runs; each input must have been set once."""
         self.set_input(**inputs)
+        if self._unset:
+            raise self._missing()
         outputs = [empty(spec.shape, spec.dtype) for spec in self.program.outputs]
         with self._lock:
             given = [self._inputs[spec.name].numpy() for spec in self.program.inputs]
             self._executor.run_into(given, [output.numpy() for output in outputs])
             self._outputs = outputs
+
+    def _missing(self) -> RunError:
+        names = list(self._unset)
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        return RunError(
+            f"{len(names)} inputs have no value: {shown}",
+            why="a graph runs when each of its inputs has been set once",
+            hint="set_input(**params), with the parameters that build gave, and set the others",
+        )
 
     def get_input(self, key: str | int, out: NDArray | None = None) -> NDArray:
         """A copy of what an input holds, in `out` if it is given."""
