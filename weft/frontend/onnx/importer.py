@@ -43,13 +43,17 @@ _MALFORMED = (
 
 
 def from_onnx(
-    model: object, shape: Mapping[str, Sequence[int]] | None = None
+    model: object, shape: Mapping[str, Sequence[int]] | None = None, links: bool = False
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """An ONNX model as a symbol and its parameters.
 
     `model` is a path, the bytes of a file, or an onnx.ModelProto. `shape` gives the shape of inputs
     whose dimensions the model leaves open. Inputs of the graph become variables with shape and
     dtype hints, initialisers that are used become parameters, several outputs become a group.
+
+    External data is read from the model's folder only. A file there that is a symbolic link, or has
+    a second name (a hard link), may lead outside; it is read with `links=True`, for folders that
+    are trusted, such as those in which a model hub links its files.
 
     >>> from onnx import parser
     >>> text = 'm (float[2, n] x) => (float[2, n] y) { y = Relu(x) }'
@@ -58,7 +62,7 @@ def from_onnx(
     >>> symbol.list_input_names(), params
     (['x'], {})
     """
-    checked = read_model(model)
+    checked = read_model(model, links)
     _report_unsupported(checked)
     emitter = Emitter()
     values = _inputs(checked, emitter, shape or {})
