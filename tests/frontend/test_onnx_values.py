@@ -9,6 +9,8 @@ from onnx import helper
 from onnx_runs import model_of, one_node, onnxruntime_run, weft_runs
 
 import weft
+from weft.base.errors import FormatError
+from weft.frontend import from_onnx
 from weft.tools.demo import DATA
 
 HALVES = [np.float16, ml_dtypes.bfloat16]
@@ -233,3 +235,44 @@ def test_concatenation_of_empty_parts(widths, rng):
     nodes.append(helper.make_node("Exp", ["c"], ["y"]))
     model = model_of(nodes, parts, ["y"])
     check((model, parts), np.exp(np.maximum(np.concatenate(list(parts.values()), 1), 0)))
+
+
+# Places.
+
+
+@pytest.mark.parametrize("step", [-1, -2, 1, 2])
+def test_slices_that_start_outside(step):
+    """ONNX limits the start to the elements there are, which Python does not where it steps back."""
+    x = np.arange(5, dtype=np.float32)
+    for start in (-9, -6, -5, -1, 0, 4, 5, 9):
+        for end in (-(2**63), -9, -5, -1, 0, 3, 5, 9):
+            bounds = [np.array([n]) for n in (start, end, 0, step)]
+            model, inputs = one_node("Slice", x, constants=bounds)
+            (expected,) = onnxruntime_run(model, inputs)
+            _, (made,) = weft_runs(model, inputs, levels=())[0]
+            np.testing.assert_array_equal(made, expected, err_msg=f"{start} {end}")
+
+
+def test_a_slice_backwards_from_before_the_first_element_is_that_element():
+    x = np.arange(4, dtype=np.float32)
+    bounds = [np.array([n]) for n in (-9, -(2**63), 0, -1)]
+    check(one_node("Slice", x, constants=bounds), x[:1])
+
+
+@pytest.mark.parametrize("index", [-4, 3, 2**62])
+def test_known_indices_must_name_elements(index):
+    x = np.zeros((3, 3), np.float32)
+    places = np.array([[index, 0, 0]])
+    for op_type in ("Gather", "GatherElements", "GatherND"):
+        known = places[:, :2] if op_type == "GatherND" else places
+        with pytest.raises(FormatError, match=r"outside \[-3, 2\]"):
+            from_onnx(one_node(op_type, x, constants=(known,))[0])
+
+
+def test_indices_of_a_run_stay_within_the_data():
+    x = np.arange(4, dtype=np.float32)
+    where = np.array([-5, -4, -1, 0, 3, 4, 2**62, -(2**63)])
+    expected = np.float32([0, 0, 3, 0, 3, 3, 3, 0])
+    check(one_node("Gather", x, where), expected)
+    check(one_node("GatherElements", x, where), expected)
+    check(one_node("GatherND", x, where[:, None]), expected)

@@ -342,12 +342,19 @@ def mean_variance_norm(call: Call) -> Value:
 @converter("LRN")
 @in_float32
 def local_response_norm(call: Call) -> Value:
+    """A window wider than all channels sums no more than one that just reaches them."""
+    size, alpha = call.attr("size"), call.attr("alpha")
+    whole = max(2 * call.shape(call[0])[1] - 1, 1)
+    if size > whole:
+        size, alpha = whole, alpha * whole / size
+    if size % 2 == 0:
+        raise Unsupported(f"LRN of an even size, {size}, is not supported")
     return call.op(
         "lrn",
         call[0],
-        size=call.attr("size"),
+        size=size,
         axis=1,
-        alpha=call.attr("alpha"),
+        alpha=alpha,
         beta=call.attr("beta"),
         bias=call.attr("bias"),
     )

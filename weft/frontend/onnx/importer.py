@@ -36,6 +36,7 @@ _MALFORMED = (
     TypeError,
     IndexError,
     KeyError,
+    AttributeError,
     OverflowError,
     ZeroDivisionError,
     MemoryError,
