@@ -157,13 +157,46 @@ def test_folders_that_cannot_be_used(tmp_path):
         assert cache.get(b"k") is None
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owners here")
-def test_a_folder_that_others_may_write_to_is_not_trusted(tmp_path):
-    FileCache(tmp_path / "c").put(b"k", b"v")
+def others_may_write(path):
+    os.chmod(path, 0o777)
+
+
+def of_another(path):
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    os.chown(path, 12345, -1)
+
+
+def behind_a_link(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
+@pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.parametrize("change", [others_may_write, of_another, behind_a_link])
+def test_what_others_may_write_to_is_not_trusted(tmp_path, what, change):
+    """It is looked at every time: also when the cache has been used before."""
+    cache = FileCache(tmp_path / "c")
+    cache.put(b"k", b"v")
+    assert cache.get(b"k") == b"v"
+    (file,) = (tmp_path / "c").iterdir()
+    change(file if what == "file" else tmp_path / "c")
+    assert cache.get(b"k") is None
+    if what == "folder":
+        before = sorted((tmp_path / "c").iterdir())
+        cache.put(b"other", b"v")
+        assert sorted((tmp_path / "c").iterdir()) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
+def test_a_folder_that_is_private_again_serves_again(tmp_path):
+    cache = FileCache(tmp_path / "c")
+    cache.put(b"k", b"v")
     os.chmod(tmp_path / "c", 0o777)
-    assert FileCache(tmp_path / "c").get(b"k") is None
+    assert cache.get(b"k") is None
     os.chmod(tmp_path / "c", 0o700)
-    assert FileCache(tmp_path / "c").get(b"k") == b"v"
+    assert cache.get(b"k") == b"v"
 
 
 def test_a_full_disk_is_no_error(tmp_path, monkeypatch):

@@ -225,10 +225,22 @@ def test_external_data_through_links(external, tmp_path):
     os.symlink(tmp_path / "w.bin", tmp_path / "link.bin")
     with pytest.raises(FormatError, match="link"):
         from_onnx(path)
-    path, _ = external(location="folder/w.bin")
+    path, weight = external(location="folder/w.bin")
     os.symlink(tmp_path, tmp_path / "folder")
-    with pytest.raises(FormatError, match="link"):
+    with pytest.raises(FormatError, match="links=True"):
         from_onnx(path)
+    np.testing.assert_array_equal(from_onnx(path, links=True)[1]["w"].numpy(), weight)
+
+
+def test_external_data_with_a_second_name(external, tmp_path):
+    """A hard link brings a file from elsewhere into the folder."""
+    path, weight = external(location="linked.bin")
+    os.link(tmp_path / "w.bin", tmp_path / "linked.bin")
+    with pytest.raises(FormatError, match="links=True"):
+        from_onnx(path)
+    np.testing.assert_array_equal(from_onnx(path, links=True)[1]["w"].numpy(), weight)
+    (tmp_path / "w.bin").unlink()
+    np.testing.assert_array_equal(from_onnx(path)[1]["w"].numpy(), weight)
 
 
 @pytest.mark.parametrize(

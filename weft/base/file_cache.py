@@ -2,7 +2,10 @@
 folder is an error: what cannot be read is not there, what cannot be written is not kept.
 
 A file is named by the hash of its key and holds: MAGIC, the SHA-256 of the rest, the length of the
-key, the key, the value. So a damaged file, or one that is somebody else's, is never taken for ours.
+key, the key, the value. So a damaged file is never taken for ours.
+
+Code is run from here, so nobody else may put it there: whenever a file is read or written, the
+folder, and the file that is read, must be this user's own, writable by nobody else, and no link.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import config
@@ -25,6 +29,10 @@ BYTES_BETWEEN_SEARCHES = 8 << 20
 STALE_SECONDS = 3600.0  # a temporary file this old belongs to a process that died
 _TEMPORARY = ".new."
 _SUFFIX = ".bin"
+# On systems where files have owners, all is looked at through what was opened, so that nothing can
+# be exchanged between the look and the use.
+_HAS_OWNERS = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class FileCache:
@@ -41,22 +49,19 @@ class FileCache:
         self.folder = folder
         self.max_bytes = max_bytes
         self._unsearched = BYTES_BETWEEN_SEARCHES
-        self._usable: bool | None = None
 
     def get(self, key: bytes) -> bytes | None:
         """The value, if it is there and whole; it counts as used now."""
-        path = self._path(key)
         try:
-            if not self._ready(make=False):
-                return None
-            data = path.read_bytes()
+            with self._private_folder() as folder:
+                path = self.folder / _name(key) if folder is None else _name(key)
+                value = _checked(_read(path, folder), key)
+                if value is not None:
+                    with contextlib.suppress(OSError):
+                        os.utime(path, dir_fd=folder)
+                return value
         except OSError:
             return None
-        value = _checked(data, key)
-        if value is not None:
-            with contextlib.suppress(OSError):
-                os.utime(path)
-        return value
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keeps a value; a file appears whole or not at all."""
@@ -64,8 +69,9 @@ class FileCache:
         if len(rest) > MAX_ENTRY_BYTES:
             return
         try:
-            if self._ready(make=True):
-                self._write(self._path(key), MAGIC + hashlib.sha256(rest).digest() + rest)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._private_folder():
+                self._write(self.folder / _name(key), MAGIC + hashlib.sha256(rest).digest() + rest)
                 self._unsearched += len(rest)
                 if self._unsearched >= BYTES_BETWEEN_SEARCHES:
                     self._unsearched = 0
@@ -73,17 +79,18 @@ class FileCache:
         except OSError:
             return
 
-    def _path(self, key: bytes) -> Path:
-        return self.folder / (hashlib.sha256(key).hexdigest() + _SUFFIX)
-
-    def _ready(self, make: bool) -> bool:
-        """Whether the folder is there and nobody else can put code into it."""
-        if self._usable is None or (make and not self.folder.is_dir()):
-            if make:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.folder.is_dir():
-                self._usable = _is_private(self.folder)
-        return bool(self._usable)
+    @contextlib.contextmanager
+    def _private_folder(self) -> Iterator[int | None]:
+        """The open folder; None where files have no owners. OSError if others could write to it."""
+        if not _HAS_OWNERS:
+            yield None
+            return
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK)
+        try:
+            _must_be_private(os.fstat(handle))
+            yield handle
+        finally:
+            os.close(handle)
 
     def _write(self, path: Path, data: bytes) -> None:
         handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.folder)
@@ -127,12 +134,25 @@ def _checked(data: bytes, key: bytes) -> bytes | None:
     return bytes(rest[end:]) if rest[8:end] == key else None
 
 
-def _is_private(folder: Path) -> bool:
-    """Code is run from here, so it must be ours and not writable by others."""
-    if not hasattr(os, "geteuid"):
-        return True
-    facts = os.stat(folder)
-    return facts.st_uid == os.geteuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+def _name(key: bytes) -> str:
+    return hashlib.sha256(key).hexdigest() + _SUFFIX
+
+
+def _read(path: str | Path, folder: int | None) -> bytes:
+    """A file of the folder; OSError unless it is a plain one that others cannot write to."""
+    flags = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, dir_fd=folder), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise PermissionError("not a plain file")
+        if folder is not None:
+            _must_be_private(facts)
+        return file.read()
+
+
+def _must_be_private(facts: os.stat_result) -> None:
+    if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError("others can write to it")
 
 
 def _is_stale(facts: os.stat_result) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DType
+from ..base.dtype import DTYPES, FLOAT32, DType
 from ..base.errors import OpenShapes, Unsupported
 from ..base.shape import StaticShape, is_static, numel, open_shapes, show
 from .emitter import Emitter, Value
 
+NARROW = (DTYPES["float16"], DTYPES["bfloat16"])
 LARGEST_TABLE = 1 << 24  # elements of an array that follows from shapes, not from stored data
 
 
@@ -24,6 +26,7 @@ class Building:
         self.name = emitter.fresh_name(name)
         self._count = 0
         self._made: list[Value] = []
+        self.inputs: list[Any] = []
 
     # What is known of a value.
 
@@ -129,6 +132,27 @@ class Building:
             end=ends,
             stride=tuple(step for _, _, step in bounds),
         )
+
+
+def in_float32(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A converter that composes operators: of float16 and bfloat16 they compute in float32, so
+    that nothing between overflows, and only the result is rounded."""
+
+    @wraps(convert)
+    def widened(call: Building) -> Any:
+        dtype = call.inputs[0].dtype if call.inputs and call.inputs[0] is not None else None
+        if dtype not in NARROW:
+            return convert(call)
+        call.inputs = [
+            value if value is None or value.dtype not in NARROW else call.cast(value, FLOAT32)
+            for value in call.inputs
+        ]
+        made = convert(call)
+        if isinstance(made, list):
+            return [value and call.cast(value, dtype) for value in made]
+        return call.cast(made, dtype)
+
+    return widened
 
 
 def _indices(parts: dict[int, tuple[int, int, int]]) -> tuple[slice, ...]:

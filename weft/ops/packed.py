@@ -75,8 +75,10 @@ def _packed_shape(params, ins, outs):
         raise ShapeError("a product needs at least one dimension")
     panels, rows, lanes = ranked(weight, 3, "the panels")
     unify_dim(data[-1], rows)
+    if lanes == 0:
+        raise ShapeError(f"panels of shape {show(weight)} have no columns")
     if isinstance(lanes, int):
-        unify_dim(panels, -(-params.units // lanes) if lanes else 1)
+        unify_dim(panels, -(-params.units // lanes))
     return [None, None], [(*data[:-1], params.units)]
 
 

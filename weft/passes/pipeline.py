@@ -17,6 +17,7 @@ from .correct_layout import with_output_layouts
 OPT_PASS_LEVEL = {
     "SimplifyInference": 0,
     "SettleInitialisers": 0,
+    "DropEmpty": 0,
     "OpFusion": 1,
     "SimplifyAlgebra": 1,
     "CommonSubexpr": 1,
@@ -42,6 +43,11 @@ PIPELINE = (
         "SettleInitialisers",
         ("SettleInitialisers",),
         "from here on a node alone says what it computes",
+    ),
+    Step(
+        "DropEmpty",
+        ("DropEmpty",),
+        "nothing later has to think of values without elements, but where they are read",
     ),
     Step(
         "SimplifyInference",

@@ -22,6 +22,12 @@ class Linear(NamedTuple):
         return Linear({}, 0).plus(self, factor)
 
 
+def difference(a: Linear, b: Linear) -> Linear:
+    """a - b over the integers, where nothing wraps."""
+    terms = {term: a.terms.get(term, 0) - b.terms.get(term, 0) for term in {**a.terms, **b.terms}}
+    return Linear(terms, a.constant - b.constant)
+
+
 def wrapped(value: int) -> int:
     """The int64 that a number wraps to."""
     return (value + 2**63) % 2**64 - 2**63

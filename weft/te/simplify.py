@@ -34,7 +34,7 @@ from .expr import (
     widen,
 )
 from .intervals import Interval, Ranges, fits, has_interval, interval_of
-from .linear import Linear, shrunk, split_form, wrapped
+from .linear import Linear, difference, shrunk, split_form, wrapped
 from .loops import Stmt
 from .visit import Interner, N, Node, parts, postorder, with_parts, zero
 
@@ -236,7 +236,7 @@ class Simplifier:
         forms = [self._lane_form(side) for side in (a, b)] if a.dtype == INT64 else []
         known = [form for form in forms if form is not None and self._exact(form)]
         if len(known) == 2:
-            return self._linear_interval(known[0].plus(known[1], -1))
+            return self._linear_interval(difference(*known))
         left, right = self.interval(a), self.interval(b)
         return left[0] - right[1], left[1] - right[0]
 

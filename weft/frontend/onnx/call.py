@@ -13,6 +13,8 @@ from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
 
+_SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
+
 
 class Call(Building):
     """The inputs and attributes of a node; attributes have the defaults of ONNX's own schema,
@@ -57,6 +59,9 @@ class Call(Building):
                 f"{len(self.inputs)} inputs",
                 why=f"{node.op_type} takes {schema.min_input} to {schema.max_input}",
             )
+        for index, (value, known) in enumerate(zip(self.inputs, schema.inputs)):
+            if value is None and known.option == _SINGLE:
+                raise FormatError(f"input {index} ({known.name}) is missing")
         if len(node.output) > schema.max_output:
             raise FormatError(f"{len(node.output)} outputs, and it has {schema.max_output}")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.dtype import INT64
 from ...base.errors import FormatError, Unsupported
-from ...base.shape import is_static, normalize_axis, numel
+from ...base.shape import Dim, is_static, normalize_axis, numel
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -34,6 +34,8 @@ def split(call: Call) -> list[Value]:
 def _equal_sizes(call: Call, axis: int) -> list[int]:
     total = call.shape(call[0])[axis]
     count = call.attr("num_outputs", len(call.outputs))
+    if count != len(call.outputs):
+        raise FormatError(f"num_outputs {count} for {len(call.outputs)} outputs")
     size = -(-total // count)
     return [min(size, max(total - i * size, 0)) for i in range(count)]
 
@@ -72,8 +74,15 @@ def _sliced(
             call.shape(call[0])
         if step == 0 or axis in parts:
             raise FormatError("a step is 0, or an axis is named twice")
-        parts[axis] = (*slice(start, end, step).indices(dim),)
+        parts[axis] = _limited(start, end, step, dim)
     return _slice(call, parts)
+
+
+def _limited(start: int, end: int, step: int, dim: int) -> tuple[int, int, int]:
+    """Python's slice.indices, but that a start before the first element is on it, also backwards."""
+    if step < 0 and start < -dim and dim:
+        start = 0
+    return slice(start, end, step).indices(dim)
 
 
 def _slice(call: Call, parts: dict[int, tuple[int, int, int]]) -> Value:
@@ -104,11 +113,24 @@ def gather(call: Call) -> Value:
     data, indices = call[0], call[1]
     axis = normalize_axis(call.attr("axis", 0), call.rank(data))
     known = indices.constant
+    _check_within(known, data.shape[axis])
     if known is not None and known.ndim == 0 and is_static(data.shape):
         index = normalize_axis(int(known), data.shape[axis], what="index")
         part = _slice(call, {axis: (index, index + 1, 1)})
         return call.reshape(part, data.shape[:axis] + data.shape[axis + 1 :])
     return call.op("take", data, _from_the_front(call, indices, data, axis), axis=axis)
+
+
+def _check_within(indices: np.ndarray | None, extent: Dim) -> None:
+    """Indices that are known must name elements. Of others, which come when the model runs, what
+    lies beyond an end is taken as the element there."""
+    if indices is None or not isinstance(extent, int) or not indices.size:
+        return
+    if indices.min() < -extent or indices.max() >= extent:
+        raise FormatError(
+            f"an index is outside [{-extent}, {extent - 1}]",
+            why=f"the indices go from {indices.min()} to {indices.max()}",
+        )
 
 
 def _from_the_front(call: Call, indices: Value, data: Value, axis: int) -> Value:
@@ -121,7 +143,9 @@ def _from_the_front(call: Call, indices: Value, data: Value, axis: int) -> Value
 
 @converter("GatherElements", since=11)
 def gather_elements(call: Call) -> Value:
-    return call.op("gather_elements", call[0], call[1], axis=call.attr("axis"))
+    axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
+    _check_within(call[1].constant, call[0].shape[axis])
+    return call.op("gather_elements", call[0], call[1], axis=axis)
 
 
 @converter("GatherND", since=11)
@@ -129,7 +153,9 @@ def gather_nd(call: Call) -> Value:
     """ONNX has the coordinates last, gather_nd first."""
     if call.attr("batch_dims", 0):
         raise Unsupported("GatherND with batch_dims is not supported")
-    rank = call.rank(call[1])
+    rank, known = call.rank(call[1]), call[1].constant
+    for column, extent in enumerate(call[0].shape or () if known is not None and rank else ()):
+        _check_within(known[..., column : column + 1], extent)
     order = (rank - 1, *range(rank - 1))
     indices = call[1] if rank == 1 else call.op("transpose", call[1], axes=order)
     if rank == 1:

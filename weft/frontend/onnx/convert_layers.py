@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...base.errors import FormatError, Unsupported
 from ...base.shape import normalize_axis
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -146,30 +149,49 @@ def _transposed_pads(
     return _shared([max(total, 0) for total in totals], sides), extra
 
 
-@converter("MaxPool", "AveragePool")
-def pool(call: Call) -> Value:
+@converter("MaxPool")
+def max_pool(call: Call) -> Value:
     call.only_first_output()
     call.ignore("storage_order")
+    return _pool(call, "max_pool2d")
+
+
+@converter("AveragePool")
+@in_float32
+def average_pool(call: Call) -> Value:
+    counted = bool(call.attr("count_include_pad", 0))
+    return _pool(call, "avg_pool2d", count_include_pad=counted)
+
+
+def _pool(call: Call, op: str, **attrs: Any) -> Value:
     kernel, strides = _pair(call, "kernel_shape"), _pair(call, "strides")
     dilation = _pair(call, "dilations")
-    attrs = {"pool_size": kernel, "strides": strides}
+    attrs |= {"pool_size": kernel, "strides": strides}
     attrs["padding"] = _pads(call, kernel, strides, dilation)
     attrs["ceil_mode"] = bool(call.attr("ceil_mode", 0))
     if dilation != (1, 1):
         attrs["dilation"] = dilation
-    if call.op_type == "AveragePool":
-        attrs["count_include_pad"] = bool(call.attr("count_include_pad", 0))
-    op = {"MaxPool": "max_pool2d", "AveragePool": "avg_pool2d"}[call.op_type]
     return _line(call, call.op(op, _image(call, call[0]), **attrs))
 
 
-@converter("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(call: Call) -> Value:
-    data, average = call[0], call.op_type == "GlobalAveragePool"
-    if call.rank(data) == 4:
-        return call.op("global_avg_pool2d" if average else "global_max_pool2d", data)
-    axes = tuple(range(2, call.rank(data)))
-    return call.op("mean" if average else "max", data, axis=axes, keepdims=True)
+@converter("GlobalMaxPool")
+def global_max_pool(call: Call) -> Value:
+    return _global_pool(call, "global_max_pool2d", "max")
+
+
+@converter("GlobalAveragePool")
+@in_float32
+def global_average_pool(call: Call) -> Value:
+    return _global_pool(call, "global_avg_pool2d", "mean")
+
+
+def _global_pool(call: Call, of_images: str, of_others: str) -> Value:
+    data, rank = call[0], call.rank(call[0])
+    if rank == 4:
+        return call.op(of_images, data)
+    if rank < 3:
+        raise FormatError(f"{call.op_type} of {rank} dimensions has none to pool")
+    return call.op(of_others, data, axis=tuple(range(2, rank)), keepdims=True)
 
 
 # Products of matrices.
@@ -200,10 +222,17 @@ def _vector_product(call: Call, a: Value, b: Value) -> Value:
 @converter("Gemm", since=7)
 def gemm(call: Call) -> Value:
     """alpha A B + beta C; with B transposed and C a vector it is a dense layer."""
+    scaled = (call.attr("alpha"), call.attr("beta")) != (1, 1)
+    return in_float32(_scaled_product)(call) if scaled else _scaled_product(call)
+
+
+def _scaled_product(call: Call) -> Value:
     a, b, c = call[0], call[1], call.get(2)
     a = call.op("transpose", a, axes=(1, 0)) if call.attr("transA") else a
     b = b if call.attr("transB") else call.op("transpose", b, axes=(1, 0))
     units = call.shape(b, "the weight")[0]
+    if not units:
+        return call.op("zeros", shape=(call.shape(a)[0], 0), dtype=call.dtype(a))
     alpha, beta = call.attr("alpha"), call.attr("beta")
     plain = c is not None and alpha == beta == 1 and c.shape in ((units,), (1, units))
     if plain:
@@ -220,6 +249,7 @@ def gemm(call: Call) -> Value:
 
 
 @converter("BatchNormalization", since=7)
+@in_float32
 def batch_norm(call: Call) -> Value:
     call.only_first_output()
     call.ignore("momentum")
@@ -232,14 +262,20 @@ def batch_norm(call: Call) -> Value:
 def layer_norm(call: Call) -> list[Value]:
     """Over the last axes from `axis` on; the mean and 1 / deviation only where they are used."""
     call.ignore("stash_type")
+    made = _normalised(call)
+    axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
+    return [made, *(_moments(call, axis) if any(call.outputs[1:]) else [])]
+
+
+@in_float32
+def _normalised(call: Call) -> Value:
     data, scale, bias = call[0], call[1], call.get(2)
     axis = normalize_axis(call.attr("axis"), call.rank(data))
     scale = _over_last_axes(call, scale, data, axis)
     if bias is None:
         bias = call.make(np.zeros(call.shape(scale)), call.dtype(scale))
     bias = _over_last_axes(call, bias, data, axis)
-    made = call.op("layer_norm", data, scale, bias, axis=axis, epsilon=call.attr("epsilon"))
-    return [made, *(_moments(call, axis) if any(call.outputs[1:]) else [])]
+    return call.op("layer_norm", data, scale, bias, axis=axis, epsilon=call.attr("epsilon"))
 
 
 def _over_last_axes(call: Call, value: Value, data: Value, axis: int) -> Value:
@@ -257,6 +293,7 @@ def _moments(call: Call, axis: int) -> list[Value]:
 
 
 @converter("RMSNormalization", since=23)
+@in_float32
 def rms_norm(call: Call) -> Value:
     call.ignore("stash_type")
     axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
@@ -265,11 +302,13 @@ def rms_norm(call: Call) -> Value:
 
 
 @converter("InstanceNormalization", since=6)
+@in_float32
 def instance_norm(call: Call) -> Value:
     return call.op("instance_norm", call[0], call[1], call[2], epsilon=call.attr("epsilon"))
 
 
 @converter("GroupNormalization", since=18)
+@in_float32
 def group_norm(call: Call) -> Value:
     """Scale and bias are one number a group in opset 18, one a channel since 21."""
     channels, groups = call.shape(call[0])[1], call.attr("num_groups")
@@ -289,6 +328,7 @@ def _repeated(call: Call, value: Value, groups: int, channels: int) -> Value:
 
 
 @converter("MeanVarianceNormalization", since=9)
+@in_float32
 def mean_variance_norm(call: Call) -> Value:
     """(x - mean) / (deviation + 1e-9)"""
     axes = tuple(normalize_axis(axis, call.rank(call[0])) for axis in call.attr("axes"))
@@ -300,13 +340,21 @@ def mean_variance_norm(call: Call) -> Value:
 
 
 @converter("LRN")
+@in_float32
 def local_response_norm(call: Call) -> Value:
+    """A window wider than all channels sums no more than one that just reaches them."""
+    size, alpha = call.attr("size"), call.attr("alpha")
+    whole = max(2 * call.shape(call[0])[1] - 1, 1)
+    if size > whole:
+        size, alpha = whole, alpha * whole / size
+    if size % 2 == 0:
+        raise Unsupported(f"LRN of an even size, {size}, is not supported")
     return call.op(
         "lrn",
         call[0],
-        size=call.attr("size"),
+        size=size,
         axis=1,
-        alpha=call.attr("alpha"),
+        alpha=alpha,
         beta=call.attr("beta"),
         bias=call.attr("bias"),
     )

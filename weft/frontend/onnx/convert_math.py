@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtype import BOOL, is_float, is_integer
+from ...base.dtype import BOOL, is_float
 from ...base.shape import broadcast
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
 from .registry import ALIKE, Alike, converter
@@ -98,16 +99,16 @@ def multiply(call: Call) -> Value:
 def divide(call: Call) -> Value:
     if is_float(call.dtype(call[0])):
         return _binary(call, "broadcast_div", "__rdiv_scalar__", "__div_scalar__")
-    return _integer_quotient(call, call[0], call[1])
+    return integer_quotient(call, call[0], call[1])
 
 
-def _integer_quotient(call: Call, a: Value, b: Value) -> Value:
-    """ONNX rounds towards zero, broadcast_div down: sign(a) sign(b) (|a| / |b|)."""
+def integer_quotient(call: Call, a: Value, b: Value) -> Value:
+    """ONNX rounds towards zero, broadcast_div down: (a - fmod(a, b)) / b is whole, so that both
+    are one. 0 where b is 0, and the lowest integer divided by -1 is itself."""
     if call.dtype(a).kind == "u":
         return call.op("broadcast_div", a, b)
-    sizes = call.op("broadcast_div", call.op("abs", a), call.op("abs", b))
-    signs = call.op("broadcast_mul", call.op("sign", a), call.op("sign", b))
-    return call.op("broadcast_mul", sizes, signs)
+    whole = call.op("broadcast_sub", a, call.op("fmod", a, b))
+    return call.op("broadcast_div", whole, b)
 
 
 @converter("Pow", since=7)
@@ -136,14 +137,7 @@ def _power_of(call: Call, base: Value, exponent: float) -> Value:
 @converter("Mod", since=10)
 def modulo(call: Call) -> Value:
     """fmod=0 takes the sign of the divisor, fmod=1 that of the dividend."""
-    a, b = call[0], call[1]
-    if not call.attr("fmod"):
-        return call.op("broadcast_mod", a, b)
-    if is_integer(call.dtype(a)):
-        quotient = _integer_quotient(call, a, b)
-    else:
-        quotient = call.op("trunc", call.op("broadcast_div", a, b))
-    return call.op("broadcast_sub", a, call.op("broadcast_mul", quotient, b))
+    return call.op("fmod" if call.attr("fmod") else "broadcast_mod", call[0], call[1])
 
 
 @converter("Reciprocal", since=6)
@@ -151,15 +145,24 @@ def reciprocal(call: Call) -> Value:
     return call.op("__rdiv_scalar__", call[0], scalar=1.0)
 
 
-@converter("Sum", "Mean", "Max", "Min", since=6)
-def variadic(call: Call) -> Value:
+@converter("Max", "Min", since=6)
+def extreme_of_all(call: Call) -> Value:
+    return _all_together(call, {"Max": "broadcast_max", "Min": "broadcast_min"}[call.op_type])
+
+
+@converter("Sum", "Mean", since=6)
+@in_float32
+def sum_of_all(call: Call) -> Value:
+    made = _all_together(call, "broadcast_add")
+    if call.op_type == "Sum":
+        return made
+    return call.op("__div_scalar__", made, scalar=float(len(call.inputs)))
+
+
+def _all_together(call: Call, op: str) -> Value:
     """Any number of tensors that broadcast together."""
-    op = {"Max": "broadcast_max", "Min": "broadcast_min"}.get(call.op_type, "broadcast_add")
     values = [call[i] for i in range(len(call.inputs))]
-    made = reduce(lambda a, b: call.op(op, a, b), values)
-    if call.op_type == "Mean":
-        return call.op("__div_scalar__", made, scalar=float(len(values)))
-    return made
+    return reduce(lambda a, b: call.op(op, a, b), values)
 
 
 @converter("BitShift", since=11)
@@ -248,28 +251,16 @@ def clip_by_attributes(call: Call) -> Value:
 
 @converter("Clip", since=11)
 def clip(call: Call) -> Value:
-    value, bounds = call[0], (call.get(1), call.get(2))
-    if any(bound is not None and bound.constant is None for bound in bounds):
-        return _clip_between(call, value, *bounds)
-    low, high = _limits(call.dtype(value))
-    a_min, a_max = call.number(1, "min", low), call.number(2, "max", high)
-    if bounds == (None, None):
+    """min(max(x, low), high); numbers that are known and fit an attribute exactly become one."""
+    value, low, high = call[0], call.get(1), call.get(2)
+    given = [bound for bound in (low, high) if bound is not None]
+    if not given:
         return value
-    if a_min > a_max:
-        return _clip_between(call, value, *bounds)
-    return call.op("clip", value, a_min=a_min, a_max=a_max)
-
-
-def _clip_between(call: Call, value: Value, low: Value | None, high: Value | None) -> Value:
-    """min(max(x, low), high) with bounds that are tensors."""
+    if is_float(call.dtype(value)) and all(bound.constant is not None for bound in given):
+        a_min, a_max = call.number(1, "min", -math.inf), call.number(2, "max", math.inf)
+        return call.op("clip", value, a_min=a_min, a_max=a_max)
     value = value if low is None else call.op("broadcast_max", value, low)
     return value if high is None else call.op("broadcast_min", value, high)
-
-
-def _limits(dtype: np.dtype) -> tuple[float, float]:
-    if is_float(dtype):
-        return -math.inf, math.inf
-    return np.iinfo(dtype).min, np.iinfo(dtype).max
 
 
 @converter("LeakyRelu", since=6)
@@ -277,36 +268,39 @@ def leaky_relu(call: Call) -> Value:
     alpha = call.attr("alpha")
     if alpha >= 0:
         return call.op("leaky_relu", call[0], alpha=alpha)
-    return _two_slopes(call, alpha)
+    return _two_slopes(call, call[0], call.op("__mul_scalar__", call[0], scalar=alpha))
 
 
-def _two_slopes(call: Call, alpha: float) -> Value:
-    """max(x, 0) + alpha min(x, 0)"""
-    below = call.op("clip", call[0], a_min=-math.inf, a_max=0.0)
-    scaled = call.op("__mul_scalar__", below, scalar=alpha)
-    return call.op("elemwise_add", call.op("relu", call[0]), scaled)
+def _two_slopes(call: Call, x: Value, below: Value) -> Value:
+    """x where it is not negative, else `below`."""
+    return call.op("broadcast_where", _is_negative(call, x), below, x)
+
+
+def _is_negative(call: Call, x: Value) -> Value:
+    return call.op("broadcast_less", x, call.make(0, call.dtype(x)))
 
 
 @converter("PRelu", since=7)
 def prelu(call: Call) -> Value:
-    """One slope a channel is prelu; other slopes broadcast: max(x, 0) + slope min(x, 0)."""
+    """One slope a channel is prelu; other slopes broadcast: x where it is not negative, else slope
+    x."""
     data, slope = call[0], call[1]
     rank = call.rank(data)
     if rank > 1 and slope.shape == (data.shape[1],) + (1,) * (rank - 2):
         return call.op("prelu", data, call.reshape(slope, slope.shape[:1]))
-    below = call.op("clip", data, a_min=-math.inf, a_max=0.0)
-    scaled = call.op("broadcast_mul", below, slope)
-    return call.op("elemwise_add", call.op("relu", data), scaled)
+    return _two_slopes(call, data, call.op("broadcast_mul", data, slope))
 
 
 @converter("ThresholdedRelu", since=10)
 def thresholded_relu(call: Call) -> Value:
     """x where x > alpha, else 0."""
     limit = call.make(call.attr("alpha"), call.dtype(call[0]))
-    return call.op("broadcast_mul", call[0], call.op("broadcast_greater", call[0], limit))
+    above = call.op("broadcast_greater", call[0], limit)
+    return call.op("where", above, call[0], call.op("zeros_like", call[0]))
 
 
 @converter("Selu", since=6)
+@in_float32
 def selu(call: Call) -> Value:
     """gamma elu(x, alpha)"""
     inner = call.op("elu", call[0], alpha=call.attr("alpha"))
@@ -314,6 +308,7 @@ def selu(call: Call) -> Value:
 
 
 @converter("Celu", since=12)
+@in_float32
 def celu(call: Call) -> Value:
     """alpha elu(x / alpha, 1)"""
     alpha = call.attr("alpha")
@@ -327,6 +322,7 @@ def hard_sigmoid(call: Call) -> Value:
 
 
 @converter("Swish", since=24)
+@in_float32
 def swish(call: Call) -> Value:
     """x sigmoid(alpha x)"""
     alpha = call.attr("alpha")
@@ -342,12 +338,13 @@ def gelu(call: Call) -> Value:
 
 
 @converter("Shrink", since=9)
+@in_float32
 def shrink(call: Call) -> Value:
     """x + bias below -lambd, x - bias above lambd, 0 between."""
     x, dtype = call[0], call.dtype(call[0])
     limit, bias = call.attr("lambd"), call.attr("bias")
     high = call.op("broadcast_greater", x, call.make(limit, dtype))
     low = call.op("broadcast_less", x, call.make(-limit, dtype))
-    above = call.op("elemwise_mul", high, call.op("__sub_scalar__", x, scalar=bias))
-    below = call.op("elemwise_mul", low, call.op("__add_scalar__", x, scalar=bias))
-    return call.op("elemwise_add", above, below)
+    above, below = (call.op(f"__{way}_scalar__", x, scalar=bias) for way in ("sub", "add"))
+    outside = call.op("broadcast_where", low, below, call.make(0, dtype))
+    return call.op("broadcast_where", high, above, outside)

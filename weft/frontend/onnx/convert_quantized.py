@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...base.dtype import DType, as_dtype, is_integer
+from ...base.dtype import FLOAT32, DType, as_dtype, is_integer
 from ...base.errors import Unsupported
 from ...base.shape import normalize_axis
 from ..emitter import Value
@@ -15,14 +15,14 @@ from .tensors import dtype_of
 
 @converter("DequantizeLinear", since=10)
 def dequantize(call: Call) -> Value:
-    """(x - zero point) scale"""
-    scale, zero = call[1], call.get(2)
-    made = call.cast(call[0], call.dtype(scale))
+    """(x - zero point) scale, computed in float32, in the dtype of the scale."""
+    dtype, zero = call.dtype(call[1]), call.get(2)
+    scale = call.cast(_along_axis(call, call[1]), FLOAT32)
+    made = call.cast(call[0], FLOAT32)
     if zero is not None:
-        shift = call.cast(_along_axis(call, zero), call.dtype(scale))
-        made = call.op("broadcast_sub", made, shift)
+        made = call.op("broadcast_sub", made, call.cast(_along_axis(call, zero), FLOAT32))
     _refuse_blocks(call)
-    return call.op("broadcast_mul", made, _along_axis(call, scale))
+    return call.cast(call.op("broadcast_mul", made, scale), dtype)
 
 
 @converter("QuantizeLinear", since=10)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ...base.dtype import INT64, is_float
+from ...base.dtype import FLOAT64, INT64, is_float
 from ...base.errors import Unsupported
 from ...base.shape import normalize_axis, numel
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
+from .convert_math import integer_quotient
 from .registry import converter
 
 _AXES_INPUT_SINCE = {"ReduceSum": 13}  # the others: 18
@@ -33,42 +35,63 @@ def _reduced(call: Call, op: str, value: Value, axes: tuple[int, ...]) -> Value:
     return call.reshape(made, ())  # NNVM's form of a full reduction has shape (1,)
 
 
-@converter("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+@converter("ReduceMax", "ReduceMin")
 def reduce_plain(call: Call) -> Value:
     op = call.op_type.removeprefix("Reduce").lower()
     return _reduced(call, op, call[0], _axes(call))
 
 
+converter("ReduceSum", "ReduceProd")(in_float32(reduce_plain))
+
+
+@converter("ReduceMean")
+@in_float32
+def reduce_mean(call: Call) -> Value:
+    """Of integers, rounded towards zero."""
+    axes = _axes(call)
+    if is_float(call.dtype(call[0])):
+        return _reduced(call, "mean", call[0], axes)
+    count = call.make(numel([call.shape(call[0])[axis] for axis in axes]), call.dtype(call[0]))
+    return integer_quotient(call, _reduced(call, "sum", call[0], axes), count)
+
+
 @converter("ReduceL1")
+@in_float32
 def reduce_l1(call: Call) -> Value:
     return _reduced(call, "sum", call.op("abs", call[0]), _axes(call))
 
 
 @converter("ReduceSumSquare")
+@in_float32
 def reduce_sum_square(call: Call) -> Value:
     return _reduced(call, "sum", call.op("elemwise_mul", call[0], call[0]), _axes(call))
 
 
+def _by_floats(call: Call, value: Value, op: str) -> Value:
+    """A function of floats; integers go through float64 and lose the fraction of the result."""
+    dtype = call.dtype(value)
+    wide = value if is_float(dtype) else call.cast(value, FLOAT64)
+    return call.cast(call.op(op, wide), dtype)
+
+
 @converter("ReduceL2")
+@in_float32
 def reduce_l2(call: Call) -> Value:
-    return call.op("sqrt", reduce_sum_square(call))
+    return _by_floats(call, reduce_sum_square(call), "sqrt")
 
 
 @converter("ReduceLogSum")
+@in_float32
 def reduce_log_sum(call: Call) -> Value:
-    return call.op("log", _reduced(call, "sum", call[0], _axes(call)))
+    return _by_floats(call, _reduced(call, "sum", call[0], _axes(call)), "log")
 
 
 @converter("ReduceLogSumExp")
+@in_float32
 def reduce_log_sum_exp(call: Call) -> Value:
-    """m + log(sum(exp(x - m))), m the largest x: it never overflows."""
-    axes = _axes(call)
-    if not axes:
-        return call[0]
-    largest = call.op("max", call[0], axis=axes, keepdims=True)
-    small = call.op("exp", call.op("broadcast_sub", call[0], largest))
-    total = call.op("log", _reduced(call, "sum", small, axes))
-    return call.op("broadcast_add", total, call.reshape(largest, call.shape(total)))
+    data, dtype = call[0], call.dtype(call[0])
+    wide = data if is_float(dtype) else call.cast(data, FLOAT64)
+    return call.cast(_reduced(call, "logsumexp", wide, _axes(call)), dtype)
 
 
 @converter("ArgMax", "ArgMin")
@@ -88,12 +111,14 @@ def arg_extreme(call: Call) -> Value:
 
 
 @converter("Softmax", "LogSoftmax", since=13)
+@in_float32
 def softmax(call: Call) -> Value:
     op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[call.op_type]
     return call.op(op, call[0], axis=call.attr("axis"))
 
 
 @converter("Softmax", "LogSoftmax", since=1)
+@in_float32
 def softmax_of_the_rest(call: Call) -> Value:
     """Until opset 12 the axis starts all the axes that are one distribution."""
     data, rank = call[0], call.rank(call[0])
@@ -119,6 +144,7 @@ def hardmax(call: Call) -> Value:
 
 
 @converter("CumSum", since=11)
+@in_float32
 def cumulative_sum(call: Call) -> Value:
     axis = int(call.number(1, "the axis"))
     return call.op(
@@ -131,6 +157,7 @@ def cumulative_sum(call: Call) -> Value:
 
 
 @converter("LpNormalization")
+@in_float32
 def lp_normalization(call: Call) -> Value:
     """x / ||x||, and 0 where the norm is 0."""
     data, axis, p = call[0], call.attr("axis"), call.attr("p")

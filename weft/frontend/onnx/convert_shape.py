@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.dtype import INT64
 from ...base.errors import FormatError, Unsupported
-from ...base.shape import is_static, normalize_axis, numel
+from ...base.shape import broadcast, is_static, normalize_axis, numel
 from ..emitter import FOLDED_ELEMENTS, Value
 from .call import Call
 from .registry import ALIKE, Alike, converter
@@ -176,8 +176,10 @@ def transpose(call: Call) -> Value:
 @converter("Expand", since=8)
 def expand(call: Call) -> Value:
     """Broadcasts both ways: a dimension that is 1 in the new shape keeps the data's."""
-    shape = np.broadcast_shapes(call.shape(call[0]), tuple(call.ints(1, "the new shape")))
-    return call.broadcast_to(call[0], shape)
+    wanted = tuple(call.ints(1, "the new shape"))
+    if any(dim < 0 for dim in wanted):
+        raise FormatError(f"the new shape {wanted} is negative")
+    return call.broadcast_to(call[0], broadcast(call.shape(call[0]), wanted))
 
 
 @converter("Tile", since=6)

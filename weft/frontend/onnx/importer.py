@@ -36,6 +36,7 @@ _MALFORMED = (
     TypeError,
     IndexError,
     KeyError,
+    AttributeError,
     OverflowError,
     ZeroDivisionError,
     MemoryError,
@@ -43,7 +44,7 @@ _MALFORMED = (
 
 
 def from_onnx(
-    model: object, shape: Mapping[str, Sequence[Dim]] | None = None
+    model: object, shape: Mapping[str, Sequence[Dim]] | None = None, links: bool = False
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """An ONNX model as a symbol and its parameters.
 
@@ -52,6 +53,10 @@ def from_onnx(
     graph become variables with shape and dtype hints, initialisers that are used become parameters,
     several outputs become a group.
 
+    External data is read from the model's folder only. A file there that is a symbolic link, or has
+    a second name (a hard link), may lead outside; it is read with `links=True`, for folders that
+    are trusted, such as those in which a model hub links its files.
+
     >>> from onnx import parser
     >>> text = 'm (float[2, n] x) => (float[2, n] y) { y = Relu(x) }'
     >>> made = onnx.helper.make_model(parser.parse_graph(text))
@@ -59,7 +64,7 @@ def from_onnx(
     >>> symbol.list_input_names(), params
     (['x'], {})
     """
-    checked = read_model(model)
+    checked = read_model(model, links)
     _report_unsupported(checked)
     emitter = Emitter()
     values = _inputs(checked, emitter, given_shapes(shape))

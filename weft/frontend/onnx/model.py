@@ -14,6 +14,7 @@ from ...base.errors import FormatError, InvalidType, NotFound
 from ...base.ndarray import NDArray
 from .functions import inlined
 from .large import read_without_large
+from .tensors import Folder
 
 _LARGEST_FILE = 1 << 31  # protobuf reads no more
 
@@ -23,13 +24,13 @@ class Model(NamedTuple):
 
     graph: onnx.GraphProto
     opsets: dict[str, int]
-    folder: Path | None
+    folder: Folder | None
     large: dict[int, NDArray]  # bytes of initialisers that are not in the graph, by position
 
 
-def read_model(source: object) -> Model:
-    """The model, after a check of its structure."""
-    proto, folder, large = _load(source)
+def read_model(source: object, links: bool = False) -> Model:
+    """The model, after a check of its structure; `links`: whether external data may be links."""
+    proto, path, large = _load(source)
     if not proto.HasField("graph"):
         raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
     _check_text(proto)
@@ -37,7 +38,7 @@ def read_model(source: object) -> Model:
         proto = inlined(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
-    return Model(proto.graph, opsets, folder, large)
+    return Model(proto.graph, opsets, path and Folder(path.parent, links), large)
 
 
 def _domain(name: str) -> str:
@@ -54,8 +55,8 @@ def _load(source: object) -> tuple[onnx.ModelProto, Path | None, dict[int, NDArr
         _check_file(path)
         cut = read_without_large(path)
         if cut is not None:
-            return _parse(cut.data, str(path)), path.parent, cut.tensors
-        return _parse(_read(path), str(path)), path.parent, {}
+            return _parse(cut.data, str(path)), path, cut.tensors
+        return _parse(_read(path), str(path)), path, {}
     raise InvalidType(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}")
 
 

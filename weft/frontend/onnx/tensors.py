@@ -1,5 +1,6 @@
 """Tensors of an ONNX file, as numpy arrays. Sizes are checked against the bytes that are there
-before anything is allocated; external data never leaves the model's folder."""
+before anything is allocated; external data never leaves the model's folder: not by its path, and
+not by links, which an archive can bring with it, unless the caller allows those."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import os
 import stat
 import sys
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -34,8 +36,11 @@ _TYPE_NAMES = {
 }
 DTYPE_OF = {code: DTYPES[name] for code, name in _TYPE_NAMES.items()}
 CODE_OF = {dtype: code for code, dtype in DTYPE_OF.items()}
-# No link is followed, and a pipe does not wait for its other end.
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe does not wait for its other end
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_ALLOW_LINKS = (
+    "if you trust the folder, as where a model hub made the links: from_onnx(path, links=True)"
+)
 _LARGEST = 1 << 48  # elements: more than any machine holds, and safe to multiply
 
 _FIELD_OF = {
@@ -45,6 +50,13 @@ _FIELD_OF = {
     TensorProto.UINT32: "uint64_data",
     TensorProto.UINT64: "uint64_data",
 }  # the other types are in int32_data
+
+
+class Folder(NamedTuple):
+    """Where external data lies, and whether links may lead out of there."""
+
+    path: Path
+    links: bool = False
 
 
 def dtype_of(code: int, where: str) -> DType:
@@ -61,7 +73,7 @@ def dtype_of(code: int, where: str) -> DType:
 
 
 def to_numpy(
-    tensor: TensorProto, where: str, folder: Path | None = None, large: NDArray | None = None
+    tensor: TensorProto, where: str, folder: Folder | None = None, large: NDArray | None = None
 ) -> np.ndarray:
     """The tensor as an array; `large`: the bytes that its raw_data had."""
     dtype = dtype_of(tensor.data_type, where)
@@ -108,7 +120,7 @@ def _check_stored(tensor: TensorProto, stored: int, wanted: int, unit: str, wher
         )
 
 
-def _external_bytes(tensor: TensorProto, size: int, where: str, folder: Path | None) -> bytearray:
+def _external_bytes(tensor: TensorProto, size: int, where: str, folder: Folder | None) -> bytearray:
     if folder is None:
         raise FormatError(
             "the data is in another file, and the model was not read from a file",
@@ -123,7 +135,7 @@ def _external_bytes(tensor: TensorProto, size: int, where: str, folder: Path | N
             f"external data of {length} bytes for a tensor of {size} bytes", where=where
         )
     path = _inside(folder, entries.get("location", ""), where)
-    return _read_range(path, offset, size, where)
+    return _read_range(path, folder.links, offset, size, where)
 
 
 def _number(text: str, what: str, where: str) -> int:
@@ -132,8 +144,8 @@ def _number(text: str, what: str, where: str) -> int:
     return int(text)
 
 
-def _inside(folder: Path, location: str, where: str) -> Path:
-    """The path of external data: below the folder, by plain names, through no links."""
+def _inside(folder: Folder, location: str, where: str) -> Path:
+    """The path of external data: below the folder, by plain names."""
     pure = PurePosixPath(location)
     unsafe = (
         not pure.parts
@@ -143,24 +155,36 @@ def _inside(folder: Path, location: str, where: str) -> Path:
         or "\\" in location
         or "\0" in location
     )
-    path = folder
-    for part in () if unsafe else pure.parts:
-        path = path / part
-        unsafe = unsafe or path.is_symlink()
     if unsafe:
         raise FormatError(
             f"external data at {location[:200]!r} is outside the model's folder",
             where=where,
-            why="it must be a relative path without '..' and without links",
+            why="it must be a relative path without '..'",
         )
+    path = folder.path
+    for part in pure.parts:
+        path = path / part
+        if path.is_symlink() and not folder.links:
+            raise _linked(location, where)
     return path
 
 
-def _read_range(path: Path, offset: int, size: int, where: str) -> bytearray:
+def _linked(location: str, where: str) -> FormatError:
+    return FormatError(
+        f"external data at {location[:200]!r} is a link, which may lead outside the model's folder",
+        where=where,
+        hint=_ALLOW_LINKS,
+    )
+
+
+def _read_range(path: Path, links: bool, offset: int, size: int, where: str) -> bytearray:
+    """A file with more than one name is a link too: another may be anywhere."""
     data = bytearray()
     try:
-        with open(os.open(path, _OPEN_FLAGS), "rb") as file:
+        with open(os.open(path, _OPEN_FLAGS | (0 if links else _NO_LINK)), "rb") as file:
             status = os.fstat(file.fileno())
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode) and not links:
+                raise _linked(path.name, where)
             if not stat.S_ISREG(status.st_mode):
                 raise FormatError(f"external data {path.name!r} is not a plain file", where=where)
             if offset + size > status.st_size:
