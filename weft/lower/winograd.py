@@ -15,9 +15,9 @@ from ..ops.winograd import input_transform, output_transform
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, as_expr
 from ..te.loops import Kernel
-from ..te.transform import lower_vectors
 from .epilogue import Epilogue, static_spec
 from .group import LoweredKernel, Strides, Temporary, kernel_name, stage_kernel
+from .long_sums import finished
 
 
 class _Plan(NamedTuple):
@@ -135,7 +135,7 @@ def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> K
             for i in range(t):
                 for j in range(t):
                     b.store(v, (i * t + j, block, tile, lane), made[i][j])
-    return lower_vectors(b.finish())
+    return finished(b.finish())
 
 
 def _products(
@@ -221,4 +221,4 @@ def _output_transform(
         else:
             row_code(m if full else rest)
     arguments = (product, *bias_entries, *epilogue.arguments, result)
-    return LoweredKernel(lower_vectors(b.finish()), arguments, 4 * numel(product.shape))
+    return LoweredKernel(finished(b.finish()), arguments, 4 * numel(product.shape))
