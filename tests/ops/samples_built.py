@@ -50,16 +50,13 @@ def _transformed(torch, w, matrix, lanes):
     return made.reshape(o // lanes, lanes, i, t * t).permute(3, 0, 2, 1).to(w.dtype)
 
 
-F2 = [[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]
-F4 = [
-    [1 / 4, 0, 0],
-    [-1 / 6, -1 / 6, -1 / 6],
-    [-1 / 6, 1 / 6, -1 / 6],
-    [1 / 24, 1 / 12, 1 / 6],
-    [1 / 24, -1 / 12, 1 / 6],
-    [0, 0, 1],
-]
-MATRICES = {2: F2, 4: F4}
+def _toom_cook(points):
+    """G at finite points and infinity: Lagrange's denominators under the powers of a point."""
+    rows = [[p**k / np.prod([p - q for q in points if q != p]) for k in range(3)] for p in points]
+    return [*rows, [0, 0, 1]]
+
+
+MATRICES = {2: _toom_cook([0, 1, -1]), 4: _toom_cook([0, 5 / 8, -5 / 8, 3 / 2, -3 / 2])}
 
 
 @samples("_winograd_weight")

@@ -22,8 +22,8 @@ from ..ops.strided_attention import View, mask_shape, views
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, Load, as_expr
 from ..te.loops import Buffer
-from ..te.transform import lower_vectors
 from .group import LoweredKernel, kernel_name
+from .long_sums import finished
 from .tile import balanced, registers
 
 SCORE_BYTES = 192 << 10  # of a block of queries: they stay in the second cache, and on the stack
@@ -51,7 +51,7 @@ def attention_kernels(
     heads = prod(params.batch) * params.queries * params.keys
     work = heads * (params.width + params.values + EXP_WORK)
     arguments = (*node.inputs, NodeEntry(node))
-    return [LoweredKernel(lower_vectors(made.kernel()), arguments, work)]
+    return [LoweredKernel(finished(made.kernel()), arguments, work)]
 
 
 def query_vectors(keys: int, lanes: int, itemsize: int) -> int:

@@ -20,9 +20,9 @@ from ..ops._layouts import physical_index
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, as_expr, minimum
 from ..te.loops import Buffer
-from ..te.transform import lower_vectors
 from .epilogue import Epilogue, static_spec
 from .group import LoweredKernel, Temporary, kernel_name
+from .long_sums import finished
 from .operands import Facts, Operand, Packed, in_blocks, lanes_for
 from .taps import Line, padded, windows_inside
 from .tile import MAX_PANELS, registers
@@ -130,7 +130,7 @@ def _main_kernel(
         work *= extent
     for window in job.conv.windows:
         work *= window.size
-    return LoweredKernel(lower_vectors(b.finish()), arguments, max(work, 1))
+    return LoweredKernel(finished(b.finish()), arguments, max(work, 1))
 
 
 class _Writer:

@@ -22,9 +22,9 @@ from ..ops._layouts import physical_index
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, as_expr, minimum
 from ..te.loops import Buffer
-from ..te.transform import lower_vectors
 from .epilogue import Epilogue, static_spec
 from .group import LoweredKernel, Strides, Temporary, kernel_name
+from .long_sums import finished
 from .operands import Facts, Operand, Packed, element_or_zero, in_blocks, lanes_for, stored
 from .taps import Line, Phase, Run, code_size, padded, phases, reach, runs
 from .tile import MAX_ACROSS, MAX_PANELS, registers
@@ -180,7 +180,7 @@ def _main_kernel(
     _Writer(b, job, plan, epilogue, buffers, bool(blocks_place)).write()
     entries = [weight_place, source_place, *([] if job.bias is None else [job.bias])]
     arguments = (*entries, *epilogue.arguments, group.outputs[0])
-    return LoweredKernel(lower_vectors(b.finish()), arguments, _work(job))
+    return LoweredKernel(finished(b.finish()), arguments, _work(job))
 
 
 def _shape_of(place: Hashable, operand: Operand) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ..te.expr import Expr, Var, as_expr
 from ..te.loops import Buffer, For, If, Kernel, Let, Parallel, Stmt
 from ..te.simplify_loops import sequence
-from ..te.transform import lower_vectors
 from ..te.visit import substitute
+from .long_sums import finished
 
 BLOCK_ELEMENTS = 4096  # what one turn of the parallel loop does when there is only one axis
 
@@ -40,7 +40,7 @@ def finished_kernel(
 ) -> Kernel:
     """A kernel whose outer loops are one parallel loop, ready for code generation."""
     if not outer:
-        return lower_vectors(Kernel(name, tuple(buffers), body))
+        return finished(Kernel(name, tuple(buffers), body))
     var = Var("p")
     rest = prod(axis.extent for axis in outer)
     total = rest
@@ -51,7 +51,7 @@ def finished_kernel(
         indices.append((axis.var, index if axis is outer[0] else index % axis.extent))
     for axis_var, value in reversed(indices):
         body = Let(axis_var, value, body)
-    return lower_vectors(Kernel(name, tuple(buffers), body, Parallel(var, as_expr(total))))
+    return finished(Kernel(name, tuple(buffers), body, Parallel(var, as_expr(total))))
 
 
 def in_blocks(axis: Axis, lanes: int, body: Stmt) -> tuple[Axis, Stmt]:

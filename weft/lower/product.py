@@ -21,9 +21,9 @@ from ..core.ir import Fact, NodeEntry
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, as_expr, const
 from ..te.loops import Buffer, Kernel
-from ..te.transform import lower_vectors
 from .epilogue import Epilogue
 from .group import LoweredKernel, kernel_name, lower_group
+from .long_sums import finished
 from .tile import balanced, registers
 
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
@@ -31,6 +31,7 @@ PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, o
 CACHED_BYTES = 1 << 20  # of rows that stay in the second cache
 LONG_SUM = 1536  # products, from which on a sum is cut
 BLOCK = 384  # products of a block
+MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
 UNROLL = 4
 NEAR_LINES = 16  # how far ahead weights are asked for that are read once
 TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
@@ -86,7 +87,7 @@ def plan_product(rows: int, depth: int, columns: int, lanes: int, budget: int) -
         groups = (*groups, (0, 1))  # what is left of a panel
     sets = sum(n for _, n in groups)
     long = depth >= LONG_SUM and depth * rows * 4 > CACHED_BYTES
-    block = BLOCK if long else depth
+    block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
     fitting = max(CACHED_BYTES // (block * 4 * a), 1)
     chunk = -(-count // -(-count // fitting))
     chunks = -(-count // chunk)
@@ -140,7 +141,7 @@ class _Writer:
 
     def lowered(self) -> LoweredKernel:
         work = self.plan.rows * self.plan.depth * self.plan.columns
-        return LoweredKernel(lower_vectors(self._kernel()), self.arguments, work)
+        return LoweredKernel(finished(self._kernel()), self.arguments, work)
 
     def _kernel(self) -> Kernel:
         b, plan = self.b, self.plan
@@ -210,17 +211,15 @@ class _Writer:
         with self._lanes(part.lanes) as lane:
             columns = [(part.panel + v) * plan.lanes + lane for v in range(part.panels)]
             acc = b.alloc("acc", FLOAT32, (rows * part.panels,), scope="register")
-            for i in range(rows):
-                for v, column in enumerate(columns):
-                    value: Expr = const(0, FLOAT32)
-                    if not part.is_first:
-                        value = self.out[(row + i) * plan.columns + column]
-                    b.store(acc, i * part.panels + v, value)
+            for place in range(rows * part.panels):
+                b.store(acc, place, const(0, FLOAT32))
             self._sum(part, rows, row, tile, acc, lane)
             for i in range(rows):
                 at = self._leading_index(row + i) if part.is_last else []
                 for v, column in enumerate(columns):
-                    value = acc[i * part.panels + v]
+                    value: Expr = acc[i * part.panels + v]
+                    if not part.is_first:
+                        value = value + self.out[(row + i) * plan.columns + column]
                     if part.is_last:
                         value = self.epilogue.finished(b.let("y", value), [*at, column])
                     b.store(self.out, (row + i) * plan.columns + column, value)

@@ -21,9 +21,9 @@ from ..te.expr import Binary, Call, Const, Expr, Var, as_expr, cast, const
 from ..te.loops import Buffer, Kernel, Stmt, Store
 from ..te.reducers import accumulator_dtype, combine, identity
 from ..te.schedule import bind_shared
-from ..te.transform import lower_vectors
 from ..te.visit import Interner, free_of, postorder, rewrite, substitute
 from .group import LoweredKernel, kernel_name, lower_group, tensors_of
+from .long_sums import finished
 from .nest import Axis
 from .rows import Rows, Stage, find_rows
 
@@ -50,7 +50,7 @@ def row_kernels(
         return lower_group(group, fact, target)
     places = {tensors[entry]: entry for entry in group.inputs}
     arguments = tuple(places.get(tensor, group.outputs[0]) for tensor in rows.buffers)
-    kernel = lower_vectors(_Writer(kernel_name(group), rows, target).kernel())
+    kernel = finished(_Writer(kernel_name(group), rows, target).kernel())
     return [LoweredKernel(kernel, arguments, _work(rows))]
 
 

@@ -6,20 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import te
 from ..base.shape import numel
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
-from ..ops.winograd import TRANSFORMS
+from ..ops.winograd import input_transform, output_transform
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, as_expr
 from ..te.loops import Kernel
-from ..te.transform import lower_vectors
 from .epilogue import Epilogue, static_spec
 from .group import LoweredKernel, Strides, Temporary, kernel_name, stage_kernel
+from .long_sums import finished
 
 
 class _Plan(NamedTuple):
@@ -104,28 +102,16 @@ def _pad(
     return stage_kernel(f"{name}_padded", made, places, target, strides)
 
 
-def _combined(b: KernelBuilder, factors: Sequence[float], values: Sequence[Expr]) -> Expr:
-    """The sum of factor * value, in as few operations as the factors allow."""
-    total: Expr | None = None
-    for factor, value in sorted(zip(factors, values), key=lambda pair: -pair[0]):
-        if not factor:
-            continue
-        term = value if abs(factor) == 1 else value * abs(factor)
-        if total is None:
-            total = term if factor > 0 else -term
-        else:
-            total = total + term if factor > 0 else total - term
-    assert total is not None
-    return b.let("s", total)
-
-
 def _both_ways(
-    b: KernelBuilder, matrix: np.ndarray, grid: Sequence[Sequence[Expr]]
+    b: KernelBuilder, m: int, transform: Callable[..., list[Expr]], grid: Sequence[Sequence[Expr]]
 ) -> list[list[Expr]]:
-    """matrix . grid . matrix^T, one dimension after the other."""
-    columns = list(zip(*grid))
-    half = [[_combined(b, row, column) for column in columns] for row in matrix.tolist()]
-    return [[_combined(b, row, line) for row in matrix.tolist()] for line in half]
+    """A transform of every column, then of every row of what comes out."""
+
+    def keep(step: Expr) -> Expr:
+        return b.let("s", step)
+
+    columns = [transform(m, column, keep) for column in zip(*grid)]
+    return [transform(m, line, keep) for line in zip(*columns)]
 
 
 def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> Kernel:
@@ -144,12 +130,12 @@ def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> K
                 [b.let("d", x[image, block, row * m + i, column * m + j, lane]) for j in range(t)]
                 for i in range(t)
             ]
-            made = _both_ways(b, TRANSFORMS[m].inputs, grid)
+            made = _both_ways(b, m, input_transform, grid)
             tile = (image * plan.down + row) * plan.across + column
             for i in range(t):
                 for j in range(t):
                     b.store(v, (i * t + j, block, tile, lane), made[i][j])
-    return lower_vectors(b.finish())
+    return finished(b.finish())
 
 
 def _products(
@@ -204,7 +190,7 @@ def _output_transform(
             tile = (image * plan.down + row) * plan.across + column
             points = [b.let("d", values[i, block, tile, lane]) for i in range(t * t)]
             grid = [points[i * t : (i + 1) * t] for i in range(t)]
-            made = _both_ways(b, TRANSFORMS[m].outputs, grid)
+            made = _both_ways(b, m, output_transform, grid)
             for i in range(height):
                 for j in range(width):
                     at = (image, block, row * m + i, column * m + j, lane)
@@ -235,4 +221,4 @@ def _output_transform(
         else:
             row_code(m if full else rest)
     arguments = (product, *bias_entries, *epilogue.arguments, result)
-    return LoweredKernel(lower_vectors(b.finish()), arguments, 4 * numel(product.shape))
+    return LoweredKernel(finished(b.finish()), arguments, 4 * numel(product.shape))

@@ -285,6 +285,26 @@ def power(a: Any, b: Any) -> Any:
     return np.where(b < 0, inverse, whole).astype(a.dtype)
 
 
+def in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A compute that takes 16-bit floats through float32: a sum that is divided or whose root is
+    taken may be far beyond their range."""
+
+    def wide(params: Any, *tensors: te.Tensor) -> Any:
+        dtype = tensors[0].dtype
+        if not (is_float(dtype) and dtype.itemsize == 2 and {t.dtype for t in tensors} == {dtype}):
+            return compute(params, *tensors)
+        made = compute(params, *(_cast_to(FLOAT32, tensor) for tensor in tensors))
+        several = isinstance(made, tuple)
+        back = [_cast_to(dtype, tensor) for tensor in (made if several else (made,))]
+        return tuple(back) if several else back[0]
+
+    return wide
+
+
+def _cast_to(dtype: DType, x: te.Tensor) -> te.Tensor:
+    return te.compute(x.shape, lambda *i: te.cast(x[i], dtype), name=x.name)
+
+
 def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
     """A reference whose result is cast back to the dtype of its first array.
 

@@ -10,7 +10,7 @@ import numpy as np
 from .. import te
 from ..base.errors import ShapeError
 from ..core.schema import INTS, LAYOUT, attr, schema
-from ._families import F, attributes
+from ._families import F, attributes, in_float32
 from ._spatial import (
     Array,
     Inferred,
@@ -109,6 +109,7 @@ def _bin_size(params: AdaptivePool2DAttrs, index: Any, extents: tuple[int, int],
     return te.cast(total, dtype)
 
 
+@in_float32
 def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
     extents, counts = static_extents(params, x.shape), sizes_of(params)
     axes = [te.reduce_axis(_longest(*pair), "k") for pair in zip(extents, counts)]
@@ -129,6 +130,7 @@ def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
     )
 
 
+@in_float32
 def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     extents, counts = static_extents(params, x.shape), sizes_of(params)
     share = te.compute(

@@ -13,7 +13,17 @@ from .. import te
 from ..base.shape import Shape, normalize_axis, unify
 from ..core.schema import FLOAT, INT, INTS, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, OUT_FUSABLE, F, define, floating, in_dtype, numeric, unary
+from ._families import (
+    OPAQUE,
+    OUT_FUSABLE,
+    F,
+    define,
+    floating,
+    in_dtype,
+    in_float32,
+    numeric,
+    unary,
+)
 from .nn import along, one
 
 Array = NDArray[Any]
@@ -92,6 +102,7 @@ def _lrn_reference(params: LrnAttrs, x: Array) -> Array:
     return wide / (params.bias + params.alpha / params.size * squares) ** params.beta
 
 
+@in_float32
 def _lrn_compute(params: LrnAttrs, x: te.Tensor) -> te.Tensor:
     squares = _te_neighbour_sum(x, params.axis, params.size, params.size // 2, lambda v: v * v)
     weight = params.alpha / params.size
@@ -138,6 +149,7 @@ def _l2_reference(params: L2NormalizeAttrs, x: Array) -> Array:
     return wide / np.sqrt(np.maximum(total, params.eps))
 
 
+@in_float32
 def _l2_compute(params: L2NormalizeAttrs, x: te.Tensor) -> te.Tensor:
     axes = _axes(params, x.rank)
     total = along(x, axes, "square_sum", lambda i: x[i] * x[i], te.sum)

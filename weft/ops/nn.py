@@ -22,6 +22,7 @@ from ._families import (
     floating,
     holomorphic,
     in_dtype,
+    in_float32,
     numeric,
 )
 
@@ -197,6 +198,7 @@ def exp_sum(x: te.Tensor, axis: tuple[int, ...]) -> tuple[te.Tensor, te.Tensor]:
     return top, total
 
 
+@in_float32
 def _softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     axis = (normalize_axis(params.axis, x.rank),)
     top, total = exp_sum(x, axis)
@@ -207,6 +209,7 @@ def _softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     )
 
 
+@in_float32
 def _log_softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     axis = (normalize_axis(params.axis, x.rank),)
     top, total = exp_sum(x, axis)

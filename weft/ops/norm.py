@@ -16,7 +16,7 @@ from ..base.shape import Dim, Shape, normalize_axis, unify, unify_dim
 from ..core.op import Op
 from ..core.schema import BOOL, FLOAT, INT, attr, schema
 from . import _layouts as layouts
-from ._families import OPAQUE, OUT_FUSABLE, F, attributes, define, floating
+from ._families import OPAQUE, OUT_FUSABLE, F, attributes, define, floating, in_float32
 from .nn import along, one
 
 Array = NDArray[Any]
@@ -125,6 +125,7 @@ def _te_unbiasing(params: BatchNormAttrs, count: int) -> te.Expr:
     return te.as_expr(count, FLOAT64) / te.as_expr(max(count - 1, 1), FLOAT64)
 
 
+@in_float32
 def _batch_norm_compute(
     params: BatchNormAttrs,
     x: te.Tensor,
@@ -249,6 +250,7 @@ def _layer_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array, beta: 
     return ((x - mean) / np.sqrt(variance + params.epsilon) * gamma + beta).astype(x.dtype)
 
 
+@in_float32
 def _layer_norm_compute(
     params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor
 ) -> te.Tensor:
@@ -283,6 +285,7 @@ def _rms_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array) -> Array
     return (wide / np.sqrt(square + params.epsilon) * gamma).astype(x.dtype)
 
 
+@in_float32
 def _rms_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor) -> te.Tensor:
     axes = trailing_axes(params, x.rank)
     square = te_mean(x, axes, "mean_square", lambda i: x[i] * x[i])
@@ -350,6 +353,7 @@ def _group_norm_reference(params: Any, x: Array, gamma: Array, beta: Array) -> A
     return (unit * gamma.reshape(spread) + beta.reshape(spread)).astype(x.dtype)
 
 
+@in_float32
 def _group_norm_compute(params: Any, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     n, channels, *rest = x.shape
     groups = groups_of(params, channels)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import te
 from ..base.shape import Shape, normalize_axis, unify
 from . import _layouts as layouts
-from ._families import OPAQUE, F, define, floating
+from ._families import OPAQUE, F, define, floating, in_float32
 from .nn import along, one
 from .norm import (
     BatchNormAttrs,
@@ -186,6 +186,7 @@ def _trailing_reference(centred: bool) -> Callable[..., Any]:
 
 
 def _trailing_compute(centred: bool) -> Callable[..., Any]:
+    @in_float32
     def compute(
         params: LayerNormAttrs, g: te.Tensor, x: te.Tensor, gamma: te.Tensor
     ) -> tuple[te.Tensor, ...]:
@@ -253,6 +254,7 @@ def _group_reference(params: Any, g: Array, x: Array, gamma: Array) -> tuple[Arr
     return tuple(array.astype(x.dtype) for array in (data, *sums))
 
 
+@in_float32
 def _group_compute(
     params: Any, g: te.Tensor, x: te.Tensor, gamma: te.Tensor
 ) -> tuple[te.Tensor, ...]:
@@ -313,6 +315,7 @@ def _batch_reference(
     return tuple(array.astype(x.dtype) for array in made)
 
 
+@in_float32
 def _batch_compute(
     params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors: te.Tensor
 ) -> tuple[te.Tensor, ...]:

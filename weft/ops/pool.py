@@ -17,7 +17,7 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim
 from ..core.op import Op
 from ..core.schema import BOOL, INTS, LAYOUT, Params, attr, schema
-from ._families import OUT_FUSABLE, F, attributes, define, numeric
+from ._families import OUT_FUSABLE, F, attributes, define, in_float32, numeric
 from ._layouts import pool as pool_layout
 from ._spatial import (
     Array,
@@ -323,6 +323,7 @@ def _taps_before(win: Window, place: int) -> int:
     return min((place + win.dilation - 1) // win.dilation, win.size)
 
 
+@in_float32
 def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
     pool, dtype = pool_of(params, x.shape), _sum_dtype(x.dtype)
     axes = _tap_axes(pool)
@@ -339,6 +340,7 @@ def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
     )
 
 
+@in_float32
 def _avg_grad_compute(params: Params, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     pool = pool_of(params, x.shape)
     share = te.compute(

@@ -26,6 +26,7 @@ from ._families import (
     divide,
     full_dtype,
     holomorphic,
+    in_float32,
     no_flow,
     numeric,
     unary,
@@ -210,6 +211,7 @@ def _mean_reference(params: Any, x: Any) -> Any:
     return np.asarray(values).reshape(reduced_shape(params, x.shape)).astype(x.dtype)
 
 
+@in_float32
 def _mean_compute(params: Any, x: te.Tensor) -> te.Tensor:
     total = sum_.compute(params, x)
     divisor = te.cast(te.as_expr(reduced_count(params, x.shape)), x.dtype)

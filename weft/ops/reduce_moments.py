@@ -11,7 +11,7 @@ from .. import te
 from ..base.shape import Shape
 from ..core.schema import BOOL, FLOAT, INTS, attr, schema
 from . import _layouts as layouts
-from ._families import COMM_REDUCE, F, define, floating, in_dtype, pointwise, unary
+from ._families import COMM_REDUCE, F, define, floating, in_dtype, in_float32, pointwise, unary
 from .nn import along, one
 from .reduce import (
     AXIS,
@@ -76,6 +76,7 @@ def _variance_reference(params: VarianceAttrs, x: Any) -> Any:
         return variance.reshape(shape).astype(x.dtype), mean.reshape(shape).astype(x.dtype)
 
 
+@in_float32
 def _variance_compute(params: VarianceAttrs, x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     axes = reduced_axes(params, x.rank)
     count = te.cast(te.as_expr(reduced_count(params, x.shape)), x.dtype)
@@ -130,6 +131,7 @@ def _norm_reference(params: ReduceAttrs, x: Any) -> Any:
     return np.sqrt(np.square(wide(x)).sum(axes)).reshape(reduced_shape(params, x.shape))
 
 
+@in_float32
 def _norm_compute(params: ReduceAttrs, x: te.Tensor) -> te.Tensor:
     squares = _reduced(params, x, "squares", lambda i: x[i] * x[i])
     root = te.compute(squares.shape, lambda *i: te.sqrt(squares[i]))
@@ -160,6 +162,7 @@ def _log_sum_reference(params: ReduceAttrs, x: Any) -> Any:
     return made.reshape(reduced_shape(params, x.shape))
 
 
+@in_float32
 def _log_sum_compute(params: ReduceAttrs, x: te.Tensor) -> te.Tensor:
     axes = reduced_axes(params, x.rank)
     top = _reduced(params, x, "top", lambda i: x[i], te.max_of)

@@ -8,6 +8,7 @@ A build puts these operators in place of conv2d, after gradients are taken: they
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,68 @@ Array = NDArray[Any]
 NCHW = Layout("NCHW")
 
 
+# The transforms evaluate polynomials at 0, at these points, at their negatives and at infinity. Of
+# all pairs of short numbers these two round least: the error is 0.4 of what 1 and 2 give. Their
+# powers up to the third are exact in float32.
+POINTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (5 / 8, 3 / 2)}
+
+
+def input_transform(m: int, d: Sequence[Any], keep: Callable[[Any], Any]) -> list[Any]:
+    """B^T d: sums of d over the coefficients of prod (x^2 - q^2) x, over all points q but the row's
+    own. Even and odd powers are shared by a point and its negative. `keep` sees every step.
+
+    >>> input_transform(2, (1, 10, 100, 1000), keep=lambda step: step)
+    [99, 110, 90, 990]
+    """
+    squares = [p * p for p in POINTS[m]]
+    whole = _with_roots(squares)
+    rows = [_sum(whole, d[0::2], keep)]
+    for p in POINTS[m]:
+        others = _with_roots([q for q in squares if q != p * p])
+        even, odd = _sum(others, d[2::2], keep), _sum(others, d[1:-1:2], keep)
+        rows += [keep(_plus(even, p, odd)), keep(_plus(even, -p, odd))]
+    return [*rows, _sum(whole, d[1::2], keep)]
+
+
+def output_transform(m: int, values: Sequence[Any], keep: Callable[[Any], Any]) -> list[Any]:
+    """A^T values: row k is the sum of p^k times the value at p, the last with that at infinity.
+
+    >>> output_transform(2, (1, 10, 100, 1000), keep=lambda step: step)
+    [111, 910]
+    """
+    pairs = list(zip(values[1::2], values[2::2]))
+    folded = [[keep(a + b) for a, b in pairs], [keep(a - b) for a, b in pairs]]
+    rows = []
+    for k in range(m):
+        total = values[0] if k == 0 else values[-1] if k == m - 1 else None
+        for p, value in reversed(list(zip(POINTS[m], folded[k % 2]))):
+            total = keep(value * p**k if total is None else _plus(total, p**k, value))
+        rows.append(total)
+    return rows
+
+
+def _with_roots(roots: Sequence[float]) -> list[float]:
+    """The coefficients of prod (x - root), lowest power first."""
+    made = [1.0]
+    for root in roots:
+        made = [low - root * high for low, high in zip([0.0, *made], [*made, 0.0])]
+    return made
+
+
+def _sum(factors: Sequence[float], values: Sequence[Any], keep: Callable[[Any], Any]) -> Any:
+    """The sum of factor * value; the last factor is 1."""
+    total = values[-1]
+    for factor, value in zip(factors[-2::-1], values[-2::-1]):
+        total = keep(_plus(total, factor, value))
+    return total
+
+
+def _plus(total: Any, factor: float, value: Any) -> Any:
+    if factor == 1:
+        return total + value
+    return total - value if factor == -1 else total + value * factor
+
+
 class Transform(NamedTuple):
     """The three matrices of F(m x m, 3 x 3)."""
 
@@ -35,40 +98,19 @@ class Transform(NamedTuple):
     outputs: Array  # A^T
 
 
-TRANSFORMS: dict[int, Transform] = {
-    2: Transform(
-        np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], "float64"),
-        np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
-        np.array([[1, 1, 1, 0], [0, 1, -1, -1]], "float64"),
-    ),
-    4: Transform(
-        np.array(
-            [
-                [4, 0, -5, 0, 1, 0],
-                [0, -4, -4, 1, 1, 0],
-                [0, 4, -4, -1, 1, 0],
-                [0, -2, -1, 2, 1, 0],
-                [0, 2, -1, -2, 1, 0],
-                [0, 4, 0, -5, 0, 1],
-            ],
-            "float64",
-        ),
-        np.array(
-            [
-                [1 / 4, 0, 0],
-                [-1 / 6, -1 / 6, -1 / 6],
-                [-1 / 6, 1 / 6, -1 / 6],
-                [1 / 24, 1 / 12, 1 / 6],
-                [1 / 24, -1 / 12, 1 / 6],
-                [0, 0, 1],
-            ]
-        ),
-        np.array(
-            [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
-            "float64",
-        ),
-    ),
-}
+def _matrices(m: int) -> Transform:
+    """G has (1, p, p^2) / prod (p - q) over the other finite points q, and (0, 0, 1)."""
+    unit = np.eye(m + 2)
+    points = [0.0, *(sign * p for p in POINTS[m] for sign in (1, -1))]
+    g = [[p**k / np.prod([p - q for q in points if q != p]) for k in range(3)] for p in points]
+    return Transform(
+        np.array(input_transform(m, unit, keep=lambda step: step)),
+        np.array([*g, [0, 0, 1]]),
+        np.array(output_transform(m, unit, keep=lambda step: step)),
+    )
+
+
+TRANSFORMS: dict[int, Transform] = {m: _matrices(m) for m in POINTS}
 
 
 @schema

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..base.dtype import BOOL, is_integer
+from ..base.dtype import BOOL, DType, is_integer
 from ..base.errors import InvalidValue
-from .expr import Const, Expr, Load, Reduce, Var, as_expr, cast, select
+from .expr import Binary, Const, Expr, Load, Reduce, Var, as_expr, binary, cast, select
 from .loops import Alloc, Buffer, For, Kernel, Let, Stmt, Store, buffer
 from .reducers import accumulator_dtype, combine, identity
 from .simplify_loops import sequence
@@ -259,11 +259,19 @@ def _accumulate(node: Reduce, name: str) -> _Accumulator:
     """acc = identity; for each point of the axes: acc = combine(acc, body)."""
     dtype = accumulator_dtype(node.combiner, node.dtype)
     acc = buffer(f"{name}_{node.combiner}", dtype, (), scope="register")
-    step = combine(node.combiner, acc[()], cast(node.body, dtype))
+    step = combine(node.combiner, acc[()], _widened(node.body, dtype))
     inner = bind_shared([Store(acc, (), step)])
     for axis in reversed(node.axes):
         inner = For(axis.var, as_expr(axis.extent), inner)
     return _Accumulator(acc, (Store(acc, (), identity(node.combiner, dtype)), inner))
+
+
+def _widened(body: Expr, dtype: DType) -> Expr:
+    """The body in the dtype of its sum, sums and products in it as well: those of 16-bit floats
+    would be rounded, or overflow, before they are added."""
+    if body.dtype != dtype and isinstance(body, Binary) and body.op in ("add", "sub", "mul"):
+        return binary(body.op, _widened(body.a, dtype), _widened(body.b, dtype))
+    return cast(body, dtype)
 
 
 def bind_shared(stores: Sequence[Stmt]) -> Stmt:

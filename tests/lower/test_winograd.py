@@ -1,0 +1,82 @@
+"""How exact Winograd's convolutions are: the errors of deep networks against float64, with the
+direct form's as the measure."""
+
+import numpy as np
+import pytest
+from oracles import oracle
+
+import weft
+from weft.lower import layouts
+from weft.ops.winograd import TRANSFORMS
+
+BOUND = 2.5  # times the direct form's error
+SEEDS = range(3)
+
+
+def network(torch, depth, channels, activation, residual, seed):
+    """3x3 convolutions one after the other: symbol, parameters, input, and the float64 result."""
+    sym, functional = weft.symbol, torch.nn.functional
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((1, channels, 20, 20)).astype("f")
+    params = {}
+    made, expected = sym.Variable("x"), torch.tensor(x, dtype=torch.float64)
+    gain = {"relu": 2.0, "tanh": 1.5}[activation] * (0.5 if residual else 1.0)
+    for number in range(depth):
+        shape = (channels, channels, 3, 3)
+        weight = (rng.standard_normal(shape) * (gain / (9 * channels)) ** 0.5).astype("f")
+        params[f"c{number}_weight"] = weight
+        conv = sym.conv2d(
+            made,
+            name=f"c{number}",
+            channels=channels,
+            kernel_size=(3, 3),
+            padding=1,
+            use_bias=False,
+        )
+        wide = functional.conv2d(expected, torch.tensor(weight, dtype=torch.float64), padding=1)
+        made = getattr(sym, activation)(conv + made if residual else conv)
+        expected = getattr(torch, activation)(wide + expected if residual else wide)
+    return made, params, x, expected.numpy()
+
+
+def squared_error(monkeypatch, tile, made, params, x, expected):
+    """Of a build whose convolutions are all in tiles of that size, relative to the result's."""
+    monkeypatch.setattr(layouts, "winograd_tile", lambda *facts: tile)
+    model = weft.compile(made, params=params, shape={"x": x.shape})
+    used = any("_winograd_conv2d" in kernel.operators for kernel in model.report().kernels)
+    assert used == (tile is not None)
+    error = model.run({"x": x})[0] - expected
+    return float((error**2).mean() / (expected**2).mean())
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(
+    ("depth", "channels", "activation", "residual"),
+    [
+        (8, 64, "tanh", False),
+        (40, 64, "tanh", False),
+        (40, 64, "relu", True),
+        (12, 256, "tanh", False),
+    ],
+)
+def test_errors_of_networks_stay_near_the_direct_form(
+    monkeypatch, tile, depth, channels, activation, residual
+):
+    torch = oracle("torch")
+    errors = []
+    for seed in SEEDS:
+        made = network(torch, depth, channels, activation, residual, seed)
+        errors.append([squared_error(monkeypatch, kind, *made) for kind in (None, tile)])
+    direct, transformed = np.sqrt(np.mean(errors, axis=0))
+    assert transformed <= BOUND * direct
+
+
+@pytest.mark.parametrize("m", TRANSFORMS)
+def test_transforms_are_convolutions_and_exact_in_float32(m):
+    rng = np.random.default_rng(m)
+    b, g, a = TRANSFORMS[m]
+    for matrix in (a, b):
+        assert (matrix.astype("float32") == matrix).all()
+    data, weight = rng.standard_normal(m + 2), rng.standard_normal(3)
+    found = a @ ((g @ weight) * (b @ data))
+    np.testing.assert_allclose(found, np.correlate(data, weight), rtol=0, atol=1e-14)
