@@ -39,6 +39,11 @@ class Layout:
     def ndim(self) -> int:
         return len(self.axes)
 
+    @property
+    def whole(self) -> bool:
+        """Whether no dimension is split."""
+        return all(size == 0 for _, size in self.axes)
+
     def index_of(self, axis: str) -> int:
         """Where an axis stands, or -1."""
         return next((i for i, (letter, _) in enumerate(self.axes) if letter == axis), -1)
@@ -52,9 +57,9 @@ class Layout:
 
     def convertible(self, other: Layout) -> bool:
         """Whether a tensor in this layout can be rearranged into the other one."""
-        return self.defined and other.defined and self._whole() == other._whole()
+        return self.defined and other.defined and self._letters() == other._letters()
 
-    def _whole(self) -> set[str]:
+    def _letters(self) -> set[str]:
         return {letter for letter, _ in self.axes if letter.isupper()}
 
     def sublayout(self, start: int, length: int) -> Layout:
@@ -67,6 +72,17 @@ class Layout:
 
     def reverse(self) -> Layout:
         return _from_axes(self.axes[::-1]) if self.defined else self
+
+    def renamed(self, old: Layout, new: Layout) -> Layout:
+        """This layout of a tensor whose axes `old` names, for the names that `new` has instead.
+
+        >>> Layout("NCHW4c").renamed(Layout("NCHW"), Layout("NHWC"))
+        Layout('NHWC4h')
+        """
+        if not (self.convertible(old) and old.whole and new.whole and old.ndim == new.ndim):
+            raise LayoutError(f"layout {self} of axes {old} cannot be named {new}")
+        names = {was: name for (was, _), (name, _) in zip(old.axes, new.axes)}
+        return _from_axes([(_like(names[a.upper()], a), size) for a, size in self.axes])
 
     def split(self, axis: str, position: int, size: int) -> Layout:
         """Split a whole dimension: its inner block of `size` goes to `position`."""
@@ -143,6 +159,11 @@ def _part(letter: str, size: int, total: Dim, target: Layout) -> Dim:
             hint="pad it to a multiple of the block, or choose a block that divides it",
         )
     return total // block
+
+
+def _like(name: str, part: str) -> str:
+    """The name as a dimension or as a block, whichever the part is."""
+    return name if part.isupper() else name.lower()
 
 
 def _from_axes(axes: list[tuple[str, int]] | tuple[tuple[str, int], ...]) -> Layout:

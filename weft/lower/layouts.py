@@ -7,7 +7,7 @@ once, when constants are folded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -28,9 +28,7 @@ from ..ops import (  # noqa: F401  the operators used here
     nn,
     packed,
     pad,
-    reduce,
     slicing,
-    views,
     winograd,
 )
 from .operands import lanes_for
@@ -119,27 +117,6 @@ def padded_pool2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol 
     name = "avg_pool2d" if average else "max_pool2d"
     data = surrounded(inputs, pads, 0.0 if average else -inf)
     return Op.get(name)(data, **{**canonical(params), "padding": "(0, 0)"})
-
-
-def kept_reduction(name: str) -> Callable[[Any, Symbol, Sequence[Fact]], Symbol | None]:
-    """The rule of a reduction by name: along axes counted from the front and kept with size 1, it
-    works on blocks of the other dimensions; None where it is like that, or reduces them all."""
-
-    def rule(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
-        layout, shape = facts[0].layout, facts[0].shape
-        if not layout.defined or shape is None or layout.ndim != len(shape):
-            return None
-        axes = tuple(reduce.reduced_axes(params, len(shape)))
-        if not 0 < len(axes) < len(shape) or (params.keepdims and axes == params.axis):
-            return None
-        made = Op.get(name)(inputs, axis=axes, keepdims=True)
-        if params.keepdims:
-            return made
-        # squeeze names axes of the layout the graph was written in; this asks for that one
-        plain = {"src_layout": layout.name, "dst_layout": layout.name}
-        return Op.get("squeeze")(Op.get("__layout_transform__")(made, **plain), axis=axes)
-
-    return rule
 
 
 def _needed_pads(params: Any, shape: Sequence[Any]) -> tuple[int, int, int, int]:
@@ -288,7 +265,5 @@ Op.get("conv2d").alter_layout = blocked_conv2d
 Op.get("avg_pool2d").alter_layout = padded_pool2d
 Op.get("max_pool2d").alter_layout = padded_pool2d
 Op.get("conv2d_transpose").alter_layout = packed_conv2d_transpose
-for _name in ("sum", "prod", "mean", "max", "min"):
-    Op.get(_name).alter_layout = kept_reduction(_name)
 Op.get("dense").alter_layout = packed_dense
 Op.get("matmul").alter_layout = packed_matmul

@@ -333,8 +333,8 @@ def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
 def unary(name: str, doc: str, *, level: int, pattern: int = ELEM_WISE, **columns: Any) -> Op:
     """One input, one output of the same shape and dtype, element by element."""
     return define(
-        name, doc, level=level, pattern=pattern, shape=same_shape, layout=layouts.arbitrary,
-        inplace=[(0, 0)], **columns,
+        name, doc, level=level, pattern=pattern, shape=same_shape, inplace=[(0, 0)],
+        **{"layout": layouts.arbitrary, **columns},
     )  # fmt: skip
 
 

@@ -1,20 +1,25 @@
 """Layout rules: f(params, ins, last_ins, outs) -> (ins, outs).
 
-`ins` are the layouts the producers give, `last_ins` those the inputs had when the graph was first
-typed. A rule says which layouts it asks its producers for, and which it gives.
+The axes of a tensor are named once, by position, as the model was written; no rule changes what an
+axis means. A storage is the same letters in another order, some of them split in blocks. `last_ins`
+and `outs` are the names, `ins` the storages that producers give. A rule says which storages it asks
+for, and which it gives then. An operator that counts axes works in a storage that has those axes
+whole and at their places, else it asks for its inputs as they were written. Where `last_ins` are
+undefined, `ins` are names, and so is what the rule gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from math import prod
+from string import ascii_uppercase
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.errors import LayoutError
-from ..base.layout import Layout
-from ..base.shape import Shape
+from ..base.layout import UNDEFINED, Layout
+from ..base.shape import Dim, Shape
 from ..core.schema import Params
 
 Layouts = Sequence[Layout]
@@ -24,40 +29,49 @@ _UNDEFINED = Layout()
 
 def arbitrary(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     """Works in any layout; all inputs must agree, and the outputs follow."""
-    layout = next((known for known in ins if known.defined), _UNDEFINED)
-    if not layout.defined:
-        layout = next((known for known in outs if known.defined), _UNDEFINED)
-    if any(not known.defined for known in ins):
-        layout = _first_given(layout, ins, last)
-    return [layout] * len(ins), [layout] * len(outs)
+    layout = _shared(ins, last)
+    given = [layout] * len(outs) if layout.defined else list(outs)
+    return [layout] * len(ins), given
 
 
-def _first_given(layout: Layout, ins: Layouts, last: Layouts) -> Layout:
-    """What an input of that layout was first given: what is beside it in no known layout cannot
-    follow it to another one."""
-    where = next((i for i, known in enumerate(ins) if known == layout), None)
-    if where is None or not layout.defined or not last[where].defined:
-        return layout
-    return last[where]
+def _shared(ins: Layouts, last: Layouts) -> Layout:
+    """The storage of the first input that has one. What is beside it without a name is as it was
+    written, and so must be the others."""
+    at = next((i for i, known in enumerate(ins) if known.defined), None)
+    if at is None:
+        return _UNDEFINED
+    return ins[at] if all(known.defined for known in ins) else _written(ins, last)[at]
+
+
+def _written(ins: Layouts, last: Layouts) -> list[Layout]:
+    """The names of the inputs' axes, which are also the storage of a tensor as it was written."""
+    return [known if known.defined else now for known, now in zip(last, ins)]
+
+
+def renamed(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+    """Works in any layout; the output's axes may have other names than the input's."""
+    old, new = last[0], outs[0]
+    if not new.defined:
+        return [ins[0]], [ins[0]]
+    if ins[0] == old or not (old.whole and new.whole and old.ndim == new.ndim):
+        return [old], [new]
+    return [ins[0]], [ins[0].renamed(old, new)]
 
 
 def fixed_copy(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Keeps the layout the input was first given, and hands it on."""
-    kept = _keep(ins, last)
-    out = kept[0] if kept else _UNDEFINED
-    return kept, [out] * len(outs)
+    """Takes inputs as they were written; the outputs have the axes of the first."""
+    written = _written(ins, last)
+    return written, [written[0] if written else _UNDEFINED] * len(outs)
 
 
 def fixed_unknown(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Keeps the layout the input was first given; the output's axes mean something else."""
-    return _keep(ins, last), [_UNDEFINED] * len(outs)
+    """Takes inputs as they were written; the output's axes mean something else."""
+    return _written(ins, last), [_UNDEFINED] * len(outs)
 
 
 def keep_last(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Inputs go back to the layouts they were first given; outputs are undefined."""
-    return [known if known.defined else now for known, now in zip(last, ins)], [_UNDEFINED] * len(
-        outs
-    )
+    """Takes all inputs as they were written; the outputs' axes mean something else."""
+    return _written(ins, last), [_UNDEFINED] * len(outs)
 
 
 def first(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
@@ -71,137 +85,197 @@ def no_inputs(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Ans
 
 
 def permuted(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Any layout of unsplit dimensions; the output has its letters in the order of the axes."""
-    layout = ins[0] if ins[0].defined else last[0]
-    if not layout.defined or any(letter.islower() for letter, _ in layout.axes):
-        return fixed_unknown(params, ins, last, outs)
-    axes = [axis % layout.ndim for axis in params.axes] or range(layout.ndim)[::-1]
-    if last[0].defined and last[0] != layout:
-        return fixed_unknown(params, ins, last, outs)
-    return [layout], [Layout("".join(layout.axes[axis][0] for axis in axes))]
+    """Takes the input as it was written; the output has its letters in the order of the axes."""
+    [names] = _written(ins, last)
+    if last[0].defined and outs[0].defined:
+        return [names], [outs[0]]
+    axes = [axis % names.ndim for axis in params.axes] if names.defined else []
+    axes = axes or list(range(names.ndim))[::-1]
+    if not names.defined or not names.whole or len(axes) != names.ndim:
+        return [names], [_UNDEFINED]
+    return [names], [Layout("".join(names.axes[axis][0] for axis in axes))]
 
 
 def concatenated(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """All inputs in the layout of the first, if the joined axis stands where it did.
+    """All inputs in one storage in which the joined axis stands where it was written.
 
     It may be split if it is so in every input: then each has whole blocks.
     """
-    layout, old = ins[0], last[0]
-    blocked = all(other == layout for other in ins) and _stands(params.axis, layout, old)
-    if layout.defined and (not old.defined or blocked or _same_axis(params.axis, layout, old)):
-        return [layout] * len(ins), [layout]
-    wanted = old if old.defined else layout
-    if not wanted.defined:
-        return keep_last(params, ins, last, outs)
-    return [wanted] * len(ins), [wanted]
+    layout = _shared(ins, last)
+    names = next((name for name in _written(ins, last) if name.defined), _UNDEFINED)
+    alike = all(other == layout for other in ins) and _stands(params.axis, layout, names)
+    if layout != names and not alike and not _is_whole(params.axis, layout, names):
+        layout = names
+    return [layout] * len(ins), [layout]
 
 
-def _same_axis(axis: int, now: Layout, old: Layout) -> bool:
-    """Whether an axis is the same whole dimension in both layouts."""
-    return _stands(axis, now, old) and now.subsizeof(old.axes[axis][0]) < 0
+def _is_whole(axis: int, storage: Layout, names: Layout) -> bool:
+    """Whether a named axis is whole in a storage, and at its place."""
+    return _stands(axis, storage, names) and storage.subsizeof(names.axes[axis][0]) < 0
 
 
-def _stands(axis: int, now: Layout, old: Layout) -> bool:
-    """Whether an axis of the old layout is the outer part of its dimension in the new one."""
-    if not -old.ndim <= axis < old.ndim or (axis < 0 and now.ndim != old.ndim):
+def _stands(axis: int, storage: Layout, names: Layout) -> bool:
+    """Whether a named axis, or the outer part of it, is at its place in a storage.
+
+    A negative axis counts from an end that blocks may have moved.
+    """
+    if not -names.ndim <= axis < names.ndim or (axis < 0 and storage.ndim != names.ndim):
         return False
-    letter = old.axes[axis][0]
-    return letter.isupper() and now.index_of(letter) == axis % old.ndim
+    letter = names.axes[axis][0]
+    return names.whole and storage.index_of(letter) == axis % names.ndim
 
 
 def keep_left(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """The right operand follows the left one where it can, else both go back."""
-    left, right = ins[0], ins[1]
-    if left.defined and not right.defined:
-        left = _first_given(left, ins, last)
-        return [left, left], [left] * len(outs)
-    if right.defined and not left.defined:
-        right = _first_given(right, ins, last)
-        return [left, right], [left] * len(outs)
-    if left == right or not left.defined or (right.defined and not left.convertible(right)):
-        if left != right and last[0].defined and last[0] == last[1]:
-            left = last[0]
-        return [left, right if not left.defined else left], [left] * len(outs)
-    return [left, left], [left] * len(outs)
+    """The right operand follows the left one where it can, else both are as they were written."""
+    typed = all(known.defined for known in last)
+    if typed and ins[0].defined and ins[1].defined and not ins[0].convertible(ins[1]):
+        return list(last), [last[0]] * len(outs)
+    return arbitrary(params, ins, last, outs)
 
 
 def broadcast_pair(
     params: Params, ins: Layouts, last: Layouts, outs: Layouts, shapes: Sequence[Shape]
 ) -> Answer:
-    """One operand's layout must be a suffix of the other's, as NCHW and CHW are; one that is not
-    known is taken to be. A tensor of one element broadcasts in any layout."""
-    left, right = (
-        _suffix(ins, last, shapes, side) if not ins[side].defined else ins[side] for side in (0, 1)
-    )
-    if not left.defined or not right.defined:
-        known = left if left.defined else right
-        return [left, right], [known if left.ndim >= right.ndim else right]
-    long, short = (left, right) if left.ndim >= right.ndim else (right, left)
-    if long.convertible(short):
-        return [long, long], [long]
-    letters = {letter for letter, _ in short.axes if letter.isupper()}
-    count = sum(letter.upper() in letters for letter, _ in long.axes)
-    tail = long.sublayout(long.ndim - count, count)
-    if not tail.convertible(short):
-        raise LayoutError(
-            f"layouts {left} and {right} are not broadcast-convertible",
-            why="the shorter one must have the last axes of the longer one",
-        )
-    return ([long, tail], [long]) if long is left else ([tail, long], [long])
+    """The axes of the operand of fewer are the last ones of the other. Both are in the storage of
+    the larger one that has them so, or of the other, or as they were written."""
+    sides = sorted((0, 1), key=lambda side: _size(shapes[side]), reverse=True)
+    named = _operand_names(_written(ins, last), shapes)
+    if named is None:
+        return _written(ins, last), [next((known for known in ins if known.defined), _UNDEFINED)]
+    names, result = named
+    kept = [s for s in sides if last[s] == names[s] and ins[s].convertible(names[s])]
+    fronts = [result.sublayout(0, result.ndim - names[side].ndim) for side in kept]
+    for storage in (*(front + ins[side] for front, side in zip(fronts, kept)), result):
+        wanted = [_operand(storage, side, ins, names, shapes) for side in (0, 1)]
+        if None not in wanted:
+            return cast("list[Layout]", wanted), [storage]
+    return list(names), [result]
 
 
 broadcast_pair.takes_shapes = True  # type: ignore[attr-defined]
 
 
-def _suffix(ins: Layouts, last: Layouts, shapes: Sequence[Shape], side: int) -> Layout:
-    """The last axes of the other operand's layout, as many as this one has."""
-    other, shape = ins[1 - side], shapes[side]
-    if not other.defined or shape is None or all(dim == 1 for dim in shape):
-        return _UNDEFINED
-    if last[1 - side].defined and other != last[1 - side]:
-        other = last[1 - side]
-    return other.sublayout(other.ndim - len(shape), len(shape))
+def _size(shape: Shape) -> tuple[int, int]:
+    """Rank and number of elements; what is not known counts as one."""
+    known = [dim for dim in shape or () if isinstance(dim, int)]
+    return len(shape or ()), prod(known)
+
+
+def _operand_names(
+    written: Layouts, shapes: Sequence[Shape]
+) -> tuple[tuple[Layout, Layout], Layout] | None:
+    """The names of both operands' axes and of the result's; None where no operand has any."""
+    ranks = [len(s) if s is not None else w.ndim for s, w in zip(shapes, written)]
+    fits = [w.defined and w.ndim == rank for w, rank in zip(written, ranks)]
+    unknown = any(s is None and not w.defined for s, w in zip(shapes, written))
+    if unknown or not any(fits):
+        return None
+    long = max((0, 1), key=lambda side: (ranks[side], _size(shapes[side]), -side))
+    result = written[long] if fits[long] else _with_front(written[1 - long], max(ranks))
+    tails = [result.sublayout(result.ndim - rank, rank) for rank in ranks]
+    names = [t if t.ndim == rank else w for t, w, rank in zip(tails, written, ranks)]
+    return (names[0], names[1]), result
+
+
+def _with_front(names: Layout, rank: int) -> Layout:
+    """Names for as many axes, of which the last ones have these."""
+    free = [letter for letter in ascii_uppercase if letter not in names]
+    return Layout("".join(free[: rank - names.ndim]) + names.name)
+
+
+def _operand(
+    storage: Layout, side: int, ins: Layouts, names: Layouts, shapes: Sequence[Shape]
+) -> Layout | None:
+    """The storage of an operand whose result is in another one; None where its axes are not the
+    last ones there. A tensor of one element broadcasts as it is; an extent of 1 has blocks of 1."""
+    own, shape = names[side], shapes[side]
+    if _is_one(shape) and ins[side].whole and len(shape) <= len(shapes[1 - side] or ()):
+        return ins[side]
+    axes = [axis for axis in storage.axes if axis[0].upper() in own]
+    if axes != list(storage.axes[storage.ndim - len(axes) :]):
+        return None
+    parts = []
+    for letter, size in axes:
+        block: int | None = size
+        if size and own.whole:
+            block = _block(
+                size, *(_extent(letter.upper(), names[s], shapes[s]) for s in (side, 1 - side))
+            )
+        if block is None:
+            return None
+        parts.append(f"{block}{letter}" if block else letter)
+    return Layout("".join(parts) or UNDEFINED)
+
+
+def _is_one(shape: Shape) -> TypeGuard[tuple[Dim, ...]]:
+    return shape is not None and all(dim == 1 for dim in shape)
+
+
+def _extent(letter: str, names: Layout, shape: Shape) -> Dim:
+    """The extent of a named axis; 1 for a tensor without it."""
+    at = names.index_of(letter)
+    return 1 if at < 0 else shape[at] if shape is not None else None
+
+
+def _block(size: int, own: Dim, other: Dim) -> int | None:
+    """The blocks of an axis of a result that has blocks of `size`; None where they do not fit."""
+    if not isinstance(own, int) or not isinstance(other, int) or max(own, other) % size:
+        return None
+    return 1 if own == 1 else size
 
 
 def pool(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Keeps the layout of the input if H and W are whole and where the `layout` attribute has them,
-    else asks for that layout; all inputs and outputs have the same."""
+    """Keeps the storage of the input if H and W are whole and where the `layout` attribute has
+    them; all inputs and outputs have the same."""
     own = Layout(params.layout)
-    given = next((known for known in ins if known.defined), own)
-    same = all(given.index_of(letter) == own.index_of(letter) for letter in "HW")
-    kept = given if same and "h" not in given and "w" not in given else own
+    layout = _shared(ins, last)
+    names = next((name for name in last if name.defined), own)
+    kept = next((known for known in (layout, names) if _has_rows(known, own)), own)
     return [kept] * len(ins), [kept] * len(outs)
 
 
+def _has_rows(layout: Layout, own: Layout) -> bool:
+    """Whether rows and columns are whole, and where an operator's own layout has them."""
+    same = all(layout.index_of(letter) == own.index_of(letter) for letter in "HW")
+    return same and "h" not in layout and "w" not in layout
+
+
 def reduced(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Any layout in which the reduced axes are whole and where they were, if they are kept with
-    size 1; else the layout that the input was first given."""
-    layout, old = ins[0], last[0]
-    if not params.keepdims:
-        return fixed_unknown(params, ins, last, outs)
-    named = bool(params.axis) and not params.exclude
-    moved = layout.defined and old.defined and layout != old
-    if moved and not (named and all(_same_axis(axis, layout, old) for axis in params.axis)):
-        layout = old
-    return [layout], [layout] * len(outs)
+    """Any storage in which the reduced axes are whole and at their places; the output has the
+    other axes, or all."""
+    storage, [names] = ins[0], _written(ins, last)
+    exact = bool(params.axis) and not params.exclude
+    if storage != names and not (exact and all(_is_whole(a, storage, names) for a in params.axis)):
+        storage = names
+    if params.keepdims or not storage.defined:
+        return [storage], [storage] * len(outs)
+    return [storage], [_without(params, storage)] * len(outs)
+
+
+def _without(params: Any, layout: Layout) -> Layout:
+    """A layout without the axes that are reduced; undefined if none is left."""
+    named = {axis % layout.ndim for axis in params.axis}
+    if not all(-layout.ndim <= axis < layout.ndim for axis in params.axis):
+        return _UNDEFINED
+    gone = named if params.axis and not params.exclude else set(range(layout.ndim)) - named
+    left = [axis for i, axis in enumerate(layout.axes) if i not in gone]
+    letters = {letter for letter, _ in left}
+    if not all(letter.upper() in letters for letter in letters):
+        return _UNDEFINED
+    return Layout(
+        "".join(f"{size}{letter}" if size else letter for letter, size in left) or UNDEFINED
+    )
 
 
 def batch_norm(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Keeps the layout of the data if C is at the axis, whole or with a block at the end (then the
-    parameters have that block too); else goes back to the layout it had."""
-    data = ins[0] if ins[0].defined else last[0]
-    if not data.defined:
-        return list(ins), [_UNDEFINED] * len(outs)
-    at_axis = params.axis >= 0 and data.index_of("C") == params.axis
-    block = data.subsizeof("C")
-    if not at_axis or (block > 0 and data.axes[-1][0] != "c"):
-        data, block = last[0] if last[0].defined else data, -1
-    channels = Layout(f"C{block}c") if block > 0 else Layout("C")
-    return [data] + [channels] * (len(ins) - 1), [data] + [channels] * (len(outs) - 1)
-
-
-def _keep(ins: Layouts, last: Layouts) -> list[Layout]:
-    return [known if known.defined else now for known, now in zip(last, ins)]
+    """Keeps a storage of the data in which the channels are whole and at the axis; else data is as
+    it was written."""
+    storage, names = ins[0], _written(ins, last)[0]
+    if storage != names and not _is_whole(params.axis, storage, names):
+        storage = names
+    vectors = [known if known.defined else Layout("C") for known in _written(ins, last)[1:]]
+    channels = [known if known.defined else Layout("C") for known in outs[1:]]
+    return [storage, *vectors], [storage, *channels]
 
 
 # Indices and arrays in a layout, by the letter of each dimension.

@@ -172,7 +172,7 @@ negative.compute = pointwise(lambda x: -x)
 negative.complex_gradient = holomorphic
 negative.gradient = lambda ctx, g: [F.negative(g)]
 
-copy = unary("copy", "x itself.", level=3)
+copy = unary("copy", "x itself.", level=3, layout=layouts.renamed)
 copy.reference = np.array
 copy.compute = pointwise(lambda x: x)
 copy.complex_gradient = holomorphic

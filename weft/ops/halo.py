@@ -39,7 +39,8 @@ def _layout(params: HaloAttrs, ins: Any, last: Any, outs: Any) -> Any:
     if not given.defined:
         return [given], [given]
     fits = given.index_of("H") == 2 and given.index_of("W") == 3
-    kept = given if fits and "h" not in given and "w" not in given else NCHW
+    written = last[0] if last[0].defined else NCHW
+    kept = given if fits and "h" not in given and "w" not in given else written
     return [kept], [kept]
 
 

@@ -20,6 +20,7 @@ from ..core.passes import register_pass
 from ..core.schema import is_hidden
 from ..core.walk import Walker, rewrite
 from ..ops._layouts import is_same_order
+from ..ops.reduce import reduced_axes
 
 MAX_STEPS = 8  # rewrites of one node, each of what the one before made
 
@@ -202,6 +203,18 @@ def _moved_constant(walker: Walker, node: Node, inputs: Inputs) -> Found:
         return None
     attrs = {**source.attrs, "shape": fact.shape, "dtype": dtype_name(fact.dtype)}
     return walker.make(source.op_name, [], attrs, node.name)
+
+
+@row("sum prod mean max min", "along axes named in any way -> along axes counted from the front")
+def _front_axes(walker: Walker, node: Node, inputs: Inputs) -> Found:
+    """Blocks of a storage stand behind the axes, so that these may be counted from the front."""
+    shape = _shape(walker, inputs[0])
+    axes = tuple(sorted(reduced_axes(node.params, len(shape)))) if shape is not None else ()
+    named = node.params.axis == axes and not node.params.exclude
+    if shape is None or named or not 0 < len(axes) < len(shape):
+        return None
+    attrs = {**node.attrs, "axis": axes, "exclude": False}
+    return walker.make(node.op_name, inputs, attrs, node.name)
 
 
 # Twice the same, or there and back.

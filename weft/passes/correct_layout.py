@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from ..base.errors import Error, InvalidValue, LayoutError
 from ..base.layout import Layout
+from ..base.shape import Shape
 from ..core.graph import Graph
-from ..core.infer import infer_dtypes, infer_shapes
+from ..core.infer import infer_dtypes, infer_node, infer_shapes
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from ..core.passes import register_pass
@@ -22,7 +23,7 @@ def correct_layout(graph: Graph) -> Graph:
 
     `layout_inputs` gives one for each variable; what it leaves undefined keeps the layout it had.
     """
-    layouts = _Layouts(graph)
+    layouts = Layouts(graph)
     made = rewrite(graph.replace(attrs={}), layouts.correct)
     facts = {node: layouts.stamp(node, made.node_facts(node)) for node in made.indexed.nodes}
     corrected = made.replace(facts=facts)
@@ -31,7 +32,7 @@ def correct_layout(graph: Graph) -> Graph:
     return corrected
 
 
-class _Layouts:
+class Layouts:
     """Layouts of the new graph's entries, filled as nodes are visited."""
 
     def __init__(self, graph: Graph) -> None:
@@ -51,26 +52,31 @@ class _Layouts:
         if node.op is None:
             self.now[node] = [self.given.get(node, last_outs[0])]
             return self.moves.keep(walker, node, inputs)
-        wanted, outs = self._ask(node, node.op, inputs, last_outs)
+        wanted, outs = self.ask(walker, node, node.op, inputs, last_outs)
         written = node.op.mutates_of(node.params)
         arrived = [
-            self._arrive(walker, entry, layout, node, position in written)
+            self.arrive(walker, entry, layout, node, position in written)
             for position, (entry, layout) in enumerate(zip(inputs, wanted))
         ]
         kept = self.moves.keep(walker, node, arrived)
-        self.now[self.moves.node(node)] = outs
+        made = self.moves.node(node)
+        _infer_now(walker, made)
+        self.now[made] = outs
         return kept
 
-    def _ask(
-        self, node: Node, op: Op, inputs: list[NodeEntry], last_outs: list[Layout]
+    def ask(
+        self, walker: Walker, node: Node, op: Op, inputs: list[NodeEntry], last_outs: list[Layout]
     ) -> tuple[list[Layout], list[Layout]]:
-        """The layouts an operator wants and gives; without a rule, those it was written in."""
+        """The layouts an operator wants and gives; those it was written in where it has no rule,
+        or its rule does not know tensors of such ranks."""
         ins = [self.now[entry.node][entry.index] for entry in inputs]
         last = [self.graph.fact(entry).layout for entry in node.inputs]
         rule = Op.layout.get(op)
         if rule is None:
             return last, last_outs
-        shapes = [self.graph.fact(entry).shape for entry in node.inputs]
+        shapes = [
+            _written_shape(walker.fact(e).shape, *pair) for e, *pair in zip(inputs, ins, last)
+        ]
         extra = (shapes,) if getattr(rule, "takes_shapes", False) else ()
         try:
             wanted, outs = rule(node.params, ins, last, last_outs, *extra)
@@ -82,11 +88,16 @@ class _Layouts:
                 where=f"node {node.name!r}",
                 why=f"the node has {len(ins)} inputs and {len(last_outs)} outputs",
             )
+        asked = [
+            (w, walker.fact(e).shape) for w, e, now in zip(wanted, inputs, ins) if not now.defined
+        ]
+        if not all(fits(*pair) for pair in asked):
+            return last, last_outs
         if list(wanted) == last:  # it computes what it did, so its outputs are what they were
             outs = [new if new.defined else old for new, old in zip(outs, last_outs)]
         return list(wanted), list(outs)
 
-    def _arrive(
+    def arrive(
         self, walker: Walker, entry: NodeEntry, wanted: Layout, reader: Node, written: bool
     ) -> NodeEntry:
         """An input in the layout that its reader wants."""
@@ -109,6 +120,26 @@ class _Layouts:
             self.now[made.node] = [wanted]
             self.transforms[entry, wanted] = made
         return self.transforms[entry, wanted]
+
+
+def _infer_now(walker: Walker, node: Node) -> None:
+    """Facts about a node that AlterOpLayout left for when the layouts of its inputs are known."""
+    assert node.op is not None
+    if any(walker.fact(NodeEntry(node, i)).shape is None for i in range(node.num_outputs)):
+        facts = [walker.fact(entry) for entry in node.inputs]
+        walker.facts[node] = infer_node(node.op, node.params, facts, node.name, node.subgraphs)
+
+
+def fits(layout: Layout, shape: Shape) -> bool:
+    """Whether a tensor of some shape can be in a layout, as far as its rank says."""
+    return not layout.defined or shape is None or layout.ndim == len(shape)
+
+
+def _written_shape(shape: Shape, storage: Layout, names: Layout) -> Shape:
+    """The shape of a tensor as it was written, from that of how it is stored."""
+    if storage == names or not storage.defined or not names.defined:
+        return shape
+    return storage.convert_shape(shape, names)
 
 
 def _given_layouts(graph: Graph) -> dict[Node, Layout]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..base.errors import LayoutError
@@ -76,7 +76,7 @@ PIPELINE = (
     ),
     Step(
         "AlterOpLayout",
-        ("CorrectLayout", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),
+        ("NameAxes", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),
         "after all that read plain layouts; transforms that meet cancel out",
     ),
     Step(
@@ -98,23 +98,22 @@ def pass_enabled(name: str, opt_level: int, add_pass: Collection[str] = ()) -> b
 
 
 def _alter_layouts(graph: Graph, passes: tuple[str, ...]) -> Graph:
-    """The graph in preferred layouts, or as it was where layouts leave a doubt.
-
-    A graph that computes by position alone, such as x + transpose(x), looks to CorrectLayout as if
-    it needed a transform before anything was altered.
-    """
+    """The graph in preferred layouts, or as it was where they cannot be reconciled."""
     if not any(node.op in Op.alter_layout for node in graph.indexed.nodes):
         return graph
     try:
-        plain = apply_passes(graph, passes[:1])
-        if plain.indexed.num_nodes != graph.indexed.num_nodes:
-            return graph
-        altered: Graph = apply_passes(plain, passes[1:3])
-        given = [plain.fact(entry).layout for entry in plain.outputs]
-        simplified: Graph = apply_passes(with_output_layouts(altered, given), passes[3:])
-        return simplified
+        return in_preferred_layouts(graph, passes)
     except LayoutError:
         return graph
+
+
+def in_preferred_layouts(graph: Graph, passes: Sequence[str]) -> Graph:
+    """Names axes, alters operators, and gives the outputs back as they were written."""
+    named = apply_passes(graph, passes[:1])
+    altered: Graph = apply_passes(named, passes[1:3])
+    written = [named.fact(entry).layout for entry in named.outputs]
+    simplified: Graph = apply_passes(with_output_layouts(altered, written), passes[3:])
+    return simplified
 
 
 @collector_paused
