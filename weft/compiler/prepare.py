@@ -16,6 +16,7 @@ from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
+from ..core.op import Op
 from ..core.symbol import Symbol
 from ..lower.layouts import layouts_for
 from ..passes.fold_constants import constant_part
@@ -130,10 +131,23 @@ def _check_known(graph: Graph) -> None:
     if unknown:
         names = [graph.indexed.nodes[number].name for number in graph.indexed.variables]
         first = unknown[0]
+        _check_rule(first, graph)
         raise GraphError(
             f"the shape or dtype of {first.node.output_name(first.index)!r} is not known",
             why=f"{len(unknown)} entries cannot be inferred from what is given",
             hint="give shapes for all of: " + ", ".join(names[:20]),
+        )
+
+
+def _check_rule(entry: NodeEntry, graph: Graph) -> None:
+    """An error if the shape is not known because the operator cannot tell it."""
+    op = entry.node.op
+    if op is not None and op not in Op.shape and graph.fact(entry).shape is None:
+        raise GraphError(
+            f"operator {op.name} has no shape rule",
+            where=f"node {entry.node.name!r}",
+            why="so the shape of what it gives cannot be known",
+            hint=f'Op.register("{op.name}").shape = f(params, ins, outs) -> (ins, outs)',
         )
 
 

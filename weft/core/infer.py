@@ -39,7 +39,7 @@ def infer(
     Facts the graph already has are kept; hints on variables count where nothing else is said.
     """
     for given in (shapes or {}, dtypes or {}):
-        _check_names(graph, given)
+        check_names(graph, given)
     graph = infer_shapes(graph, {n: checked_shape(s, n) for n, s in (shapes or {}).items()})
     return infer_dtypes(graph, {n: as_dtype(d) for n, d in (dtypes or {}).items()})
 
@@ -65,7 +65,8 @@ def infer_node(
         shapes = _outputs(op, shape, unify, params, ins, 0, count, subgraphs)
         dtypes = _outputs(op, dtype, unify_dtype, params, ins, 1, count, subgraphs)
     except Error as error:
-        raise error.at(where) from None
+        error.at(where)
+        raise
     return tuple(Fact(shape, dtype) for shape, dtype in zip(shapes, dtypes))
 
 
@@ -217,7 +218,8 @@ def _improve(
                 values[entry] = new
                 changed.append(entry)
     except Error as error:
-        raise error.at(f"operator {op.name}, node {node.name!r}") from None
+        error.at(f"operator {op.name}, node {node.name!r}")
+        raise
     return changed
 
 
@@ -249,7 +251,8 @@ def dtype_hint(node: Node, key: str = "dtype") -> DType | None:
     try:
         return None if code == -1 else dtype_of_code(code)
     except Error as error:
-        raise error.at(f"variable {node.name!r}, attribute {key!r}") from None
+        error.at(f"variable {node.name!r}, attribute {key!r}")
+        raise
 
 
 def checked_shape(shape: Any, name: str) -> Shape:
@@ -272,7 +275,8 @@ def _extent(dim: Any, name: str) -> int:
     return extent
 
 
-def _check_names(graph: Graph, given: Mapping[str, Any]) -> None:
+def check_names(graph: Graph, given: Iterable[str]) -> None:
+    """An error unless each name is that of a variable of the graph."""
     known = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     for name in given:
         if name not in known:

@@ -68,7 +68,8 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound(f"there is no file {os.fspath(path)}") from None
     except Error as error:
-        raise error.at(os.fspath(path)) from None
+        error.at(os.fspath(path))
+        raise
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise _no_program(path, error) from None
     except (RuntimeError, struct.error) as error:  # an encrypted member; a damaged directory
