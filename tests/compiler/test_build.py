@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from compiler.models import LEVELS, agree, convolutional, floats
+from core.core_ops import fresh_name
 
 import weft
 from weft import symbol as sym
@@ -326,3 +328,81 @@ def test_create_checks_what_it_is_given():
         weft.runtime.create(3, lib)
     with pytest.raises(InvalidType, match="ctx"):
         weft.runtime.create(graph, lib, "cpu")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda x: weft.compiler.build(x * 2, "llvm", {"x": (2,)}, layout={"zz": "NCHW"}),
+        lambda x: weft.compiler.build(x * 2, "llvm", {"x": (2,), "zz": (2,)}),
+        lambda x: weft.compiler.build(x * 2, "llvm", {"x": (2,)}, dtype={"zz": "float32"}),
+        lambda x: weft.compiler.graph_util.infer_shape(x * 2, zz=(2,)),
+        lambda x: weft.compiler.graph_util.infer_dtype(x * 2, zz="float32"),
+    ],
+)
+def test_names_of_no_input_are_refused(ask):
+    with pytest.raises(NotFound, match=r"(?s)no input 'zz'.*x"):
+        ask(sym.Variable("x"))
+
+
+def test_questions_about_no_graph():
+    x = sym.Variable("x")
+    util = weft.compiler.graph_util
+    for ask in (
+        lambda: util.gradients(3, x),
+        lambda: util.gradients(sym.exp(x), 3),
+        lambda: util.gradients(sym.exp(x), x, 3),
+        lambda: util.infer_shape(3),
+        lambda: util.check_graph_equal(x, x),
+        lambda: weft.runtime.get_global_func(3),
+    ):
+        with pytest.raises(InvalidType):
+            ask()
+
+
+def operator_of_test():
+    name = fresh_name()
+    op = weft.top.Op.register(name)
+    op.shape = lambda params, ins, outs: (ins, ins)
+    return op
+
+
+def raising(*args):
+    return 1 / 0
+
+
+def test_an_operator_without_a_shape_rule_is_named():
+    op = weft.top.Op.register(fresh_name())
+    with pytest.raises(GraphError, match=rf"(?s)operator {op.name} has no shape rule.*node 'n'"):
+        weft.compiler.build(op(sym.Variable("x"), name="n"), "llvm", {"x": (2,)})
+
+
+@pytest.mark.parametrize("column", ["shape", "compute", "gradient", "reference"])
+def test_what_a_rule_of_a_user_raises_is_the_cause(column):
+    op = operator_of_test() if column != "shape" else weft.top.Op.register(fresh_name())
+    setattr(op, column, raising)
+    net = op(sym.Variable("x", shape=(2,)), name="n")
+    asks = {
+        "gradient": lambda: weft.compiler.graph_util.gradients(net, net.list_input_variables()),
+        "reference": lambda: evaluate(net, {"x": np.zeros(2, "float32")}),
+    }
+    with pytest.raises(weft.Error, match=rf"(?s){op.name}.*node 'n'") as caught:
+        asks.get(column, lambda: weft.compiler.build(net, "llvm"))()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    frames = traceback.extract_tb(caught.value.__cause__.__traceback__)
+    assert frames[-1].name == "raising"
+
+
+def test_versions_count_the_writes_of_a_graph():
+    def net(writes_before):
+        w = sym.Variable("w")
+        for _ in range(writes_before):
+            sym._assign(w, w + 1)
+        return weft.graph.create(sym.Group([sym._assign(w, w * 2), w + 3]))
+
+    weft.compiler.graph_util.check_graph_equal(net(0), net(2))
+    w = sym.Variable("w")
+    early = w + 3
+    late = weft.graph.create(sym.Group([sym._assign(w, w * 2), early]))
+    with pytest.raises(GraphError, match="inputs differ"):
+        weft.compiler.graph_util.check_graph_equal(net(0), late)

@@ -6,6 +6,7 @@ import pytest
 from core.core_ops import ScaleAttrs, fresh, fresh_name
 
 from weft.base.errors import Error, InvalidType, InvalidValue, NotFound, RegistryError
+from weft.core.functions import fill_namespace
 from weft.core.op import (
     MAX_OUTPUTS,
     VARIADIC,
@@ -18,6 +19,8 @@ from weft.core.op import (
     set_role,
     subscribe,
 )
+from weft.core.passes import list_passes, register_pass
+from weft.core.symbol import Symbol
 
 
 def test_register_is_register_or_get():
@@ -65,6 +68,64 @@ def test_setters_return_the_operator():
     assert (op.inputs_of({}), op.outputs_of({}), op.support_level) == (2, 3, 1)
     assert op.output_names_of({}) == ["output0", "output1", "output2"]
     assert op.input_names_of({}) == []
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda op: op.add_alias(3),
+        lambda op: op.add_alias(""),
+        lambda op: op.set_num_inputs("x"),
+        lambda op: op.set_num_inputs(True),
+        lambda op: op.set_num_inputs(-2),
+        lambda op: op.set_num_outputs("x"),
+        lambda op: op.set_num_outputs(-1),
+        lambda op: op.set_num_outputs(MAX_OUTPUTS + 1),
+        lambda op: op.set_support_level("high"),
+        lambda op: op.set_attr_parser(3),
+        lambda op: op.set_attr(3, 4),
+        lambda op: op.add_argument(3, "Tensor", ""),
+        lambda op: op.add_arguments([("x", "Tensor", ""), ("y", None, "")]),
+        lambda op: op.include(3),
+        lambda op: subscribe(3),
+        lambda op: fill_namespace(Symbol, None),
+        lambda op: fill_namespace(int, {}),
+        lambda op: fill_namespace(Symbol, {}, 3),
+        lambda op: register_pass(3),
+        lambda op: register_pass("P", requires="shape"),
+        lambda op: register_pass("P", provides=[3]),
+        lambda op: register_pass("P", op_attrs=[None]),
+        lambda op: register_pass("P")(3),
+    ],
+)
+def test_what_is_refused_changes_nothing(register):
+    op = fresh()
+    before = (vars(op).copy(), list(op.arguments), list(op.aliases), list_op_names(), list_passes())
+    with pytest.raises((InvalidType, InvalidValue, TypeError)):
+        register(op)
+    now = (vars(op), op.arguments, op.aliases, list_op_names(), list_passes())
+    assert before == now
+    assert Op.get(fresh().describe("as before").name)  # the registry still works
+    assert list(column_docs())
+
+
+def test_a_group_sets_all_of_its_members_or_none():
+    key, other, group = fresh_name(), fresh_name(), OpGroup.register(fresh_name())
+    first, second, third = fresh().include(group.name), fresh().include(group.name), fresh()
+    second.set_attr(key, "own", 1)
+    with pytest.raises(RegistryError, match="plevel=1"):
+        group.set_attr(key, "all")
+    assert not Op.get_attr(key).contains(first)
+    assert Op.get_attr(key)[second] == "own"
+    group.set_attr(other, 1)
+    third.set_attr(key, "mine", 3)
+    group.set_attr(key, "all", 3)
+    with pytest.raises(RegistryError, match="plevel=3"):
+        third.include(group.name)
+    assert not Op.get_attr(other).contains(third)
+    assert Op.get_attr(key)[third] == "mine"
+    group.set_attr(fresh_name(), 1)  # third is no member
+    assert [Op.get_attr(key)[op] for op in (first, second, third)] == ["all", "all", "mine"]
 
 
 def test_a_function_of_attributes_wins_over_a_number():

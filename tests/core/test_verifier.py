@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from core.core_ops import add, assign, fresh_name, parts, relu, total
 
+import weft
 from weft.base import config
 from weft.base.errors import GraphError, NotFound, RegistryError
 from weft.core.graph import Graph
@@ -183,3 +184,18 @@ def test_facts_stay_where_a_pass_changes_nothing():
     node = source.outputs[0].node
     source.facts[node] = (Fact((2,), np.dtype("int8")),)
     assert source.apply(passing()).facts == source.facts
+
+
+def test_passes_say_which_operator_attributes_they_read():
+    key, name = fresh_name(), fresh_name()
+    weft.graph.register_pass(name, op_attrs=[key])(lambda graph: graph)
+    graph = weft.graph.create(weft.symbol.relu(weft.symbol.Variable("x")))
+    with pytest.raises(GraphError, match=f"needs operator attribute '{key}'"):
+        graph.apply(name)
+    weft.top.Op.register(fresh_name()).set_attr(key, 1)
+    assert graph.apply(name) is graph
+    assert weft.graph.get_pass("Gradient").op_attrs == ("FGradient",)
+    assert isinstance(graph.indexed, weft.graph.IndexedGraph)
+    assert isinstance(graph.outputs[0], weft.graph.NodeEntry)
+    assert isinstance(graph.outputs[0].node, weft.graph.Node)
+    assert isinstance(weft.top.Op.shape, weft.top.OpMap)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from passes.graphs import F, Variable, agree, assert_same, op_names, typed, values
 
+import weft
+
 
 def conv(data, name="c", **attrs):
     return F.conv2d(data, name=name, **{"channels": 4, "kernel_size": (3, 3), **attrs})
@@ -153,4 +155,20 @@ def test_shapes_other_than_expand_dims():
     _, folded = fold(conv(Variable("x")) * Variable("s"), s=(1, 1, 1, 1))
     assert len(muls_of_data(folded)) == 1
     _, folded = fold(conv(Variable("x")) * Variable("s"), s=(1, 1, 4, 1))
+    assert len(muls_of_data(folded)) == 1
+
+
+def test_dtypes_need_not_be_known():
+    graph = weft.graph.create(conv(Variable("x") * channels(Variable("s"))))
+    weft.compiler.graph_attr.set_shape_inputs(graph, {"x": (2, 3, 6, 6), "s": (3,)})
+    folded = graph.apply(["InferShape", "FoldScaleAxis"])
+    assert muls_of_data(folded) == []
+    assert "broadcast_mul" in op_names(folded)  # that of the weights
+
+
+def test_a_convolution_that_changes_the_dtype_needs_dtypes():
+    net = conv(Variable("x"), out_dtype="float32") * channels(Variable("s"))
+    graph = weft.graph.create(net)
+    weft.compiler.graph_attr.set_shape_inputs(graph, {"x": (2, 3, 6, 6), "s": (4,)})
+    folded = graph.apply(["InferShape", "FoldScaleAxis"])
     assert len(muls_of_data(folded)) == 1

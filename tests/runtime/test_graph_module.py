@@ -161,6 +161,10 @@ kind, folder = sys.argv[1:]
 text = open(f"{folder}/graph.json").read()
 if kind == "graph":
     assert weft.graph.load_json(text).json() == text
+elif kind == "compute":
+    weft.top.registry.register_compute("relu", lambda attrs, inputs, info: None, level=11)
+    assert weft.top.Op.get("relu").gradient is not None
+    assert weft.symbol.relu(weft.symbol.Variable("x"))
 elif kind == "module":
     lib = weft.runtime.load_library(f"{folder}/lib")
     module = weft.runtime.create(text, lib)
@@ -172,7 +176,9 @@ else:
 """
 
 
-@pytest.mark.parametrize("kind", ["graph", "module", "nnvm.graph._move_graph", "weft.reference"])
+@pytest.mark.parametrize(
+    "kind", ["graph", "compute", "module", "nnvm.graph._move_graph", "weft.reference"]
+)
 def test_in_a_fresh_process(kind, tmp_path):
     """What a name stands for does not depend on what was imported before."""
     x = sym.Variable("x")

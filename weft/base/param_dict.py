@@ -58,7 +58,8 @@ def _as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
         if dtype_name(data.dtype) in _TYPE_OF:
             return data
     except Error as error:
-        raise error.at(f"parameter {name!r}") from None
+        error.at(f"parameter {name!r}")
+        raise
     raise DTypeError(f"parameters of {data.dtype} cannot be saved", where=f"parameter {name!r}")
 
 

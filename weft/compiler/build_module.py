@@ -20,7 +20,7 @@ from ..base.shape import Shape
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.graph_attrs import from_nnvm_shape
-from ..core.infer import infer
+from ..core.infer import check_names, infer
 from ..core.symbol import Symbol
 from ..passes import pipeline
 from ..passes.fold_constants import constant_part
@@ -158,6 +158,8 @@ def _with_layouts(graph: Graph, layout: Layouts) -> Graph:
         return graph
     if not isinstance(layout, (str, Mapping)):
         raise InvalidValue(f"Input layout must be str or dict, not {type(layout).__name__}")
+    if not isinstance(layout, str):
+        check_names(graph, layout)
     return set_layout_inputs(graph.replace(), layout).apply("CorrectLayout").replace(attrs={})
 
 

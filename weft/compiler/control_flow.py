@@ -115,7 +115,8 @@ def run_control_flow(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None
             op.parse(attrs["attrs"]), parts, inputs, dict(zip(attrs["outputs"], given))
         )
     except Error as error:
-        raise error.at(f"node {attrs['node']!r}, operator {op.name}") from None
+        error.at(f"node {attrs['node']!r}, operator {op.name}")
+        raise
 
 
 Outputs = dict[int, Array]  # those that are read, by number

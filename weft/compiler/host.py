@@ -28,7 +28,8 @@ def run_host_step(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None:
         subgraphs = [graph_from_json(text).symbol for text in attrs.get("subgraphs", ())]
         results = run_reference(op, op.parse(attrs["attrs"]), args, subgraphs)
     except Error as error:
-        raise error.at(where) from None
+        error.at(where)
+        raise
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise RunError("the reference failed", where=where, why=why) from error

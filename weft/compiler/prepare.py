@@ -16,6 +16,7 @@ from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
+from ..core.op import Op
 from ..core.symbol import Symbol
 from ..lower.layouts import layouts_for
 from ..passes.fold_constants import constant_part
@@ -132,11 +133,24 @@ def _check_known(graph: Graph) -> None:
     nodes = [graph.indexed.nodes[number] for number in graph.indexed.variables]
     shapes = {node.name: graph.fact(NodeEntry(node)).shape for node in nodes}
     first = unknown[0]
+    _check_rule(first, graph)
     what = f"the shape or dtype of {first.node.output_name(first.index)!r} is not known"
     why = f"{len(unknown)} entries cannot be inferred from what is given"
     if all(is_static(shape) for shape in shapes.values()):
         raise GraphError(what, why=why, where=f"operator {first.node.op_name}")
     raise open_shapes(what, shapes, why=why)
+
+
+def _check_rule(entry: NodeEntry, graph: Graph) -> None:
+    """An error if the shape is not known because the operator cannot tell it."""
+    op = entry.node.op
+    if op is not None and op not in Op.shape and graph.fact(entry).shape is None:
+        raise GraphError(
+            f"operator {op.name} has no shape rule",
+            where=f"node {entry.node.name!r}",
+            why="so the shape of what it gives cannot be known",
+            hint=f'Op.register("{op.name}").shape = f(params, ins, outs) -> (ins, outs)',
+        )
 
 
 def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:

@@ -11,6 +11,7 @@ import keyword
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from ..base.errors import InvalidType
 from .op import Op, subscribe
 from .schema import REQUIRED, fields_of
 from .symbol import Symbol, apply_op
@@ -30,6 +31,13 @@ def fill_namespace(
     All names go to `public`; those with a leading underscore also to `internal`; `_contrib_x` also
     to `contrib` as x.
     """
+    if not isinstance(symbol_class, type) or not issubclass(symbol_class, Symbol):
+        raise InvalidType(f"operators become functions on a class of symbols, not {symbol_class!r}")
+    for space in (public, internal or {}, contrib or {}):
+        if not isinstance(space, MutableMapping):
+            raise InvalidType(
+                f"a namespace is a dict such as vars(module), not a {type(space).__name__}"
+            )
 
     def add(op: Op, name: str) -> None:
         existing = public.get(name)

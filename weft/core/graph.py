@@ -146,7 +146,8 @@ class Graph:
         try:
             checked = checked_json_attr(type_name, value)
         except Error as error:
-            raise error.at(f"graph attribute {key!r}") from None
+            error.at(f"graph attribute {key!r}")
+            raise
         if key in FACT_KEYS:
             nodes, pointers = self.indexed.nodes, self.indexed.entry_ptr
             self.facts = facts_from_attr(self.facts, key, checked, nodes, pointers)

@@ -7,7 +7,7 @@ so the work is linear in the graph.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.dtype import DType, as_dtype, dtype_of_code
@@ -38,7 +38,7 @@ def infer(
     Facts the graph already has are kept; hints on variables count where nothing else is said.
     """
     for given in (shapes or {}, dtypes or {}):
-        _check_names(graph, given)
+        check_names(graph, given)
     graph = infer_shapes(graph, {n: checked_shape(s, n) for n, s in (shapes or {}).items()})
     return infer_dtypes(graph, {n: as_dtype(d) for n, d in (dtypes or {}).items()})
 
@@ -64,7 +64,8 @@ def infer_node(
         shapes = _outputs(op, shape, unify, params, ins, 0, count, subgraphs)
         dtypes = _outputs(op, dtype, unify_dtype, params, ins, 1, count, subgraphs)
     except Error as error:
-        raise error.at(where) from None
+        error.at(where)
+        raise
     return tuple(Fact(shape, dtype) for shape, dtype in zip(shapes, dtypes))
 
 
@@ -216,7 +217,8 @@ def _improve(
                 values[entry] = new
                 changed.append(entry)
     except Error as error:
-        raise error.at(f"operator {op.name}, node {node.name!r}") from None
+        error.at(f"operator {op.name}, node {node.name!r}")
+        raise
     return changed
 
 
@@ -248,10 +250,12 @@ def dtype_hint(node: Node, key: str = "dtype") -> DType | None:
     try:
         return None if code == -1 else dtype_of_code(code)
     except Error as error:
-        raise error.at(f"variable {node.name!r}, attribute {key!r}") from None
+        error.at(f"variable {node.name!r}, attribute {key!r}")
+        raise
 
 
-def _check_names(graph: Graph, given: Mapping[str, Any]) -> None:
+def check_names(graph: Graph, given: Iterable[str]) -> None:
+    """An error unless each name is that of a variable of the graph."""
     known = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     for name in given:
         if name not in known:

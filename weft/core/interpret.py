@@ -72,7 +72,8 @@ class _Run:
         try:
             results = run_reference(op, node.params, args, node.subgraphs)
         except Error as error:
-            raise error.at(f"node {node.name!r}") from None
+            error.at(f"node {node.name!r}")
+            raise
         except Exception as error:
             raise RunError(
                 f"the reference of operator {op.name} failed",

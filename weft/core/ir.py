@@ -208,6 +208,10 @@ class Mutations:
         position = bisect_right(made, version)
         return made[position - 1] if position else 0
 
+    def count(self, variable: Node, version: int) -> int:
+        """How many of the versions up to this one a node makes."""
+        return bisect_right(self._made.get(variable, []), version)
+
     def needs(self, node: Node) -> list[Node]:
         """Nodes that must run before, because they make a version that this one reads."""
         found = []

@@ -39,7 +39,8 @@ def graph_from_json(text: str | bytes, *, parse_attrs: bool = True) -> Graph:
     except RecursionError:
         raise FormatError("the JSON is nested too deep to be a graph") from None
     except Error as error:
-        raise error.at("graph") from None
+        error.at("graph")
+        raise
 
 
 def _parsed(text: str | bytes) -> Any:
@@ -84,7 +85,8 @@ def _placed(step: Callable[..., Any], number: int, row: Any, *args: Any) -> Any:
     except Error as error:
         name = row.get("name") if isinstance(row, dict) else None
         shown = f"node {number} ({name[:80]!r})" if isinstance(name, str) else f"node {number}"
-        raise error.at(shown) from None
+        error.at(shown)
+        raise
 
 
 def _node(row: Any, parse_attrs: bool, depth: int) -> Node:
@@ -113,7 +115,8 @@ def _subgraph(data: Any, number: int, parse_attrs: bool, depth: int) -> Symbol:
     try:
         return Symbol(_graph(data, parse_attrs, depth + 1).outputs)
     except Error as error:
-        raise error.at(f"subgraph {number}") from None
+        error.at(f"subgraph {number}")
+        raise
 
 
 def _node_attrs(row: dict[str, Any]) -> dict[str, str]:

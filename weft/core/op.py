@@ -64,10 +64,15 @@ class OpMap(Generic[V]):
 
     __contains__ = contains
 
+    def __len__(self) -> int:
+        """How many operators have a value."""
+        return len(self._rows)
+
     def count(self, op: Op | None) -> int:
         return int(op in self._rows)
 
-    def _set(self, op: Op, value: V, plevel: int) -> None:
+    def _set(self, op: Op, value: V, plevel: int) -> Callable[[], None]:
+        """Sets a value; what comes back takes that back."""
         kind = _column_type(value)
         free = self.or_rule and callable(value)
         if not free and self._type is not None and kind is not self._type:
@@ -82,9 +87,19 @@ class OpMap(Generic[V]):
                 f"with plevel={plevel}",
                 hint="give a higher plevel to replace it",
             )
+        type_before = self._type
         self._type = self._type if free else kind
         if row is None or plevel > row[1]:
             self._rows[op] = (value, plevel)
+
+        def restore() -> None:
+            self._type = type_before
+            if row is None:
+                self._rows.pop(op, None)
+            else:
+                self._rows[op] = row
+
+        return restore
 
 
 def _column_type(value: object) -> type:
@@ -278,8 +293,7 @@ class Op:
         >>> Op.register("double_for_doctest") is Op.register("double_for_doctest")
         True
         """
-        if not name or not isinstance(name, str):
-            raise InvalidType(f"an operator's name must be a non-empty str, not {name!r}")
+        _check_text("an operator's name", name)
         with _lock:
             if name not in _ops:
                 _ops[name] = op = Op(name)
@@ -301,6 +315,7 @@ class Op:
     @staticmethod
     def get_attr(key: str) -> OpMap[Any]:
         """The column of that name, an empty one if nobody has registered it."""
+        _check_text("an operator attribute's name", key)
         with _lock:
             return _columns.setdefault(key, OpMap(key))
 
@@ -311,26 +326,33 @@ class Op:
         return self._changed()
 
     def add_argument(self, name: str, type: str, doc: str) -> Op:
-        self.arguments.append(Argument(name, type, doc))
-        return self._changed()
+        return self.add_arguments([(name, type, doc)])
 
     def add_arguments(self, arguments: Sequence[tuple[str, str, str]]) -> Op:
-        self.arguments.extend(Argument(*argument) for argument in arguments)
+        made = [Argument(*argument) for argument in arguments]
+        for argument in made:
+            _check_text(f"the name of an argument of operator {self.name}", argument.name)
+            if not isinstance(argument.type, str) or not isinstance(argument.doc, str):
+                raise InvalidType(f"argument {argument.name!r} of operator {self.name} is no text")
+        self.arguments.extend(made)
         return self._changed()
 
     def set_num_inputs(self, count: int | Callable[[Params], int]) -> Op:
         """A number, VARIADIC, or a function of params; a number does not replace a function."""
+        _check_count(f"the number of inputs of operator {self.name}", count, VARIADIC)
         if callable(count) or not callable(self.num_inputs):
             self.num_inputs = count
         return self._changed()
 
     def set_num_outputs(self, count: int | Callable[[Params], int]) -> Op:
         """A number, or a function of params; a number does not replace a function."""
+        _check_count(f"the number of outputs of operator {self.name}", count, 0)
         if callable(count) or not callable(self.num_outputs):
             self.num_outputs = count
         return self._changed()
 
     def set_support_level(self, level: int) -> Op:
+        _check_number(f"the support level of operator {self.name}", level, 0)
         self.support_level = level
         return self
 
@@ -340,6 +362,11 @@ class Op:
             raise InvalidType(
                 f"the attributes of operator {self.name} cannot be read by {parser.__name__}",
                 hint="decorate the class with @schema",
+            )
+        if not callable(parser):
+            raise InvalidType(
+                f"the attributes of operator {self.name} cannot be read by {parser!r}",
+                hint="give a @schema class, or a function from text attributes to params",
             )
         self.parser = parser
         if isinstance(parser, type):
@@ -351,11 +378,11 @@ class Op:
     def set_attr(self, key: str, value: Any, plevel: int = 10) -> Op:
         """Sets the value of a column; see OpMap for what plevel does."""
         _check_value(key, value, plevel, f"operator {self.name}")
-        with _lock:
-            Op.get_attr(key)._set(self, value, plevel)
-        return self._changed()
+        _set_all([(self, key, value, plevel)])
+        return self
 
     def add_alias(self, alias: str) -> Op:
+        _check_text(f"an alias of operator {self.name}", alias)
         with _lock:
             taken = _ops.get(alias)
             if taken is not None and taken is not self:
@@ -395,7 +422,8 @@ class Op:
         try:
             return self.parser(attrs)
         except Error as error:
-            raise error.at(f"operator {self.name}") from None
+            error.at(f"operator {self.name}")
+            raise
         except Exception as error:
             raise InvalidValue(
                 f"operator {self.name} cannot read its attributes",
@@ -486,6 +514,41 @@ class Op:
 _default_apply: list[Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = []
 
 
+def _check_text(what: str, text: Any) -> None:
+    if not text or not isinstance(text, str):
+        raise InvalidType(f"{what} must be a non-empty str, not {text!r}")
+
+
+def _check_number(what: str, number: Any, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidType(f"{what} must be an int, not {number!r}")
+    if number < least:
+        raise InvalidValue(f"{what} cannot be {number}", why=f"the least is {least}")
+
+
+def _check_count(what: str, count: Any, least: int) -> None:
+    """An error unless it is a number or a function that gives one."""
+    if not callable(count):
+        _check_number(what, count, least)
+        if count > MAX_OUTPUTS:
+            raise InvalidValue(f"{what} cannot be {count}", why=f"at most {MAX_OUTPUTS}")
+
+
+def _set_all(changes: Sequence[tuple[Op, str, Any, int]]) -> None:
+    """Sets values of columns, all of them or, where one is refused, none."""
+    undo: list[Callable[[], None]] = []
+    with _lock:
+        try:
+            for op, key, value, plevel in changes:
+                undo.append(Op.get_attr(key)._set(op, value, plevel))
+        except Error:
+            for restore in reversed(undo):
+                restore()
+            raise
+        for op in dict.fromkeys(op for op, *_ in changes):
+            op._changed()
+
+
 def _check_value(key: str, value: Any, plevel: int, owner: str) -> None:
     if not isinstance(plevel, int) or plevel <= 0:
         raise InvalidValue(
@@ -514,21 +577,21 @@ class OpGroup:
 
     @staticmethod
     def register(name: str) -> OpGroup:
+        """The group of that name, new if there is none."""
+        _check_text("a group's name", name)
         with _lock:
             return _groups.setdefault(name, OpGroup(name))
 
     def set_attr(self, key: str, value: Any, plevel: int = 1) -> OpGroup:
         _check_value(key, value, plevel, f"group {self.name}")
         with _lock:
-            for op in self._members:
-                op.set_attr(key, value, plevel)
+            _set_all([(op, key, value, plevel) for op in self._members])
             self._values.append((key, value, plevel))
         return self
 
     def _add(self, op: Op) -> None:
         with _lock:
-            for key, value, plevel in self._values:
-                op.set_attr(key, value, plevel)
+            _set_all([(op, key, value, plevel) for key, value, plevel in self._values])
             if op not in self._members:
                 self._members.append(op)
 
@@ -552,11 +615,14 @@ def column_docs() -> Iterator[tuple[str, str]]:
 
 
 def subscribe(listener: Callable[[Op, str], None]) -> None:
-    """Has `listener(op, name)` called for every name now, and whenever an operator changes."""
+    """Has `listener(op, name)` called for every name now, and whenever an operator changes.
+
+    One that fails now is not called again.
+    """
     with _lock:
-        _listeners.append(listener)
         for name, op in list(_ops.items()):
             listener(op, name)
+        _listeners.append(listener)
 
 
 # Which operator plays a part that core needs but may not name: `x + y`, a sum of gradients, a cast.

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..base import config
-from ..base.errors import Error, GraphError, NotFound, RegistryError
+from ..base.errors import Error, GraphError, InvalidType, NotFound, RegistryError
 from ..base.forks import held_lock
 from .bulk import collector_paused
 from .graph_attrs import FACT_KEYS
+from .op import Op
 
 PassFunction = Callable[[Any], Any]
 
@@ -24,6 +25,7 @@ class Pass(NamedTuple):
     provides: tuple[str, ...]
     changes_graph: bool
     doc: str
+    op_attrs: tuple[str, ...] = ()
 
 
 _passes: dict[str, Pass] = {}
@@ -36,16 +38,32 @@ def register_pass(
     *,
     requires: Sequence[str] = (),
     provides: Sequence[str] = (),
+    op_attrs: Sequence[str] = (),
     changes_graph: bool = True,
 ) -> Callable[[PassFunction], PassFunction]:
     """Registers a function Graph -> Graph under a name.
 
-    `requires` are graph attributes that must be there, `provides` those it leaves.
+    `requires` are graph attributes that must be there, `provides` those it leaves; `op_attrs` are
+    operator attributes that it reads, which some operator must have.
+
+    >>> @register_pass("ReverseOutputsOfDoctest")
+    ... def reverse_outputs(graph):
+    ...     return graph.replace(outputs=graph.outputs[::-1])
+    >>> get_pass("ReverseOutputsOfDoctest").requires
+    ()
     """
+    _check_names("a pass's name", [name])
+    _check_names(f"what pass {name} requires", requires)
+    _check_names(f"what pass {name} provides", provides)
+    _check_names(f"an operator attribute of pass {name}", op_attrs)
 
     def register(function: PassFunction) -> PassFunction:
+        if not callable(function):
+            raise InvalidType(f"pass {name} must be a function Graph -> Graph, not {function!r}")
         doc = (function.__doc__ or "").strip()
-        made = Pass(name, function, tuple(requires), tuple(provides), changes_graph, doc)
+        made = Pass(
+            name, function, tuple(requires), tuple(provides), changes_graph, doc, tuple(op_attrs)
+        )
         with _lock:
             if name in _passes:
                 raise RegistryError(f"pass {name} is already registered")
@@ -53,6 +71,14 @@ def register_pass(
         return function
 
     return register
+
+
+def _check_names(what: str, names: Any) -> None:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidType(f"{what} is a list of names, not {names!r}")
+    for name in names:
+        if not name or not isinstance(name, str):
+            raise InvalidType(f"{what} must be a non-empty str, not {name!r}")
 
 
 def get_pass(name: str) -> Pass:
@@ -87,10 +113,17 @@ def run_pass(step: Pass, graph: Any) -> Any:
                 f"pass {step.name} needs graph attribute {key!r}, which is not there",
                 hint=f"apply {' or '.join(givers)} first" if givers else "set it before",
             )
+    for key in step.op_attrs:
+        if not len(Op.get_attr(key)):
+            raise GraphError(
+                f"pass {step.name} needs operator attribute {key!r}, which no operator has",
+                hint=f'Op.register(name).set_attr("{key}", ...)',
+            )
     try:
         result = step.run(graph)
     except Error as error:
-        raise error.at(f"pass {step.name}") from None
+        error.at(f"pass {step.name}")
+        raise
     if not isinstance(result, type(graph)):
         raise GraphError(f"pass {step.name} gave {type(result).__name__} instead of a graph")
     for key in step.provides:
@@ -101,7 +134,8 @@ def run_pass(step: Pass, graph: Any) -> Any:
             try:
                 verify(result)
             except Error as error:
-                raise error.at(f"graph made by pass {step.name}") from None
+                error.at(f"graph made by pass {step.name}")
+                raise
     _print(step, graph, result)
     return result
 

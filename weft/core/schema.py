@@ -170,7 +170,8 @@ def parse(cls: type[T], attrs: Mapping[str, str], where: str) -> T:
         parsed: T = _parse(cls, tuple(attrs.items()))  # type: ignore[arg-type]
         return parsed
     except Error as error:
-        raise error.at(where) from None
+        error.at(where)
+        raise
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import te
 from ..base.dtype import DType
-from ..base.errors import Error, ShapeError, Unsupported
+from ..base.errors import Error, GraphError, ShapeError, Unsupported
 from ..base.shape import is_static, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
@@ -128,7 +128,14 @@ def tensors_of(
         try:
             made = node.op.call_with(rule, node.params, *(tensors[e] for e in node.inputs))
         except Error as error:
-            raise error.at(f"compute of operator {node.op.name}, node {node.name!r}") from None
+            error.at(f"compute of operator {node.op.name}, node {node.name!r}")
+            raise
+        except Exception as error:
+            raise GraphError(
+                f"the compute of operator {node.op.name} failed",
+                where=f"node {node.name!r}",
+                why=f"{type(error).__name__}: {error}",
+            ) from error
         for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
             entry = NodeEntry(node, index)
             _check(tensor, fact(entry), entry)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
 from ..base.dtype import DType
-from ..base.errors import Error, ShapeError
+from ..base.errors import Error, GraphError, ShapeError
 from ..base.shape import is_static, show
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
@@ -34,7 +34,14 @@ def written_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> lis
     try:
         made = node.op.call_with(Op.kernels[node.op], node.params, inputs, outputs)
     except Error as error:
-        raise error.at(f"kernels of operator {node.op.name}, node {node.name!r}") from None
+        error.at(f"kernels of operator {node.op.name}, node {node.name!r}")
+        raise
+    except Exception as error:
+        raise GraphError(
+            f"the kernels of operator {node.op.name} failed",
+            where=f"node {node.name!r}",
+            why=f"{type(error).__name__}: {error}",
+        ) from error
     specs = [*inputs, *outputs, *(_static(fact(entry), entry) for entry in news)]
     places: dict[int, Hashable] = dict(enumerate([*node.inputs, *results, *news]))
     for position, entry in enumerate(results, len(inputs)):

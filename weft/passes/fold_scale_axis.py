@@ -176,7 +176,7 @@ def _scales(graph: Graph) -> Iterator[_Scale]:
         if node.op_name != "broadcast_mul":
             continue
         out = graph.fact(NodeEntry(node))
-        if not is_static(out.shape) or out.dtype is None or not is_float(out.dtype):
+        if not is_static(out.shape) or (out.dtype is not None and not is_float(out.dtype)):
             continue
         for data, other in ((0, 1), (1, 0)):
             factor = node.inputs[other]
@@ -301,10 +301,13 @@ def _fold(graph: Graph, find_path: FindPath) -> Graph:
 
 
 def _same_dtype(graph: Graph, scale: _Scale, path: Edits) -> bool:
-    """Whether every input that is to be multiplied has the dtype of the factor."""
-    dtype = graph.fact(scale.factor).dtype
+    """Whether every input that is to be multiplied has the dtype of the factor. Those that are not
+    known agree where no node changes the dtype."""
     inputs = [node.inputs[position] for node, scaled in path.items() for position, _ in scaled]
-    return dtype is not None and all(graph.fact(entry).dtype == dtype for entry in inputs)
+    dtypes = [graph.fact(entry).dtype for entry in (scale.factor, *inputs)]
+    known = {dtype for dtype in dtypes if dtype is not None}
+    changed = any(getattr(node.params, "out_dtype", "same") != "same" for node in path)
+    return len(known) <= 1 and not (changed and None in dtypes)
 
 
 class _Folder:

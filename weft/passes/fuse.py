@@ -261,6 +261,7 @@ def group_of(graph: Graph, nodes: list[Node], master: Node | None) -> FusedGroup
 @register_pass(
     "GraphFindFusibleGroups",
     requires=("shape", "dtype"),
+    op_attrs=("TOpPattern",),
     provides=("group_root", "group_master", "pattern"),
     changes_graph=False,
 )

@@ -47,7 +47,9 @@ class GradientNames(NameManager):
         return made
 
 
-@register_pass("Gradient", requires=("grad_ys", "grad_xs", "grad_ys_out_grad"))
+@register_pass(
+    "Gradient", requires=("grad_ys", "grad_xs", "grad_ys_out_grad"), op_attrs=("FGradient",)
+)
 @collector_paused
 def gradient(graph: Graph) -> Graph:
     """The gradients of `grad_xs`.
@@ -221,7 +223,14 @@ class _Tape:
             try:
                 answer = op.gradient(context, *(Symbol([grad]) for grad in grads))
             except Error as error:
-                raise error.at(f"gradient of node {node.name!r}") from None
+                error.at(f"gradient of node {node.name!r}")
+                raise
+            except Exception as error:
+                raise GraphError(
+                    f"the gradient of operator {op.name} failed",
+                    where=f"node {node.name!r}",
+                    why=f"{type(error).__name__}: {error}",
+                ) from error
         found = [_entry(value, node) for value in answer]
         if len(found) != len(node.inputs):
             raise InvalidValue(
@@ -332,7 +341,11 @@ def get_gradient_graph(
 
 
 def _entries(symbols: Symbol | Sequence[Symbol], what: str) -> list[NodeEntry]:
-    items = [symbols] if isinstance(symbols, Symbol) else list(symbols)
+    if isinstance(symbols, Symbol):
+        return list(symbols.outputs)
+    if not isinstance(symbols, (list, tuple)):
+        raise InvalidType(f"{what} are symbols, not {type(symbols).__name__}")
+    items = list(symbols)
     for item in items:
         if not isinstance(item, Symbol):
             raise InvalidType(f"{what} are symbols, not {type(item).__name__}")

@@ -30,14 +30,24 @@ _SHAPE = _Kind("shape", Op.shape, lambda *_: None, unify, shape_hint, is_known)
 _DTYPE = _Kind("dtype", Op.dtype, same_dtype, unify_dtype, dtype_hint, lambda d: d is not None)
 
 
-@register_pass("InferShape", provides=("shape", "shape_num_unknown_nodes"), changes_graph=False)
+@register_pass(
+    "InferShape",
+    provides=("shape", "shape_num_unknown_nodes"),
+    op_attrs=("FInferShape",),
+    changes_graph=False,
+)
 def infer_shape(graph: Graph) -> Graph:
     """Shapes of all entries, both ways, from `shape_inputs` (one for each variable), `shape_hints`
     (a dict from entries), known facts and variables' attributes."""
     return _infer(graph, _SHAPE)
 
 
-@register_pass("InferType", provides=("dtype", "dtype_num_unknown_nodes"), changes_graph=False)
+@register_pass(
+    "InferType",
+    provides=("dtype", "dtype_num_unknown_nodes"),
+    op_attrs=("FInferType",),
+    changes_graph=False,
+)
 def infer_type(graph: Graph) -> Graph:
     """Dtypes of all entries, both ways, from `dtype_inputs` (one for each variable), `dtype_hints`
     (a dict from entries), known facts and variables' attributes."""
@@ -102,6 +112,7 @@ def _meet_hints(graph: Graph, kind: _Kind, values: list[Any]) -> None:
             try:
                 values[number] = kind.meet(values[number], FACT_DECODERS[kind.key](said))
             except Error as error:
-                raise error.at(where) from None
+                error.at(where)
+                raise
             except TypeError:
                 raise InvalidType(f"{said!r} is no {kind.key}", where=where) from None

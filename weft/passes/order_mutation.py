@@ -11,7 +11,7 @@ from ..core.passes import register_pass
 Version = tuple[Node, int]
 
 
-@register_pass("OrderMutation")
+@register_pass("OrderMutation", op_attrs=("FMutateInputs",))
 def order_mutation(graph: Graph) -> Graph:
     """A read waits for the write that makes its version, a write for the reads of the one before.
 

@@ -23,6 +23,7 @@ UNKNOWN_DTYPE_BYTES = 4
 @register_pass(
     "PlanMemory",
     requires=("dtype", "shape"),
+    op_attrs=("FInplaceOption",),
     provides=(
         "storage_id",
         "storage_inplace_index",

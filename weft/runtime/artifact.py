@@ -92,7 +92,8 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     except OSError as error:
         raise FormatError("the file cannot be read", where=str(path), why=str(error)) from None
     except Error as error:
-        raise error.at(os.fspath(path)) from None
+        error.at(os.fspath(path))
+        raise
 
 
 def _checked(file: BinaryIO, size: int) -> Program:

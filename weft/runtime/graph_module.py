@@ -104,7 +104,8 @@ class GraphModule:
                 self._unset.pop(name, None)
         except Error as error:
             spec = next(spec for spec in self.program.inputs if spec.name == name)
-            raise error.at(f"input {name!r}, expected {spec}") from None
+            error.at(f"input {name!r}, expected {spec}")
+            raise
 
     def _name(self, key: str | int) -> str:
         names = list(self._inputs)

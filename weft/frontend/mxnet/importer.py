@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...base.dtype import DTYPES, FLOAT32, DType, is_float
-from ...base.errors import Error, FormatError, NotFound, Unsupported
+from ...base.errors import Error, FormatError, NotFound, RunError, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
 from ...core.schema import is_hidden
@@ -354,10 +354,17 @@ def _convert(
         inputs = [_output(values, *entry) for entry in read]
         values[number] = _results(node, tables, emitter, inputs, frozenset(live[number]))
     except Error as error:
-        raise error.at(label) from None
+        error.at(label)
+        raise
     except _MALFORMED as error:
         raise FormatError(
             "the node's attributes or inputs make no sense", where=label, why=str(error)[:200]
+        ) from error
+    except Exception as error:
+        raise RunError(
+            f"the converter of {node.op} failed",
+            where=label,
+            why=f"{type(error).__name__}: {error}",
         ) from error
 
 

@@ -76,7 +76,8 @@ def read_params(source: object) -> dict[str, Stored]:
     try:
         return _Reader(memoryview(data)).file()
     except FormatError as error:
-        raise error.at(where) from None
+        error.at(where)
+        raise
 
 
 def _bytes_of(source: object) -> tuple[bytes, str]:

@@ -45,7 +45,8 @@ def _graph(text: Any, where: str) -> SymbolFile:
     try:
         return read_symbol(text)
     except FormatError as error:
-        raise error.at(where) from None
+        error.at(where)
+        raise
 
 
 def _path(symbol: object) -> Path | None:

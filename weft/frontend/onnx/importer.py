@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
+from ...base.errors import Error, FormatError, InvalidValue, NotFound, RunError, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
@@ -211,10 +211,17 @@ def _convert(
         call = Call(emitter, node, schema, inputs, opset, label)
         results = _results(how, call)
     except Error as error:
-        raise error.at(label) from None
+        error.at(label)
+        raise
     except _MALFORMED as error:
         raise FormatError(
             "the node's attributes or inputs make no sense", where=label, why=str(error)
+        ) from error
+    except Exception as error:
+        raise RunError(
+            f"the converter of {node.op_type} failed",
+            where=label,
+            why=f"{type(error).__name__}: {error}",
         ) from error
     _bind_outputs(node, results, values, label)
 

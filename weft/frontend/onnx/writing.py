@@ -88,7 +88,8 @@ def write_nodes(writer: Writer, graph: Graph, names: dict[NodeEntry, str]) -> No
         except Unsupported as error:
             writer.gaps.setdefault((node.op.name, error.what), []).append(node.name)
         except Error as error:
-            raise error.at(f"operator {node.op.name}, node {node.name!r}") from None
+            error.at(f"operator {node.op.name}, node {node.name!r}")
+            raise
 
 
 class Writer:
