@@ -1,4 +1,4 @@
-"""Every example in a docstring or on a page of weft runs and prints what it says."""
+"""Every example in a docstring of weft runs and prints what it says."""
 
 import ast
 import doctest
@@ -38,14 +38,6 @@ def renamed(module):
         if found.__module__ == "weft"
         for test in finder.find(found, found.__name__, module=False, globs=dict(vars(module)))
     ]
-
-
-@pytest.mark.parametrize("page", ["tensors.md"])
-def test_examples_of_page(page):
-    path = Path(__file__).parent.parent / "docs" / page
-    result = doctest.testfile(str(path), module_relative=False, optionflags=doctest.ELLIPSIS)
-    assert result.attempted > 5
-    assert result.failed == 0
 
 
 def test_walk_finds_the_rooms():

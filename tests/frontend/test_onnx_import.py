@@ -424,3 +424,37 @@ def test_quantised_and_back(rng, axis):
     )
     x = rng.standard_normal((4, 3)).astype(np.float32)
     np.testing.assert_allclose(run(model, x=x)[0], ort_run(model, x=x)[0], rtol=1e-6)
+
+
+def test_all_that_is_not_supported_is_told_at_once():
+    """Operators that are missing, what stands behind one and beside it, and an element type."""
+    text = """m (float[1, 1, 4, 4] x, string[2] words) =>
+        (float[a, b] n, float[1, 1, 6, 6] r, float[1, 1, 8, 8] s, string[2] t, float[1, 1, 4, 4] u)
+        <float[4] sizes = {1, 1, 2, 2}> {
+        n = NonZero(x)
+        [pool] p = LpPool <kernel_shape = [2, 2]> (x)
+        [behind] r = Resize <mode = "strange"> (p, , sizes)
+        [beside] s = Resize <mode = "odd"> (x, , sizes)
+        [onwords] t = Identity(words)
+        [fine] u = Relu(x)
+    }"""
+    opsets = [onnx.helper.make_opsetid("", 22)]
+    model = onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=opsets)
+    with pytest.raises(Unsupported) as caught:
+        from_onnx(model)
+    told = str(caught.value)
+    assert "2 operators of the model are not supported, in 2 nodes" in told
+    assert "3 uses of operators or types are not supported" in told
+    for part in (
+        "NonZero",
+        "LpPool",
+        "strange",
+        "'behind'",
+        "odd",
+        "'beside'",
+        "STRING",
+        "'words'",
+    ):
+        assert part in told
+    assert "onwords" not in told
+    assert "fine" not in told

@@ -50,7 +50,7 @@ class Building:
 
     def dtype(self, value: Value) -> DType:
         if value.dtype is None:
-            raise Unsupported(f"the dtype of {value.name!r} is not known")
+            raise self.undetermined(f"the dtype of {value.name!r} is not known")
         return value.dtype
 
     # What is made.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
+from ...base.dtype import DType
 from ...base.errors import Error, FormatError, InvalidValue, NotFound, RunError, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
@@ -26,6 +27,7 @@ from . import (  # noqa: F401  each registers its converters
     convert_shape,
 )
 from .call import Call
+from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
 from .registry import Alike, Converter, find
 from .tensors import checked_dims, dtype_of, to_numpy
@@ -65,19 +67,40 @@ def from_onnx(
     (['x'], {})
     """
     checked = read_model(model, links)
-    _report_unsupported(checked)
+    gaps = Gaps(checked, _without_converter(checked))
     emitter = Emitter()
-    values = _inputs(checked, emitter, given_shapes(shape))
+    values = _inputs(checked, emitter, given_shapes(shape), gaps)
     for position, node in enumerate(checked.graph.node):
-        _convert(checked, emitter, values, node, position)
+        if all(name in values for name in node.input if name):
+            _convert_or_note(checked, emitter, values, node, position, gaps)
+    gaps.check()
     outputs = [emitter.output(values[item.name], item.name) for item in checked.graph.output]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
 
-# What has no converter, all at once.
+def _convert_or_note(
+    model: Model,
+    emitter: Emitter,
+    values: dict[str, Value],
+    node: onnx.NodeProto,
+    position: int,
+    gaps: Gaps,
+) -> None:
+    made = [name for name in node.output if name]
+    if gaps.lacks(node):
+        values.update(gaps.stand_ins(made))
+        return
+    try:
+        _convert(model, emitter, values, node, position)
+    except Error as error:
+        gaps.add(error, node.input)
+        values.update(gaps.stand_ins(made))
+    else:
+        gaps.follows(node)
 
 
-def _report_unsupported(model: Model) -> None:
+def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
+    """Operators that have none, by domain and name, with the nodes that ask for them."""
     newest = onnx.defs.onnx_opset_version()
     if model.opsets.get("", newest) > newest:
         raise Unsupported(
@@ -96,20 +119,7 @@ def _report_unsupported(model: Model) -> None:
         known = find(domain, node.op_type, opset) is not None
         if not known or (not domain and _schema(node.op_type, opset, domain) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
-    if missing:
-        total = sum(map(len, missing.values()))
-        raise Unsupported(
-            f"{len(missing)} operators of the model are not supported, in {total} nodes",
-            why="; ".join(_described(model, key, names) for key, names in sorted(missing.items())),
-        )
-
-
-def _described(model: Model, key: tuple[str, str], names: list[str]) -> str:
-    domain, op_type = key
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    full = f"{domain or 'ai.onnx'}.{op_type}"
-    subgraph = " with subgraphs" if op_type in ("If", "Loop", "Scan") else ""
-    return f"{full}{subgraph} (opset {model.opsets[domain]}) in {len(names)} nodes: {shown}"
+    return missing
 
 
 def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
@@ -123,15 +133,20 @@ def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
 
 
 def _inputs(
-    model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
+    model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]], gaps: Gaps
 ) -> dict[str, Value]:
     graph = model.graph
     values: dict[str, Value] = {}
     for position, tensor in enumerate(graph.initializer):
         large = model.large.get(position)
-        data = to_numpy(tensor, f"initialiser {tensor.name!r}", model.folder, large)
-        values[tensor.name] = emitter.stored(tensor.name, data, own=large is not None)
-    real = [item for item in graph.input if item.name not in values]
+        try:
+            data = to_numpy(tensor, f"initialiser {tensor.name!r}", model.folder, large)
+        except Unsupported as error:
+            gaps.add(error)
+        else:
+            values[tensor.name] = emitter.stored(tensor.name, data, own=large is not None)
+    stored = {tensor.name for tensor in graph.initializer}
+    real = [item for item in graph.input if item.name not in stored]
     for name in given:
         if name not in {item.name for item in real}:
             raise NotFound(
@@ -141,23 +156,31 @@ def _inputs(
     shapes = {item.name: _declared_shape(item) for item in real}
     bound = _bind_symbols(shapes, given)
     for item in real:
-        dtype = dtype_of(item.type.tensor_type.elem_type, f"graph input {item.name!r}")
-        values[item.name] = emitter.input(item.name, bound[item.name], dtype)
+        try:
+            dtype = _declared_dtype(item)
+        except Unsupported as error:
+            gaps.add(error)
+        else:
+            values[item.name] = emitter.input(item.name, bound[item.name], dtype)
     return values
+
+
+def _declared_dtype(item: onnx.ValueInfoProto) -> DType:
+    where = f"graph input {item.name!r}"
+    if item.type.WhichOneof("value") != "tensor_type":
+        raise Unsupported("an input that is not a tensor", where=where)
+    return dtype_of(item.type.tensor_type.elem_type, where)
 
 
 def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
     """Numbers, names of symbols, or None for dimensions; None if there is no shape."""
-    where = f"graph input {item.name!r}"
-    if item.type.WhichOneof("value") != "tensor_type":
-        raise Unsupported("an input that is not a tensor", where=where)
     if not item.type.tensor_type.HasField("shape"):
         return None
     dims: list[Dim] = []
     for dim in item.type.tensor_type.shape.dim:
         number = dim.HasField("dim_value") and dim.dim_value >= 0
         dims.append(dim.dim_value if number else dim.dim_param or None)
-    checked_dims((dim for dim in dims if isinstance(dim, int)), where)
+    checked_dims((dim for dim in dims if isinstance(dim, int)), f"graph input {item.name!r}")
     return tuple(dims)
 
 
