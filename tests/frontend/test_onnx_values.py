@@ -79,6 +79,14 @@ def test_means_and_norms_of_integers_lose_their_fraction(op_type, function):
     check(model, np.trunc(made).astype(np.int32))
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, 2**53 + 1, -(2**63), 7])
+def test_integers_that_floats_do_not_hold_are_stretched_exactly(number):
+    chosen, x = np.array([True, False, True]), np.array([1, 2, 3])
+    check(
+        one_node("Where", chosen, x, constants=(np.array([number]),)), np.where(chosen, x, number)
+    )
+
+
 # Remainders.
 
 
@@ -242,7 +250,7 @@ def test_concatenation_of_empty_parts(widths, rng):
 
 @pytest.mark.parametrize("step", [-1, -2, 1, 2])
 def test_slices_that_start_outside(step):
-    """ONNX limits the start to the elements there are, which Python does not where it steps back."""
+    """ONNX limits the start to the elements there are; Python does not where it steps back."""
     x = np.arange(5, dtype=np.float32)
     for start in (-9, -6, -5, -1, 0, 4, 5, 9):
         for end in (-(2**63), -9, -5, -1, 0, 3, 5, 9):

@@ -99,8 +99,9 @@ class Building:
         known = value.constant
         if known is not None and known.size == 1 and value.shape != shape:
             fill = known.reshape(()).item()
-            fill = int(fill) if isinstance(fill, bool) else fill
-            return self.op("full", shape=shape, dtype=self.dtype(value), fill_value=fill)
+            if not isinstance(fill, int) or float(fill) == fill:  # an attribute is a float
+                fill = int(fill) if isinstance(fill, bool) else fill
+                return self.op("full", shape=shape, dtype=self.dtype(value), fill_value=fill)
         missing = len(shape) - self.rank(value)
         if missing:
             value = self.op("expand_dims", value, axis=0, num_newaxis=missing)

@@ -150,8 +150,8 @@ def _taking(name, doc, level, attrs, **columns):
 
 
 take = _taking(
-    "take", "Elements of data, or its slices along an axis, at the indices. Negative ones count from "
-    "the end; one beyond an end takes the element there.", 3, TakeAttrs, named=False,
+    "take", "Elements of data, or its slices along an axis, at the indices. Negative ones count "
+    "from the end; one beyond an end takes the element there.", 3, TakeAttrs, named=False,
 )  # fmt: skip
 gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, GatherAttrs)
 

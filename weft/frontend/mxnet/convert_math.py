@@ -157,7 +157,7 @@ def _remainder(call: Call, a: Value, b: Value) -> Value:
     zero = call.op("broadcast_equal", b, call.make([0], call.dtype(b)))
     divisor = call.op("broadcast_add", b, zero)
     made = call.op("broadcast_mod", a, divisor)
-    return call.op("broadcast_mul", made, call.op("__rsub_scalar__", zero, scalar=1))
+    return call.op("broadcast_where", zero, call.op("zeros_like", made), made)
 
 
 @converter("_maximum_scalar", "_minimum_scalar")

@@ -79,7 +79,7 @@ def _sliced(
 
 
 def _limited(start: int, end: int, step: int, dim: int) -> tuple[int, int, int]:
-    """Python's slice.indices, but that a start before the first element is on it, also backwards."""
+    """As Python's slice.indices, but a start before the first element is on it, also backwards."""
     if step < 0 and start < -dim and dim:
         start = 0
     return slice(start, end, step).indices(dim)

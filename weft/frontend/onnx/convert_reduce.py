@@ -26,9 +26,9 @@ def _axes(call: Call) -> tuple[int, ...]:
 
 def _reduced(call: Call, op: str, value: Value, axes: tuple[int, ...]) -> Value:
     """A reduction; one over no axes at all changes nothing."""
+    keep = bool(call.attr("keepdims"))
     if not axes:
         return value
-    keep = bool(call.attr("keepdims"))
     made = call.op(op, value, axis=axes, keepdims=keep)
     if keep or made.rank == len(value.shape) - len(axes):
         return made
@@ -136,8 +136,10 @@ def softmax_of_the_rest(call: Call) -> Value:
 def hardmax(call: Call) -> Value:
     """1 at the first largest element along an axis."""
     data, axis = call[0], normalize_axis(call.attr("axis"), call.rank(call[0]))
-    index = call.op("argmax", data, axis=axis, keepdims=True, dtype="int64")
     shape = call.shape(data)
+    if 0 in shape:
+        return data
+    index = call.op("argmax", data, axis=axis, keepdims=True, dtype="int64")
     places = call.positions(shape[axis], axis, len(shape), INT64)
     made = call.op("broadcast_equal", index, places)
     return call.cast(made, call.dtype(data))

@@ -50,7 +50,7 @@ def constant_of_shape(call: Call) -> Value:
         raise FormatError(f"the shape {shape} is negative")
     if math.prod(shape) <= FOLDED_ELEMENTS:
         return call.make(np.full(shape, fill.reshape(())))
-    return call.op("full", shape=shape, dtype=fill.dtype, fill_value=fill.reshape(()).item())
+    return call.broadcast_to(call.make(fill.reshape(())), shape)
 
 
 @converter("Shape", since=1)
