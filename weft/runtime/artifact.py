@@ -30,7 +30,7 @@ from .program import Array, KernelInfo, Program, TensorSpec
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 1
+VERSION = 2
 
 # The modules that register the functions of host steps; they load when a program needs them.
 HOST_MODULES = {
