@@ -33,11 +33,13 @@ import weft.passes  # registers them
 from weft.core.graph import Graph
 from weft.core.graph_attrs import JsonAttr
 from weft.core.infer import infer
+from weft.core.interpret import evaluate
 from weft.core.json_load import graph_from_json
 from weft.core.op import Op
 from weft.core.parse import parse_graph
 from weft.core.passes import list_passes
 from weft.core.symbol import Symbol, Variable
+from weft.lower import layouts
 
 SIZE = 100_000
 FAN_IN = 8
@@ -411,6 +413,43 @@ def tensors() -> Iterator[Figure]:
         )
     finally:
         gc.enable()
+
+
+# exact: errors against float64.
+
+
+def _inexactness(tile: int | None, made: Symbol, values: dict[str, Any], wanted: Any) -> float:
+    """Of a network whose convolutions all run in Winograd's tiles of that size, or directly."""
+    chosen = layouts.winograd_tile
+    layouts.winograd_tile = lambda *facts: tile  # type: ignore[assignment]
+    try:
+        params = {name: value for name, value in values.items() if name != "x"}
+        model = weft.compile(made, params=params, shape={"x": values["x"].shape})
+    finally:
+        layouts.winograd_tile = chosen
+    return float(np.square(model.run({"x": values["x"]})[0] - wanted).mean() ** 0.5)
+
+
+@group("exact")
+def exactness() -> Iterator[Figure]:
+    rng = np.random.default_rng(0)
+    made = Variable("x")
+    values = {"x": rng.standard_normal((1, 64, 20, 20)).astype("f")}
+    for number in range(20):
+        name = f"c{number}"
+        made = weft.symbol.conv2d(
+            made, name=name, channels=64, kernel_size=(3, 3), padding=(1, 1), use_bias=False
+        )
+        made = weft.symbol.tanh(made)
+        values[f"{name}_weight"] = (rng.standard_normal((64, 64, 3, 3)) / 20).astype("f")
+    wide = {name: value.astype("float64") for name, value in values.items()}
+    wanted = evaluate(made, wide)[0]
+    errors = [_inexactness(tile, made, values, wanted) for tile in (None, 4)]
+    yield Figure("F(4x4)'s error over the direct form's", errors[1] / errors[0], "x", 0, 2.5)
+    tenths = np.full(2**25, 0.1, "float32")
+    model = weft.compile(weft.symbol.sum(Variable("x")), shape={"x": tenths.shape})
+    total = model.run({"x": tenths})[0].item() / (2**25 * float(tenths[0]))
+    yield Figure("error of a sum of 2^25 tenths", abs(total - 1) * 1e6, "ppm", 0, 40)
 
 
 def main(arguments: list[str]) -> int:

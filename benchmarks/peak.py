@@ -12,10 +12,9 @@ from weft.codegen.emit import function_attributes
 from weft.codegen.object import compile_object
 from weft.runtime.jit import load_object
 
-CHAINS = (
-    12  # independent sums: at least latency times units of any core (5 * 2 on Haswell, 4 * 2 on
-)
-# Zen and on AVX-512 Intel), and with their factor no more than the 16 registers of AVX2
+# At least latency times units of any core (5 * 2 on Haswell, 4 * 2 on Zen and AVX-512 Intel), and
+# with their factor no more than the 16 registers of AVX2.
+CHAINS = 12
 TURNS = 50_000  # a call of some 0.2 ms: many of those are not interrupted, on a shared machine too
 SECONDS = 1.0  # of calls: the clock rises within the first milliseconds, and the best call counts
 

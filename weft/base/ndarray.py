@@ -14,7 +14,8 @@ from numpy.typing import NDArray as NumpyArray
 from . import dlpack
 from .device import Device, cpu
 from .dtype import BOOL, DTYPES, DType, as_dtype, dtype_name
-from .errors import DTypeError, InvalidType, InvalidValue, OutOfRange, RunError, ShapeError
+from .errors import DTypeError, InvalidType, InvalidValue, OutOfMemory, OutOfRange, ShapeError
+from .machine import memory_bytes
 
 __all__ = ["NDArray", "array", "cpu", "empty", "from_dlpack"]
 
@@ -24,7 +25,7 @@ def __dir__() -> list[str]:
 
 
 ALIGNMENT = 64
-_MAX_BYTES = 2**62
+_LARGE = 2**28  # bytes: the system gives more than it has, and the process ends when it is used
 # What may be written into what without being asked for: a kind into its own or a later one.
 _KIND_ORDER = "buifc"
 
@@ -293,15 +294,16 @@ def _allocate(shape: tuple[int, ...], dtype: DType) -> NumpyArray[Any]:
     for extent in shape:
         nbytes *= extent
     try:
-        if nbytes > _MAX_BYTES:
-            raise MemoryError("more than there are addresses")
+        if nbytes > _LARGE and nbytes > memory_bytes():
+            raise MemoryError(f"this machine has {memory_bytes():.0f} bytes")
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
         memory: NumpyArray[Any] = np.ndarray(shape, dtype, buffer=raw, offset=start)
     except (MemoryError, ValueError) as error:
-        raise RunError(
+        raise OutOfMemory(
             f"cannot allocate {nbytes} bytes for shape {shape} of {dtype_name(dtype)}",
             why=str(error),
+            hint="take smaller extents, or fewer at a time",
         ) from None
     if dtype == BOOL:  # a byte other than 0 and 1 is no boolean
         memory.fill(False)

@@ -13,6 +13,9 @@ from .errors import InvalidValue
 # Below this many nanoseconds of work, waking another thread costs more than it saves.
 PARALLEL_WORK = 50_000.0
 
+# After so many nanoseconds of work, a run of kernels returns to Python, which then sees signals.
+CALL_WORK = 50e6
+
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
@@ -115,14 +118,19 @@ class ExecPlan:
                 raise InvalidValue(f"slot {number} ends outside the arena")
 
     def segments(self) -> list[tuple[KernelStep, ...] | HostStep]:
-        """The steps as runs of kernels, each one native call, and host steps between them."""
+        """The steps as runs of kernels, each one native call, and host steps between them. Long
+        runs are cut, so that an interrupt is seen between two kernels."""
         result: list[tuple[KernelStep, ...] | HostStep] = []
         run: list[KernelStep] = []
+        work = 0.0
         for step in self.steps:
-            if isinstance(step, KernelStep):
-                run.append(step)
+            if isinstance(step, HostStep):
+                result += [tuple(run), step] if run else [step]
+                run, work = [], 0.0
                 continue
-            result += [tuple(run)] if run else []
-            result.append(step)
-            run = []
+            run.append(step)
+            work += step.work
+            if work >= CALL_WORK:
+                result.append(tuple(run))
+                run, work = [], 0.0
         return result + ([tuple(run)] if run else [])

@@ -12,7 +12,8 @@ from typing import Any
 from .. import te
 from ..base import config
 from ..base.dtype import DType, dtype_name
-from ..base.errors import GraphError, ShapeError
+from ..base.errors import GraphError, OutOfMemory, ShapeError
+from ..base.machine import memory_bytes
 from ..base.plan import ExecPlan, HostStep, KernelStep, Step
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
@@ -91,6 +92,8 @@ class _Assembler:
 
     def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Program:
         start, hits = time.perf_counter(), kernel_cache.hits
+        for entry in dict.fromkeys(entry for group in groups for entry in group.outputs):
+            self._check_size(entry)
         for name, nodes in self.inputs.items():
             self._place_input(name, nodes)
         for node in self.constants:
@@ -123,6 +126,19 @@ class _Assembler:
                 hint="give the shapes (and dtypes) of all inputs",
             )
         return fact.shape, fact.dtype
+
+    def _check_size(self, entry: NodeEntry) -> None:
+        """Refuses what this machine could not hold, before code is made for it."""
+        shape, dtype = self._fact(entry)
+        size = prod(shape) * dtype.itemsize
+        if size > memory_bytes():
+            raise OutOfMemory(
+                f"a value of shape {show(shape)} of {dtype} takes {size} bytes",
+                where=f"output {entry.index} of operator {entry.node.op_name}, "
+                f"node {entry.node.name!r}",
+                why=f"this machine has {memory_bytes():.0f} bytes",
+                hint="take smaller extents, or fewer at a time",
+            )
 
     def _add(self, entry: NodeEntry, role: str, name: str = "") -> None:
         shape, dtype = self._fact(entry)

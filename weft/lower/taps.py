@@ -46,8 +46,8 @@ class Run(NamedTuple):
 def phases(line: Line) -> list[Phase]:
     """
     >>> phases(Line(Window(3, 2, 1, 1), 6, 3, True))  # doctest: +NORMALIZE_WHITESPACE
-    [Phase(first=1, step=2, length=3, stride=1, taps=((0, 1), (2, 0))),
-     Phase(first=0, step=2, length=3, stride=1, taps=((1, 0),))]
+    [Phase(first=0, step=2, length=3, stride=1, taps=((1, 0),)),
+     Phase(first=1, step=2, length=3, stride=1, taps=((0, 1), (2, 0)))]
     """
     window, outs = line.window, line.outs
     taps = [(tap, tap * window.dilation) for tap in range(window.size)]
@@ -55,13 +55,12 @@ def phases(line: Line) -> list[Phase]:
         offsets = tuple((tap, place - window.before) for tap, place in taps)
         return [Phase(0, 1, outs, window.stride, offsets)]
     made = []
-    for rest in range(window.stride):
-        first = (rest - window.before) % window.stride
-        count = max(-(-(outs - first) // window.stride), 0)
+    for first in range(min(window.stride, outs)):
+        count = -(-(outs - first) // window.stride)
         start = first + window.before
         own = [(tap, (start - d) // window.stride) for tap, d in taps if _meets(start - d, window)]
         made.append(Phase(first, window.stride, count, 1, tuple(own)))
-    return [phase for phase in made if phase.length]
+    return made
 
 
 def _meets(distance: int, window: Window) -> bool:
@@ -74,17 +73,32 @@ def runs(phase: Phase, sources: int, width: int) -> list[Run]:
     >>> [r[:3] for r in runs(Phase(0, 1, 16, 1, ((0, -1), (1, 0), (2, 1))), 16, 4)]
     [(0, 4, 1), (4, 4, 2), (12, 4, 1)]
     """
-    tiles = []
+    tiles: list[Run] = []
     start = 0
     for turns, count in balanced(phase.length, width):
-        for _ in range(count):
-            tiles.append((start, turns, _inside(phase, sources, start, turns)))
-            start += turns
+        before, inner = _inner_tiles(phase, sources, start, turns, count)
+        single = [*range(before), *range(before + inner, count)]
+        if inner:
+            single.insert(before, before)
+        for number in single:
+            at = start + number * turns
+            alike = inner if number == before and inner else 1
+            tiles.append(Run(at, turns, alike, _inside(phase, sources, at, turns)))
+        start += turns * count
     found = []
-    for (turns, inside), same in groupby(tiles, key=lambda tile: tile[1:]):
+    for _, same in groupby(tiles, key=lambda run: (run.width, run.inside)):
         members = list(same)
-        found.append(Run(members[0][0], turns, len(members), inside))
+        found.append(members[0]._replace(tiles=sum(run.tiles for run in members)))
     return found
+
+
+def _inner_tiles(phase: Phase, sources: int, start: int, turns: int, count: int) -> tuple[int, int]:
+    """How many of some tiles stand before those that have all their sources, and how many do."""
+    offsets = [offset for _, offset in phase.taps] or [0]
+    first = max(-((min(offsets) + start * phase.stride) // (turns * phase.stride)), 0)
+    reach = (start + turns - 1) * phase.stride + max(offsets)
+    last = (sources - 1 - reach) // (turns * phase.stride)
+    return min(first, count), max(min(last + 1, count) - first, 0)
 
 
 def _inside(phase: Phase, sources: int, start: int, turns: int) -> tuple[tuple[int, ...], ...]:
@@ -133,12 +147,11 @@ def reach(line: Line, out: Expr) -> Reach:
 def _by_rest(window: Window, rest: Expr, step: int) -> tuple[Expr, Expr]:
     """The lowest tap that stands on positions of a rest modulo the stride, and how many do."""
     lowest, taps = as_expr(0), as_expr(0)
-    for number in range(window.stride):
-        fitting = [t for t in range(step) if (number - t * window.dilation) % window.stride == 0]
-        if fitting and fitting[0] < window.size:
-            count = -(-(window.size - fitting[0]) // step)
-            lowest = select(rest.equal(number), as_expr(fitting[0]), lowest)
-            taps = select(rest.equal(number), as_expr(count), taps)
+    for tap in range(min(step, window.size)):
+        number = tap * window.dilation % window.stride
+        count = -(-(window.size - tap) // step)
+        lowest = select(rest.equal(number), as_expr(tap), lowest)
+        taps = select(rest.equal(number), as_expr(count), taps)
     return lowest, taps
 
 

@@ -37,7 +37,7 @@ from .program import Array, KernelInfo, Program, TensorSpec, described
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 1
+VERSION = 2
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
