@@ -160,3 +160,12 @@ def test_initialisers_are_settled():
     graph = typed(F.elemwise_add(x(), F.ones()), x=(2, 3))
     settled = graph.apply("SettleInitialisers")
     assert_same(settled, F.elemwise_add(x(), F.ones(shape=(2, 3))))
+
+
+@pytest.mark.parametrize("attrs", [{"axis": (-1, 1)}, {"axis": (0, 2), "exclude": True}])
+def test_reduced_axes_are_counted_from_the_front(attrs):
+    graph = typed(F.mean(Variable("x"), keepdims=True, **attrs), x=(2, 3, 4, 5))
+    done = graph.apply("SimplifyAlgebra")
+    assert done.outputs[0].node.params.axis == (1, 3)
+    assert not done.outputs[0].node.params.exclude
+    agree(graph, done)

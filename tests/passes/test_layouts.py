@@ -125,6 +125,51 @@ def test_a_conv_that_feeds_a_fixed_reader_gives_it_its_own_layout(blocked_conv):
     agree(graph, done, rtol=1e-4)
 
 
+def test_between_two_replaced_operators_no_layout_is_known(blocked_conv):
+    first = F.conv2d(Variable("x"), channels=8, kernel_size=(1, 1), name="one", use_bias=False)
+    second = F.conv2d(first, channels=8, kernel_size=(1, 1), name="two", use_bias=False)
+    graph = typed(F.relu(second), x=(1, 4, 6, 6)).apply(["CorrectLayout", "AlterOpLayout"])
+    layouts = dict(zip(names(graph), graph.json_attr("layout")))
+    made = [n.name for n in graph.indexed.nodes if n.op_name == "_contrib_conv2d_NCHWc"]
+    assert [layouts[name] for name in made] == ["__undef__", "NCHW"]  # relu reads the second
+
+
+def test_a_replaced_operator_gets_what_the_one_before_it_gives(blocked_conv, monkeypatch):
+    """A pad that is replaced by one of five dimensions, which a blocked image has."""
+    rows = lambda params, inputs, facts: F.pad(
+        inputs, pad_width=((0, 0), (0, 0), (1, 1), (0, 0), (0, 0))
+    )
+    monkeypatch.setitem(Op.alter_layout._rows, Op.get("pad"), (rows, 1000))
+    image = F.conv2d(Variable("x"), channels=8, kernel_size=(1, 1), name="one", use_bias=False)
+    padded = F.pad(image, pad_width=((0, 0), (0, 0), (1, 1), (0, 0)))
+    graph = typed(F.conv2d(padded, channels=4, kernel_size=(3, 3), name="two"), x=(1, 4, 6, 6))
+    done = graph.apply(["CorrectLayout", "AlterOpLayout", "CorrectLayout"])
+    pad = next(n for n in done.indexed.nodes if n.op_name == "pad")
+    assert done.fact(pad.inputs[0]).layout == done.node_facts(pad)[0].layout == Layout("NCHW4c")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "turns", "out"),
+    [
+        ("HW", "WC", {}, "HC"),
+        ("WH", "WC", {"transpose_a": True}, "HC"),
+        ("HW", "CW", {"transpose_b": True}, "HC"),
+        ("NHW", "WC", {}, "NHC"),
+        ("HW", "WH", {}, "__undef__"),
+        ("HW", "__undef__", {}, "__undef__"),
+    ],
+)
+def test_a_product_has_the_axes_that_are_not_summed(left, right, turns, out):
+    product = F.matmul(Variable("a"), Variable("b"), **turns)
+    done = with_layouts(product, {"a": left, "b": right}).apply("CorrectLayout")
+    assert done.json_attr("layout")[-1] == out
+
+
+def test_dense_has_the_layout_of_its_data():
+    done = with_layouts(F.dense(Variable("x"), units=3), {"x": "NC"}).apply("CorrectLayout")
+    assert done.json_attr("layout")[-1] == "NC"
+
+
 def test_rules_may_decline(blocked_conv):
     graph = typed(small_conv(Variable("x")), x=(1, 3, 6, 6))
     done = graph.apply(["CorrectLayout", "AlterOpLayout", "CorrectLayout"])

@@ -234,6 +234,14 @@ def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol 
     return _packed(data, weight, facts, transposed=params.transpose_b)
 
 
+def as_written(data: Symbol, fact: Fact) -> Symbol:
+    """The data with its axes in the order in which the model has them, for what counts them."""
+    names = fact.layout.name
+    if not fact.layout.defined:
+        return data
+    return Op.get("__layout_transform__")(data, src_layout=names, dst_layout=names)
+
+
 def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], transposed: bool) -> Symbol | None:
     shape = facts[1].shape
     if facts[0].shape is None or not facts[0].shape or not is_static(shape) or len(shape) != 2:
@@ -241,6 +249,7 @@ def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], transposed: boo
     if any(fact.dtype != FLOAT32 for fact in facts[:2]) or weight.outputs[0].node.op is not None:
         return None  # what is computed anew in every run is not worth packing
     lanes = (_target.get() or host()).lanes(FLOAT32)
+    data = as_written(data, facts[0])
     panels = Op.get("_pack_panels")(weight, lanes=lanes, transposed=transposed)
     units = shape[0] if transposed else shape[1]
     return Op.get("_packed_matmul")(data, panels, units=units)

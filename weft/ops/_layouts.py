@@ -96,6 +96,18 @@ def permuted(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answ
     return [names], [Layout("".join(names.axes[axis][0] for axis in axes))]
 
 
+def multiplied(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+    """Takes both as they were written; HW and WC give HC, if no letter is there twice."""
+    written = _written(ins, last)
+    turned = [params.transpose_a, params.transpose_b]
+    if not all(names.defined and names.whole for names in written):
+        return written, [_UNDEFINED]
+    left, right = (w.reverse().name if turn else w.name for w, turn in zip(written, turned))
+    letters = left[:-1] + right[1:]
+    unique = letters and len(set(letters)) == len(letters)
+    return written, [Layout(letters) if unique else _UNDEFINED]
+
+
 def concatenated(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     """All inputs in one storage in which the joined axis stands where it was written.
 

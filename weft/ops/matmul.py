@@ -93,7 +93,7 @@ matmul = define(
     "Sums of products over the last axis of lhs and the first of rhs: "
     "out[i..., j...] = sum over k of lhs[i..., k] rhs[k, j...].",
     level=1, inputs=LHS_RHS, named=False, attrs=MatmulAttrs, pattern=OUT_FUSABLE,
-    shape=_matmul_shape, dtype=numeric, layout=layouts.keep_last,
+    shape=_matmul_shape, dtype=numeric, layout=layouts.multiplied,
 )  # fmt: skip
 matmul.reference = _matmul_reference
 matmul.compute = _matmul_compute

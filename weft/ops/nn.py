@@ -56,11 +56,6 @@ def _dense_shape(params: DenseAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     return [(*leading, k), *own], [(*leading, params.units)]
 
 
-def _dense_layout(params: DenseAttrs, ins: Any, last: Any, outs: Any) -> Any:
-    """Keeps the layout its data first had; the output's axes mean something else."""
-    return layouts.fixed_unknown(params, ins, last, outs)
-
-
 def _wide(x: Array) -> Array:
     return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
 
@@ -102,7 +97,7 @@ _DENSE_INPUTS = {
 dense = define(
     "dense", "data weight' + bias: a fully connected layer over the last axis.", level=1,
     inputs=_DENSE_INPUTS, named=False, attrs=DenseAttrs, pattern=OUT_FUSABLE, shape=_dense_shape,
-    dtype=numeric, layout=_dense_layout, reference=_dense_reference, compute=_dense_compute,
+    dtype=numeric, layout=layouts.fixed_copy, reference=_dense_reference, compute=_dense_compute,
     gradient=_dense_gradient, complex_gradient=holomorphic,
 )  # fmt: skip
 dense.set_num_inputs(lambda params: 3 if params.use_bias else 2)

@@ -1,11 +1,16 @@
 """AlterOpLayout: operators are replaced by forms in the layout they prefer; see Op.alter_layout.
 
-The new graph's layouts are those of the old one, for CorrectLayout to reconcile.
+An operator that stays has the layouts it had, of inputs and outputs, for CorrectLayout to
+reconcile. Between two that are replaced it is what the first one's rule says; where that says
+nothing, the first gives its result as it was written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..base.errors import InvalidValue
+from ..base.layout import Layout
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.naming import NameManager
@@ -32,6 +37,8 @@ def alter_op_layout(graph: Graph) -> Graph:
     """Asks every operator that has an `alter_layout` rule; shapes downstream of a change are left
     unknown until CorrectLayout has put the transforms in."""
     moves = Moves()
+    kept_nodes: list[Node] = []
+    written: dict[NodeEntry, Layout] = {}
 
     def alter(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
         # Composing reads the newest version of a variable; the new nodes read what the old one did.
@@ -39,17 +46,46 @@ def alter_op_layout(graph: Graph) -> Graph:
         versions = {entry.node: entry.version for entry in read}
         replacement = _replacement(graph, node, inputs) if len(versions) == len(read) else None
         if replacement is None:
-            kept = moves.keep(walker, node, inputs)
-            _restore(walker, graph, node, moves.node(node))
-            return kept
+            kept_nodes.append(node)
+            return moves.keep(walker, node, inputs)
         for made in _new_nodes(walker, graph, replacement):
             made.inputs = [e._replace(version=versions.get(e.node, e.version)) for e in made.inputs]
-            walker.facts[made] = (Fact(),) * made.num_outputs
+            walker.facts[made] = tuple(Fact() for _ in range(made.num_outputs))
             walker.sources[made] = graph.sources.get(node, (node,))
-        _restore_outputs(walker, graph, node, replacement)
+        for entry, fact in zip(replacement.outputs, graph.node_facts(node)):
+            if entry.node in walker.facts and not _tells_layout(entry):
+                written[entry] = fact.layout
         return moves.put(node, replacement.outputs)
 
-    return rewrite(graph.replace(attrs={}), alter)
+    made = rewrite(graph.replace(attrs={}), alter)
+    layouts = {**written, **_kept_layouts(graph, kept_nodes, moves)}
+    facts = {
+        node: tuple(
+            fact._replace(layout=layouts.get(NodeEntry(node, index), fact.layout))
+            for index, fact in enumerate(made.node_facts(node))
+        )
+        for node in made.indexed.nodes
+    }
+    return made.replace(facts=facts)
+
+
+def _tells_layout(entry: NodeEntry) -> bool:
+    """Whether an operator says by its attributes alone which layout it gives."""
+    node, unknown = entry.node, Layout()
+    rule = Op.layout.get(node.op)
+    if rule is None:
+        return False
+    count = len(node.inputs)
+    extra = ([None] * count,) if getattr(rule, "takes_shapes", False) else ()
+    ins, outs = [unknown] * count, [unknown] * node.num_outputs
+    return bool(rule(node.params, ins, ins, outs, *extra)[1][entry.index].defined)
+
+
+def _kept_layouts(graph: Graph, nodes: Sequence[Node], moves: Moves) -> dict[NodeEntry, Layout]:
+    """The layouts of what nodes that stay read and make."""
+    entries = {entry for node in nodes for entry in node.inputs}
+    entries |= {NodeEntry(node, index) for node in nodes for index in range(node.num_outputs)}
+    return {moves.entry(entry)._replace(version=0): graph.fact(entry).layout for entry in entries}
 
 
 def _new_nodes(walker: Walker, graph: Graph, replacement: Symbol) -> list[Node]:
@@ -78,19 +114,3 @@ def _replacement(graph: Graph, node: Node, inputs: list[NodeEntry]) -> Symbol | 
             why=f"the node has {node.num_visible_outputs}",
         )
     return answer
-
-
-def _restore(walker: Walker, graph: Graph, old: Node, new: Node) -> None:
-    """A copied node has the layouts of the one it copies."""
-    if new is not old:
-        facts = zip(walker.facts[new], graph.node_facts(old))
-        walker.facts[new] = tuple(made._replace(layout=was.layout) for made, was in facts)
-
-
-def _restore_outputs(walker: Walker, graph: Graph, node: Node, made: Symbol) -> None:
-    """The layout that readers were written for, so that they ask for it."""
-    for (new, index, _), was in zip(made.outputs, graph.node_facts(node)):
-        facts = list(walker.facts.get(new) or graph.node_facts(new))
-        if new in walker.facts:
-            facts[index] = Fact(dtype=was.dtype, layout=was.layout)
-            walker.facts[new] = tuple(facts)

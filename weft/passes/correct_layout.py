@@ -93,9 +93,8 @@ class Layouts:
         ]
         if not all(fits(*pair) for pair in asked):
             return last, last_outs
-        if list(wanted) == last:  # it computes what it did, so its outputs are what they were
-            outs = [new if new.defined else old for new, old in zip(outs, last_outs)]
-        return list(wanted), list(outs)
+        # An output of which the rule says nothing is as it was written.
+        return list(wanted), [new if new.defined else old for new, old in zip(outs, last_outs)]
 
     def arrive(
         self, walker: Walker, entry: NodeEntry, wanted: Layout, reader: Node, written: bool
@@ -104,7 +103,7 @@ class Layouts:
         have = self.now[entry.node][entry.index]
         if not wanted.defined or have == wanted:
             return entry
-        if not have.defined:
+        if not have.defined and fits(wanted, walker.fact(entry).shape):
             self.now[entry.node][entry.index] = wanted
             return entry
         if written or not have.convertible(wanted):
