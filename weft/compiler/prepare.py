@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.dtype import FLOAT32, DType
 from ..base.errors import DTypeError, GraphError
-from ..base.ndarray import array
+from ..base.ndarray import NDArray, array
 from ..base.shape import Shape
 from ..base.target import Target
 from ..core.graph import Graph
@@ -152,8 +152,11 @@ def _check_rule(entry: NodeEntry, graph: Graph) -> None:
 
 
 def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Parameters as numpy arrays."""
-    return {
-        name: value.numpy() if hasattr(value, "asnumpy") else np.asarray(value)
-        for name, value in (params or {}).items()
-    }
+    """Parameters as numpy arrays: of weft's or MXNet's, or of what numpy reads itself."""
+    return {name: _array(value) for name, value in (params or {}).items()}
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, NDArray):
+        return value.numpy()
+    return value.asnumpy() if hasattr(value, "asnumpy") else np.asarray(value)
