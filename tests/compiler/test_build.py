@@ -453,3 +453,21 @@ def test_a_transposed_convolution_with_any_output_padding(rng, level):
     blocks = np.einsum("nihw,iokl->nohkwl", x, params["c_weight"]).reshape(1, 4, 6, 6)
     expected[:, :, :6, :6] += blocks
     np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradients_by_the_statistics_of_a_batch_norm(rng, level):
+    net = sym.batch_norm(sym.Variable("x"), name="b")
+    x = floats(rng, (2, 3, 4))
+    params = {f"b_{kind}": 1 + floats(rng, (3,)) ** 2 for kind in BATCH_NORM_INPUTS}
+    inputs = net.list_input_variables()
+    wanted = [inputs["b_moving_mean"], inputs["b_moving_var"]]
+    slopes = sym.Group(weft.compiler.graph_util.gradients(sym.sum(net), wanted))
+    with weft.compiler.build_config(opt_level=level):
+        graph, lib, kept = weft.compiler.build(slopes, "llvm", {"x": x.shape}, params=params)
+    by_mean, by_var = run(graph, lib, kept, x=x)
+    gamma, mean = params["b_gamma"], params["b_moving_mean"]
+    spread = params["b_moving_var"] + 1e-5
+    np.testing.assert_allclose(by_mean, -gamma / np.sqrt(spread) * 8, rtol=1e-4)
+    centred = (x - mean[:, None]).sum((0, 2))
+    np.testing.assert_allclose(by_var, -gamma * centred * spread**-1.5 / 2, rtol=1e-3)
