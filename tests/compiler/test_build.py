@@ -406,3 +406,68 @@ def test_versions_count_the_writes_of_a_graph():
     late = weft.graph.create(sym.Group([sym._assign(w, w * 2), early]))
     with pytest.raises(GraphError, match="inputs differ"):
         weft.compiler.graph_util.check_graph_equal(net(0), late)
+
+
+class OfMxnet:
+    """What live MXNet arrays have: `asnumpy`, and nothing that numpy reads itself."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def asnumpy(self):
+        return self.value
+
+
+def test_parameters_that_have_asnumpy_only(rng):
+    x, w = floats(rng, (2, 3)), floats(rng, (2, 3))
+    product = sym.Variable("x") * sym.Variable("w")
+    _, _, kept = weft.compiler.build(product, "llvm", {"x": x.shape}, params={"w": OfMxnet(w)})
+    np.testing.assert_array_equal(kept["w"].asnumpy(), w)
+    model = weft.compile(product, params={"w": OfMxnet(w)}, shape={"x": x.shape})
+    np.testing.assert_allclose(model(x)[0], x * w, rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_attributes_that_an_operator_does_not_have_are_ignored(level):
+    x = sym.Variable("x", shape=(2,))
+    for name, expected in (("ones_like", 1), ("zeros_like", 0)):
+        net = getattr(sym, name)(x, fill_value=3, shape=(7,)) + x
+        with weft.compiler.build_config(opt_level=level):
+            graph, lib, _ = weft.compiler.build(net, "llvm")
+        assert run(graph, lib, None, x=np.zeros(2, "float32"))[0].tolist() == [expected] * 2
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_transposed_convolution_with_any_output_padding(rng, level):
+    """What is added lies behind every window, so it is the bias alone."""
+    x, params = floats(rng, (1, 2, 3, 3)), {}
+    net = sym.conv2d_transpose(
+        sym.Variable("x"), channels=4, kernel_size=(2, 2), strides=(2, 2), output_padding=(3, 5),
+        name="c",
+    )  # fmt: skip
+    params = {"c_weight": floats(rng, (2, 4, 2, 2)), "c_bias": floats(rng, (4,))}
+    with weft.compiler.build_config(opt_level=level):
+        graph, lib, kept = weft.compiler.build(net, "llvm", {"x": x.shape}, params=params)
+    (made,) = run(graph, lib, kept, x=x)
+    expected = np.zeros((1, 4, 9, 11)) + params["c_bias"][:, None, None]
+    blocks = np.einsum("nihw,iokl->nohkwl", x, params["c_weight"]).reshape(1, 4, 6, 6)
+    expected[:, :, :6, :6] += blocks
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradients_by_the_statistics_of_a_batch_norm(rng, level):
+    net = sym.batch_norm(sym.Variable("x"), name="b")
+    x = floats(rng, (2, 3, 4))
+    params = {f"b_{kind}": 1 + floats(rng, (3,)) ** 2 for kind in BATCH_NORM_INPUTS}
+    inputs = net.list_input_variables()
+    wanted = [inputs["b_moving_mean"], inputs["b_moving_var"]]
+    slopes = sym.Group(weft.compiler.graph_util.gradients(sym.sum(net), wanted))
+    with weft.compiler.build_config(opt_level=level):
+        graph, lib, kept = weft.compiler.build(slopes, "llvm", {"x": x.shape}, params=params)
+    by_mean, by_var = run(graph, lib, kept, x=x)
+    gamma, mean = params["b_gamma"], params["b_moving_mean"]
+    spread = params["b_moving_var"] + 1e-5
+    np.testing.assert_allclose(by_mean, -gamma / np.sqrt(spread) * 8, rtol=1e-4)
+    centred = (x - mean[:, None]).sum((0, 2))
+    np.testing.assert_allclose(by_var, -gamma * centred * spread**-1.5 / 2, rtol=1e-3)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from core.core_ops import add, assign, fresh, parts, relu, scale
 
+import weft
 from weft.base.errors import InvalidType, InvalidValue, NotFound, OutOfRange
 from weft.base.layout import Layout
 from weft.core.graph import Graph
@@ -232,3 +233,11 @@ def test_ir_of_unknown_or_unfit_attributes():
         graph.ir(join_node_attrs=["one"])
     with pytest.raises(InvalidValue, match="there are 4 entries"):
         graph.ir(join_entry_attrs=["short"])
+
+
+def test_facts_are_joined_to_nodes_of_several_outputs():
+    x = weft.symbol.Variable("x", shape=(4, 2))
+    graph = weft.graph.create(weft.symbol.split(weft.symbol.relu(x), indices_or_sections=2))
+    text = graph.apply("InferShape").ir(join_node_attrs=["shape"])
+    assert "%1 = relu(%x), shape=[4,2]" in text
+    assert "%2 = split(%1, indices_or_sections='2'), shape=[[4,1], [4,1]]" in text

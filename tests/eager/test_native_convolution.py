@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from weft import ops  # noqa: F401
 from weft.core.op import Op
 from weft.eager.native_convolution import CONVOLUTIONS
@@ -282,3 +283,12 @@ def test_same_bits_for_any_number_of_threads(groups, monkeypatch):
     for others in results[1:]:
         for one, other in zip(results[0], others):
             np.testing.assert_array_equal(one, other)
+
+
+def test_output_padding_is_smaller_than_the_stride_or_the_dilation():
+    torch = oracle("torch")
+    x, w = np.ones((1, 2, 3, 3), "float32"), np.ones((2, 4, 2, 2), "float32")
+    for options in ({"output_padding": 1}, {"output_padding": (0, 2), "stride": 2}):
+        for side in (torch, weft):
+            with pytest.raises(RuntimeError, match=r"output.padding"):
+                side.nn.functional.conv_transpose2d(side.tensor(x), side.tensor(w), **options)

@@ -260,6 +260,17 @@ def test_a_converter_of_the_caller_comes_first():
         from_mxnet(graph(nodes, [[1, 0]]), convert_map={"Activation": lambda i, a: 3})
 
 
+@pytest.mark.parametrize("kind", [ZeroDivisionError, ValueError, RuntimeError])
+def test_what_a_converter_of_the_caller_raises_is_the_cause(kind):
+    def mine(inputs, attrs):
+        raise kind("of the caller")
+
+    nodes = [node("null", "x"), node("Activation", "a", [(0, 0)], act_type="relu")]
+    with pytest.raises(Error, match=r"(?s)node 'a' \(Activation\).*of the caller") as caught:
+        from_mxnet(graph(nodes, [[1, 0]]), convert_map={"Activation": mine}, shape={"x": (2,)})
+    assert isinstance(caught.value.__cause__, kind)
+
+
 def test_the_table_of_converters_may_be_extended(monkeypatch):
     def mine(call):
         return call.op("__mul_scalar__", call[0], scalar=float(call.attr("alpha")))

@@ -62,23 +62,24 @@ class Optimizer:
         default of all inputs of `obj`."""
         variables = _variables(obj, var)
         step = self._step()
-        slopes = [
-            self._slope(variable, grad)
-            for variable, grad in zip(variables, gradients(obj, variables))
-        ]
+        slopes = [self._slope(grad) for grad in gradients(obj, variables)]
         return Group([step(*pair) for pair in zip(variables, slopes)])
 
     def _step(self) -> Callable[[Symbol, Symbol], Symbol]:
         """A function from a variable and its gradient to the variable's update."""
         raise Unsupported(f"{type(self).__name__} does not say how variables are updated")
 
-    def _slope(self, variable: Symbol, grad: Symbol) -> Symbol:
+    def _slope(self, grad: Symbol) -> Symbol:
         if self.rescale_grad != 1:
             grad = grad * self.rescale_grad
         if self.clip_gradient is not None:
             limit = self.clip_gradient
             grad = Op.get("clip")(grad, a_min=-limit, a_max=limit)
-        return grad + variable * self.wd if self.wd else grad
+        return grad
+
+    def _decayed(self, variable: Symbol, by: Symbol) -> Symbol:
+        """by + wd * variable"""
+        return by + variable * self.wd if self.wd else by
 
     def _count(self) -> Symbol:
         """The number of the update, a float64: what follows is too small a change for float32."""
@@ -95,7 +96,7 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """Gradient descent: v <- v - lr * gradient.
+    """Gradient descent: v <- v - lr * (gradient + wd * v).
 
     >>> import weft
     >>> w, x = weft.symbol.Variable("w"), weft.symbol.Variable("x")
@@ -108,14 +109,14 @@ class SGD(Optimizer):
 
     def _step(self) -> Callable[[Symbol, Symbol], Symbol]:
         rate = self._rate()
-        return lambda variable, slope: self._moved(variable, rate, slope)
+        return lambda variable, slope: self._moved(variable, rate, self._decayed(variable, slope))
 
 
 class Adam(Optimizer):
     """Steps scaled by running moments of the gradient, which begin at zero.
 
     m <- beta1 * m + (1 - beta1) * g,  s <- beta2 * s + (1 - beta2) * g * g
-    v <- v - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(s) + epsilon)
+    v <- v - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * (m / (sqrt(s) + epsilon) + wd * v)
 
     The moments of the i-th variable are variables `<name>_m<i>` and `<name>_v<i>`.
     """
@@ -144,7 +145,8 @@ class Adam(Optimizer):
             number, self._moments = self._moments, self._moments + 1
             first = self._moment(f"{self.name}_m{number}", variable, slope, self.beta1)
             second = self._moment(f"{self.name}_v{number}", variable, slope * slope, self.beta2)
-            return self._moved(variable, rate, first / (Op.get("sqrt")(second) + self.epsilon))
+            by = first / (Op.get("sqrt")(second) + self.epsilon)
+            return self._moved(variable, rate, self._decayed(variable, by))
 
         return step
 

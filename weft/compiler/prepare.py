@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.dtype import DTYPES, FLOAT32, DType
 from ..base.errors import DTypeError, GraphError, InvalidType
-from ..base.ndarray import array
+from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, is_static, open_shapes
 from ..base.target import Target
 from ..core.graph import Graph
@@ -154,7 +154,7 @@ def _check_rule(entry: NodeEntry, graph: Graph) -> None:
 
 
 def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Parameters as numpy arrays."""
+    """Parameters as numpy arrays: of weft's or MXNet's, or of what numpy reads itself."""
     if not isinstance(params, Mapping | None):
         raise InvalidType(
             f"parameters are given as a dict from name to array, not as a {type(params).__name__}"
@@ -164,11 +164,17 @@ def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:
 
 def _as_array(name: str, value: Any) -> Array:
     """Of this machine's byte order."""
-    made = value.numpy() if hasattr(value, "asnumpy") else np.asarray(value)
-    dtype = made.dtype.newbyteorder("=")
+    given = _array(value)
+    dtype = given.dtype.newbyteorder("=")
     if dtype not in DTYPES.values():
         raise DTypeError(
-            f"parameter {name!r} is of {made.dtype}",
+            f"parameter {name!r} is of {given.dtype}",
             why="weft has " + ", ".join(DTYPES),
         )
-    return made.astype(dtype, copy=False)
+    return given.astype(dtype, copy=False)
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, NDArray):
+        return value.numpy()
+    return np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)

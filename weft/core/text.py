@@ -16,7 +16,7 @@ from ..base.errors import GraphError, InvalidType, InvalidValue, NotFound
 from ..base.layout import Layout
 from ..base.shape import Dim, Shape
 from .bulk import collector_paused
-from .graph_attrs import JsonAttr
+from .graph_attrs import FACT_KEYS, JsonAttr
 from .indexed import IndexedGraph
 from .ir import Fact, Node, NodeEntry
 from .json_save import MAX_SUBGRAPH_DEPTH
@@ -116,8 +116,13 @@ class _JoinedPrinter(_Printer):
         super().__init__(graph.outputs, graph.indexed)
         self.graph = graph
         entries, nodes = self.index.num_node_entries, self.index.num_nodes
-        self.entry_columns = [(key, self._column(key, entries, "entries")) for key in entry_keys]
-        self.node_columns = [(key, self._column(key, nodes, "nodes")) for key in node_keys]
+        facts = [key for key in node_keys if key in FACT_KEYS]  # a node's are those of its outputs
+        self.entry_columns = [
+            (key, self._column(key, entries, "entries")) for key in (*entry_keys, *facts)
+        ]
+        self.node_columns = [
+            (key, self._column(key, nodes, "nodes")) for key in node_keys if key not in facts
+        ]
 
     def text(self) -> str:
         keys = [word(key) for key in self._keys()]

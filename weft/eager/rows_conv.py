@@ -290,11 +290,21 @@ def _spread(
     pads, extra = several(padding, rank, "padding"), several(output_padding, rank, "output_padding")
     _positive("stride", steps)
     _positive("dilation", gaps)
+    _check_output_padding(extra, steps, gaps)
     out = _check_channels(data._array.shape[1], weight, bias, groups, True)
     sizes = _Spread(steps, pads, extra, gaps)
     run = {1: _spread1, 2: _spread2, 3: _spread3}[rank]
     made = run(data, weight, bias, sizes, groups, out)
     return made if batched else squeeze(made, 0)
+
+
+def _check_output_padding(extra: Sequence[int], steps: Sequence[int], gaps: Sequence[int]) -> None:
+    for added, step, gap in zip(extra, steps, gaps):
+        if added >= max(step, gap):
+            raise RunError(
+                f"output_padding {added} is too large",
+                why="it must be smaller than the stride or the dilation",
+            )
 
 
 class _Spread(NamedTuple):

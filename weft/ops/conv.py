@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import te
 from ..base.dtype import DTYPES, DType
-from ..base.errors import InvalidValue, ShapeError
+from ..base.errors import ShapeError
 from ..base.layout import Layout
 from ..base.shape import Dim, Shape, unify_dim
 from ..core.infer import unify_dtype
@@ -238,11 +238,6 @@ class Conv2DTransposeAttrs:
 
 def _transpose_extent(params: Conv2DTransposeAttrs, conv: Convolution, axis: int, dim: Dim) -> Dim:
     win, extra = conv.windows[axis], params.output_padding[axis % len(params.output_padding)]
-    if extra >= max(win.stride, win.dilation):
-        raise InvalidValue(
-            f"output_padding {extra} is too large",
-            why="it must be smaller than the stride or the dilation",
-        )
     if not isinstance(dim, int):
         return None
     out = (dim - 1) * win.stride + win.reach - win.before - win.after + extra

@@ -396,6 +396,7 @@ def _known_like(walker: Walker, node: Node, inputs: Inputs) -> Found:
     fact = walker.fact(NodeEntry(node))
     if not is_static(fact.shape) or fact.dtype is None:
         return None
-    kept = {k: v for k, v in node.attrs.items() if k == "fill_value" or is_hidden(k)}
+    own = ("fill_value",) if node.op_name == "full_like" else ()
+    kept = {key: value for key, value in node.attrs.items() if key in own or is_hidden(key)}
     attrs = {**kept, "shape": fact.shape, "dtype": dtype_name(fact.dtype)}
     return walker.make(node.op_name.removesuffix("_like"), [], attrs, node.name)

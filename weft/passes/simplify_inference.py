@@ -20,7 +20,8 @@ from ._moves import Moves
 def simplify_inference(graph: Graph) -> Graph:
     """Expands batch_norm and drops dropout, where they are not training.
 
-    Their outputs that users do not see become `__undef__`.
+    Of the outputs that users do not see, the statistics of batch_norm become the moving ones, which
+    it normalises by, and the mask of dropout becomes `__undef__`.
     """
     versions = _Versions(graph)
     moves = Moves()
@@ -29,9 +30,9 @@ def simplify_inference(graph: Graph) -> Graph:
         read = [versions.settle(entry) for entry in inputs]
         if not _is_idle(node):
             return moves.keep(walker, node, read)
-        result = read[0] if node.op_name == "dropout" else _scale_and_shift(walker, node, read)
-        undefined = walker.make("__undef__", [], name="undef")
-        return moves.put(node, [result, *[undefined] * (node.num_outputs - 1)])
+        if node.op_name == "batch_norm":
+            return moves.put(node, [_scale_and_shift(walker, node, read), read[3], read[4]])
+        return moves.put(node, [read[0], walker.make("__undef__", [], name="undef")])
 
     made = rewrite(graph.replace(attrs={}), simplify)
     return made.replace(outputs=[versions.settle(entry) for entry in made.outputs])
