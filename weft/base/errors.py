@@ -92,5 +92,9 @@ class RunError(Error, RuntimeError):
     """Something went wrong while running."""
 
 
+class OutOfMemory(RunError, MemoryError):
+    """There is not as much memory as a result needs."""
+
+
 class LinAlgError(RunError):
     """Matrices have no inverse, factors or solution of the kind asked for."""

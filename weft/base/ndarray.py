@@ -14,7 +14,7 @@ from numpy.typing import NDArray as NumpyArray
 from . import dlpack
 from .device import Device, cpu
 from .dtype import BOOL, DTYPES, DType, as_dtype, dtype_name
-from .errors import DTypeError, InvalidType, InvalidValue, OutOfRange, RunError, ShapeError
+from .errors import DTypeError, InvalidType, InvalidValue, OutOfMemory, OutOfRange, ShapeError
 
 ALIGNMENT = 64
 _MAX_BYTES = 2**62
@@ -292,7 +292,7 @@ def _allocate(shape: tuple[int, ...], dtype: DType) -> NumpyArray[Any]:
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
         memory: NumpyArray[Any] = np.ndarray(shape, dtype, buffer=raw, offset=start)
     except (MemoryError, ValueError) as error:
-        raise RunError(
+        raise OutOfMemory(
             f"cannot allocate {nbytes} bytes for shape {shape} of {dtype_name(dtype)}",
             why=str(error),
         ) from None

@@ -60,7 +60,14 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
         kind, layout = _asked(value, kind, layout)
     if kind != input._array.dtype:
         return _laid_out(input._cast(kind), layout)
-    return _laid_out(clone(input), layout) if copy or layout is not None else input
+    if not copy and (layout is None or _lies_in(input, layout)):
+        return input
+    return _laid_out(clone(input), layout)
+
+
+def _lies_in(input: Tensor, layout: Any) -> bool:
+    """Whether the elements have the order of a memory format."""
+    return layout.name == "preserve_format" or input.is_contiguous(layout)
 
 
 def _asked(value: Any, kind: Any, layout: Any) -> tuple[Any, Any]:
@@ -107,8 +114,8 @@ def _cast_method(name: str, kind: str) -> None:
     target = DTYPE_NAMES[kind].numpy
 
     def function(input: Tensor, memory_format: Any = None) -> Tensor:
-        if input._array.dtype == target and memory_format is None:
-            return input
+        if input._array.dtype == target:
+            return to(input, memory_format=memory_format)
         return _laid_out(input._cast(target), memory_format)
 
     function.__name__ = function.__qualname__ = name
