@@ -82,6 +82,8 @@ U8 = "x=t.ones(2,dtype=t.uint8);"
                 f"r=({n})-x",
                 f"r=x*({n})",
                 f"r=x//({n})",
+                f"r=x/({n})",
+                f"r=t.special.xlogy(x,{abs(n)})",
                 f"r=x=={n + 256}",
                 f"r=x<({n})",
                 f"r=x&({n})",
@@ -156,6 +158,8 @@ WRITTEN = {
     "max_pool1d": "t.nn.functional.max_pool1d(a[None],2)",
     "max_pool2d": "t.nn.functional.max_pool2d(a[None,None],(1,2))",
     "max_pool3d": "t.nn.functional.max_pool3d(a[None,None,None],(1,1,2))",
+    "the mean beside the variance": "t.var_mean(a,keepdim=True)[1]",
+    "the mean beside the deviation": "t.std_mean(a,keepdim=True)[1]",
     "exp": "a.exp()",
     "sigmoid": "a.sigmoid()",
 }

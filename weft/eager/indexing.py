@@ -329,15 +329,16 @@ def _back(axes: Sequence[int], count: int, rank: int) -> list[int]:
 
 def put(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value"""
-    check_writable(self)
     source = in_dtype(value, self._array.dtype) if not isinstance(value, Tensor) else value
     source = source._cast(self._array.dtype)
     mask = _whole_mask(self, index)
     if mask is not None and source._array.size == 1:
+        check_writable(self)
         write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
         return
     view, chosen = _seen(self, index)
     if chosen is None:
+        check_writable(view)
         write(view, _fitted(source, view._array.shape))
     else:
         put_chosen(view, chosen, source, False)

@@ -284,7 +284,8 @@ def _shaped(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
 
 # Operators whose gradients read outputs that users may write to, as PyTorch's read inputs instead.
 OVERWRITTEN = frozenset(
-    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d".split()
+    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d "
+    "_variance".split()
 )
 
 

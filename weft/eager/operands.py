@@ -30,8 +30,17 @@ def promoted(*values: Any) -> list[Tensor]:
     for value in values:
         if not isinstance(value, Tensor) or value._array.dtype != kind:
             kind = result_dtype([_operand(value) for value in values])
-            return [_in_common(value, kind) for value in values]
+            return [in_common(value, kind) for value in values]
     return list(values)
+
+
+def promoted_floats(*values: Any) -> list[Tensor]:
+    """The same in a floating dtype: integers become the default one, without wrapping before."""
+    made = promoted(*values)
+    kind = made[0]._array.dtype
+    if is_float(kind) or is_complex(kind):
+        return made
+    return [in_dtype(value, get_default_dtype().numpy) for value in values]
 
 
 _PLAIN_FLOATS = (DTYPES["float32"], DTYPES["float64"])
@@ -44,7 +53,7 @@ def _operand(value: Any) -> Any:
     raise InvalidType(f"an operand must be a Tensor or a number, not {type(value).__name__}")
 
 
-def _in_common(value: Any, kind: DType) -> Tensor:
+def in_common(value: Any, kind: DType) -> Tensor:
     """An operand in the dtype of a result: whole numbers wrap into it, as elements do."""
     if type(value) is int and is_integer(kind) and -(2**63) <= value < 2**63:
         return wrap(np.array(value, np.int64).astype(kind))

@@ -11,7 +11,7 @@ from ..ops._families import ScalarAttrs
 from ..ops.elemwise import PRODUCTS
 from .dispatch import apply, apply_pair
 from .fusion import fused
-from .operands import floating, in_dtype, must_be_tensors, must_fit, promoted
+from .operands import in_dtype, must_be_tensors, must_fit, promoted, promoted_floats
 from .table import row, told
 from .tensor import Tensor
 from .titles import entitle, title_of
@@ -119,12 +119,9 @@ def mul(input: Tensor, other: Any) -> Tensor:
 @row(inplace=True, out=True, elementwise=True, aliases=["divide"])
 def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; integers are divided as floats unless it is rounded, by "trunc" or "floor\""""
-    left, right = promoted(input, other)
     if rounding_mode is None:
-        kind = left._array.dtype
-        if not (is_float(kind) or is_complex(kind)):
-            left, right = floating(left), floating(right)
-        return apply(_DIV, None, [left, right])[0]
+        return apply(_DIV, None, promoted_floats(input, other))[0]
+    left, right = promoted(input, other)
     if rounding_mode == "floor":
         return _divided_down(left, right)
     if rounding_mode == "trunc":

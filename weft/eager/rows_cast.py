@@ -12,7 +12,7 @@ from .device import device as Device
 from .device import require_cpu
 from .dispatch import apply
 from .inplace import check_writable, write
-from .operands import in_dtype, must_be_tensors
+from .operands import in_common, must_be_tensors, must_fit
 from .promotion import promote, result_dtype
 from .table import row
 from .tensor import CHANNELS_LAST, Tensor
@@ -138,7 +138,7 @@ for _name, _kind in {
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """writes the elements of another tensor, cast and broadcast"""
     kind = input._array.dtype
-    source = in_dtype(src, kind)
+    source = in_common(src, kind)
     check_writable(input)
     if not isinstance(src, Tensor) and not input._recorded():
         np.copyto(input._array, source._array)
@@ -168,6 +168,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
         raise InvalidType(
             f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}"
         )
+    must_fit(input._array.dtype, value)
     return copy_(input, value)
 
 

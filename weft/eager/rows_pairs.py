@@ -13,7 +13,7 @@ from ..core.op import Op
 from ..ops.elemwise import ClipAttrs
 from .dispatch import apply
 from .fusion import fused
-from .operands import floating, must_be_real, must_be_tensors, must_fit, promoted
+from .operands import floating, must_be_real, must_be_tensors, must_fit, promoted, promoted_floats
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose, eq, ge, gt, le, lt, ne
 from .rows_complex import real
@@ -32,7 +32,7 @@ _ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (
 
 
 def _floats(*values: Any) -> list[Tensor]:
-    return [floating(value) for value in promoted(*values)]
+    return promoted_floats(*values)
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["arctan2"])
