@@ -56,7 +56,7 @@ def test_bad_data(data):
 
 
 def test_overflow_is_refused():
-    for value, kind in ((256, "uint8"), (-1, "uint8"), (2**31, "int32"), (1e10, "int16")):
+    for value, kind in ((256, "uint8"), (-256, "uint8"), (2**31, "int32"), (1e10, "int16")):
         with pytest.raises(RuntimeError, match="without overflow"):
             weft.tensor(value, dtype=getattr(weft, kind))
 

@@ -26,8 +26,7 @@ def convert(values: NDArray[Any], target: DType) -> NDArray[Any]:
     """
     source = values.dtype
     if target == BOOL:
-        truth: NDArray[Any] = values != 0
-        return truth
+        return np.asarray(values != 0)
     if is_complex(source) and not is_complex(target):
         values = values.real
     if is_integer(target) and is_float(values.dtype):
@@ -99,10 +98,21 @@ def _checked(values: NDArray[Any], target: DType) -> NDArray[Any]:
         raise InvalidType(f"can't make a {target} of a complex number")
     if is_integer(target):
         whole = values if is_integer(values.dtype) else np.trunc(values.astype(np.float64))
-        limits = np.iinfo(target)
-        if not _within(whole, int(limits.min), int(limits.max)):
+        low, high = number_limits(target, is_integer(values.dtype))
+        if not _within(whole, low, high):
             raise _overflow(target)
     return convert(values, target)
+
+
+def number_limits(target: DType, whole: bool) -> tuple[int, int]:
+    """Which Python numbers an integer dtype takes: negative whole ones wrap into unsigned dtypes.
+
+    >>> number_limits(np.dtype("uint8"), True), number_limits(np.dtype("uint8"), False)
+    ((-255, 255), (0, 255))
+    """
+    limits = np.iinfo(target)
+    low, high = int(limits.min), int(limits.max)
+    return (-high if whole and low == 0 else low), high
 
 
 def _within(whole: NDArray[Any], low: int, high: int) -> bool:

@@ -145,7 +145,7 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
         result = kernel.run(None, (x, y))
     else:
         result = quietly(kernel.ufunc, x, y)
-    output = wrap(result if type(result) is np.ndarray else np.asarray(result))
+    output = wrap(result)
     if modes.grad:
         for tensor in (a, b):
             if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):

@@ -19,7 +19,7 @@ from .modes import modes
 from .native_index import add_rows, nonzero
 from .operands import in_dtype
 from .rows_shape import expand, reshape
-from .tensor import DimensionError, Tensor, wrap
+from .tensor import DimensionError, Tensor, too_many_axes, wrap
 from .titles import entitle
 from .viewing import Array, part_of, permuted, place_of, reshaped
 
@@ -265,7 +265,11 @@ def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     chooses = any([item is not None for item in basic.chosen])
     if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
         return self, _arrays(basic.chosen, array.shape)
-    view = part_of(self, basic.slices, array[basic.numpy_index])
+    try:
+        part = array[basic.numpy_index]
+    except IndexError as error:  # extents are checked by now
+        raise too_many_axes("indexing", str(error)) from None
+    view = part_of(self, basic.slices, part)
     if not chooses:
         return view, None
     return view, _arrays(basic.chosen, view._array.shape)
@@ -325,15 +329,16 @@ def _back(axes: Sequence[int], count: int, rank: int) -> list[int]:
 
 def put(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value"""
-    check_writable(self)
     source = in_dtype(value, self._array.dtype) if not isinstance(value, Tensor) else value
     source = source._cast(self._array.dtype)
     mask = _whole_mask(self, index)
     if mask is not None and source._array.size == 1:
+        check_writable(self)
         write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
         return
     view, chosen = _seen(self, index)
     if chosen is None:
+        check_writable(view)
         write(view, _fitted(source, view._array.shape))
     else:
         put_chosen(view, chosen, source, False)
@@ -409,6 +414,8 @@ def _overwritten(target: Tensor, arrays: Chosen, value: Tensor) -> Tensor:
 
 def _result_shape(target: Tensor, arrays: Chosen) -> tuple[int, ...]:
     axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    if not axes:
+        raise RunError("index_put: at least one index is needed", hint="copy_ writes all elements")
     where = next(array.shape for array in arrays if array is not None)
     rest = [dim for axis, dim in enumerate(target._array.shape) if axis not in axes]
     first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0

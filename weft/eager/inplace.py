@@ -36,6 +36,9 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
             hint="clone() the tensor before performing the operation",
         )
     base = target._base
+    maker = (target if base is None else base)._grad_fn
+    if maker is not None:
+        maker.before_overwriting()
     followed = target.requires_grad or (base is not None and base.requires_grad)
     if not modes.grad or not (followed or source_requires_grad):
         return
@@ -46,7 +49,7 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
                 hint="do it inside no_grad(), or on a clone()",
             )
         return
-    if base._requires_grad and base.is_leaf:
+    if base.is_leaf and (base._requires_grad or target._requires_grad):
         raise RunError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation.",
             hint="do it inside no_grad(), or on a clone()",

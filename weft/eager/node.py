@@ -58,6 +58,9 @@ class Node:
     def release(self) -> None:
         """Forgets what was saved."""
 
+    def before_overwriting(self) -> None:
+        """Called when the memory of its outputs is about to be written to."""
+
     def name(self) -> str:
         return self.title or type(self).__name__
 
@@ -204,6 +207,11 @@ class Saved:
             self.array, self.counter, self.version = self.array.copy(), [0], 0
             self.leaf = None
 
+    def keep_output(self) -> None:
+        """Has a copy of its own of an output that is about to be overwritten for the first time."""
+        if self.is_output and self.counter[0] == self.version:
+            self.array, self.counter, self.version = self.array.copy(), [0], 0
+
     def _modified(self, owner: Node) -> RunError:
         maker = owner if self.is_output else self.edge[0]
         of = f", which is output {self.edge[1]} of {maker.name()}" if maker is not None else ""
@@ -250,6 +258,11 @@ class Packed(Saved):
         if own is not None and np.may_share_memory(own, array) and not self.is_output:
             self.packed = self.packed._like(own.copy())
 
+    def keep_output(self) -> None:
+        own = getattr(self.packed, "_array", None)
+        if own is not None and self.is_output and self.counter[0] == self.version:
+            self.packed = self.packed._like(own.copy())
+
 
 def _unrecorded(function: Callable[[Any], Any], value: Any) -> Any:
     before, modes.grad = modes.grad, False
@@ -267,6 +280,13 @@ def saved_class() -> type[Saved]:
 @lru_cache(1024)
 def _shaped(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
     return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+# Operators whose gradients read outputs that users may write to, as PyTorch's read inputs instead.
+OVERWRITTEN = frozenset(
+    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d "
+    "_variance".split()
+)
 
 
 class OpNode(Node):
@@ -303,6 +323,11 @@ class OpNode(Node):
             kept(inputs[number], False) if kind == INPUT else kept(outputs[number], True)
             for kind, number, _ in self.wanted.values
         ]
+
+    def before_overwriting(self) -> None:
+        if self.op.name in OVERWRITTEN:
+            for saved in self.saved or ():
+                saved.keep_output()
 
     def release(self) -> None:
         if self.wanted.values:

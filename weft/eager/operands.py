@@ -11,6 +11,7 @@ import numpy as np
 from ..base.dtype import BOOL, DTYPES, DType, is_complex, is_float, is_integer
 from ..base.errors import InvalidType, RunError, Unsupported
 from ..base.quiet import quietly
+from .convert import number_limits
 from .promotion import result_dtype
 from .tensor import Tensor, wrap
 from .types import OF_NUMPY, get_default_dtype
@@ -29,8 +30,17 @@ def promoted(*values: Any) -> list[Tensor]:
     for value in values:
         if not isinstance(value, Tensor) or value._array.dtype != kind:
             kind = result_dtype([_operand(value) for value in values])
-            return [in_dtype(value, kind) for value in values]
+            return [in_common(value, kind) for value in values]
     return list(values)
+
+
+def promoted_floats(*values: Any) -> list[Tensor]:
+    """The same in a floating dtype: integers become the default one, without wrapping before."""
+    made = promoted(*values)
+    kind = made[0]._array.dtype
+    if is_float(kind) or is_complex(kind):
+        return made
+    return [in_dtype(value, get_default_dtype().numpy) for value in values]
 
 
 _PLAIN_FLOATS = (DTYPES["float32"], DTYPES["float64"])
@@ -43,6 +53,13 @@ def _operand(value: Any) -> Any:
     raise InvalidType(f"an operand must be a Tensor or a number, not {type(value).__name__}")
 
 
+def in_common(value: Any, kind: DType) -> Tensor:
+    """An operand in the dtype of a result: whole numbers wrap into it, as elements do."""
+    if type(value) is int and is_integer(kind) and -(2**63) <= value < 2**63:
+        return wrap(np.array(value, np.int64).astype(kind))
+    return in_dtype(value, kind)
+
+
 def in_dtype(value: Any, kind: DType) -> Tensor:
     """A tensor or a number as a tensor of a dtype."""
     if isinstance(value, Tensor):
@@ -50,10 +67,18 @@ def in_dtype(value: Any, kind: DType) -> Tensor:
     if isinstance(value, (complex, np.complexfloating)) and not is_complex(kind) and kind != BOOL:
         value = _real_number(value, kind)
     if is_integer(kind):
-        limits = np.iinfo(kind)
-        if not limits.min <= value <= limits.max:  # NaN is no integer either
+        low, high = number_limits(kind, isinstance(value, (int, np.integer)))
+        if not low <= value <= high:  # NaN is no integer either
             raise _overflow(kind)
     return wrap(quietly(np.asarray(value).astype, kind))
+
+
+def must_fit(kind: DType, *values: Any) -> None:
+    """Refuses numbers that a dtype does not hold; tensors may be anything."""
+    if is_integer(kind):
+        for value in values:
+            if not isinstance(value, Tensor):
+                in_dtype(value, kind)
 
 
 def _real_number(value: Any, kind: DType) -> Any:

@@ -11,8 +11,8 @@ from ..ops._families import ScalarAttrs
 from ..ops.elemwise import PRODUCTS
 from .dispatch import apply, apply_pair
 from .fusion import fused
-from .operands import floating, in_dtype, must_be_tensors, promoted
-from .table import row
+from .operands import in_dtype, must_be_tensors, must_fit, promoted, promoted_floats
+from .table import row, told
 from .tensor import Tensor
 from .titles import entitle, title_of
 
@@ -52,6 +52,12 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
         raise RunError(
             "For non-complex input tensors, argument alpha must not be a complex number."
         )
+    if all(kind == BOOL for kind in kinds) and isinstance(other, (Tensor, bool)):
+        alpha = bool(alpha)
+    elif kinds and all(is_integer(kind) for kind in kinds):
+        must_fit(max(kinds, key=lambda kind: kind.itemsize), alpha)
+    if isinstance(other, bool) and isinstance(alpha, bool):
+        return other and alpha
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
@@ -113,12 +119,9 @@ def mul(input: Tensor, other: Any) -> Tensor:
 @row(inplace=True, out=True, elementwise=True, aliases=["divide"])
 def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; integers are divided as floats unless it is rounded, by "trunc" or "floor\""""
-    left, right = promoted(input, other)
     if rounding_mode is None:
-        kind = left._array.dtype
-        if not (is_float(kind) or is_complex(kind)):
-            left, right = floating(left), floating(right)
-        return apply(_DIV, None, [left, right])[0]
+        return apply(_DIV, None, promoted_floats(input, other))[0]
+    left, right = promoted(input, other)
     if rounding_mode == "floor":
         return _divided_down(left, right)
     if rounding_mode == "trunc":
@@ -196,6 +199,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent"""
     _must_have_tensor("pow", input, exponent)
     base, power = promoted(input, exponent)
+    must_fit(base._array.dtype, input, exponent)
     if not isinstance(exponent, Tensor):
         known = _known_power(base, exponent)
         if known is not None:
@@ -331,6 +335,8 @@ def _operator(function: Any, swapped: bool = False) -> Any:
             if isinstance(other, (Tensor, int, float, complex)):
                 raise
             return NotImplemented
+        except (MemoryError, ValueError) as error:
+            raise told(error, name) from None
         entitle(result, title, self)
         return result
 
@@ -347,7 +353,7 @@ def _short(function: Any, op: Op) -> Any:
             if kind is other._array.dtype and kind.kind == "f":
                 try:
                     return apply_pair(op, self, other)
-                except ValueError:  # shapes that do not broadcast, which the other way tells
+                except (ValueError, MemoryError):  # what is wrong, the other way tells
                     pass
         return general(self, other)
 

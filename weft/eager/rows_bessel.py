@@ -10,7 +10,7 @@ from ..base.errors import InvalidType, Unsupported
 from ..core.op import Op
 from ..ops.special_pairs import FAMILIES, PolynomialAttrs
 from .dispatch import apply
-from .operands import floating, must_be_real, must_be_tensors, promoted
+from .operands import floating, must_be_real, must_be_tensors, promoted, promoted_floats
 from .rows_arithmetic import add, mul
 from .rows_pairs import sinc
 from .rows_reduce import logsumexp
@@ -53,7 +53,7 @@ def _pair(name: str, first: Any, second: Any) -> list[Tensor]:
     if not (isinstance(first, Tensor) or isinstance(second, Tensor)):
         raise InvalidType(f"{name}(): one of the arguments must be a Tensor")
     must_be_real(name, first, second)
-    return [floating(value) for value in promoted(first, second)]
+    return promoted_floats(first, second)
 
 
 @row(space=SPECIAL, method=False, out=True)

@@ -12,7 +12,7 @@ from .device import device as Device
 from .device import require_cpu
 from .dispatch import apply
 from .inplace import check_writable, write
-from .operands import in_dtype, must_be_tensors
+from .operands import in_common, must_be_tensors, must_fit
 from .promotion import promote, result_dtype
 from .table import row
 from .tensor import CHANNELS_LAST, Tensor
@@ -60,7 +60,14 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
         kind, layout = _asked(value, kind, layout)
     if kind != input._array.dtype:
         return _laid_out(input._cast(kind), layout)
-    return _laid_out(clone(input), layout) if copy or layout is not None else input
+    if not copy and (layout is None or _lies_in(input, layout)):
+        return input
+    return _laid_out(clone(input), layout)
+
+
+def _lies_in(input: Tensor, layout: Any) -> bool:
+    """Whether the elements have the order of a memory format."""
+    return layout.name == "preserve_format" or input.is_contiguous(layout)
 
 
 def _asked(value: Any, kind: Any, layout: Any) -> tuple[Any, Any]:
@@ -107,8 +114,8 @@ def _cast_method(name: str, kind: str) -> None:
     target = DTYPE_NAMES[kind].numpy
 
     def function(input: Tensor, memory_format: Any = None) -> Tensor:
-        if input._array.dtype == target and memory_format is None:
-            return input
+        if input._array.dtype == target:
+            return to(input, memory_format=memory_format)
         return _laid_out(input._cast(target), memory_format)
 
     function.__name__ = function.__qualname__ = name
@@ -131,7 +138,7 @@ for _name, _kind in {
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """writes the elements of another tensor, cast and broadcast"""
     kind = input._array.dtype
-    source = in_dtype(src, kind)
+    source = in_common(src, kind)
     check_writable(input)
     if not isinstance(src, Tensor) and not input._recorded():
         np.copyto(input._array, source._array)
@@ -161,6 +168,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
         raise InvalidType(
             f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}"
         )
+    must_fit(input._array.dtype, value)
     return copy_(input, value)
 
 

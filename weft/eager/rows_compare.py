@@ -12,11 +12,11 @@ from ..base.errors import InvalidType, RunError, Unsupported
 from ..core.op import Op
 from .dispatch import apply
 from .fusion import fused
-from .operands import in_dtype, must_be_tensors, promoted
+from .operands import in_dtype, must_be_tensors, must_fit, promoted
 from .rows_arithmetic import add, bind_operators, mul, sub
 from .rows_unary import abs as magnitude
 from .rows_unary import neg
-from .table import row
+from .table import row, told
 from .tensor import Tensor
 from .titles import entitle, title_of
 
@@ -188,7 +188,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
             f"where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition.dtype}"
         )
-    return choose(condition, input, other)
+    chosen = choose(condition, input, other)
+    must_fit(chosen._array.dtype, input, other)
+    return chosen
 
 
 Tensor.where = lambda self, condition, other: where(condition, self, other)
@@ -271,6 +273,8 @@ def _compared(function: Any) -> Any:
             return function(self, other)
         except InvalidType:
             return NotImplemented
+        except MemoryError as error:
+            raise told(error, function.__name__) from None
 
     return method
 
@@ -291,7 +295,10 @@ def _prefix(function: Any) -> Any:
     title = title_of(function.__name__)
 
     def method(self: Tensor) -> Tensor:
-        result: Tensor = function(self)
+        try:
+            result: Tensor = function(self)
+        except MemoryError as error:
+            raise told(error, function.__name__) from None
         entitle(result, title, self)
         return result
 

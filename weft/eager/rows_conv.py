@@ -119,6 +119,11 @@ def _check_channels(
             f"Given groups={groups}, weight of size {list(shape)}, expected input to have {wanted} "
             f"channels, but got {channels} channels instead"
         )
+    if shape[0] < groups or (transposed and not shape[1]):
+        raise RunError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, "
+            f"but got weight of size {list(shape)} instead"
+        )
     if shape[0] % groups:
         raise RunError(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
@@ -291,6 +296,11 @@ def _spread(
     _positive("stride", steps)
     _positive("dilation", gaps)
     _check_output_padding(extra, steps, gaps)
+    if 0 in data._array.shape[2:]:
+        raise RunError(
+            "Only zero batch or zero channel inputs are supported, but got input shape: "
+            f"{list(data._array.shape)}"
+        )
     out = _check_channels(data._array.shape[1], weight, bias, groups, True)
     sizes = _Spread(steps, pads, extra, gaps)
     run = {1: _spread1, 2: _spread2, 3: _spread3}[rank]

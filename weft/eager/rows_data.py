@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base.dtype import BOOL, DTYPES, INT64, DType, is_complex, is_float, is_integer
 from ..base.errors import InvalidType, InvalidValue, RunError
-from .convert import convert
+from .convert import convert, number_limits
 from .device import require_cpu
 from .promotion import complex_of
 from .rows_create import kind_of, made
@@ -105,11 +105,11 @@ def _must_fit(values: Array, kind: DType) -> None:
     if is_complex(values.dtype) and is_float(kind):
         raise InvalidType("must be real number, not complex")
     if is_integer(kind) and values.size and values.dtype != BOOL:
-        limits = np.iinfo(kind)
         if is_complex(values.dtype):
             raise RunError("value cannot be converted to an integer type")
         whole = np.trunc(values) if is_float(values.dtype) else values
-        if not (whole.min() >= limits.min and whole.max() <= limits.max):
+        low, high = number_limits(kind, not is_float(values.dtype))
+        if not (whole.min() >= low and whole.max() <= high):
             raise RunError(f"value cannot be converted to type {kind} without overflow")
 
 

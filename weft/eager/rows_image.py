@@ -19,6 +19,7 @@ from .operands import must_be_real
 from .rows_activation import NN
 from .rows_adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .rows_arithmetic import add, mul
+from .rows_cast import clone
 from .rows_conv import several
 from .rows_join import taken
 from .rows_matmul import product
@@ -337,6 +338,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
             f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
         )
+    if r == 1:
+        return clone(input)
     out, n = channels // (r * r), len(lead)
     split = reshape(input, (*lead, out, r, r, height, width))
     turned = permute(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
@@ -360,6 +363,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
             "pixel_unshuffle expects height and width to be divisible by downscale_factor, but "
             f"got {height} and {width} for {r}"
         )
+    if r == 1:
+        return clone(input)
     n = len(lead)
     split = reshape(input, (*lead, channels, height // r, r, width // r, r))
     turned = permute(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3))

@@ -13,7 +13,7 @@ from ..core.op import Op
 from ..ops.elemwise import ClipAttrs
 from .dispatch import apply
 from .fusion import fused
-from .operands import floating, must_be_real, must_be_tensors, promoted
+from .operands import floating, must_be_real, must_be_tensors, must_fit, promoted, promoted_floats
 from .rows_arithmetic import add, div, mul, sub
 from .rows_compare import choose, eq, ge, gt, le, lt, ne
 from .rows_complex import real
@@ -32,7 +32,7 @@ _ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (
 
 
 def _floats(*values: Any) -> list[Tensor]:
-    return [floating(value) for value in promoted(*values)]
+    return promoted_floats(*values)
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["arctan2"])
@@ -166,6 +166,7 @@ def _limited(input: Tensor, min: Any, max: Any) -> Tensor:
         raise InvalidType("clamp(): 'min' and 'max' must both be numbers or both be tensors")
     given = [value for value in (min, max) if value is not None]
     made = promoted(input, *given)
+    must_fit(made[0]._array.dtype, *given)
     if is_complex(made[0]._array.dtype):
         raise Unsupported("clamp is not supported for complex types")
     if made[0]._array.dtype == BOOL and not isinstance(given[0], Tensor):

@@ -205,7 +205,8 @@ def var_mean(
     correction: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """the variance, and the mean"""
-    return _moments("var_mean", input, dim, unbiased, keepdim, correction)
+    made, middle = _moments("var_mean", input, dim, unbiased, keepdim, correction)
+    return made, middle if _has_variance(input, made) else mean(input, dim, keepdim)
 
 
 @row
@@ -215,7 +216,14 @@ def std_mean(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """the standard deviation, and the mean"""
     variance, middle = _moments("std_mean", input, dim, unbiased, keepdim, correction)
-    return root(variance), middle
+    spread = root(variance)
+    return spread, middle if _has_variance(input, spread) else mean(input, dim, keepdim)
+
+
+def _has_variance(input: Tensor, made: Tensor) -> bool:
+    """Whether there are several elements in each place of a result. Where there is one, the
+    gradient of the variance is NaN, and the mean must not be a part of that node."""
+    return input._array.size > made._array.size
 
 
 # Norms.

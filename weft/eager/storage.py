@@ -19,7 +19,7 @@ try:
 except ImportError:  # numpy 1
     from numpy import byte_bounds  # type: ignore[attr-defined, no-redef]
 
-from ..base.errors import InvalidType, InvalidValue, OutOfRange, RunError
+from ..base.errors import InvalidType, InvalidValue, OutOfMemory, OutOfRange, RunError
 from ..base.ndarray import ALIGNMENT
 from .device import CPU, device, require_cpu
 
@@ -30,11 +30,11 @@ _MAX_BYTES = 2**62
 def allocate(nbytes: int) -> Bytes:
     """That many bytes, not set, that start at a multiple of 64."""
     if not 0 <= nbytes <= _MAX_BYTES:
-        raise RunError(f"cannot allocate {nbytes} bytes")
+        raise OutOfMemory(f"cannot allocate {nbytes} bytes")
     try:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     except MemoryError as error:
-        raise RunError(f"cannot allocate {nbytes} bytes", why=str(error)) from None
+        raise OutOfMemory(f"cannot allocate {nbytes} bytes", why=str(error)) from None
     start = -raw.__array_interface__["data"][0] % ALIGNMENT
     return raw[start : start + nbytes]
 
@@ -163,6 +163,11 @@ class UntypedStorage:
     def data_ptr(self) -> int:
         """The address of the first byte, 0 if there is none."""
         return int(self._bytes.__array_interface__["data"][0]) if self._bytes.size else 0
+
+    def _spans(self, array: NDArray[Any]) -> bool:
+        """Whether the first element of an array lies in this memory."""
+        first: int = array.__array_interface__["data"][0]
+        return 0 <= first - self.data_ptr() < self.nbytes()
 
     @property
     def device(self) -> device:

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.errors import InvalidType, RunError
+from ..base.errors import Error, InvalidType, InvalidValue, OutOfMemory, RunError
 from .fusion import Fused
 from .inplace import check_writable, may_write_out, write, write_out
 from .modes import modes
 from .native_inplace import WRITTEN_FROM, write_native
 from .node import keep_old_values, next_sequence
-from .tensor import Tensor
+from .tensor import Tensor, too_many_axes
 from .titles import entitle, title_of
 
 
@@ -116,6 +116,8 @@ def _checked(made: Row) -> Callable[..., Any]:
         except (AttributeError, TypeError):
             _check_tensors(made, args, kwargs)
             raise
+        except (MemoryError, ValueError) as error:
+            raise told(error, made.name) from None
         entitle(result, title, args[0] if args else None)
         return result
 
@@ -126,10 +128,28 @@ def _checked(made: Row) -> Callable[..., Any]:
         except (AttributeError, TypeError):
             _check_tensors(made, args, kwargs)
             raise
+        except (MemoryError, ValueError) as error:
+            raise told(error, made.name) from None
         entitle(result, title, args[0] if args else None)
         return result
 
     return call if made.out else plain
+
+
+def told(error: MemoryError | ValueError, name: str) -> Exception:
+    """What numpy says of memory and sizes as an error of weft; others stay what they are."""
+    if isinstance(error, Error):
+        return error
+    why = str(error)
+    if isinstance(error, MemoryError) or why.startswith(_TOO_LARGE):
+        return OutOfMemory(f"not enough memory: {name}() cannot allocate its result", why=why)
+    if why.startswith(_TOO_MANY_AXES):
+        return too_many_axes(f"{name}()", why)
+    return InvalidValue(f"{name}(): {why}")
+
+
+_TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "Maximum allowed size")
+_TOO_MANY_AXES = "maximum supported dimension"
 
 
 def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None:
@@ -205,7 +225,10 @@ def _writing(made: Row, name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return in_place(function, own, title, self, args, kwargs, made.writes)
+        try:
+            return in_place(function, own, title, self, args, kwargs, made.writes)
+        except (MemoryError, ValueError) as error:
+            raise told(error, made.name) from None
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"In-place `{made.name}`."

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import DType, is_complex, is_float
-from ..base.errors import InvalidType, InvalidValue, RunError
+from ..base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ..base.forks import held_lock
 from ..core.op import Op
 from ..ops.elemwise import CastAttrs
@@ -32,6 +32,7 @@ Array = np.ndarray[Any, Any]
 NO_GRAD = "was created in no_grad mode"
 MULTIPLE = "is the output of a function that returns multiple views"
 CPU = device("cpu")
+MAX_RANK = 64  # numpy's
 CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
 _accumulating = held_lock("adding")
 
@@ -137,6 +138,9 @@ class Tensor:
         """The bytes that this tensor and its views share."""
         root = self if self._root is None else self._root
         if root._storage is None:
+            root._storage = UntypedStorage._of_array(root._array)
+        if root is not self and self._array.size and not root._storage._spans(self._array):
+            root, self._root = self, None  # the tensor it was a view of looks at other memory now
             root._storage = UntypedStorage._of_array(root._array)
         if self._start is None:
             self._storage = root._storage
@@ -295,6 +299,21 @@ class Tensor:
         made._counter = [0]
         return made
 
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise InvalidType(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        kind = value._array.dtype
+        if self.requires_grad and not (is_float(kind) or is_complex(kind)):
+            raise RunError(
+                "data set to a tensor that requires gradients must be floating point or complex "
+                "dtype",
+                why=f"this one is {value.dtype}",
+            )
+        self._array = value._array
+        self._root = value if value._root is None else value._root
+        self._storage = self._start = self._accumulator = None
+
     def _recorded(self) -> bool:
         """Whether an operator on this tensor would be recorded."""
         return modes.grad and self.requires_grad
@@ -400,9 +419,9 @@ _apply: list[Callable[..., list[Tensor]]] = []  # dispatch's, which is made of t
 
 
 def wrap(array: Array) -> Tensor:
-    """A tensor over memory that is nobody else's."""
+    """A tensor over memory that is nobody else's; a numpy scalar, which has none, gets some."""
     made = Tensor.__new__(Tensor)
-    made._array = array
+    made._array = array if type(array) is np.ndarray else np.array(array, subok=False)
     made._counter = [0]
     if modes.inference:
         made._inference = True
@@ -451,6 +470,10 @@ def out_of_range(dim: int, bound: int) -> IndexError:
         f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
         f"but got {dim})"
     )
+
+
+def too_many_axes(what: str, why: str) -> Unsupported:
+    return Unsupported(f"{what}: a tensor has at most {MAX_RANK} dimensions", why=why)
 
 
 class DimensionError(InvalidValue, IndexError):
