@@ -66,6 +66,9 @@ def test_compiled_models_run(tmp_path):
     done = run("run", tmp_path / "m.weft", "--input", f"x={tmp_path / 'x.npy'}")
     assert done.returncode == 1
     assert "input 'x' has shape (2, 7)" in done.stderr
+    done = run("run", tmp_path / "m.weft", "--shape", "x=3,7")
+    assert done.returncode == 1
+    assert "compiled for x: float32[4, 7]" in done.stderr
 
 
 def test_open_shapes_are_asked_for(tmp_path):

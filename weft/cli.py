@@ -87,8 +87,10 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
 @click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
 @click.option("--threads", type=click.IntRange(min=1), help="how many threads; default: the cores")
-@click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True)
-@click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="passes")
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="timed runs"
+)
 def run(
     model: Path,
     inputs: tuple[str, ...],
@@ -98,7 +100,7 @@ def run(
     opt_level: int,
     repeat: int,
 ) -> None:
-    """Run MODEL on the given or on random inputs, show outputs and time.
+    """Run MODEL on given or random inputs.
 
     MODEL is an ONNX file, PREFIX-symbol.json of MXNet (with the newest PREFIX-NNNN.params beside
     it, or with --params), or what CompiledModel.save has written.

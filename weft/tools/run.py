@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..base.dtype import dtype_name, is_float
-from ..base.errors import FormatError, NotFound
+from ..base.errors import FormatError, NotFound, ShapeError
 from ..base.shape import Dim, is_static, open_shapes
 from ..compiler.model import CompiledModel, InputSpec, compile
 from ..frontend.files import is_program
@@ -45,6 +45,7 @@ def run_model(
     model: Model
     if path.is_file() and is_program(path):
         model = load(path, threads)
+        check_compiled_for(model.inputs, known)
     else:
         model = compiled_with_progress(path, known, params, threads, opt_level, console)
     listed = ", ".join(map(str, model.inputs))
@@ -109,6 +110,16 @@ def compiled_with_progress(
             console.print(f"open     taken as {note}; --shape tells others", highlight=False)
             model = made({**shapes, **closed})
     return model
+
+
+def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[Dim]]) -> None:
+    """Raises if a compiled model has other inputs than those that are given."""
+    for spec in inputs:
+        if tuple(shapes.get(spec.name, spec.shape)) != spec.shape:
+            raise ShapeError(
+                f"input {spec.name!r} has shape {shapes[spec.name]}",
+                why=f"the model is compiled for {spec}",
+            )
 
 
 def batches_of_one(inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
