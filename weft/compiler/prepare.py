@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import FLOAT32, DType
-from ..base.errors import DTypeError, GraphError
+from ..base.errors import DTypeError, GraphError, InvalidType
 from ..base.ndarray import array
 from ..base.shape import Shape
 from ..base.target import Target
@@ -38,6 +38,8 @@ def typed_graph(
     default_dtype: DType = FLOAT32,
 ) -> Graph:
     """The graph with a fact about every entry; inputs of unknown dtype have the default."""
+    if not isinstance(symbol, (Graph, Symbol)):
+        raise InvalidType(f"expected a Symbol or a Graph, not {type(symbol).__name__}")
     graph = symbol if isinstance(symbol, Graph) else Graph(symbol.outputs)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     used = {name: value for name, value in params.items() if name in names}

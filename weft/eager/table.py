@@ -10,15 +10,15 @@ registry. From rows come functions, methods, in-place and `out=` forms, docs and
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.errors import InvalidType, RunError
+from ..base.errors import RunError
 from .fusion import Fused
 from .inplace import check_writable, may_write_out, write, write_out
+from .misuse import RAW, raise_explained
 from .modes import modes
 from .native_inplace import WRITTEN_FROM, write_native
 from .node import keep_old_values, next_sequence
@@ -113,9 +113,8 @@ def _checked(made: Row) -> Callable[..., Any]:
             if made.out:
                 kwargs.pop("out", None)
             result = function(*args, **kwargs)
-        except (AttributeError, TypeError):
-            _check_tensors(made, args, kwargs)
-            raise
+        except RAW as error:
+            raise_explained(made.name, function, error, args, kwargs)
         entitle(result, title, args[0] if args else None)
         return result
 
@@ -123,9 +122,8 @@ def _checked(made: Row) -> Callable[..., Any]:
     def plain(*args: Any, **kwargs: Any) -> Any:
         try:
             result = function(*args, **kwargs)
-        except (AttributeError, TypeError):
-            _check_tensors(made, args, kwargs)
-            raise
+        except RAW as error:
+            raise_explained(made.name, function, error, args, kwargs)
         entitle(result, title, args[0] if args else None)
         return result
 
@@ -156,18 +154,6 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
                 "tensor refer to a single memory location.",
                 hint="clone() the tensor before performing the operation",
             )
-
-
-def _check_tensors(made: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    parameters = inspect.signature(made.function).parameters.values()
-    tensors = [(i, p.name) for i, p in enumerate(parameters) if p.annotation == "Tensor"]
-    for position, parameter in tensors:
-        value = args[position] if position < len(args) else kwargs.get(parameter)
-        if value is not None and not isinstance(value, Tensor):
-            raise InvalidType(
-                f"{made.name}(): argument '{parameter}' (position {position + 1}) must be Tensor, "
-                f"not {type(value).__name__}"
-            ) from None
 
 
 def in_place(
@@ -205,7 +191,10 @@ def _writing(made: Row, name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return in_place(function, own, title, self, args, kwargs, made.writes)
+        try:
+            return in_place(function, own, title, self, args, kwargs, made.writes)
+        except RAW as error:
+            raise_explained(name, function, error, (self, *args), kwargs)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"In-place `{made.name}`."
