@@ -52,17 +52,17 @@ HalfStorage: Any
 HalfTensor: Any
 IntStorage: Any
 IntTensor: Any
-LockingLogger: Any
-from .eager.leaves import LoggerBase as LoggerBase
+from .base.counters import LockingLogger as LockingLogger
+from .base.counters import LoggerBase as LoggerBase
 LongStorage: Any
 LongTensor: Any
-NoopLogger: Any
-from .eager.archive.extra_files import PyTorchFileReader as PyTorchFileReader
-from .eager.archive.extra_files import PyTorchFileWriter as PyTorchFileWriter
+from .base.counters import NoopLogger as NoopLogger
+from .eager.archive.file_reader import PyTorchFileReader as PyTorchFileReader
+from .eager.archive.file_writer import PyTorchFileWriter as PyTorchFileWriter
 from .base.counters import SUM as SUM
 ShortStorage: Any
 ShortTensor: Any
-from .eager.types import Size as Size
+from .eager.size import Size as Size
 from .eager.storage import UntypedStorage as UntypedStorage
 from .eager.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from .eager.types import as_dtype as as_dtype
@@ -76,7 +76,7 @@ complex128: _dtype
 complex64: _dtype
 from .eager.types import contiguous_format as contiguous_format
 from .eager.generator import default_generator as default_generator
-from .eager.types import device as device
+from .eager.device import device as device
 double: _dtype
 from .eager.types import dtype as dtype
 from .eager.modes import enable_grad as enable_grad
@@ -357,6 +357,8 @@ class Tensor:
     def cumsum_(self, dim: builtins.int, *, dtype: Any = ...) -> Tensor: ...
     @property
     def data(self) -> Tensor: ...
+    @data.setter
+    def data(self, value: Any) -> None: ...
     def data_ptr(self) -> builtins.int: ...
     def deg2rad(self) -> Tensor: ...
     def deg2rad_(self) -> Tensor: ...

@@ -72,6 +72,8 @@ def _array_header(dtype: DType, shape: tuple[int, ...], size: int) -> bytes:
 def load_param_dict(data: bytes | bytearray | memoryview) -> dict[str, NDArray]:
     """The arrays that `save_param_dict`, or TVM, wrote. Every count is checked against the bytes
     there are before anything is made."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise InvalidType(f"parameters are read from bytes, not from {type(data).__name__}")
     reader = _Reader(bytes(data))
     reader.expect(LIST_MAGIC, "the list of parameters")
     names = [reader.name() for _ in range(reader.count("names", 8))]

@@ -39,6 +39,8 @@ def typed_graph(
     default_dtype: DType = FLOAT32,
 ) -> Graph:
     """The graph with a fact about every entry; inputs of unknown dtype have the default."""
+    if not isinstance(symbol, (Graph, Symbol)):
+        raise InvalidType(f"expected a Symbol or a Graph, not {type(symbol).__name__}")
     graph = symbol if isinstance(symbol, Graph) else Graph(symbol.outputs)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     used = {name: value for name, value in params.items() if name in names}

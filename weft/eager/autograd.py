@@ -90,7 +90,10 @@ def _meta(value: Any) -> Meta:
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (Tensor, GradientEdge)):
         return (value,)
-    items = tuple(value)
+    try:
+        items = tuple(value)
+    except TypeError:
+        raise InvalidType(f"expected a Tensor or several, not {value!r:.60}") from None
     for item in items:
         if not isinstance(item, (Tensor, GradientEdge)):
             raise InvalidType(f"expected a Tensor, but got {type(item).__name__}")
@@ -101,6 +104,8 @@ def _output_grads(outputs: Sequence[Tensor], grads: Any, create_graph: bool) -> 
     """The gradients to start from: ones for scalars that have none given."""
     if grads is None or isinstance(grads, Tensor):
         grads = (grads,) if grads is not None else (None,) * len(outputs)
+    if not isinstance(grads, Sequence):
+        raise InvalidType(f"gradients are a Tensor or several, not {grads!r:.60}")
     given = tuple(grads)
     if len(given) != len(outputs):
         raise RunError(f"got {len(outputs)} tensors and {len(given)} gradients")

@@ -11,6 +11,7 @@ import numpy as np
 from ..base.dtype import is_complex
 from ..base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from .autograd import grad
+from .misuse import typed_errors
 from .modes import enable_grad
 from .rows_join import stack
 from .rows_shape import reshape, view_as
@@ -115,6 +116,7 @@ def _vectors(name: str, v: Any, like: Tensors, create_graph: bool, of: str) -> A
 # Products with vectors.
 
 
+@typed_errors
 def vjp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -129,6 +131,7 @@ def vjp(
     return _left(ys, create_graph, many), _left(made, create_graph, was_tuple)
 
 
+@typed_errors
 def jvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -157,6 +160,7 @@ def _one_number(name: str, many: bool, ys: Tensors) -> None:
         )
 
 
+@typed_errors
 def vhp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -165,6 +169,7 @@ def vhp(
     return _hessian_product("vhp", func, inputs, v, create_graph, strict)
 
 
+@typed_errors
 def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -193,6 +198,7 @@ def _hessian_product(
 # Matrices.
 
 
+@typed_errors
 def jacobian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
@@ -251,6 +257,7 @@ def _together(rows: list[Tensor], shape: tuple[int, ...], x: Tensor) -> Tensor:
     return reshape(stack(rows), whole)
 
 
+@typed_errors
 def hessian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",

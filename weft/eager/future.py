@@ -16,6 +16,7 @@ from typing import Any
 from ..base.errors import InvalidType, RunError
 from ..base.forks import held_lock
 from ..runtime.pool import thread_count
+from .misuse import typed_errors
 from .modes import modes
 
 Callback = Callable[["Future"], Any]
@@ -256,6 +257,7 @@ def wait(future: Future) -> Any:
     return future.wait()
 
 
+@typed_errors
 def collect_all(futures: Sequence[Future]) -> Future:
     """A future that is complete when all are: its value is the list of them, and an exception of
     one is its own."""
@@ -278,6 +280,7 @@ def collect_all(futures: Sequence[Future]) -> Future:
     return together
 
 
+@typed_errors
 def wait_all(futures: Sequence[Future]) -> list[Any]:
     """The values of all futures, as soon as all are there."""
     return [future.wait() for future in futures]

@@ -176,7 +176,12 @@ def manual_seed(seed: int) -> Generator:
     >>> manual_seed(7) is default_generator, initial_seed()
     (True, 7)
     """
-    return default_generator.manual_seed(int(seed))
+    try:
+        number = int(seed)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = InvalidType if isinstance(error, TypeError) else InvalidValue
+        raise kind(f"a seed is a whole number, not {seed!r:.60}") from None
+    return default_generator.manual_seed(number)
 
 
 def seed() -> int:

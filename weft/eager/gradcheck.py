@@ -10,6 +10,7 @@ import numpy as np
 from ..base.dtype import FLOAT64, is_complex
 from ..base.errors import InvalidValue, RunError
 from .autograd import grad
+from .misuse import typed_errors
 from .modes import enable_grad
 from .tensor import Tensor, wrap
 
@@ -20,6 +21,7 @@ class GradcheckError(RunError):
     """A gradient differs from the slope it should be."""
 
 
+@typed_errors
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
@@ -146,6 +148,7 @@ def _random(rng: np.random.Generator, like: Array) -> Tensor:
     return wrap(np.asarray(values).astype(like.dtype)).requires_grad_()
 
 
+@typed_errors
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],

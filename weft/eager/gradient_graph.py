@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ..base.errors import InvalidValue, RunError
 from ..base.forks import held_lock
 from .engine import current_run
+from .misuse import typed_errors
 from .modes import _Mode, modes
 from .node import AccumulateGrad, Meta, Node
 from .tensor import Tensor
@@ -45,6 +46,7 @@ class GradientEdge(NamedTuple):
         return self.node.variable if isinstance(self.node, AccumulateGrad) else None
 
 
+@typed_errors
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that a tensor's gradient arrives at."""
     node, index = tensor._edge()
@@ -56,6 +58,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(node, index)
 
 
+@typed_errors
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Tells that tensors were written to by something that does not say so itself."""
     for one in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
@@ -145,6 +148,7 @@ class _Handles:
         self.remove()
 
 
+@typed_errors
 def register_multi_grad_hook(
     tensors: Sequence[Tensor | GradientEdge], fn: Callable[[Any], None], *, mode: str = "all"
 ) -> _Handles:

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from ..base.errors import InvalidType, NotFound, Unsupported
+from .misuse import typed_errors
 from .storage import UntypedStorage
 from .tensor import Tensor
 from .typed_storage import is_storage
@@ -38,6 +39,7 @@ def cuda(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: An
     )
 
 
+@typed_errors
 def non_blocking_of(function: str, non_blocking: bool, kwargs: dict[str, Any]) -> bool:
     """What `non_blocking` means for a function that may still be called with `async=`."""
     if not kwargs:

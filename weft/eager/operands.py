@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import BOOL, DTYPES, DType, is_complex, is_float, is_integer
-from ..base.errors import InvalidType, RunError, Unsupported
+from ..base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ..base.quiet import quietly
 from .convert import number_limits
 from .promotion import result_dtype
@@ -17,6 +17,12 @@ from .tensor import Tensor, wrap
 from .types import OF_NUMPY, get_default_dtype
 
 Number = (numbers.Number, np.generic)
+
+
+def check_count(name: str, what: str, count: Any) -> None:
+    """Refuses numbers of things that no memory holds."""
+    if isinstance(count, numbers.Number) and count >= 2**31:  # type: ignore[operator]
+        raise InvalidValue(f"{name}(): {what} of {count} is too large")
 
 
 def promoted(*values: Any) -> list[Tensor]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.dtype import BOOL, DTYPES, INT64, is_complex, is_float
+from ..base.errors import InvalidType
 from .types import OF_NUMPY, get_default_dtype
 
 Array = NDArray[Any]
@@ -51,6 +52,8 @@ def set_printoptions(
 
     `profile` is "default", "short" or "full", and comes before the others.
     """
+    if profile is not None and not isinstance(profile, str):
+        raise InvalidType(f"a profile is named by text, not by {profile!r:.60}")
     if profile in _PROFILES:
         row = _PROFILES[profile]
         _options.precision, _options.threshold, _options.edgeitems, _options.linewidth = row

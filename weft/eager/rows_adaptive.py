@@ -12,7 +12,7 @@ from ..core.op import Op
 from ..ops.adaptive_pool import AdaptivePool2DAttrs
 from .dispatch import apply
 from .indexing import chosen_from
-from .operands import must_be_real
+from .operands import check_count, must_be_real
 from .rows_activation import NN
 from .rows_pool import chosen_in
 from .rows_shape import reshape
@@ -105,6 +105,8 @@ def _bins(size: int, count: int) -> Array:
 
 def _adaptive_max(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     outs = _outs(input, rank, output_size, "adaptive_max_pool")
+    for out in outs:
+        check_count(f"adaptive_max_pool{rank}d", "an output size", out)
     shape = input._array.shape
     lead, sizes = shape[:-rank], shape[-rank:]
     if 0 in outs:

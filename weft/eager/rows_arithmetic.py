@@ -11,8 +11,9 @@ from ..ops._families import ScalarAttrs
 from ..ops.elemwise import PRODUCTS
 from .dispatch import apply, apply_pair
 from .fusion import fused
+from .misuse import raise_explained
 from .operands import in_dtype, must_be_tensors, must_fit, promoted, promoted_floats
-from .table import row, told
+from .table import row
 from .tensor import Tensor
 from .titles import entitle, title_of
 
@@ -336,7 +337,7 @@ def _operator(function: Any, swapped: bool = False) -> Any:
                 raise
             return NotImplemented
         except (MemoryError, ValueError) as error:
-            raise told(error, name) from None
+            raise_explained(name, function, error, (self, other), {})
         entitle(result, title, self)
         return result
 

@@ -12,11 +12,12 @@ from ..base.errors import InvalidType, RunError, Unsupported
 from ..core.op import Op
 from .dispatch import apply
 from .fusion import fused
+from .misuse import raise_explained
 from .operands import in_dtype, must_be_tensors, must_fit, promoted
 from .rows_arithmetic import add, bind_operators, mul, sub
 from .rows_unary import abs as magnitude
 from .rows_unary import neg
-from .table import row, told
+from .table import row
 from .tensor import Tensor
 from .titles import entitle, title_of
 
@@ -274,7 +275,7 @@ def _compared(function: Any) -> Any:
         except InvalidType:
             return NotImplemented
         except MemoryError as error:
-            raise told(error, function.__name__) from None
+            raise_explained(function.__name__, function, error, (self, other), {})
 
     return method
 
@@ -298,7 +299,7 @@ def _prefix(function: Any) -> Any:
         try:
             result: Tensor = function(self)
         except MemoryError as error:
-            raise told(error, function.__name__) from None
+            raise_explained(function.__name__, function, error, (self,), {})
         entitle(result, title, self)
         return result
 

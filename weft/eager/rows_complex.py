@@ -211,10 +211,10 @@ def _of_real_numbers(write: Callable[..., Tensor], name: str) -> Callable[..., T
     """An in-place form of which complex numbers have none: the result is real."""
 
     @functools.wraps(write)
-    def call(self: Tensor) -> Tensor:
-        if _of_complex(self):
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if isinstance(self, Tensor) and _of_complex(self):
             raise RunError(f"In-place {name} is not supported for complex tensors.")
-        return write(self)
+        return write(self, *args, **kwargs)
 
     return call
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import RunError
+from ..base.errors import InvalidValue, RunError
 from ..core.op import Op
 from ..ops.index import GatherAttrs, TakeAttrs
 from .dispatch import apply, kernel_of, record
@@ -339,15 +339,22 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             "Index put requires the source and destination dtypes match, got "
             f"{input.dtype.title} for the destination and {values.dtype.title} for the source."
         )
-    return with_chosen(input, index_arrays(tuple(indices), input._array.shape), values, accumulate)
+    return with_chosen(input, _chosen("index_put", input, indices), values, accumulate)
 
 
 @row
 def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """Writes values to the elements that index tensors choose"""
     check_writable(input)
-    put_chosen(input, index_arrays(tuple(indices), input._array.shape), values, accumulate)
+    put_chosen(input, _chosen("index_put_", input, indices), values, accumulate)
     return input
+
+
+def _chosen(name: str, input: Tensor, indices: Any) -> Any:
+    chosen = index_arrays(tuple(indices), input._array.shape)
+    if all(array is None for array in chosen):
+        raise InvalidValue(f"{name}(): indices have no tensor in them")
+    return chosen
 
 
 # Elements by their number.

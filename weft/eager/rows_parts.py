@@ -14,7 +14,7 @@ from ..ops.index import TakeAttrs
 from ..ops.join import ConcatenateAttrs
 from .dispatch import apply
 from .modes import modes
-from .operands import sizes_of
+from .operands import check_count, sizes_of
 from .rows_shape import reshape
 from .table import row
 from .tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
@@ -190,6 +190,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     if not isinstance(places, list):
         if places <= 0:
             raise RunError(f"number of sections must be larger than 0, got {places}")
+        check_count("tensor_split", "a number of sections", places)
         more = size % places
         return _pieces(input, axis, [size // places + (i < more) for i in range(places)])
     bounds = [slice(place).indices(size)[1] for place in places]

@@ -11,7 +11,7 @@ from ..core.op import Op
 from ..ops.special import PolygammaAttrs
 from .derivative import params_of
 from .dispatch import apply
-from .operands import floating, must_be_real
+from .operands import check_count, floating, must_be_real
 from .rows_arithmetic import add, mul
 from .rows_compare import choose, eq, gt, lt
 from .rows_unary import digamma, erfc, erfinv, exp, lgamma, log, log1p, square
@@ -45,6 +45,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     """the n-th derivative of digamma"""
     if n < 0:
         raise RunError("polygamma(n, x) does not support negative n.")
+    check_count("polygamma", "an order", n)
     values = floating(input)
     if not n:
         return digamma(values)
@@ -66,6 +67,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     """log of the gamma function of p dimensions"""
     if p < 1:
         raise RunError("p has to be greater than or equal to 1")
+    check_count("mvlgamma", "a number of dimensions", p)
     values = floating(input)
     total: Any = p * (p - 1) / 4 * math.log(math.pi)
     for k in range(p):

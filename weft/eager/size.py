@@ -23,6 +23,9 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[SupportsIndex] = (), /) -> Size:
+        if not isinstance(sizes, Iterable):
+            kind = type(sizes).__name__
+            raise InvalidType(f"weft.Size() takes an iterable of 'int', not {kind!r}")
         return tuple.__new__(cls, [_extent(i, value) for i, value in enumerate(sizes)])
 
     @staticmethod

@@ -229,6 +229,8 @@ class UntypedStorage:
 
     def byteswap(self, dtype: Any) -> None:
         """Reverses the bytes of every element of that dtype, of both parts if it is complex."""
+        if not hasattr(dtype, "to_real"):
+            raise InvalidType(f"byteswap takes a weft.dtype, not {dtype!r:.60}")
         width = dtype.to_real().itemsize
         if len(self) % dtype.itemsize:
             raise RunError(
@@ -369,7 +371,8 @@ def _byte(value: Any) -> int:
 def position(storage: Any, index: Any) -> int:
     """The position that an index means, counted from the start."""
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-        raise InvalidType(f"can't index a {storage.type()} with {type(index).__name__}")
+        name = f"weft.{type(storage).__name__}"
+        raise InvalidType(f"can't index a {name} with {type(index).__name__}")
     size = len(storage)
     if not -size <= index < size:
         raise OutOfRange(f"index {index} out of range for storage of size {size}")
@@ -386,6 +389,10 @@ def neighbours(index: slice, size: int) -> slice:
 
 def map_file(filename: Any, shared: bool, nbytes: int) -> Bytes:
     """The first bytes of a file, mapped into memory."""
+    if not isinstance(filename, (str, bytes, os.PathLike)):
+        raise InvalidType(f"a file is named by a path, not by {filename!r:.60}")
+    if isinstance(nbytes, bool) or not isinstance(nbytes, (int, np.integer)):
+        raise InvalidType(f"a storage has a whole number of bytes, not {nbytes!r:.60}")
     if nbytes < 0:
         raise InvalidValue(f"a storage of {nbytes} bytes")
     flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY

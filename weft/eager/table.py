@@ -10,19 +10,19 @@ registry. From rows come functions, methods, in-place and `out=` forms, docs and
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.errors import Error, InvalidType, InvalidValue, OutOfMemory, RunError
+from ..base.errors import RunError
 from .fusion import Fused
 from .inplace import check_writable, may_write_out, write, write_out
+from .misuse import RAW, raise_explained
 from .modes import modes
 from .native_inplace import WRITTEN_FROM, write_native
 from .node import keep_old_values, next_sequence
-from .tensor import Tensor, too_many_axes
+from .tensor import Tensor
 from .titles import entitle, title_of
 
 
@@ -113,11 +113,8 @@ def _checked(made: Row) -> Callable[..., Any]:
             if made.out:
                 kwargs.pop("out", None)
             result = function(*args, **kwargs)
-        except (AttributeError, TypeError):
-            _check_tensors(made, args, kwargs)
-            raise
-        except (MemoryError, ValueError) as error:
-            raise told(error, made.name) from None
+        except RAW as error:
+            raise_explained(made.name, function, error, args, kwargs)
         entitle(result, title, args[0] if args else None)
         return result
 
@@ -125,31 +122,12 @@ def _checked(made: Row) -> Callable[..., Any]:
     def plain(*args: Any, **kwargs: Any) -> Any:
         try:
             result = function(*args, **kwargs)
-        except (AttributeError, TypeError):
-            _check_tensors(made, args, kwargs)
-            raise
-        except (MemoryError, ValueError) as error:
-            raise told(error, made.name) from None
+        except RAW as error:
+            raise_explained(made.name, function, error, args, kwargs)
         entitle(result, title, args[0] if args else None)
         return result
 
     return call if made.out else plain
-
-
-def told(error: MemoryError | ValueError, name: str) -> Exception:
-    """What numpy says of memory and sizes as an error of weft; others stay what they are."""
-    if isinstance(error, Error):
-        return error
-    why = str(error)
-    if isinstance(error, MemoryError) or why.startswith(_TOO_LARGE):
-        return OutOfMemory(f"not enough memory: {name}() cannot allocate its result", why=why)
-    if why.startswith(_TOO_MANY_AXES):
-        return too_many_axes(f"{name}()", why)
-    return InvalidValue(f"{name}(): {why}")
-
-
-_TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "Maximum allowed size")
-_TOO_MANY_AXES = "maximum supported dimension"
 
 
 def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None:
@@ -176,18 +154,6 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
                 "tensor refer to a single memory location.",
                 hint="clone() the tensor before performing the operation",
             )
-
-
-def _check_tensors(made: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    parameters = inspect.signature(made.function).parameters.values()
-    tensors = [(i, p.name) for i, p in enumerate(parameters) if p.annotation == "Tensor"]
-    for position, parameter in tensors:
-        value = args[position] if position < len(args) else kwargs.get(parameter)
-        if value is not None and not isinstance(value, Tensor):
-            raise InvalidType(
-                f"{made.name}(): argument '{parameter}' (position {position + 1}) must be Tensor, "
-                f"not {type(value).__name__}"
-            ) from None
 
 
 def in_place(
@@ -227,8 +193,8 @@ def _writing(made: Row, name: str) -> Callable[..., Any]:
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
             return in_place(function, own, title, self, args, kwargs, made.writes)
-        except (MemoryError, ValueError) as error:
-            raise told(error, made.name) from None
+        except RAW as error:
+            raise_explained(name, function, error, (self, *args), kwargs)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"In-place `{made.name}`."

@@ -129,6 +129,8 @@ class ElementStorage:
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> Any:
         """A storage over a file, see UntypedStorage.from_file."""
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+            raise InvalidType(f"a storage has a whole number of elements, not {size!r:.60}")
         memory = map_file(filename, shared, size * cls.dtype.itemsize)
         return cls(wrap_storage=UntypedStorage._over(memory, shared=shared))
 

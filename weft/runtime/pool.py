@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 from functools import lru_cache
+from numbers import Integral
 
 from ..base import config
 from ..base.errors import InvalidType, InvalidValue
@@ -160,11 +161,11 @@ def thread_count(explicit: int | None = None) -> int:
     3
     """
     if explicit is not None:
-        if not isinstance(explicit, int):
-            raise InvalidType(f"threads are counted by an int, not by {explicit!r}")
+        if not isinstance(explicit, Integral):
+            raise InvalidType(f"a number of threads is an int, not {explicit!r:.60}")
         if not 1 <= explicit <= MAX_THREADS:
             raise InvalidValue(f"{explicit} threads", why=f"expected 1 to {MAX_THREADS}")
-        return explicit
+        return int(explicit)
     if _chosen is not None:
         return _chosen
     limits: list[int | None] = [usable_cores(), config.get("threads"), _openmp_threads()]

@@ -185,14 +185,20 @@ def _imported(names: dict[str, Any]) -> Iterator[str]:
 
 def _home(name: str, value: Any) -> str | None:
     """The module of ours that has an object under its own name."""
-    own = getattr(value, "__module__", "")
-    known = [own, *(f"weft.eager.{room}" for room in "types device size storage".split())]
+    known = [*_written_in(value), *(f"weft.eager.{room}" for room in ("types", "storage"))]
     others = [p for p in sys.modules if p.startswith("weft.eager.") and "namespace" not in p]
     others.sort(key=lambda p: (p.rpartition(".")[2] != name.lower(), p))
     for path in (*known, *others):
         if path.startswith("weft.") and vars(sys.modules[path]).get(name) is value:
             return path.removeprefix("weft.")
     return None
+
+
+def _written_in(value: Any) -> list[str]:
+    """The modules whose text has a class or function, or its methods, whatever its own `__module__`
+    says to users."""
+    parts = [value, *(vars(value).values() if isinstance(value, type) else ())]
+    return [part.__module__ for part in parts if hasattr(part, "__module__")]
 
 
 def _class_stub() -> Iterator[str]:

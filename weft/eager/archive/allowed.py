@@ -11,6 +11,7 @@ from typing import Any
 from ...base.errors import InvalidType, Unsupported
 from ...base.forks import held_lock
 from .. import types
+from ..misuse import typed_errors
 from ..parameter import Parameter
 from ..storage import UntypedStorage
 from ..tensor import Tensor
@@ -175,6 +176,7 @@ def _named(entry: Any) -> tuple[str, Any]:
     return name or f"{value.__module__}.{value.__qualname__}", value
 
 
+@typed_errors
 def add_safe_globals(safe_globals: Iterable[Any]) -> None:
     """Allows classes and functions in files; a pair (function, "module.name") gives the name."""
     with _user_lock:

@@ -36,6 +36,8 @@ class PyTorchFileWriter:
         storage_alignment: int = 64,
         name: str | None = None,
     ) -> None:
+        if isinstance(storage_alignment, bool) or not isinstance(storage_alignment, int):
+            raise InvalidType(f"storage_alignment is a number of bytes: {storage_alignment!r:.60}")
         if storage_alignment < 1 or storage_alignment >= 2**15:
             raise InvalidValue(f"storage_alignment of {storage_alignment} bytes")
         self._own: Any = None

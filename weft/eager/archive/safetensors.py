@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import InvalidType, Unsupported
+from ..misuse import typed_errors
 from ..storage import UntypedStorage, allocate
 from ..tensor import Tensor, wrap
 from ..types import DTYPE_NAMES, dtype
@@ -41,6 +42,7 @@ _MAX_RANK = 64
 _METADATA = "__metadata__"
 
 
+@typed_errors
 def save_safetensors(
     tensors: Mapping[str, Tensor], f: Any, metadata: Mapping[str, str] | None = None
 ) -> None:
@@ -89,11 +91,13 @@ def _write(file: Any, header: bytes, tensors: Mapping[str, Tensor]) -> None:
             file.write(array.reshape(-1).view(np.uint8).data)
 
 
+@typed_errors
 def load_safetensors(f: Any) -> dict[str, Tensor]:
     """Reads all tensors from a path, a file, or bytes."""
     return read_safetensors(f)[0]
 
 
+@typed_errors
 def read_safetensors(f: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Reads all tensors and the metadata beside them."""
     data = _content(f)
