@@ -152,5 +152,6 @@ def test_type_checkers_see_tensors(tmp_path):
         line.split("is ")[1].strip('"') for line in done.stdout.splitlines() if "note: R" in line
     ]
     assert revealed == [
-        "weft.Tensor", "weft.Tensor", "weft.eager.size.Size", "bool", "weft.eager.types.dtype",
+        "weft.Tensor", "weft.Tensor", "weft.eager.tensor.size.Size", "bool",
+        "weft.eager.tensor.types.dtype",
     ], done.stdout  # fmt: skip

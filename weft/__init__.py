@@ -90,13 +90,13 @@ def __getattr__(name: str) -> Any:
 def _of_tensors(name: str) -> Any:
     """A name of PyTorch's vocabulary: a function of the table, a class, a dtype."""
     if name in TENSOR_NAMES:
-        return import_module(".eager.namespace", __name__).NAMES[name]
+        return import_module(".eager.torch_core.public_names", __name__).NAMES[name]
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def _all() -> list[str]:
     """What `from weft import *` gives: the written names and every public name of the core."""
-    core = import_module(".eager.core_namespace", __name__)
+    core = import_module(".eager.torch_core.namespace", __name__)
     rooms = [name for name in _MODULES if name[0] != "_" and name not in _UNSTARRED]
     written = ["Error", "NNVMError", "__version__", *rooms, *_NAMES, *_STARRED]
     found = core.public_names(vars(import_module("._C", __name__)))

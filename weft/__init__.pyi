@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 
-from .eager.device import device as _device
-from .eager.size import Size as _Size
-from .eager.types import dtype as _dtype
-from .eager.types import layout as _layout
+from .eager.tensor.device import device as _device
+from .eager.tensor.size import Size as _Size
+from .eager.tensor.types import dtype as _dtype
+from .eager.tensor.types import layout as _layout
 
 from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
 from . import symbol as sym
@@ -43,11 +43,11 @@ ComplexFloatStorage: Any
 DoubleStorage: Any
 DoubleTensor: Any
 from .eager.archive.extra_files import ExtraFilesMap as ExtraFilesMap
-from .eager.processor import FatalError as FatalError
+from .eager.torch_core.processor import FatalError as FatalError
 FloatStorage: Any
 FloatTensor: Any
-from .eager.future import Future as Future
-from .eager.generator import Generator as Generator
+from .eager.torch_core.future import Future as Future
+from .eager.random.generator import Generator as Generator
 HalfStorage: Any
 HalfTensor: Any
 IntStorage: Any
@@ -62,38 +62,38 @@ from .eager.archive.file_writer import PyTorchFileWriter as PyTorchFileWriter
 from .base.counters import SUM as SUM
 ShortStorage: Any
 ShortTensor: Any
-from .eager.size import Size as Size
-from .eager.storage import UntypedStorage as UntypedStorage
-from .eager.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
-from .eager.types import as_dtype as as_dtype
+from .eager.tensor.size import Size as Size
+from .eager.tensor.storage import UntypedStorage as UntypedStorage
+from .eager.torch_core.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from .eager.tensor.types import as_dtype as as_dtype
 bfloat16: _dtype
 bool: _dtype
 cdouble: _dtype
 cfloat: _dtype
-from .eager.types import channels_last as channels_last
-from .eager.types import channels_last_3d as channels_last_3d
+from .eager.tensor.types import channels_last as channels_last
+from .eager.tensor.types import channels_last_3d as channels_last_3d
 complex128: _dtype
 complex64: _dtype
-from .eager.types import contiguous_format as contiguous_format
-from .eager.generator import default_generator as default_generator
-from .eager.device import device as device
+from .eager.tensor.types import contiguous_format as contiguous_format
+from .eager.functions.nn.attention import default_generator as default_generator
+from .eager.tensor.device import device as device
 double: _dtype
-from .eager.types import dtype as dtype
-from .eager.modes import enable_grad as enable_grad
-from .eager.types import finfo as finfo
+from .eager.tensor.types import dtype as dtype
+from .eager.autograd.modes import enable_grad as enable_grad
+from .eager.tensor.types import finfo as finfo
 float: _dtype
 float16: _dtype
 float32: _dtype
 float64: _dtype
-from .eager.future import fork as fork
-from .eager.settings import get_default_device as get_default_device
-from .eager.types import get_default_dtype as get_default_dtype
-from .eager.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
-from .eager.settings import get_float32_matmul_precision as get_float32_matmul_precision
-from .eager.future import get_num_interop_threads as get_num_interop_threads
-from .eager.processor import get_num_threads as get_num_threads
-from .eager.printing import get_printoptions as get_printoptions
-from .eager.generator import get_rng_state as get_rng_state
+from .eager.torch_core.future import fork as fork
+from .eager.torch_core.settings import get_default_device as get_default_device
+from .eager.tensor.types import get_default_dtype as get_default_dtype
+from .eager.torch_core.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
+from .eager.torch_core.settings import get_float32_matmul_precision as get_float32_matmul_precision
+from .eager.torch_core.future import get_num_interop_threads as get_num_interop_threads
+from .eager.torch_core.processor import get_num_threads as get_num_threads
+from .eager.tensor.printing import get_printoptions as get_printoptions
+from .eager.random.generator import get_rng_state as get_rng_state
 half: _dtype
 has_cuda: builtins.bool
 has_cudnn: builtins.bool
@@ -101,54 +101,54 @@ has_lapack: builtins.bool
 has_mkl: builtins.bool
 has_mkldnn: builtins.bool
 has_openmp: builtins.bool
-from .eager.types import iinfo as iinfo
-from .eager.modes import inference_mode as inference_mode
-from .eager.generator import initial_seed as initial_seed
+from .eager.tensor.types import iinfo as iinfo
+from .eager.autograd.modes import inference_mode as inference_mode
+from .eager.random.generator import initial_seed as initial_seed
 int: _dtype
 int16: _dtype
 int32: _dtype
 int64: _dtype
 int8: _dtype
-from .eager.anomaly import is_anomaly_enabled as is_anomaly_enabled
-from .eager.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
-from .eager.modes import is_grad_enabled as is_grad_enabled
-from .eager.modes import is_inference_mode_enabled as is_inference_mode_enabled
-from .eager.typed_storage import is_storage as is_storage
-from .eager.tensor import is_tensor as is_tensor
-from .eager.settings import is_warn_always_enabled as is_warn_always_enabled
-from .eager.types import layout as layout
+from .eager.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from .eager.torch_core.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from .eager.autograd.modes import is_grad_enabled as is_grad_enabled
+from .eager.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
+from .eager.tensor.typed_storage import is_storage as is_storage
+from .eager.tensor.tensor import is_tensor as is_tensor
+from .eager.torch_core.settings import is_warn_always_enabled as is_warn_always_enabled
+from .eager.tensor.types import layout as layout
 from .eager.archive.load import load as load
 long: _dtype
-from .eager.generator import manual_seed as manual_seed
-from .eager.types import memory_format as memory_format
-from .eager.modes import no_grad as no_grad
-from .eager.types import preserve_format as preserve_format
-from .eager.printing import printoptions as printoptions
+from .eager.random.generator import manual_seed as manual_seed
+from .eager.tensor.types import memory_format as memory_format
+from .eager.autograd.modes import no_grad as no_grad
+from .eager.tensor.types import preserve_format as preserve_format
+from .eager.tensor.printing import printoptions as printoptions
 from .eager.archive.save import save as save
-from .eager.generator import seed as seed
-from .eager.anomaly import set_anomaly_enabled as set_anomaly_enabled
-from .eager.settings import set_default_device as set_default_device
-from .eager.types import set_default_dtype as set_default_dtype
-from .eager.typed_tensor import set_default_tensor_type as set_default_tensor_type
-from .eager.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
-from .eager.settings import set_float32_matmul_precision as set_float32_matmul_precision
-from .eager.processor import set_flush_denormal as set_flush_denormal
-from .eager.modes import set_grad_enabled as set_grad_enabled
-from .eager.future import set_num_interop_threads as set_num_interop_threads
-from .eager.processor import set_num_threads as set_num_threads
-from .eager.printing import set_printoptions as set_printoptions
-from .eager.generator import set_rng_state as set_rng_state
-from .eager.settings import set_warn_always as set_warn_always
+from .eager.random.generator import seed as seed
+from .eager.autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
+from .eager.torch_core.settings import set_default_device as set_default_device
+from .eager.tensor.types import set_default_dtype as set_default_dtype
+from .eager.tensor.typed_tensor import set_default_tensor_type as set_default_tensor_type
+from .eager.torch_core.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
+from .eager.torch_core.settings import set_float32_matmul_precision as set_float32_matmul_precision
+from .eager.torch_core.processor import set_flush_denormal as set_flush_denormal
+from .eager.autograd.modes import set_grad_enabled as set_grad_enabled
+from .eager.torch_core.future import set_num_interop_threads as set_num_interop_threads
+from .eager.torch_core.processor import set_num_threads as set_num_threads
+from .eager.tensor.printing import set_printoptions as set_printoptions
+from .eager.random.generator import set_rng_state as set_rng_state
+from .eager.torch_core.settings import set_warn_always as set_warn_always
 short: _dtype
-from .eager.types import sparse_coo as sparse_coo
-from .eager.types import strided as strided
-from .eager.typed_tensor import typename as typename
+from .eager.tensor.types import sparse_coo as sparse_coo
+from .eager.tensor.types import strided as strided
+from .eager.tensor.typed_tensor import typename as typename
 uint16: _dtype
 uint32: _dtype
 uint64: _dtype
 uint8: _dtype
-from .eager.settings import use_deterministic_algorithms as use_deterministic_algorithms
-from .eager.future import wait as wait
+from .eager.torch_core.settings import use_deterministic_algorithms as use_deterministic_algorithms
+from .eager.torch_core.future import wait as wait
 
 NNVMError = Error
 

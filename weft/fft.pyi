@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 
-from .eager.device import device as _device
-from .eager.size import Size as _Size
-from .eager.types import dtype as _dtype
-from .eager.types import layout as _layout
+from .eager.tensor.device import device as _device
+from .eager.tensor.size import Size as _Size
+from .eager.tensor.types import dtype as _dtype
+from .eager.tensor.types import layout as _layout
 
 from . import Tensor
 

@@ -1,5 +1,5 @@
 """Values that are not there yet, and waiting for many of them."""
 
-from .eager.future import Future, collect_all, wait_all
+from .eager.torch_core.future import Future, collect_all, wait_all
 
 __all__ = ["Future", "collect_all", "wait_all"]

@@ -1,6 +1,6 @@
 """The default generator of random numbers: its seed, its state, and a state for a while."""
 
-from .eager.generator import (
+from .eager.random.generator import (
     default_generator,
     fork_rng,
     get_rng_state,

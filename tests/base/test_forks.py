@@ -300,7 +300,7 @@ def use():
         assert weft.ones(3).sum() == 3
         assert weft.symbol.Variable("x").list_input_names() == ["x"]
     else:
-        importlib.import_module("weft.eager.namespace")
+        importlib.import_module("weft.eager.torch_core.public_names")
 
 thread = threading.Thread(target=use, daemon=True)
 thread.start()

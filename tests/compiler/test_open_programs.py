@@ -22,8 +22,8 @@ from weft.base.target import host
 from weft.compiler import open_kernels, open_programs
 from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
-from weft.eager import native_generic
-from weft.eager.derivative import params_of
+from weft.eager.autograd.derivative import params_of
+from weft.eager.native import generic as native_generic
 from weft.lower.open.generic import lower_open
 
 

@@ -16,9 +16,9 @@ from weft.base.errors import Error
 from weft.eager.archive.load import load
 from weft.eager.archive.safetensors import load_safetensors, save_safetensors
 from weft.eager.archive.save import save
-from weft.eager.parameter import Parameter
-from weft.eager.tensor import Tensor, as_view, wrap
-from weft.eager.types import bfloat16, device, float32
+from weft.eager.tensor.parameter import Parameter
+from weft.eager.tensor.tensor import Tensor, as_view, wrap
+from weft.eager.tensor.types import bfloat16, device, float32
 
 _INTERESTING = [0, 1, 2, 127, 128, 255, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1]
 _TOKENS = [b"R", b"b", b"Q", b"t", b"u", b"e", b"a", b"s", b"\x81", b"\x93", b"(", b")", b"]", b"}"]

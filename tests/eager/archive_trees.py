@@ -5,9 +5,9 @@ from collections import Counter, OrderedDict
 import ml_dtypes
 import numpy as np
 
-from weft.eager import types
-from weft.eager.parameter import Parameter
-from weft.eager.tensor import Tensor, as_view, wrap
+from weft.eager.tensor import types
+from weft.eager.tensor.parameter import Parameter
+from weft.eager.tensor.tensor import Tensor, as_view, wrap
 
 DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64".split()
 WIDE = [*DTYPES, "complex128", "uint16", "uint32", "uint64"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.op import Op
-from weft.eager.derivative import params_of
+from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
 
 Array = np.ndarray

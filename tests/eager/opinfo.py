@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import inspect
-import pkgutil
 import sys
 import time
 import traceback
@@ -37,16 +35,10 @@ from opinfo_lists import (
 )
 from torch_samples import BFLOAT16, Converter, Foreign, database, plain, samples_of, torch
 
-import weft.eager
-import weft.ops
-from weft.eager.engine import Engine
-from weft.eager.modes import no_grad
-from weft.eager.table import FUNCTIONS, TABLE
-from weft.eager.tensor import Tensor, wrap
-
-for _module in pkgutil.iter_modules(weft.eager.__path__):
-    if _module.name.startswith("rows_"):
-        importlib.import_module(f"weft.eager.{_module.name}")
+from weft.eager.autograd.engine import Engine
+from weft.eager.autograd.modes import no_grad
+from weft.eager.functions.all import FUNCTIONS, TABLE
+from weft.eager.tensor.tensor import Tensor, wrap
 
 KINDS = (torch.float32, torch.int64, torch.bool)
 

@@ -38,8 +38,8 @@ from opinfo_lists import ANY_VALUES, BEYOND, COMPLEX_LEFT_OUT
 from torch_samples import Converter, database, samples_of, torch
 
 from weft.base.errors import Error
-from weft.eager.autograd import grad
-from weft.eager.tensor import wrap
+from weft.eager.autograd.backward import grad
+from weft.eager.tensor.tensor import wrap
 
 COMPLEX = (torch.complex64, torch.complex128)
 TWICE = 4  # samples of which gradients of gradients are compared

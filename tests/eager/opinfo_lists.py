@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.eager.table import FUNCTIONS
+from weft.eager.functions.table import FUNCTIONS
 
 
 def _nn(name: str) -> Callable[..., Any]:

@@ -13,9 +13,9 @@ from oracles import oracle
 
 from weft.base import config, counters
 from weft.base.counters import AVG, SUM, AggregationType, LockingLogger, LoggerBase, NoopLogger
-from weft.eager import processor
-from weft.eager.future import Future, collect_all, fork, wait, wait_all
-from weft.eager.modes import is_grad_enabled, no_grad
+from weft.eager.autograd.modes import is_grad_enabled, no_grad
+from weft.eager.torch_core import processor
+from weft.eager.torch_core.future import Future, collect_all, fork, wait, wait_all
 from weft.runtime.pool import thread_count, thread_pool
 
 
@@ -223,7 +223,7 @@ def test_denormals():
 ON_WORKERS = """
 import ctypes
 import numpy as np
-from weft.eager.processor import set_flush_denormal
+from weft.eager.torch_core.processor import set_flush_denormal
 from weft.runtime.jit import load_ir
 from weft.runtime.pool import thread_pool
 

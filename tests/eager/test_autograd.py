@@ -8,8 +8,7 @@ import weakref
 import pytest
 
 import weft
-
-from ..oracles import oracle
+from tests.oracles import oracle
 
 SCENARIOS = []
 

@@ -10,11 +10,11 @@ import weft
 from weft.base.errors import Unsupported
 from weft.core.op import Op, list_ops
 from weft.core.symbol import Variable
-from weft.eager.autograd import grad
+from weft.eager.autograd.backward import grad
+from weft.eager.autograd.function import Function
+from weft.eager.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from weft.eager.dispatch import apply, kernel_of
-from weft.eager.function import Function
-from weft.eager.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from weft.eager.tensor import wrap
+from weft.eager.tensor.tensor import wrap
 from weft.ops._families import holomorphic
 from weft.passes.gradient import gradients
 

@@ -9,9 +9,9 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager import core_namespace
-from weft.eager.core_namespace import STEPS, filled, public_names
-from weft.eager.storage_copy import copy_pairs
+from weft.eager.tensor.storage_copy import copy_pairs
+from weft.eager.torch_core import namespace as core_namespace
+from weft.eager.torch_core.namespace import STEPS, filled, public_names
 
 # The public names of PyTorch 1.1's core, without those of its JIT.
 CORE = (

@@ -7,7 +7,7 @@ from oracles import oracle
 
 import weft
 from weft.base.errors import Error, OutOfMemory
-from weft.eager.tensor import wrap
+from weft.eager.tensor.tensor import wrap
 
 
 def value_of(program: str, library):

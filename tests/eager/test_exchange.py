@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import weft
-
-from ..oracles import oracle
+from tests.oracles import oracle
 
 
 def test_numpy_and_tensors_share_memory():

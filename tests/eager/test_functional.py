@@ -10,8 +10,8 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager.functions import FUNCTIONS
-from weft.eager.tensor import wrap
+from weft.eager.functions.all import FUNCTIONS
+from weft.eager.tensor.tensor import wrap
 
 torch = oracle("torch")
 N = FUNCTIONS["weft.nn.functional"]

@@ -8,9 +8,10 @@ from oracles import oracle
 import weft
 import weft.nn.functional
 from weft.core.op import Op
-from weft.eager import fusion, native_pointwise
-from weft.eager.fusion import Fused, fused
-from weft.eager.rows_arithmetic import add, mul
+from weft.eager.functions import fusion
+from weft.eager.functions.fusion import Fused, fused
+from weft.eager.functions.math.arithmetic import add, mul
+from weft.eager.native import pointwise as native_pointwise
 from weft.runtime import open_kernel
 
 SHAPE = (130, 257)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from oracles import oracle
 
-import weft.eager.functions  # noqa: F401
-from weft.eager.engine import Engine
-from weft.eager.tensor import Tensor, wrap
+import weft.eager.functions.all  # noqa: F401  dispatch and its tensors
+from weft.eager.autograd.engine import Engine
+from weft.eager.tensor.tensor import Tensor, wrap
 
 torch = oracle("torch")
 KINDS = ("int", "slice", "none", "dots", "bool", "array", "mask", "list")

@@ -7,7 +7,7 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager.functions import FUNCTIONS
+from weft.eager.functions.all import FUNCTIONS
 
 
 class Odd:

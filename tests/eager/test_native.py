@@ -12,17 +12,15 @@ from oracles import oracle
 import weft
 from weft.base.kept import Kept
 from weft.core.op import Op
-from weft.eager import (
-    native,
-    native_attention,
-    native_generic,
-    native_norm,
-    native_pool,
-    native_product,
-    native_reduce,
-)
-from weft.eager.derivative import params_of
+from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
+from weft.eager.native import attention as native_attention
+from weft.eager.native import choice as native
+from weft.eager.native import generic as native_generic
+from weft.eager.native import norm as native_norm
+from weft.eager.native import pool as native_pool
+from weft.eager.native import product as native_product
+from weft.eager.native import reduce as native_reduce
 from weft.ops._families import F
 from weft.runtime import open_kernel
 

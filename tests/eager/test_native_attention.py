@@ -6,8 +6,8 @@ from oracles import oracle
 
 import weft
 from weft.core.op import Op
-from weft.eager import native_attention
-from weft.eager.derivative import params_of
+from weft.eager.autograd.derivative import params_of
+from weft.eager.native import attention as native_attention
 
 NAME = "scaled_dot_product_attention"
 

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.oracles import oracle
 from weft import ops  # noqa: F401
 from weft.core.op import Op
-from weft.eager.native_convolution import CONVOLUTIONS
+from weft.eager.native.convolution import CONVOLUTIONS
 from weft.ops.conv import Conv2DAttrs, Conv2DTransposeAttrs
 from weft.runtime import pool
-
-from ..oracles import oracle
 
 CONTRACT = 5e-5
 CONVOLUTION_OPS = {"conv2d", "_conv2d_grad", "_conv2d_grad_data", "_conv2d_grad_weight"}

@@ -5,7 +5,7 @@ import pytest
 from codegen.guard import guarded
 
 import weft
-from weft.eager.native_copy import _transposed, copy_into, dense, ordered_copy, run_triangle
+from weft.eager.native.copy import _transposed, copy_into, dense, ordered_copy, run_triangle
 from weft.ops.linalg import TriangleAttrs
 
 DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"]

@@ -5,7 +5,7 @@ import pytest
 from codegen.guard import guarded
 
 import weft
-from weft.eager import native_index
+from weft.eager.native import index as native_index
 from weft.ops.index import GatherAttrs, TakeAttrs
 
 RNG = np.random.default_rng(0)

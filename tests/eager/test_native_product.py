@@ -10,9 +10,9 @@ from oracles import oracle
 import weft
 from weft.base.errors import DTypeError, LayoutError, ShapeError
 from weft.core.op import Op
-from weft.eager.derivative import params_of
+from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import apply
-from weft.eager.native_product import multiply, worth_native
+from weft.eager.native.product import multiply, worth_native
 from weft.runtime import open_kernel
 
 rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pytest
 
 from weft.base import draws
 from weft.base.bits import MersenneTwister
-from weft.eager.native_random import DRAWN_FROM, NativeTwister, normal_blocks
+from weft.eager.native.random import DRAWN_FROM, NativeTwister, normal_blocks
 
 COUNTS = [DRAWN_FROM, DRAWN_FROM + 1, 624 * 7, 624 * 8 + 1, 50003]
 

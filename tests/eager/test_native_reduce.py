@@ -9,8 +9,8 @@ from oracles import oracle
 import weft
 from weft.compiler import open_kernels
 from weft.core.op import Op
-from weft.eager import native_reduce
-from weft.eager.derivative import params_of
+from weft.eager.autograd.derivative import params_of
+from weft.eager.native import reduce as native_reduce
 from weft.lower.open.reduction import CHUNK
 from weft.runtime import open_kernel
 

@@ -29,7 +29,7 @@ from opinfo_lists import (
 )
 from torch_samples import database
 
-from weft.eager.tensor import Tensor
+from weft.eager.tensor.tensor import Tensor
 
 FEWEST = 450
 OF_COMPLEX = {"view_as_real", "istft"}  # have no samples of real numbers

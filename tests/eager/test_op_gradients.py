@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import weft
-import weft.eager.functions  # noqa: F401  dispatch and its tensors
+import weft.eager.functions.all  # noqa: F401  dispatch and its tensors
 from weft.base.dtype import is_float
 from weft.core.op import Op, list_ops
-from weft.eager.autograd import grad
-from weft.eager.derivative import GradientProgram, params_of
+from weft.eager.autograd.backward import grad
+from weft.eager.autograd.derivative import GradientProgram, params_of
 from weft.eager.dispatch import apply
-from weft.eager.tensor import wrap
+from weft.eager.tensor.tensor import wrap
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "ops"))
 from sample import all_samples, sampled_ops

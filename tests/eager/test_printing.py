@@ -8,8 +8,8 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager import types
-from weft.eager.printing import (
+from weft.eager.tensor import types
+from weft.eager.tensor.printing import (
     format_tensor,
     get_printoptions,
     printoptions,

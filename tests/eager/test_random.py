@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from oracles import oracle
 
-import weft.eager.functions  # noqa: F401
-from weft.eager import distributions, generator, rows_random, types
-from weft.eager.generator import Generator, default_generator
-from weft.eager.poisson import poisson
-from weft.eager.tensor import Tensor, wrap
+import weft.eager.functions.all  # noqa: F401  dispatch and its tensors
+from weft.eager.functions.random import fill
+from weft.eager.random import distributions, generator
+from weft.eager.random.generator import Generator, default_generator
+from weft.eager.random.poisson import poisson
+from weft.eager.tensor import types
+from weft.eager.tensor.tensor import Tensor, wrap
 
 FLOATS = "float16 bfloat16 float32 float64".split()
 INTEGERS = "uint8 int8 int16 int32 int64".split()
@@ -295,7 +297,7 @@ class Ours:
     Generator = Generator
 
     def __getattr__(self, name):
-        return types.DTYPE_NAMES.get(name) or getattr(rows_random, name)
+        return types.DTYPE_NAMES.get(name) or getattr(fill, name)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -366,28 +368,28 @@ def test_what_is_refused_as_in_pytorch():
         with pytest.raises(NotImplementedError):
             call(Ours())
     for call in [
-        lambda: rows_random.rand(2, generator=3),
-        lambda: rows_random.rand(2, color="red"),
-        lambda: rows_random.randint(3),
-        lambda: rows_random.rand(2).uniform_(up=3),
-        lambda: rows_random.normal(1.0, 2.0),
+        lambda: fill.rand(2, generator=3),
+        lambda: fill.rand(2, color="red"),
+        lambda: fill.randint(3),
+        lambda: fill.rand(2).uniform_(up=3),
+        lambda: fill.normal(1.0, 2.0),
     ]:
         with pytest.raises(TypeError):
             call()
     with pytest.raises(RuntimeError, match="without overflow"):
-        rows_random.randperm(300, dtype=types.uint8)
+        fill.randperm(300, dtype=types.uint8)
 
 
 def test_options_of_new_tensors():
-    made = rows_random.rand(2, requires_grad=True, device="cpu", layout=types.strided)
+    made = fill.rand(2, requires_grad=True, device="cpu", layout=types.strided)
     assert made.requires_grad
     assert isinstance(made, Tensor)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         made.uniform_()
     with pytest.raises(RuntimeError, match="no device 'cuda'"):
-        rows_random.rand(2, device="cuda")
+        fill.rand(2, device="cuda")
     with pytest.raises(NotImplementedError):
-        rows_random.rand(2, layout=types.sparse_coo)
+        fill.rand(2, layout=types.sparse_coo)
 
 
 def test_a_million_numbers_are_quick():

@@ -10,7 +10,7 @@ from oracles import oracle
 import weft
 from weft.core.op import Op
 from weft.core.schema import text_of
-from weft.eager.native_recurrent import run_rnn, run_rnn_grad
+from weft.eager.native.recurrent import run_rnn, run_rnn_grad
 from weft.ops.rnn import kept_names
 
 CLASSES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}

@@ -12,16 +12,16 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager import types
-from weft.eager.convert import convert, from_python
-from weft.eager.storage import UntypedStorage
-from weft.eager.storage_copy import (
+from weft.eager.tensor import types
+from weft.eager.tensor.convert import convert, from_python
+from weft.eager.tensor.storage import UntypedStorage
+from weft.eager.tensor.storage_copy import (
     COPY_HANDLERS,
     copy_pairs,
     find_copy,
     insert_storage_copy_function,
 )
-from weft.eager.typed_storage import (
+from weft.eager.tensor.typed_storage import (
     STORAGE_BASES,
     STORAGE_NAMES,
     STORAGE_OF,

@@ -5,8 +5,7 @@ import re
 import pytest
 
 import weft
-
-from ..oracles import oracle
+from tests.oracles import oracle
 
 CALLS = [
     lambda lib, x: x.sum(),

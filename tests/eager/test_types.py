@@ -10,10 +10,10 @@ import pytest
 from oracles import oracle
 
 from weft.base.errors import Error
-from weft.eager import device as device_module
-from weft.eager import size as size_module
-from weft.eager import types
-from weft.eager.types import Size, device, finfo, iinfo
+from weft.eager.tensor import device as device_module
+from weft.eager.tensor import size as size_module
+from weft.eager.tensor import types
+from weft.eager.tensor.types import Size, device, finfo, iinfo
 
 NAMES = (
     "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 "

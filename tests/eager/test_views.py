@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from oracles import oracle
 
-from weft.eager.functions import FUNCTIONS
-from weft.eager.tensor import wrap
-from weft.eager.types import as_dtype
+from weft.eager.functions.all import FUNCTIONS
+from weft.eager.tensor.tensor import wrap
+from weft.eager.tensor.types import as_dtype
 
 torch = oracle("torch")
 W = FUNCTIONS["weft"]

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from weft.base.dtype import DTYPES
-from weft.eager.device import device
-from weft.eager.tensor import Tensor, wrap
-from weft.eager.types import as_dtype, as_memory_format, strided
+from weft.eager.tensor.device import device
+from weft.eager.tensor.tensor import Tensor, wrap
+from weft.eager.tensor.types import as_dtype, as_memory_format, strided
 
 BFLOAT16 = DTYPES["bfloat16"]
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}

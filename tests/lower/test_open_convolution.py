@@ -13,7 +13,7 @@ from oracles import oracle
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.eager.native_convolution import KERNELS
+from weft.eager.native.convolution import KERNELS
 from weft.lower.open.filters import SUMMED
 from weft.lower.open.window_plans import (
     even_parts,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weft import ops  # noqa: F401
 from weft.compiler import open_kernels
 from weft.core.op import Op
-from weft.eager.native_pointwise import element, op_key, run_pointwise
+from weft.eager.native.pointwise import element, op_key, run_pointwise
 from weft.runtime import pool
 
 ADD, SIN = Op.get("broadcast_add"), Op.get("sin")

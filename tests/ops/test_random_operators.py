@@ -16,7 +16,7 @@ from weft.base.bits import KEPT, POSITION, STATE_WORDS, WORDS, MersenneTwister, 
 from weft.base.errors import Error
 from weft.compiler.graph_util import gradients
 from weft.core.interpret import evaluate, final_values
-from weft.eager.generator import Generator
+from weft.eager.random.generator import Generator
 from weft.ops import F
 from weft.ops.control_flow import scan
 from weft.runtime.report import report_of

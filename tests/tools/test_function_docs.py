@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.eager.functions import FUNCTIONS, TABLE
-from weft.eager.tensor import Tensor
+from weft.eager.functions.all import FUNCTIONS, TABLE
+from weft.eager.tensor.tensor import Tensor
 from weft.tools import function_docs
 
 ROOT = Path(__file__).parents[2]

@@ -3,8 +3,8 @@
 weft.autograd.engine.set_default_engine_stub(weft.autograd.engine.get_base_engine)
 """
 
-from ..eager.engine import Engine
-from ..eager.python_engine import (
+from ..eager.autograd.engine import Engine
+from ..eager.autograd.python_engine import (
     PythonEngine,
     get_base_engine,
     get_default_engine,

@@ -1,5 +1,5 @@
 """Derivatives of functions: jacobian, hessian, and products of these with vectors."""
 
-from ..eager.differentials import hessian, hvp, jacobian, jvp, vhp, vjp
+from ..eager.autograd.differentials import hessian, hvp, jacobian, jvp, vhp, vjp
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

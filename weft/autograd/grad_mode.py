@@ -1,7 +1,7 @@
 """Whether operators record what a backward pass needs."""
 
-from ..eager.gradient_graph import set_multithreading_enabled
-from ..eager.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ..eager.autograd.gradient_graph import set_multithreading_enabled
+from ..eager.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
     "enable_grad",

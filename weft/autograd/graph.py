@@ -1,6 +1,6 @@
 """The graph of a backward pass: its nodes and edges, hooks, and what is saved in it."""
 
-from ..eager.gradient_graph import (
+from ..eager.autograd.gradient_graph import (
     GradientEdge,
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
@@ -10,7 +10,7 @@ from ..eager.gradient_graph import (
     save_on_cpu,
     saved_tensors_hooks,
 )
-from ..eager.node import Node
+from ..eager.autograd.node import Node
 
 __all__ = [
     "GradientEdge",

@@ -1,5 +1,5 @@
 """The old name of a tensor that autograd follows."""
 
-from ..eager.autograd import Variable
+from ..eager.autograd.backward import Variable
 
 __all__ = ["Variable"]

@@ -33,7 +33,7 @@ SOURCES = (
     *[f"{room}/**/*.py" for room in ("base", "codegen", "core", "lower", "ops", "te")],
     "compiler/disk_cache.py",
     "compiler/open_*.py",
-    "eager/native*.py",
+    "eager/native/*.py",
 )
 
 

@@ -1,7 +1,7 @@
 """Ordered dictionaries of tensors and modules, and the module they belong to, as PyTorch's C++ side
 shows them."""
 
-from ..eager.ordered_dicts import OrderedModuleDict, OrderedTensorDict
+from ..eager.tensor.ordered_dicts import OrderedModuleDict, OrderedTensorDict
 from . import nn
 
 __all__ = ["OrderedModuleDict", "OrderedTensorDict", "nn"]

@@ -1,5 +1,5 @@
 """A tree of named parameters, buffers and modules."""
 
-from ..eager.ordered_dicts import Module
+from ..eager.tensor.ordered_dicts import Module
 
 __all__ = ["Module"]

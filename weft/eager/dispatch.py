@@ -16,14 +16,14 @@ from ..base.quiet import quietly
 from ..core.op import Op, subscribe
 from ..ops import broadcast, elemwise, views  # noqa: F401  operators named here
 from ..ops._families import holomorphic
-from .anomaly import anomaly, remember_forward
-from .derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
-from .gradient_views import views_of
-from .modes import modes
-from .native import native_calls
-from .native_gradient import FUSED_FROM, fused_gradient
-from .node import NO_EDGE, NotDifferentiable, OpNode
-from .tensor import Tensor, _apply, as_view, tensor_of, wrap
+from .autograd.anomaly import anomaly, remember_forward
+from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
+from .autograd.gradient_views import views_of
+from .autograd.modes import modes
+from .autograd.node import NO_EDGE, NotDifferentiable, OpNode
+from .native.choice import native_calls
+from .native.gradient import FUSED_FROM, fused_gradient
+from .tensor.tensor import Tensor, _apply, as_view, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements

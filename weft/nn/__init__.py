@@ -1,6 +1,6 @@
 """Neural networks on tensors: `weft.nn.functional` and Parameter."""
 
-from ..eager.parameter import Parameter
+from ..eager.tensor.parameter import Parameter
 from . import functional
 
 __all__ = ["Parameter", "functional"]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..eager import types
-from ..eager.functions import FUNCTIONS, TABLE
-from ..eager.namespace import NAMES
-from ..eager.table import Row
-from ..eager.tensor import Tensor
+from ..eager.functions.all import FUNCTIONS, TABLE
+from ..eager.functions.table import Row
+from ..eager.tensor import types
+from ..eager.tensor.tensor import Tensor
+from ..eager.torch_core.public_names import NAMES
 
 _PACKAGE: Any = sys.modules[
     (__package__ or "").partition(".")[0]
@@ -53,10 +53,10 @@ from collections.abc import Iterator
 from typing import Any
 '''
 _TYPES = """
-from .eager.device import device as _device
-from .eager.size import Size as _Size
-from .eager.types import dtype as _dtype
-from .eager.types import layout as _layout
+from .eager.tensor.device import device as _device
+from .eager.tensor.size import Size as _Size
+from .eager.tensor.types import dtype as _dtype
+from .eager.tensor.types import layout as _layout
 """
 
 
@@ -183,10 +183,14 @@ def _imported(names: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: Any"
 
 
+_NAME_LISTS = (".namespace", ".public_names", ".extra_names")  # which import what others define
+
+
 def _home(name: str, value: Any) -> str | None:
     """The module of ours that has an object under its own name."""
-    known = [*_written_in(value), *(f"weft.eager.{room}" for room in ("types", "storage"))]
-    others = [p for p in sys.modules if p.startswith("weft.eager.") and "namespace" not in p]
+    known = [*_written_in(value), type(value).__module__]
+    known += [f"weft.eager.tensor.{part}" for part in ("types", "storage")]
+    others = [p for p in sys.modules if p.startswith("weft.eager.") and not p.endswith(_NAME_LISTS)]
     others.sort(key=lambda p: (p.rpartition(".")[2] != name.lower(), p))
     for path in (*known, *others):
         if path.startswith("weft.") and vars(sys.modules[path]).get(name) is value:

@@ -19,7 +19,6 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager import types
 from weft.eager.archive.allowed import (
     add_safe_globals,
     clear_safe_globals,
@@ -33,10 +32,11 @@ from weft.eager.archive.load import load
 from weft.eager.archive.save import save
 from weft.eager.archive.zip_read import ZipReader
 from weft.eager.archive.zip_write import ZipWriter
-from weft.eager.copying import deepcopy, rebuilt, reduced
-from weft.eager.parameter import Parameter
-from weft.eager.storage import UntypedStorage
-from weft.eager.tensor import Tensor, as_view, wrap
+from weft.eager.tensor import types
+from weft.eager.tensor.copying import deepcopy, rebuilt, reduced
+from weft.eager.tensor.parameter import Parameter
+from weft.eager.tensor.storage import UntypedStorage
+from weft.eager.tensor.tensor import Tensor, as_view, wrap
 
 
 def ramp(count=5):
@@ -82,7 +82,7 @@ KILLED = """
 import sys
 import numpy as np
 from weft.eager.archive.save import save
-from weft.eager.tensor import wrap
+from weft.eager.tensor.tensor import wrap
 number = 0
 while True:
     number += 1

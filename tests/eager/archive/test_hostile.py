@@ -19,7 +19,7 @@ from weft.eager.archive.load import load
 from weft.eager.archive.pickle_read import Unpickler
 from weft.eager.archive.save import save
 from weft.eager.archive.zip_read import ZipReader
-from weft.eager.tensor import wrap
+from weft.eager.tensor.tensor import wrap
 
 
 def archive(pkl, records=None, root="archive", method=zipfile.ZIP_STORED, **others):

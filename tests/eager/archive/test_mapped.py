@@ -12,7 +12,7 @@ from weft.base.errors import Error
 from weft.eager.archive.load import load
 from weft.eager.archive.save import save
 from weft.eager.archive.zip_read import ZipReader
-from weft.eager.tensor import wrap
+from weft.eager.tensor.tensor import wrap
 
 COUNT = 3000  # numbers of a tensor
 TENSORS = ("data/0", "data/1")

@@ -9,12 +9,12 @@ import pytest
 from archive_trees import DTYPES, WIDE, Ours, Theirs, described, random_tree
 from oracles import oracle
 
-from weft.eager import types
 from weft.eager.archive.load import load
 from weft.eager.archive.save import save
-from weft.eager.parameter import Parameter
-from weft.eager.tensor import as_view, wrap
-from weft.eager.typed_storage import STORAGE_NAMES
+from weft.eager.tensor import types
+from weft.eager.tensor.parameter import Parameter
+from weft.eager.tensor.tensor import as_view, wrap
+from weft.eager.tensor.typed_storage import STORAGE_NAMES
 
 FORMATS = [True, False]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from weft.base.errors import Error
-from weft.eager import types
 from weft.eager.archive.load import load
 from weft.eager.archive.safetensors import load_safetensors, read_safetensors, save_safetensors
-from weft.eager.tensor import wrap
+from weft.eager.tensor import types
+from weft.eager.tensor.tensor import wrap
 
 CODES = {
     "bool": "BOOL",

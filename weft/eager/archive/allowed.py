@@ -10,12 +10,12 @@ from typing import Any
 
 from ...base.errors import InvalidType, Unsupported
 from ...base.forks import held_lock
-from .. import types
-from ..misuse import typed_errors
-from ..parameter import Parameter
-from ..storage import UntypedStorage
-from ..tensor import Tensor
-from ..typed_storage import STORAGE_NAMES
+from ..functions.misuse import typed_errors
+from ..tensor import types
+from ..tensor.parameter import Parameter
+from ..tensor.storage import UntypedStorage
+from ..tensor.tensor import Tensor
+from ..tensor.typed_storage import STORAGE_NAMES
 from . import rebuild
 from .errors import ArchiveError, UnsafeContent
 from .pickle_read import Maker, check_key

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import OutOfRange
-from ..storage import UntypedStorage, allocate
-from ..tensor import Tensor, wrap
-from ..types import dtype
+from ..tensor.storage import UntypedStorage, allocate
+from ..tensor.tensor import Tensor, wrap
+from ..tensor.types import dtype
 from .errors import ArchiveError, NotAFile
 from .zip_read import STORED, ZipReader
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ...base.errors import InvalidType, InvalidValue
-from ..typed_storage import is_storage
+from ..tensor.typed_storage import is_storage
 from .errors import ArchiveError, NotAFile
 from .zip_write import ZipWriter
 

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from ...base.errors import Unsupported
-from ..storage import UntypedStorage, allocate
+from ..tensor.storage import UntypedStorage, allocate
 from .allowed import find_global
 from .errors import ArchiveError, shown
 from .pickle_read import Unpickler

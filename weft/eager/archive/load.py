@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from ...base.errors import InvalidValue, Unsupported
-from ..storage import UntypedStorage
+from ..tensor.storage import UntypedStorage
 from .allowed import find_global
 from .errors import ArchiveError, NotAFile, shown
 from .extra_files import check_extra_files, fill_extra_files

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.errors import InvalidType
-from ..types import Size, device, dtype
+from ..tensor.types import Size, device, dtype
 from .allowed import is_safe_class
 from .errors import ArchiveError
 

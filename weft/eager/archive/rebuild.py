@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import Unsupported
-from ..parameter import Parameter
-from ..storage import UntypedStorage
-from ..tensor import Tensor, wrap
-from ..typed_storage import is_storage
-from ..types import dtype
+from ..tensor.parameter import Parameter
+from ..tensor.storage import UntypedStorage
+from ..tensor.tensor import Tensor, wrap
+from ..tensor.typed_storage import is_storage
+from ..tensor.types import dtype
 from .errors import ArchiveError, shown
 from .pickle_read import Maker
 

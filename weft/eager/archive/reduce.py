@@ -6,11 +6,11 @@ from collections import OrderedDict
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
-from ..parameter import Parameter
-from ..storage import UntypedStorage
-from ..tensor import Tensor, element_strides, wrap
-from ..typed_storage import STORAGE_OF, is_storage
-from ..types import dtype, layout
+from ..tensor.parameter import Parameter
+from ..tensor.storage import UntypedStorage
+from ..tensor.tensor import Tensor, element_strides, wrap
+from ..tensor.typed_storage import STORAGE_OF, is_storage
+from ..tensor.types import dtype, layout
 from .pickle_write import Named, Persistent, Reduced
 
 

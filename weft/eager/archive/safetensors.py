@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import InvalidType, Unsupported
-from ..misuse import typed_errors
-from ..storage import UntypedStorage, allocate
-from ..tensor import Tensor, wrap
-from ..types import DTYPE_NAMES, dtype
+from ..functions.misuse import typed_errors
+from ..tensor.storage import UntypedStorage, allocate
+from ..tensor.tensor import Tensor, wrap
+from ..tensor.types import DTYPE_NAMES, dtype
 from .errors import ArchiveError, NotAFile, shown
 from .replace import replacing
 

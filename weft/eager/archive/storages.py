@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.errors import InvalidType, Unsupported
-from ..device import device
-from ..storage import UntypedStorage
-from ..typed_storage import STORAGE_NAMES, is_storage
+from ..tensor.device import device
+from ..tensor.storage import UntypedStorage
+from ..tensor.typed_storage import STORAGE_NAMES, is_storage
 from .errors import ArchiveError, UnsafeContent, shown
 
 _MAX_BYTES = 2**62

@@ -1,0 +1,190 @@
+"""Rows: where a tensor is, what it is not, and what it is equal to in size and memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ....base.errors import InvalidType, RunError
+from ...tensor.device import device as Device
+from ...tensor.device import require_cpu
+from ...tensor.tensor import Tensor, wrap
+from ...tensor.typed_tensor import made_as
+from ...tensor.types import as_dtype, memory_format
+from ..math.cast import clone
+from ..table import row
+from .create import memory_order
+
+
+def _no(self: Tensor) -> bool:
+    return False
+
+
+def _yes(self: Tensor) -> bool:
+    return True
+
+
+def _nameless(self: Tensor) -> None:
+    return None
+
+
+for _name in (
+    "is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_nested is_quantized is_sparse "
+    "is_sparse_csr is_vulkan is_xla is_xpu"
+).split():
+    setattr(Tensor, _name, property(_no))
+Tensor.is_cpu = property(_yes)  # type: ignore[attr-defined]
+Tensor.name = property(_nameless)  # type: ignore[attr-defined]
+
+
+# Devices.
+
+
+@row(space=None)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """Itself: tensors are in the memory of the processor"""
+    return input if memory_format is None else clone(input, memory_format=memory_format)
+
+
+def _device_method(name: str) -> None:
+    def moved(
+        input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Tensor:
+        require_cpu(Device(name))
+        return input
+
+    moved.__name__ = moved.__qualname__ = name
+    moved.__doc__ = f"Refused: there is no device {name}"
+    row(moved, space=None)
+
+
+for _name in ("cuda", "ipu", "mtia", "xpu"):
+    _device_method(_name)
+
+
+@row
+def get_device(input: Tensor) -> int:
+    """The number of the device; -1, which is the processor"""
+    return -1
+
+
+@row
+def is_distributed(input: Tensor) -> bool:
+    """False: a tensor is in one process"""
+    return False
+
+
+@row
+def is_inference(input: Tensor) -> bool:
+    """Whether it was made in inference mode"""
+    return input._inference
+
+
+@row(space=None)
+def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """Itself, in another dtype if one is given: every tensor is dense"""
+    return input if dtype is None else input._cast(as_dtype(dtype).numpy)
+
+
+@row(space=None)
+def dense_dim(input: Tensor) -> int:
+    """How many dimensions are dense, which are all"""
+    return input._array.ndim
+
+
+@row(space=None)
+def sparse_dim(input: Tensor) -> int:
+    """How many dimensions are sparse, which is none"""
+    return 0
+
+
+# Questions.
+
+
+@row
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero"""
+    return bool(input)
+
+
+@row
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape"""
+    return input._array.shape == other._array.shape
+
+
+@row(space=None)
+def is_set_to(input: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same view of the same storage"""
+    first, second = input._array, tensor._array
+    if input.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr():
+        return False
+    same = first.shape == second.shape and first.strides == second.strides
+    return same and input.storage_offset() == tensor.storage_offset()
+
+
+@row(method=False)
+def numel(input: Tensor) -> int:
+    """How many elements there are"""
+    return input._array.size
+
+
+@row(method=False)
+def detach(input: Tensor) -> Tensor:
+    """The same memory, outside the graph"""
+    return input.detach()
+
+
+@row(space=None)
+def const_data_ptr(input: Tensor) -> int:
+    """The address of the first element, to read from"""
+    return input.data_ptr()
+
+
+@row(space=None)
+def dim_order(input: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """Dimensions from the outermost in memory to the innermost"""
+    if isinstance(ambiguity_check, bool):
+        ambiguous = ambiguity_check and _has_several_orders(input)
+    elif isinstance(ambiguity_check, list) and all(
+        isinstance(one, memory_format) for one in ambiguity_check
+    ):
+        ambiguous = sum(input.is_contiguous(one) for one in ambiguity_check) != 1
+    else:
+        raise InvalidType("The ambiguity_check argument must be a bool or a list of memory formats")
+    if ambiguous:
+        raise RunError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given "
+            "memory formats."
+        )
+    return tuple(memory_order(input._array))
+
+
+def _has_several_orders(input: Tensor) -> bool:
+    strides = input._array.strides
+    return 1 in input._array.shape or any(a == b for a, b in pairwise(strides))
+
+
+# Tensors made the old way, and positions in a number known beforehand.
+
+
+@row(space=None)
+def new(input: Tensor, *arguments: Any, device: Any = None) -> Tensor:
+    """A tensor of the same dtype from nothing, sizes, a sequence, a storage or a tensor"""
+    require_cpu(device)
+    if len(arguments) == 1 and type(arguments[0]) is tuple:
+        arguments = (list(arguments[0]),)
+    return made_as(input.dtype, *arguments)
+
+
+@row
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Where the first `size` elements are that are not zero, a row each; the rest is filled"""
+    if size < 0:
+        raise RunError("nonzero_static: 'size' must be an non-negative integer")
+    places = np.argwhere(input._array)[:size]
+    made = np.full((size, input._array.ndim), fill_value, np.int64)
+    made[: len(places)] = places
+    return wrap(made)

@@ -1,0 +1,55 @@
+"""Rows: memory shared with other libraries through DLPack, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....base import dlpack
+from ...tensor.tensor import Tensor, wrap
+from ..table import row
+
+
+@row(name="__dlpack__", space=None)
+def _exported(
+    self: Tensor,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> object:
+    """A capsule over the same memory, for another library to take over"""
+    if self.requires_grad:
+        raise dlpack.DLPackError(
+            "Can't export tensors that require gradient, use tensor.detach()",
+            why="the other library would change values that autograd keeps",
+        )
+    if stream is not None:
+        raise dlpack.DLPackError(f"a tensor of the CPU has no streams, got stream={stream!r}")
+    if dl_device is not None and tuple(dl_device) != dlpack.CPU:
+        raise dlpack.DLPackError(
+            f"cannot export to device {tuple(dl_device)}", why="weft exports to the CPU, (1, 0)"
+        )
+    memory = self._array.copy() if copy else self._array
+    return dlpack.to_dlpack(memory, max_version, copied=bool(copy))
+
+
+@row(name="__dlpack_device__", space=None)
+def _device_of(self: Tensor) -> tuple[int, int]:
+    """The device as DLPack numbers it: the CPU"""
+    return dlpack.CPU
+
+
+@row(method=False)
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of an object with `__dlpack__`, or of a capsule"""
+    memory = dlpack.from_dlpack(ext_tensor)
+    return wrap(np.array(memory) if copy else memory)
+
+
+@row(method=False)
+def to_dlpack(input: Tensor) -> object:
+    """A capsule over the tensor's memory"""
+    return _exported(input)

@@ -1,0 +1,1 @@
+"""Elements at positions that tensors name: reads, writes, sums, orders, histograms."""

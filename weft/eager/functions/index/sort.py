@@ -1,0 +1,297 @@
+"""Rows: elements in order, searched, counted and told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....base.dtype import is_complex, is_integer
+from ....base.errors import RunError, Unsupported
+from ....core.op import Op
+from ....ops.index import GatherAttrs
+from ....ops.sort import order_of
+from ...dispatch import apply
+from ...native.index import nonzero as nonzero_places
+from ...tensor.indexing import chosen_from
+from ...tensor.tensor import Tensor, axis_of, wrap
+from ...tensor.viewing import Array
+from ..operands import in_dtype, must_be_real, promoted
+from ..reduce.extreme import ValuesIndices
+from ..shape.shape import reshape
+from ..table import row
+
+_GATHER = Op.get("gather_elements")
+
+
+def _taken(input: Tensor, axis: int, order: Array) -> ValuesIndices:
+    """The elements at positions along an axis, and the positions."""
+    where = wrap(np.ascontiguousarray(order, np.int64))
+    if not input._array.ndim:
+        values = reshape(chosen_from(reshape(input, 1), [where._array.reshape(-1)]), ())
+        return ValuesIndices(values, reshape(where, ()))
+    return ValuesIndices(apply(_GATHER, GatherAttrs(axis=axis), [input, where])[0], where)
+
+
+def _rows(input: Tensor, name: str) -> Array:
+    if is_complex(input._array.dtype):
+        raise Unsupported(f"{name}(): complex numbers have no order")
+    return input._array if input._array.ndim else input._array.reshape(1)
+
+
+@row(out=True)
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
+) -> ValuesIndices:
+    """The elements in order along an axis, and where they stood; NaN counts as the greatest"""
+    axis = axis_of(dim, input._array.ndim)
+    return _taken(input, axis, order_of(_rows(input, "sort"), axis, descending))
+
+
+@row
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
+) -> Tensor:
+    """Where the elements stand that come 1st, 2nd, ... along an axis"""
+    axis = axis_of(dim, input._array.ndim)
+    order = order_of(_rows(input, "argsort"), axis, descending)
+    return wrap(np.ascontiguousarray(order, np.int64).reshape(input._array.shape))
+
+
+@row(out=True)
+def msort(input: Tensor) -> Tensor:
+    """The elements in order along the first axis"""
+    return sort(input, 0).values
+
+
+@row(out=True)
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesIndices:
+    """The k greatest (or smallest) elements along an axis, in order, and where they stand"""
+    axis, rows = axis_of(dim, input._array.ndim), _rows(input, "topk")
+    if not 0 <= k <= rows.shape[axis]:
+        raise RunError("selected index k out of range")
+    chosen = _first_of(rows, axis, k, largest)
+    if not input._array.ndim and k == 0:
+        return ValuesIndices(chosen_from(reshape(input, 1), [chosen]), wrap(chosen))
+    return _taken(input, axis, chosen)
+
+
+def _first_of(rows: Array, axis: int, k: int, largest: bool) -> Array:
+    """Where the k greatest or smallest stand, in order; where they are few, the others are not put
+    in order."""
+    count = rows.shape[axis]
+    if not 0 < FEW * k < count:
+        return order_of(rows, axis, largest).take(range(k), axis)
+    first = count - k if largest else 0
+    parts = np.argpartition(rows, first if largest else k - 1, axis)
+    some = np.sort(parts.take(range(first, first + k), axis), axis)
+    order = order_of(np.take_along_axis(rows, some, axis), axis, largest)
+    return np.take_along_axis(some, order, axis)
+
+
+FEW = 8
+
+# Where elements belong, and how often they are there.
+
+
+@row(method=False, out=True)
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where elements would go into rows that are in order"""
+    must_be_real("searchsorted", sorted_sequence)
+    if side not in (None, "left", "right"):
+        raise RunError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RunError(
+            "searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
+        )
+    rows = sorted_sequence._array
+    if sorter is not None:
+        rows = np.take_along_axis(rows, _sorter(sorter, rows), -1)
+    values = input if isinstance(input, Tensor) else in_dtype(input, rows.dtype)
+    _must_search(rows, values._array)
+    found = _found(rows, values._array, "right" if right or side == "right" else "left")
+    return wrap(found.astype(np.int32 if out_int32 else np.int64))
+
+
+def _sorter(sorter: Tensor, rows: Array) -> Array:
+    if sorter._array.shape != rows.shape:
+        raise RunError(
+            "searchsorted(): boundary and sorter must have the same size, but got boundary "
+            f"tensor {list(rows.shape)} and got sorter tensor {list(sorter.shape)}"
+        )
+    if sorter._array.dtype != np.int64:
+        raise RunError("searchsorted(): sorter must be a tensor of long dtype")
+    places = sorter._array
+    if places.size and not (places.min() >= 0 and places.max() < rows.shape[-1]):
+        raise RunError("searchsorted(): sorter index out of range")
+    return places
+
+
+def _must_search(rows: Array, values: Array) -> None:
+    if rows.dtype != values.dtype:
+        raise RunError(
+            "searchsorted(): input value tensor and boundaries tensor should have same dtype"
+        )
+    if not rows.ndim:
+        raise RunError("searchsorted(): boundaries tensor should have positive dimension")
+    if rows.ndim > 1 and rows.shape[:-1] != values.shape[:-1]:
+        raise RunError(
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            f"dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {list(rows.shape)} and input value tensor {list(values.shape)}"
+        )
+
+
+def _found(rows: Array, values: Array, side: Any) -> Array:
+    if rows.ndim == 1:
+        return np.asarray(np.searchsorted(rows, values, side))
+    made = np.empty(values.shape, np.int64)
+    for at in np.ndindex(rows.shape[:-1]):
+        made[at] = np.searchsorted(rows[at], values[at], side)
+    return made
+
+
+@row(out=True)
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Between which boundaries elements lie"""
+    must_be_real("bucketize", input)
+    if boundaries._array.ndim != 1:
+        raise RunError(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})"
+        )
+    left, rows = promoted(input, boundaries)
+    return searchsorted(rows, left, out_int32=out_int32, right=right)
+
+
+@row(out=False)
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each integer from 0 on is there, or the sum of its weights"""
+    array = input._array
+    if array.ndim != 1 or not is_integer(array.dtype) or (array.size and array.min() < 0):
+        raise RunError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RunError("minlength should be >= 0")
+    if weights is None:
+        return wrap(np.bincount(array, minlength=minlength).astype(np.int64))
+    if weights._array.shape != array.shape:
+        raise RunError("weights should be 1-d and have the same length as input")
+    made = np.bincount(array, weights._array.astype(np.float64), minlength)
+    return wrap(made.astype(np.float32 if weights._array.dtype == np.float32 else np.float64))
+
+
+@row(out=True)
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each of so many intervals between two numbers"""
+    must_be_real("histc", input)
+    array = input._array
+    if bins <= 0:
+        raise RunError("bins must be > 0")
+    low, high = float(min), float(max)
+    if low == high and array.size:
+        low, high = float(array.min()), float(array.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RunError(f"histogramdd: range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RunError("max must be larger than min")
+    inside = array[(array >= low) & (array <= high)].astype(np.float64)
+    places = np.minimum(((inside - low) * (bins / (high - low))).astype(np.int64), bins - 1)
+    return wrap(np.bincount(places, minlength=bins).astype(array.dtype))
+
+
+@row(method=False, out=True)
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Which elements are among others"""
+    must_be_real("isin", elements, test_elements)
+    arrays = [
+        x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements)
+    ]
+    return wrap(np.asarray(np.isin(*arrays, assume_unique=False, invert=invert)))
+
+
+# Distinct elements.
+
+
+@row
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False,
+    return_counts: bool = False, dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The distinct elements, or slices of an axis, in order"""
+    must_be_real("unique", input)
+    array, axis = _for_unique(input, dim)
+    values, inverse, counts = np.unique(
+        array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+    )
+    inverse = inverse.reshape(input._array.shape if dim is None else -1)
+    return _told(values, inverse, counts, return_inverse, return_counts)
+
+
+def _for_unique(input: Tensor, dim: int | None) -> tuple[Array, int | None]:
+    if dim is None:
+        return input._array.reshape(-1), None
+    axis = axis_of(dim, input._array.ndim)
+    shape = input._array.shape
+    if not input._array.size and shape[axis]:
+        raise RunError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    return input._array, axis if shape else None
+
+
+def _told(
+    values: Array, inverse: Array, counts: Array, return_inverse: bool, return_counts: bool
+) -> Any:
+    made = [wrap(np.ascontiguousarray(values))]
+    if return_inverse:
+        made.append(wrap(inverse.astype(np.int64)))
+    if return_counts:
+        made.append(wrap(counts.astype(np.int64)))
+    return tuple(made) if len(made) > 1 else made[0]
+
+
+@row
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The elements, or slices of an axis, that differ from the one before"""
+    must_be_real("unique_consecutive", input)
+    array, axis = _for_unique(input, dim)
+    rows = np.moveaxis(array, axis, 0) if axis is not None else array.reshape(-1)
+    count = len(rows)
+    flat = rows.reshape(count, -1) if rows.size else rows.reshape(count, 0)
+    starts = np.r_[np.ones(min(count, 1), bool), (flat[1:] != flat[:-1]).any(1)]
+    first = np.flatnonzero(starts)
+    values = np.moveaxis(rows[first], 0, axis or 0)
+    inverse = np.cumsum(starts) - 1
+    counts = np.diff(np.r_[first, count])
+    inverse = inverse.reshape(input._array.shape if dim is None else -1)
+    return _told(values, inverse, counts, return_inverse, return_counts)
+
+
+@row
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Where elements are not zero: a row each, or a vector for each axis"""
+    array = input._array
+    if as_tuple:
+        places = nonzero_places(array if array.ndim else array.reshape(1), True)
+        return tuple(wrap(place) for place in places)
+    return argwhere(input)
+
+
+@row
+def argwhere(input: Tensor) -> Tensor:
+    """Where elements are not zero, a row each"""
+    return wrap(nonzero_places(input._array))

@@ -1,0 +1,1 @@
+"""Vectors and matrices: products, einsum, factors, systems of equations, eigenvalues."""

@@ -1,0 +1,288 @@
+"""Rows of linalg: factors by elimination, L U of any matrix and L D L' of symmetric ones, and what
+they solve."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....base.dtype import is_complex, is_float, is_integer
+from ....base.errors import LinAlgError, RunError, Unsupported
+from ....core.op import Op
+from ....ops._elimination import first_zero
+from ....ops.factors import LUAttrs, SwapAttrs, SymmetricAttrs
+from ...autograd.modes import modes
+from ...dispatch import apply
+from ...tensor.tensor import Tensor, wrap
+from ..math.complex import adjoint
+from ..shape.join import cat, tril, triu
+from ..shape.parts import narrow
+from ..shape.shape import expand, transpose
+from ..table import row
+from .factors import must_be_squares, solved
+from .linear import LINALG
+
+_LU, _SWAPS, _LDL, _LDL_SOLVE = (
+    Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve")
+)
+
+
+class LUFactorResult(NamedTuple):
+    """Both factors in one matrix, and the swaps of rows."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+class LUFactorExResult(NamedTuple):
+    """Both factors in one matrix, the swaps of rows, and the first 0 on the diagonal of U."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class LUResult(NamedTuple):
+    """A = P L U."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class LDLFactorResult(NamedTuple):
+    """L and D in one matrix, and the swaps of rows and columns."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+class LDLFactorExResult(NamedTuple):
+    """L and D in one matrix, the swaps, and the first block of D that is 0."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+def must_have_factors(name: str, A: Tensor) -> None:
+    """Refuses what has no two dimensions, and numbers that are whole."""
+    if A._array.ndim < 2:
+        raise RunError(
+            f"{name}: Expected tensor with 2 or more dimensions. "
+            f"Got size: {list(A._array.shape)} instead"
+        )
+    kind = A._array.dtype
+    if not (is_float(kind) or is_complex(kind)):
+        raise Unsupported(f'"{name}" not implemented for {A.dtype.title!r}')
+
+
+def eye(A: Tensor, rows: int, columns: int) -> Tensor:
+    """Matrices with 1 on the diagonal, as many as A is."""
+    one = np.eye(rows, columns, dtype=A._array.dtype)
+    return wrap(np.broadcast_to(one, (*A._array.shape[:-2], rows, columns)))
+
+
+def swap_rows(A: Tensor, pivots: Tensor, reverse: bool = False) -> Tensor:
+    """Rows in the order that the swaps bring them to, or back."""
+    return apply(_SWAPS, SwapAttrs(reverse=reverse), [A, pivots])[0]
+
+
+def _factored(name: str, A: Tensor, pivot: bool) -> LUFactorResult:
+    must_have_factors(name, A)
+    m, n = A._array.shape[-2:]
+    params = LUAttrs(pivot=bool(pivot))
+    if m == n or not (modes.grad and A.requires_grad):
+        return LUFactorResult(*apply(_LU, params, [A]))
+    pivots = apply(_LU, params, [A.detach()])[1]
+    return LUFactorResult(_of_oblong(swap_rows(A, pivots), min(m, n)), pivots)
+
+
+def _of_oblong(A: Tensor, side: int) -> Tensor:
+    """The factors of a matrix that is not square, whose rows are in order: of its first square, and
+    what follows from them of the rest. The rule of gradients is for squares."""
+    m, n = A._array.shape[-2:]
+    rows = narrow(A, -2, 0, side)
+    made = apply(_LU, LUAttrs(pivot=False), [narrow(rows, -1, 0, side)])[0]
+    if n > side:
+        rest = solved(_unit_lower(made), narrow(rows, -1, side, n - side), "lower")
+        return cat([made, rest], -1)
+    rest = narrow(A, -2, side, m - side)
+    turned = solved(transpose(triu(made), -2, -1), transpose(rest, -2, -1), "lower")
+    return cat([made, transpose(turned, -2, -1)], -2)
+
+
+def _unit_lower(factors: Tensor) -> Tensor:
+    return tril(factors, -1) + eye(factors, *factors._array.shape[-2:])
+
+
+@row(space=LINALG, method=False, out=True)
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
+    """`lu_factor`, and the place of the first 0 on the diagonal of U, 0 if there is none"""
+    made, pivots = _factored("linalg.lu_factor", A, pivot)
+    info = wrap(np.asarray(first_zero(made._array)))
+    if check_errors:
+        _check_pivots("linalg.lu_factor_ex", info)
+    return LUFactorExResult(made, pivots, info)
+
+
+def _check_pivots(name: str, info: Tensor) -> None:
+    bad = np.flatnonzero(info._array)
+    if not bad.size:
+        return
+    which = f"(Batch element {bad[0]}): " if info._array.ndim else ""
+    place = int(info._array.flat[bad[0]])
+    raise LinAlgError(
+        f"{name}: {which}U[{place},{place}] is zero and using it on lu_solve would result in a "
+        "division by zero",
+        hint="linalg.lu and linalg.lu_factor_ex give the factors all the same",
+    )
+
+
+@row(space=LINALG, method=False, out=True)
+def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactorResult:
+    """P A = L U with both factors in one matrix, and the swaps of rows, counted from 1"""
+    made, pivots, info = lu_factor_ex(A, pivot=pivot)
+    _check_pivots("linalg.lu_factor", info)
+    return LUFactorResult(made, pivots)
+
+
+@row(space=LINALG, method=False, out=True)
+def lu(A: Tensor, *, pivot: bool = True) -> LUResult:
+    """A = P L U with a permutation, a lower and an upper triangle"""
+    made, pivots = _factored("linalg.lu", A, pivot)
+    parts = lu_unpack(made, pivots, unpack_pivots=pivot)
+    return LUResult(*parts)
+
+
+@row(method=False, out=True)
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> LUResult:
+    """The permutation and both triangles of what `lu_factor` gives"""
+    if unpack_pivots and LU_pivots._array.dtype != np.int32:
+        raise RunError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of int32")
+    must_have_factors("torch.lu_unpack", LU_data)
+    *lead, m, n = LU_data._array.shape
+    side = min(m, n)
+    if unpack_pivots and LU_pivots._array.shape != (*lead, side):
+        raise RunError(
+            "torch.lu_unpack: LU_pivots must have a place for each row of LU_data",
+            why=f"it is of {list(LU_pivots._array.shape)}",
+        )
+    order = low = up = wrap(np.empty(0, LU_data._array.dtype))
+    if unpack_pivots:
+        order = swap_rows(eye(LU_data, m, m), LU_pivots, reverse=True)
+    if unpack_data:
+        low = tril(narrow(LU_data, -1, 0, side), -1) + eye(LU_data, m, side)
+        up = triu(narrow(LU_data, -2, 0, side))
+    return LUResult(order, low, up)
+
+
+@row(name="lu", out=True)
+def _lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """`linalg.lu_factor`, with `get_infos` `linalg.lu_factor_ex`"""
+    made = lu_factor_ex(A, pivot=pivot)
+    return tuple(made) if get_infos else tuple(made[:2])
+
+
+@row(name="lu_solve", space=LINALG, method=False, out=True)
+def _lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    """X with A X = B by A's factors; with `left=False` X A = B; with `adjoint`, of A's adjoint"""
+    must_be_squares("linalg.lu_solve", LU)
+    _must_be_alike("linalg.lu_solve", LU, B)
+    if pivots._array.dtype != np.int32 or pivots._array.shape != LU._array.shape[:-1]:
+        raise RunError(
+            "linalg.lu_solve: pivots must be int32, one for each row of LU",
+            why=f"it is {pivots.dtype} of {list(pivots._array.shape)}",
+        )
+    if left:
+        return _by_factors(LU, pivots, B, adjoint)
+    return _adjoint(_by_factors(LU, pivots, _adjoint(B), not adjoint))
+
+
+_adjoint = adjoint
+
+
+def _must_be_alike(name: str, A: Tensor, B: Tensor) -> None:
+    if A._array.dtype != B._array.dtype:
+        raise RunError(
+            f"{name}: Expected both matrices to have the same dtype, but found {A.dtype.title} "
+            f"and {B.dtype.title} instead"
+        )
+    if B._array.ndim < 2:
+        raise RunError(f"{name}: The input tensor B must have at least 2 dimensions.")
+
+
+def _by_factors(LU: Tensor, pivots: Tensor, B: Tensor, turned: bool) -> Tensor:
+    lead = _common("linalg.lu_solve", LU, B)
+    LU, B = (expand(x, (*lead, *x._array.shape[-2:])) for x in (LU, B))
+    pivots = expand(pivots, (*lead, pivots._array.shape[-1]))
+    low, up = _unit_lower(LU), triu(LU)
+    if turned:
+        inner = solved(_adjoint(up), B, "lower")
+        return swap_rows(solved(_adjoint(low), inner, "upper"), pivots, reverse=True)
+    return solved(up, solved(low, swap_rows(B, pivots), "lower"), "upper")
+
+
+def _common(name: str, A: Tensor, B: Tensor) -> tuple[int, ...]:
+    a, b = A._array.shape, B._array.shape
+    if a[-1] != b[-2]:
+        raise RunError(f"{name}: {a[-2]}x{a[-1]} factors do not fit {b[-2]}x{b[-1]} of B")
+    try:
+        return tuple(np.broadcast_shapes(a[:-2], b[:-2]))
+    except ValueError as error:
+        raise RunError(f"{name}: batches {list(a)} and {list(b)} do not broadcast") from error
+
+
+@row(out=True)
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """`linalg.lu_solve` with B first"""
+    return _lu_solve(LU_data, LU_pivots, b)
+
+
+# Symmetric matrices.
+
+
+@row(space=LINALG, method=False, out=True)
+def ldl_factor_ex(
+    A: Tensor, *, hermitian: bool = False, check_errors: bool = False
+) -> LDLFactorExResult:
+    """`ldl_factor`, and the place of the first block of D that is 0, 0 if there is none"""
+    must_be_squares("linalg.ldl_factor_ex", A)
+    made = LDLFactorExResult(*apply(_LDL, SymmetricAttrs(hermitian=_of(A, hermitian)), [A]))
+    if check_errors and made.info._array.any():
+        place = int(made.info._array[made.info._array != 0][0])
+        raise LinAlgError(f"linalg.ldl_factor_ex: block {place} of D is zero")
+    return made
+
+
+def _of(A: Tensor, hermitian: bool) -> bool:
+    """Real matrices that are Hermitian are symmetric."""
+    return bool(hermitian) and is_complex(A._array.dtype)
+
+
+@row(space=LINALG, method=False, out=True)
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactorResult:
+    """L D L' of a symmetric matrix in one matrix, and the swaps; its lower triangle is read"""
+    made, pivots, _ = ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
+    return LDLFactorResult(made, pivots)
+
+
+@row(space=LINALG, method=False, out=True)
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """X with A X = B, by what `ldl_factor` gives"""
+    must_be_squares("linalg.ldl_solve", LD)
+    _must_be_alike("linalg.ldl_solve", LD, B)
+    if not is_integer(pivots._array.dtype) or pivots._array.shape != LD._array.shape[:-1]:
+        raise RunError(
+            "linalg.ldl_solve: Expected pivots to be integers, one for each row of LD",
+            why=f"it is {pivots.dtype} of {list(pivots._array.shape)}",
+        )
+    lead = _common("linalg.ldl_solve", LD, B)
+    LD, B = (expand(x, (*lead, *x._array.shape[-2:])) for x in (LD, B))
+    pivots = expand(pivots, (*lead, pivots._array.shape[-1]))
+    return apply(_LDL_SOLVE, SymmetricAttrs(hermitian=_of(LD, hermitian)), [LD, pivots, B])[0]

@@ -1,0 +1,383 @@
+"""Rows: products of vectors and matrices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....base.dtype import is_integer
+from ....base.errors import RunError
+from ....core.op import Op
+from ....ops.matmul import BatchMatmulAttrs, MatmulAttrs
+from ...dispatch import apply
+from ...tensor.tensor import Tensor, axis_of, wrap
+from ..create.memory import sum_to_size
+from ..math.arithmetic import add, mul
+from ..math.complex import conj
+from ..operands import promoted
+from ..shape.shape import expand, movedim, permute, reshape, transpose, unsqueeze
+from ..table import row
+
+_MATMUL, _BATCHED = Op.get("matmul"), Op.get("batch_matmul")
+_PLAIN, _PLAIN_BATCHED = MatmulAttrs(), BatchMatmulAttrs()
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Sums of products over the last axis of a and the first of b."""
+    return apply(_MATMUL, _PLAIN, [a, b])[0]
+
+
+def batched(a: Tensor, b: Tensor) -> Tensor:
+    """Products of matrices; the axes before them broadcast."""
+    return apply(_BATCHED, _PLAIN_BATCHED, [a, b])[0]
+
+
+def _must_match(name: str, *tensors: Tensor) -> None:
+    kinds = {tensor._array.dtype for tensor in tensors}
+    if len(kinds) > 1:
+        shown = " != ".join(tensor.dtype.title for tensor in tensors)
+        raise RunError(f"{name}: expected m1 and m2 to have the same dtype, but got: {shown}")
+
+
+def _must_have(name: str, tensor: Tensor, rank: int, what: str) -> None:
+    if tensor._array.ndim != rank:
+        raise RunError(f"{name}: Expected {rank}-D argument {what}, but got {tensor.ndim}-D")
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _cannot_multiply(a: Sequence[int], b: Sequence[int]) -> RunError:
+    return RunError(f"mat1 and mat2 shapes cannot be multiplied ({_by(a)} and {_by(b)})")
+
+
+@row(out=True)
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Products of the matrices in the last two axes; a vector is a row or a column"""
+    a, b = input._array, other._array
+    if not a.ndim or not b.ndim:
+        raise RunError(
+            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
+        )
+    _must_match("matmul", input, other)
+    if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
+        rows = (math.prod(a.shape[:-1]), a.shape[-1])
+        raise _cannot_multiply(rows, b.shape[-2:] if b.ndim > 1 else (*b.shape, 1))
+    if b.ndim <= 2:
+        return product(input, other)
+    if a.ndim == 1:
+        made = batched(unsqueeze(input, 0), other)
+        return reshape(made, (*made._array.shape[:-2], made._array.shape[-1]))
+    try:
+        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise RunError(
+            f"The size of the batch dimensions of {list(a.shape)} and {list(b.shape)} must match"
+        ) from None
+    return batched(input, other)
+
+
+@row(out=True)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices"""
+    if input._array.ndim != 2:
+        raise RunError("self must be a matrix")
+    if mat2._array.ndim != 2:
+        raise RunError("mat2 must be a matrix")
+    return matmul(input, mat2)
+
+
+@row(out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two batches of matrices"""
+    _must_have("bmm", input, 3, "batch1")
+    _must_have("bmm", mat2, 3, "batch2")
+    _must_match("bmm", input, mat2)
+    want = [input._array.shape[0], input._array.shape[2]]
+    if list(mat2._array.shape[:2]) != want:
+        raise RunError(
+            f"Expected size for first two dimensions of batch2 tensor to be: {want} but got: "
+            f"{list(mat2.shape[:2])}."
+        )
+    return batched(input, mat2)
+
+
+@row(out=True)
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """The product of a matrix and a vector"""
+    a, b = input._array, vec._array
+    if a.ndim != 2 or b.ndim != 1:
+        raise RunError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
+    if a.shape[1] != b.shape[0]:
+        raise RunError(
+            f"size mismatch, got input ({a.shape[0]}), mat ({_by(a.shape)}), vec ({b.shape[0]})"
+        )
+    _must_match("mv", input, vec)
+    return product(input, vec)
+
+
+@row(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The sum of the products of two vectors' elements, those of the first conjugated"""
+    return dot(conj(input), other)
+
+
+@row(out=True)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The sum of the products of two vectors' elements"""
+    a, b = input._array, tensor._array
+    if a.ndim != 1 or b.ndim != 1:
+        raise RunError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    if a.dtype != b.dtype:
+        raise RunError(
+            f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and "
+            f"{tensor.dtype.title}"
+        )
+    if a.shape != b.shape:
+        raise RunError(
+            f"inconsistent tensor size, expected tensor [{a.size}] and src [{b.size}] to have the "
+            f"same number of elements, but got {a.size} and {b.size} elements respectively"
+        )
+    return product(input, tensor)
+
+
+@row(out=True)
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last axis of both"""
+    a, b = input._array, other._array
+    if not a.ndim or not b.ndim:
+        return mul(input, other)
+    _must_match("inner", input, other)
+    if a.shape[-1] != b.shape[-1]:
+        raise RunError(
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(a.shape)} and {list(b.shape)}"
+        )
+    return product(input, movedim(other, -1, 0))
+
+
+@row(out=True, aliases=["ger"])
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """The products of all pairs of two vectors' elements"""
+    for tensor, what in ((input, "self"), (vec2, "vec2")):
+        if tensor._array.ndim != 1:
+            raise RunError(f"outer: Expected 1-D argument {what}, but got {tensor.ndim}-D")
+    return mul(unsqueeze(input, 1), vec2)
+
+
+# Added to something.
+
+
+def _whole_factors(tensor: Tensor, *factors: Any) -> None:
+    if is_integer(tensor._array.dtype) and any(isinstance(f, float) for f in factors):
+        raise RunError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+
+
+def _added(input: Tensor, made: Tensor, beta: Any, alpha: Any, name: str) -> Tensor:
+    """beta * input + alpha * made; with beta 0 the input does not count, not even its NaN."""
+    _must_match(name, input, made)
+    if is_integer(made._array.dtype):
+        beta, alpha = int(beta), int(alpha)
+    shape = made._array.shape
+    scaled = made if alpha == 1 else mul(made, alpha)
+    start = expand(input, shape)
+    if beta == 0:
+        return scaled if not input._requires_grad else add(scaled, _nothing_of(start))
+    return add(start if beta == 1 else mul(start, beta), scaled)
+
+
+def _nothing_of(tensor: Tensor) -> Tensor:
+    """Zeros that depend on a tensor, for its gradient to be zero."""
+    made: Tensor = Op.get("zeros_like")(tensor)
+    return made
+
+
+@row(inplace=True, out=True)
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat1 @ mat2"""
+    if mat1._array.ndim != 2:
+        raise RunError("mat1 must be a matrix, got " + f"{mat1.ndim}-D tensor")
+    if mat2._array.ndim != 2:
+        raise RunError("mat2 must be a matrix, got " + f"{mat2.ndim}-D tensor")
+    return _added(input, matmul(mat1, mat2), beta, alpha, "addmm")
+
+
+@row(inplace=True, out=True)
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat @ vec"""
+    return _added(input, mv(mat, vec), beta, alpha, "addmv")
+
+
+@row(inplace=True, out=True)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * the outer product of two vectors"""
+    made = outer(vec1, vec2)
+    if made._array.dtype == bool:
+        start = np.broadcast_to(input._array, made._array.shape)
+        return wrap((start & bool(beta)) | (made._array & bool(alpha)))
+    left, right = promoted(input, made)
+    _whole_factors(right, beta, alpha)
+    return _added(left, right, beta, alpha, "addr")
+
+
+@row(inplace=True, out=True)
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """beta * input + alpha * batch1 @ batch2"""
+    return _added(input, bmm(batch1, batch2), beta, alpha, "baddbmm")
+
+
+@row(inplace=True, out=True)
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """beta * input + alpha * the sum of batch1 @ batch2 over the batch"""
+    a, b = batch1._array.shape, batch2._array.shape
+    _must_have("addbmm", batch1, 3, "batch1")
+    _must_have("addbmm", batch2, 3, "batch2")
+    if a[0] != b[0]:
+        raise RunError(f"batch1 and batch2 must have same number of batches, got {a[0]} and {b[0]}")
+    if a[2] != b[1]:
+        raise RunError(f"Incompatible matrix sizes for bmm ({_by(a[1:])} and {_by(b[1:])})")
+    left = reshape(transpose(batch1, 0, 1), (a[1], a[0] * a[2]))
+    return _added(input, matmul(left, reshape(batch2, (b[0] * b[1], b[2]))), beta, alpha, "addbmm")
+
+
+# Of any number of axes.
+
+
+@row(method=False, out=True)
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Sums of products over several axes of each"""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RunError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a._array.ndim, b._array.ndim):
+            raise RunError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims = (range(-dims, 0), range(dims))
+    left, right = ([*d] if not isinstance(d, int) else [d] for d in dims)
+    if len(left) != len(right):
+        raise RunError("both dimension lists should have same length")
+    left = [axis_of(dim, a._array.ndim) for dim in left]
+    right = [axis_of(dim, b._array.ndim) for dim in right]
+    for one, two in zip(left, right):
+        m, n = a._array.shape[one], b._array.shape[two]
+        if m == 1 and n != 1:
+            b = _summed(b, two)
+        elif n == 1 and m != 1:
+            a = _summed(a, one)
+        elif m != n:
+            raise RunError(
+                f"contracted dimensions need to match, but first has size {m} in dim {one} and "
+                f"second has size {n} in dim {two}"
+            )
+    _must_match("tensordot", a, b)
+    return _contracted(a, b, left, right)
+
+
+def _summed(tensor: Tensor, axis: int) -> Tensor:
+    return sum_to_size(tensor, [1 if at == axis else n for at, n in enumerate(tensor.shape)])
+
+
+def _contracted(a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
+    kept_a = [axis for axis in range(a._array.ndim) if axis not in left]
+    kept_b = [axis for axis in range(b._array.ndim) if axis not in right]
+    sizes_a = [a._array.shape[axis] for axis in kept_a]
+    sizes_b = [b._array.shape[axis] for axis in kept_b]
+    summed = math.prod(a._array.shape[axis] for axis in left)
+    rows = reshape(permute(a, [*kept_a, *left]), (math.prod(sizes_a), summed))
+    columns = reshape(permute(b, [*right, *kept_b]), (summed, math.prod(sizes_b)))
+    return reshape(product(rows, columns), (*sizes_a, *sizes_b))
+
+
+@row(out=True)
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Copies of one tensor scaled by the elements of another"""
+    a, b = input._array.shape, other._array.shape
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    wide = reshape(input, [n for dim in a for n in (dim, 1)])
+    made = mul(wide, reshape(other, [n for dim in b for n in (1, dim)]))
+    return reshape(made, [m * n for m, n in zip(a, b)])
+
+
+@row(method=False, space="weft.linalg", out=True)
+def multi_dot(tensors: Any) -> Tensor:
+    """The product of several matrices, in the order that takes the fewest multiplications"""
+    given = list(tensors)
+    if len(given) < 2:
+        raise RunError(f"multi_dot(): expected at least 2 tensors but got {len(given)}")
+    first, last = given[0]._array.ndim, given[-1]._array.ndim
+    for number, tensor in enumerate(given):
+        ends = number in (0, len(given) - 1)
+        if tensor._array.ndim != 2 and not (ends and tensor._array.ndim == 1):
+            raise RunError(f"multi_dot(): tensor {number} must be 2D but got {tensor.ndim}D")
+    if first == 1:
+        given[0] = unsqueeze(given[0], 0)
+    if last == 1:
+        given[-1] = unsqueeze(given[-1], 1)
+    _must_match("multi_dot", *given)
+    for one, two in itertools.pairwise(given):
+        if one._array.shape[1] != two._array.shape[0]:
+            raise _cannot_multiply(one._array.shape, two._array.shape)
+    made = _in_best_order(given)
+    shape = made._array.shape
+    return reshape(made, shape[first == 1 : 2 - (last == 1)])
+
+
+@row(method=False)
+def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
+    """`linalg.multi_dot`"""
+    if len(matrices) == 1:
+        return matrices[0]
+    return multi_dot(matrices)
+
+
+def _in_best_order(matrices: Sequence[Tensor]) -> Tensor:
+    sizes = [matrices[0]._array.shape[0], *(m._array.shape[1] for m in matrices)]
+    count = len(matrices)
+    costs = np.zeros((count, count))
+    split = np.zeros((count, count), int)
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            tries = [
+                costs[i, k] + costs[k + 1, j] + float(sizes[i] * sizes[k + 1] * sizes[j + 1])
+                for k in range(i, j)
+            ]
+            best = int(np.argmin(tries))
+            costs[i, j], split[i, j] = tries[best], i + best
+    return _multiplied(matrices, split)
+
+
+def _multiplied(matrices: Sequence[Tensor], split: Any) -> Tensor:
+    """The product by a table of where each run of matrices is split; innermost runs first."""
+    made: dict[tuple[int, int], Tensor] = {(i, i): m for i, m in enumerate(matrices)}
+    stack = [(0, len(matrices) - 1)]
+    while (0, len(matrices) - 1) not in made:
+        i, j = stack[-1]
+        parts = (i, int(split[i, j])), (int(split[i, j]) + 1, j)
+        waiting = [part for part in parts if part not in made]
+        if waiting:
+            stack += waiting
+            continue
+        made[i, j] = product(made[parts[0]], made[parts[1]])
+        stack.pop()
+    return made[0, len(matrices) - 1]
+
+
+def _operator(self: Tensor, other: Any) -> Any:
+    return self.matmul(other) if isinstance(other, Tensor) else NotImplemented
+
+
+Tensor.__matmul__ = _operator  # type: ignore[attr-defined]

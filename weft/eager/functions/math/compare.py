@@ -1,0 +1,311 @@
+"""Rows: comparisons, logic, bits, and the choice between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....base.dtype import BOOL, DType, is_complex, is_float, is_integer
+from ....base.errors import InvalidType, RunError, Unsupported
+from ....core.op import Op
+from ...autograd.node_names import entitle, title_of
+from ...dispatch import apply
+from ...tensor.tensor import Tensor
+from ..fusion import fused
+from ..misuse import raise_explained
+from ..operands import in_dtype, must_be_tensors, must_fit, promoted
+from ..table import row
+from .arithmetic import add, bind_operators, mul, sub
+from .unary import abs as magnitude
+from .unary import neg
+
+_AND, _OR, _XOR, _NOT = (Op.get(f"bitwise_{name}") for name in ("and", "or", "xor", "not"))
+_LEFT, _RIGHT = Op.get("broadcast_left_shift"), Op.get("broadcast_right_shift")
+_WHERE, _GCD = Op.get("broadcast_where"), Op.get("gcd")
+
+
+def _renamed(function: Callable[..., Any], name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+# Comparisons.
+
+
+def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) -> Any:
+    op = Op.get(f"broadcast_{word}")
+    ordered = word not in ("equal", "not_equal")
+
+    @fused
+    def function(input: Tensor, other: Any) -> Tensor:
+        if type(input) is not Tensor:
+            must_be_tensors(name, input=input)
+        values = promoted(input, other)
+        if ordered and is_complex(values[0]._array.dtype):
+            raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
+        return apply(op, None, values)[0]._cast(BOOL)
+
+    made = _renamed(function, name, f"where input {sign} other")
+    return row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
+
+
+eq = _comparison("eq", "equal", "equals")
+ne = _comparison("ne", "not_equal", "differs from", ["not_equal"])
+lt = _comparison("lt", "less", "<", ["less"])
+le = _comparison("le", "less_equal", "<=", ["less_equal"])
+gt = _comparison("gt", "greater", ">", ["greater"])
+ge = _comparison("ge", "greater_equal", ">=", ["greater_equal"])
+
+
+def truth(value: Any) -> Tensor:
+    """Whether each element is not zero."""
+    if not isinstance(value, Tensor):
+        return in_dtype(bool(value), BOOL)
+    return value if value._array.dtype == BOOL else value._cast(BOOL)
+
+
+# Logic.
+
+
+@row(inplace=True, out=True, elementwise=True)
+def logical_and(input: Tensor, other: Tensor) -> Tensor:
+    """where both are not zero"""
+    must_be_tensors("logical_and", input=input, other=other)
+    return apply(_AND, None, [truth(input), truth(other)])[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def logical_or(input: Tensor, other: Tensor) -> Tensor:
+    """where one or both are not zero"""
+    must_be_tensors("logical_or", input=input, other=other)
+    return apply(_OR, None, [truth(input), truth(other)])[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def logical_xor(input: Tensor, other: Tensor) -> Tensor:
+    """where exactly one is not zero"""
+    must_be_tensors("logical_xor", input=input, other=other)
+    return apply(_XOR, None, [truth(input), truth(other)])[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def logical_not(input: Tensor) -> Tensor:
+    """where input is zero"""
+    return apply(_NOT, None, [truth(input)])[0]
+
+
+# Bits.
+
+
+def _with_bits(name: str, *values: Any) -> list[Tensor]:
+    if not any(isinstance(value, Tensor) for value in values):
+        must_be_tensors(name, input=values[0])
+    made = promoted(*values)
+    if not (is_integer(made[0]._array.dtype) or made[0]._array.dtype == BOOL):
+        raise Unsupported(f'"{name}" not implemented for {made[0].dtype.title!r}')
+    return made
+
+
+@row(inplace=True, out=True, elementwise=True)
+def bitwise_and(input: Tensor, other: Any) -> Tensor:
+    """the bits that both have"""
+    return apply(_AND, None, _with_bits("bitwise_and", input, other))[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def bitwise_or(input: Tensor, other: Any) -> Tensor:
+    """the bits that one of both has"""
+    return apply(_OR, None, _with_bits("bitwise_or", input, other))[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def bitwise_xor(input: Tensor, other: Any) -> Tensor:
+    """the bits that only one has"""
+    return apply(_XOR, None, _with_bits("bitwise_xor", input, other))[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def bitwise_not(input: Tensor) -> Tensor:
+    """the bits turned; of bools, the opposite"""
+    return apply(_NOT, None, _with_bits("bitwise_not", input))[0]
+
+
+def _shift(op: Op, name: str, input: Any, other: Any) -> Tensor:
+    values = _with_bits(name, input, other)
+    if values[0]._array.dtype == BOOL:
+        raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
+    return apply(op, None, values)[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def bitwise_left_shift(input: Tensor, other: Any) -> Tensor:
+    """input shifted left by other bits"""
+    return _shift(_LEFT, "bitwise_left_shift", input, other)
+
+
+@row(inplace=True, out=True, elementwise=True)
+def bitwise_right_shift(input: Tensor, other: Any) -> Tensor:
+    """input shifted right by other bits"""
+    return _shift(_RIGHT, "bitwise_right_shift", input, other)
+
+
+@row(inplace=True, out=True, elementwise=True)
+def gcd(input: Tensor, other: Tensor) -> Tensor:
+    """the greatest common divisor"""
+    must_be_tensors("gcd", input=input, other=other)
+    return apply(_GCD, None, _with_bits("gcd", input, other))[0]
+
+
+@row(inplace=True, out=True, elementwise=True)
+def lcm(input: Tensor, other: Tensor) -> Tensor:
+    """the least common multiple"""
+    must_be_tensors("lcm", input=input, other=other)
+    left, right = _with_bits("lcm", input, other)
+    common = apply(_GCD, None, [left, right])[0]
+    share = left // choose(eq(common, 0), 1, common)
+    return magnitude(mul(share, right))
+
+
+# One of two.
+
+
+def choose(condition: Tensor, input: Any, other: Any) -> Tensor:
+    """input where a condition holds, else other; numbers and tensors."""
+    return apply(_WHERE, None, [condition, *promoted(input, other)])[0]
+
+
+@row(method=False, out=True, elementwise=True)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where the condition holds, else other; alone, the places where it holds"""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    must_be_tensors("where", condition=condition)
+    kind = condition._array.dtype
+    if kind != BOOL and kind != np.uint8:
+        raise RunError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype}"
+        )
+    chosen = choose(condition, input, other)
+    must_fit(chosen._array.dtype, input, other)
+    return chosen
+
+
+Tensor.where = lambda self, condition, other: where(condition, self, other)
+
+# Nearness.
+
+
+def _must_be_tolerances(rtol: float, atol: float) -> None:
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RunError(f"{name} must be greater than or equal to zero, but got {value}")
+
+
+def _must_be_one_dtype(name: str, input: Tensor, other: Tensor) -> DType:
+    must_be_tensors(name, input=input, other=other)
+    if input._array.dtype != other._array.dtype:
+        raise RunError(f"{input.dtype.title} did not match {other.dtype.title}")
+    return input._array.dtype
+
+
+@row
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """where |input - other| <= atol + rtol * |other|"""
+    kind = _must_be_one_dtype("isclose", input, other)
+    _must_be_tolerances(rtol, atol)
+    close = eq(input, other)
+    if equal_nan and is_float(kind):
+        close = close | (ne(input, input) & ne(other, other))
+    if kind == BOOL:
+        return close
+    input, other = input.detach(), other.detach()
+    room = add(magnitude(mul(other, rtol)), atol)
+    gap = magnitude(sub(input, other))
+    return close | (le(gap, room) & _finite(gap))
+
+
+def _finite(values: Tensor) -> Tensor:
+    return apply(Op.get("isfinite"), None, [values])[0]
+
+
+@row
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """whether isclose holds everywhere"""
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+
+
+@row
+def equal(input: Tensor, other: Tensor) -> bool:
+    """whether both have the same shape and elements"""
+    must_be_tensors("equal", input=input, other=other)
+    if input._array.shape != other._array.shape:
+        return False
+    return bool(eq(input, other)._array.all())
+
+
+@row(inplace=True, out=True, elementwise=True)
+@fused
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 where input < 0, values where it is 0, 1 where it is more"""
+    must_be_tensors("heaviside", input=input, values=values)
+    if input._array.dtype != values._array.dtype:
+        raise RunError("heaviside is not yet implemented for tensors with different dtypes.")
+    above = gt(input, 0)._cast(input._array.dtype)
+    return choose(eq(input, 0), values, above)
+
+
+# The operators of Python.
+
+bind_operators({"and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor})
+bind_operators({"lshift": bitwise_left_shift, "rshift": bitwise_right_shift})
+
+
+def _compared(function: Any) -> Any:
+    def method(self: Tensor, other: Any) -> Any:
+        try:
+            return function(self, other)
+        except InvalidType:
+            return NotImplemented
+        except MemoryError as error:
+            raise_explained(function.__name__, function, error, (self, other), {})
+
+    return method
+
+
+for _name, _function in {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}.items():
+    setattr(Tensor, f"__{_name}__", _compared(_function))
+
+
+def _inverted(input: Tensor) -> Tensor:
+    if input._array.dtype != BOOL and not is_integer(input._array.dtype):
+        raise InvalidType(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
+        )
+    return bitwise_not(input)
+
+
+def _prefix(function: Any) -> Any:
+    title = title_of(function.__name__)
+
+    def method(self: Tensor) -> Tensor:
+        try:
+            result: Tensor = function(self)
+        except MemoryError as error:
+            raise_explained(function.__name__, function, error, (self,), {})
+        entitle(result, title, self)
+        return result
+
+    return method
+
+
+for _name, _function in {"invert": _inverted, "neg": neg, "abs": magnitude}.items():
+    setattr(Tensor, f"__{_name}__", _prefix(_function))
+Tensor.__pos__ = lambda self: self.positive()

@@ -1,0 +1,1 @@
+"""nn.functional: layers, activations, norms, pools, attention, recurrence, losses."""

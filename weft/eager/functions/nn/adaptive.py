@@ -1,0 +1,135 @@
+"""Rows of nn.functional: pools with as many windows as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....base.errors import InvalidValue, RunError
+from ....core.op import Op
+from ....ops.adaptive_pool import AdaptivePool2DAttrs
+from ...dispatch import apply
+from ...tensor.indexing import chosen_from
+from ...tensor.tensor import Tensor, wrap
+from ...tensor.viewing import Array
+from ..operands import check_count, must_be_real
+from ..shape.shape import reshape
+from ..table import row
+from .activation import NN
+from .pool import chosen_in
+
+_ADAPTIVE = Op.get("adaptive_avg_pool2d")
+
+
+def _outs(input: Tensor, rank: int, output_size: Any, name: str) -> tuple[int, ...]:
+    """As many windows along each dimension; None for as many as there are elements."""
+    shape = input._array.shape
+    if rank > 1 and len(shape) <= rank:
+        raise InvalidValue(f"Input dimension should be at least {rank + 1}, got {len(shape)}")
+    if len(shape) not in (rank + 1, rank + 2):
+        raise RunError(
+            f"{name}{rank}d(): Expected {rank + 1}D or {rank + 2}D tensor, but got {list(shape)}"
+        )
+    for axis in range(-1, -rank - 1, -1):
+        if not shape[axis]:
+            raise RunError(
+                f"{name}{rank}d(): Expected input to have non-zero size for non-batch dimensions, "
+                f"but input has sizes {list(shape)} with dimension {len(shape) + axis} being empty"
+            )
+    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+    if len(given) != rank:
+        raise RunError(f"{name}{rank}d(): internal error: output_size.size() must be {rank}")
+    outs = tuple(n if want is None else int(want) for want, n in zip(given, shape[-rank:]))
+    if any(n < 0 for n in outs):
+        raise RunError(f"elements of output_size must be greater than or equal to 0, got {outs}")
+    return outs
+
+
+def _nothing(input: Tensor, shape: Sequence[int]) -> Tensor:
+    """A result without elements."""
+    return reshape(chosen_from(reshape(input, -1), [np.empty(0, np.int64)]), shape)
+
+
+def _mean(data: Tensor, outs: Sequence[int]) -> Tensor:
+    if 0 in outs or not data._array.size:
+        return _nothing(data, (*data._array.shape[:2], *outs))
+    return apply(_ADAPTIVE, AdaptivePool2DAttrs(output_size=tuple(outs)), [data])[0]
+
+
+def _adaptive_mean(rank: int, input: Tensor, output_size: Any) -> Tensor:
+    must_be_real(f"adaptive_avg_pool{rank}d", input)
+    outs = _outs(input, rank, output_size, "adaptive_avg_pool")
+    shape = input._array.shape
+    lead, sizes = shape[:-rank], shape[-rank:]
+    count = int(np.prod(lead))
+    if rank == 1:
+        made = _mean(reshape(input, (count, 1, 1, *sizes)), (1, *outs))
+    elif rank == 2:
+        made = _mean(reshape(input, (count, 1, *sizes)), outs)
+    else:
+        flat = _mean(reshape(input, (count * sizes[0], 1, *sizes[1:])), outs[1:])
+        rest = outs[1] * outs[2]
+        made = _mean(reshape(flat, (count, 1, sizes[0], rest)), (outs[0], rest))
+    return reshape(made, (*lead, *outs))
+
+
+@row(space=NN, method=False)
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """The mean of each of so many windows along one dimension"""
+    return _adaptive_mean(1, input, output_size)
+
+
+@row(space=NN, method=False)
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The mean of each of so many windows of images"""
+    return _adaptive_mean(2, input, output_size)
+
+
+@row(space=NN, method=False)
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """The mean of each of so many windows of volumes"""
+    return _adaptive_mean(3, input, output_size)
+
+
+def _bins(size: int, count: int) -> Array:
+    """For each window the indices it covers, -1 behind its end."""
+    starts = [(i * size) // count for i in range(count)]
+    ends = [-((-(i + 1) * size) // count) for i in range(count)]
+    widest = max((b - a for a, b in zip(starts, ends)), default=0)
+    steps = np.arange(widest)
+    places = np.asarray(starts)[:, None] + steps
+    return np.where(places < np.asarray(ends)[:, None], places, -1)
+
+
+def _adaptive_max(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    outs = _outs(input, rank, output_size, "adaptive_max_pool")
+    for out in outs:
+        check_count(f"adaptive_max_pool{rank}d", "an output size", out)
+    shape = input._array.shape
+    lead, sizes = shape[:-rank], shape[-rank:]
+    if 0 in outs:
+        made = _nothing(input, (*lead, *outs)), wrap(np.zeros((*lead, *outs), np.int64))
+    else:
+        places = [_bins(n, out) for n, out in zip(sizes, outs)]
+        made = chosen_in(input, lead, sizes, places)
+    return made if return_indices else made[0]
+
+
+@row(space=NN, method=False)
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The greatest of each of so many windows along one dimension"""
+    return _adaptive_max(1, input, output_size, return_indices)
+
+
+@row(space=NN, method=False)
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The greatest of each of so many windows of images"""
+    return _adaptive_max(2, input, output_size, return_indices)
+
+
+@row(space=NN, method=False)
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The greatest of each of so many windows of volumes"""
+    return _adaptive_max(3, input, output_size, return_indices)

@@ -1,0 +1,193 @@
+"""Rows: rows of a matrix at indices, summed, averaged or their greatest taken bag by bag."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....base.dtype import is_float
+from ....base.errors import InvalidValue, RunError, Unsupported
+from ...tensor.indexing import chosen_from
+from ...tensor.tensor import Array, Tensor, wrap
+from ..create.create import full
+from ..index.index import gather, index_add
+from ..math.arithmetic import div, mul
+from ..math.compare import choose
+from ..shape.shape import reshape, unsqueeze
+from ..table import row
+from .activation import NN
+from .classes import by_frequency, shorten_rows
+
+_MODES = ("sum", "mean", "max")
+_WHOLE = (np.int64, np.int32)
+
+
+@row(space=NN, method=False)
+def embedding_bag(
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum, mean or greatest of the rows of a matrix at the indices of each bag"""
+    _check_bags(input, weight, offsets, mode, scale_grad_by_freq, per_sample_weights)
+    if input._array.ndim == 2:
+        rows, width = input._array.shape
+        offsets = wrap(np.arange(rows) * width)
+        input, include_last_offset = reshape(input, -1), False
+        if per_sample_weights is not None:
+            per_sample_weights = reshape(per_sample_weights, -1)
+    assert offsets is not None
+    if max_norm is not None:
+        _check_indices(input, weight)
+        shorten_rows(weight, input._array, max_norm, norm_type)
+    return _bags(
+        weight, input, offsets, scale_grad_by_freq, _MODES.index(mode), sparse,
+        per_sample_weights, include_last_offset, padding_idx,
+    )[0]  # fmt: skip
+
+
+def _check_bags(
+    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, frequent: bool,
+    own: Tensor | None,
+) -> None:  # fmt: skip
+    if own is not None and own._array.shape != input._array.shape:
+        raise InvalidValue(
+            f"embedding_bag: If per_sample_weights ({own.shape}) is not None, then it must have "
+            f"the same shape as the input ({input.shape})"
+        )
+    if weight._array.ndim != 2:
+        raise InvalidValue(
+            f"weight has to be a 2D Tensor, but got Tensor of dimension {weight._array.ndim}"
+        )
+    if input._array.ndim not in (1, 2):
+        raise InvalidValue(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input._array.ndim}"
+        )
+    if input._array.ndim == 2 and offsets is not None:
+        raise InvalidValue("if input is 2D, then offsets has to be None: its rows are the bags")
+    if input._array.ndim == 1 and (offsets is None or offsets._array.ndim != 1):
+        raise InvalidValue("offsets has to be a 1D Tensor")
+    if mode not in _MODES:
+        raise InvalidValue("mode has to be one of sum, mean or max")
+    if mode == "max" and frequent:
+        raise InvalidValue("max mode does not support scaling the gradient by the frequency")
+    if own is not None and mode != "sum":
+        raise Unsupported(
+            f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})"
+        )
+
+
+def _check_indices(indices: Tensor, weight: Tensor) -> None:
+    places = indices._array
+    if places.dtype not in _WHOLE:
+        raise RunError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {indices.dtype.title} instead"
+        )
+    if not is_float(weight._array.dtype):
+        raise RunError(f"embedding_bag: weight must be floating, got {weight.dtype.title}")
+    count = weight._array.shape[0]
+    wrong = np.flatnonzero((places < 0) | (places >= count))
+    if wrong.size:
+        raise RunError(
+            f"Index {wrong[0]} of input takes value {places[wrong[0]]} which is not in the valid "
+            f"range [0, {count})"
+        )
+
+
+def _ends(offsets: Tensor, count: int, include_last: bool) -> tuple[Array, Array]:
+    """Where bags start and end."""
+    starts = offsets._array
+    if starts.dtype not in _WHOLE:
+        raise RunError(f"embedding_bag: offsets must be Long or Int, got {offsets.dtype.title}")
+    if include_last and not starts.size:
+        raise RunError("include_last_offset: number of offset should be at least 1")
+    if starts.size and starts[0] != 0:
+        raise RunError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {starts[0]}"
+        )
+    if starts.size and starts[-1] > count:
+        raise RunError(
+            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
+            f"{starts[-1]}"
+        )
+    ends = starts[1:] if include_last else np.append(starts[1:], count)
+    starts = starts[:-1] if include_last else starts
+    if (ends < starts).any():
+        raise RunError("embedding_bag: offsets have to be in ascending order")
+    return starts.astype(np.int64), ends.astype(np.int64)
+
+
+@row(name="embedding_bag", method=False)
+def _bags(
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The results of bags, the bag of each index, the sizes of bags, the greatest's indices"""
+    _check_indices(indices, weight)
+    starts, ends = _ends(offsets, indices._array.size, include_last_offset)
+    counts = ends - starts
+    owners = np.repeat(np.arange(starts.size), counts)
+    used = indices._array[: owners.size].astype(np.int64)
+    kept = _unpadded(used, padding_idx, weight._array.shape[0])
+    places, bags = used[kept], owners[kept]
+    sizes = np.bincount(bags, minlength=starts.size)
+    values = chosen_from(weight, [places, None])
+    if scale_grad_by_freq:
+        values = by_frequency(values, places, weight._array.shape[0])
+    if mode == 2:
+        made, greatest = _greatest(values, places, bags, starts.size)
+    else:
+        values = _weighed(values, per_sample_weights, kept)
+        made, greatest = _sums(values, bags, sizes, mode == 1), wrap(sizes)
+    return made, wrap(owners), wrap(sizes), greatest
+
+
+def _unpadded(indices: Array, padding: int | None, count: int) -> Array:
+    """Where indices are not that of padding."""
+    if padding is None:
+        return np.arange(indices.size)
+    if not -count <= padding < count:
+        raise RunError(
+            f"padding_idx must be within the number of embeddings, -{count} through {count - 1}, "
+            f"but got {padding}"
+        )
+    return np.flatnonzero(indices != padding % count)
+
+
+def _weighed(values: Tensor, own: Tensor | None, kept: Array) -> Tensor:
+    if own is None:
+        return values
+    if own._array.dtype != values._array.dtype:
+        raise RunError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument "
+            f"#1 'per_sample_weights'; but got {values.dtype} and {own.dtype}"
+        )
+    return mul(values, unsqueeze(chosen_from(own, [kept]), 1))
+
+
+def _sums(values: Tensor, bags: Array, sizes: Array, mean: bool) -> Tensor:
+    base = full((sizes.size, values._array.shape[1]), 0.0, dtype=values.dtype)
+    made = index_add(base, 0, wrap(bags), values) if bags.size else base
+    if not mean:
+        return made
+    return div(made, wrap(np.maximum(sizes, 1).reshape(-1, 1).astype(values._array.dtype)))
+
+
+def _greatest(values: Tensor, places: Array, bags: Array, count: int) -> tuple[Tensor, Tensor]:
+    """The first of the greatest of each bag and column, which alone has a gradient; 0 of none."""
+    array, width = values._array, values._array.shape[1]
+    if not bags.size:
+        nothing = np.zeros((count, width), np.int64)
+        return full((count, width), 0.0, dtype=values.dtype), wrap(nothing)
+    best = np.full((count, width), -np.inf, array.dtype)
+    np.maximum.at(best, bags, array)
+    same = (array == best[bags]) | np.isnan(array)
+    first = np.full((count, width), bags.size)
+    np.minimum.at(first, bags, np.where(same, np.arange(bags.size)[:, None], bags.size))
+    full_bags = first < bags.size
+    at = np.where(full_bags, first, 0)
+    made = choose(wrap(full_bags), gather(values, 0, wrap(at)), 0.0)
+    return made, wrap(np.where(full_bags, places[at], 0))

@@ -1,0 +1,396 @@
+"""Rows of nn.functional: losses of predictions against classes, and vectors for classes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....base.dtype import is_float
+from ....base.errors import InvalidValue, RunError
+from ....core.op import Op
+from ....ops.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
+from ...dispatch import apply
+from ...tensor.indexing import chosen_from
+from ...tensor.tensor import DimensionError, Tensor, wrap
+from ...tensor.viewing import Array
+from ..fusion import fused
+from ..index.index import gather
+from ..math.arithmetic import add, div, mul, sub
+from ..math.compare import choose
+from ..math.pairs import clamp
+from ..math.special import log_softmax
+from ..math.unary import log, log1p, neg
+from ..operands import floating, must_be_real
+from ..reduce.reduce import mean
+from ..reduce.reduce import sum as total
+from ..shape.shape import expand, reshape, unsqueeze
+from ..table import row
+from .activation import NN
+from .loss import reduced, reduction_of
+
+_SOFTPLUS, _COPY = Op.get("softplus"), Op.get("copy")
+_CROSS_ENTROPY, _NLL = Op.get("softmax_cross_entropy"), Op.get("nll_loss")
+
+
+def _class_axis(input: Tensor) -> int:
+    return 0 if input._array.ndim == 1 else 1
+
+
+def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored: int) -> Tensor:
+    """The classes, those that are ignored as -1."""
+    rank, shape = input._array.ndim, input._array.shape
+    if not rank:
+        raise RunError("input tensor should be at least 1D")
+    axis = _class_axis(input)
+    places = target._array
+    if rank == 1 and places.ndim > 1:
+        raise RunError("0D or 1D target tensor expected, multi-target not supported")
+    want = (*shape[:axis], *shape[axis + 1 :])
+    if places.shape != want and not (rank == 1 and places.shape == (1,)):
+        if rank > 1 and places.shape[:1] != want[:1]:
+            raise InvalidValue(
+                f"Expected input batch_size ({shape[0]}) to match target batch_size "
+                f"({places.shape[0] if places.ndim else 1})."
+            )
+        raise RunError(f"Expected target size {list(want)}, got {list(places.shape)}")
+    if places.dtype not in (np.int64, np.uint8):
+        raise RunError(f"expected scalar type Long but found {target.dtype.title}")
+    if weight is not None and weight._array.shape != (shape[axis],):
+        raise RunError(
+            "weight tensor should be defined either for all or no classes, got weight tensor of "
+            f"shape: {list(weight.shape)}"
+        )
+    inside = _inside(places, shape[axis], ignored)
+    if rank == 1:
+        return wrap(inside.reshape(()).copy())
+    return target.detach() if inside is places else wrap(inside)
+
+
+def _inside(places: Array, classes: int, ignored: int) -> Array:
+    if not places.size or (places.min() >= 0 and places.max() < classes and ignored < 0):
+        return places.astype(np.int64, copy=False)
+    wrong = (places != ignored) & ((places < 0) | (places >= classes))
+    if wrong.any():
+        raise DimensionError(f"Target {int(places[wrong].flat[0])} is out of bounds.")
+    return np.where(places == ignored, -1, places).astype(np.int64)
+
+
+@row(space=NN, method=False)
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-x of the right class, where x are logarithms of probabilities"""
+    must_be_real("nll_loss", input)
+    how = reduction_of(reduction, size_average, reduce)
+    places = _check_classes(input, target, weight, ignore_index)
+    return _class_losses(_NLL, input, places, weight, how)
+
+
+@lru_cache(64)
+def _params(op: Op, axis: int, reduction: str, smoothing: float) -> Any:
+    if op is _NLL:
+        return ClassLossAttrs(axis=axis, reduction=reduction)
+    return CrossEntropyAttrs(axis=axis, reduction=reduction, smoothing=smoothing)
+
+
+def _class_losses(
+    op: Op, input: Tensor, places: Tensor, weight: Tensor | None, how: str, smoothing: float = 0.0
+) -> Tensor:
+    """The losses of an operator, with weights of classes."""
+    params = _params(op, _class_axis(input), how if weight is None else "none", smoothing)
+    values = apply(op, params, [input, places])[0]
+    if weight is None:
+        return values
+    return _averaged(values, _Counted(places._array, weight, input), how)
+
+
+class _Counted:
+    """Which rows count, and by how much: that of their class."""
+
+    def __init__(self, places: Array, weight: Tensor, input: Tensor) -> None:
+        counts = places >= 0
+        own = reshape(chosen_from(weight, [np.maximum(places, 0).reshape(-1)]), places.shape)
+        self.mask = None if counts.all() else wrap(np.asarray(counts))
+        self.weights = mul(own, wrap(np.asarray(counts, input._array.dtype)))
+
+    def masked(self, values: Tensor) -> Tensor:
+        return values if self.mask is None else choose(self.mask, values, 0.0)
+
+    def mean(self, values: Tensor) -> Tensor:
+        return div(total(values), total(self.weights))
+
+
+def _averaged(values: Tensor, counted: _Counted, how: str) -> Tensor:
+    """Losses with their weights; the mean is that of the weights that count."""
+    scaled = counted.masked(mul(values, counted.weights))
+    return counted.mean(scaled) if how == "mean" else reduced(scaled, how)
+
+
+@row(space=NN, method=False)
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """-log of the softmax of the right class, or of classes by their probabilities"""
+    how = reduction_of(reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RunError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if not input._array.ndim:
+        raise RunError("input tensor should be at least 1D")
+    if is_float(target._array.dtype):
+        if target._array.shape != input._array.shape:
+            raise RunError(
+                "Expected floating point type for target with class probabilities, got "
+                f"{list(target.shape)} for an input of {list(input.shape)}"
+            )
+        if ignore_index >= 0:
+            raise RunError("ignore_index is not supported for floating point target")
+        scores = log_softmax(input, _class_axis(input))
+        return _soft(scores, target, weight, how, label_smoothing)
+    must_be_real("cross_entropy", input)
+    places = _check_classes(input, target, weight, ignore_index)
+    if label_smoothing and weight is not None:
+        scores = log_softmax(input, _class_axis(input))
+        return _smoothed(scores, places, weight, how, label_smoothing)
+    scores = floating(input)
+    return _class_losses(_CROSS_ENTROPY, scores, places, weight, how, label_smoothing)
+
+
+def _by_class(weight: Tensor, input: Tensor) -> Tensor:
+    axis = _class_axis(input)
+    return reshape(weight, [-1 if at == axis else 1 for at in range(input._array.ndim)])
+
+
+def _soft(
+    scores: Tensor, target: Tensor, weight: Tensor | None, how: str, smoothing: float
+) -> Tensor:
+    axis = _class_axis(scores)
+    classes = scores._array.shape[axis]
+    if smoothing:
+        target = add(mul(target, 1 - smoothing), smoothing / classes)
+    weighed = scores if weight is None else mul(scores, _by_class(weight, scores))
+    values = neg(total(mul(weighed, target), axis))
+    if how == "mean":
+        count = scores._array.size // classes if classes else 0
+        return div(total(values), max(count, 1)) if scores._array.ndim > 1 else values
+    return reduced(values, how)
+
+
+def _smoothed(scores: Tensor, places: Tensor, weight: Tensor, how: str, smoothing: float) -> Tensor:
+    axis, counted = _class_axis(scores), _Counted(places._array, weight, scores)
+    sharp = _class_losses(_NLL, scores, places, weight, how)
+    spread = counted.masked(neg(total(mul(scores, _by_class(weight, scores)), axis)))
+    even = counted.mean(spread) if how == "mean" else reduced(spread, how)
+    share = smoothing / scores._array.shape[axis]
+    return add(mul(sharp, 1 - smoothing), mul(even, share))
+
+
+@row(space=NN, method=False)
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-(y log x + (1 - y) log(1 - x)), logarithms not below -100"""
+    how = reduction_of(reduction, size_average, reduce)
+    if input._array.shape != target._array.shape:
+        raise InvalidValue(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    if ((input._array < 0) | (input._array > 1)).any():
+        raise RunError("all elements of input should be between 0 and 1")
+    return reduced(_loss_of_chances(input, target, weight), how)
+
+
+@fused
+def _loss_of_chances(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    yes, no = clamp(log(input), min=-100), clamp(log1p(neg(input)), min=-100)
+    values = sub(mul(sub(target, 1), no), mul(target, yes))
+    return values if weight is None else mul(values, weight)
+
+
+@row(space=NN, method=False)
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
+    how = reduction_of(reduction, size_average, reduce)
+    if input._array.shape != target._array.shape:
+        raise InvalidValue(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    values = _loss_of_scores(input, target, weight, pos_weight)
+    return reduced(values, how)
+
+
+@fused
+def _loss_of_scores(
+    input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None
+) -> Tensor:
+    softened = apply(_SOFTPLUS, None, [neg(input)])[0]  # -log s
+    if pos_weight is not None:
+        softened = mul(softened, add(mul(sub(pos_weight, 1), target), 1))
+    values = add(mul(sub(1, target), input), softened)
+    return values if weight is None else mul(values, weight)
+
+
+# Margins.
+
+
+def _rows_of(input: Tensor, target: Tensor, name: str) -> tuple[Tensor, Array]:
+    rank, shape = input._array.ndim, input._array.shape
+    good = (rank == 2 and shape[1]) or (rank == 1 and shape[0]) or not rank
+    if not good:
+        raise RunError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(shape)}"
+        )
+    return reshape(input, (-1, shape[-1])) if rank else reshape(input, (1, 1)), target._array
+
+
+@row(space=NN, method=False)
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over other classes of max(0, margin - x[right] + x) to the power p"""
+    how = reduction_of(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise InvalidValue("only p == 1 and p == 2 supported")
+    rows, places = _rows_of(input, target, "multi_margin_loss")
+    count, classes = rows._array.shape
+    if places.ndim > 1 or places.size != count:
+        raise RunError(f"inconsistent target size, expected {count} but got {list(places.shape)}")
+    if weight is not None and weight._array.ndim != 1:
+        raise InvalidValue("weight must be one-dimensional")
+    if weight is not None and weight._array.shape != (classes,):
+        raise RunError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    places = places.reshape(-1)
+    if places.size and not (places.min() >= 0 and places.max() < classes):
+        raise RunError("target out of range")
+    right = gather(rows, 1, wrap(places.reshape(-1, 1)))
+    gaps = clamp(add(sub(rows, right), margin), min=0)
+    gaps = gaps if p == 1 else mul(gaps, gaps)
+    if weight is not None:
+        gaps = mul(gaps, reshape(chosen_from(weight, [places]), (-1, 1)))
+    others = wrap(np.arange(classes) != places.reshape(-1, 1))
+    values = div(total(choose(others, gaps, 0.0), 1), classes)
+    return reduced(values if input._array.ndim > 1 else reshape(values, ()), how)
+
+
+@row(space=NN, method=False)
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Over right and other classes, max(0, 1 - x[right] + x[other]); targets end at a -1"""
+    how = reduction_of(reduction, size_average, reduce)
+    rows, places = _rows_of(input, target, "multilabel_margin_loss")
+    count, classes = rows._array.shape
+    if places.shape != input._array.shape:
+        raise RunError(
+            f"inconsistent target size: {list(places.shape)} for input of size: {list(input.shape)}"
+        )
+    places = places.reshape(count, classes)
+    if places.size and not (places.min() >= -1 and places.max() < classes):
+        raise RunError("target out of range")
+    ended = np.cumsum(places < 0, 1) > 0
+    right = np.zeros((count, classes + 1), bool)
+    np.put_along_axis(right, np.where(ended, classes, places), True, 1)
+    own = gather(rows, 1, wrap(np.where(ended, 0, places)))
+    gaps = clamp(add(sub(1, unsqueeze(own, 2)), unsqueeze(rows, 1)), min=0)
+    wanted = ~ended[:, :, None] & ~right[:, None, :classes]
+    values = div(total(choose(wrap(wanted), gaps, 0.0), (1, 2)), classes)
+    return reduced(values if input._array.ndim > 1 else reshape(values, ()), how)
+
+
+@row(space=NN, method=False)
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over classes of binary cross entropy with logits"""
+    how = reduction_of(reduction, size_average, reduce)
+    values = add(
+        mul(target, apply(_SOFTPLUS, None, [neg(input)])[0]),
+        mul(sub(1, target), apply(_SOFTPLUS, None, [input])[0]),
+    )
+    values = values if weight is None else mul(values, weight)
+    return reduced(mean(values, -1), how)
+
+
+# Vectors for classes.
+
+
+@row(space=NN, method=False)
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows of zeros with a 1 at the class"""
+    places = tensor._array
+    if places.dtype != np.int64:
+        raise RunError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not places.size and num_classes <= 0:
+        raise RunError("Can not infer total number of classes from empty tensor.")
+    if places.size and places.min() < 0:
+        raise RunError("Class values must be non-negative.")
+    if num_classes == -1:
+        num_classes = int(places.max()) + 1
+    elif num_classes < 1:
+        raise RunError("num_classes should be positive")
+    elif places.size and places.max() >= num_classes:
+        raise RunError("Class values must be smaller than num_classes.")
+    made = np.zeros((places.size, num_classes), np.int64)
+    made[np.arange(places.size), places.reshape(-1)] = 1
+    return wrap(made.reshape(*places.shape, num_classes))
+
+
+@row(space=NN, method=False)
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of a matrix at indices; the padding row has no gradient"""
+    places = input._array
+    if places.dtype not in (np.int64, np.int32):
+        raise RunError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {input.dtype.title} instead"
+        )
+    if weight._array.ndim != 2:
+        raise RunError("'weight' must be 2-D")
+    count = weight._array.shape[0]
+    if padding_idx is not None and not -count <= padding_idx < count:
+        raise InvalidValue("Padding_idx must be within num_embeddings")
+    if places.size and not (places.min() >= 0 and places.max() < count):
+        raise DimensionError("index out of range in self")
+    if max_norm is not None:
+        shorten_rows(weight, places, max_norm, norm_type)
+    flat = places.reshape(-1).astype(np.int64)
+    made = chosen_from(weight, [flat, None])
+    made = by_frequency(made, flat, count) if scale_grad_by_freq else made
+    if padding_idx is not None and weight._requires_grad:
+        kept = wrap((flat != padding_idx % count).reshape(-1, 1))
+        fixed = wrap(made._array)
+        made = choose(expand(kept, made._array.shape), made, fixed)
+    return reshape(made, (*places.shape, weight._array.shape[1]))
+
+
+def by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
+    """The same rows, with gradients divided by how often each is there."""
+    often = np.bincount(flat, minlength=count)[flat].astype(rows._array.dtype).reshape(-1, 1)
+    moving = div(rows, wrap(often))
+    return add(moving, wrap(rows._array - moving._array))
+
+
+def shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
+    """Scales the rows that are used and too long, in place."""
+    used = np.unique(places)
+    rows = weight._array[used]
+    lengths = (np.abs(rows) ** order).sum(1) ** (1 / order)
+    scale = np.where(lengths > longest, longest / (lengths + 1e-7), 1.0)
+    weight._array[used] = rows * scale[:, None].astype(rows.dtype)
+    weight._counter[0] += 1

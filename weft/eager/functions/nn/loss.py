@@ -1,0 +1,361 @@
+"""Rows of nn.functional: losses of predictions against numbers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ....base.errors import InvalidValue, RunError
+from ....core.op import Op
+from ...dispatch import apply
+from ...tensor.tensor import Tensor, wrap
+from ..fusion import fused
+from ..math.arithmetic import add, div, minimum, mul, sub
+from ..math.compare import choose, gt, lt, ne
+from ..math.pairs import clamp, xlogy
+from ..math.unary import abs as magnitude
+from ..math.unary import exp, log, neg, sqrt, square
+from ..operands import must_be_real, promoted
+from ..reduce.reduce import mean, vector_norm
+from ..reduce.reduce import sum as total
+from ..shape.shape import broadcast_tensors, unsqueeze
+from ..table import row
+from .activation import NN
+
+_SOFTPLUS = Op.get("softplus")
+
+
+def reduction_of(reduction: str, size_average: Any = None, reduce: Any = None) -> str:
+    """How a loss is reduced, by its old arguments where they are given."""
+    if size_average is not None or reduce is not None:
+        if reduce is False:
+            return "none"
+        return "sum" if size_average is False else "mean"
+    if reduction not in ("none", "mean", "sum"):
+        raise InvalidValue(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def reduced(values: Tensor, reduction: str) -> Tensor:
+    """The losses themselves, their mean or their sum."""
+    if reduction == "none":
+        return values
+    made: Tensor = mean(values) if reduction == "mean" else total(values)
+    return made
+
+
+def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
+    warnings.warn(
+        f"Using a target size ({target.shape}) that is different to the input size "
+        f"({input.shape}). This will likely lead to incorrect results due to broadcasting.",
+        stacklevel=4,
+    )
+
+
+def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    if weight is None:
+        return reduced(values, reduction)
+    if weight._array.shape != values._array.shape:
+        raise InvalidValue("Weights and input must have the same size.")
+    scaled = mul(values, weight)
+    if reduction == "mean":
+        return div(total(scaled), total(weight))
+    return reduced(scaled, reduction)
+
+
+def _pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    if input._array.shape != target._array.shape:
+        _warn_of_sizes(input, target)
+        input, target = broadcast_tensors(input, target)
+    left, right = promoted(input, target)
+    return left, right
+
+
+@row(space=NN, method=False)
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """(x - y) squared"""
+    must_be_real("mse_loss", input, target)
+    left, right = _pair(input, target)
+    how = reduction_of(reduction, size_average, reduce)
+    return _weighted(_squared_gap(left, right), weight, how)
+
+
+@fused
+def _squared_gap(left: Tensor, right: Tensor) -> Tensor:
+    return square(sub(left, right))
+
+
+@fused
+def _gap(left: Tensor, right: Tensor) -> Tensor:
+    return magnitude(sub(left, right))
+
+
+@row(space=NN, method=False)
+def l1_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """|x - y|"""
+    left, right = _pair(input, target)
+    values = _gap(left, right)
+    return _weighted(values, weight, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _bent(left: Tensor, right: Tensor, bend: float, scale: float = 1.0) -> Tensor:
+    """d squared / 2 where d = |x - y| is below the bend, else bend (d - bend / 2), scaled."""
+    gap = magnitude(sub(left, right))
+    square_part = mul(square(gap), 0.5 * scale)
+    return choose(lt(gap, bend), square_part, mul(sub(gap, 0.5 * bend), bend * scale))
+
+
+@row(space=NN, method=False)
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", beta: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """d squared / (2 beta) where d = |x - y| is below beta, else d - beta / 2"""
+    must_be_real("smooth_l1_loss", input, target)
+    if beta < 0:
+        raise RunError("smooth_l1_loss does not support negative values for beta.")
+    how = reduction_of(reduction, size_average, reduce)
+    if beta == 0:
+        return l1_loss(input, target, reduction=how)
+    return reduced(_bent(*_pair(input, target), beta, 1 / beta), how)
+
+
+@row(space=NN, method=False)
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """d squared / 2 where d = |x - y| is below delta, else delta (d - delta / 2)"""
+    must_be_real("huber_loss", input, target)
+    if delta <= 0:
+        raise RunError("huber_loss does not support non-positive values for delta.")
+    values = _bent(*_pair(input, target), delta)
+    return _weighted(values, weight, reduction_of(reduction))
+
+
+@row(space=NN, method=False)
+def kl_div(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", log_target: bool = False,
+) -> Tensor:  # fmt: skip
+    """y (log y - x), where x is a logarithm"""
+    must_be_real("kl_div", input, target)
+    values = _divergence(input, target, log_target)
+    if reduction == "batchmean":
+        made = total(values)
+        return div(made, input._array.shape[0]) if input._array.ndim else made
+    return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _divergence(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
+    if log_target:
+        return mul(exp(target), sub(target, input))
+    return sub(xlogy(target, target), mul(target, input))
+
+
+@row(space=NN, method=False)
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+    size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """exp(x) - y x, or x - y log(x) if the input is no logarithm"""
+    how = reduction_of(reduction, size_average, reduce)
+    return reduced(_poisson_loss(input, target, log_input, full, eps), how)
+
+
+@fused
+def _poisson_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float) -> Tensor:
+    if log_input:
+        values = sub(exp(input), mul(target, input))
+    else:
+        values = sub(input, mul(target, log(add(input, eps))))
+    if full:
+        wide = promoted(target, input)[0]
+        stirling = add(sub(mul(wide, log(wide)), wide), mul(log(mul(wide, 2 * math.pi)), 0.5))
+        values = add(values, choose(gt(target, 1), stirling, 0.0))
+    return values
+
+
+@row(space=NN, method=False)
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """(log(v) + (x - y) squared / v) / 2"""
+    must_be_real("gaussian_nll_loss", input)
+    how = reduction_of(reduction)
+    shape = input._array.shape
+    if isinstance(var, Tensor):
+        have = var._array.shape
+        if have != shape and have == shape[:-1]:
+            var = unsqueeze(var, -1)
+        elif have != shape and have != (*shape[:-1], 1):
+            raise InvalidValue("var is of incorrect size")
+        if (var._array < 0).any():
+            raise InvalidValue("var has negative entry/entries")
+        spread = add(var, wrap(np.maximum(eps - var._array, 0).astype(var._array.dtype)))
+    else:
+        if var < 0:
+            raise InvalidValue("var has negative entry/entries")
+        spread = wrap(np.full(shape, max(var, eps), input._array.dtype))
+    return reduced(_gaussian_loss(input, target, spread, full), how)
+
+
+@fused
+def _gaussian_loss(input: Tensor, target: Tensor, spread: Tensor, full: bool) -> Tensor:
+    values = mul(add(log(spread), div(square(sub(input, target)), spread)), 0.5)
+    return add(values, 0.5 * math.log(2 * math.pi)) if full else values
+
+
+@row(space=NN, method=False)
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """x where y is 1, max(0, margin - x) where it is -1"""
+    values = _hinge(*broadcast_tensors(input, target), margin)
+    return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _hinge(wide: Tensor, mark: Tensor, margin: float) -> Tensor:
+    apart = choose(ne(mark, 1), clamp(sub(margin, wide), min=0), 0)
+    return add(apart, choose(ne(mark, -1), wide, 0))
+
+
+@row(space=NN, method=False)
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, -y (x1 - x2) + margin)"""
+    ranks = [tensor._array.ndim for tensor in (input1, input2, target)]
+    if len(set(ranks)) != 1:
+        raise RunError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
+    values = _ranking(input1, input2, target, margin)
+    return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _ranking(input1: Tensor, input2: Tensor, target: Tensor, margin: float) -> Tensor:
+    return clamp(add(mul(neg(target), sub(input1, input2)), margin), min=0)
+
+
+@row(space=NN, method=False)
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """log(1 + exp(-y x))"""
+    values = _soft_margin(input, target)
+    return reduced(values, reduction_of(reduction, size_average, reduce))
+
+
+@fused
+def _soft_margin(input: Tensor, target: Tensor) -> Tensor:
+    return apply(_SOFTPLUS, None, [mul(neg(target), input)])[0]
+
+
+# Distances.
+
+
+@row(space=NN, method=False)
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x1 x2 / (|x1| |x2|) along an axis"""
+    must_be_real("cosine_similarity", x1, x2)
+    left, right = promoted(*broadcast_tensors(x1, x2))
+    lengths = [clamp(vector_norm(x, 2, dim, True), min=eps) for x in (left, right)]
+    return total(mul(div(left, lengths[0]), div(right, lengths[1])), dim)
+
+
+row(cosine_similarity, method=False)
+
+
+@row(space=NN, method=False)
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last axis"""
+    return vector_norm(add(sub(x1, x2), eps), p, -1, keepdim)
+
+
+row(pairwise_distance, method=False)
+
+
+@row(space=NN, method=False)
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """1 - cos where y is 1, max(0, cos - margin) where it is -1"""
+    axis = target._array.ndim
+    if axis > 1:
+        raise RunError("0D or 1D target tensor expected, multi-target not supported")
+    if input1._array.ndim != axis + 1 or input2._array.ndim != axis + 1:
+        raise RunError(
+            f"{axis}D target tensor expects {axis + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    tiny = 1e-12
+    squares = [add(total(square(x), axis), tiny) for x in (input1, input2)]
+    cos = div(total(mul(input1, input2), axis), sqrt(mul(*squares)))
+    near = choose(target == 1, sub(1, cos), 0.0)
+    apart = choose(target == -1, clamp(sub(cos, margin), min=0), 0.0)
+    return reduced(add(near, apart), reduction_of(reduction, size_average, reduce))
+
+
+@row(space=NN, method=False)
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+    eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, |a - p| - |a - n| + margin)"""
+    if margin <= 0:
+        raise InvalidValue(f"margin must be greater than 0, got {margin}")
+    distance = lambda a, b: pairwise_distance(a, b, p, eps)
+    how = reduction_of(reduction, size_average, reduce)
+    ranks = {tensor._array.ndim for tensor in (anchor, positive, negative)}
+    if len(ranks) != 1:
+        raise RunError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
+            f"{negative.ndim}D inputs"
+        )
+    return _triplet(anchor, positive, negative, distance, margin, swap, how)
+
+
+def _triplet(
+    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool,
+    how: str,
+) -> Tensor:  # fmt: skip
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = minimum(far, distance(positive, negative))
+    return reduced(clamp(add(sub(near, far), margin), min=0), how)
+
+
+@row(space=NN, method=False)
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
+    margin: float = 1.0, swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """`triplet_margin_loss` with any distance"""
+    if margin <= 0:
+        raise InvalidValue(f"margin must be greater than 0, got {margin}")
+    distance = distance_function or pairwise_distance
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction_of(reduction))

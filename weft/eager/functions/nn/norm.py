@@ -1,0 +1,283 @@
+"""Rows of nn.functional: normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....base.dtype import is_complex, is_integer
+from ....base.errors import InvalidValue, RunError
+from ....core.op import Op
+from ....ops.magnitude import WindowSumAttrs
+from ....ops.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
+from ...autograd.modes import modes
+from ...dispatch import apply, kernel_of, record
+from ...tensor.tensor import Tensor, wrap
+from ...tensor.viewing import Array
+from ..create.memory import contiguous
+from ..math.arithmetic import add, div, mul, pow
+from ..math.pairs import clamp
+from ..math.unary import rsqrt
+from ..operands import must_be_real
+from ..reduce.reduce import mean, vector_norm
+from ..shape.shape import expand_as
+from ..table import row
+from .activation import NN
+
+_BATCH, _LAYER, _RMS, _GROUP, _INSTANCE = (
+    Op.get(f"{name}_norm") for name in ("batch", "layer", "rms", "group", "instance")
+)
+_WINDOW, _COPY = Op.get("_window_sum"), Op.get("copy")
+
+
+# Params are made once: whoever looks a call up compares them.
+
+
+@lru_cache(256)
+def _trailing(axis: int, epsilon: float) -> LayerNormAttrs:
+    return LayerNormAttrs(axis=axis, epsilon=epsilon)
+
+
+@lru_cache(256)
+def _grouped(groups: int, epsilon: float) -> GroupNormAttrs:
+    return GroupNormAttrs(num_groups=groups, epsilon=epsilon)
+
+
+@lru_cache(256)
+def _of_instances(epsilon: float) -> InstanceNormAttrs:
+    return InstanceNormAttrs(epsilon=epsilon)
+
+
+@lru_cache(256)
+def _batched(
+    epsilon: float, scale: bool, center: bool, momentum: float, training: bool
+) -> BatchNormAttrs:
+    return BatchNormAttrs(
+        epsilon=epsilon, scale=scale, center=center, momentum=momentum, training=training,
+        unbiased=True,
+    )  # fmt: skip
+
+
+def _ones(count: Any, input: Tensor) -> Tensor:
+    return wrap(np.ones(count, input._array.dtype))
+
+
+def _zeros(count: Any, input: Tensor) -> Tensor:
+    return wrap(np.zeros(count, input._array.dtype))
+
+
+def _given(tensor: Tensor | None, other: Any, count: Any, input: Tensor) -> Tensor:
+    return other(count, input) if tensor is None else tensor
+
+
+def _own_shape(input: Tensor, normalized_shape: Any, *tensors: Tensor | None) -> tuple[int, ...]:
+    shape = tuple(normalized_shape)
+    if not shape:
+        raise RunError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []"
+        )
+    for tensor, name in zip(tensors, ("weight", "bias")):
+        if tensor is not None and tensor._array.shape != shape:
+            raise RunError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(tensor.shape)} and normalized_shape = {list(shape)}"
+            )
+    if input._array.shape[input._array.ndim - len(shape) :] != shape or input._array.ndim < len(
+        shape
+    ):
+        raise RunError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
+        )
+    return shape
+
+
+@row(space=NN, method=False)
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """weight (x - mean) / sqrt(variance + eps) + bias, over the last axes"""
+    shape = _own_shape(input, normalized_shape, weight, bias)
+    params = _trailing(-len(shape), float(eps))
+    inputs = [input, _given(weight, _ones, shape, input), _given(bias, _zeros, shape, input)]
+    return apply(_LAYER, params, inputs)[0]
+
+
+row(layer_norm, method=False)
+
+
+@row(space=NN, method=False)
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """weight x / sqrt(mean of x squared + eps), over the last axes"""
+    shape = _own_shape(input, normalized_shape, weight)
+    small = float(np.finfo(input._array.dtype).eps) if eps is None else float(eps)
+    if is_complex(input._array.dtype):
+        axes = tuple(range(-len(shape), 0))
+        made = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
+        return made if weight is None else mul(made, weight)
+    params = _trailing(-len(shape), small)
+    return apply(_RMS, params, [input, _given(weight, _ones, shape, input)])[0]
+
+
+row(rms_norm, method=False)
+
+
+@row(space=NN, method=False)
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """weight (x - mean) / sqrt(variance + eps) + bias, over groups of channels"""
+    shape = input._array.shape
+    if len(shape) < 2:
+        raise RunError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    channels = shape[1]
+    if num_groups <= 0 or channels % num_groups:
+        raise RunError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {list(shape)} and num_groups={num_groups}"
+        )
+    for tensor, name in ((weight, "weight"), (bias, "bias")):
+        if tensor is not None and tensor._array.shape != (channels,):
+            raise RunError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(tensor.shape)} and input of shape {list(shape)}"
+            )
+    params = _grouped(num_groups, float(eps))
+    data = contiguous(input)
+    inputs = [data, _given(weight, _ones, channels, input), _given(bias, _zeros, channels, input)]
+    return apply(_GROUP, params, inputs)[0]
+
+
+row(group_norm, method=False)
+
+
+def _must_have_spread(shape: Sequence[int]) -> None:
+    """Moments of a single value say nothing."""
+    if int(np.prod(shape[:1] + shape[2:])) == 1:
+        raise InvalidValue(
+            f"Expected more than 1 value per channel when training, got input size {list(shape)}"
+        )
+
+
+def _check_channels(count: int, **vectors: Tensor | None) -> None:
+    for name, vector in vectors.items():
+        if vector is not None and vector._array.size != count:
+            raise RunError(f"{name} should contain {count} elements not {vector._array.size}")
+
+
+@row(space=NN, method=False)
+def batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """weight (x - mean) / sqrt(variance + eps) + bias for each channel; when training with moments
+    of the batch, by which the running ones move"""
+    must_be_real("batch_norm", input)
+    shape = input._array.shape
+    if shape == (0,):
+        return apply(_COPY, None, [input])[0]
+    if len(shape) < 2:
+        raise RunError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    if training:
+        _must_have_spread(shape)
+    elif running_mean is None or running_var is None:
+        raise RunError("Expected running_mean and running_var to be defined when training=False")
+    count = shape[1]
+    _check_channels(
+        count, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    scaled = (weight is not None, bias is not None)
+    params = _batched(float(eps), *scaled, 1 - momentum, bool(training))
+    inputs = [
+        input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input),
+        _given(running_mean, _zeros, count, input), _given(running_var, _ones, count, input),
+    ]  # fmt: skip
+    return _batch_normed(params, inputs, [running_mean, running_var])
+
+
+def _batch_normed(
+    params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]
+) -> Tensor:
+    """Runs the operator, which gives what moves after its outputs."""
+    kernel = kernel_of(_BATCH)
+    results = kernel.run(params, [tensor._array for tensor in inputs])
+    outputs = [wrap(result) for result in results[:3]]
+    for tensor, moved in zip(running, results[3:]):
+        if tensor is not None:
+            np.copyto(tensor._array, moved)
+            tensor._counter[0] += 1
+    if modes.grad and any(tensor._requires_grad for tensor in inputs):
+        moments = [wrap(output._array) for output in outputs[1:3]]
+        record(kernel, params, inputs, [outputs[0], *moments])
+    return outputs[0]
+
+
+row(batch_norm, method=False)
+
+
+@row(space=NN, method=False)
+def instance_norm(
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """weight (x - mean) / sqrt(variance + eps) + bias for each channel of each item"""
+    shape = input._array.shape
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if int(np.prod(shape[2:])) == 1:
+        raise InvalidValue(
+            f"Expected more than 1 spatial element when training, got input size {list(shape)}"
+        )
+    count = shape[1]
+    inputs = [input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input)]
+    if running_mean is not None and running_var is not None:
+        _move(input._array, running_mean, running_var, momentum)
+    return apply(_INSTANCE, _of_instances(float(eps)), inputs)[0]
+
+
+def _move(x: Array, mean: Tensor, var: Tensor, momentum: float) -> None:
+    """Running moments take a part of the mean of the items' own."""
+    axes = tuple(range(2, x.ndim))
+    count = int(np.prod(x.shape[2:]))
+    means = x.mean(axes).mean(0)
+    spreads = x.var(axes).mean(0) * (count / max(count - 1, 1))
+    for tensor, now in ((mean, means), (var, spreads)):
+        tensor._array[...] = tensor._array * (1 - momentum) + now * momentum
+        tensor._counter[0] += 1
+
+
+@row(space=NN, method=False)
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha times the mean of the squares of near channels) to the power beta"""
+    shape = input._array.shape
+    if len(shape) < 3:
+        raise InvalidValue(
+            f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)"
+        )
+    if not input._array.size:
+        return input
+    params = WindowSumAttrs(size=size, before=size // 2, axis=1)
+    near = apply(_WINDOW, params, [mul(input, input)])[0]
+    near = div(near, size, rounding_mode="floor" if is_integer(near._array.dtype) else None)
+    return div(input, pow(add(mul(near, alpha), k), beta))
+
+
+@row(space=NN, method=False)
+def normalize(
+    input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
+    """x divided by its norm along an axis, which counts as eps at least"""
+    length = clamp(vector_norm(input, p, dim, True), min=eps)
+    return div(input, expand_as(length, input))

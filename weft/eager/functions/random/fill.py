@@ -1,0 +1,304 @@
+"""Rows: tensors of random numbers, and the methods that fill a tensor with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....base.dtype import BOOL, DTYPES, DType, is_complex, is_float
+from ....base.errors import InvalidType, InvalidValue, RunError, Unsupported
+from ...random import distributions
+from ...random.generator import given
+from ...random.poisson import binomial as binomial_numbers
+from ...random.poisson import poisson as poisson_numbers
+from ...tensor.convert import convert
+from ...tensor.inplace import check_writable, write
+from ...tensor.tensor import Array, Tensor, wrap
+from ...tensor.types import as_dtype
+from ..create.create import kind_of, laid_out_as, made, shape_of
+from ..operands import must_be_real
+from ..shape.shape import broadcast_shapes, expand
+from ..table import row
+
+Maker = Callable[[int, bool], Array]  # a count, and whether they go to memory in order
+LikeMaker = Callable[[int, DType, bool], Array]  # the same, with a dtype
+
+
+def _uniform(generator: Any, shape: tuple[int, ...], kind: DType) -> Array:
+    return distributions.uniform(given(generator), math.prod(shape), kind).reshape(shape)
+
+
+def _normal(generator: Any, shape: tuple[int, ...], kind: DType) -> Array:
+    return distributions.normal(given(generator), math.prod(shape), kind).reshape(shape)
+
+
+@row(method=False, out=True)
+def rand(*size: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
+    """Numbers evenly spread over [0, 1)"""
+    shape = shape_of("rand", size or options.pop("size", ()))
+    return made(_uniform(generator, shape, kind_of(dtype)), options)
+
+
+@row(method=False, out=True)
+def randn(*size: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
+    """Numbers of the standard normal distribution"""
+    shape = shape_of("randn", size or options.pop("size", ()))
+    return made(_normal(generator, shape, kind_of(dtype)), options)
+
+
+@row(method=False, out=True)
+def randint(*bounds: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
+    """Whole numbers of [low, high): randint([low,] high, size)"""
+    given_bounds = list(bounds)
+    size = options.pop("size", None)
+    if size is None and given_bounds and isinstance(given_bounds[-1], (tuple, list)):
+        size = given_bounds.pop()
+    named = [options.pop(name) for name in ("low", "high") if name in options]
+    given_bounds += named
+    if size is None or len(given_bounds) not in (1, 2):
+        raise InvalidType("randint() takes ([low,] high, size)")
+    low, high = (0, given_bounds[0]) if len(given_bounds) == 1 else given_bounds
+    shape = shape_of("randint", (tuple(size),))
+    kind = kind_of(dtype, DTYPES["int64"])
+    return made(_between(generator, shape, kind, int(low), int(high)), options)
+
+
+def _between(
+    generator: Any, shape: tuple[int, ...], kind: DType, low: int, high: int | None
+) -> Array:
+    count = math.prod(shape)
+    return distributions.random_between(given(generator), count, kind, low, high).reshape(shape)
+
+
+@row(method=False, out=True)
+def randperm(n: int, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
+    """The whole numbers below n in random order"""
+    (count,) = shape_of("randperm", (n,))
+    kind = kind_of(dtype, DTYPES["int64"])
+    if kind == BOOL or is_complex(kind):
+        raise Unsupported(f"randperm is not implemented for {kind.name}")
+    if is_float(kind) and count > 2 ** distributions.digits(kind) + 1:
+        most, title = 2 ** distributions.digits(kind) + 1, as_dtype(kind).title
+        raise RunError(f"n cannot be greater than {most} for {title} type.")
+    if not is_float(kind) and count > int(np.iinfo(kind).max) + 1:
+        raise RunError(f"value cannot be converted to type {kind.name} without overflow")
+    return made(distributions.permutation(given(generator), count).astype(kind), options)
+
+
+def _like(input: Tensor, dtype: Any, options: dict[str, Any], draw: LikeMaker) -> Tensor:
+    """Random numbers in the shape, and in memory in the order, of a tensor."""
+    kind = kind_of(dtype, input._array.dtype)
+    layout = laid_out_as(input, kind, options.get("memory_format"))
+    return made(_arranged(layout, lambda n, ordered: draw(n, kind, ordered)), options)
+
+
+@row(method=False)
+def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
+    """Numbers evenly spread over [0, 1), in the shape of another tensor"""
+    source = given(generator)
+    return _like(input, dtype, options, lambda n, kind, _: distributions.uniform(source, n, kind))
+
+
+@row(method=False)
+def randn_like(
+    input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any
+) -> Tensor:
+    """Numbers of the standard normal distribution, in the shape of another tensor"""
+    source = given(generator)
+    return _like(
+        input, dtype, options,
+        lambda n, kind, ordered: distributions.normal(source, n, kind, in_order=ordered),
+    )  # fmt: skip
+
+
+@row(method=False)
+def randint_like(
+    input: Tensor, *bounds: int, generator: Any = None, dtype: Any = None, **options: Any
+) -> Tensor:
+    """Whole numbers of [low, high), in the shape of another tensor"""
+    source = given(generator)
+    named = [options.pop(name) for name in ("low", "high") if name in options]
+    low, high = (int(bound) for bound in (0, *bounds, *named)[-2:])
+    return _like(
+        input, dtype, options,
+        lambda n, kind, _: distributions.random_between(source, n, kind, low, high),
+    )  # fmt: skip
+
+
+@row(method=False, out=True)
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, **options: Any
+) -> Tensor:
+    """Normal numbers of a mean and a deviation, each one number or one for each element"""
+    if size is not None:
+        shape = shape_of("normal", (tuple(size),))
+        kind = kind_of(options.pop("dtype", None))
+        count = math.prod(shape)
+        drawn = distributions.normal(given(generator), count, kind, float(mean), float(std))
+        return made(drawn.reshape(shape), options)
+    means, deviations = (x._array if isinstance(x, Tensor) else x for x in (mean, std))
+    if np.iscomplexobj(deviations):
+        raise RunError("normal expects standard deviation to be non-complex")
+    if not np.all(np.asarray(deviations) >= 0):
+        raise RunError("normal expects all elements of std >= 0.0")
+    first = means if isinstance(means, np.ndarray) else deviations
+    if not isinstance(first, np.ndarray):
+        raise InvalidType("normal() of two numbers takes a size")
+    shape = broadcast_shapes(np.shape(means), np.shape(deviations))
+    drawn = _normal(generator, shape, first.dtype)
+    return made((drawn * deviations + means).astype(first.dtype), options)
+
+
+@row(out=True)
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
+    """1 with the probability that each element of the input says, or with p; else 0"""
+    array = input._array
+    if p is not None:
+        must_be_real("bernoulli", input)
+        drawn = distributions.bernoulli(given(generator), array.size, p).reshape(array.shape)
+    elif is_float(array.dtype) or not array.size:
+        drawn = distributions.bernoulli_each(given(generator), array)
+    else:
+        raise Unsupported(f"bernoulli is not implemented for {array.dtype.name}")
+    return wrap(drawn.astype(array.dtype))
+
+
+@row(out=True)
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Tensor:
+    """The positions of samples that are drawn by weight, from each row"""
+    weights = np.ascontiguousarray(input._array)
+    return wrap(distributions.multinomial(given(generator), weights, num_samples, replacement))
+
+
+@row
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """A Poisson number for every rate in the input"""
+    if not is_float(input._array.dtype):
+        raise Unsupported(f"poisson is not implemented for {input._array.dtype.name}")
+    return wrap(poisson_numbers(given(generator), input._array).astype(input._array.dtype))
+
+
+@row(method=False)
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """How many of a count of trials succeed, for every count and the probability beside it"""
+    for name, tensor in (("count", count), ("prob", prob)):
+        if not is_float(tensor._array.dtype):
+            title = as_dtype(tensor._array.dtype).title
+            raise InvalidValue(
+                f"binomial only supports floating-point dtypes for {name}, got: {title}"
+            )
+    kind = count._array.dtype
+    if prob._array.dtype != kind:
+        raise RunError(f"binomial needs one dtype, got {kind.name} and {prob._array.dtype.name}")
+    if kind.itemsize == 2:
+        raise Unsupported(f"binomial is not implemented for {kind.name}")
+    shape = broadcast_shapes(count._array.shape, prob._array.shape)
+    counts, chances = (np.broadcast_to(x._array, shape) for x in (count, prob))
+    return wrap(binomial_numbers(given(generator), counts, chances).astype(kind))
+
+
+def _fill(target: Tensor, maker: Maker) -> Tensor:
+    """Writes random numbers to a tensor, in the order in which its elements lie in memory."""
+    check_writable(target)
+    return write(target, wrap(_arranged(target._array, maker)))
+
+
+def _arranged(array: Array, maker: Maker) -> Array:
+    """Numbers in an array's shape, drawn in the order in which its elements lie in memory."""
+    if array.flags.c_contiguous:
+        return maker(array.size, True).reshape(array.shape)
+    order = _outermost_first(array)
+    values = maker(array.size, False).reshape([array.shape[axis] for axis in order])
+    return values.transpose(np.argsort(order))
+
+
+def _outermost_first(array: Array) -> list[int]:
+    """The axes of an array, the one with the largest steps in memory first."""
+    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+
+
+def _bounds(names: str, bounds: tuple[Any, ...], named: dict[str, Any], count: int) -> list[Any]:
+    """Positional and named bounds; `from` can be named only this way."""
+    found = list(bounds)
+    for name in names.split()[len(found) :]:
+        if name in named:
+            found.append(named.pop(name))
+    if named or len(found) > count:
+        raise InvalidType(f"expected at most {names}, got {[*bounds, *named]}")
+    return found
+
+
+@row(space=None)
+def uniform_(self: Tensor, *bounds: float, generator: Any = None, **named: float) -> Tensor:
+    """Fills with numbers evenly spread over [from, to)"""
+    kind = self._array.dtype
+    low = float(bounds[0] if bounds else named.pop("from", 0.0))
+    high = float(bounds[1] if len(bounds) > 1 else named.pop("to", 1.0))
+    _bounds("from to", bounds, named, 2)
+    source = given(generator)
+    return _fill(self, lambda n, _: distributions.uniform(source, n, kind, low, high))
+
+
+@row(space=None)
+def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Any = None) -> Tensor:
+    """Fills with normal numbers"""
+    kind, source = self._array.dtype, given(generator)
+    return _fill(self, lambda n, ordered: distributions.normal(source, n, kind, mean, std, ordered))
+
+
+@row(space=None)
+def random_(self: Tensor, *bounds: int, generator: Any = None, **named: Any) -> Tensor:
+    """Fills with whole numbers: of [from, to), of [0, to), or of all that the dtype holds"""
+    kind, source = self._array.dtype, given(generator)
+    given_bounds = _bounds("from to", bounds, named, 2)
+    if not given_bounds:
+        return _fill(self, lambda n, _: distributions.random_full(source, n, kind))
+    low, high = (0, given_bounds[0]) if len(given_bounds) == 1 else given_bounds
+    return _fill(self, lambda n, _: distributions.random_between(source, n, kind, low, high))
+
+
+@row(space=None)
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Fills with 1 of probability p, a number or a tensor, and else 0"""
+    kind, source = self._array.dtype, given(generator)
+    must_be_real("bernoulli_", self)
+    if not isinstance(p, Tensor):
+        return _fill(self, lambda n, _: convert(distributions.bernoulli(source, n, float(p)), kind))
+    order = _outermost_first(self._array)
+    chances = expand(p, self._array.shape)._array.transpose(order)
+    return _fill(
+        self, lambda *_: distributions.bernoulli_each(source, chances).reshape(-1).astype(kind)
+    )
+
+
+@row(space=None)
+def exponential_(self: Tensor, lambd: float = 1, *, generator: Any = None) -> Tensor:
+    """Fills with exponential numbers of a rate"""
+    kind, source = self._array.dtype, given(generator)
+    return _fill(self, lambda n, _: distributions.exponential(source, n, kind, lambd))
+
+
+@row(space=None)
+def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Tensor:
+    """Fills with numbers of the Cauchy distribution"""
+    kind, source = self._array.dtype, given(generator)
+    return _fill(self, lambda n, _: distributions.cauchy(source, n, kind, median, sigma))
+
+
+@row(space=None)
+def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None) -> Tensor:
+    """Fills with exp of normal numbers"""
+    kind, source = self._array.dtype, given(generator)
+    return _fill(self, lambda n, _: distributions.log_normal(source, n, kind, mean, std))
+
+
+@row(space=None)
+def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    """Fills with how many trials of probability p the first success takes"""
+    kind, source = self._array.dtype, given(generator)
+    return _fill(self, lambda n, _: distributions.geometric(source, n, kind, p))

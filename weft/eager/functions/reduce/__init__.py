@@ -1,0 +1,1 @@
+"""Many elements to one along dimensions: sums, extremes, quantiles."""

@@ -1,0 +1,153 @@
+"""Eager calls by open kernels made from an operator's compute: one program serves all sizes that
+pass its guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.kept import Kept
+from ...base.target import host
+from ...compiler.open_kernels import making
+from ...compiler.open_programs import VARIANTS, open_program
+from ...core.infer import same_dtype
+from ...core.op import Op
+from ...lower.open.generic import OpenProgram, lower_open
+from ...lower.open.written import lower_written
+from ...runtime.open_kernel import OpenKernel
+from ...te.loops import Kernel
+from .copy import dense
+from .pointwise import op_key
+
+Array = np.ndarray[Any, Any]
+Spec = tuple[tuple[int, ...], np.dtype[Any]]
+KEPT = 4096  # calls whose sizes are known
+
+
+class _Step(NamedTuple):
+    kernel: OpenKernel
+    buffers: tuple[int, ...]
+    turns: int
+    work: float
+
+
+class _Call(NamedTuple):
+    """All that calls on arrays of certain shapes need."""
+
+    sizes: tuple[int, ...]
+    allocated: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    outputs: tuple[int, ...]
+    steps: list[_Step]
+    read: frozenset[int]
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        buffers = [
+            a if a.flags.c_contiguous or number not in self.read else dense(a)
+            for number, a in enumerate(arrays)
+        ]
+        buffers += [np.empty(shape, dtype) for shape, dtype in self.allocated]
+        for step in self.steps:
+            used = [buffers[number] for number in step.buffers]
+            step.kernel.run(used, self.sizes, step.turns, step.work)
+        return [buffers[number] for number in self.outputs]
+
+
+_calls: Kept[_Call] = Kept(KEPT)
+_programs: dict[Any, list[OpenProgram[OpenKernel]]] = {}
+
+
+def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of an operator."""
+
+    def make() -> _Call:
+        compute = partial(op.call_with, Op.compute[op], params)
+        return _computed(op_key(op, params), op.name, compute, arrays)
+
+    return _known((op, params), arrays, make).run(arrays)
+
+
+def run_computed(
+    key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]
+) -> list[Array]:
+    """What a computation on te tensors gives for arrays; the key tells it from others, in other
+    processes, too, if it is of texts and numbers."""
+    return _known(key, arrays, lambda: _computed(key, name, compute, arrays)).run(arrays)
+
+
+def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of an operator whose body is written as loops."""
+    return _known((op, params), arrays, lambda: _written(op, params, arrays)).run(arrays)
+
+
+def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
+    """The call of a key on arrays of these shapes and dtypes."""
+    whole = (key, *[(array.shape, array.dtype) for array in arrays])
+    return _calls.find(whole, make)
+
+
+def _computed(
+    key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]
+) -> _Call:
+    specs = [(array.shape, array.dtype) for array in arrays]
+    shapes, dtypes = [shape for shape, _ in specs], [dtype for _, dtype in specs]
+    lower = partial(lower_open, name, compute, shapes, dtypes, host())
+    return _made(("computed", key), name, len(arrays), specs, lower)
+
+
+def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
+    inputs = [(array.shape, array.dtype) for array in arrays]
+    nothing = [None] * op.outputs_of(params)
+    shapes = Op.shape[op](params, [shape for shape, _ in inputs], nothing)[1]
+    rule = Op.dtype.get(op) or same_dtype
+    dtypes = rule(params, [dtype for _, dtype in inputs], nothing)[1]
+    outputs = list(zip(shapes, dtypes))
+    lower = partial(lower_written, op, params, inputs, outputs)
+    key = ("written", op_key(op, params, Op.kernels))
+    return _made(key, op.name, len(inputs), [*inputs, *outputs], lower)
+
+
+def _made(
+    key: Hashable,
+    name: str,
+    inputs: int,
+    specs: Sequence[Spec],
+    lower: Callable[[], OpenProgram[Kernel]],
+) -> _Call:
+    """A call by a program that serves these sizes; it is looked for on disk and made if none is
+    there yet."""
+    sizes = tuple([n for shape, _ in specs for n in shape if n != 1])
+    kind = (key, *[(dtype, *[n == 1 for n in shape]) for shape, dtype in specs])
+    call = _served(kind, sizes)
+    if call is None:
+        with making:
+            call = _served(kind, sizes)
+            if call is None:
+                program = open_program(kind, name, inputs, sizes, lower)
+                _programs[kind] = [*_programs.get(kind, ()), program][-VARIANTS:]
+                call = _served(kind, sizes)
+    assert call is not None
+    return call
+
+
+def _served(kind: Hashable, sizes: tuple[int, ...]) -> _Call | None:
+    """The call by a program that is loaded and serves these sizes, if one does."""
+    for program in _programs.get(kind, ()):
+        numbers = program.table.numbers(sizes)
+        if numbers is not None:
+            return _call(program, sizes, numbers)
+    return None
+
+
+def _call(
+    program: OpenProgram[OpenKernel], sizes: tuple[int, ...], numbers: Sequence[int]
+) -> _Call:
+    allocated = [(tuple([numbers[n] for n in m.shape]), m.dtype) for m in program.allocated]
+    steps = [
+        _Step(step.kernel, step.buffers, numbers[step.turns], numbers[step.elements] * step.work)
+        for step in program.steps
+    ]
+    read = frozenset(number for step in steps for number in step.buffers)
+    return _Call(sizes, allocated, program.outputs, steps, read)

@@ -1,0 +1,269 @@
+"""Matrix products of numpy arrays with any strides, by open kernels: what numpy's matmul gives, in
+order of memory, comes out. Which kernel runs, and how its work is cut, depends on sizes alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.dtype import FLOAT32, FLOAT64, DType
+from ...base.errors import DTypeError, LayoutError, ShapeError
+from ...base.plan import PARALLEL_WORK
+from ...base.target import Target, host
+from ...compiler.open_kernels import open_kernel
+from ...lower.open.product import MAX_DEPTH, panel_elements, product_kernel
+from ...lower.open.thin import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
+from ...lower.open.tile import TileSize, tile_size
+from ...runtime.open_kernel import OpenKernel
+from ...te.loops import Kernel
+
+Array = np.ndarray[Any, Any]
+
+# Multiplications from which on numpy's library would start threads, which then keep cores busy that
+# ours need, of matrices and of a matrix and a vector. Below them its calls cost less than ours.
+NATIVE_FROM = (1 << 18) + 1, 9216
+MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place
+MIN_DOT_DEPTH = 64
+TURNS_PER_CORE = 4
+MOST_GROUPS = 32  # ways to cut columns that are looked at
+WAITING = 0.2  # of a turn, for the thread that is done last
+PACKING = 12.0  # of an element of b, in multiplications of one
+LOADING = {"rows": 5.0, "packed": 24.0, "dot": 5.0}  # of an element of a
+EVEN = 8  # products that a part is a multiple of
+NARROW = 0.4  # of what a panel costs that is not as wide as a tile
+RUN = 1024  # bytes of a row, below which columns are not cut
+MULTIPLICATIONS_PER_NS = 60.0
+BYTES_PER_NS = 20.0
+
+_ONE = np.zeros(2, np.int64)
+
+
+def worth_native(a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> bool:
+    """Whether a product is one for `multiply`, rather than for numpy's matmul.
+
+    >>> worth_native((128, 784), (784, 1024)), worth_native((8, 8), (8, 8))
+    (True, False)
+    """
+    leading = max(prod(a_shape[:-2]), prod(b_shape[:-2]))
+    rows, depth, columns = *a_shape[-2:], b_shape[-1]
+    least = NATIVE_FROM[rows == 1 or columns == 1]
+    return leading * rows * depth * columns >= least
+
+
+def multiply(a: Array, b: Array, bias: Array | None = None, out: Array | None = None) -> Array:
+    """a[..., m, k] @ b[..., k, n], plus a bias of n elements; all float32 or all float64.
+
+    `out` is an array in order of memory that the result goes to.
+
+    >>> a, b = np.eye(2, dtype="float32"), np.arange(6, dtype="float32").reshape(2, 3)
+    >>> multiply(a, b, bias=np.ones(3, "float32")).tolist()
+    [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    """
+    dtype = a.dtype
+    call = _call(a.shape, a.strides, b.shape, b.strides, dtype, bias is not None)
+    if b.dtype != dtype:
+        raise DTypeError(f"a product of {dtype} and {b.dtype}")
+    made = np.empty(call.shape, dtype) if out is None else _checked("out", out, call.shape, dtype)
+    if call.plan is None:
+        made[...] = 0 if bias is None else bias
+        return made
+    if bias is None:
+        bias = made
+    else:
+        bias = _checked("bias", np.ascontiguousarray(bias), call.shape[-1:], dtype)
+    if call.is_swapped:
+        a, b = b, a
+    plan = call.plan
+    plan.kernel.run((a, b, call.starts, bias, made), call.scalars, plan.turns, plan.work)
+    return made
+
+
+def _checked(name: str, array: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+    if array.shape != shape or array.dtype != dtype:
+        raise ShapeError(f"{name} is {array.dtype} {array.shape}, not {dtype} {shape}")
+    if not array.flags.c_contiguous:
+        raise LayoutError(f"{name} is not in order of memory")
+    return array
+
+
+class _Call(NamedTuple):
+    """All of a product but its data. There is no plan where nothing is multiplied; a product of one
+    column is made as one of one row, of the transposed matrices in the other order."""
+
+    shape: tuple[int, ...]
+    plan: Plan | None
+    scalars: tuple[int, ...]
+    starts: Array
+    is_swapped: bool
+
+
+@lru_cache(4096)
+def _call(
+    a_shape: tuple[int, ...],
+    a_strides: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    b_strides: tuple[int, ...],
+    dtype: DType,
+    has_bias: bool,
+) -> _Call:
+    if len(a_shape) < 2 or len(b_shape) < 2 or a_shape[-1] != b_shape[-2]:
+        raise ShapeError(f"a product of {a_shape} and {b_shape}")
+    if dtype not in (FLOAT32, FLOAT64):
+        raise DTypeError(f"a product of {dtype} by native code")
+    (rows, depth), columns, leading = a_shape[-2:], b_shape[-1], a_shape[:-2]
+    if b_shape[:-2] != leading:
+        leading = np.broadcast_shapes(leading, b_shape[:-2])
+    shape = (*leading, rows, columns)
+    if not prod(shape) or not depth:
+        return _Call(shape, None, (), _ONE, False)
+    a_steps = _steps(a_shape, a_strides, leading, dtype)
+    b_steps = _steps(b_shape, b_strides, leading, dtype)
+    if not any(b_steps[:-2]):
+        leading, rows, a_steps = _joined(leading, rows, a_steps)
+    is_swapped = columns == 1 and not has_bias
+    if is_swapped:
+        rows, columns, a_steps, b_steps = 1, rows, _transposed(b_steps), _transposed(a_steps)
+    starts = _starts(leading, a_steps, b_steps)
+    layout = (a_steps[-1] == 1, b_steps[-2] == 1, b_steps[-1] == 1)
+    plan = plan_product(len(starts) // 2, rows, columns, depth, layout, dtype)
+    scalars = (rows, columns, depth, *a_steps[-2:], *b_steps[-2:], columns, plan.rows)
+    scalars += (plan.columns, plan.part, columns if has_bias else 0, plan.turns)
+    return _Call(shape, plan, scalars, starts, is_swapped)
+
+
+def _steps(
+    shape: tuple[int, ...], strides: tuple[int, ...], leading: tuple[int, ...], dtype: DType
+) -> tuple[int, ...]:
+    """Elements from one to the next along each axis; 0 along those there are not."""
+    if any(stride % dtype.itemsize for stride in strides):
+        raise LayoutError(f"strides of {strides} bytes of {dtype}", why="elements are cut")
+    own = [
+        stride // dtype.itemsize if extent > 1 else 0
+        for extent, stride in zip(shape[:-2], strides[:-2])
+    ]
+    inner = [stride // dtype.itemsize for stride in strides[-2:]]
+    return (*[0] * (len(leading) - len(own)), *own, *inner)
+
+
+def _transposed(steps: tuple[int, ...]) -> tuple[int, ...]:
+    return (*steps[:-2], steps[-1], steps[-2])
+
+
+def _joined(
+    leading: tuple[int, ...], rows: int, steps: tuple[int, ...]
+) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """The rows of products beside each other, as long as they are evenly spaced, as those of one;
+    so that columns are packed once for all of them."""
+    while leading and (rows == 1 or leading[-1] == 1 or steps[-3] == steps[-2] * rows):
+        row_step = steps[-3] if rows == 1 else steps[-2]
+        rows *= leading[-1]
+        leading, steps = leading[:-1], (*steps[:-3], row_step, steps[-1])
+    return leading, rows, steps
+
+
+def _starts(leading: tuple[int, ...], a_steps: tuple[int, ...], b_steps: tuple[int, ...]) -> Array:
+    """Where each of the products begins in a and in b, in elements."""
+    starts = np.zeros((1, 2), np.int64)
+    for extent, *steps in zip(leading, a_steps, b_steps):
+        along = np.arange(extent)[:, None] * np.array(steps)
+        starts = (starts[:, None] + along).reshape(-1, 2)
+    return starts.reshape(-1)
+
+
+class Plan(NamedTuple):
+    """A kernel, rows and columns of a turn, products of a part, turns, and nanoseconds of work."""
+
+    kernel: OpenKernel
+    rows: int
+    columns: int
+    part: int
+    turns: int
+    work: float
+
+
+@lru_cache(4096)
+def plan_product(
+    batch: int,
+    rows: int,
+    columns: int,
+    depth: int,
+    layout: tuple[bool, bool, bool],
+    dtype: DType,
+) -> Plan:
+    """How a product is made. `layout`: whether products are side by side in rows of a, and in
+    columns of b; whether columns of b are."""
+    kind = _kind(rows, columns, depth, layout)
+    size, part = tile_size(host(), dtype), depth
+    if kind == "thin":
+        turn = rows, _thin_turn(batch, columns, dtype)
+    elif kind == "dot":
+        turn = _cut(kind, batch, rows, columns, depth, TileSize(4, 1, ACROSS), columns)
+    else:
+        part = _part(depth)
+        most = max(panel_elements(dtype) // (part * size.width), 1) * size.width
+        turn = _cut(kind, batch, rows, columns, depth, size, most)
+    turns = batch * -(-rows // turn[0]) * -(-columns // turn[1])
+    multiplications = batch * rows * columns * depth
+    read = batch * depth * (rows + columns) * dtype.itemsize
+    work = max(multiplications / MULTIPLICATIONS_PER_NS, read / BYTES_PER_NS)
+    return Plan(_kernel(dtype, kind), *turn, part, turns, work)
+
+
+def _kind(rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool]) -> str:
+    a_runs, b_runs, b_is_plain = layout
+    if a_runs and b_runs and min(rows, columns) <= MAX_DOT and depth >= MIN_DOT_DEPTH:
+        return "dot"
+    if b_is_plain and rows <= MAX_ROWS:
+        return "thin"
+    return "rows" if a_runs else "packed"
+
+
+def _thin_turn(batch: int, columns: int, dtype: DType) -> int:
+    """Columns of a turn: some lines of memory, so many turns that threads are busy."""
+    line = RUN // dtype.itemsize
+    even = -(-columns // (-(-TURNS_PER_CORE * host().cores // batch) * line)) * line
+    return min(even, thin_columns(dtype))
+
+
+def _part(depth: int) -> int:
+    """Products of a part: equal ones, that tiles take without a rest."""
+    parts = -(-depth // MAX_DEPTH)
+    return min(-(-depth // (parts * EVEN)) * EVEN, MAX_DEPTH)
+
+
+def _cut(
+    kind: str, batch: int, rows: int, columns: int, depth: int, size: TileSize, most: int
+) -> tuple[int, int]:
+    """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`:
+    what this machine is expected to be done with first."""
+    work = batch * rows * columns * depth
+    cores = host().cores if work >= PARALLEL_WORK * MULTIPLICATIONS_PER_NS else 1
+    waiting = WAITING if cores > 1 else 0.0
+    fewest = -(-columns // most)
+    wanted = {-(-turns // batch) for turns in (cores, 2 * cores, TURNS_PER_CORE * cores)}
+    best = (float("inf"), rows, columns)
+    for groups in range(fewest, fewest + min(max(wanted), MOST_GROUPS)):
+        turn_columns = -(-columns // (groups * size.lanes)) * size.lanes
+        for count in wanted:
+            turn_rows = -(-rows // (-(-count // groups) * size.rows)) * size.rows
+            turns = batch * -(-columns // turn_columns) * -(-rows // turn_rows)
+            cost = 1 + PACKING / min(turn_rows, rows) + LOADING[kind] / min(turn_columns, columns)
+            cost += NARROW * (-turn_columns % size.width) / turn_columns
+            time = cost * turn_rows * turn_columns * (-(-turns // cores) + waiting)
+            best = min(best, (time, turn_rows, turn_columns))
+    return best[1:]
+
+
+def _kernel(dtype: DType, kind: str) -> OpenKernel:
+    return open_kernel(("product", dtype, kind), partial(_make, dtype, kind))
+
+
+def _make(dtype: DType, kind: str, target: Target) -> Kernel:
+    if kind == "dot":
+        return dot_kernel(target, dtype)
+    if kind == "thin":
+        return thin_kernel(target, dtype)
+    return product_kernel(target, dtype, kind == "packed")

@@ -1,0 +1,143 @@
+"""Many random numbers at once, natively: the same stream and the same numbers as base/draws.py
+makes. A Mersenne Twister comes in, arrays go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import te
+from ...base.bits import WORDS, MersenneTwister
+from ...base.draws import BLOCK, drawn_in_blocks
+from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
+from ...base.target import Target
+from ...compiler.open_kernels import open_kernel
+from ...ops._twister import Words, box_muller, next_word
+from ...te.transform import lower_vectors
+
+Array = NDArray[Any]
+
+DRAWN_FROM = 1 << 12  # words
+LANES = 16
+CHUNK = 4096  # numbers of a turn
+UNBOUNDED = 1 << 40
+UINT32, UINT64 = DTYPES["uint32"], DTYPES["uint64"]
+WORD_NS, NUMBER_NS, NORMAL_NS = 0.4, 0.5, 2.0  # of one on one thread
+
+
+class NativeTwister(MersenneTwister):
+    """A Mersenne Twister that makes many words by native code."""
+
+    __slots__ = ()
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        if count < DRAWN_FROM:
+            return super().words(count)
+        made = np.empty(count, np.uint64)
+        raw, first = self.draw(count)
+        kernel = open_kernel(("random words",), _words_kernel)
+        kernel.run([raw, made], [first, count], -(-count // CHUNK), count * NUMBER_NS)
+        return made
+
+    def numbers(self, count: int) -> NDArray[np.float32]:
+        if count < DRAWN_FROM:
+            return super().numbers(count)
+        made = np.empty(count, np.float32)
+        raw, first = self.draw(count)
+        kernel = open_kernel(("random numbers",), _numbers_kernel)
+        kernel.run([raw, made], [first, count], -(-count // CHUNK), count * NUMBER_NS)
+        return made
+
+    def draw(self, count: int) -> tuple[NDArray[np.uint32], int]:
+        """At least one word: memory with the next ones, their bits not mixed, and where they begin.
+        The state moves on."""
+        state: Any = self._source.state["state"]
+        first, block = int(state["pos"]), state["key"].astype(np.uint32, copy=False)
+        blocks = -(-count // WORDS)
+        raw = np.empty((1 + blocks) * WORDS, np.uint32)
+        raw[:WORDS] = block
+        kernel = open_kernel(("twister",), _twister_kernel)
+        kernel.run([raw], [blocks], 1, 0)
+        end = first + count
+        done = (end - 1) // WORDS * WORDS
+        self.set_block(raw[done : done + WORDS], end - done)
+        return raw, first
+
+
+def normal_blocks(
+    source: NativeTwister, count: int, dtype: DType, mean: float, std: float
+) -> Array:
+    """float32 or float64 numbers of a normal distribution, sixteen or more."""
+    words = 2 if dtype == FLOAT64 else 1
+    first = drawn_in_blocks(count, dtype)
+    more = BLOCK if count % BLOCK else 0
+    raw, start = source.draw((first + more) * words)
+    made = np.empty(count, dtype)
+    kernel = open_kernel(("random normal", dtype), lambda target: _normal_kernel(dtype, target))
+    factors = np.array([std, mean], dtype)
+    blocks = count // BLOCK
+    kernel.run([raw, factors, made], [start, 0, 0, blocks], blocks, count * NORMAL_NS)
+    if more:
+        kernel.run([raw, factors, made], [start, first, count - BLOCK, 1], 1, 0)
+    return made
+
+
+def _twister_kernel(target: Target) -> te.Kernel:
+    """Makes so many blocks of words after the one that is there."""
+    b = te.KernelBuilder("twister")
+    blocks = b.scalar("blocks")
+    raw = b.arg("raw", UINT32, (UNBOUNDED,))
+    groups = blocks * (WORDS // LANES)
+    with b.parallel("p", 1), b.loop("group", groups) as group, b.vector("lane", LANES) as lane:
+        b.store(raw, WORDS + group * LANES + lane, next_word(raw, group * LANES + lane))
+    return lower_vectors(b.finish())
+
+
+def _each_kernel(
+    name: str, dtype: DType, element: Callable[[Words, te.Expr], te.Expr]
+) -> te.Kernel:
+    """Numbers that are made of a word each. Scalars: the first word, and how many."""
+    b = te.KernelBuilder(name)
+    first, count = b.scalar("first"), b.scalar("count")
+    raw, out = b.arg("raw", UINT32, (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))
+    words = Words(raw, first)
+    with b.parallel("p", (count + (CHUNK - 1)) // CHUNK) as p:
+        start = b.let("start", p * CHUNK)
+        size = b.let("size", te.min(te.const(CHUNK, INT64), count - start))
+        with b.loop("group", size // LANES) as group, b.vector("lane", LANES) as lane:
+            at = start + group * LANES + lane
+            b.store(out, at, element(words, at))
+        with b.loop("rest", size % LANES) as rest:
+            at = start + size // LANES * LANES + rest
+            b.store(out, at, element(words, at))
+    return lower_vectors(b.finish())
+
+
+def _words_kernel(target: Target) -> te.Kernel:
+    return _each_kernel("random_words", UINT64, lambda words, i: te.cast(words(i), UINT64))
+
+
+def _numbers_kernel(target: Target) -> te.Kernel:
+    return _each_kernel("random_numbers", FLOAT32, lambda words, i: words.float32(i))
+
+
+def _normal_kernel(dtype: DType, target: Target) -> te.Kernel:
+    """Scalars: the first word, the first of the numbers that words make, the place of the first
+    number in the output, blocks of sixteen. `factors` are what numbers are scaled by, and added."""
+    b = te.KernelBuilder("random_normal")
+    first, skipped, place, blocks = [b.scalar(n) for n in ("first", "skipped", "place", "blocks")]
+    raw, factors = b.arg("raw", UINT32, (UNBOUNDED,)), b.arg("factors", dtype, (2,))
+    out = b.arg("out", dtype, (UNBOUNDED,))
+    words, half = Words(raw, first), BLOCK // 2
+    with b.parallel("p", blocks) as p:
+        std, mean = b.let("std", factors[0]), b.let("mean", factors[1])
+        with b.vector("lane", half) as lane:
+            at = skipped + p * BLOCK + lane
+            made = box_muller(lambda i: words.real(dtype, i), dtype, at, half)
+            for i, value in enumerate(made):
+                to = place + p * BLOCK + i * half + lane
+                b.store(out, to, te.fma(value, std, mean))
+    return lower_vectors(b.finish())

@@ -1,0 +1,265 @@
+"""Recurrent layers of eager tensors by open kernels: all steps in one call where threads can share
+the sequences, or one thread does it all; else a call for each step, whose cells they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.dtype import FLOAT32, FLOAT64, DType
+from ...base.plan import PARALLEL_WORK
+from ...base.target import host
+from ...compiler.open_kernels import open_kernel
+from ...core.op import Op
+from ...lower.open.recurrent import (
+    backward_kernel,
+    forward_kernel,
+    pack_kernel,
+    step_tile,
+    tile_cells,
+)
+from ...ops._rnn_kernels import GATES, KEPT, limited
+from ...ops.rnn import grad_names, input_names
+from ...runtime.open_kernel import OpenKernel
+from ...runtime.pool import eager_threads
+from .product import MULTIPLICATIONS_PER_NS, multiply
+
+Array = np.ndarray[Any, Any]
+
+CELL = 1.5  # nanoseconds of a cell beside its products
+PACKED = 0.3  # of an element of weights that is packed
+FEWEST = 4  # sequences that are worth a thread of their own
+CACHED = 1 << 20  # bytes of weights that stay near a core, so that each reads all of them
+
+
+class _Sequences(NamedTuple):
+    """Sequences as rows of steps: how long they are, from the longest on, the order this takes
+    (None where they have one length), and the table of steps (lower/open/recurrent.py)."""
+
+    lengths: Array
+    order: Array | None
+    table: Array
+
+    def inwards(self, array: Array) -> Array:
+        """(..., batch, values) in order of length, and of memory."""
+        chosen = array if self.order is None else np.take(array, self.order, -2)
+        return np.ascontiguousarray(chosen)
+
+    def outwards(self, array: Array) -> Array:
+        if self.order is None:
+            return array
+        made = np.empty_like(array)
+        made[..., self.order, :] = array
+        return made
+
+    def starts(self, reverse: bool) -> Any:
+        """The step that each sequence begins with."""
+        return np.maximum(self.lengths - 1, 0) if reverse else np.zeros_like(self.lengths)
+
+    @property
+    def empty(self) -> Callable[..., Array]:
+        """Makes memory of which rows that take no part stay zero."""
+        return np.empty if self.order is None else np.zeros
+
+
+def _sequences(steps: int, batch: int, reverse: bool, length: Array | None) -> _Sequences:
+    if length is None:
+        return _even(steps, batch, reverse)
+    lengths = np.clip(length.astype(np.int64), 0, steps)
+    order = np.argsort(-lengths, kind="stable")
+    lengths = lengths[order]
+    return _Sequences(lengths, order, _table(steps, batch, reverse, lengths))
+
+
+@lru_cache(256)
+def _even(steps: int, batch: int, reverse: bool) -> _Sequences:
+    lengths = np.full(batch, steps)
+    return _Sequences(lengths, None, _table(steps, batch, reverse, lengths))
+
+
+def _table(steps: int, batch: int, reverse: bool, lengths: Array) -> Array:
+    """place, rows, past, before, next, after of every step, in the order they are taken."""
+    rows = (lengths[None] > np.arange(steps)[:, None]).sum(1)
+    taken = np.stack([np.arange(steps) * batch, rows], 1)
+    taken = taken[::-1] if reverse else taken
+    none = np.zeros((1, 2), np.int64)
+    past, following = np.concatenate([none, taken[:-1]]), np.concatenate([taken[1:], none])
+    return np.ascontiguousarray(np.concatenate([taken, past, following], 1), np.int64)
+
+
+class _Layer:
+    """The sizes of a call, and how its work is shared."""
+
+    def __init__(self, mode: str, shape: tuple[int, ...], dtype: DType, back: bool) -> None:
+        self.mode, self.dtype = mode, dtype
+        self.steps, self.batch, self.wide = shape
+        self.size = self.wide // GATES[mode]
+        self.sums = 1 if back else GATES[mode]
+        self.depth = self.wide if back else self.size
+        self.tile = step_tile(host(), dtype, self.sums)
+        self.tiles = -(-self.size // tile_cells(self.tile, self.sums))
+
+    def packed(self, weight: Array) -> Array:
+        """(products, columns) as tiles; columns are the sums of all cells, one after the other."""
+        item = self.dtype.itemsize
+        product, column = (stride // item for stride in weight.strides)
+        made = np.empty(self.tiles * self.depth * self.tile.width, self.dtype)
+        key = ("pack recurrent", self.dtype, self.sums)
+        kernel = open_kernel(key, partial(pack_kernel, self.dtype, self.sums))
+        scalars = (self.size, self.depth, product, column, column * self.size, self.tiles)
+        kernel.run([weight, made], scalars, self.tiles, made.size * PACKED)
+        return made
+
+    def run(self, kernel: OpenKernel, arrays: Sequence[Array]) -> None:
+        """All steps, in the order of their table."""
+        width = self.size * self.sums
+        step = self.batch * (self.depth * width / MULTIPLICATIONS_PER_NS + self.size * CELL)
+        threads, whole = eager_threads(), self.steps * step
+        weights = self.tiles * self.depth * self.tile.width * self.dtype.itemsize
+        if threads > 1 and whole >= PARALLEL_WORK:
+            if self.batch >= FEWEST * threads and weights <= CACHED:
+                rows = -(-self.batch // threads)
+                self._call(kernel, arrays, 0, self.steps, rows, self.tiles, whole)
+                return
+            if step >= PARALLEL_WORK:
+                for number in range(self.steps):
+                    self._call(kernel, arrays, number, 1, self.batch, 1, step)
+                return
+        self._call(kernel, arrays, 0, self.steps, self.batch, self.tiles, whole)
+
+    def _call(
+        self,
+        kernel: OpenKernel,
+        arrays: Sequence[Array],
+        first: int,
+        steps: int,
+        rows: int,
+        tiles: int,
+        work: float,
+    ) -> None:
+        row_turns = -(-self.batch // rows)
+        turns = row_turns * -(-self.tiles // tiles)
+        total = self.steps * self.batch
+        alone = self.steps == 1
+        scalars = (self.batch, self.size, 0 if alone else self.depth, self.wide if alone else 0)
+        scalars += (total, first, steps, rows, row_turns, tiles, self.tiles, turns)
+        kernel.run(arrays, scalars, turns, work)
+
+
+@lru_cache(256)
+def _layer(mode: str, shape: tuple[int, ...], dtype: DType, back: bool) -> _Layer:
+    return _Layer(mode, shape, dtype, back)
+
+
+def _serves(params: Any, arrays: dict[str, Array]) -> bool:
+    """Whether a call is one for this: products of states alone, on floats."""
+    dtype = arrays["gates"].dtype
+    return (
+        dtype in (FLOAT32, FLOAT64)
+        and not params.projected
+        and not limited(params)
+        and arrays["gates"].size > 0
+        and all(array.dtype == dtype for name, array in arrays.items() if name != "length")
+        and not any(stride % dtype.itemsize for stride in arrays["weight"].strides)
+    )
+
+
+def run_rnn(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+    given = dict(zip(input_names(params), arrays))
+    if not _serves(params, given):
+        return None
+    mode, dtype = params.mode, arrays[0].dtype
+    layer = _layer(mode, arrays[0].shape, dtype, False)
+    steps, batch, size = layer.steps, layer.batch, layer.size
+    sequences = _sequences(steps, batch, params.reverse, given.get("length"))
+    total = steps * batch
+    states = sequences.empty((total + batch, size), dtype)
+    states[total:] = sequences.inwards(given["state"])
+    bias, gates = np.ascontiguousarray(given["bias"]), sequences.inwards(given["gates"])
+    if steps == 1:  # one product, which needs no packed weights
+        weights = bias = multiply(states[total:], given["weight"], bias)
+    else:
+        weights = layer.packed(given["weight"])
+    used = [sequences.table, weights, gates, bias, states]
+    cells = kept = None
+    if mode == "lstm":
+        cells = sequences.empty((total + batch, size), dtype)
+        cells[total:] = sequences.inwards(given["cell"])
+        used.append(cells)
+    if params.kept:
+        kept = sequences.empty((steps, batch, KEPT[mode] * size), dtype)
+        used.append(kept)
+    key = ("recurrent", mode, params.kept, dtype)
+    layer.run(open_kernel(key, partial(forward_kernel, mode, params.kept, dtype)), used)
+    results = [states, _last(params, sequences, layer, states)]
+    if cells is not None:
+        results.append(_last(params, sequences, layer, cells))
+    shaped = lambda rows: rows[:total].reshape(steps, batch, size)
+    results[0] = shaped(states)
+    if kept is not None:
+        results += [kept] if cells is None else [kept, shaped(cells)]
+    return [sequences.outwards(result) for result in results]
+
+
+def _last(params: Any, sequences: _Sequences, layer: _Layer, rows: Array) -> Array:
+    """What each sequence has after its last step; that it began with, if it has none."""
+    batch, total = layer.batch, layer.steps * layer.batch
+    if sequences.order is None:
+        first = 0 if params.reverse else total - batch
+        return rows[first : first + batch].copy()
+    ends = np.zeros_like(sequences.lengths) if params.reverse else sequences.lengths - 1
+    places = np.where(sequences.lengths > 0, ends * batch, total) + np.arange(batch)
+    return rows[places]
+
+
+def run_rnn_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+    given = dict(zip(grad_names(params), arrays))
+    if not _serves(params, given):
+        return None
+    mode, dtype, weight = params.mode, given["gates"].dtype, given["weight"]
+    layer = _layer(mode, given["gates"].shape, dtype, True)
+    sequences = _sequences(layer.steps, layer.batch, params.reverse, given.get("length"))
+    of = lambda name: sequences.inwards(given[name])
+    table = np.ascontiguousarray(sequences.table[::-1])
+    made = sequences.empty(given["gates"].shape, dtype)
+    carried = of("state_grad").copy()
+    weights = layer.packed(weight.T) if layer.steps > 1 else weight
+    used = [table, weights, of("output_grad"), of("kept_gates"), made, carried]
+    more: list[Array] = []
+    hidden = made
+    if mode == "lstm":
+        more = [of("cell_grad").copy()]
+        used += [of("kept_cells"), of("cell"), *more]
+    elif mode == "gru":
+        more = [sequences.empty(made.shape, dtype)]
+        hidden = more[0]
+        used += [of("output"), of("state"), hidden]
+    key = ("recurrent gradient", mode, dtype)
+    layer.run(open_kernel(key, partial(backward_kernel, mode, dtype)), used)
+    starts = sequences.starts(params.reverse), np.arange(layer.batch)
+    state = multiply(hidden[starts], weight.T)
+    state[sequences.lengths == 0] = 0
+    state += carried
+    before = _before(params, sequences, of("output"), of("state"))
+    return [sequences.outwards(array) for array in (made, before, state, *more)]
+
+
+def _before(params: Any, sequences: _Sequences, output: Array, state: Array) -> Array:
+    """The state that each step starts from."""
+    made = np.empty_like(output)
+    if params.reverse:
+        made[:-1] = output[1:]
+    else:
+        made[1:] = output[:-1]
+    live = sequences.lengths > 0
+    starts = sequences.starts(params.reverse)
+    made[starts[live], np.flatnonzero(live)] = state[live]
+    if sequences.order is not None:
+        made[np.arange(len(made))[:, None] >= sequences.lengths] = 0
+    return made
+
+
+CALLS = {"rnn": (1, run_rnn), "_rnn_grad": (1, run_rnn_grad)}

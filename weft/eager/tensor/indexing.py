@@ -1,0 +1,443 @@
+"""x[index] and x[index] = value, as PyTorch has them: whatever slices describe is a view, what
+tensors of indices or masks choose is a copy."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import InvalidType, InvalidValue, RunError
+from ...core.op import Op
+from ...ops.index import TakeAttrs
+from ..autograd.modes import modes
+from ..autograd.node_names import entitle
+from ..dispatch import apply, kernel_of, record
+from ..functions.operands import in_dtype
+from ..functions.shape.shape import expand, reshape
+from ..native.index import add_rows, nonzero
+from .inplace import check_writable, write
+from .tensor import DimensionError, Tensor, too_many_axes, wrap
+from .viewing import Array, part_of, permuted, place_of, reshaped
+
+_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
+    Op.get(name)
+    for name in (
+        "take",
+        "gather_nd",
+        "scatter_nd",
+        "_gather_nd_grad",
+        "broadcast_add",
+        "broadcast_where",
+    )
+)
+Chosen = list[Array | None]  # an array of indices for each axis, None where all are taken
+
+
+class Basic(NamedTuple):
+    """The part of an index that is a view: numpy's index, (start, length, step) for each axis, and
+    the arrays that then choose from the axes of the view."""
+
+    numpy_index: tuple[Any, ...]
+    slices: list[tuple[int, int, int]]
+    chosen: list[Any]
+
+
+def _items(index: Any, rank: int) -> list[Any]:
+    """The items of an index, with an ellipsis as the slices it stands for."""
+    items = list(index) if _is_several(index) else [index]
+    items = [_item(item) for item in items]
+    taken = sum(_axes_of(item) for item in items)
+    if taken > rank:
+        raise DimensionError(f"too many indices for tensor of dimension {rank}")
+    dots = [at for at, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise DimensionError("an index can only have a single ellipsis ('...')")
+    fill: list[Any] = [slice(None)] * (rank - taken)
+    at = dots[0] if dots else len(items)
+    return items[:at] + fill + items[at + 1 :]
+
+
+def _is_several(index: Any) -> bool:
+    """Whether an index is one for several axes: a tuple, or a short list that is no index array."""
+    if not isinstance(index, list) or len(index) >= 32:
+        return isinstance(index, tuple)
+    kinds = (Tensor, np.ndarray, list, tuple, slice, type(Ellipsis), type(None))
+    return any(isinstance(item, kinds) for item in index)
+
+
+def _item(item: Any) -> Any:
+    """An item as an int, slice, None, Ellipsis, bool or array."""
+    if item is None or item is Ellipsis or isinstance(item, (int, slice)):
+        return item
+    array = item._array if isinstance(item, Tensor) else item
+    if isinstance(array, (list, tuple, range)):
+        array = _array_of(array)
+    if isinstance(array, (np.ndarray, np.generic)):
+        if array.dtype.kind not in "iub":
+            raise DimensionError("tensors used as indices must be long, int, byte or bool tensors")
+        if array.dtype == np.uint8 and array.ndim:
+            return np.asarray(array) != 0
+        if array.ndim:
+            return array
+        return bool(array) if array.dtype == bool else int(array)
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise DimensionError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            f"valid indices (got {type(item).__name__})"
+        ) from None
+
+
+def _array_of(items: Sequence[Any]) -> Array:
+    if not len(items):
+        return np.empty(0, np.int64)
+    try:
+        return np.asarray([item._array if isinstance(item, Tensor) else item for item in items])
+    except ValueError:
+        raise InvalidValue("an index has lists of different lengths") from None
+
+
+def _axes_of(item: Any) -> int:
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return int(item.ndim) if isinstance(item, np.ndarray) and item.dtype == bool else 1
+
+
+def _basic(index: Any, shape: Sequence[int]) -> Basic:
+    parts: list[Any] = []
+    slices: list[tuple[int, int, int]] = []
+    chosen: list[Any] = []
+    axis = 0
+    for item in _items(index, len(shape)):
+        if item is None or isinstance(item, bool):
+            parts.append(None)
+            chosen.append(None if item is None else np.asarray([item]))
+        elif isinstance(item, int):
+            slices.append((_inside(item, axis, shape[axis]), 1, 1))
+            parts.append(slices[-1][0])
+            axis += 1
+        elif isinstance(item, slice):
+            slices.append(_bounds(item, shape[axis]))
+            parts.append(item)
+            chosen.append(None)
+            axis += 1
+        else:
+            count = _axes_of(item)
+            slices += [(0, dim, 1) for dim in shape[axis : axis + count]]
+            parts += [slice(None)] * count
+            chosen += [item, *[_MORE] * (count - 1)]
+            axis += count
+    return Basic((*parts, Ellipsis), slices, chosen)
+
+
+_ALL = slice(None)
+_MORE = object()  # an axis that the mask of an axis before it covers, too
+
+
+def _inside(index: int, axis: int, size: int) -> int:
+    if not -size <= index < size:
+        raise DimensionError(
+            f"index {index} is out of bounds for dimension {axis} with size {size}"
+        )
+    return index + size if index < 0 else index
+
+
+def _bounds(item: slice, size: int) -> tuple[int, int, int]:
+    try:
+        if item.step is not None and item.step <= 0:
+            raise InvalidValue("step must be greater than zero")
+        start, stop, step = item.indices(size)
+    except TypeError:
+        raise InvalidType(
+            "slice indices must be integers or None or have an __index__ method"
+        ) from None
+    return start if stop > start else 0, max(-((start - stop) // step), 0), step
+
+
+def index_arrays(items: Sequence[Any], shape: Sequence[int]) -> Chosen:
+    """What tensors (or None for all) choose along the axes of a tensor of that shape."""
+    chosen: list[Any] = []
+    for item in items:
+        array = None if item is None else np.asarray(_item(item))
+        chosen += [array, *[_MORE] * (0 if array is None else max(_axes_of(array), 1) - 1)]
+    if len(chosen) > len(shape):
+        raise DimensionError(f"too many indices for tensor of dimension {len(shape)}")
+    return _arrays(chosen + [None] * (len(shape) - len(chosen)), shape)
+
+
+def _arrays(chosen: Sequence[Any], shape: Sequence[int]) -> Chosen:
+    """Index arrays with masks as the places where they hold, checked and of one shape."""
+    arrays: Chosen = []
+    for axis, item in enumerate(chosen):
+        if item is None or item is _MORE:
+            if item is None:
+                arrays.append(None)
+        elif item.dtype == bool:
+            have = tuple(shape[axis : axis + item.ndim])
+            for at, (want, dim) in enumerate(zip(item.shape, have)):
+                if want != dim:
+                    raise DimensionError(
+                        f"The shape of the mask {list(item.shape)} at index {at} does not match "
+                        f"the shape of the indexed tensor {list(shape)} at index {axis + at}"
+                    )
+            arrays += list(nonzero(item, True))
+        else:
+            arrays.append(item.astype(np.int64, copy=False))
+    arrays = _of_one_shape(arrays)
+    if any(array is not None and not array.size for array in arrays):
+        return [None if array is None else np.zeros_like(array) for array in arrays]
+    return [
+        None if array is None else _inside_all(array, axis, shape[axis])
+        for axis, array in enumerate(arrays)
+    ]
+
+
+def _inside_all(indices: Array, axis: int, size: int) -> Array:
+    """Indices counted from the front."""
+    low, high = int(indices.min()), int(indices.max())
+    if low < -size or high >= size:
+        raise DimensionError(
+            f"index {low if low < -size else high} is out of bounds for dimension {axis} with size "
+            f"{size}"
+        )
+    return np.where(indices < 0, indices + size, indices) if low < 0 else indices
+
+
+def _of_one_shape(arrays: Chosen) -> Chosen:
+    given = [array for array in arrays if array is not None]
+    if len(given) < 2:
+        return arrays
+    try:
+        shape = np.broadcast_shapes(*(array.shape for array in given))
+    except ValueError:
+        shapes = ", ".join(str(list(array.shape)) for array in given)
+        raise DimensionError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes
+        ) from None
+    return [None if array is None else np.broadcast_to(array, shape) for array in arrays]
+
+
+# Reading.
+
+
+def get(self: Tensor, index: Any) -> Tensor:
+    """x[index]"""
+    if type(index) is int and self._array.ndim:
+        made = place_of(self, 0, _inside(index, 0, self._array.shape[0]))
+        entitle(made, "SelectBackward0")
+        return made
+    mask = _whole_mask(self, index)
+    view, chosen = (self, None) if mask is not None else _seen(self, index)
+    if mask is not None or chosen is not None:
+        made = chosen_by(self, mask) if chosen is None else chosen_from(view, chosen)
+        entitle(made, "IndexBackward0")
+        return made
+    last = index[-1] if isinstance(index, tuple) and index else index
+    entitle(view, TITLES.get(type(last), "SliceBackward0"))
+    return view
+
+
+def _whole_mask(self: Tensor, index: Any) -> Array | None:
+    """The index, if it is a mask for all elements."""
+    array = index._array if isinstance(index, Tensor) else index
+    if isinstance(array, np.ndarray) and array.dtype == bool and array.ndim:
+        return array if array.shape == self._array.shape else None
+    return None
+
+
+def chosen_by(self: Tensor, mask: Array | None) -> Tensor:
+    """The elements where a mask of their shape holds."""
+    return chosen_from(reshape(self, -1), [np.flatnonzero(mask)])  # type: ignore[arg-type]
+
+
+TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
+
+
+def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
+    """The view that an index begins with, and the arrays that choose from its axes, if any."""
+    array = self._array
+    basic = _basic(index, array.shape)
+    chooses = any([item is not None for item in basic.chosen])
+    if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
+        return self, _arrays(basic.chosen, array.shape)
+    try:
+        part = array[basic.numpy_index]
+    except IndexError as error:  # extents are checked by now
+        raise too_many_axes("indexing", str(error)) from None
+    view = part_of(self, basic.slices, part)
+    if not chooses:
+        return view, None
+    return view, _arrays(basic.chosen, view._array.shape)
+
+
+def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
+    """The elements that index arrays choose, along the axes that have one."""
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    merged = _merged(source, axes, arrays)
+    if merged is not None:
+        return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
+    if not (modes.grad and source._requires_grad):
+        return wrap(np.ascontiguousarray(source._array[_numpy_index(arrays)]))
+    order = _order(axes, source._array.ndim)
+    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    made = apply(_GATHER, None, [permuted(source, order), places])[0]
+    return permuted(made, _back(axes, places._array.ndim - 1, made._array.ndim))
+
+
+def _merged(source: Tensor, axes: Sequence[int], arrays: Chosen) -> list[Tensor] | None:
+    """A view in which the axes that are indexed are one, and the indices along that; None where
+    there is no such view."""
+    first, last, array = axes[0], axes[-1], source._array
+    numbers: Any = arrays[first]
+    if first == last:
+        return [source, wrap(numbers)]
+    if last - first + 1 != len(axes):
+        return None
+    for axis in axes[1:]:
+        numbers = numbers * array.shape[axis] + arrays[axis]
+    shape = (*array.shape[:first], prod(array.shape[first : last + 1]), *array.shape[last + 1 :])
+    try:
+        return [reshaped(source, array.reshape(shape, copy=False)), wrap(numbers)]
+    except ValueError:
+        return None
+
+
+def _numpy_index(arrays: Chosen) -> tuple[Any, ...]:
+    return tuple(slice(None) if array is None else array for array in arrays)
+
+
+def _order(axes: Sequence[int], rank: int) -> list[int]:
+    """The axes with those that are indexed first."""
+    return [*axes, *(axis for axis in range(rank) if axis not in axes)]
+
+
+def _back(axes: Sequence[int], count: int, rank: int) -> list[int]:
+    """Brings `count` axes of the indices from the front to where the indexed axes were, if those
+    are neighbours."""
+    first = axes[0] if list(axes) == list(range(axes[0], axes[0] + len(axes))) else 0
+    rest = list(range(count, rank))
+    return rest[:first] + list(range(count)) + rest[first:]
+
+
+# Writing.
+
+
+def put(self: Tensor, index: Any, value: Any) -> None:
+    """x[index] = value"""
+    source = in_dtype(value, self._array.dtype) if not isinstance(value, Tensor) else value
+    source = source._cast(self._array.dtype)
+    mask = _whole_mask(self, index)
+    if mask is not None and source._array.size == 1:
+        check_writable(self)
+        write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
+        return
+    view, chosen = _seen(self, index)
+    if chosen is None:
+        check_writable(view)
+        write(view, _fitted(source, view._array.shape))
+    else:
+        put_chosen(view, chosen, source, False)
+
+
+def _fitted(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """A value expanded to a shape; leading axes of size 1 may be too many."""
+    have = value._array.shape
+    extra = len(have) - len(shape)
+    if extra > 0 and all(dim == 1 for dim in have[:extra]):
+        value = reshape(value, have[extra:])
+    try:
+        return expand(value, tuple(shape))
+    except RunError as error:
+        raise RunError(
+            f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing "
+            f"result of shape {list(shape)}"
+        ) from error
+
+
+def apart(values: Array, array: Array) -> Array:
+    """Values that writing to an array does not change."""
+    return values.copy() if np.may_share_memory(values, array) else values
+
+
+def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> None:
+    """Writes values to the elements that index arrays choose."""
+    recorded = modes.grad and (target.requires_grad or value._requires_grad)
+    if recorded and (accumulate or not _is_leading(arrays)):
+        write(target, with_chosen(target, arrays, value, accumulate))
+        return
+    check_writable(target, recorded)
+    index = _numpy_index(arrays)
+    shape = _result_shape(target, arrays)
+    values = _fitted(value, shape)._array
+    if accumulate and not _add_rows(target._array, arrays, values):
+        np.add.at(target._array, index, values)
+    elif not accumulate:
+        target._array[index] = values
+    if recorded:
+        write(target, _overwritten(target, arrays, value))
+    else:
+        target._counter[0] += 1
+
+
+def _add_rows(array: Array, arrays: Chosen, values: Array) -> bool:
+    """Whether values were added to the rows that indices of the first axes choose."""
+    axes = [at for at in arrays if at is not None]
+    if not _is_leading(arrays) or not array.flags.c_contiguous:
+        return False
+    numbers = axes[0]
+    for extent, at in zip(array.shape[1:], axes[1:]):
+        numbers = numbers * extent + at
+    rows = array.reshape(-1, *array.shape[len(axes) :])
+    return add_rows(rows, 0, numbers, apart(values, array))
+
+
+def _is_leading(arrays: Chosen) -> bool:
+    """Whether the first axes are indexed, and no others."""
+    held = [array is not None for array in arrays]
+    return held == sorted(held, reverse=True)
+
+
+def _overwritten(target: Tensor, arrays: Chosen, value: Tensor) -> Tensor:
+    """What a tensor is after values were written to it, where the first axes are indexed."""
+    made = wrap(target._array)
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    values = _fitted(value, _result_shape(target, arrays))
+    record(kernel_of(_SCATTER), None, (target, places, values), (made,))
+    return made
+
+
+def _result_shape(target: Tensor, arrays: Chosen) -> tuple[int, ...]:
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    if not axes:
+        raise RunError("index_put: at least one index is needed", hint="copy_ writes all elements")
+    where = next(array.shape for array in arrays if array is not None)
+    rest = [dim for axis, dim in enumerate(target._array.shape) if axis not in axes]
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    return (*rest[:first], *where, *rest[first:])
+
+
+def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> Tensor:
+    """A copy with other values at the elements that index arrays choose."""
+    axes = [axis for axis, array in enumerate(arrays) if array is not None]
+    order = _order(axes, source._array.ndim)
+    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    values = _fitted(value, _result_shape(source, arrays))
+    back = _back(axes, places._array.ndim - 1, values._array.ndim)
+    updates = permuted(values, np.argsort(back).tolist())
+    rows = permuted(source, order)
+    if accumulate:
+        added = apply(_GATHER_GRAD, None, [updates, rows, places])[0]
+        made = apply(_ADD, None, [rows, added])[0]
+    else:
+        made = apply(_SCATTER, None, [rows, places, updates])[0]
+    return permuted(made, np.argsort(order).tolist())
+
+
+Tensor.__getitem__ = get  # type: ignore[attr-defined]
+Tensor.__setitem__ = put  # type: ignore[attr-defined]

@@ -1,0 +1,492 @@
+"""Tensor: a strided view over a storage, with a place in the autograd graph."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...base.dtype import DType, is_complex, is_float
+from ...base.errors import InvalidType, InvalidValue, RunError, Unsupported
+from ...base.forks import held_lock
+from ...core.op import Op
+from ...ops.elemwise import CastAttrs
+from ..autograd.derivative import split_arguments
+from ..autograd.hooks import Hooks, RemovableHandle
+from ..autograd.modes import modes
+from ..autograd.node import NO_EDGE, Node, accumulator_of
+from ..autograd.view_writes import AsStrided
+from ..native.copy import ordered_copy
+from ..native.pointwise import add_into
+from .device import device
+from .printing import format_tensor
+from .size import Size
+from .storage import UntypedStorage
+from .types import OF_NUMPY, dtype, layout, strided
+
+Array = np.ndarray[Any, Any]
+NO_GRAD = "was created in no_grad mode"
+MULTIPLE = "is the output of a function that returns multiple views"
+CPU = device("cpu")
+MAX_RANK = 64  # numpy's
+CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
+_accumulating = held_lock("adding")
+
+
+class Tensor:
+    """An n-dimensional array that records what is done to it.
+
+    `_array` is the strided view over the memory. Views of one memory share `_counter`, which counts
+    in-place changes, and `_root`, the tensor whose storage they are parts of.
+    """
+
+    __module__ = "weft"
+    _array: Array
+    _counter: list[int]
+    _requires_grad: bool = False
+    _grad: Tensor | None = None
+    _grad_fn: Node | None = None
+    _output_nr: int = 0
+    _base: Tensor | None = None  # what it is a view of, for autograd
+    _history: int = 0  # how often an in-place operator gave it another place in the graph
+    _seen: int = 0  # a view's: the history of its base that its own place is of
+    _creation: str | None = None  # why a view may not be written to
+    _root: Tensor | None = None  # the tensor that owns the memory; None for itself
+    _storage: UntypedStorage | None = None
+    _start: int | None = None  # its first byte in the storage, once that is asked for
+    _leaf_hooks: Hooks | None = None
+    _after_hooks: Hooks | None = None
+    _accumulator: weakref.ref[Any] | None = None
+    _wrapped: bool = False  # a Python number, which does not decide the dtype
+    _inference: bool = False
+    _retains: bool = False
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    @staticmethod
+    def __weft_op__(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        inputs, params = split_arguments(op, args, kwargs, Tensor)
+        made = _apply[0](op, params, inputs)
+        return made[0] if len(made) == 1 else made
+
+    # Shape and memory
+
+    @property
+    def shape(self) -> Size:
+        return Size.of(self._array.shape)
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    @property
+    def dtype(self) -> dtype:
+        return OF_NUMPY[self._array.dtype]
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    @property
+    def layout(self) -> layout:
+        return strided
+
+    @property
+    def itemsize(self) -> int:
+        return self._array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
+    def dim(self) -> int:
+        return self._array.ndim
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        if dim is None:
+            return Size.of(self._array.shape)
+        return self._array.shape[axis_of(dim, self._array.ndim)]
+
+    def numel(self) -> int:
+        return self._array.size
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        return self._array.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between neighbours, in elements."""
+        strides = element_strides(self._array)
+        return strides if dim is None else strides[axis_of(dim, self._array.ndim)]
+
+    def storage_offset(self) -> int:
+        start = self.untyped_storage().data_ptr()
+        return (self.data_ptr() - start) // self._array.itemsize if self._array.size else 0
+
+    def data_ptr(self) -> int:
+        pointer: int = self._array.__array_interface__["data"][0]
+        return pointer
+
+    def untyped_storage(self) -> UntypedStorage:
+        """The bytes that this tensor and its views share."""
+        root = self if self._root is None else self._root
+        if root._storage is None:
+            root._storage = UntypedStorage._of_array(root._array)
+        if root is not self and self._array.size and not root._storage._spans(self._array):
+            root, self._root = self, None  # the tensor it was a view of looks at other memory now
+            root._storage = UntypedStorage._of_array(root._array)
+        if self._start is None:
+            self._storage = root._storage
+            self._start = self.data_ptr() - root._storage.data_ptr() if self._array.size else 0
+            root._storage._adopt(self)
+        return root._storage
+
+    def _moved(self, storage: UntypedStorage) -> None:
+        """Follows its storage into other memory."""
+        array = self._array
+        start = self._start or 0
+        memory = storage._bytes if array.size else np.empty(0, np.uint8)
+        self._array = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether elements lie in order: row-major, or with channels after the pixels."""
+        rank = CHANNELS_LAST.get(getattr(memory_format, "name", ""))
+        if rank is None:
+            return self._array.flags.c_contiguous
+        array = self._array
+        return array.ndim == rank and np.moveaxis(array, 1, -1).flags.c_contiguous
+
+    # Autograd
+
+    @property
+    def requires_grad(self) -> bool:
+        base = self._base
+        if base is not None and base._history != self._seen:
+            self._follow_base(base)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Says whether operators on this leaf are recorded."""
+        if self.grad_fn is not None:
+            if not requires_grad:
+                raise RunError(
+                    "you can only change requires_grad flags of leaf variables.",
+                    hint="use var_no_grad = var.detach()",
+                )
+            return self
+        kind = self._array.dtype
+        if requires_grad and not (is_float(kind) or is_complex(kind)):
+            raise RunError(
+                "Only Tensors of floating point and complex dtype can require gradients",
+                why=f"this one is {self.dtype}",
+            )
+        self._requires_grad = bool(requires_grad)
+        return self
+
+    @property
+    def grad_fn(self) -> Node | None:
+        base = self._base
+        if base is not None and base._history != self._seen:
+            self._follow_base(base)
+        return self._grad_fn
+
+    def _follow_base(self, base: Tensor) -> None:
+        """A view's place in the graph after its base, or another view of it, was written to."""
+        self._seen = base._history
+        self._requires_grad = base._requires_grad
+        self._output_nr = 0
+        self._grad_fn = AsStrided(base, self._array) if base._requires_grad else None
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr
+
+    @property
+    def _version(self) -> int:
+        return self._counter[0]
+
+    def _edge(self) -> tuple[Node | None, int]:
+        """The node that takes this tensor's gradient, and as which of its inputs."""
+        base = self._base
+        if base is not None and base._history != self._seen:
+            self._follow_base(base)
+        if not self._requires_grad:
+            return NO_EDGE
+        if self._grad_fn is not None:
+            return self._grad_fn, self._output_nr
+        return accumulator_of(self), 0
+
+    @property
+    def grad(self) -> Tensor | None:
+        if self._grad is None and self.grad_fn is not None and not self._retains:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+                ".grad attribute won't be populated during autograd.backward(); use .retain_grad() "
+                "on it to have it populated.",
+                stacklevel=2,
+            )
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_grad(value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def _check_grad(self, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise InvalidType(
+                f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
+            )
+        if value is self:
+            raise RunError("can't assign Variable as its own grad")
+        if value._array.dtype != self._array.dtype:
+            raise RunError(
+                f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with "
+                f"dtype '{self.dtype}'",
+                hint="the gradient must have the tensor's dtype",
+            )
+        if value._array.shape != self._array.shape:
+            raise RunError(
+                f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
+                f"size '{list(self.shape)}'",
+                hint="the gradient must have the tensor's size",
+            )
+
+    def _accumulate(self, grad: Tensor, is_ours: bool = False) -> None:
+        """Adds to `grad`, in place unless the sum itself is recorded. A gradient that nobody else
+        holds is kept as it is."""
+        with _accumulating:
+            have = self._grad
+            if have is None:
+                kept = modes.grad or (is_ours and grad._array.flags.c_contiguous)
+                self._grad = grad if kept else _kept(grad)
+            elif modes.grad:
+                self._grad = have + grad
+            else:
+                add_into(have._array, grad._array)
+                have._counter[0] += 1
+
+    def detach(self) -> Tensor:
+        """The same memory, outside the graph."""
+        made = wrap(self._array)
+        made._counter = self._counter
+        made._root = self if self._root is None else self._root
+        return made
+
+    @property
+    def data(self) -> Tensor:
+        made = self.detach()
+        made._counter = [0]
+        return made
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise InvalidType(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        kind = value._array.dtype
+        if self.requires_grad and not (is_float(kind) or is_complex(kind)):
+            raise RunError(
+                "data set to a tensor that requires gradients must be floating point or complex "
+                "dtype",
+                why=f"this one is {value.dtype}",
+            )
+        self._array = value._array
+        self._root = value if value._root is None else value._root
+        self._storage = self._start = self._accumulator = None
+
+    def _recorded(self) -> bool:
+        """Whether an operator on this tensor would be recorded."""
+        return modes.grad and self.requires_grad
+
+    def _like(self, array: Array) -> Tensor:
+        """A fresh tensor over an array."""
+        return wrap(array)
+
+    def _cast(self, kind: DType) -> Tensor:
+        """In another dtype; itself if it has that one."""
+        if self._array.dtype == kind:
+            return self
+        return _apply[0](Op.get("cast"), _cast_attrs(kind), [self])[0]
+
+    # Values
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        if self._array.size != 1:
+            raise RunError(
+                f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
+            )
+        return self._array.item()
+
+    def tolist(self) -> Any:
+        return self._array.tolist()
+
+    def numpy(self, *, force: bool = False) -> Array:
+        """The same memory as a numpy array; with `force`, whatever it takes."""
+        if self._requires_grad and not force:
+            raise RunError(
+                "Can't call numpy() on Tensor that requires grad.",
+                hint="use tensor.detach().numpy() instead",
+            )
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            many = "no values" if not self._array.size else "more than one value"
+            raise RunError(f"Boolean value of Tensor with {many} is ambiguous")
+        return bool(self._array.item())
+
+    def _number(self, kind: Callable[[Any], Any]) -> Any:
+        if self._array.size != 1:
+            raise InvalidValue("only one element tensors can be converted to Python scalars")
+        value = self._array.item()
+        if kind is not complex and isinstance(value, complex):
+            if value.imag != 0:
+                raise RunError("value cannot be converted to type double without overflow")
+            value = value.real
+        return kind(value)
+
+    def __float__(self) -> float:
+        made: float = self._number(float)
+        return made
+
+    def __int__(self) -> int:
+        made: int = self._number(int)
+        return made
+
+    def __complex__(self) -> complex:
+        made: complex = self._number(complex)
+        return made
+
+    def __index__(self) -> int:
+        if self._array.size != 1 or self._array.dtype.kind not in "iub":
+            raise InvalidType(
+                "only integer tensors of a single element can be converted to an index"
+            )
+        return int(self._array.item())
+
+    def __len__(self) -> int:
+        if not self._array.ndim:
+            raise InvalidType("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._array.ndim:
+            raise InvalidType("iteration over a 0-d tensor")
+        return iter([self[i] for i in range(self._array.shape[0])])
+
+    def __repr__(self) -> str:
+        node = self.grad_fn
+        return format_tensor(
+            self._array,
+            requires_grad=self.requires_grad,
+            grad_fn=None if node is None else node.name(),
+        )
+
+    def __format__(self, form: str) -> str:
+        return format(self.item(), form) if self._array.ndim == 0 else object.__format__(self, form)
+
+
+@cache
+def _cast_attrs(kind: DType) -> Any:
+    return CastAttrs(dtype=kind)
+
+
+_apply: list[Callable[..., list[Tensor]]] = []  # dispatch's, which is made of tensors
+
+
+def wrap(array: Array) -> Tensor:
+    """A tensor over memory that is nobody else's; a numpy scalar, which has none, gets some."""
+    made = Tensor.__new__(Tensor)
+    made._array = array if type(array) is np.ndarray else np.array(array, subok=False)
+    made._counter = [0]
+    if modes.inference:
+        made._inference = True
+    return made
+
+
+def tensor_of(array: Array, counter: list[int], grad_fn: Node | None, output_nr: int) -> Tensor:
+    """A tensor that was saved, again."""
+    made = Tensor.__new__(Tensor)
+    made._array = array
+    made._counter = counter
+    if grad_fn is not None:
+        made._grad_fn = grad_fn
+        made._output_nr = output_nr
+        made._requires_grad = True
+    return made
+
+
+def as_view(array: Array, source: Tensor) -> Tensor:
+    """A tensor over a part of another's memory."""
+    made = wrap(array)
+    made._counter = source._counter
+    made._root = source if source._root is None else source._root
+    made._base = base = source if source._base is None else source._base
+    made._seen = base._history
+    if not modes.grad:
+        made._creation = NO_GRAD
+    return made
+
+
+def _kept(grad: Tensor) -> Tensor:
+    """A gradient to keep: memory of its own, row-major, outside the graph."""
+    return wrap(ordered_copy(grad._array))
+
+
+def axis_of(dim: int, rank: int) -> int:
+    """A dimension counted from the front."""
+    bound = max(rank, 1)
+    if not -bound <= dim < bound:
+        raise out_of_range(dim, bound)
+    return dim + bound if dim < 0 else dim
+
+
+def out_of_range(dim: int, bound: int) -> IndexError:
+    return DimensionError(
+        f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
+        f"but got {dim})"
+    )
+
+
+def too_many_axes(what: str, why: str) -> Unsupported:
+    return Unsupported(f"{what}: a tensor has at most {MAX_RANK} dimensions", why=why)
+
+
+class DimensionError(InvalidValue, IndexError):
+    """A dimension that a tensor does not have."""
+
+
+def element_strides(array: Array) -> tuple[int, ...]:
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value, Tensor)
+
+
+__all__ = ["RemovableHandle", "Tensor", "as_view", "axis_of", "is_tensor", "tensor_of", "wrap"]

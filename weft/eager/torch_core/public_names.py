@@ -1,0 +1,39 @@
+"""Every name of PyTorch's vocabulary that `weft` itself has, and what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.anomaly import is_anomaly_enabled, set_anomaly_enabled
+from ..autograd.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from ..functions.all import FUNCTIONS
+from ..tensor import types
+from ..tensor.storage import UntypedStorage
+from ..tensor.tensor import Tensor, is_tensor
+from .extra_names import LEAVES
+
+NAMES: dict[str, Any] = {
+    **LEAVES,
+    **FUNCTIONS["weft"],
+    **types.DTYPE_NAMES,
+    **types.ALIASES,
+    **{name: getattr(types, name) for name in types.__all__ if name[0] not in "ADO"},
+    "Tensor": Tensor,
+    "UntypedStorage": UntypedStorage,
+    "enable_grad": enable_grad,
+    "inference_mode": inference_mode,
+    "is_anomaly_enabled": is_anomaly_enabled,
+    "is_grad_enabled": is_grad_enabled,
+    "is_inference_mode_enabled": is_inference_mode_enabled,
+    "is_tensor": is_tensor,
+    "no_grad": no_grad,
+    "set_anomaly_enabled": set_anomaly_enabled,
+    "set_grad_enabled": set_grad_enabled,
+}
