@@ -99,6 +99,21 @@ def test_outside_of_memory(write):
     assert got.value.where == "kernel k, block (i=1), thread (j=3)"
 
 
+def test_every_axis_is_named_from_the_outermost_in():
+    b = te.KernelBuilder("k")
+    x = b.arg("x", "int64", (17,))
+    with (
+        b.block("by", 2, "y") as by,
+        b.block("bx", 3) as bx,
+        b.thread("ty", 1, "y"),
+        b.thread("tx", 3) as tx,
+    ):
+        b.store(x, by * 9 + bx * 3 + tx, 1)
+    with pytest.raises(OutOfRange) as caught:
+        run_kernel(b.finish(), [np.zeros(17, "int64")])
+    assert caught.value.where == "kernel k, block (by=1, bx=2), thread (ty=0, tx=2)"
+
+
 def test_shared_memory_that_nobody_wrote():
     def body(b, x, y, s, i, j):
         with b.when(j < 3):
@@ -131,6 +146,12 @@ def without_a_barrier(b, x, y, s, i, j):
     b.store(s, j, 7)
 
 
+def reader_of_the_first_value(b, x, y, s, i, j):
+    """Whether it is there yet depends on the order."""
+    b.store(s, j, x[j])
+    b.store(y, j, s[(j + 1) % 4])
+
+
 def several_writers(b, x, y, s, i, j):
     b.store(s, 0, x[j])
 
@@ -154,7 +175,14 @@ def two_readers_one_writes(b, x, y, s, i, j):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "body", [without_a_barrier, several_writers, reader_after_writer, two_readers_one_writes]
+    "body",
+    [
+        without_a_barrier,
+        reader_of_the_first_value,
+        several_writers,
+        reader_after_writer,
+        two_readers_one_writes,
+    ],
 )
 def test_races_on_shared_memory(body, seed):
     with pytest.raises(

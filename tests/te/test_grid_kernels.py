@@ -6,7 +6,7 @@ import pytest
 from weft import te
 from weft.te.grid import Launch, grid_of, launch_extents
 from weft.te.interpret import run_kernel
-from weft.te.loops import Barrier, For
+from weft.te.loops import Alloc, Barrier, For, Kernel, buffer
 from weft.te.simplify_loops import statements
 from weft.te.transform import bind, legalise, parallelise, split, vectorise
 
@@ -250,9 +250,17 @@ def test_the_launch_follows_from_the_sizes():
     kernel = matrix_product(8)
     assert launch_extents(kernel, [20, 33, 5]) == Launch((5, 3, 1), (8, 8, 1))
     assert launch_extents(kernel, [0, 33, 5]) == Launch((5, 0, 1), (8, 8, 1))
-    assert grid_of(kernel).shared_bytes == 2 * 8 * 8 * 4
     assert grid_of(scaled()) is None
     assert grid_of(parallelise(scaled(), "i")) is None
+
+
+def test_how_much_a_block_shares():
+    assert grid_of(matrix_product(8)).shared_bytes == 2 * 8 * 8 * 4
+    assert grid_of(transpose(8)).shared_bytes == 8 * 9 * 4
+    rows_apart = buffer("s", "int16", (8, 8), strides=(10, 1), scope="shared")
+    nothing = buffer("t", "int64", (8, 0), scope="shared")
+    body = For(te.Var("i"), te.as_expr(1), Alloc(rows_apart, Alloc(nothing, Barrier())), "block.x")
+    assert grid_of(Kernel("k", (), body)).shared_bytes == (7 * 10 + 7 + 1) * 2
 
 
 def test_simplifying_keeps_the_grid():

@@ -32,8 +32,8 @@ def threads(body=NOTHING, extent=8):
     return loop(j, extent, "thread.x", body)
 
 
-def shared(name="s", shape=(8,), lanes=1):
-    return buffer(name, "float32", shape, scope="shared", lanes=lanes)
+def shared(name="s", shape=(8,), lanes=1, strides=None):
+    return buffer(name, "float32", shape, scope="shared", lanes=lanes, strides=strides)
 
 
 def kernel(body, parallel=None):
@@ -94,8 +94,12 @@ REFUSED = [
         blocks(threads(loop(k, 2, "serial", Alloc(S, NOTHING)))),
     ),
     ("scratch memory own is allocated outside of loop j", blocks(Alloc(OWN, threads()))),
-    ("shared memory s has no constant extents", blocks(Alloc(shared(shape=(n,)), threads()))),
-    ("or has vectors as elements", blocks(Alloc(shared(lanes=4), threads()))),
+    (
+        "shared memory s has an extent or a stride that is not constant",
+        blocks(Alloc(shared(shape=(n,)), threads())),
+    ),
+    ("or a stride that is not constant", blocks(Alloc(shared(strides=(n,)), threads()))),
+    ("the elements of shared memory s are vectors of 4", blocks(Alloc(shared(lanes=4), threads()))),
     (
         "a block shares 232452 bytes of memory",
         blocks(Alloc(shared(shape=(58112,)), Alloc(shared("t", (1,)), threads()))),

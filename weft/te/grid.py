@@ -4,7 +4,6 @@ is launched with."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -121,8 +120,13 @@ def constant(extent: Expr) -> int | None:
 
 
 def buffer_bytes(buffer: Buffer) -> int:
-    """The bytes of a dense buffer of constant extents."""
-    return prod(constant(extent) or 0 for extent in buffer.shape) * buffer.dtype.itemsize
+    """The bytes from the first to the last element of a buffer of constant extents and strides."""
+    extents = [constant(extent) or 0 for extent in buffer.shape]
+    steps = [constant(stride) or 0 for stride in buffer.strides]
+    if 0 in extents:
+        return 0
+    last = sum((extent - 1) * step for extent, step in zip(extents, steps))
+    return (last + 1) * buffer.dtype.itemsize
 
 
 def _along_axes(loops: Sequence[For], frame: Frame) -> Extents:

@@ -70,7 +70,7 @@ class _Block:
         step: int | None = 0
         while step is not None:
             order.shuffle(threads)
-            step = self._agreed([(thread, run(steps, thread, step)) for thread in threads])
+            step = self._agreed(_stops(steps, threads, step))
             self.between_threads.clear()
 
     def _thread(self, at: Who) -> _Thread:
@@ -114,8 +114,8 @@ class _Thread(Frame):
         if buffer.scope not in ("arg", "shared"):
             return
         for element in elements(place):
-            self._check_written(buffer, element)
             self._check("read", buffer, element)
+            self._check_written(buffer, element)
 
     def on_write(self, buffer: Buffer, place: Place) -> None:
         if buffer.scope not in ("arg", "shared"):
@@ -129,7 +129,7 @@ class _Thread(Frame):
             raise UninitialisedError(
                 f"element {element} of shared memory {buffer.name} is read and was never written",
                 where=self.where,
-                hint="write it first, and put a barrier between if another thread does",
+                hint="let a thread of the block write it before a barrier",
             )
 
     def _check(self, done: str, buffer: Buffer, element: Element) -> None:
@@ -153,6 +153,23 @@ class _Thread(Frame):
             where=self.where,
             why=why,
         )
+
+
+def _stops(
+    steps: Sequence[Step], threads: Sequence[_Thread], start: int
+) -> list[tuple[_Thread, int | None]]:
+    """Where each thread stops next. That one reads what nobody wrote is an error only when all have
+    run: if another would have written it, that is a race, and found as such."""
+    stops: list[tuple[_Thread, int | None]] = []
+    unwritten: UninitialisedError | None = None
+    for thread in threads:
+        try:
+            stops.append((thread, run(steps, thread, start)))
+        except UninitialisedError as error:
+            unwritten = unwritten or error
+    if unwritten is not None:
+        raise unwritten
+    return stops
 
 
 def _touch(touches: Touches, done: str, element: Element, who: Who) -> Clash | None:

@@ -184,10 +184,17 @@ def _most_threads(loop: For) -> int:
 
 def _check_shared(grid: Grid) -> None:
     for buffer in grid.shared:
-        if any(constant(extent) is None for extent in buffer.shape) or buffer.lanes > 1:
+        if any(constant(size) is None for size in (*buffer.shape, *buffer.strides)):
             raise InvalidValue(
-                f"shared memory {buffer.name} has no constant extents, or has vectors as elements",
-                hint="size it for a block; one more axis instead of lanes",
+                f"shared memory {buffer.name} has an extent or a stride that is not constant",
+                why="a block takes its memory when it starts, as much as the kernel was made with",
+                hint="size it for what a block does, not for the whole",
+            )
+        if buffer.lanes > 1:
+            raise InvalidValue(
+                f"the elements of shared memory {buffer.name} are vectors of {buffer.lanes}",
+                why="only registers are",
+                hint="give it one more axis",
             )
     if grid.shared_bytes > MAX_SHARED_BYTES:
         parts = ", ".join(f"{buffer.name} {buffer_bytes(buffer)}" for buffer in grid.shared)

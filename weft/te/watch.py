@@ -20,7 +20,9 @@ class Clash(NamedTuple):
 
 
 class Touches:
-    """The reads and writes of one buffer by several that run in no known order.
+    """The reads and writes of one buffer by several whose order must not matter. Each comes once
+    and does all it does before the next one comes, so the first to read an element is enough to
+    know: if that is the one who writes it, the others come later and find it written.
 
     >>> touches = Touches()
     >>> touches.write((3,), (0,)), touches.read((3,), (0,)), touches.read((3,), (1,))
@@ -29,13 +31,11 @@ class Touches:
 
     def __init__(self) -> None:
         self._writers: dict[Element, Who] = {}
-        self._readers: dict[Element, tuple[Who, ...]] = {}  # two are enough: one is another
+        self._readers: dict[Element, Who] = {}
 
     def read(self, element: Element, who: Who) -> Clash | None:
         """Notes a read; who else has written the element."""
-        readers = self._readers.get(element, ())
-        if who not in readers and len(readers) < 2:
-            self._readers[element] = (*readers, who)
+        self._readers.setdefault(element, who)
         writer = self._writers.get(element, who)
         return None if writer == who else Clash(writer, "written")
 
@@ -44,8 +44,8 @@ class Touches:
         writer = self._writers.setdefault(element, who)
         if writer != who:
             return Clash(writer, "written")
-        readers = (reader for reader in self._readers.get(element, ()) if reader != who)
-        return next((Clash(reader, "read") for reader in readers), None)
+        reader = self._readers.get(element, who)
+        return None if reader == who else Clash(reader, "read")
 
 
 def elements(place: Place) -> list[Element]:
