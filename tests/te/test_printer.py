@@ -89,3 +89,34 @@ def test_a_kernel():
             while a[0, 0] < 1.0:
               pass"""
     )
+
+
+def test_a_kernel_with_a_grid():
+    b = te.KernelBuilder("rows")
+    n = b.scalar("n")
+    a, out = b.arg("a", "float32", (n, 8)), b.arg("out", "float32", (n, 8))
+    with b.block("i", (n + 3) // 4, "y") as block:
+        held = b.alloc("held", "float32", (4, 8), scope="shared")
+        with b.thread("r", 4, "z") as r, b.thread("c", 8) as c:
+            own = b.alloc("own", "float32", ())
+            row = b.let("row", block * 4 + r)
+            b.store(held, (r, c), te.read_or(a, (row, c), row < n, 0))
+            b.barrier()
+            b.store(own, (), held[r, 7 - c])
+            with b.when(row < n):
+                b.store(out, (row, c), own[()])
+    assert te.show(b.finish()) == textwrap.dedent(
+        """\
+        kernel rows(a: float32[n, 8], out: float32[n, 8], n: int64):
+          for i in 0..(n + 3) // 4 block.y:
+            alloc held: float32[4, 8] shared
+            for r in 0..4 thread.z:
+              for c in 0..8 thread.x:
+                alloc own: float32[] scratch
+                let row = i * 4 + r
+                held[r, c] = select(row < n, a[row, c if row < n], 0.0)
+                barrier
+                own[] = held[r, 7 - c]
+                if row < n:
+                  out[row, c] = own[]"""
+    )

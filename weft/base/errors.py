@@ -115,5 +115,17 @@ class OutOfMemory(RunError, MemoryError):
     """There is not as much memory as a result needs."""
 
 
+class BarrierError(RunError):
+    """Some threads of a block wait at a barrier that the others do not reach."""
+
+
+class RaceError(RunError):
+    """What threads do to one element of memory depends on which of them comes first."""
+
+
+class UninitialisedError(RunError):
+    """Memory is read that nothing was written to."""
+
+
 class LinAlgError(RunError):
     """Matrices have no inverse, factors or solution of the kind asked for."""

@@ -17,6 +17,7 @@ from ..base.target import Target
 from ..te.expr import Expr, Var
 from ..te.loops import (
     Alloc,
+    Barrier,
     Buffer,
     For,
     If,
@@ -68,7 +69,28 @@ def emit_kernel(kernel: Kernel, target: Target, may_alias: bool = False) -> str:
     >>> "define void @double(ptr" in emit_kernel(kernel, Target.create("llvm -mcpu=x86-64-v3"))
     True
     """
+    _refuse_grids(kernel)
     return _KernelEmitter(kernel, target, may_alias).module()
+
+
+def _refuse_grids(kernel: Kernel) -> None:
+    """A CPU has neither blocks nor barriers: taken as plain loops they would mean another thing."""
+    for stmt in statements(kernel.body):
+        match stmt:
+            case For() if stmt.is_bound:
+                what = f"loop {stmt.var.name}, bound to {stmt.kind},"
+            case Alloc(buffer=buffer) if buffer.scope == "shared":
+                what = f"shared memory {buffer.name}"
+            case Barrier():
+                what = "a barrier"
+            case _:
+                continue
+        raise Unsupported(
+            f"{what} in code for a CPU",
+            where=f"kernel {kernel.name}",
+            why="blocks, what they share and their barriers are of kernels for a GPU",
+            hint="run it by te.interpret.run_kernel, or write it with parallel and serial loops",
+        )
 
 
 def function_attributes(target: Target) -> str:

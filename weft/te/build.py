@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Literal, cast
 
 from ..base.dtype import BOOL, INT64, DType
 from ..base.errors import DTypeError, InvalidValue
 from .expr import Expr, ExprLike, Var, access_lanes, as_expr, widen
 from .loops import (
     Alloc,
+    Barrier,
     Buffer,
     For,
+    GridAxis,
     If,
     Kernel,
     Let,
@@ -27,6 +30,7 @@ from .loops import (
     as_indices,
     buffer,
 )
+from .verify import verify
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +48,7 @@ class _Binding:
 
 
 _Block = list["Stmt | _Binding"]
+Axis = Literal["x", "y", "z"]
 
 
 class KernelBuilder:
@@ -55,6 +60,19 @@ class KernelBuilder:
     ...     b.store(y, (i, j), x[i, j] * 2)
     >>> b.finish().parallel.var.name
     'i'
+
+    A kernel for a GPU has blocks and threads around it; what they share is allocated between them.
+
+    >>> b = KernelBuilder("reverse")
+    >>> x, y = b.arg("x", "float32", (4, 8)), b.arg("y", "float32", (4, 8))
+    >>> with b.block("i", 4) as i:
+    ...     row = b.alloc("row", "float32", (8,), scope="shared")
+    ...     with b.thread("j", 8) as j:
+    ...         b.store(row, j, x[i, j])
+    ...         b.barrier()
+    ...         b.store(y, (i, j), row[7 - j])
+    >>> b.finish().body.kind
+    'block.x'
     """
 
     def __init__(self, name: str) -> None:
@@ -127,6 +145,10 @@ class KernelBuilder:
         """A hint that an element will be read soon."""
         self._blocks[-1].append(Prefetch(target, as_indices(target, indices), level))
 
+    def barrier(self) -> None:
+        """Waits until all threads of the block are here."""
+        self._blocks[-1].append(Barrier())
+
     def emit(self, statement: Stmt) -> None:
         """Any statement, made elsewhere."""
         self._blocks[-1].append(statement)
@@ -153,6 +175,14 @@ class KernelBuilder:
         yield var
         body = self._close()
         self._blocks[-1].append(For(var, count, body, kind))
+
+    def block(self, name: str, extent: ExprLike, axis: Axis = "x") -> AbstractContextManager[Var]:
+        """A loop whose turns are the blocks along an axis of the grid."""
+        return self.loop(name, extent, cast(GridAxis, f"block.{axis}"))
+
+    def thread(self, name: str, extent: int, axis: Axis = "x") -> AbstractContextManager[Var]:
+        """A loop of constant extent whose turns are the threads along an axis of each block."""
+        return self.loop(name, extent, cast(GridAxis, f"thread.{axis}"))
 
     def unrolled(self, name: str, extent: int) -> AbstractContextManager[Var]:
         """A loop of constant extent that becomes straight code."""
@@ -198,9 +228,11 @@ class KernelBuilder:
         top = self._blocks[0]
         if self._parallel is not None and len(top) != 1:
             raise InvalidValue(f"kernel {self.name} has statements after its parallel loop")
-        return Kernel(
+        kernel = Kernel(
             self.name, tuple(self._buffers), _block(top), self._parallel, tuple(self._scalars)
         )
+        verify(kernel)
+        return kernel
 
     def _close(self) -> Stmt:
         return _block(self._blocks.pop())

@@ -1,25 +1,32 @@
 """Loop IR: what a kernel does, as loops over buffers.
 
-    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch
+    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier
 
-A Kernel has buffers and scalar arguments, and at most one parallel loop, its outermost one: the
-caller gives each thread a range of it. Extents and strides are expressions, so one kernel can serve
-many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body only; the
-same Var may be bound in several places that do not enclose each other (unrolled copies).
+A Kernel has buffers and scalar arguments. Extents and strides are expressions, so one kernel can
+serve many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body
+only; the same Var may be bound in several places that do not enclose each other (unrolled copies).
+
+On a CPU a kernel has at most one parallel loop, its outermost one: the caller gives each thread a
+range of it. On a GPU its outermost loops are bound to the axes of a grid: blocks, and inside them
+the threads of a block. What stands inside those loops is what one thread does; all threads of all
+blocks do it at once, in no order but that of barriers. `verify.py` has the rules of such kernels,
+`grid.py` the grid that follows from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ..base.dtype import BOOL, DType, as_dtype
 from ..base.errors import DTypeError, InvalidValue
 from .expr import Const, Expr, ExprLike, Load, Var, access_lanes, as_expr
 
-LoopKind = Literal["serial", "vector", "unroll"]
-Scope = Literal["arg", "scratch", "register"]
+GridAxis = Literal["block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"]
+LoopKind = Literal["serial", "vector", "unroll"] | GridAxis
+Scope = Literal["arg", "scratch", "register", "shared"]
+GRID_AXES: frozenset[str] = frozenset(get_args(GridAxis))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -28,7 +35,7 @@ class Buffer:
 
     Scope `arg`: passed in. `scratch`: allocated inside the kernel, per thread, on its stack.
     `register`: a small scratch whose every index is constant after unrolling, so that it lives in
-    registers; its elements may be vectors of `lanes`.
+    registers; its elements may be vectors of `lanes`. `shared`: one for all threads of a block.
     """
 
     name: str
@@ -49,12 +56,21 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class For:
-    """var = 0 .. extent - 1. `vector` loops have a constant extent: the lanes."""
+    """var = 0 .. extent - 1. `vector` loops have a constant extent: the lanes.
+
+    A loop whose kind is an axis of the grid has no turns of its own: each block or thread along
+    that axis is one of them.
+    """
 
     var: Var
     extent: Expr
     body: Stmt
     kind: LoopKind = "serial"
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its turns are blocks or threads of a grid."""
+        return self.kind in GRID_AXES
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -122,7 +138,13 @@ class Prefetch:
     level: int = 1
 
 
-Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Barrier:
+    """No thread of a block goes on before all of them are here; then each sees what the others
+    have written."""
+
+
+Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -138,7 +160,8 @@ class Kernel:
     """A function over buffers.
 
     Its native form is `void name(void** buffers, int64_t* scalars, int64_t begin, int64_t end)`: it
-    runs iterations begin..end-1 of `parallel` (0..1 when there is none).
+    runs iterations begin..end-1 of `parallel` (0..1 when there is none). Bound to a grid, it has no
+    parallel loop and is launched with the extents that `grid.launch_extents` gives.
     """
 
     name: str

@@ -4,6 +4,17 @@ kernel scale(x: float32[n, 8], y: float32[n, 8], n: int64):
   parallel i in 0..n:
     for j in 0..8 vector:
       y[i, j] = x[i, j] * 2.0
+
+The kind of a loop stands after its extent: vector, unroll, or the axis of the grid that it is bound
+to. An allocation ends with its scope; `barrier` is a statement.
+
+kernel reverse(x: float32[n, 8], y: float32[n, 8], n: int64):
+  for i in 0..n block.x:
+    alloc row: float32[8] shared
+    for j in 0..8 thread.x:
+      row[j] = x[i, j]
+      barrier
+      y[i, j] = row[7 - j]
 """
 
 from __future__ import annotations
@@ -27,7 +38,7 @@ from .expr import (
     Unary,
     Var,
 )
-from .loops import Alloc, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from .tensor import Tensor
 from .visit import parts, postorder
 
@@ -242,6 +253,8 @@ class _Lines:
                 return [*shared, f"let {names(node.var)} = {value}"], [(node.body, 0)]
             case Seq():
                 return [], [(part, 0) for part in node.body]
+            case Barrier():
+                return ["barrier"], []
         return self._leaf(node), []
 
     def _block(self, body: Stmt) -> list[tuple[Stmt | str, int]]:

@@ -11,7 +11,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..base.errors import InvalidValue, NotFound
 from .expr import Const, Expr, Var, as_expr
-from .loops import For, If, Kernel, Let, LoopKind, Parallel, Seq, Stmt
+from .loops import For, GridAxis, If, Kernel, Let, LoopKind, Parallel, Seq, Stmt
 from .simplify import simplify
 from .simplify_loops import sequence, simplify_statement, statements
 from .vectorise import lower_vector_loop
@@ -60,6 +60,7 @@ def split(target: K, loop: Var | str, factor: int, tail: Tail = "guard") -> Spli
     index = outer * factor + inner
 
     def with_guard(node: For) -> Stmt:
+        _check_unbound(node)
         body = substitute(node.body, {node.var: index})
         if not _divides(factor, node.extent):
             body = If(index < node.extent, body)
@@ -67,6 +68,7 @@ def split(target: K, loop: Var | str, factor: int, tail: Tail = "guard") -> Spli
         return For(outer, turns, For(inner, as_expr(factor), body, node.kind))
 
     def with_loop(node: For) -> Stmt:
+        _check_unbound(node)
         full = simplify(node.extent // factor)
         body = substitute(node.body, {node.var: index})
         main = For(outer, full, For(inner, as_expr(factor), body, node.kind))
@@ -89,6 +91,8 @@ def fuse(target: K, outer: Var | str, inner: Var | str) -> Fused[K]:
         if not (isinstance(below, For) and _is(below.var, inner)):
             raise InvalidValue(f"loop {_label(inner)} is not directly inside {_label(outer)}")
         _check_independent((node, below))
+        _check_unbound(node)
+        _check_unbound(below)
         n = below.extent
         body = substitute(below.body, {node.var: var // n, below.var: var % n})
         return For(var, simplify(node.extent * n), body, node.kind)
@@ -152,6 +156,27 @@ def unroll(target: K, loop: Var | str) -> K:
     return _mark(target, loop, "unroll")
 
 
+def bind(target: K, loop: Var | str, axis: GridAxis) -> K:
+    """Makes each turn of a loop a block, or a thread of a block, along an axis of the grid.
+
+    >>> from .build import KernelBuilder
+    >>> from .printer import show
+    >>> b = KernelBuilder("k")
+    >>> n = b.scalar("n")
+    >>> y = b.arg("y", "int64", (n,))
+    >>> with b.loop("i", n) as i:
+    ...     b.store(y, i, i)
+    >>> kernel, block, thread, _ = split(b.finish(), i, 128)
+    >>> print(show(bind(bind(kernel, block, "block.x"), thread, "thread.x")))
+    kernel k(y: int64[n], n: int64):
+      for i_o in 0..(n + 127) // 128 block.x:
+        for i_i in 0..128 thread.x:
+          if i_o * 128 + i_i < n:
+            y[i_o * 128 + i_i] = i_o * 128 + i_i
+    """
+    return _at_loop(target, loop, lambda node: replace(node, kind=axis))
+
+
 def lower_vectors(kernel: Kernel) -> Kernel:
     """Vector loops become vector expressions, the innermost first; then all is simplified."""
     rule = lambda node: lower_vector_loop(node, kernel) if _is_kind(node, "vector") else node
@@ -165,7 +190,7 @@ def expand_unrolled(kernel: Kernel) -> Kernel:
 
 
 def legalise(kernel: Kernel) -> Kernel:
-    """The kernel as code generation takes it: serial loops only."""
+    """The kernel as code generation takes it: serial loops and those of the grid only."""
     return expand_unrolled(lower_vectors(kernel))
 
 
@@ -231,6 +256,15 @@ def _check_independent(nest: tuple[For, ...] | list[For]) -> None:
     for loop in nest:
         if not free_of(loop.extent, variables):
             raise InvalidValue(f"the extent of loop {loop.var.name} depends on a loop around it")
+
+
+def _check_unbound(node: For) -> None:
+    if node.is_bound:
+        raise InvalidValue(
+            f"loop {node.var.name} is bound to {node.kind}",
+            why="one axis of the grid cannot be two loops, nor two axes one",
+            hint="split or fuse first, then bind",
+        )
 
 
 def _divides(factor: int, extent: Expr) -> bool:

@@ -22,7 +22,7 @@ from .expr import (
     widen,
 )
 from .intervals import Interval, Ranges
-from .loops import Alloc, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from .simplify import Simplifier, simplify
 from .simplify_loops import sequence, statements
 from .visit import loads, masked_load, parts, postorder, substitute, with_parts
@@ -108,6 +108,12 @@ class _Widening:
                 known = [index for index in indices if index is not None]
                 whole = len(known) == len(indices)
                 self.done.append(replace(node, indices=tuple(known)) if whole else Seq(()))
+            case Barrier():
+                raise Unsupported(
+                    f"vector loop {self.var.name} contains a barrier",
+                    why="the lanes of a vector are one thread, which waits once",
+                    hint="vectorise the loops before and after the barrier",
+                )
 
     def _let(self, node: Let, mask: Expr | None) -> None:
         var, value = node.var, self.expr(node.value, mask)

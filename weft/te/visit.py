@@ -28,7 +28,7 @@ from .expr import (
     select,
     widen,
 )
-from .loops import Alloc, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, For, If, Let, Prefetch, Seq, Stmt, Store, While
 
 Node = Expr | Stmt
 N = TypeVar("N", bound=Node)
@@ -60,6 +60,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     If: lambda s: (s.condition, s.then) + _optional(s.otherwise),
     Seq: lambda s: s.body,
     Prefetch: lambda s: s.indices,
+    Barrier: lambda s: (),
 }
 
 
