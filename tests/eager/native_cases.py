@@ -223,6 +223,10 @@ def _reductions() -> list[Case]:
         found += [Case(name, {"axis": axis}, one, CUBES, [(1, 7, 9)]) for axis in ((-1,), (1,))]
     bias = lambda f, *shape: [f(*shape), f(*shape[1:])]
     found.append(Case("collapse_sum", {}, bias, CUBES, ONE_CUBE))
+    kept = lambda f, n, c, w: [f(n, c, w), f(n, 1, w)]
+    dropped = lambda f, n, c, w: [f(n, c, w), f(n, w)]
+    found.append(Case("_expand_like_grad", {}, kept, CUBES, ONE_CUBE))
+    found.append(Case("_expand_like_grad", {"axis": (1,)}, dropped, CUBES, ONE_CUBE))
     whole = lambda f, *shape: [np.rint(f(*shape) * 3).astype("int64")]
     found.append(Case("prod", {"axis": (1,)}, whole, CUBES, ONE_CUBE))
     for axis in (0, 1, 2):

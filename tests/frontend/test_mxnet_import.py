@@ -389,3 +389,19 @@ def test_the_list_of_operators():
     names = set(supported())
     assert {"Convolution", "BatchNorm", "RNN", "relu", "_contrib_box_nms"} <= names
     assert not {"softmax_cross_entropy", "Custom"} & names
+
+
+@pytest.mark.parametrize("ratio", [2, -1])
+def test_a_region_of_no_image_is_zeros(ratio):
+    """As MXNet 1.9.1 gives, whatever the images hold."""
+    attrs = {"pooled_size": "(2, 2)", "spatial_scale": "1", "sample_ratio": str(ratio)}
+    nodes = [node("null", "x"), node("null", "rois"),
+             node("_contrib_ROIAlign", "y", [(0, 0), (1, 0)], **attrs)]  # fmt: skip
+    symbol, _ = from_mxnet(graph(nodes, [[2, 0, 0]]), shape={"x": (1, 3, 6, 6), "rois": (2, 5)})
+    x = np.full((1, 3, 6, 6), 7, "float32")
+    x[0, :, 5, 5] = np.nan
+    rois = np.float32([[-1, 0, 0, 5, 5], [0, 0, 0, 3, 3]])
+    expected = np.stack([np.zeros((3, 2, 2)), np.full((3, 2, 2), 7)])
+    np.testing.assert_allclose(evaluate(symbol, {"x": x, "rois": rois})[0], expected)
+    made = weft.compile(symbol, shape={"x": x.shape, "rois": rois.shape})(x, rois)[0]
+    np.testing.assert_allclose(made, expected)

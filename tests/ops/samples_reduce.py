@@ -216,9 +216,24 @@ def expand_like(rng, torch):
         ((3,), (2, 3, 4), {"axis": 1, "exclude": True}, (1, 3, 1)), ((1,), (5,), {}, (1,)),
         ((2, 3), (2, 3), {"axis": (0, 1), "exclude": True}, (2, 3)), ((1,), (), {}, ()),
         ((1,), (0, 2), {}, (1, 1)), ((), (2, 3), {}, (1, 1)),
+        *[(shape, (3, 4), attrs, shape) for shape in [(3, 4), (3, 1), (1, 4), (1, 1)]
+          for attrs in ({}, {"axis": 1}, {"axis": 0, "exclude": True})],
     ]:  # fmt: skip
         pair = [floats(rng, shape), floats(rng, like)]
         yield Sample(pair, attrs, lambda x, y, m=middle: x.reshape(m).broadcast_to(y.shape))
+
+
+@samples("_expand_like_grad")
+def expand_like_grad(rng, torch):
+    for wide, shape, attrs, axes in [
+        ((3, 4), (3,), {"axis": 1}, [1]), ((3, 4), (1,), {}, [0, 1]), ((3, 4), (), {}, [0, 1]),
+        ((2, 3, 4), (3,), {"axis": 1, "exclude": True}, [0, 2]), ((5,), (1,), {}, [0]),
+        ((3, 4), (3, 1), {}, [1]), ((3, 4), (1, 4), {"axis": 1}, [0]), ((3, 4), (3, 4), {}, []),
+        ((), (1,), {}, []), ((0, 2), (1,), {}, [0, 1]),
+    ]:  # fmt: skip
+        pair = [floats(rng, wide), floats(rng, shape)]
+        total = lambda g, x, a=axes: (g.sum(a) if a else g).reshape(x.shape)
+        yield Sample(pair, attrs, total)
 
 
 @samples("_divide_by_count")

@@ -4,8 +4,9 @@ import numpy as np
 from sample import Sample, floats, samples
 
 BOXES = np.array(
-    [[0, 0, 0, 4, 4], [1, 1.5, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30]], "float32"
-)
+    [[0, 0, 0, 4, 4], [1, 1.5, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30],
+     [-1, 0, 0, 4, 4], [2, 0, 0, 4, 4]], "float32"
+)  # fmt: skip
 CASES = [
     {"pooled_size": (2, 2)},
     {"pooled_size": (3, 2), "spatial_scale": 0.5, "sample_ratio": 3},
@@ -14,10 +15,14 @@ CASES = [
 
 
 def _roi_align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=2, aligned=False):
-    """One grid_sample for each box, whose points beyond the border count as 0."""
+    """One grid_sample for each box, whose points beyond the border count as 0; zeros for a box of
+    no image."""
     half = 0.5 if aligned else 0.0
     made = []
     for image, *sides in rois.double():
+        if not 0 <= image < len(x):
+            made.append(torch.zeros((x.shape[1], *pooled_size), dtype=torch.float64))
+            continue
         left, top, right, bottom = (side * spatial_scale - half for side in sides)
         grids = []
         for low, high, cells, extent in (

@@ -326,7 +326,9 @@ broadcast_to = define(
 )  # fmt: skip
 
 
-def _stretched(x: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
+def stretched(x: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
+    """The tensor repeated along axes of size 1, and new leading ones, to the shape."""
+
     def read(*i: te.Expr) -> te.Expr:
         own = i[len(i) - x.rank :]
         return x[tuple(0 if dim == 1 else at for at, dim in zip(own, x.shape))]
@@ -339,7 +341,7 @@ def _target(params, shape):
 
 
 broadcast_to.reference = lambda p, x: np.broadcast_to(x, _target(p, x.shape)).copy()
-broadcast_to.compute = lambda p, x: _stretched(x, _target(p, x.shape))
+broadcast_to.compute = lambda p, x: stretched(x, _target(p, x.shape))
 broadcast_to.complex_gradient = holomorphic
 broadcast_to.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0])]
 
@@ -357,6 +359,6 @@ broadcast_like = define(
     layout=layouts.fixed_unknown, ignored_inputs=[1],
 )  # fmt: skip
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()
-broadcast_like.compute = lambda x, like: _stretched(x, like.shape)
+broadcast_like.compute = lambda x, like: stretched(x, like.shape)
 broadcast_like.complex_gradient = holomorphic
 broadcast_like.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0]), None]

@@ -3,7 +3,7 @@ what was reduced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from ..base.dtype import is_float
 from ..base.shape import Shape, unify
 from . import _layouts as layouts
 from ._families import BROADCAST, COMM_REDUCE, F, define, first_dtype, holomorphic
-from .broadcast import must_stretch
-from .reduce import AxesAttrs, over, reduced_axes, sum_expr, wide
+from .broadcast import must_stretch, stretched
+from .reduce import AxesAttrs, axes_of, over, reduced_axes, sum_expr, wide
 
 
 def _collapse_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
@@ -33,10 +33,13 @@ def collapse_axes(shape: Sequence[int], target: Sequence[int]) -> list[int]:
     ]
 
 
+def _summed(x: Any, axes: Sequence[int], shape: Sequence[int]) -> Any:
+    total = np.sum(wide(x), tuple(axes), dtype=None if is_float(x.dtype) else x.dtype)
+    return np.asarray(total).reshape(shape).astype(x.dtype)
+
+
 def _collapse_reference(x: Any, like: Any) -> Any:
-    axes = tuple(collapse_axes(x.shape, like.shape))
-    total = np.sum(wide(x), axes, dtype=None if is_float(x.dtype) else x.dtype)
-    return np.asarray(total).reshape(like.shape).astype(x.dtype)
+    return _summed(x, collapse_axes(x.shape, like.shape), like.shape)
 
 
 def _collapse_compute(x: te.Tensor, like: te.Tensor) -> te.Tensor:
@@ -64,56 +67,96 @@ collapse_sum.complex_gradient = holomorphic
 collapse_sum.gradient = lambda ctx, g: [F.broadcast_like(g, ctx.inputs[0]), None]
 
 
+def _check_expands(params: Any, narrow: Shape, wide: Shape) -> None:
+    """An error unless one shape is the other without the axes, or broadcasts to it axis by axis."""
+    if narrow is None or wide is None:
+        return
+    if len(narrow) == len(wide):
+        must_stretch(narrow, wide)
+        return
+    axes = reduced_axes(params, len(wide))
+    if len(axes) < len(wide) or narrow != ():
+        unify(narrow, tuple(dim for axis, dim in enumerate(wide) if axis not in axes) or (1,))
+
+
 def _expand_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
     wide = unify(ins[1], outs[0])
-    if ins[0] is not None and wide is not None:
-        axes = reduced_axes(params, len(wide))
-        short = tuple(dim for axis, dim in enumerate(wide) if axis not in axes)
-        kept = tuple(1 if axis in axes else dim for axis, dim in enumerate(wide))
-        wanted = kept if len(ins[0]) == len(wide) else (short or (1,))
-        if len(axes) < len(wide) or ins[0] != ():
-            unify(ins[0], wanted)
+    _check_expands(params, ins[0], wide)
     return [None, wide], [wide]
 
 
-def _expand_index(params: Any, rank: int, shape: Sequence[int]) -> Callable[..., Any]:
-    """From the indices of the output to those of an input of this rank."""
-    axes = reduced_axes(params, len(shape))
-
-    def index(i: Sequence[Any]) -> tuple[Any, ...]:
-        if rank == len(shape):
-            return tuple(0 if axis in axes else at for axis, at in enumerate(i))
-        kept = [at for axis, at in enumerate(i) if axis not in axes]
-        return tuple(kept or [0] * rank)
-
-    return index
-
-
-def _expand_reference(params: Any, x: Any, like: Any) -> Any:
-    axes = reduced_axes(params, like.ndim)
-    if x.ndim != like.ndim:
-        kept = tuple(1 if axis in axes else dim for axis, dim in enumerate(like.shape))
-        x = x.reshape(kept)
-    return np.broadcast_to(x, like.shape).copy()
+def expanded_view(params: Any, x: Any, shape: Sequence[int]) -> Any:
+    """An array repeated to the shape, without a copy."""
+    if x.ndim != len(shape):
+        axes = reduced_axes(params, len(shape))
+        x = x.reshape([1 if axis in axes else dim for axis, dim in enumerate(shape)])
+    return np.broadcast_to(x, shape)
 
 
 def _expand_compute(params: Any, x: te.Tensor, like: te.Tensor) -> te.Tensor:
-    index = _expand_index(params, x.rank, like.shape)
-    return te.compute(like.shape, lambda *i: x[index(i)])
+    if x.rank == like.rank:
+        return stretched(x, like.shape)
+    axes = reduced_axes(params, like.rank)
+
+    def value(*i: te.Expr) -> te.Expr:
+        kept = [at for axis, at in enumerate(i) if axis not in axes]
+        return x[tuple(kept or [0] * x.rank)]
+
+    return te.compute(like.shape, value)
 
 
 expand_like = define(
     "expand_like",
-    "The input repeated along axes to the shape of another tensor: undoes the shape of a reduction "
-    "along those axes, whether it kept them or not.",
+    "The input repeated to the shape of another tensor. With as many axes, it is repeated along "
+    "those of size 1; with fewer, it lacks the named axes (all, if none is named), as a reduction "
+    "along them leaves it.",
     level=4, inputs={"input": "what to repeat", "shape_like": "has the wanted shape"},
     named=False, attrs=AxesAttrs, pattern=BROADCAST, shape=_expand_shape, dtype=first_dtype,
     layout=layouts.keep_last, ignored_inputs=[1],
 )  # fmt: skip
-expand_like.reference = _expand_reference
+expand_like.reference = lambda p, x, like: expanded_view(p, x, like.shape).copy()
 expand_like.compute = _expand_compute
 expand_like.complex_gradient = holomorphic
-expand_like.gradient = lambda ctx, g: [  # the sum over what was repeated
-    F.reshape_like(F.sum(g, axis=ctx.params.axis, exclude=ctx.params.exclude), ctx.inputs[0]),
-    None,
-]
+expand_like.gradient = lambda ctx, g: [
+    F._expand_like_grad(g, ctx.inputs[0], **axes_of(ctx.params)), None
+]  # fmt: skip
+
+
+def _expand_grad_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+    shape = unify(ins[1], outs[0])
+    _check_expands(params, shape, ins[0])
+    return [None, shape], [shape]
+
+
+def repeated_axes(params: Any, wide: Sequence[int], narrow: Sequence[int]) -> list[int]:
+    """The axes along which expand_like repeats a shape to make it wide."""
+    same_rank = len(wide) == len(narrow)
+    return collapse_axes(wide, narrow) if same_rank else reduced_axes(params, len(wide))
+
+
+def _expand_grad_reference(params: Any, g: Any, x: Any) -> Any:
+    return _summed(g, repeated_axes(params, g.shape, x.shape), x.shape)
+
+
+def _expand_grad_compute(params: Any, g: te.Tensor, x: te.Tensor) -> te.Tensor:
+    if g.rank == x.rank:
+        return _collapse_compute(g, x)
+    axes = reduced_axes(params, g.rank)
+    if not axes:
+        return te.compute(x.shape, lambda *i: g[()])
+    ks, place = over(g, axes)
+    return te.compute(x.shape, lambda *i: sum_expr(g[place(i[: g.rank - len(axes)])], ks))
+
+
+expand_like_grad = define(
+    "_expand_like_grad", "The sum of ograd over what expand_like repeated.",
+    level=10, inputs={"ograd": "the gradient of the output", "input": "what was repeated"},
+    named=False, attrs=AxesAttrs, pattern=COMM_REDUCE, shape=_expand_grad_shape, dtype=first_dtype,
+    layout=layouts.keep_last, ignored_inputs=[1],
+)  # fmt: skip
+expand_like_grad.reference = _expand_grad_reference
+expand_like_grad.compute = _expand_grad_compute
+expand_like_grad.complex_gradient = holomorphic
+expand_like_grad.gradient = lambda ctx, g: [
+    F.expand_like(g, ctx.inputs[0], **axes_of(ctx.params)), None
+]  # fmt: skip

@@ -64,16 +64,16 @@ def _taps(params: RoiAlignAttrs, boxes: Any, axis: int, extent: int) -> list[tup
     return [(first, inside / ratio - part), (np.minimum(first + 1, extent - 1), part)]
 
 
-def _images(boxes: Any, count: int) -> Any:
-    """What is not a number is the first image."""
-    return np.clip(np.nan_to_num(boxes[:, 0], nan=0), 0, count - 1).astype(np.int64)
+def _placed(x: Any, boxes: Any) -> Any:
+    """Whether each box is in an image of the batch."""
+    return (boxes[:, 0] >= 0) & (boxes[:, 0] < len(x))
 
 
 def _each_tap(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
     """Indices into the data and weights, as (boxes, 1, points down, points across), for all four
-    elements around a point."""
+    elements around a point of boxes that are in an image."""
     down, across = (_taps(params, boxes, axis, x.shape[2 + axis]) for axis in (0, 1))
-    image = _images(boxes, len(x))[:, None, None, None]
+    image = boxes[:, 0].astype(np.int64)[:, None, None, None]
     channel = np.arange(x.shape[1])[None, :, None, None]
     for rows, vertical in down:
         for columns, level in across:
@@ -83,16 +83,22 @@ def _each_tap(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
 
 def _reference(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
     (rows, columns), ratio = params.pooled_size, params.sample_ratio
+    made = np.zeros((len(boxes), x.shape[1], rows, columns), x.dtype)
+    placed = _placed(x, boxes)
     with np.errstate(all="ignore"):
-        total = sum(x[at].astype(np.float64) * weight for at, weight in _each_tap(params, x, boxes))
+        taps = _each_tap(params, x, boxes[placed])
+        total = sum(x[at].astype(np.float64) * weight for at, weight in taps)
         split = total.reshape(*total.shape[:2], rows, ratio, columns, ratio)
-        return split.sum(axis=(3, 5)).astype(x.dtype)
+        made[placed] = split.sum(axis=(3, 5)).astype(x.dtype)
+    return made
 
 
 def _grad_reference(params: RoiAlignAttrs, g: Any, x: Any, boxes: Any) -> Any:
-    wide = g.astype(np.float64).repeat(params.sample_ratio, 2).repeat(params.sample_ratio, 3)
+    placed = _placed(x, boxes)
+    wide = g[placed].astype(np.float64)
+    wide = wide.repeat(params.sample_ratio, 2).repeat(params.sample_ratio, 3)
     made = np.zeros(x.shape)
-    for at, weight in _each_tap(params, x, boxes):
+    for at, weight in _each_tap(params, x, boxes[placed]):
         np.add.at(made, at, np.where(weight != 0, wide * weight, 0))
     return made.astype(x.dtype)
 
@@ -148,10 +154,11 @@ def _points(params: RoiAlignAttrs, boxes: te.Tensor, axis: int, extent: int) -> 
     return Points(first, (weight(False), weight(True)), extent)
 
 
-def _image(boxes: te.Tensor, box: Any, count: int) -> Any:
+def _image(boxes: te.Tensor, box: Any, count: int) -> tuple[Any, Any]:
+    """Whether a box is in an image of the batch, and in which; the first stands for none."""
     number = boxes[box, 0]
-    known = te.select(number > 0, number, 0)  # what is not a number is the first image
-    return te.cast(te.min(known, count - 1), "int64")
+    placed = (number >= 0) & (number < count)
+    return placed, te.cast(te.select(placed, number, 0), "int64")
 
 
 def _compute(params: RoiAlignAttrs, x: te.Tensor, boxes: te.Tensor) -> te.Tensor:
@@ -161,16 +168,17 @@ def _compute(params: RoiAlignAttrs, x: te.Tensor, boxes: te.Tensor) -> te.Tensor
     p, q = te.reduce_axis(ratio, "p"), te.reduce_axis(ratio, "q")
 
     def element(box: Any, c: Any, i: Any, j: Any) -> Any:
+        placed, image = _image(boxes, box, n)
         y, z = i * ratio + p.var, j * ratio + q.var
         rows = down.first[box, y], down.second(box, y)
         columns = across.first[box, z], across.second(box, z)
         total: Any = None
         for row, vertical in zip(rows, down.weights):
             for column, level in zip(columns, across.weights):
-                value = x[_image(boxes, box, n), c, row, column]
+                value = x[image, c, row, column]
                 term = value * vertical[box, y] * level[box, z]
                 total = term if total is None else total + term
-        return te.sum(total, [p, q])
+        return te.sum(te.select(placed, total, 0), [p, q])
 
     return te.compute((boxes.shape[0], channels, *params.pooled_size), element, name="roi_align")
 
@@ -211,16 +219,17 @@ def _grad_compute(params: RoiAlignAttrs, g: te.Tensor, x: te.Tensor, boxes: te.T
     r, i = te.reduce_axis(count, "r"), te.reduce_axis(cells, "i")
 
     def element(image: Any, c: Any, y: Any, z: Any) -> Any:
-        mine = _image(boxes, r.var, n).equal(image)
+        placed, number = _image(boxes, r.var, n)
         part = _share(matrices[0][r.var, i.var, y], rows[r.var, c, i.var, z])
-        return te.sum(te.select(mine, part, 0), [r, i])
+        return te.sum(te.select(placed & number.equal(image), part, 0), [r, i])
 
     return te.compute(x.shape, element, name="roi_align_grad")
 
 
 _DATA = {
     "data": "(n, c, height, width)",
-    "rois": "(boxes, 5): the number of the image, left, top, right, bottom",
+    "rois": "(boxes, 5): the number of the image, left, top, right, bottom; a box of no image "
+    "of the batch gives 0",
 }
 _GRAD = {"ograd": "the gradient of the output", **_DATA}
 

@@ -11,21 +11,14 @@ import numpy as np
 
 from ...core.op import Op
 from ...ops import join, pad, part, transform  # noqa: F401  operators named here
+from ...ops.expand import expanded_view
 from ...ops.join import part_views, split_views
 from ...ops.pad import inner_view
 from ...ops.part import part_view
-from ...ops.reduce import reduced_axes
 from ...ops.transform import transpose_view
 
 Array = np.ndarray[Any, Any]
 View = Callable[[Any, Sequence[Array]], Sequence[Array] | None]
-
-
-def _expanded(params: Any, arrays: Sequence[Array]) -> Sequence[Array]:
-    like = arrays[1].shape
-    axes = reduced_axes(params, len(like))
-    kept = [1 if axis in axes else extent for axis, extent in enumerate(like)]
-    return [np.broadcast_to(arrays[0].reshape(kept), like)]
 
 
 def _inner(params: Any, arrays: Sequence[Array]) -> Sequence[Array] | None:
@@ -35,7 +28,7 @@ def _inner(params: Any, arrays: Sequence[Array]) -> Sequence[Array] | None:
 VIEWS: dict[Op, View] = {
     Op.get(name): view
     for name, view in {
-        "expand_like": _expanded,
+        "expand_like": lambda params, arrays: [expanded_view(params, arrays[0], arrays[1].shape)],
         "transpose": lambda params, arrays: [transpose_view(params, arrays[0])],
         "part": lambda params, arrays: [part_view(params, arrays[0])],
         "_concatenate_grad": lambda params, arrays: part_views(params, *arrays),

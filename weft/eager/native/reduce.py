@@ -15,7 +15,7 @@ from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...core.op import Op
 from ...lower.open.reduction import Reduction
-from ...ops.expand import collapse_axes
+from ...ops.expand import collapse_axes, repeated_axes
 from ...ops.reduce import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
 from .generic import run_generic
 from .reduce_plans import COMBINE, KEPT, Plan, joined_axes, make_plan
@@ -136,6 +136,14 @@ def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array | No
     return reduced(SUM, x, axes, x.dtype, like.shape)
 
 
+def run_expand_like_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+    """The sum along what was repeated."""
+    g, x = arrays
+    if not _serves(g) or g.dtype == BOOL:
+        return None
+    return reduced(SUM, g, tuple(repeated_axes(params, g.shape, x.shape)), g.dtype, x.shape)
+
+
 @lru_cache(maxsize=4096)
 def _repeated(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes along which a shape is repeated to be a whole; None where it does not fit."""
@@ -229,6 +237,7 @@ CALLS = {
     "max": (1, _reduction(MAX)),
     "min": (1, _reduction(MIN)),
     "collapse_sum": (1 << 10, run_collapse_sum),
+    "_expand_like_grad": (1 << 10, run_expand_like_grad),
     "_variance": (1 << 10, run_variance),
     "_norm": (1 << 10, run_norm),
     "logsumexp": (1 << 10, run_log_sum),

@@ -30,7 +30,7 @@ def _rows_at(w: Writing, rows: str, places: str, shape: StaticShape) -> str:
 
 @writes("roi_align", "adaptive_roi_align")
 def roi_align(w: Writing) -> None:
-    """Rows (image, box) are two inputs in ONNX. The adaptive one gives 0 without an image."""
+    """Rows (image, box) are two inputs in ONNX, whose images have to be there."""
     params, (data, rows) = w.params, w.inputs
     images = w.reshape(w.cast(_images(w, rows), INT64), [-1])
     mode = "half_pixel" if params.aligned else "output_half_pixel"
@@ -41,7 +41,7 @@ def roi_align(w: Writing) -> None:
 
     if getattr(params, "position_sensitive", False):
         made = _own_channels(w, made, height * width)
-    w.give_value(made if w.op_name == "roi_align" else _unless_nowhere(w, rows, made))
+    w.give_value(_unless_nowhere(w, rows, made))
 
 
 def _own_channels(w: Writing, made: str, cells: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.dtype import FLOAT64, INT64
+from ...ops.expand import repeated_axes
 from .tensors import CODE_OF
 from .write_reduce import reduced_axes
 from .writing import ALIKE, AlikeOp, Writing, writes
@@ -127,6 +128,14 @@ def collapse_sum(w: Writing) -> None:
     out = w.outs[0].shape
     wide = (1,) * (w.rank - len(out)) + tuple(out)
     axes = [axis for axis, dim in enumerate(wide) if dim != w.shape[axis]]
+    total = w.reduced("ReduceSum", w.inputs[0], axes) if axes else w.inputs[0]
+    w.give_shaped(total)
+
+
+@writes("_expand_like_grad")
+def expand_like_grad(w: Writing) -> None:
+    """The sum over what expand_like has repeated."""
+    axes = repeated_axes(w.params, w.shape, w.outs[0].shape)
     total = w.reduced("ReduceSum", w.inputs[0], axes) if axes else w.inputs[0]
     w.give_shaped(total)
 
