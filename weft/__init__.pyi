@@ -75,7 +75,7 @@ from .eager.tensor.types import channels_last_3d as channels_last_3d
 complex128: _dtype
 complex64: _dtype
 from .eager.tensor.types import contiguous_format as contiguous_format
-from .eager.functions.nn.attention import default_generator as default_generator
+from .eager.random.generator import default_generator as default_generator
 from .eager.tensor.device import device as device
 double: _dtype
 from .eager.tensor.types import dtype as dtype

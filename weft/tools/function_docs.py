@@ -188,7 +188,7 @@ _NAME_LISTS = (".namespace", ".public_names", ".extra_names")  # which import wh
 
 def _home(name: str, value: Any) -> str | None:
     """The module of ours that has an object under its own name."""
-    known = [*_written_in(value), type(value).__module__]
+    known = [*_written_in(value), *_written_in(type(value))]
     known += [f"weft.eager.tensor.{part}" for part in ("types", "storage")]
     others = [p for p in sys.modules if p.startswith("weft.eager.") and not p.endswith(_NAME_LISTS)]
     others.sort(key=lambda p: (p.rpartition(".")[2] != name.lower(), p))
@@ -202,7 +202,7 @@ def _written_in(value: Any) -> list[str]:
     """The modules whose text has a class or function, or its methods, whatever its own `__module__`
     says to users."""
     parts = [value, *(vars(value).values() if isinstance(value, type) else ())]
-    return [part.__module__ for part in parts if hasattr(part, "__module__")]
+    return [part.__module__ for part in parts if getattr(part, "__module__", None)]
 
 
 def _class_stub() -> Iterator[str]:
