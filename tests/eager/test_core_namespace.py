@@ -113,9 +113,9 @@ def test_a_step_that_fails_leaves_nothing(broken):
 def test_a_failed_import_leaves_no_module():
     code = (
         "import sys\n"
-        "from weft.eager import core_namespace\n"
+        "from weft.eager.torch_core import namespace\n"
         "def fail(): raise ImportError('weft._C: broken')\n"
-        "core_namespace.filled = fail\n"
+        "namespace.filled = fail\n"
         "try:\n"
         "    import weft._C\n"
         "except ImportError as error:\n"

@@ -204,7 +204,7 @@ def test_wrong_indices_and_values():
     with pytest.raises(RuntimeError, match="cannot be converted to type uint8 without overflow"):
         ByteStorage([256])
     with pytest.raises(RuntimeError, match="without overflow"):
-        ByteStorage([-1])
+        ByteStorage([-256])
     with pytest.raises(RuntimeError, match="without overflow"):
         CLASS["Long"]([2**63])
     with pytest.raises(RuntimeError, match="without overflow"):

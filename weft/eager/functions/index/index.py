@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.errors import InvalidValue, RunError
+from ....base.errors import RunError
 from ....core.op import Op
 from ....ops.index import GatherAttrs, TakeAttrs
 from ...autograd.modes import modes
@@ -353,7 +353,7 @@ def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: bool = F
 def _chosen(name: str, input: Tensor, indices: Any) -> Any:
     chosen = index_arrays(tuple(indices), input._array.shape)
     if all(array is None for array in chosen):
-        raise InvalidValue(f"{name}(): indices have no tensor in them")
+        raise RunError(f"{name}(): indices have no tensor in them")
     return chosen
 
 
