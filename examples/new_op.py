@@ -1,4 +1,5 @@
-"""A new operator: registered, checked, composed, differentiated, compiled and run.
+"""A new operator: registered, checked, composed, differentiated, compiled and run, and applied to
+tensors.
 
 python examples/new_op.py
 """
@@ -41,6 +42,10 @@ def main() -> None:
     hidden = x @ params["fc_weight"].T + params["fc_bias"]
     error = np.abs(model(x)[0] - hidden / (1 + np.exp(-2 * hidden))).max()
     print(f"compiled with dense: {len(model.report().host_steps)} host steps, error {error:.1e}")
+
+    ones = weft.ones(3, requires_grad=True)
+    weft.my_swish(ones, beta=2.0).sum().backward()
+    print(f"its slope at 1: {ones.grad[0].item():.4f}")
 
 
 if __name__ == "__main__":

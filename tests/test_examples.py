@@ -65,3 +65,4 @@ def test_new_op():
     assert "agree" in text
     assert "0 host steps" in text
     assert float(re.search(r"error (\S+)", text)[1]) < 1e-5
+    assert "slope at 1: 1.0908" in text  # s (1 + 2 (1 - s)), s = sigmoid(2)

@@ -7,6 +7,7 @@
 Public names load when they are first used, so that `import weft` is quick.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -88,10 +89,22 @@ def __getattr__(name: str) -> Any:
 
 
 def _of_tensors(name: str) -> Any:
-    """A name of PyTorch's vocabulary: a function of the table, a class, a dtype."""
+    """A name of PyTorch's vocabulary: a function of the table, a class, a dtype; or an operator
+    of the user's own, which is a function of tensors and symbols."""
     if name in TENSOR_NAMES:
         return import_module(".eager.namespace", __name__).NAMES[name]
+    if name in _users_operators():
+        return import_module(".core.op", __name__).Op.get(name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def _users_operators() -> list[str]:
+    """Names of the operators that are not weft's; there are none before the registry is loaded."""
+    registry = sys.modules.get(f"{__name__}.core.op")
+    if registry is None:
+        return []
+    own = import_module(".ops", __name__).OWN
+    return [name for name in registry.list_op_names() if name[0] != "_" and name not in own]
 
 
 def _all() -> list[str]:
@@ -105,4 +118,5 @@ def _all() -> list[str]:
 
 def __dir__() -> list[str]:
     hidden = [name for name in globals() if name[:2] == "__"]
-    return [*hidden, "Error", "NNVMError", *_MODULES, *_NAMES, *TENSOR_NAMES]
+    names = ["Error", "NNVMError", *_MODULES, *_NAMES, *TENSOR_NAMES]
+    return [*hidden, *names, *_users_operators()]

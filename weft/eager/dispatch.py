@@ -44,7 +44,12 @@ class Kernel:
         self.op = op
         reference = Op.reference.get(op)
         if reference is None:
-            raise RunError(f"operator {op.name} has no reference to run eagerly")
+            raise RunError(
+                f"operator {op.name} cannot be applied to tensors",
+                why="it has no reference",
+                hint=f'Op.get("{op.name}").reference = f(*arrays), or f(params, *arrays) if it has '
+                "attributes",
+            )
         self.reference: Callable[..., Any] = reference
         self.ufunc = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)

@@ -1,6 +1,7 @@
 """The operators: importing this registers all of them. The families are for writing new ones:
 `from weft.ops import unary, pointwise`."""
 
+from ..core.op import list_op_names
 from . import (
     activation,
     adaptive_pool,
@@ -60,10 +61,10 @@ from . import (
     views,
     winograd,
 )
-from ._families import F, binary, broadcasting, define, pointwise, scalar, unary
+from ._families import EARLIER, F, binary, broadcasting, define, pointwise, scalar, unary
 
 __all__ = [
-    "F", "binary", "broadcasting", "define", "pointwise", "scalar", "unary", "activation",
+    "OWN", "F", "binary", "broadcasting", "define", "pointwise", "scalar", "unary", "activation",
     "adaptive_pool", "attention", "bessel", "broadcast", "compiled_group", "complex",
     "control_flow", "conv", "conv_grad", "correlation", "cross_entropy", "ctc",
     "deformable_pool", "distances", "elemwise", "expand", "factors", "fft", "grid_sample", "halo",
@@ -74,3 +75,5 @@ __all__ = [
     "roi", "roi_pool", "scan", "slicing", "sort", "special", "special_pairs", "strided_attention",
     "suppress", "transform", "views", "winograd",
 ]  # fmt: skip
+
+OWN = frozenset(list_op_names()) - EARLIER  # names of weft's operators; all others are of users

@@ -16,7 +16,7 @@ from ..base.errors import DTypeError, NotFound, ShapeError
 from ..base.quiet import quietly
 from ..base.shape import Shape, broadcast, show, unify
 from ..core.infer import same_dtype
-from ..core.op import VARIADIC, Op
+from ..core.op import VARIADIC, Op, list_op_names
 from ..core.pattern import OpPattern
 from ..core.schema import FLOAT, Params, attr, fields_of, schema
 from . import _layouts as layouts
@@ -35,6 +35,8 @@ COMM_REDUCE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OPAQUE
 OUT_FUSABLE = OpPattern.OUT_ELEMWISE_FUSABLE
 
 Shapes = Sequence[Shape]
+
+EARLIER = frozenset(list_op_names())  # of users, who registered them before weft's own were there
 
 
 class _ByName:
