@@ -344,6 +344,19 @@ def tuple_of(kind: Kind, name: str) -> Kind:
     return Kind(name, parse_items, print_items)
 
 
+def _sides(name: str, *lengths: int) -> Kind:
+    """A kind for ints along height and width; one alone stands for both."""
+
+    def parse_sides(text: str) -> tuple[int, ...]:
+        found: tuple[int, ...] = INTS.parse(text)
+        found = found * 2 if len(found) == 1 else found
+        if len(found) not in lengths:
+            raise ValueError(f"these are {len(found)} numbers")
+        return found
+
+    return Kind(name, parse_sides, INTS.print)
+
+
 def optional(kind: Kind) -> Kind:
     """A kind that also takes None."""
     return Kind(
@@ -390,6 +403,8 @@ FLOAT = Kind("float", _parse_float, _print_float)
 BOOL = Kind("bool", _parse_bool, lambda value: "1" if value else "0")
 STR = Kind("str", str)
 INTS = tuple_of(INT, "tuple of ints")
+SIDES = _sides("int or two ints", 2)
+PADS = _sides("int, two or four ints", 2, 4)
 DIMS = tuple_of(Kind("dimension", _parse_dim), "tuple of dimensions")
 FLOATS = tuple_of(FLOAT, "tuple of floats")
 PAIRS = tuple_of(INTS, "tuple of tuples of ints")

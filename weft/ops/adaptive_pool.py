@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import te
 from ..base.errors import ShapeError
-from ..core.schema import INTS, LAYOUT, attr, schema
+from ..core.schema import LAYOUT, SIDES, attr, schema
 from ._families import F, attributes, in_float32
 from ._spatial import (
     Array,
@@ -31,15 +31,14 @@ from .pool import GRAD_INPUTS, grad_shape, pool_op
 
 @schema
 class AdaptivePool2DAttrs:
-    output_size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    output_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
 
 
 def sizes_of(params: AdaptivePool2DAttrs) -> tuple[int, int]:
     """Height and width of the output."""
-    if len(params.output_size) not in (1, 2):
-        raise ShapeError(f"output_size cannot be {params.output_size}", why="it is two numbers")
-    return params.output_size[0], params.output_size[-1]
+    height, width = params.output_size
+    return height, width
 
 
 def _shape(params: AdaptivePool2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:

@@ -14,7 +14,7 @@ from ..base.layout import Layout
 from ..base.shape import Dim, Shape, unify_dim
 from ..core.infer import unify_dtype
 from ..core.op import Op
-from ..core.schema import BOOL, INT, INTS, LAYOUT, attr, choice, schema
+from ..core.schema import BOOL, INT, LAYOUT, PADS, SIDES, attr, choice, schema
 from ._convolution import (
     NCHW,
     OIHW,
@@ -44,13 +44,13 @@ CONV_INPUTS = {
 @schema
 class Conv2DAttrs:
     channels: int = attr(INT, "number of output channels", low=1)
-    kernel_size: tuple[int, ...] = attr(INTS, "height and width of the filters", low=1)
-    strides: tuple[int, ...] = attr(INTS, "steps down and across", default=(1, 1), low=1)
+    kernel_size: tuple[int, ...] = attr(SIDES, "height and width of the filters", low=1)
+    strides: tuple[int, ...] = attr(SIDES, "steps down and across", default=(1, 1), low=1)
     padding: tuple[int, ...] = attr(
-        INTS, "zeros around: all, (height, width), or (top, left, bottom, right)", default=(0, 0),
+        PADS, "zeros around: all, (height, width), or (top, left, bottom, right)", default=(0, 0),
         low=0,
     )  # fmt: skip
-    dilation: tuple[int, ...] = attr(INTS, "distance of filter taps", default=(1, 1), low=1)
+    dilation: tuple[int, ...] = attr(SIDES, "distance of filter taps", default=(1, 1), low=1)
     groups: int = attr(INT, "inputs and outputs are split in so many groups", default=1, low=1)
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
     kernel_layout: str = attr(LAYOUT, "of the weight", default="OIHW")
@@ -216,16 +216,16 @@ conv2d_nchwc = _convolution(
 @schema
 class Conv2DTransposeAttrs:
     channels: int = attr(INT, "number of output channels", low=1)
-    kernel_size: tuple[int, ...] = attr(INTS, "height and width of the filters", low=1)
-    strides: tuple[int, ...] = attr(INTS, "steps down and across", default=(1, 1), low=1)
+    kernel_size: tuple[int, ...] = attr(SIDES, "height and width of the filters", low=1)
+    strides: tuple[int, ...] = attr(SIDES, "steps down and across", default=(1, 1), low=1)
     padding: tuple[int, ...] = attr(
-        INTS, "cut off the output: all, (height, width), or (top, left, bottom, right)",
+        PADS, "cut off the output: all, (height, width), or (top, left, bottom, right)",
         default=(0, 0), low=0,
     )  # fmt: skip
     output_padding: tuple[int, ...] = attr(
-        INTS, "added to the output at the bottom and the right", default=(0, 0), low=0
+        SIDES, "added to the output at the bottom and the right", default=(0, 0), low=0
     )
-    dilation: tuple[int, ...] = attr(INTS, "distance of filter taps", default=(1, 1), low=1)
+    dilation: tuple[int, ...] = attr(SIDES, "distance of filter taps", default=(1, 1), low=1)
     groups: int = attr(INT, "inputs and outputs are split in so many groups", default=1, low=1)
     layout: str = attr(LAYOUT, "of the data and the output", default="NCHW")
     kernel_layout: str = attr(

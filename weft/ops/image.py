@@ -14,7 +14,7 @@ from .. import te
 from ..base.dtype import FLOAT64, INT64
 from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, Shape, mul_dims
-from ..core.schema import BOOL, FLOATS, INT, INTS, LAYOUT, Params, attr, choice, schema
+from ..core.schema import BOOL, FLOATS, INT, LAYOUT, SIDES, Params, attr, choice, schema
 from . import _layouts as layouts
 from ._families import INJECTIVE, OPAQUE, F, attributes, define, numeric
 from ._kernels import Body, add_rows, rows_of, wide_dtype
@@ -45,7 +45,7 @@ class UpsamplingAttrs:
 
 @schema
 class ResizeAttrs:
-    size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
     method: str = attr(METHOD, "which elements count", default="BILINEAR")
     align_corners: bool = attr(BOOL, "whether corners stand on corners", default=False)
@@ -228,11 +228,10 @@ def _places(b: te.KernelBuilder, axis: Axis, k: te.Expr) -> list[tuple[te.Expr, 
 
 
 def _sizes(params: ResizeAttrs) -> tuple[int, int]:
-    if len(params.size) not in (1, 2):
-        raise InvalidValue(f"size cannot be {params.size}", why="it is height and width")
     if any(not scale > 0 for scale in params.scales) or len(params.scales) not in (0, 1, 2):
         raise InvalidValue(f"scales cannot be {params.scales}", why="they are positive")
-    return params.size[0], params.size[-1]
+    height, width = params.size
+    return height, width
 
 
 def _forward(params: Params, shape: Shape) -> Any:

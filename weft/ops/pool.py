@@ -16,7 +16,7 @@ from ..base.dtype import INT32, DType, is_float, is_integer
 from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim
 from ..core.op import Op
-from ..core.schema import BOOL, INTS, LAYOUT, Params, attr, schema
+from ..core.schema import BOOL, LAYOUT, PADS, SIDES, Params, attr, schema
 from ._families import OUT_FUSABLE, F, attributes, define, in_float32, numeric
 from ._layouts import pool as pool_layout
 from ._spatial import (
@@ -38,12 +38,12 @@ from ._windows import Window, Windows, fold, read, window_view, windows_of
 
 @schema
 class MaxPool2DAttrs:
-    pool_size: tuple[int, ...] = attr(INTS, "height and width of a window", low=1)
-    strides: tuple[int, ...] = attr(INTS, "steps down and across", default=(1, 1), low=1)
+    pool_size: tuple[int, ...] = attr(SIDES, "height and width of a window", low=1)
+    strides: tuple[int, ...] = attr(SIDES, "steps down and across", default=(1, 1), low=1)
     padding: tuple[int, ...] = attr(
-        INTS, "around: all, (height, width), or (top, left, bottom, right)", default=(0, 0), low=0
+        PADS, "around: all, (height, width), or (top, left, bottom, right)", default=(0, 0), low=0
     )
-    dilation: tuple[int, ...] = attr(INTS, "distance of window elements", default=(1, 1), low=1)
+    dilation: tuple[int, ...] = attr(SIDES, "distance of window elements", default=(1, 1), low=1)
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
     ceil_mode: bool = attr(BOOL, "whether a last window may stick out", default=False)
 

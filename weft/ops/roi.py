@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import te
-from ..base.errors import InvalidValue, ShapeError
+from ..base.errors import ShapeError
 from ..base.shape import Shape, show, unify_dim
-from ..core.schema import BOOL, FLOAT, INT, INTS, attr, schema
+from ..core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, F, attributes, define, floating, ranked
 
@@ -19,7 +19,7 @@ Shapes = Sequence[Shape]
 
 @schema
 class RoiAlignAttrs:
-    pooled_size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     spatial_scale: float = attr(FLOAT, "what the boxes are multiplied by", default=1.0)
     sample_ratio: int = attr(INT, "points along each side of an output cell", default=2, low=1)
     aligned: bool = attr(
@@ -29,8 +29,6 @@ class RoiAlignAttrs:
 
 
 def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
-    if len(params.pooled_size) != 2:
-        raise InvalidValue(f"pooled_size {params.pooled_size} is not two numbers")
     n, c, height, width = ranked(ins[0], 4, "the data")
     count, five = ranked(ins[1], 2, "the boxes")
     unify_dim(five, 5)

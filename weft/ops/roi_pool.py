@@ -11,9 +11,9 @@ import numpy as np
 from .. import te
 from ..base.dtype import BOOL as BOOL_DTYPE
 from ..base.dtype import FLOAT32, INT64
-from ..base.errors import InvalidValue, ShapeError
+from ..base.errors import ShapeError
 from ..base.shape import Shape, show
-from ..core.schema import BOOL, FLOAT, INT, INTS, attr, schema
+from ..core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
 from . import _layouts as layouts
 from ._cells import (
     BOXES,
@@ -53,17 +53,11 @@ def _te_away(value: te.Expr) -> te.Expr:
 
 @schema
 class RoiPoolAttrs:
-    pooled_size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
 
 
-def _check_two(params: Any) -> None:
-    if len(params.pooled_size) != 2:
-        raise InvalidValue(f"pooled_size {params.pooled_size} is not two numbers")
-
-
 def _roi_pool_shape(params: RoiPoolAttrs, ins: Shapes, outs: Shapes) -> Any:
-    _check_two(params)
     plain = Pool("", lambda p: p.pooled_size, lambda p, c: c, *(lambda *_: None,) * 3)
     ins, (out,) = shape_rule(plain)(params, ins, outs)
     return ins, [out, out]
@@ -264,7 +258,7 @@ define_pool(
 
 @schema
 class AdaptiveRoiAlignAttrs:
-    pooled_size: tuple[int, ...] = attr(INTS, "height and width of the output", low=1)
+    pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
     sample_ratio: int = attr(
         INT, "points along each side of an output cell; 0: as many as it has elements",
@@ -280,7 +274,6 @@ class AdaptiveRoiAlignAttrs:
 
 
 def _align_channels(params: AdaptiveRoiAlignAttrs, channels: Any) -> Any:
-    _check_two(params)
     cells = params.pooled_size[0] * params.pooled_size[1]
     if not params.position_sensitive or not isinstance(channels, int):
         return None if params.position_sensitive else channels

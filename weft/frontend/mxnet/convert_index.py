@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...base.dtype import BOOL, FLOAT32, INT32, INT64, is_float
+from ...base.dtype import BOOL, FLOAT32, INT32, INT64
 from ...base.errors import FormatError, Unsupported
 from ...base.shape import normalize_axis
 from ..emitter import Value
@@ -15,8 +15,8 @@ from .registry import converter
 
 
 def _indices(call: Call, value: Value) -> Value:
-    """Whole numbers; floats lose their fraction."""
-    return call.cast(value, INT32) if is_float(call.dtype(value)) else value
+    """Whole numbers, of a dtype that has every extent; floats lose their fraction."""
+    return value if call.dtype(value) in (INT32, INT64) else call.cast(value, INT64)
 
 
 @converter("Embedding", "_contrib_SparseEmbedding")
@@ -26,32 +26,44 @@ def embedding(call: Call) -> Value:
     if call[1].shape not in (None, (rows, columns)):
         raise FormatError(f"a weight of shape {call[1].shape}, and not ({rows}, {columns})")
     call.ignore("dtype", "deterministic")
-    indices = _clipped(call, _indices(call, call[0]), rows)
-    return call.op("take", call[1], indices, axis=0)
+    return call.op("take", call[1], _clipped(call, call[0], rows), axis=0)
 
 
 @converter("take")
 def take(call: Call) -> Value:
     axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
-    indices = _indices(call, call[1])
+    if call.attr("mode") == "raise":
+        raise Unsupported(
+            "take that fails on indices out of range is not supported",
+            hint="mode='clip' gives the same for all others",
+        )
+    return call.op("take", call[0], _inside(call, call[1], call.shape(call[0])[axis]), axis=axis)
+
+
+def _inside(call: Call, indices: Value, extent: int) -> Value:
+    """Indices brought into range in the way that the operator's mode says."""
     mode = call.attr("mode")
-    if mode == "raise":
-        raise Unsupported("take that fails on indices out of range is not supported")
-    extent = call.shape(call[0])[axis]
-    inside = _wrapped if mode == "wrap" else _clipped
-    return call.op("take", call[0], inside(call, indices, extent), axis=axis)
+    if mode not in ("clip", "wrap"):
+        raise FormatError(f"mode cannot be {mode!r}", why="it is clip or wrap")
+    return (_wrapped if mode == "wrap" else _clipped)(call, indices, extent)
 
 
 def _wrapped(call: Call, indices: Value, extent: int) -> Value:
-    return call.op("broadcast_mod", indices, call.make([extent], call.dtype(indices)))
+    """Indices counted around, from either end."""
+    whole = _indices(call, indices)
+    return call.op("broadcast_mod", whole, call.make([max(extent, 1)], call.dtype(whole)))
+
+
+def _clipped(call: Call, indices: Value, extent: int) -> Value:
+    """Indices that are out of range take the nearest; floats, before they are too large to cast."""
+    return _indices(call, call.op("clip", indices, a_min=0, a_max=max(extent - 1, 0)))
 
 
 @converter("batch_take")
 def batch_take(call: Call) -> Value:
     """The element at an index of each row."""
     rows = math.prod(call.shape(call[1]))
-    indices = call.reshape(_indices(call, call[1]), (rows, 1))
-    indices = _clipped(call, indices, call.shape(call[0])[1])
+    indices = _clipped(call, call.reshape(call[1], (rows, 1)), call.shape(call[0])[1])
     made = call.op("gather_elements", call[0], indices, axis=1)
     return call.reshape(made, call.shape(call[1]))
 
@@ -59,21 +71,16 @@ def batch_take(call: Call) -> Value:
 @converter("pick")
 def pick(call: Call) -> Value:
     """The element at an index along an axis, for each place of the other axes."""
-    data, axis, mode = call[0], call.attr("axis"), call.attr("mode")
+    data, axis = call[0], call.attr("axis")
+    if axis is None:
+        raise Unsupported("pick without an axis is not supported", why="MXNet refuses it, too")
     shape = call.shape(data)
-    axis = len(shape) - 1 if axis is None else normalize_axis(axis, len(shape))
-    one = (*shape[:axis], 1, *shape[axis + 1 :])
-    indices = call.reshape(_indices(call, call[1]), one)
-    inside = _wrapped if mode == "wrap" else _clipped
-    made = call.op("gather_elements", data, inside(call, indices, shape[axis]), axis=axis)
+    axis = normalize_axis(axis, len(shape))
+    indices = call.reshape(call[1], (*shape[:axis], 1, *shape[axis + 1 :]))
+    made = call.op("gather_elements", data, _inside(call, indices, shape[axis]), axis=axis)
     if call.attr("keepdims"):
         return made
     return call.reshape(made, (*shape[:axis], *shape[axis + 1 :]) or (1,))
-
-
-def _clipped(call: Call, indices: Value, extent: int) -> Value:
-    """Indices that are out of range take the nearest."""
-    return call.op("clip", indices, a_min=0, a_max=extent - 1)
 
 
 @converter("one_hot")
