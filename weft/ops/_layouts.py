@@ -65,12 +65,7 @@ def fixed_copy(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> An
 
 
 def fixed_unknown(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Takes inputs as they were written; the output's axes mean something else."""
-    return _written(ins, last), [_UNDEFINED] * len(outs)
-
-
-def keep_last(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Takes all inputs as they were written; the outputs' axes mean something else."""
+    """Takes inputs as they were written; the outputs' axes mean something else."""
     return _written(ins, last), [_UNDEFINED] * len(outs)
 
 

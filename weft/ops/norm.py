@@ -379,7 +379,7 @@ def _channel_norm(name: str, doc: str, attrs: type) -> None:
     define(
         name, doc, level=5, inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
         attrs=attrs, pattern=OUT_FUSABLE, shape=group_norm_shape, dtype=floating,
-        layout=layouts.keep_last, reference=_group_norm_reference, compute=_group_norm_compute,
+        layout=layouts.fixed_unknown, reference=_group_norm_reference, compute=_group_norm_compute,
         gradient=gradient, inplace=[(0, 0)],
     )  # fmt: skip
 

@@ -212,7 +212,7 @@ def _trailing_grad(name: str, centred: bool) -> None:
         name, f"The gradients of data and {' and '.join(vectors)}.", level=10,
         inputs={**OGRAD, "data": "the input", "gamma": "the scales"}, named=False,
         attrs=LayerNormAttrs, pattern=OPAQUE, shape=_trailing_grad_shape, dtype=floating,
-        layout=layouts.keep_last, reference=_trailing_reference(centred),
+        layout=layouts.fixed_unknown, reference=_trailing_reference(centred),
         compute=_trailing_compute(centred), output_names=["data", *vectors],
         gradient=lambda ctx, *grads: _second_gradient(
             _trailing_frame(ctx.params, centred), ctx, *grads
@@ -279,7 +279,7 @@ def _group_grad(name: str, attrs: type) -> None:
         name, "The gradients of data, gamma and beta.", level=10,
         inputs={**OGRAD, "data": "the input, (N, C, ...)", "gamma": "the scales"}, named=False,
         attrs=attrs, pattern=OPAQUE, shape=_group_grad_shape, dtype=floating,
-        layout=layouts.keep_last, reference=_group_reference, compute=_group_compute,
+        layout=layouts.fixed_unknown, reference=_group_reference, compute=_group_compute,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
     ).set_num_outputs(3)  # fmt: skip
@@ -386,6 +386,6 @@ define(
         "var_grad": "the gradient of the variance",
     },
     named=False, attrs=BatchNormAttrs, pattern=OPAQUE, shape=_batch_grad_shape, dtype=floating,
-    layout=layouts.keep_last, reference=_batch_reference, compute=_batch_compute,
+    layout=layouts.fixed_unknown, reference=_batch_reference, compute=_batch_compute,
     output_names=["data", "gamma", "beta"], gradient=_batch_second_gradient,
 ).set_num_outputs(3)  # fmt: skip
