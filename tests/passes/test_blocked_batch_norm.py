@@ -13,6 +13,8 @@ from weft.core.interpret import evaluate
 from weft.core.ir import NodeEntry
 from weft.passes.gradient import gradients
 from weft.passes.pipeline import PIPELINE, in_preferred_layouts
+from weft.testing import op_check
+from weft.testing.op_check import Sample
 
 LAYOUT_PASSES = next(step.passes for step in PIPELINE if step.name == "AlterOpLayout")
 BLOCKS, BLOCK, CHANNELS = 2, 8, 16
@@ -127,8 +129,9 @@ def test_inference_in_blocks_is_what_pytorch_computes(moving, level):
 
 
 @pytest.mark.parametrize("level", range(4))
-def test_training_in_blocks_is_what_pytorch_computes(level):
-    data, vectors, norm = written(True, (CHANNELS,))
+@pytest.mark.parametrize("moving", MOVING)
+def test_training_in_blocks_is_what_pytorch_computes(moving, level):
+    data, vectors, norm = written(True, MOVING[moving])
     ograd = Variable("ograd", shape=DATA)
     grads = gradients(norm[0], [data, *vectors[:2]], ograd)
     step = Group([norm[0], *grads])
@@ -146,10 +149,22 @@ def test_training_in_blocks_is_what_pytorch_computes(level):
             np.testing.assert_allclose(whole, theirs, rtol=1e-3, atol=1e-4)
     count = wanted.size // CHANNELS
     for name, theirs in zip(("mean", "var"), moved):
-        kept = module.get_input(name).asnumpy()
+        before, kept = given[name].reshape(-1), module.get_input(name).asnumpy().reshape(-1)
         if name == "var":  # PyTorch's moves by the unbiased one
-            theirs = 0.9 * given[name] + (theirs - 0.9 * given[name]) * (count - 1) / count
+            theirs = 0.9 * before + (theirs - 0.9 * before) * (count - 1) / count
         np.testing.assert_allclose(kept, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("moving", MOVING)
+@pytest.mark.parametrize("training", [False, True])
+def test_kernels_in_blocks_give_what_the_reference_does(training, moving):
+    """The operator itself, which no build of an inference graph keeps."""
+    _, _, norm = written(training, MOVING[moving])
+    given = values(typed(norm[0]))
+    arrays = [given[name] for name in norm.list_input_names()]
+    sample = Sample(arrays, {"training": training}, rtol=1e-4, atol=1e-5)
+    op_check.check_compute(F.batch_norm, sample)
+    op_check.check_native(F.batch_norm, sample)
 
 
 def test_shapes_of_blocked_vectors_follow_from_one_of_them():
