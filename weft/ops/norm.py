@@ -245,7 +245,9 @@ def _scale_and_shift(params: BatchNormAttrs, g: Any, unit: Any, over: dict[str, 
 batch_norm = define(
     "batch_norm",
     "gamma (data - mean) / sqrt(var + epsilon) + beta, for each channel; with the moving mean and "
-    "variance, or when training the batch's own, by which the moving ones then move.",
+    "variance, or when training the batch's own, by which the moving ones then move. To data in "
+    "blocks of channels, such as NCHW16c, belong vectors in the same blocks, C16c; moving values "
+    "may be whole.",
     level=1,
     inputs={
         "data": "the input", **GAMMA, **BETA,
