@@ -10,6 +10,7 @@ from passes.graphs import F, Group, Variable, op_names, typed
 from passes.layout_graphs import RandomGraph
 
 import weft
+import weft.lower.layouts  # what AlterOpLayout asks
 from weft.core.graph import Graph
 from weft.core.interpret import evaluate
 from weft.core.symbol import Symbol
@@ -166,6 +167,28 @@ def test_a_sum_by_position_leaves_the_other_layouts_alone():
     blocked = [n for n in done.indexed.nodes if n.op_name == "conv2d" and "c" in n.params.layout]
     assert len(blocked) == 3
     assert "copy" not in op_names(done)
+
+
+def _bias_of_a_convolution(x, bias):
+    return F.conv2d(x, Variable("w"), bias, channels=16, kernel_size=(1, 1), name="other")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["flat", "named"])
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_a_dense_bias_that_another_operator_has_named(named, first):
+    """`named`: whether the axes of what dense gives have names, which the next operator reads."""
+    x, bias = Variable("x", shape=(2, 16, 6, 6)), Variable("bias", shape=(16,))
+    image = F.relu(conv(x, "a", 16, (1, 1)))
+    rows = F.mean(image, axis=(2, 3)) if named else F.flatten(image)
+    made = F.relu(F.dense(rows, Variable("v"), bias, units=16, name="d"))
+    pair = [_bias_of_a_convolution(image, bias), made]
+    done = check_passes(Group(pair if first else pair[::-1]))
+    assert {"_packed_matmul", "conv2d"} <= set(op_names(done))
+    blocked = [n for n in done.indexed.nodes if n.op_name == "conv2d" and "c" in n.params.layout]
+    assert len(blocked) == 2
+    [added] = [n for n in done.indexed.nodes if n.op_name == "broadcast_add"]
+    assert added.inputs[1].node.name == "bias"
+    check_native(Group(pair))
 
 
 def attention_branch(x, axes, name):

@@ -6,6 +6,7 @@ from passes.graphs import F, Graph, Variable, agree, assert_same, names, op_name
 from weft.base.errors import InvalidValue, LayoutError
 from weft.base.layout import Layout
 from weft.core.op import Op
+from weft.core.passes import get_pass
 
 
 def with_layouts(symbol, layouts, **shapes):
@@ -176,3 +177,22 @@ def test_rules_may_decline(blocked_conv):
     assert len(blocked_conv) == 1
     assert_same(done, small_conv(Variable("x")))
     assert done.fact(done.outputs[0]).layout == Layout("NCHW")
+
+
+def test_an_error_of_a_rule_names_the_node_and_keeps_its_cause(monkeypatch):
+    def rule(params, ins, last, outs):
+        try:
+            return {}["NCHW"]
+        except KeyError as missing:
+            raise LayoutError("no such layout") from missing
+
+    monkeypatch.setitem(Op.layout._rows, Op.get("relu"), (rule, 1000))
+    with pytest.raises(LayoutError, match="operator relu, node 'r'") as found:
+        Graph(F.relu(Variable("x"), name="r").outputs).apply("CorrectLayout")
+    assert isinstance(found.value.__cause__, KeyError)
+
+
+def test_layout_passes_say_which_operator_attributes_they_read():
+    assert get_pass("NameAxes").op_attrs == ("FCorrectLayout",)
+    assert get_pass("CorrectLayout").op_attrs == ("FCorrectLayout",)
+    assert get_pass("AlterOpLayout").op_attrs == ("FTVMAlterOpLayout",)

@@ -223,7 +223,7 @@ def packed_dense(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol |
     product = _packed(data, weight, facts, transposed=True)
     if product is None or not bias:
         return product
-    return Op.get("broadcast_add")(product, bias[0])
+    return Op.get("broadcast_add")(product, _nameless(bias[0], facts[2]))
 
 
 def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
@@ -240,6 +240,12 @@ def as_written(data: Symbol, fact: Fact) -> Symbol:
     if not fact.layout.defined:
         return data
     return Op.get("__layout_transform__")(data, src_layout=names, dst_layout=names)
+
+
+def _nameless(value: Symbol, fact: Fact) -> Symbol:
+    """The value with axes that have no names, as those of a packed product have none: a sum of
+    both would take its own from what other operators call this one's."""
+    return Op.get("reshape")(value, shape=fact.shape) if fact.layout.defined else value
 
 
 def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], transposed: bool) -> Symbol | None:

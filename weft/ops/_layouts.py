@@ -65,12 +65,7 @@ def fixed_copy(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> An
 
 
 def fixed_unknown(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Takes inputs as they were written; the output's axes mean something else."""
-    return _written(ins, last), [_UNDEFINED] * len(outs)
-
-
-def keep_last(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Takes all inputs as they were written; the outputs' axes mean something else."""
+    """Takes inputs as they were written; the outputs' axes mean something else."""
     return _written(ins, last), [_UNDEFINED] * len(outs)
 
 
@@ -279,15 +274,40 @@ def _without(params: Any, layout: Layout) -> Layout:
     )
 
 
-def batch_norm(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
-    """Keeps a storage of the data in which the channels are whole and at the axis; else data is as
-    it was written."""
-    storage, names = ins[0], _written(ins, last)[0]
-    if storage != names and not _is_whole(params.axis, storage, names):
+def batch_norm(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+    """Keeps a storage of the data that has the channels at the axis, whole or with blocks at the
+    end; the vectors have the same blocks.
+
+    The moving ones are variables that may be written to: they stay as they are, and in training
+    are whole. In training the gradients of convolutions read images as they were written, and so
+    does this.
+    """
+    names, *vectors = _written(ins, last)
+    storage = ins[0]
+    whole = storage == names or _is_whole(params.axis, storage, names)
+    ends = _stands(params.axis, storage, names) and _last_block(params.axis, storage) > 0
+    if not whole and (params.training or not ends):
         storage = names
-    vectors = [known if known.defined else Layout("C") for known in _written(ins, last)[1:]]
-    channels = [known if known.defined else Layout("C") for known in outs[1:]]
-    return [storage, *vectors], [storage, *channels]
+    block = _last_block(params.axis, storage)
+    own = [_in_blocks(known, block) for known in vectors[:2]]
+    fresh = _in_blocks(_UNDEFINED, 0 if params.training else block)
+    moving = [known if known.defined else fresh for known in vectors[2:]]
+    moments = [_in_blocks(known, block) for known in outs[1:]]
+    return [storage, *own, *moving], [storage, *moments]
+
+
+def _last_block(axis: int, storage: Layout) -> int:
+    """The size of the blocks of an axis that are the last dimension; 0 where they are not."""
+    if not 0 <= axis < storage.ndim:
+        return 0
+    letter, size = storage.axes[-1]
+    return size if letter == storage.axes[axis][0].lower() else 0
+
+
+def _in_blocks(names: Layout, block: int) -> Layout:
+    """The storage of a vector in blocks, or whole."""
+    letter = names.axes[0][0] if names.defined else "C"
+    return Layout(f"{letter}{block}{letter.lower()}" if block else letter)
 
 
 # Indices and arrays in a layout, by the letter of each dimension.

@@ -101,7 +101,7 @@ def _prelu_gradient(ctx: Any, g: Any) -> list[Any]:
 prelu = define(
     "prelu", "x where x > 0, else alpha x, with an alpha for each place along the axis.",
     level=4, inputs={"data": "the input", "alpha": "the slopes"}, attrs=PReluAttrs,
-    pattern=BROADCAST, shape=_prelu_shape, dtype=floating, layout=layouts.keep_last,
+    pattern=BROADCAST, shape=_prelu_shape, dtype=floating, layout=layouts.fixed_unknown,
     reference=_prelu_reference, compute=_prelu_compute, gradient=_prelu_gradient, inplace=[(0, 0)],
 )  # fmt: skip
 

@@ -90,7 +90,7 @@ def _dtype(params: AttentionAttrs, ins: Any, outs: Any) -> Inferred:
 
 
 def _layout(params: AttentionAttrs, ins: Any, last: Any, outs: Any) -> Any:
-    return layouts.keep_last(params, ins, last, outs)
+    return layouts.fixed_unknown(params, ins, last, outs)
 
 
 def _scale(params: AttentionAttrs, width: int) -> float:

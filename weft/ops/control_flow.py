@@ -415,7 +415,7 @@ def _while_gradient(ctx: Any, *heads: Any) -> list[Any]:
 def _define(name: str, doc: str, attrs: type, rule: Any, reference: Any, gradient: Any) -> Op:
     op = define(
         name, doc, level=10, inputs={}, attrs=attrs, pattern=OPAQUE, shape=rule(_SHAPES),
-        dtype=rule(_DTYPES), layout=layouts.keep_last, reference=reference, gradient=gradient,
+        dtype=rule(_DTYPES), layout=layouts.fixed_unknown, reference=reference, gradient=gradient,
     )  # fmt: skip
     op.set_num_inputs(VARIADIC)
     op.set_num_outputs(lambda p: p.num_outputs + getattr(p, "num_states", 0))

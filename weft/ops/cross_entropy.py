@@ -243,7 +243,7 @@ softmax_cross_entropy = define(
     "-log(softmax(data)) of the right class of each row, or the mean or sum of it; with smoothing, "
     "all classes are right by a little.", level=5,
     inputs={"data": "scores of classes", **CLASSES}, attrs=CrossEntropyAttrs, pattern=OPAQUE,
-    shape=_shape, dtype=_dtype, layout=layouts.keep_last, compute=_compute,
+    shape=_shape, dtype=_dtype, layout=layouts.fixed_unknown, compute=_compute,
     reference=lambda params, x, classes: quietly(_losses, params, x, classes),
     gradient=lambda ctx, g: [
         F._softmax_cross_entropy_grad(g, *ctx.inputs, **attributes(ctx.params)), None
@@ -254,7 +254,7 @@ softmax_cross_entropy_grad = define(
     level=10,
     inputs={"ograd": "the gradient of the losses", "data": "scores of classes", **CLASSES},
     named=False, attrs=CrossEntropyAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=_dtype,
-    layout=layouts.keep_last, compute=_grad_compute, gradient=_second_gradient,
+    layout=layouts.fixed_unknown, compute=_grad_compute, gradient=_second_gradient,
     reference=lambda params, g, x, classes: quietly(_gradients, params, g, x, classes),
 )  # fmt: skip
 
@@ -298,7 +298,7 @@ def _scores_grad_compute(
 nll_loss = define(
     "nll_loss", "-data of the right class of each row, or the mean or sum of that.", level=5,
     inputs={"data": "logarithms of probabilities", **CLASSES}, attrs=ClassLossAttrs,
-    pattern=OPAQUE, shape=_shape, dtype=_dtype, layout=layouts.keep_last,
+    pattern=OPAQUE, shape=_shape, dtype=_dtype, layout=layouts.fixed_unknown,
     compute=_scores_compute,
     reference=lambda params, x, classes: quietly(_scores, params, x, classes),
     gradient=lambda ctx, g: [F._nll_loss_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -307,7 +307,7 @@ nll_loss_grad = define(
     "_nll_loss_grad", "-ograd at the right class of each row, else 0.", level=10,
     inputs={"ograd": "the gradient of the losses", "data": "has the wanted shape", **CLASSES},
     named=False, attrs=ClassLossAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=_dtype,
-    layout=layouts.keep_last, compute=_scores_grad_compute, ignored_inputs=[1],
+    layout=layouts.fixed_unknown, compute=_scores_grad_compute, ignored_inputs=[1],
     reference=lambda params, g, x, classes: quietly(_scores_grad, params, g, x, classes),
     gradient=lambda ctx, a: [
         F.nll_loss(a, ctx.inputs[2], **attributes(ctx.params)), None, None

@@ -396,7 +396,7 @@ ctc_loss = define(
     "ctc_loss", "-log of the sum of the probabilities of all ways through the data that give the "
     "labels; infinite where there is none.",
     level=4, inputs=_INPUTS, attrs=CtcAttrs, pattern=OPAQUE, shape=_shape, dtype=_dtype([0]),
-    layout=layouts.keep_last, reference=_reference, kernels=_kernels, gradient=_gradient,
+    layout=layouts.fixed_unknown, reference=_reference, kernels=_kernels, gradient=_gradient,
 )  # fmt: skip
 ctc_loss.output_names = lambda params: ["loss", *(["alpha"] if params.kept else [])]
 ctc_loss.set_num_outputs(lambda params: 1 + params.kept)
@@ -405,6 +405,6 @@ ctc_loss_grad = define(
     "_ctc_loss_grad", "The gradient of ctc_loss: of each step and class, minus the probability p "
     "that a way which gives the labels is at that class then.",
     level=10, inputs=_GRAD_INPUTS, attrs=CtcAttrs, pattern=OPAQUE, shape=_grad_shape,
-    dtype=_dtype([0, 1, 5]), layout=layouts.keep_last, reference=_grad_reference,
+    dtype=_dtype([0, 1, 5]), layout=layouts.fixed_unknown, reference=_grad_reference,
     kernels=_grad_kernels,
 )  # fmt: skip

@@ -82,6 +82,6 @@ distances = define(
     "y[..., i, j] = sqrt(sum_k (lhs[..., i, k] - rhs[..., j, k])^2), the Euclidean distances of "
     "all rows of lhs from all rows of rhs.",
     level=5, inputs={"lhs": "(..., m, k)", "rhs": "(..., n, k)"}, attrs=DistancesAttrs,
-    pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.keep_last, reference=_reference,
-    compute=_compute, gradient=_gradient,
+    pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.fixed_unknown,
+    reference=_reference, compute=_compute, gradient=_gradient,
 )  # fmt: skip

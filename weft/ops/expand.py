@@ -58,7 +58,7 @@ def _collapse_compute(x: te.Tensor, like: te.Tensor) -> te.Tensor:
 collapse_sum = define(
     "collapse_sum", "The sum of data over the axes along which `as` would broadcast to it.",
     level=10, inputs={"data": "what to sum", "as": "has the wanted shape"}, named=False,
-    pattern=COMM_REDUCE, shape=_collapse_shape, dtype=first_dtype, layout=layouts.keep_last,
+    pattern=COMM_REDUCE, shape=_collapse_shape, dtype=first_dtype, layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )  # fmt: skip
 collapse_sum.reference = _collapse_reference
@@ -112,7 +112,7 @@ expand_like = define(
     "along them leaves it.",
     level=4, inputs={"input": "what to repeat", "shape_like": "has the wanted shape"},
     named=False, attrs=AxesAttrs, pattern=BROADCAST, shape=_expand_shape, dtype=first_dtype,
-    layout=layouts.keep_last, ignored_inputs=[1],
+    layout=layouts.fixed_unknown, ignored_inputs=[1],
 )  # fmt: skip
 expand_like.reference = lambda p, x, like: expanded_view(p, x, like.shape).copy()
 expand_like.compute = _expand_compute

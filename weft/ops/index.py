@@ -61,7 +61,7 @@ def _must_hold(extent: Dim, indices: Shape) -> None:
 def _gathering(name: str, doc: str, **columns: Any) -> Any:
     return define(
         name, doc, inputs=columns.pop("inputs", DATA_INDICES), pattern=INJECTIVE,
-        dtype=_indexed_dtype(1), layout=layouts.keep_last, **columns,
+        dtype=_indexed_dtype(1), layout=layouts.fixed_unknown, **columns,
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
     inputs = {"ograd": "the gradient", "data": "has the wanted shape", "indices": "where"}
     return define(
         name, doc, level=10, inputs=inputs, named=False, pattern=OPAQUE,
-        shape=backward_shape(forward), dtype=_indexed_dtype(2), layout=layouts.keep_last,
+        shape=backward_shape(forward), dtype=_indexed_dtype(2), layout=layouts.fixed_unknown,
         ignored_inputs=[1], **columns,
     )  # fmt: skip
 
@@ -338,7 +338,7 @@ scatter_nd = define(
     "A copy of data in which data[indices[0, i...], indices[1, i...], ...] = updates[i...]. Of "
     "several updates of one place the last stays; its gradient goes to all of them.",
     level=5, inputs={**DATA_INDICES, "updates": "the new values"}, pattern=OPAQUE,
-    shape=_scatter_nd_shape, dtype=_scatter_nd_dtype, layout=layouts.keep_last,
+    shape=_scatter_nd_shape, dtype=_scatter_nd_dtype, layout=layouts.fixed_unknown,
 )  # fmt: skip
 scatter_nd.reference = _scatter_nd_reference
 scatter_nd.kernels = _scatter_nd_kernels
@@ -484,7 +484,7 @@ where = define(
     "x where the condition is not 0, else y. A condition of one dimension chooses whole slices "
     "along the first axis.",
     level=4, inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
-    pattern=INJECTIVE, shape=_where_shape, dtype=_where_dtype, layout=layouts.keep_last,
+    pattern=INJECTIVE, shape=_where_shape, dtype=_where_dtype, layout=layouts.fixed_unknown,
 )  # fmt: skip
 where.reference = _where_reference
 where.compute = _where_compute

@@ -165,7 +165,7 @@ def _concatenate_grad_compute(params, g, *xs):
 concatenate_grad = define(
     "_concatenate_grad", "The parts of a gradient that belong to the inputs of concatenate.",
     level=10, inputs={}, attrs=ConcatenateGradAttrs, pattern=INJECTIVE,
-    shape=_concatenate_grad_shape, dtype=first_dtype, layout=layouts.keep_last,
+    shape=_concatenate_grad_shape, dtype=first_dtype, layout=layouts.fixed_unknown,
 )  # fmt: skip
 concatenate_grad.set_num_inputs(lambda params: params.num_args + 1)
 concatenate_grad.set_num_outputs(lambda params: params.num_args)
@@ -321,7 +321,7 @@ def _stack_compute(params, *xs):
 
 stack = _variadic(
     "stack", "Tensors of one shape along a new axis.", "the slices", level=5, attrs=StackAttrs,
-    shape=_stack_shape, layout=layouts.keep_last,
+    shape=_stack_shape, layout=layouts.fixed_unknown,
 )  # fmt: skip
 stack.reference = lambda p, *xs: np.stack(xs, p.axis)
 stack.compute = _stack_compute

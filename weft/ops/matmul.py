@@ -154,7 +154,7 @@ def _matmul_grad(side, other, order, reference, compute):
         f"_matmul_grad_{side}", f"The gradient of matmul with respect to {side}.", level=10,
         inputs={"ograd": "gradient of the product", other: "the other factor", side: "its shape"},
         named=False, attrs=MatmulAttrs, pattern=OUT_FUSABLE, dtype=numeric,
-        shape=backward_shape(_matmul_shape, own=2, order=order), layout=layouts.keep_last,
+        shape=backward_shape(_matmul_shape, own=2, order=order), layout=layouts.fixed_unknown,
         ignored_inputs=[2], reference=reference, compute=compute,
     )  # fmt: skip
 
@@ -243,7 +243,7 @@ batch_matmul = define(
     "batch_matmul",
     "Products of matrices in the last two axes; the axes before them broadcast.",
     level=5, inputs=LHS_RHS, named=False, attrs=BatchMatmulAttrs, pattern=OUT_FUSABLE,
-    shape=_batch_shape, dtype=numeric, layout=layouts.keep_last,
+    shape=_batch_shape, dtype=numeric, layout=layouts.fixed_unknown,
 )  # fmt: skip
 batch_matmul.reference = _batch_reference
 batch_matmul.compute = _batch_compute

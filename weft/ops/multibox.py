@@ -239,7 +239,7 @@ multibox_transform_loc = define(
         "anchor": "(1, anchors, 4)",
     },
     attrs=TransformLocAttrs, pattern=OPAQUE, shape=_transform_shape, dtype=_transform_dtype,
-    layout=layouts.keep_last, reference=_transform_reference, kernels=_transform_kernels,
+    layout=layouts.fixed_unknown, reference=_transform_reference, kernels=_transform_kernels,
     output_names=["boxes", "valid_count"],
 )  # fmt: skip
 multibox_transform_loc.set_num_outputs(2)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import te
 from ..base.dtype import FLOAT64
 from ..base.errors import ShapeError
-from ..base.shape import Dim, Shape, normalize_axis, unify, unify_dim
+from ..base.shape import Shape, mul_dims, normalize_axis, unify, unify_dim
 from ..core.op import Op
 from ..core.schema import BOOL, FLOAT, INT, attr, schema
 from . import _layouts as layouts
@@ -73,38 +73,55 @@ class BatchNormAttrs:
     )
 
 
+def channel_axes(axis: int, rank: int, ranks: Sequence[int]) -> tuple[int, ...]:
+    """The axes of the data that vectors of these ranks go along. To vectors of two axes belongs
+    data whose channels are in blocks, such as NCHW16c: the last axis goes through a block."""
+    own = normalize_axis(axis, rank)
+    return (own, rank - 1) if 2 in ranks and own < rank - 1 else (own,)
+
+
 def batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    """What moves may be whole where the other vectors have blocks, and is so in training."""
     shape = unify(ins[0], outs[0])
     if shape is None:
         return [None] * 5, [None] * 3
-    axis = normalize_axis(params.axis, len(shape))
-    channels: Dim = shape[axis]
-    for vector in (*ins[1:], *outs[1:]):
-        if vector is not None and len(vector) == 1:
-            channels = unify_dim(channels, vector[0])
-    shape = tuple(channels if i == axis else dim for i, dim in enumerate(shape))
-    return [shape] + [(channels,)] * 4, [shape] + [(channels,)] * 2
+    vectors = [vector for vector in (*ins[1:], *outs[1:]) if vector is not None]
+    axes = channel_axes(params.axis, len(shape), [len(vector) for vector in vectors])
+    dims = list(shape)
+    for vector in vectors:
+        if len(vector) == len(axes):
+            for axis, dim in zip(axes, vector):
+                dims[axis] = unify_dim(dims[axis], dim)
+    own = tuple([dims[axis] for axis in axes])
+    whole = own if len(own) == 1 else (mul_dims(*own),)
+    moving = [
+        whole if (params.training if vector is None else len(vector) == 1) else own
+        for vector in ins[3:]
+    ]
+    return [tuple(dims), own, own, *moving], [tuple(dims), own, own]
 
 
-def others_of(rank: int, axis: int) -> tuple[int, ...]:
-    return tuple(i for i in range(rank) if i != normalize_axis(axis, rank))
+def others_of(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(i for i in range(rank) if i not in axes)
 
 
 def _batch_norm_reference(
     params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array
 ) -> tuple[Array, ...]:
-    axes = others_of(x.ndim, params.axis)
-    used = [mean.astype(np.float64), var.astype(np.float64)]
+    axes = channel_axes(params.axis, x.ndim, [gamma.ndim])
+    others = others_of(x.ndim, axes)
+    used = [moment.astype(np.float64).reshape(gamma.shape) for moment in (mean, var)]
     if params.training:
-        used = [moment.reshape(-1) for moment in moments(x, axes)]
-    spread = [-1 if i == normalize_axis(params.axis, x.ndim) else 1 for i in range(x.ndim)]
+        used = [moment.reshape(gamma.shape) for moment in moments(x, others)]
+    spread = [1 if i in others else extent for i, extent in enumerate(x.shape)]
     scale = (gamma if params.scale else 1) / np.sqrt(used[1] + params.epsilon)
     shift = (beta if params.center else 0) - used[0] * scale
     out = x * scale.reshape(spread) + shift.reshape(spread)
     results = [out, *used]
     if params.training:
-        grown = unbiasing(params, x.size // max(len(mean), 1))
-        results += moved(params, (mean, var), (used[0], used[1] * grown))
+        grown = unbiasing(params, x.size // max(mean.size, 1))
+        now = [moment.reshape(mean.shape) for moment in (used[0], used[1] * grown)]
+        results += moved(params, (mean, var), now)
     return tuple(result.astype(x.dtype) for result in results)
 
 
@@ -134,37 +151,54 @@ def _batch_norm_compute(
     mean: te.Tensor,
     var: te.Tensor,
 ) -> tuple[te.Tensor, ...]:
-    axis = normalize_axis(params.axis, x.rank)
-    axes = others_of(x.rank, axis)
-    used = (mean, var)
+    axes = channel_axes(params.axis, x.rank, [gamma.rank])
+    others = others_of(x.rank, axes)
+    used = [_split(moment, gamma.shape) for moment in (mean, var)]
     if params.training:
-        used = tuple(_squeezed(moment, axis) for moment in te_moments(x, axes))
+        used = [_squeezed(moment, axes) for moment in te_moments(x, others)]
 
     def element(*i: Any) -> Any:
-        c = i[axis]
+        c = tuple([i[axis] for axis in axes])
         value = (x[i] - used[0][c]) / te.sqrt(used[1][c] + params.epsilon)
         value = value * gamma[c] if params.scale else value
         return value + beta[c] if params.center else value
 
     out = te.compute(x.shape, element, name="batch_norm")
-    copies = [te.compute(v.shape, lambda c, v=v: v[c], name="moment") for v in used]
+    copies = [te.compute(v.shape, lambda *c, v=v: v[c], name="moment") for v in used]
     if not params.training:
         return out, *copies
-    growth = (te.const(1.0, FLOAT64), _te_unbiasing(params, count_of(x, axes)))
+    growth = (te.const(1.0, FLOAT64), _te_unbiasing(params, count_of(x, others)))
     after = [_moving(params.momentum, *three) for three in zip((mean, var), used, growth)]
     return out, *copies, *after
 
 
+def _split(whole: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """A vector in as many blocks as another one."""
+    if whole.rank == len(shape):
+        return whole
+    return te.compute(tuple(shape), lambda outer, inner: whole[outer * shape[1] + inner])
+
+
 def _moving(kept: float, old: te.Tensor, new: te.Tensor, growth: te.Expr) -> te.Tensor:
     part = te.cast(growth * (1 - kept), old.dtype)
-    return te.compute(old.shape, lambda c: old[c] * kept + new[c] * part, name="moving")
+    block = new.shape[-1]
+
+    def element(*c: Any) -> Any:
+        at = c if old.rank == new.rank else (c[0] // block, c[0] % block)
+        return old[c] * kept + new[at] * part
+
+    return te.compute(old.shape, element, name="moving")
 
 
-def _squeezed(x: te.Tensor, axis: int) -> te.Tensor:
-    """The one axis of a tensor whose other extents are 1."""
-    return te.compute(
-        (x.shape[axis],), lambda c: x[tuple(c if i == axis else 0 for i in range(x.rank))]
-    )
+def _squeezed(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
+    """Some axes of a tensor whose other extents are 1."""
+    shape = tuple([x.shape[axis] for axis in axes])
+
+    def element(*c: Any) -> Any:
+        own = dict(zip(axes, c))
+        return x[tuple([own.get(axis, 0) for axis in range(x.rank)])]
+
+    return te.compute(shape, element)
 
 
 def _batch_norm_gradient(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
@@ -211,7 +245,9 @@ def _scale_and_shift(params: BatchNormAttrs, g: Any, unit: Any, over: dict[str, 
 batch_norm = define(
     "batch_norm",
     "gamma (data - mean) / sqrt(var + epsilon) + beta, for each channel; with the moving mean and "
-    "variance, or when training the batch's own, by which the moving ones then move.",
+    "variance, or when training the batch's own, by which the moving ones then move. To data in "
+    "blocks of channels, such as NCHW16c, belong vectors in the same blocks, C16c; moving values "
+    "may be whole.",
     level=1,
     inputs={
         "data": "the input", **GAMMA, **BETA,
@@ -379,7 +415,7 @@ def _channel_norm(name: str, doc: str, attrs: type) -> None:
     define(
         name, doc, level=5, inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
         attrs=attrs, pattern=OUT_FUSABLE, shape=group_norm_shape, dtype=floating,
-        layout=layouts.keep_last, reference=_group_norm_reference, compute=_group_norm_compute,
+        layout=layouts.fixed_unknown, reference=_group_norm_reference, compute=_group_norm_compute,
         gradient=gradient, inplace=[(0, 0)],
     )  # fmt: skip
 

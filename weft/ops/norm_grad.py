@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
-from ..base.shape import Shape, normalize_axis, unify
+from ..base.shape import Shape, unify
 from . import _layouts as layouts
 from ._families import OPAQUE, F, define, floating, in_float32
 from .nn import along, one
@@ -20,6 +20,7 @@ from .norm import (
     InstanceNormAttrs,
     LayerNormAttrs,
     batch_norm_shape,
+    channel_axes,
     count_of,
     group_norm_shape,
     groups_of,
@@ -212,7 +213,7 @@ def _trailing_grad(name: str, centred: bool) -> None:
         name, f"The gradients of data and {' and '.join(vectors)}.", level=10,
         inputs={**OGRAD, "data": "the input", "gamma": "the scales"}, named=False,
         attrs=LayerNormAttrs, pattern=OPAQUE, shape=_trailing_grad_shape, dtype=floating,
-        layout=layouts.keep_last, reference=_trailing_reference(centred),
+        layout=layouts.fixed_unknown, reference=_trailing_reference(centred),
         compute=_trailing_compute(centred), output_names=["data", *vectors],
         gradient=lambda ctx, *grads: _second_gradient(
             _trailing_frame(ctx.params, centred), ctx, *grads
@@ -279,7 +280,7 @@ def _group_grad(name: str, attrs: type) -> None:
         name, "The gradients of data, gamma and beta.", level=10,
         inputs={**OGRAD, "data": "the input, (N, C, ...)", "gamma": "the scales"}, named=False,
         attrs=attrs, pattern=OPAQUE, shape=_group_grad_shape, dtype=floating,
-        layout=layouts.keep_last, reference=_group_reference, compute=_group_compute,
+        layout=layouts.fixed_unknown, reference=_group_reference, compute=_group_compute,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
     ).set_num_outputs(3)  # fmt: skip
@@ -302,8 +303,8 @@ def _batch_grad_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Infe
 def _batch_reference(
     params: BatchNormAttrs, g: Array, x: Array, *vectors: Array
 ) -> tuple[Array, ...]:
-    axes = others_of(x.ndim, params.axis)
-    spread = [-1 if i == normalize_axis(params.axis, x.ndim) else 1 for i in range(x.ndim)]
+    axes = others_of(x.ndim, channel_axes(params.axis, x.ndim, [vectors[0].ndim]))
+    spread = [1 if i in axes else extent for i, extent in enumerate(x.shape)]
     wide = [vector.astype(np.float64).reshape(spread) for vector in vectors]
     gamma, mean, var, to_mean, to_var = wide
     left, ograd = x - mean, g.astype(np.float64)
@@ -319,21 +320,22 @@ def _batch_reference(
 def _batch_compute(
     params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors: te.Tensor
 ) -> tuple[te.Tensor, ...]:
-    axis = normalize_axis(params.axis, x.rank)
-    axes = others_of(x.rank, axis)
     gamma, mean, var, to_mean, to_var = vectors
-    left = lambda i: x[i] - mean[i[axis]]
-    scale = lambda i: 1 / te.sqrt(var[i[axis]] + params.epsilon)
-    inner = lambda i: g[i] * gamma[i[axis]] if params.scale else g[i]
+    own = channel_axes(params.axis, x.rank, [gamma.rank])
+    axes = others_of(x.rank, own)
+    channel = lambda i: tuple([i[axis] for axis in own])
+    left = lambda i: x[i] - mean[channel(i)]
+    scale = lambda i: 1 / te.sqrt(var[channel(i)] + params.epsilon)
+    inner = lambda i: g[i] * gamma[channel(i)] if params.scale else g[i]
     data = _te_gradient(x, axes, left, scale, inner, True)
     count = te.cast(te.as_expr(count_of(x, axes)), x.dtype)
 
     def element(*i: Any) -> Any:
-        c = i[axis]
+        c = channel(i)
         return data(i) + (to_mean[c] + left(i) * to_var[c] * 2) / count
 
     bodies = [lambda i: g[i] * (left(i) * scale(i)), lambda i: g[i]]
-    return te.compute(x.shape, element, name="data"), *_te_sums(x, (axis,), bodies)
+    return te.compute(x.shape, element, name="data"), *_te_sums(x, own, bodies)
 
 
 def _batch_second_gradient(ctx: Any, a: Any, to_gamma: Any, to_beta: Any) -> list[Any]:
@@ -386,6 +388,6 @@ define(
         "var_grad": "the gradient of the variance",
     },
     named=False, attrs=BatchNormAttrs, pattern=OPAQUE, shape=_batch_grad_shape, dtype=floating,
-    layout=layouts.keep_last, reference=_batch_reference, compute=_batch_compute,
+    layout=layouts.fixed_unknown, reference=_batch_reference, compute=_batch_compute,
     output_names=["data", "gamma", "beta"], gradient=_batch_second_gradient,
 ).set_num_outputs(3)  # fmt: skip

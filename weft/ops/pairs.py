@@ -264,7 +264,7 @@ def _choice_dtype(params: Any, ins: Any, outs: Any) -> Any:
 broadcast_where = define(
     "broadcast_where", "x where the condition is not 0, else y; all three broadcast.", level=10,
     inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
-    pattern=BROADCAST, dtype=_choice_dtype, layout=layouts.keep_last,
+    pattern=BROADCAST, dtype=_choice_dtype, layout=layouts.fixed_unknown,
 )  # fmt: skip
 broadcast_where.shape = lambda params, ins, outs: ([None] * 3, [broadcast(*ins)])
 broadcast_where.reference = lambda c, x, y: np.where(c if c.dtype == BOOL else c != 0, x, y)

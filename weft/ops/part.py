@@ -114,7 +114,7 @@ part_grad = define(
     "_part_grad", "A gradient where the part was taken, 0 elsewhere.", level=10,
     inputs={"ograd": "the gradient", "data": "has the wanted shape"}, named=False,
     attrs=PartAttrs, pattern=INJECTIVE, shape=_part_grad_shape, dtype=first_dtype,
-    layout=layouts.keep_last, ignored_inputs=[1], reference=_part_grad_reference,
+    layout=layouts.fixed_unknown, ignored_inputs=[1], reference=_part_grad_reference,
     compute=_part_grad_compute,
     gradient=lambda ctx, g: [F.part(g, **attributes(ctx.params)), None],
     complex_gradient=holomorphic,

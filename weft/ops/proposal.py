@@ -319,7 +319,7 @@ proposal = define(
         "bbox_pred": "(batch, 4 * anchors, height, width)",
         "im_info": "(batch, 3): height, width and scale of the images",
     },
-    attrs=ProposalAttrs, pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.keep_last,
+    attrs=ProposalAttrs, pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.fixed_unknown,
     reference=_reference, kernels=_kernels, output_names=["output", "score"],
 )  # fmt: skip
 proposal.set_num_outputs(2)

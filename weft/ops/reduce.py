@@ -231,7 +231,7 @@ divide_by_count = define(
     level=10,
     inputs={"input": "what to divide", "shape_like": "has the axes"}, named=False, attrs=CountAttrs,
     pattern=BROADCAST, shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
-    dtype=numeric, layout=layouts.keep_last, ignored_inputs=[1],
+    dtype=numeric, layout=layouts.fixed_unknown, ignored_inputs=[1],
 )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def _summing(name, doc, attrs, shape, reference, compute, forward):
     op = define(
         name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
         named=False, attrs=attrs, shape=backward_shape(shape), dtype=numeric,
-        layout=layouts.keep_last, ignored_inputs=[1], reference=reference, compute=compute,
+        layout=layouts.fixed_unknown, ignored_inputs=[1], reference=reference, compute=compute,
     )  # fmt: skip
     op.gradient = lambda ctx, g: [forward(ctx.params, g), None]
     op.complex_gradient = holomorphic

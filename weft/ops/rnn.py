@@ -353,7 +353,7 @@ rnn = define(
     "state (of lstm also the cell) after the last. Past the end of a sequence that has a length "
     "outputs are 0.",
     level=4, inputs=_INPUTS, named=False, attrs=RnnAttrs, pattern=OPAQUE, shape=_shape,
-    dtype=_dtype(input_names), layout=layouts.keep_last, reference=_reference,
+    dtype=_dtype(input_names), layout=layouts.fixed_unknown, reference=_reference,
     kernels=_kernels, gradient=_gradient,
 )  # fmt: skip
 _names_of(rnn, input_names, output_names)
@@ -371,7 +371,7 @@ rnn_grad = define(
     "_rnn_grad", "Gradients of rnn: of gates, state and cell, and what those of the matrices are "
     "products of.",
     level=10, inputs=_GRAD_INPUTS, named=False, attrs=RnnAttrs, pattern=OPAQUE, shape=_grad_shape,
-    dtype=_dtype(grad_names), layout=layouts.keep_last, reference=_grad_reference,
+    dtype=_dtype(grad_names), layout=layouts.fixed_unknown, reference=_grad_reference,
     kernels=_grad_kernels,
 )  # fmt: skip
 _names_of(rnn_grad, grad_names, grad_results)

@@ -114,7 +114,7 @@ def _backward(name, doc, **columns):
     return define(
         name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
         named=False, pattern=INJECTIVE, dtype=first_dtype,
-        layout=layouts.keep_last, ignored_inputs=[1], **columns,
+        layout=layouts.fixed_unknown, ignored_inputs=[1], **columns,
     )  # fmt: skip
 
 
@@ -195,7 +195,7 @@ slice_like = define(
     "slice_like", "The first elements of data along axes, as many as another tensor has.",
     level=4, inputs={"data": "what to cut", "slice_like": "has the wanted sizes"},
     attrs=SliceLikeAttrs, pattern=INJECTIVE, shape=_slice_like_shape, dtype=first_dtype,
-    layout=layouts.keep_last, ignored_inputs=[1],
+    layout=layouts.fixed_unknown, ignored_inputs=[1],
 )  # fmt: skip
 slice_like.reference = lambda p, x, like: x[tuple(map(slice, _cut_shape(p, x, like)))].copy()
 slice_like.compute = lambda p, x, like: te.compute(_cut_shape(p, x, like), lambda *i: x[i])

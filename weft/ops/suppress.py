@@ -208,5 +208,5 @@ non_max_suppression = define(
     level=4,
     inputs={"data": "(batch, boxes, numbers of a box)", "valid_count": "(batch,), integers"},
     attrs=NonMaxAttrs, pattern=OPAQUE, shape=_nms_shape, dtype=_nms_dtype,
-    layout=layouts.keep_last, reference=_nms_reference, kernels=_nms_kernels,
+    layout=layouts.fixed_unknown, reference=_nms_reference, kernels=_nms_kernels,
 )  # fmt: skip

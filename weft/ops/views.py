@@ -233,7 +233,7 @@ def _reshape_like_shape(params, ins, outs):
 reshape_like = _view(
     "reshape_like", "The elements of data in the shape of another tensor.", level=4,
     inputs={"data": "the elements", "shape_like": "has the wanted shape"}, named=False,
-    shape=_reshape_like_shape, dtype=first_dtype, layout=layouts.keep_last, ignored_inputs=[1],
+    shape=_reshape_like_shape, dtype=first_dtype, layout=layouts.fixed_unknown, ignored_inputs=[1],
 )  # fmt: skip
 reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()
 reshape_like.compute = lambda x, like: reindexed(x, like.shape)

@@ -17,7 +17,7 @@ from ..core.walk import Walker, rewrite
 from ._moves import Moves
 
 
-@register_pass("CorrectLayout", provides=("layout",))
+@register_pass("CorrectLayout", provides=("layout",), op_attrs=("FCorrectLayout",))
 def correct_layout(graph: Graph) -> Graph:
     """The graph with a layout for every entry that has one.
 
@@ -81,7 +81,8 @@ class Layouts:
         try:
             wanted, outs = rule(node.params, ins, last, last_outs, *extra)
         except Error as error:
-            raise error.at(f"operator {op.name}, node {node.name!r}") from None
+            error.at(f"operator {op.name}, node {node.name!r}")
+            raise
         if len(wanted) != len(ins) or len(outs) != len(last_outs):
             raise InvalidValue(
                 f"the layout rule of {op.name} gave {len(wanted)} and {len(outs)} layouts",

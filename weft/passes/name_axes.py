@@ -16,7 +16,7 @@ from ..core.walk import Walker, rewrite
 from .correct_layout import Layouts, fits
 
 
-@register_pass("NameAxes", provides=("layout",))
+@register_pass("NameAxes", provides=("layout",), op_attrs=("FCorrectLayout",))
 def name_axes(graph: Graph) -> Graph:
     """The graph with names for the axes of every entry that an operator has names for."""
     unnamed = {

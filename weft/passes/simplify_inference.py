@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ..base.errors import ShapeError
-from ..base.shape import normalize_axis
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..core.passes import register_pass
 from ..core.walk import Walker, rewrite
+from ..ops.norm import channel_axes
 from ._moves import Moves
 
 
@@ -31,7 +31,10 @@ def simplify_inference(graph: Graph) -> Graph:
         if not _is_idle(node):
             return moves.keep(walker, node, read)
         if node.op_name == "batch_norm":
-            return moves.put(node, [_scale_and_shift(walker, node, read), read[3], read[4]])
+            moments = _in_blocks(walker, node, read)
+            return moves.put(
+                node, [_scale_and_shift(walker, node, [*read[:3], *moments]), *moments]
+            )
         return moves.put(node, [read[0], walker.make("__undef__", [], name="undef")])
 
     made = rewrite(graph.replace(attrs={}), simplify)
@@ -63,6 +66,19 @@ class _Versions:
         return entry._replace(version=entry.version - bisect_right(gone, entry.version))
 
 
+def _in_blocks(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry]:
+    """The moving mean and variance with the blocks of channels that gamma has."""
+    wanted = walker.fact(inputs[1]).shape
+    if wanted is None or len(wanted) == 1:
+        return inputs[3:]
+    return [
+        walker.make("reshape", [entry], {"shape": wanted}, name=f"{node.name}_{entry.node.name}")
+        if walker.fact(entry).shape != wanted
+        else entry
+        for entry in inputs[3:]
+    ]
+
+
 def _scale_and_shift(walker: Walker, node: Node, inputs: list[NodeEntry]) -> NodeEntry:
     """y = x a + b, with a = gamma / sqrt(var + epsilon) and b = beta - mean a."""
     data, gamma, beta, mean, var = inputs
@@ -79,22 +95,22 @@ def _scale_and_shift(walker: Walker, node: Node, inputs: list[NodeEntry]) -> Nod
     shift = make("elemwise_mul", [shift, scale], "neg_mean_mul_a")
     if params.center:
         shift = make("elemwise_add", [shift, beta], "add_beta")
-    trailing = _trailing_axes(walker, node, data)
-    if trailing:
-        axes = {"axis": 1, "num_newaxis": trailing}
+    between = _axes_between(walker, node, data, gamma)
+    if between:
+        axes = {"axis": 1, "num_newaxis": between}
         scale = make("expand_dims", [scale], "scale_expanded", **axes)
         shift = make("expand_dims", [shift], "shift_expanded", **axes)
     return make("broadcast_add", [make("broadcast_mul", [data, scale], "a_mul_data"), shift], "out")
 
 
-def _trailing_axes(walker: Walker, node: Node, data: NodeEntry) -> int:
-    """How many axes of the data follow the channels."""
-    shape = walker.fact(data).shape
+def _axes_between(walker: Walker, node: Node, data: NodeEntry, vector: NodeEntry) -> int:
+    """How many axes of the data follow the channels, up to a last one of their blocks."""
+    shape, own = walker.fact(data).shape, walker.fact(vector).shape
     if shape is None:
         raise ShapeError(
             f"the rank of the input of {node.op_name} is not known",
             where=f"node {node.name!r}, input {data.node.name!r}",
             hint="give the shapes of the inputs and apply InferShape first",
         )
-    axis = normalize_axis(node.params.axis, len(shape))
-    return len(shape) - axis - 1
+    axis, *blocks = channel_axes(node.params.axis, len(shape), [len(own or (1,))])
+    return len(shape) - axis - 1 - len(blocks)

@@ -332,8 +332,10 @@ def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]
 
 
 @_floats
-def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
     x, gamma, beta, mean, var = arrays
+    if gamma.ndim > 1:
+        return None
     if not params.training:
         made = _scaled(params, dense(_around(x, params.axis)), *arrays[1:])
         return [made.reshape(x.shape), mean.copy(), var.copy()]
@@ -345,8 +347,10 @@ def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 
 
 @_floats
-def run_batch_norm_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+def run_batch_norm_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
     g, x, gamma, *moments = arrays
+    if gamma.ndim > 1:
+        return None
     scale = gamma if params.scale else np.ones_like(gamma)
     return _channel_gradients(g, x, params.axis, params.epsilon, scale, *moments)
 
