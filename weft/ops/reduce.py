@@ -270,7 +270,7 @@ def _extremum_gradient(mask: str) -> Callable[..., Any]:
     def gradient(ctx: Any, g: Any) -> list[Any]:
         chosen = F.cast_like(Op.get(mask)(ctx.inputs[0], **axes_of(ctx.params)), g)
         share = F.elemwise_div(g, F.sum(chosen, **_kept(ctx.params)))
-        return [F.elemwise_mul(expanded(ctx, share), chosen)]
+        return [F._keep_between(expanded(ctx, share), chosen, a_min=1.0, a_max=1.0)]
 
     return gradient
 
