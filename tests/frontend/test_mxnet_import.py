@@ -405,3 +405,49 @@ def test_a_region_of_no_image_is_zeros(ratio):
     np.testing.assert_allclose(evaluate(symbol, {"x": x, "rois": rois})[0], expected)
     made = weft.compile(symbol, shape={"x": x.shape, "rois": rois.shape})(x, rois)[0]
     np.testing.assert_allclose(made, expected)
+
+
+HALF = "2"  # float16, as MXNet numbers dtypes
+LARGE = np.float16([[300, -400, 250, 500], [0.5, 1, 2, -4]])
+WIDE = LARGE.astype("float64")
+NORMS = np.sqrt((WIDE**2).sum(1))
+IN_HALF = {  # node, its attributes, what it gives
+    "norm": ("norm", {"axis": "1"}, NORMS),
+    "wide_norm": ("norm", {"axis": "1", "out_dtype": "float32"}, NORMS),
+    "L2Normalization": ("L2Normalization", {"mode": "instance"}, WIDE / NORMS[:, None]),
+    "softmax": ("softmax", {"axis": "1", "temperature": "0.001"}, WIDE.max(1)[:, None] == WIDE),
+    "std": ("_npi_std", {"axis": "(1,)"}, WIDE.std(1)),
+}
+
+
+@pytest.mark.parametrize("name", IN_HALF)
+def test_steps_of_float16_do_not_overflow(name):
+    """Squares and quotients between are beyond float16, results are not."""
+    op, attrs, expected = IN_HALF[name]
+    nodes = [node("null", "x", __dtype__=HALF), node(op, "y", [(0, 0)], **attrs)]
+    symbol, made = from_mxnet(graph(nodes, [[1, 0, 0]]), shape={"x": LARGE.shape})
+    [found] = evaluate(symbol, {**made, "x": LARGE})
+    assert found.dtype == attrs.get("out_dtype", "float16")
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-3)
+
+
+def test_moments_of_float16():
+    """The mean square is within range, the largest square is not."""
+    x = np.float16([[600] + [0] * 15])
+    nodes = [node("null", "x", __dtype__=HALF), node("moments", "y", [(0, 0)], axes="(1,)")]
+    symbol, made = from_mxnet(graph(nodes, [[1, 0, 0], [1, 1, 0]]), shape={"x": x.shape})
+    mean, variance = evaluate(symbol, {**made, "x": x})
+    np.testing.assert_allclose([mean, variance], [[37.5], [21093.75]], rtol=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("float16", HALF), ("float32", "0")])
+def test_boxes_that_share_nothing_or_are_empty(dtype, code):
+    """The union of empty boxes is 0, and that of large ones beyond float16."""
+    left = np.array([[0, 0, 300, 400], [5, 5, 5, 5]], dtype)
+    right = np.array([[0, 0, 300, 200], [5, 5, 5, 5], [900, 900, 901, 901]], dtype)
+    nodes = [node("null", name, __dtype__=code) for name in "ab"]
+    nodes.append(node("_contrib_box_iou", "y", [(0, 0), (1, 0)], format="corner"))
+    shapes = {"a": left.shape, "b": right.shape}
+    symbol, made = from_mxnet(graph(nodes, [[2, 0, 0]]), shape=shapes)
+    [found] = evaluate(symbol, {**made, "a": left, "b": right})
+    np.testing.assert_array_equal(found, [[0.5, 0, 0], [0, 0, 0]])

@@ -170,11 +170,25 @@ def clip(rng, torch):
     yield Sample([np.float32([np.nan, np.inf])], bounds, lambda x: x.clamp(-3, 4), False)
 
 
-@samples("_clip_mask")
-def clip_mask(rng, torch):
+@samples("_hard_tanh")
+def hard_tanh(rng, torch):
+    bounds = {"a_min": -0.62, "a_max": 0.91}
+    limited = lambda x: torch.nn.functional.hardtanh(x, -0.62, 0.91)
     for shape in SMALL_SHAPES:
-        bounds = {"a_min": -0.12, "a_max": 0.21}
-        yield Sample([distinct(rng, shape)], bounds, lambda x: ((x >= -0.12) & (x <= 0.21)).int())
+        yield Sample([distinct(rng, shape)], bounds, limited)
+
+
+@samples("_keep_between")
+def keep_between(rng, torch):
+    bounds = {"a_min": -0.12, "a_max": 0.21}
+    inside = lambda g, x: torch.where((x >= -0.12) & (x <= 0.21), g, torch.zeros_like(g))
+    for shape in SMALL_SHAPES:
+        yield Sample([floats(rng, shape), distinct(rng, shape)], bounds, inside)
+    g, x = np.float32([1, np.inf, np.nan, 2, np.inf]), np.float32([0, 1, 2, -np.inf, np.nan])
+    above = lambda g, x: g.masked_fill(x <= 1, 0)
+    yield Sample([g, x], {"a_min": 1, "a_max": np.inf, "strict": True}, above, False)
+    below = lambda g, x: g.masked_fill(x >= 1, 0)
+    yield Sample([g, x], {"a_min": -np.inf, "a_max": 1, "strict": True}, below, False)
 
 
 @samples("isnan")

@@ -94,6 +94,11 @@ class Building:
     def cast(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
 
+    def widened(self, value: Value) -> Value:
+        """The value in float32 where its dtype is a narrower float, as steps between are computed;
+        the result is cast to what it should be."""
+        return self.cast(value, FLOAT32) if value.dtype in NARROW else value
+
     def broadcast_to(self, value: Value, shape: StaticShape) -> Value:
         """The value stretched to a shape of equal or larger rank."""
         known = value.constant
@@ -144,10 +149,7 @@ def in_float32(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
         dtype = call.inputs[0].dtype if call.inputs and call.inputs[0] is not None else None
         if dtype not in NARROW:
             return convert(call)
-        call.inputs = [
-            value if value is None or value.dtype not in NARROW else call.cast(value, FLOAT32)
-            for value in call.inputs
-        ]
+        call.inputs = [value and call.widened(value) for value in call.inputs]
         made = convert(call)
         if isinstance(made, list):
             return [value and call.cast(value, dtype) for value in made]

@@ -24,19 +24,8 @@ def _wide(x: Array) -> Array:
 
 
 def _positive(x: Any) -> Any:
-    """1 where x > 0, else 0, in the dtype of x."""
-    return F.cast_like(F.greater(x, F.zeros_like(x)), x)
-
-
-def _between(x: Any, low: float, high: float) -> Any:
-    """1 where low <= x <= high, else 0."""
-    return F._clip_mask(x, a_min=low, a_max=high)
-
-
-def _leak(x: Any, slope: Any) -> Any:
-    """1 where x > 0, else the slope."""
-    positive = _positive(x)
-    return positive + (1 - positive) * slope
+    """Whether x > 0, as 1 and 0."""
+    return F.broadcast_greater(x, F.zeros_like(x))
 
 
 # Rectifiers.
@@ -53,7 +42,7 @@ leaky_relu = unary(
 leaky_relu.reference = in_dtype(lambda p, x: np.where(x > 0, x, x * p.alpha))
 leaky_relu.compute = pointwise(lambda p, x: te.select(x > 0, x, x * p.alpha))
 leaky_relu.gradient = lambda ctx, g: [  # dx = g where x > 0, else alpha g
-    F.elemwise_mul(g, _leak(ctx.inputs[0], ctx.params.alpha))
+    F.broadcast_where(_positive(ctx.inputs[0]), g, g * ctx.params.alpha)
 ]
 
 
@@ -91,9 +80,10 @@ def _prelu_gradient(ctx: Any, g: Any) -> list[Any]:
     x, alpha = ctx.inputs
     axis = (ctx.params.axis,)
     slope = F.expand_like(alpha, x, axis=axis, exclude=True)
-    negative = F.elemwise_mul(g, F.elemwise_mul(x, 1 - _positive(x)))
+    positive = _positive(x)
+    negative = F.broadcast_where(positive, F.zeros_like(x), F.elemwise_mul(g, x))
     return [
-        F.elemwise_mul(g, _leak(x, slope)),
+        F.broadcast_where(positive, g, F.elemwise_mul(g, slope)),
         F.sum(negative, axis=axis, exclude=True),
     ]
 
@@ -118,14 +108,16 @@ elu.reference = in_dtype(
     lambda p, x: np.where(x > 0, _wide(x), p.alpha * np.expm1(np.minimum(_wide(x), 0)))
 )
 elu.compute = pointwise(lambda p, x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * p.alpha))
-elu.gradient = lambda ctx, g: [  # dx = g where x > 0, else g alpha exp(x)
-    F.elemwise_mul(g, _leak(ctx.inputs[0], F.exp(_negative_part(ctx.inputs[0])) * ctx.params.alpha))
-]
 
 
-def _negative_part(x: Any) -> Any:
-    """min(x, 0), whose exponential does not overflow."""
-    return F.clip(x, a_min=-math.inf, a_max=0.0)
+def _elu_slope(x: Any, alpha: float) -> Any:
+    """1 where x > 0, else alpha exp(x)"""
+    falling = F.exp(F.clip(x, a_min=-math.inf, a_max=0.0)) * alpha  # does not overflow
+    positive = _positive(x)
+    return positive + (1 - positive) * falling
+
+
+elu.gradient = lambda ctx, g: [F.elemwise_mul(g, _elu_slope(ctx.inputs[0], ctx.params.alpha))]
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
@@ -143,8 +135,7 @@ selu.compute = pointwise(
     lambda x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * _SELU_ALPHA) * _SELU_SCALE
 )
 selu.gradient = lambda ctx, g: [  # dx = scale g where x > 0, else scale alpha g exp(x)
-    F.elemwise_mul(g, _leak(ctx.inputs[0], F.exp(_negative_part(ctx.inputs[0])) * _SELU_ALPHA))
-    * _SELU_SCALE
+    F.elemwise_mul(g, _elu_slope(ctx.inputs[0], _SELU_ALPHA)) * _SELU_SCALE
 ]
 
 # Smooth ones.
@@ -254,10 +245,10 @@ hard_sigmoid.compute = pointwise(lambda p, x: te.min(te.max(x * p.alpha + p.beta
 
 
 def _hard_sigmoid_gradient(ctx: Any, g: Any) -> list[Any]:
-    """dx = alpha g where 0 < y < 1."""
+    """dx = alpha g where 0 < y < 1, which is where y (1 - y) > 0."""
     y = ctx.outputs[0]
-    inside = F.elemwise_mul(_positive(y), _positive(1 - y))
-    return [F.elemwise_mul(g, inside) * ctx.params.alpha]
+    inside = _positive(F.elemwise_mul(y, 1 - y))
+    return [F.broadcast_where(inside, g * ctx.params.alpha, F.zeros_like(g))]
 
 
 hard_sigmoid.gradient = _hard_sigmoid_gradient
@@ -268,11 +259,11 @@ hard_swish.compute = pointwise(lambda x: x * te.min(te.max(x * (1 / 6) + 0.5, 0)
 
 
 def _hard_swish_gradient(ctx: Any, g: Any) -> list[Any]:
-    """dx = g (h + x / 6 where -3 <= x <= 3), where y = x h."""
+    """dx = g where x >= 3, 0 where x <= -3, else g (x / 3 + 1 / 2)."""
     x = ctx.inputs[0]
-    gate = F.hard_sigmoid(x, alpha=1 / 6, beta=0.5)
-    slope = F.elemwise_mul(x, _between(x, -3.0, 3.0)) * (1 / 6)
-    return [F.elemwise_mul(g, gate + slope)]
+    slope = F._keep_between(x * (1 / 3) - 0.5, x, a_min=-math.inf, a_max=3.0, strict=True) + 1
+    slope = F._keep_between(slope, x, a_min=-3.0, a_max=math.inf, strict=True)
+    return [F.broadcast_where(slope, F.elemwise_mul(g, slope), slope)]
 
 
 hard_swish.gradient = _hard_swish_gradient

@@ -83,15 +83,15 @@ elemwise_pow.reference = in_dtype(power)
 elemwise_pow.compute = pointwise(te.pow)
 elemwise_pow.complex_gradient = holomorphic
 elemwise_pow.gradient = lambda ctx, g: [
-    F.elemwise_mul(g, _pow_slope_of_base(*ctx.inputs)),
+    _pow_base_gradient(g, *ctx.inputs),
     F.elemwise_mul(g, _pow_slope_of_exponent(ctx.inputs[0], ctx.outputs[0])),
 ]
 
 
-def _pow_slope_of_base(x, y):
-    """y x^(y - 1), which is 0 for y = 0 even where x is 0"""
-    lowered = F.broadcast_sub(y, F.broadcast_not_equal(y, F.zeros_like(y)))
-    return F.broadcast_mul(y, F.broadcast_pow(x, lowered))
+def _pow_base_gradient(g, x, y):
+    """dx = g y x^(y - 1), and 0 for y = 0 even where x is 0"""
+    sloped = F.elemwise_mul(g, F.broadcast_mul(y, F.broadcast_pow(x, y - 1)))
+    return F.broadcast_where(y, sloped, y)
 
 
 def _pow_slope_of_exponent(x, out):
@@ -186,24 +186,21 @@ broadcast_pow.compute = pointwise(te.pow)
 broadcast_pow.complex_gradient = holomorphic
 broadcast_pow.gradient = lambda ctx, g: _collapsed(
     ctx,
-    F.elemwise_mul(g, _pow_slope_of_base(*ctx.inputs)),
+    _pow_base_gradient(g, *ctx.inputs),
     F.elemwise_mul(g, _pow_slope_of_exponent(ctx.inputs[0], ctx.outputs[0])),
 )
 
 
-def _wins(winner, loser):
-    """1 where the winner is the result alone, a half where both are, 0 where it is not."""
-    return winner - (winner + loser - 1) * 0.5
-
-
-def _pick_gradient(beats):
-    """The gradient goes to the operand that is the result; equal ones share it."""
+def _pick_gradient(loses):
+    """The gradient goes to the operand that is the result; equal ones share it. Beside NaN no
+    operand loses."""
 
     def gradient(ctx, g):
         x, y = ctx.inputs
-        left, right = beats(x, y), beats(y, x)
-        shares = _wins(left, right), _wins(right, left)
-        return _collapsed(ctx, *(F.elemwise_mul(g, share) for share in shares))
+        share = F.broadcast_where(F.broadcast_equal(x, y), g * 0.5, g)
+        nothing = F.zeros_like(g)
+        lost = loses(x, y), loses(y, x)
+        return _collapsed(ctx, *(F.broadcast_where(beaten, nothing, share) for beaten in lost))
 
     return gradient
 
@@ -211,12 +208,12 @@ def _pick_gradient(beats):
 broadcast_max = broadcasting("broadcast_max", "The larger of x and y.", alias="__max_symbol__")
 broadcast_max.reference = in_dtype(np.maximum)
 broadcast_max.compute = pointwise(te.max)
-broadcast_max.gradient = _pick_gradient(lambda x, y: F.broadcast_greater_equal(x, y))
+broadcast_max.gradient = _pick_gradient(lambda x, y: F.broadcast_less(x, y))
 
 broadcast_min = broadcasting("broadcast_min", "The smaller of x and y.", alias="__min_symbol__")
 broadcast_min.reference = in_dtype(np.minimum)
 broadcast_min.compute = pointwise(te.min)
-broadcast_min.gradient = _pick_gradient(lambda x, y: F.broadcast_less_equal(x, y))
+broadcast_min.gradient = _pick_gradient(lambda x, y: F.broadcast_greater(x, y))
 
 broadcast_left_shift = broadcasting(
     "broadcast_left_shift", "x shifted left by y bits.", alias="__left_shift_symbol__",

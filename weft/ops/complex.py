@@ -178,10 +178,8 @@ def _sgn_gradient(ctx: Any, g: Any) -> list[Any]:
     z, y = ctx.inputs[0], ctx.outputs[0]
     along = F.cast_like(F.real(F.elemwise_mul(g, F.conj(y))), g)
     size = F.cast_like(F.abs(z), g)
-    zero = F.broadcast_equal(size, F.zeros_like(size))
     across = F.elemwise_sub(g, F.elemwise_mul(y, along))
-    moved = F.elemwise_mul(across, 1 - zero)
-    return [F.elemwise_div(moved, F.elemwise_add(size, zero))]
+    return [F.broadcast_where(size, F.elemwise_div(across, size), size)]
 
 
 sgn = _on_host("sgn", "x / |x|, which is 0 at 0.", _same)

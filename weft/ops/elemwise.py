@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from .. import te
 from ..base.dtype import BOOL, DType, is_complex, is_float
 from ..base.shape import unify
 from ..core.op import set_role
+from ..core.schema import BOOL as BOOL_ATTR
 from ..core.schema import DTYPE, FLOAT, attr, schema
 from . import _layouts as layouts
 from ._families import (
     ELEM_WISE,
     F,
     as_written,
+    binary,
     clamped,
     conj,
     define,
@@ -162,8 +165,8 @@ cos.gradient = lambda ctx, g: [-F.elemwise_mul(g, F.sin(ctx.inputs[0]))]  # dx =
 relu = unary("relu", "max(x, 0)", level=1, dtype=numeric)
 relu.reference = lambda x: np.maximum(x, np.zeros((), x.dtype))
 relu.compute = pointwise(lambda x: te.max(x, 0))
-relu.gradient = lambda ctx, g: [  # dx = g where y > 0
-    F.elemwise_mul(g, F.cast_like(F.greater(ctx.outputs[0], F.zeros_like(ctx.outputs[0])), g))
+relu.gradient = lambda ctx, g: [  # dx = g, 0 where y <= 0
+    F._keep_between(g, ctx.outputs[0], a_min=0.0, a_max=math.inf, strict=True)
 ]
 
 negative = unary("negative", "-x", level=3, dtype=numeric)
@@ -313,20 +316,48 @@ clip.compute = pointwise(
     lambda p, x: te.min(te.max(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype))
 )
 clip.gradient = lambda ctx, g: [  # dx = g where a_min <= x <= a_max
-    F.elemwise_mul(g, F._clip_mask(ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max))
+    F._keep_between(g, ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max)
+]
+
+hard_tanh = unary(
+    "_hard_tanh", "clip, with no gradient at the limits.", level=10, attrs=ClipAttrs, dtype=numeric
+)
+hard_tanh.reference, hard_tanh.compute = clip.reference, clip.compute
+hard_tanh.gradient = lambda ctx, g: [  # dx = g where a_min < x < a_max
+    F._keep_between(g, ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=True)
 ]
 
 
-clip_mask = unary("_clip_mask", "1 where a_min <= x <= a_max, else 0.", level=10, attrs=ClipAttrs)
-clip_mask.reference = in_dtype(
-    lambda p, x: (x >= clamped(p.a_min, x.dtype)) & (x <= clamped(p.a_max, x.dtype))
-)
-clip_mask.compute = pointwise(
-    lambda p, x: te.cast(
-        (x >= clamped(p.a_min, x.dtype)) & (x <= clamped(p.a_max, x.dtype)), x.dtype
+@schema
+class KeepBetweenAttrs:
+    a_min: float = attr(FLOAT, "the lower limit")
+    a_max: float = attr(FLOAT, "the upper limit")
+    strict: bool = attr(
+        BOOL_ATTR, "finite limits count as outside, and NaN as inside", default=False
     )
-)
-clip_mask.gradient = no_flow
+
+
+def _kept_between(select, p, g, x):
+    """A choice and not a product, which would make NaN of 0 and an infinite or undefined g."""
+    low, high, nothing = clamped(p.a_min, x.dtype), clamped(p.a_max, x.dtype), number(0, g.dtype)
+    if not p.strict:
+        return select((x >= low) & (x <= high), g, nothing)
+    kept = select(x <= low, nothing, g) if p.a_min > -math.inf else g
+    return select(x >= high, nothing, kept) if p.a_max < math.inf else kept
+
+
+keep_between = binary(
+    "_keep_between", "x where y is between limits, else 0.", level=10, pattern=ELEM_WISE,
+    attrs=KeepBetweenAttrs, dtype=numeric,
+)  # fmt: skip
+keep_between.reference = in_dtype(partial(_kept_between, np.where))
+keep_between.compute = pointwise(partial(_kept_between, te.select))
+keep_between.gradient = lambda ctx, g: [
+    F._keep_between(
+        g, ctx.inputs[1], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=ctx.params.strict
+    ),
+    None,
+]
 
 # More functions.
 

@@ -166,8 +166,9 @@ def _l2_gradient(ctx: Any, g: Any) -> list[Any]:
     over = {"axis": p.axis, "keepdims": True}
     total = F.sum(F.elemwise_mul(x, x), **over)
     limited = F.clip(total, a_min=p.eps, a_max=math.inf)
-    moving = F.cast_like(F.greater(total, F.full_like(total, fill_value=p.eps)), g)
-    shared = F.elemwise_mul(F.sum(F.elemwise_mul(g, y), **over), moving)
+    moving = F.broadcast_greater(total, F.full_like(total, fill_value=p.eps))
+    along = F.sum(F.elemwise_mul(g, y), **over)
+    shared = F.broadcast_where(moving, along, F.zeros_like(along))
     return [F.broadcast_mul(F.elemwise_sub(g, F.broadcast_mul(y, shared)), limited**-0.5)]
 
 

@@ -95,19 +95,17 @@ _pair(
 )  # fmt: skip
 
 
-def _copysign_slopes(x: Any, y: Any, out: Any) -> tuple[Any, Any]:
-    """1 or -1 as the sign was kept or turned, 0 where x is 0"""
-    return F.elemwise_mul(F.sign(out), _stretched(F.sign(x), out)), F.zeros_like(out)
-
-
-def _stretched(x: Any, like: Any) -> Any:
-    return F.broadcast_like(x, like)
+def _copysign_gradient(ctx: Any, g: Any) -> list[Any]:
+    """dx = g or -g as the sign was kept or turned, 0 where x is 0; dy = 0"""
+    x, y = ctx.inputs
+    slope = F.broadcast_mul(F.sign(ctx.outputs[0]), F.sign(x))
+    return [F.collapse_sum(F.elemwise_mul(g, slope), x), F.zeros_like(y)]
 
 
 _pair(
     "copysign", "|x| with the sign of y.", np.copysign,
     lambda x, y: te.select((y < 0) | (y.equal(0) & (1 / y < 0)), -te.abs(x), te.abs(x)),
-    gradient=_sloped(_copysign_slopes),
+    gradient=_copysign_gradient,
 )  # fmt: skip
 
 

@@ -134,8 +134,8 @@ def _reduce_reference(reduce: Callable[..., Any]) -> Callable[..., Any]:
     def reference(params: Any, x: Any) -> Any:
         axes = tuple(reduced_axes(params, x.ndim))
         with np.errstate(all="ignore"):
-            values = reduce(x, axes) if axes else x
-        return np.asarray(values).reshape(reduced_shape(params, x.shape)).astype(x.dtype)
+            values = np.asarray(reduce(x, axes) if axes else x)
+            return values.reshape(reduced_shape(params, x.shape)).astype(x.dtype)
 
     return reference
 
@@ -236,10 +236,13 @@ divide_by_count = define(
 
 
 def _divide_reference(params: CountAttrs, g: Any, like: Any) -> Any:
+    if g.dtype.itemsize == 2 and is_float(g.dtype):  # which may be too narrow for the count
+        return _divide_reference(params, g.astype(np.float32), like).astype(g.dtype)
     count = max(reduced_count(params, like.shape) - params.less, 0)
     return np.asarray(quietly(divide, g, np.asarray(count).astype(g.dtype)))
 
 
+@in_float32
 def _divide_compute(params: CountAttrs, g: te.Tensor, like: te.Tensor) -> te.Tensor:
     count = te.cast(te.as_expr(reduced_count(params, like.shape)), g.dtype)
     if params.less:
@@ -270,7 +273,7 @@ def _extremum_gradient(mask: str) -> Callable[..., Any]:
     def gradient(ctx: Any, g: Any) -> list[Any]:
         chosen = F.cast_like(Op.get(mask)(ctx.inputs[0], **axes_of(ctx.params)), g)
         share = F.elemwise_div(g, F.sum(chosen, **_kept(ctx.params)))
-        return [F.elemwise_mul(expanded(ctx, share), chosen)]
+        return [F._keep_between(expanded(ctx, share), chosen, a_min=1.0, a_max=1.0)]
 
     return gradient
 

@@ -114,9 +114,7 @@ variance = define(
 def _root_gradient(ctx: Any, g: Any) -> list[Any]:
     """dx = g / 2 y, and 0 where y is"""
     y = ctx.outputs[0]
-    nothing = F.cast_like(F.broadcast_equal(y, F.zeros_like(y)), y)
-    twice = F.elemwise_add(F.elemwise_add(y, y), nothing)
-    return [F.elemwise_div(F.elemwise_sub(g, F.elemwise_mul(g, nothing)), twice)]
+    return [F.broadcast_where(y, F.elemwise_div(g, F.elemwise_add(y, y)), y)]
 
 
 root = unary(

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...base.dtype import BOOL, INT32
 from ...base.errors import FormatError
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -40,6 +41,7 @@ def _corners(call: Call, boxes: list[Value]) -> list[Value]:
 
 
 @converter("_contrib_box_decode")
+@in_float32
 def box_decode(call: Call) -> Value:
     """Offsets from anchors as corners: x = dx std aw + ax, width = exp(dw std) aw."""
     clip, corners = call.attr("clip"), call.attr("format") == "corner"
@@ -61,6 +63,7 @@ def box_decode(call: Call) -> Value:
 
 
 @converter("_contrib_box_iou")
+@in_float32
 def box_iou(call: Call) -> Value:
     """The shared part of the union of every box on the left with every box on the right."""
     left, right = call.shape(call[0]), call.shape(call[1])
@@ -78,10 +81,8 @@ def box_iou(call: Call) -> Value:
     total = call.op("broadcast_add", _area(call, a), _area(call, b))
     union = call.op("elemwise_sub", total, shared)
     some = call.op("broadcast_greater", union, call.make([0], call.dtype(union)))
-    none = call.op("__rsub_scalar__", some, scalar=1)
-    made = call.op(
-        "elemwise_mul", some, call.op("elemwise_div", shared, call.op("elemwise_add", union, none))
-    )
+    nothing = call.op("zeros_like", union)
+    made = call.op("where", some, call.op("elemwise_div", shared, union), nothing)
     return call.reshape(made, (*left[:-1], *right[:-1]))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...base.errors import FormatError, Unsupported
 from ...base.shape import normalize_axis
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -250,6 +251,7 @@ def _one_a_channel(call: Call, value: Value, groups: int, channels: int) -> Valu
 
 
 @converter("L2Normalization")
+@in_float32
 def l2_normalization(call: Call) -> Value:
     """x / sqrt(sum(x^2) + eps), over an instance, its channels, or its places."""
     data, mode = call[0], call.attr("mode")

@@ -8,6 +8,7 @@ from functools import reduce
 
 from ...base.dtype import BOOL, FLOAT32, is_float
 from ...base.errors import FormatError, Unsupported
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
 from .registry import ALIKE, Alike, converter
@@ -287,6 +288,7 @@ def cube_root(call: Call) -> Value:
 
 
 @converter("smooth_l1")
+@in_float32
 def smooth_l1(call: Call) -> Value:
     """(s x)^2 / 2 where |x| < 1 / s^2, else |x| - 1 / (2 s^2)."""
     x, s2 = call[0], call.attr("scalar") ** 2
@@ -298,6 +300,7 @@ def smooth_l1(call: Call) -> Value:
 
 
 @converter("_contrib_quadratic")
+@in_float32
 def quadratic(call: Call) -> Value:
     """a x^2 + b x + c"""
     a, b, c = (call.attr(name) for name in "abc")
@@ -379,14 +382,15 @@ def softmax(call: Call) -> Value:
     dtype = call.dtype_attr()
     data = call.cast(data, FLOAT32) if not is_float(call.dtype(data)) else data
     data = call.cast(data, dtype) if dtype is not None else data
+    dtype = call.dtype(data)
     if call.op_type == "softmin":
         data = call.op("negative", data)
     if temperature not in (None, 1.0):
-        data = call.op("__div_scalar__", data, scalar=temperature)
+        data = call.op("__div_scalar__", call.widened(data), scalar=temperature)
     if call.attr("use_length"):
-        return _softmax_of_lengths(call, data, axis)
+        return call.cast(_softmax_of_lengths(call, data, axis), dtype)
     op = "log_softmax" if call.op_type == "log_softmax" else "softmax"
-    return call.op(op, data, axis=axis)
+    return call.cast(call.op(op, data, axis=axis), dtype)
 
 
 def _softmax_of_lengths(call: Call, data: Value, axis: int) -> Value:

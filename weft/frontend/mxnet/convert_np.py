@@ -252,7 +252,9 @@ def extreme(call: Call) -> Value:
 @converter("_npi_var", "_npi_std")
 def spread(call: Call) -> Value:
     """The mean square distance from the mean; ddof is taken off the number of elements."""
-    data, axes, keep = _prepared(call), call.attr("axis"), call.attr("keepdims")
+    axes, keep = call.attr("axis"), call.attr("keepdims")
+    prepared = _prepared(call)
+    data = call.widened(prepared)
     centred = call.op("broadcast_sub", data, _reduced(call, "mean", data, axes, True))
     square = call.op("elemwise_mul", centred, centred)
     made = _reduced(call, "mean", square, axes, keep)
@@ -262,7 +264,8 @@ def spread(call: Call) -> Value:
         count = math.prod(shape[axis] for axis in chosen)
         scale = count / (count - call.attr("ddof"))
         made = call.op("__mul_scalar__", made, scalar=scale)
-    return made if call.op_type == "_npi_var" else call.op("sqrt", made)
+    made = made if call.op_type == "_npi_var" else call.op("sqrt", made)
+    return call.cast(made, call.dtype(prepared))
 
 
 @converter("_npi_argmax", "_npi_argmin")

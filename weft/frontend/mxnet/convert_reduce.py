@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...base.dtype import BOOL, INT32, is_float
 from ...base.errors import FormatError, Unsupported
 from ...base.shape import normalize_axis
+from ..building import in_float32
 from ..emitter import Value
 from .call import Call
 from .registry import converter
@@ -47,10 +48,10 @@ def reduce_numbers(call: Call) -> Value:
 @converter("norm")
 def norm(call: Call) -> Value:
     """sum(|x|), or sqrt(sum(x^2))"""
-    data, order = call[0], call.attr("ord")
+    data, order = call.widened(call[0]), call.attr("ord")
     if order not in (1, 2):
         raise Unsupported(f"norm with ord={order} is not supported")
-    dtype = call.dtype_attr("out_dtype")
+    dtype = call.dtype_attr("out_dtype") or call[0].dtype
     inner = call.op("abs", data) if order == 1 else call.op("elemwise_mul", data, data)
     made = _reduced(call, "sum", inner, _axes(call, call.attr("axis")), call.attr("keepdims"))
     made = made if order == 1 else call.op("sqrt", made)
@@ -58,6 +59,7 @@ def norm(call: Call) -> Value:
 
 
 @converter("moments")
+@in_float32
 def moments(call: Call) -> list[Value]:
     """Mean and variance."""
     axes, keep = _axes(call, call.attr("axes")), call.attr("keepdims")

@@ -265,7 +265,7 @@ def where(w: Writing) -> None:
     w.give("Where", condition, *w.inputs[1:])
 
 
-@writes("clip")
+@writes("clip", "_hard_tanh")
 def clip(w: Writing) -> None:
     limits = [w.params.a_min, w.params.a_max]
     if not is_float(w.dtype):

@@ -33,7 +33,9 @@ _ELU, _SELU, _GELU, _SILU, _MISH, _RELU, _LEAKY, _SOFTPLUS, _SOFTSIGN = (
     Op.get(name)
     for name in "elu selu gelu silu mish relu leaky_relu softplus softsign".split()
 )  # fmt: skip
-_HARD_SIGMOID, _HARD_SWISH, _CLIP = (Op.get(n) for n in "hard_sigmoid hard_swish clip".split())
+_HARD_SIGMOID, _HARD_SWISH, _HARD_TANH = (
+    Op.get(name) for name in "hard_sigmoid hard_swish _hard_tanh".split()
+)
 
 
 def given_back(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
@@ -74,7 +76,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @_Activation
 def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
-    return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [input])[0]
+    return apply(_HARD_TANH, ClipAttrs(a_min=float(low), a_max=float(high)), [input])[0]
 
 
 @row(space=NN, method=False)
@@ -266,7 +268,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, not beyond it"""
     if lambd < 0:
         raise RunError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
-    inside = choose(lt(input, -lambd), add(input, lambd), mul(input, 0.0))
+    inside = choose(lt(input, -lambd), add(input, lambd), mul(input.detach(), 0.0))
     return choose(gt(input, lambd), sub(input, lambd), inside)
 
 

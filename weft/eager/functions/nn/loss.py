@@ -111,7 +111,7 @@ def l1_loss(
 def _bent(left: Tensor, right: Tensor, bend: float, scale: float = 1.0) -> Tensor:
     """d squared / 2 where d = |x - y| is below the bend, else bend (d - bend / 2), scaled."""
     gap = magnitude(sub(left, right))
-    square_part = mul(square(gap), 0.5 * scale)
+    square_part = mul(square(clamp(gap, max=bend)), 0.5 * scale)  # whose slope is finite
     return choose(lt(gap, bend), square_part, mul(sub(gap, 0.5 * bend), bend * scale))
 
 
