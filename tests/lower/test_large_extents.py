@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from weft.base.errors import Error, OutOfMemory
-from weft.base.machine import memory_of
+from weft.base.memory import memory_of
 from weft.base.ndarray import empty
 from weft.lower.taps import Line, Phase, phases, reach, runs
 from weft.ops._windows import Window
