@@ -79,8 +79,7 @@ def test_open_dimensions_stay_open(digits, batch, given):
 @pytest.mark.parametrize("level", range(4))
 def test_no_images_at_all(digits, level):
     images, labels = digits
-    with weft.compiler.build_config(opt_level=level):
-        model = weft.compile(DIGITS)
+    model = weft.compile(DIGITS, opt_level=level)
     (found,) = model(images[:0])
     assert found.shape == (0, 10)
     assert labels_of(model, images) == labels.tolist()
