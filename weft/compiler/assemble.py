@@ -12,7 +12,7 @@ from typing import Any
 from .. import te
 from ..base import config
 from ..base.dtype import DType, dtype_name
-from ..base.errors import GraphError, ShapeError
+from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
 from ..base.plan import ExecPlan, HostStep, KernelStep, Step
 from ..base.shape import is_static, numel, show
@@ -354,6 +354,7 @@ class _Assembler:
     def _compiled(self, kernels: Sequence[CompiledKernel], nodes: Sequence[Node]) -> None:
         number = len(self.steps)  # tells temporaries of different groups apart
         for name, code, arguments, work in kernels:
+            self._check_work(name, work, nodes)
             self.objects[code.name] = code.code
             keys = [(number, a) if isinstance(a, Temporary) else _place_of(a) for a in arguments]
             for key, argument in zip(keys, arguments):
@@ -363,10 +364,26 @@ class _Assembler:
             self._step(code.name, keys, 1 if code.extent is None else code.extent, work)
             self.kernels.append(self._info(name, code.name, nodes))
 
+    def _nanoseconds(self, work: int) -> float:
+        """How long one core takes for so many element operations, at its best."""
+        return work * NANOSECONDS_PER_OPERATION.get(self.target.isa, 0.08)
+
+    def _check_work(self, name: str, work: int, nodes: Sequence[Node]) -> None:
+        """Refuses a kernel that could not be waited for: small tensors can ask for that much."""
+        seconds, limit = self._nanoseconds(work) / 1e9, config.get("kernel_seconds")
+        if seconds > limit:
+            raise Unsupported(
+                f"kernel {name} would run for {seconds:.2g} seconds or longer",
+                where=f"node {nodes[-1].name!r}, operator {nodes[-1].op_name}",
+                why=f"it has {work} element operations, and more than {limit} seconds are taken "
+                "for a mistake in the shapes",
+                hint="take smaller extents, or raise WEFT_KERNEL_SECONDS",
+            )
+
     def _step(self, symbol: str, keys: Sequence[Key], extent: int, work: int) -> None:
         for key in keys:
             self.places.use(key, len(self.steps))
-        cost = work * NANOSECONDS_PER_OPERATION.get(self.target.isa, 0.08)
+        cost = self._nanoseconds(work)
         self.steps.append(
             lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), extent, cost)
         )
