@@ -35,6 +35,7 @@ def test_defaults(name, value):
         ("WEFT_DEBUG", "0", "debug", frozenset()),
         ("WEFT_ISA", "avx2", "isa", "avx2"),
         ("WEFT_CACHE_DIR", "/a b", "cache_dir", "/a b"),
+        ("WEFT_KERNEL_SECONDS", "60", "kernel_seconds", 60),
     ],
 )
 def test_environment(monkeypatch, variable, text, name, value):

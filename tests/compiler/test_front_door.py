@@ -76,6 +76,15 @@ def test_open_dimensions_stay_open(digits, batch, given):
         assert labels_of(model, images[:count]) == labels[:count].tolist()
 
 
+@pytest.mark.parametrize("level", range(4))
+def test_no_images_at_all(digits, level):
+    images, labels = digits
+    model = weft.compile(DIGITS, opt_level=level)
+    (found,) = model(images[:0])
+    assert found.shape == (0, 10)
+    assert labels_of(model, images) == labels.tolist()
+
+
 def test_a_name_is_one_number():
     model = weft.compile(two_inputs(), shape={"x": ("n", 3), "y": ("n", 3)})
     x = np.arange(6, dtype="float32").reshape(2, 3)

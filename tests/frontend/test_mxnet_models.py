@@ -12,6 +12,7 @@ from rich.console import Console
 import weft
 from weft.core.interpret import evaluate
 from weft.frontend import from_mxnet
+from weft.lower import layouts
 from weft.tools.convert import convert_model
 
 FOLDERS = (
@@ -65,6 +66,32 @@ def test_reference_matches_mxnet(name):
 def test_native_code_matches_mxnet(name):
     path, inputs, expected = _loaded(name)
     _check(weft.compile(path, shape=_shapes(inputs)).run(inputs), expected)
+
+
+def _relative_error(outputs, exact):
+    """The largest root mean square error of an output, relative to the output's own."""
+    errors = [((y - e) ** 2).mean() / (e**2).mean() for y, e in zip(outputs, exact)]
+    return max(errors) ** 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["squeezenet1.1", "gcv_cifar_resnet20_v1", "det1", "det3"])
+def test_winograd_is_nearly_as_exact_as_the_direct_form(name, monkeypatch):
+    """Against the reference in float64."""
+    path, inputs, _ = _loaded(name)
+    symbol, params = from_mxnet(path, shape=_shapes(inputs))
+    given = {**{key: value.numpy() for key, value in params.items()}, **inputs}
+    exact = evaluate(symbol, {key: value.astype("float64") for key, value in given.items()})
+    assert all(value.dtype == np.float64 for value in exact)
+    errors = []
+    for winograd in (True, False):
+        if not winograd:
+            monkeypatch.setattr(layouts, "winograd_tile", lambda *facts: None)
+        model = weft.compile(path, shape=_shapes(inputs))
+        used = any("_winograd_conv2d" in kernel.operators for kernel in model.report().kernels)
+        assert used == winograd
+        errors.append(_relative_error(model.run(inputs), exact))
+    assert errors[0] <= 2.5 * errors[1]
 
 
 @pytest.mark.slow

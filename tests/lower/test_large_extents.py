@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.base.errors import Error, OutOfMemory
-from weft.base.machine import memory_of
+from weft.base import config
+from weft.base.errors import Error, OutOfMemory, Unsupported
+from weft.base.memory import memory_of
 from weft.base.ndarray import empty
 from weft.lower.taps import Line, Phase, phases, reach, runs
 from weft.ops._windows import Window
@@ -57,6 +58,23 @@ def test_values_beyond_memory_are_refused_before_the_run(case):
     assert isinstance(caught.value, Error)
     assert "node" in caught.value.where
     assert "machine has" in caught.value.why
+
+
+def test_work_without_end_is_refused():
+    """Nothing large is stored, but 2 ** 60 elements are added."""
+    made = sym.sum(sym.broadcast_to(X, shape=(1 << 30, 1 << 30)), name="endless")
+    with pytest.raises(Unsupported, match=r"would run for .* seconds") as caught:
+        weft.compile(made, shape={"x": (1, 1)})
+    assert "'endless'" in caught.value.where
+    assert "WEFT_KERNEL_SECONDS" in caught.value.hint
+    with config.override(kernel_seconds=10**12):
+        weft.compile(made, shape={"x": (1, 1)})
+
+
+def test_the_limit_of_work_can_be_lowered():
+    made = sym.sum(sym.broadcast_to(X, shape=(1 << 20, 1 << 20)))
+    with config.override(kernel_seconds=1), pytest.raises(Unsupported, match="would run"):
+        weft.compile(made, shape={"x": (1, 1)})
 
 
 def test_a_huge_stride_between_few_elements():

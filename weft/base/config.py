@@ -73,6 +73,9 @@ SETTINGS: dict[str, Setting] = {
     "verify": Setting("WEFT_VERIFY", True, _switch, "check every graph after every pass"),
     "threads": Setting("WEFT_NUM_THREADS", None, _count, "worker threads; default: the cores"),
     "isa": Setting("WEFT_ISA", None, str, "instruction set: sse, avx2, avx512; default: the CPU's"),
+    "kernel_seconds": Setting(
+        "WEFT_KERNEL_SECONDS", 3600, _count, "estimated seconds beyond which a kernel is refused"
+    ),
     "cache": Setting("WEFT_CACHE", True, _switch, "keep compiled kernels on disk"),
     "cache_dir": Setting("WEFT_CACHE_DIR", None, str, "where compiled kernels are kept"),
 }

@@ -10,13 +10,11 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-MEMINFO = Path("/proc/meminfo")
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
@@ -111,20 +109,6 @@ def _cgroup_folders(root: Path, own: Path) -> Iterator[Path]:
         elif "cpu" in controllers.split(","):
             for mount in dict.fromkeys((controllers, "cpu", "cpu,cpuacct", "cpuacct,cpu")):
                 yield from _with_parents(root / mount, path)
-
-
-@lru_cache(maxsize=1)
-def memory_bytes() -> float:
-    """How much memory there is, with what is swapped; infinity where the system does not tell."""
-    return memory_of(MEMINFO)
-
-
-def memory_of(meminfo: Path) -> float:
-    """The same of a file such as /proc/meminfo."""
-    lines = (line.split() for line in _read(meminfo).splitlines())
-    sizes = {words[0]: _number(words[1], 0) * 1024 for words in lines if len(words) > 1}
-    total = sizes.get("MemTotal:", 0)
-    return total + sizes.get("SwapTotal:", 0) if total else math.inf
 
 
 def _with_parents(mount: Path, path: str) -> Iterator[Path]:

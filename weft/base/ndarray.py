@@ -15,7 +15,7 @@ from . import dlpack
 from .device import Device, cpu
 from .dtype import BOOL, DTYPES, DType, as_dtype, dtype_name
 from .errors import DTypeError, InvalidType, InvalidValue, OutOfMemory, OutOfRange, ShapeError
-from .machine import memory_bytes
+from .memory import LARGE, memory_bytes
 
 __all__ = ["NDArray", "array", "cpu", "empty", "from_dlpack"]
 
@@ -25,7 +25,6 @@ def __dir__() -> list[str]:
 
 
 ALIGNMENT = 64
-_LARGE = 2**28  # bytes: the system gives more than it has, and the process ends when it is used
 # What may be written into what without being asked for: a kind into its own or a later one.
 _KIND_ORDER = "buifc"
 
@@ -294,7 +293,7 @@ def _allocate(shape: tuple[int, ...], dtype: DType) -> NumpyArray[Any]:
     for extent in shape:
         nbytes *= extent
     try:
-        if nbytes > _LARGE and nbytes > memory_bytes():
+        if nbytes > LARGE and nbytes > memory_bytes():
             raise MemoryError(f"this machine has {memory_bytes():.0f} bytes")
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.__array_interface__["data"][0] % ALIGNMENT

@@ -9,11 +9,17 @@ from llvmlite.binding import ffi
 
 from ..base.errors import InvalidValue, RunError, Unsupported
 from ..base.forks import held_lock, hold_over_forks
+from ..base.memory import require
 from ..base.target import Target
 
 _lock = held_lock("compiling")
 hold_over_forks(ffi.lib._lock._lock, "llvm")  # llvmlite's own, around every call
 _machines: dict[tuple[str, str, str], llvm.TargetMachine] = {}
+
+# What LLVM takes for itself and for each character of a module: it ends the process where it does
+# not get that.
+_OWN_BYTES = 32 << 20
+_BYTES_PER_CHARACTER = 64
 
 # Emitted code needs no IR passes; "O2" is for scalar loops that LLVM is to vectorise.
 PIPELINES = ("none", "O2")
@@ -36,6 +42,7 @@ def llvm_version() -> str:
 
 def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:
     """Object code, position-independent, as a JIT loads it."""
+    require(_OWN_BYTES + _BYTES_PER_CHARACTER * len(ir), "compiling a kernel")
     with _lock:
         machine = _target_machine(target)
         return bytes(machine.emit_object(_module(ir, machine, passes)))

@@ -12,8 +12,8 @@ from typing import Any
 from .. import te
 from ..base import config
 from ..base.dtype import DType, dtype_name
-from ..base.errors import GraphError, OutOfMemory, ShapeError
-from ..base.machine import memory_bytes
+from ..base.errors import GraphError, ShapeError, Unsupported
+from ..base.memory import require
 from ..base.plan import ExecPlan, HostStep, KernelStep, Step
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
@@ -100,6 +100,7 @@ class _Assembler:
             self._add(NodeEntry(node), "constant", node.name)
         outputs = self._place_outputs(groups)
         self._place_parts(groups)
+        self._check_memory(self._least_arena(groups))
         tell = progress or (lambda done, total: None)
         calls = [(g, self._strides([*g.inputs, *g.outputs])) for g in groups if self._has_code(g)]
         ahead = lowered_ahead(calls, self.graph.fact, self.target, lambda n: tell(n, len(groups)))
@@ -130,15 +131,35 @@ class _Assembler:
     def _check_size(self, entry: NodeEntry) -> None:
         """Refuses what this machine could not hold, before code is made for it."""
         shape, dtype = self._fact(entry)
-        size = prod(shape) * dtype.itemsize
-        if size > memory_bytes():
-            raise OutOfMemory(
-                f"a value of shape {show(shape)} of {dtype} takes {size} bytes",
-                where=f"output {entry.index} of operator {entry.node.op_name}, "
-                f"node {entry.node.name!r}",
-                why=f"this machine has {memory_bytes():.0f} bytes",
-                hint="take smaller extents, or fewer at a time",
-            )
+        require(
+            prod(shape) * dtype.itemsize,
+            f"a value of shape {show(shape)} of {dtype}",
+            f"output {entry.index} of operator {entry.node.op_name}, node {entry.node.name!r}",
+        )
+
+    def _check_memory(self, arena_bytes: int) -> None:
+        """Refuses a program whose runs could not have their outputs and the values between."""
+        made = [self._fact(entry) for entry in dict.fromkeys(self.graph.outputs)]
+        size = arena_bytes + sum(prod(shape) * dtype.itemsize for shape, dtype in made)
+        require(size, f"a run, {arena_bytes} bytes of it for values between inputs and outputs,")
+
+    def _least_arena(self, groups: Sequence[FusedGroup]) -> int:
+        """The bytes of the arena as they are known before there are kernels: without what kernels
+        of one group pass to each other."""
+        places = self.places.copy()
+        for number, group in enumerate(groups):
+            if self._is_view(group):
+                places.add_view(NodeEntry(group.nodes[0]), _place_of(group.inputs[0]))
+                continue
+            in_variables = writes(group.nodes[0])
+            for entry in group.outputs:
+                shape, dtype = self._fact(entry)
+                if entry not in places:
+                    size = 0 if in_variables else prod(shape) * dtype.itemsize
+                    places.add(entry, "arena", size)
+            for entry in (*group.inputs, *group.outputs):
+                places.use(_place_of(entry), number)
+        return places.plan()[2]
 
     def _add(self, entry: NodeEntry, role: str, name: str = "") -> None:
         shape, dtype = self._fact(entry)
@@ -333,6 +354,7 @@ class _Assembler:
     def _compiled(self, kernels: Sequence[CompiledKernel], nodes: Sequence[Node]) -> None:
         number = len(self.steps)  # tells temporaries of different groups apart
         for name, code, arguments, work in kernels:
+            self._check_work(name, work, nodes)
             self.objects[code.name] = code.code
             keys = [(number, a) if isinstance(a, Temporary) else _place_of(a) for a in arguments]
             for key, argument in zip(keys, arguments):
@@ -342,10 +364,26 @@ class _Assembler:
             self._step(code.name, keys, 1 if code.extent is None else code.extent, work)
             self.kernels.append(self._info(name, code.name, nodes))
 
+    def _nanoseconds(self, work: int) -> float:
+        """How long one core takes for so many element operations, at its best."""
+        return work * NANOSECONDS_PER_OPERATION.get(self.target.isa, 0.08)
+
+    def _check_work(self, name: str, work: int, nodes: Sequence[Node]) -> None:
+        """Refuses a kernel that could not be waited for: small tensors can ask for that much."""
+        seconds, limit = self._nanoseconds(work) / 1e9, config.get("kernel_seconds")
+        if seconds > limit:
+            raise Unsupported(
+                f"kernel {name} would run for {seconds:.2g} seconds or longer",
+                where=f"node {nodes[-1].name!r}, operator {nodes[-1].op_name}",
+                why=f"it has {work} element operations, and more than {limit} seconds are taken "
+                "for a mistake in the shapes",
+                hint="take smaller extents, or raise WEFT_KERNEL_SECONDS",
+            )
+
     def _step(self, symbol: str, keys: Sequence[Key], extent: int, work: int) -> None:
         for key in keys:
             self.places.use(key, len(self.steps))
-        cost = work * NANOSECONDS_PER_OPERATION.get(self.target.isa, 0.08)
+        cost = self._nanoseconds(work)
         self.steps.append(
             lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), extent, cost)
         )
@@ -386,6 +424,7 @@ class _Assembler:
 
     def _finish(self, start: float, hits: int) -> Program:
         slots, refs, arena_bytes = self.places.plan()
+        self._check_memory(arena_bytes)
         plan = ExecPlan(tuple(make(refs) for make in self.steps), slots, arena_bytes)
         name = "run_" + hashlib.sha256(repr(plan.steps).encode()).hexdigest()[:24]
         entry = emit_entry(plan, name)

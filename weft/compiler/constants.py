@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..base.memory import require
 from ..base.shape import is_static, numel
 from ..base.target import host
 from ..core.graph import Graph
@@ -21,7 +22,13 @@ LARGE_BYTES = 4 << 20  # what numpy takes longer to move than LLVM to compile a 
 
 def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:
     """The values of all outputs, and which of them are new, row-major and start at a cache line."""
-    large = [_is_large(part, entry) for entry in part.outputs]
+    sizes = [_bytes(part, entry) for entry in part.outputs]
+    for node in part.indexed.nodes:
+        for index in range(node.num_outputs):
+            size = _bytes(part, NodeEntry(node, index))
+            require(size, "a constant", f"operator {node.op_name}, node {node.name!r}")
+    require(sum(sizes), f"a model of {len(sizes)} computed constants")
+    large = [size >= LARGE_BYTES and has_body(e.node) for e, size in zip(part.outputs, sizes)]
     values: dict[NodeEntry, Array] = {}
     for native, compute in ((True, _by_kernels), (False, evaluate)):
         entries = [e for e, is_native in zip(part.outputs, large) if is_native is native]
@@ -31,11 +38,11 @@ def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array
     return [values[entry] for entry in part.outputs], large
 
 
-def _is_large(part: Graph, entry: NodeEntry) -> bool:
+def _bytes(part: Graph, entry: NodeEntry) -> int:
     fact = part.fact(entry)
-    if not is_static(fact.shape) or fact.dtype is None or not has_body(entry.node):
-        return False
-    return numel(fact.shape) * fact.dtype.itemsize >= LARGE_BYTES
+    if not is_static(fact.shape) or fact.dtype is None:
+        return 0
+    return numel(fact.shape) * fact.dtype.itemsize
 
 
 def _by_kernels(part: Graph, known: Mapping[str, Array]) -> Sequence[Array]:

@@ -35,6 +35,13 @@ class Locations:
         root, before = self._views.get(source, (source, 0))
         self._views[key] = (root, before + offset)
 
+    def copy(self) -> Locations:
+        """The same again, to try something with."""
+        made = Locations()
+        made._values, made._views = dict(self._values), dict(self._views)
+        made._used = {key: list(steps) for key, steps in self._used.items()}
+        return made
+
     def __contains__(self, key: Key) -> bool:
         return key in self._values or key in self._views
 

@@ -118,7 +118,7 @@ def _run(
     takes = subgraphs and getattr(rule, "takes_subgraphs", False)
     try:
         said = rule(params, ins, outs, subgraphs) if takes else rule(params, ins, outs)
-    except Error:
+    except (Error, MemoryError):
         raise
     except Exception as error:
         raise GraphError(

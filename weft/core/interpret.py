@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.errors import Error, InvalidType, NotFound, RunError
+from ..base.errors import Error, InvalidType, NotFound, OutOfMemory, RunError
 from .graph import Graph
 from .ir import Mutations, Node, NodeEntry, mutation_deps, topo_order
 from .op import Op
@@ -118,7 +118,14 @@ def run_reference(
             f"operator {op.name} has no reference", hint=f"set {op.name}.reference = f(*arrays)"
         )
     extra = {"subgraphs": subgraphs} if subgraphs else {}
-    results = rule(params, *args, **extra) if op.parser is not None else rule(*args, **extra)
+    try:
+        results = rule(params, *args, **extra) if op.parser is not None else rule(*args, **extra)
+    except OutOfMemory:
+        raise
+    except MemoryError as error:
+        raise OutOfMemory(
+            f"there is not enough memory for operator {op.name}", why=str(error)
+        ) from None
     if not isinstance(results, (tuple, list)):
         results = (results,)
     return [np.asarray(value) for value in results]

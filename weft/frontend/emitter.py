@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import ops  # noqa: F401  registers the operators
 from ..base.dtype import DType, as_dtype, dtype_name
-from ..base.errors import ShapeError
+from ..base.errors import OutOfMemory
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, StaticShape, is_static, numel, show
 from ..core.infer import infer_node
@@ -208,4 +208,6 @@ def _extent(shape: StaticShape) -> int:
 def _check_sizes(facts: tuple[Fact, ...]) -> None:
     for fact in facts:
         if is_static(fact.shape) and _extent(fact.shape) > _LARGEST:
-            raise ShapeError(f"a tensor of shape {show(fact.shape)} is more than any machine holds")
+            raise OutOfMemory(
+                f"a tensor of shape {show(fact.shape)} is more than any machine holds"
+            )

@@ -130,6 +130,8 @@ def tensors_of(
         except Error as error:
             error.at(f"compute of operator {node.op.name}, node {node.name!r}")
             raise
+        except MemoryError:
+            raise
         except Exception as error:
             raise GraphError(
                 f"the compute of operator {node.op.name} failed",

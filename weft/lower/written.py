@@ -36,6 +36,8 @@ def written_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> lis
     except Error as error:
         error.at(f"kernels of operator {node.op.name}, node {node.name!r}")
         raise
+    except MemoryError:
+        raise
     except Exception as error:
         raise GraphError(
             f"the kernels of operator {node.op.name} failed",

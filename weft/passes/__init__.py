@@ -26,6 +26,7 @@ from . import (
     serialize,
     settle,
     simplify_inference,
+    split_wide,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "serialize",
     "settle",
     "simplify_inference",
+    "split_wide",
 ]

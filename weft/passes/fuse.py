@@ -22,6 +22,7 @@ from ..core.passes import register_pass
 from ..core.pattern import OpPattern
 
 MAX_GROUP_NODES = 64  # keeps the expressions of a kernel at a size that compiles quickly
+MAX_GROUP_INPUTS = 128  # and the tensors that it reads
 MAX_REPEATS = 16  # how often a kernel may compute one value rather than read it
 MOVERS = frozenset("expand_dims reshape squeeze flatten transpose broadcast_to copy cast".split())
 DEFAULT_OPT_LEVEL = 2
@@ -39,6 +40,7 @@ class _Open:
 
     root: int
     size: int = 1
+    inputs: int = 0  # at most so many tensors are read
     master: int | None = None
     anchored: bool = False
     extent: int = 0  # elements of the largest value computed inside
@@ -113,10 +115,12 @@ class _Grouping:
         taken, settled = [anchor], 1
         inside, waiting = {anchor}, set(self._readers(anchor))
         heap = sorted(waiting)
-        leaving = len(self._readers(anchor))
+        leaving, inputs = len(self._readers(anchor)), self._width(anchor)
         while heap and self._may_vanish(taken[-1]):
             number = heappop(heap)
-            if len(taken) == MAX_GROUP_NODES or not self._follows(anchor, number):
+            inputs += self._width(number)
+            full = len(taken) == MAX_GROUP_NODES or inputs > MAX_GROUP_INPUTS
+            if full or not self._follows(anchor, number):
                 break
             read = self._readers(number)
             leaving += len(read) - sum(e in inside for e in self._producers(number))
@@ -129,7 +133,8 @@ class _Grouping:
             if leaving == len(read):
                 settled = len(taken)
         extent = self._extent(anchor)
-        group = _Open(taken[settled - 1], settled, anchor, anchored=True, extent=extent)
+        inputs = sum(map(self._width, taken[:settled]))
+        group = _Open(taken[settled - 1], settled, inputs, anchor, anchored=True, extent=extent)
         for number in taken[:settled]:
             self.of[number] = group
 
@@ -164,6 +169,10 @@ class _Grouping:
     def _producers(self, number: int) -> list[int]:
         return [self.indexed.node_id[entry.node] for entry in self.indexed.nodes[number].inputs]
 
+    def _width(self, number: int) -> int:
+        """How many tensors a node adds to those that a kernel reads: all but the one between."""
+        return max(len(self.indexed.nodes[number].inputs) - 1, 0)
+
     def _follows(self, anchor: int, number: int) -> bool:
         """Whether a node works on the anchor's result element by element, in the same shape."""
         shape = self._shape(anchor)
@@ -181,7 +190,7 @@ class _Grouping:
     def _open(self, number: int) -> _Open:
         is_master = self.patterns[number] > OpPattern.INJECTIVE
         master = number if is_master else None
-        return _Open(number, master=master, extent=self._extent(number))
+        return _Open(number, inputs=self._width(number), master=master, extent=self._extent(number))
 
     def _join(self, number: int) -> _Open | None:
         """The readers' group with this node in it; None if it must stand on its own."""
@@ -196,9 +205,12 @@ class _Grouping:
         hardest = OpPattern.BROADCAST if group.anchored else OpPattern.INJECTIVE
         fits = self.patterns[number] <= hardest
         easy = all(self.patterns[reader] <= OpPattern.COMM_REDUCE for reader in readers)
-        if not fits or not easy or group.size >= MAX_GROUP_NODES or self._repeats(number, group):
+        inputs = group.inputs + self._width(number)
+        full = group.size >= MAX_GROUP_NODES or inputs > MAX_GROUP_INPUTS
+        if not fits or not easy or full or self._repeats(number, group):
             return None
         group.size += 1
+        group.inputs = inputs
         group.extent = max(group.extent, self._extent(number))
         return group
 

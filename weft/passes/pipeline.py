@@ -27,6 +27,7 @@ OPT_PASS_LEVEL = {
     "AlterOpLayout": 3,
     "ScaleFilters": 3,
     "NestConcatenates": 1,
+    "SplitWide": 0,
 }
 
 
@@ -87,7 +88,12 @@ PIPELINE = (
     Step(
         "NestConcatenates",
         ("NestConcatenates",),
-        "last, since transforms between the parts would hide them; lists that grow share memory",
+        "late, since transforms between the parts would hide them; lists that grow share memory",
+    ),
+    Step(
+        "SplitWide",
+        ("SplitWide",),
+        "last, since lists of parts are found whole; the code of a kernel stays within bounds",
     ),
 )
 

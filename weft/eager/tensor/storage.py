@@ -20,23 +20,30 @@ except ImportError:  # numpy 1
     from numpy import byte_bounds  # type: ignore[attr-defined, no-redef]
 
 from ...base.errors import InvalidType, InvalidValue, OutOfMemory, OutOfRange, RunError
+from ...base.memory import LARGE, memory_bytes
 from ...base.ndarray import ALIGNMENT
 from .device import CPU, device, require_cpu
 
 Bytes = NDArray[np.uint8]
-_MAX_BYTES = 2**62
 
 
 def allocate(nbytes: int) -> Bytes:
     """That many bytes, not set, that start at a multiple of 64."""
-    if not 0 <= nbytes <= _MAX_BYTES:
-        raise OutOfMemory(f"cannot allocate {nbytes} bytes")
+    if not 0 <= nbytes <= LARGE:
+        _check_large(nbytes)
     try:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     except MemoryError as error:
         raise OutOfMemory(f"cannot allocate {nbytes} bytes", why=str(error)) from None
     start = -raw.__array_interface__["data"][0] % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+def _check_large(nbytes: int) -> None:
+    """The system gives more than it has, and the process ends when that is used."""
+    if not 0 <= nbytes <= memory_bytes():
+        why = f"this machine has {memory_bytes():.0f} bytes"
+        raise OutOfMemory(f"cannot allocate {nbytes} bytes", why=why)
 
 
 class _Extent:

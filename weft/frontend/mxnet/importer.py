@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...base.dtype import DTYPES, FLOAT32, DType, is_float
-from ...base.errors import Error, FormatError, NotFound, RunError, Unsupported
+from ...base.errors import Error, FormatError, NotFound, OutOfMemory, RunError, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
 from ...core.schema import is_hidden
@@ -360,6 +360,10 @@ def _convert(
         raise FormatError(
             "the node's attributes or inputs make no sense", where=label, why=str(error)[:200]
         ) from error
+    except MemoryError as error:
+        raise OutOfMemory(
+            "there is not enough memory to read the node", where=label, why=str(error)
+        ) from None
     except Exception as error:
         raise RunError(
             f"the converter of {node.op} failed",

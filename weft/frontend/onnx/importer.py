@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from ...base.dtype import DType
-from ...base.errors import Error, FormatError, InvalidValue, NotFound, RunError, Unsupported
+from ...base.errors import (
+    Error,
+    FormatError,
+    InvalidValue,
+    NotFound,
+    OutOfMemory,
+    RunError,
+    Unsupported,
+)
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
@@ -240,6 +248,10 @@ def _convert(
         raise FormatError(
             "the node's attributes or inputs make no sense", where=label, why=str(error)
         ) from error
+    except MemoryError as error:
+        raise OutOfMemory(
+            "there is not enough memory to read the node", where=label, why=str(error)
+        ) from None
     except Exception as error:
         raise RunError(
             f"the converter of {node.op_type} failed",
