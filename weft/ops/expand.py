@@ -152,7 +152,7 @@ expand_like_grad = define(
     "_expand_like_grad", "The sum of ograd over what expand_like repeated.",
     level=10, inputs={"ograd": "the gradient of the output", "input": "what was repeated"},
     named=False, attrs=AxesAttrs, pattern=COMM_REDUCE, shape=_expand_grad_shape, dtype=first_dtype,
-    layout=layouts.keep_last, ignored_inputs=[1],
+    layout=layouts.fixed_unknown, ignored_inputs=[1],
 )  # fmt: skip
 expand_like_grad.reference = _expand_grad_reference
 expand_like_grad.compute = _expand_grad_compute
