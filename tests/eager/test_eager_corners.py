@@ -7,6 +7,7 @@ from oracles import oracle
 
 import weft
 from weft.base.errors import Error, OutOfMemory
+from weft.eager.functions.all import FUNCTIONS  # noqa: F401  gives tensors their methods
 from weft.eager.tensor.tensor import wrap
 
 

@@ -50,7 +50,7 @@ def _accumulators(loop: For) -> list[Buffer]:
     found = dict.fromkeys(s.buffer for s in stores if s.buffer not in own)
     read = {load.source for load in postorder(_other_values(inner)) if isinstance(load, Load)}
     for stored in list(found):
-        if stored in read or not all(_adds(s) for s in stores if s.buffer is stored):
+        if stored in read or not all(adds(s) for s in stores if s.buffer is stored):
             del found[stored]
     return list(found)
 
@@ -60,14 +60,15 @@ def _other_values(inner: Sequence[Stmt]) -> list[Expr]:
     values: list[Expr] = []
     for stmt in inner:
         own = [part for part in parts(stmt) if isinstance(part, Expr)]
-        if isinstance(stmt, Store) and _adds(stmt):
+        if isinstance(stmt, Store) and adds(stmt):
             assert isinstance(stmt.value, Binary)
             own = [stmt.value.b if part is stmt.value else part for part in own]
         values += own
     return values
 
 
-def _adds(store: Store) -> bool:
+def adds(store: Store) -> bool:
+    """Whether a store adds to the float that is in its place."""
     update = store.value
     return (
         is_float(store.buffer.dtype)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...base.dtype import DTYPES, FLOAT32, DType, is_float
-from ...base.errors import Error, FormatError, NotFound, OutOfMemory, RunError, Unsupported
+from ...base.errors import FormatError, NotFound, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
 from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
+from ..reading import reading
 from . import (  # noqa: F401  each registers its converters
     convert_attention,
     convert_control,
@@ -40,16 +41,6 @@ from .symbol_file import Node, SymbolFile
 
 __all__ = ["from_mxnet", "get_op"]
 
-# What a malformed attribute makes of a converter; everything of weft's own is an Error already.
-_MALFORMED = (
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    ZeroDivisionError,
-    MemoryError,
-)
 # Inputs that only training reads.
 _LABELS = dict.fromkeys(
     (
@@ -350,26 +341,9 @@ def _convert(
     node = graph.nodes[number]
     label = f"node {node.name!r} ({node.op})"
     read = _read_inputs(node, tables)
-    try:
+    with reading(label, node.op):
         inputs = [_output(values, *entry) for entry in read]
         values[number] = _results(node, tables, emitter, inputs, frozenset(live[number]))
-    except Error as error:
-        error.at(label)
-        raise
-    except _MALFORMED as error:
-        raise FormatError(
-            "the node's attributes or inputs make no sense", where=label, why=str(error)[:200]
-        ) from error
-    except MemoryError as error:
-        raise OutOfMemory(
-            "there is not enough memory to read the node", where=label, why=str(error)
-        ) from None
-    except Exception as error:
-        raise RunError(
-            f"the converter of {node.op} failed",
-            where=label,
-            why=f"{type(error).__name__}: {error}",
-        ) from error
 
 
 def _results(

@@ -12,14 +12,13 @@ from ...base.errors import (
     FormatError,
     InvalidValue,
     NotFound,
-    OutOfMemory,
-    RunError,
     Unsupported,
 )
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
+from ..reading import reading
 from . import (  # noqa: F401  each registers its converters
     convert_attention,
     convert_detection,
@@ -39,18 +38,6 @@ from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
 from .registry import Alike, Converter, find
 from .tensors import checked_dims, dtype_of, to_numpy
-
-# What a malformed attribute makes of a converter; everything of weft's own is an Error already.
-_MALFORMED = (
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    AttributeError,
-    OverflowError,
-    ZeroDivisionError,
-    MemoryError,
-)
 
 
 def from_onnx(
@@ -237,27 +224,10 @@ def _convert(
     opset = model.opsets[node_domain(node)]
     schema = _schema(node.op_type, opset, node_domain(node))
     how = find(node_domain(node), node.op_type, opset)
-    try:
+    with reading(label, node.op_type):
         inputs = [values[name] if name else None for name in node.input]
         call = Call(emitter, node, schema, inputs, opset, label)
         results = _results(how, call)
-    except Error as error:
-        error.at(label)
-        raise
-    except _MALFORMED as error:
-        raise FormatError(
-            "the node's attributes or inputs make no sense", where=label, why=str(error)
-        ) from error
-    except MemoryError as error:
-        raise OutOfMemory(
-            "there is not enough memory to read the node", where=label, why=str(error)
-        ) from None
-    except Exception as error:
-        raise RunError(
-            f"the converter of {node.op_type} failed",
-            where=label,
-            why=f"{type(error).__name__}: {error}",
-        ) from error
     _bind_outputs(node, results, values, label)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.dtype import is_float
 from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, const
 from ...te.loops import Alloc, Buffer, For, If, Seq, Stmt, Store, buffer
 from ...te.simplify_loops import sequence, statements
 from ...te.visit import loads, postorder, rewrite, substitute
+from ..long_sums import adds
 from ..partial import with_accumulator
 
 PART = 64  # summands that are added up before they join the sum
@@ -115,7 +115,7 @@ def _in_parts(loop: For) -> Stmt:
     inner = list(statements(loop.body))
     stores = [s for s in inner if isinstance(s, Store) and s.buffer.scope == "register"]
     short = isinstance(loop.extent, Const) and int(loop.extent.value) <= PART
-    if short or len(stores) != 1 or not _adds(stores[0]):
+    if short or len(stores) != 1 or not adds(stores[0]):
         return _abreast(loop)
     if loop.kind != "serial" or any(isinstance(s, (For, Alloc)) for s in inner):
         return loop
@@ -134,15 +134,4 @@ def _in_parts(loop: For) -> Stmt:
             For(block, loop.extent // PART, Alloc(part, Seq(steps))),
             _abreast(For(rest, loop.extent % PART, after)),
         )
-    )
-
-
-def _adds(store: Store) -> bool:
-    update = store.value
-    return (
-        is_float(store.buffer.dtype)
-        and isinstance(update, Binary)
-        and update.op == "add"
-        and isinstance(update.a, Load)
-        and update.a.source is store.buffer
     )
