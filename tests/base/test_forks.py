@@ -27,22 +27,34 @@ LOCKS = set("Lock RLock Condition Event Semaphore BoundedSemaphore Barrier Queue
 LOCKS |= {"allocate_lock", "cached_property"}
 
 
-def makes_a_lock(node: ast.AST) -> bool:
-    """Whether a lock of its own is made: a Condition of a given lock has none."""
+LIBRARIES = set("threading _thread queue functools multiprocessing asyncio".split())
+
+
+def locks_of(tree: ast.AST) -> list[ast.AST]:
+    """Where a lock of its own is asked for: a Condition of a given lock has none."""
+    given = {
+        id(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "Condition"
+        and node.args
+    }
+    return [node for node in ast.walk(tree) if _names_a_lock(node) and id(node) not in given]
+
+
+def _names_a_lock(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        return any(name.name in LOCKS for name in node.names)
-    if not isinstance(node, ast.Call):
-        return False
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    return name in LOCKS and not (name == "Condition" and bool(node.args))
+        return node.module in LIBRARIES and any(name.name in LOCKS for name in node.names)
+    return isinstance(node, ast.Attribute) and (
+        node.attr in LOCKS and getattr(node.value, "id", "") in LIBRARIES
+    )
 
 
 def test_all_locks_are_made_in_one_place():
     made = [
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if makes_a_lock(node)
+        if locks_of(ast.parse(path.read_text()))
     ]
     assert set(made) == {"base/forks.py"}
 
@@ -51,7 +63,8 @@ def test_all_locks_are_made_in_one_place():
     ("text", "expected"),
     [
         ("threading.Lock()", True),
-        ("RLock()", True),
+        ("@functools.cached_property\ndef f(): ...", True),
+        ("Barrier()", False),
         ("from threading import Event", True),
         ("from functools import cached_property", True),
         ("threading.Condition()", True),
@@ -60,7 +73,7 @@ def test_all_locks_are_made_in_one_place():
     ],
 )
 def test_what_counts_as_making_a_lock(text, expected):
-    assert any(makes_a_lock(node) for node in ast.walk(ast.parse(text))) is expected
+    assert bool(locks_of(ast.parse(text))) is expected
 
 
 def test_locks_are_forgotten_with_their_objects():

@@ -3,8 +3,7 @@
     void NAME(ptr slots, ptr pool, i64 threads)
 
 The steps are constant tables that the function walks, so that its size and compile time do not
-depend on the length of the graph. The first word at `pool` is the address of `weft_parallel`;
-at byte 260 is how many workers sleep, at 272 what keeps the others awake while steps run alone.
+depend on the length of the graph. What lies where in the pool's state: `base/pool_state.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..base.plan import PARALLEL_WORK, ExecPlan, KernelStep
+from ..base.pool_state import with_offsets
 
 # Below this many nanoseconds of work, having a thread that is awake take a part costs more than it
 # saves; PARALLEL_WORK is the same of waking one.
@@ -86,7 +86,7 @@ def _constant(name: str, kind: str, items: Iterable[str]) -> str:
 
 def _function(symbol: str, run: Sequence[KernelStep]) -> str:
     most = max(len(step.buffers) for step in run)
-    text = _TEMPLATE.replace("ROW", _ROW).replace("STEPS", _quoted(symbol + ".steps"))
+    text = with_offsets(_TEMPLATE).replace("ROW", _ROW).replace("STEPS", _quoted(symbol + ".steps"))
     text = text.replace("REFS", _quoted(symbol + ".refs")).replace("NAME", _quoted(symbol))
     return text.replace("MOST", str(max(most, 1))).replace("COUNT", str(len(run)))
 
@@ -96,8 +96,8 @@ define void @NAME(ptr %slots, ptr %pool, i64 %threads) nounwind {
 entry:
   %pointers = alloca [MOST x ptr], align 64
   %several = icmp sgt i64 %threads, 1
-  %asleep = getelementptr i8, ptr %pool, i64 260
-  %pulse = getelementptr i8, ptr %pool, i64 272
+  %asleep = getelementptr i8, ptr %pool, i64 POOL.ASLEEP
+  %pulse = getelementptr i8, ptr %pool, i64 POOL.PULSE
   br label %step
 step:
   %number = phi i64 [ 0, %entry ], [ %following, %next ]

@@ -23,7 +23,7 @@ from .autograd.modes import modes
 from .autograd.node import NO_EDGE, NotDifferentiable, OpNode
 from .native.choice import native_calls
 from .native.gradient import FUSED_FROM, fused_gradient
-from .tensor.tensor import Tensor, _apply, as_view, tensor_of, wrap
+from .tensor.tensor import Tensor, _apply, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements
@@ -169,16 +169,6 @@ def _written(
         np.copyto(inputs[position]._array, value)
         inputs[position]._counter[0] += 1
     return results[:count]
-
-
-def apply_view(op: Op, params: Any, source: Tensor) -> Tensor:
-    """The output of an operator as a view of its only input's memory."""
-    kernel = kernel_of(op)
-    array = kernel.run(params, (source._array,))
-    output = as_view(array, source)
-    if modes.grad and source.requires_grad:
-        record(kernel, params, (source,), (output,))
-    return output
 
 
 def _fresh(result: Any, arrays: Sequence[Array]) -> Array:

@@ -183,10 +183,6 @@ def _slice_like_shape(params, ins, outs):
     return [None, None], [tuple(made)]
 
 
-def _slice_like_attrs(params):
-    return {"axis": params.axis}
-
-
 def _cut_shape(params, x, like):
     return _slice_like_shape(params, [x.shape, like.shape], [None])[1][0]
 

@@ -17,8 +17,9 @@ from ..base import config
 from ..base.errors import InvalidType, InvalidValue
 from ..base.forks import held_lock
 from ..base.machine import usable_cores
+from ..base.pool_state import OFFSETS, STATE_BYTES
 from .jit import load_ir
-from .pool_code import STATE_BYTES, TURN, has_threads, pool_ir
+from .pool_code import has_threads, pool_ir
 
 MAX_THREADS = 1024
 _LINE = 64
@@ -53,7 +54,8 @@ class ThreadPool:
         self._workers: list[tuple[int, ctypes.Array[ctypes.c_int64]]] = []
         self._stopped = False
         ctypes.memset(self.pointer, 0, STATE_BYTES)
-        ctypes.c_uint64.from_address(self.pointer).value = self._addresses["weft_parallel"]
+        parallel = ctypes.c_uint64.from_address(self.pointer + OFFSETS["PARALLEL"])
+        parallel.value = self._addresses["weft_parallel"]
 
     @property
     def workers(self) -> int:
@@ -75,7 +77,7 @@ class ThreadPool:
 
     def _start_worker(self) -> bool:
         """One more thread; False when the system gives none, and fewer then share the work."""
-        seen = ctypes.c_int64.from_address(self.pointer + TURN).value
+        seen = ctypes.c_int64.from_address(self.pointer + OFFSETS["TURN"]).value
         argument = (ctypes.c_int64 * 3)(self.pointer, len(self._workers), seen)
         thread = ctypes.c_ulong()
         create = ctypes.CDLL(None).pthread_create

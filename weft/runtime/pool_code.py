@@ -1,17 +1,6 @@
 """The native half of the thread pool, as LLVM IR text: what a worker does and how a loop is split.
 
-The state is one block of memory, its parts a cache line apart:
-
-    0    address of weft_parallel      192  kernel, buffers, scalars, extent, pieces: the job
-    64   lock: 1 while a job runs      256  workers there are
-    128  turn: number of the job in    260  workers asleep
-         the low 32 bits, threads in   264  1 when the caller sleeps
-         the high 32 bits              268  1 when the workers are to end
-                                       272  pulse: changes while a program is busy
-                                       320  gate: the job's number in the high 32 bits, then a
-                                            bit that closes it, then the workers inside
-                                       384  pieces taken from the front in the low 32
-                                            bits, from the back in the high ones
+The state is one block of memory; `base/pool_state.py` says what lies where.
 
 A job is cut into a few pieces for each thread, and whoever is free takes the next: the caller and
 every second worker from the front, the others from the back. So a thread tends to work where it
@@ -28,8 +17,8 @@ from __future__ import annotations
 import platform
 import sys
 
-STATE_BYTES = 448
-TURN, WORKERS, STOP = 128, 256, 268
+from ..base.pool_state import with_offsets
+
 SPIN_NANOSECONDS = 200_000
 PIECES_PER_THREAD = 4
 _SPINS_PER_CLOCK = 32
@@ -82,12 +71,12 @@ entry:
   %parity = and i64 %place, 1
   %behind = icmp ne i64 %parity, 0
   %step = select i1 %behind, i64 4294967296, i64 1
-  %at.kernel = getelementptr i8, ptr %pool, i64 192
-  %at.buffers = getelementptr i8, ptr %pool, i64 200
-  %at.scalars = getelementptr i8, ptr %pool, i64 208
-  %at.extent = getelementptr i8, ptr %pool, i64 216
-  %at.pieces = getelementptr i8, ptr %pool, i64 224
-  %next = getelementptr i8, ptr %pool, i64 384
+  %at.kernel = getelementptr i8, ptr %pool, i64 POOL.KERNEL
+  %at.buffers = getelementptr i8, ptr %pool, i64 POOL.BUFFERS
+  %at.scalars = getelementptr i8, ptr %pool, i64 POOL.SCALARS
+  %at.extent = getelementptr i8, ptr %pool, i64 POOL.EXTENT
+  %at.pieces = getelementptr i8, ptr %pool, i64 POOL.PIECES
+  %next = getelementptr i8, ptr %pool, i64 POOL.TAKEN
   %kernel = load ptr, ptr %at.kernel, align 8
   %buffers = load ptr, ptr %at.buffers, align 8
   %scalars = load ptr, ptr %at.scalars, align 8
@@ -131,12 +120,12 @@ entry:
   %number = load i64, ptr %at.number, align 8
   %at.seen = getelementptr i8, ptr %argument, i64 16
   %first = load i64, ptr %at.seen, align 8
-  %turn = getelementptr i8, ptr %pool, i64 128
-  %asleep = getelementptr i8, ptr %pool, i64 260
-  %caller = getelementptr i8, ptr %pool, i64 264
-  %stop = getelementptr i8, ptr %pool, i64 268
-  %gate = getelementptr i8, ptr %pool, i64 320
-  %pulse = getelementptr i8, ptr %pool, i64 272
+  %turn = getelementptr i8, ptr %pool, i64 POOL.TURN
+  %asleep = getelementptr i8, ptr %pool, i64 POOL.ASLEEP
+  %caller = getelementptr i8, ptr %pool, i64 POOL.CALLER
+  %stop = getelementptr i8, ptr %pool, i64 POOL.STOP
+  %gate = getelementptr i8, ptr %pool, i64 POOL.GATE
+  %pulse = getelementptr i8, ptr %pool, i64 POOL.PULSE
   br label %wait
 wait:
   %seen = phi i64 [ %first, %entry ], [ %now.turn, %skip ], [ %now.turn, %done ]
@@ -228,13 +217,13 @@ define void @weft_parallel(ptr %pool, ptr %kernel, ptr %buffers, ptr %scalars, i
                            i64 %threads) nounwind {
 entry:
   %time = alloca [2 x i64], align 8
-  %lock = getelementptr i8, ptr %pool, i64 64
-  %turn = getelementptr i8, ptr %pool, i64 128
-  %at.workers = getelementptr i8, ptr %pool, i64 256
-  %asleep = getelementptr i8, ptr %pool, i64 260
-  %caller = getelementptr i8, ptr %pool, i64 264
-  %gate = getelementptr i8, ptr %pool, i64 320
-  %next.piece = getelementptr i8, ptr %pool, i64 384
+  %lock = getelementptr i8, ptr %pool, i64 POOL.LOCK
+  %turn = getelementptr i8, ptr %pool, i64 POOL.TURN
+  %at.workers = getelementptr i8, ptr %pool, i64 POOL.WORKERS
+  %asleep = getelementptr i8, ptr %pool, i64 POOL.ASLEEP
+  %caller = getelementptr i8, ptr %pool, i64 POOL.CALLER
+  %gate = getelementptr i8, ptr %pool, i64 POOL.GATE
+  %next.piece = getelementptr i8, ptr %pool, i64 POOL.TAKEN
   %workers = load atomic i32, ptr %at.workers acquire, align 4
   %workers.long = zext i32 %workers to i64
   %most = add i64 %workers.long, 1
@@ -252,15 +241,15 @@ alone:
   call void %kernel(ptr %buffers, ptr %scalars, i64 0, i64 %extent)
   ret void
 publish:
-  %at.kernel = getelementptr i8, ptr %pool, i64 192
-  %at.buffers = getelementptr i8, ptr %pool, i64 200
-  %at.scalars = getelementptr i8, ptr %pool, i64 208
-  %at.extent = getelementptr i8, ptr %pool, i64 216
+  %at.kernel = getelementptr i8, ptr %pool, i64 POOL.KERNEL
+  %at.buffers = getelementptr i8, ptr %pool, i64 POOL.BUFFERS
+  %at.scalars = getelementptr i8, ptr %pool, i64 POOL.SCALARS
+  %at.extent = getelementptr i8, ptr %pool, i64 POOL.EXTENT
   store ptr %kernel, ptr %at.kernel, align 8
   store ptr %buffers, ptr %at.buffers, align 8
   store ptr %scalars, ptr %at.scalars, align 8
   store i64 %extent, ptr %at.extent, align 8
-  %at.pieces = getelementptr i8, ptr %pool, i64 224
+  %at.pieces = getelementptr i8, ptr %pool, i64 POOL.PIECES
   %wanted = mul i64 %n, PIECES
   %small = icmp slt i64 %extent, %wanted
   %pieces = select i1 %small, i64 %extent, i64 %wanted
@@ -326,8 +315,8 @@ release:
 _CONTROL = """
 ; Ends a pool whose lock the caller holds.
 define void @weft_stop(ptr %pool) nounwind {
-  %turn = getelementptr i8, ptr %pool, i64 128
-  %stop = getelementptr i8, ptr %pool, i64 268
+  %turn = getelementptr i8, ptr %pool, i64 POOL.TURN
+  %stop = getelementptr i8, ptr %pool, i64 POOL.STOP
   store atomic i32 1, ptr %stop seq_cst, align 4
   %before = load atomic i64, ptr %turn monotonic, align 8
   %next = add i64 %before, 1
@@ -338,7 +327,7 @@ define void @weft_stop(ptr %pool) nounwind {
 }
 
 define i32 @weft_try_lock(ptr %pool) nounwind {
-  %lock = getelementptr i8, ptr %pool, i64 64
+  %lock = getelementptr i8, ptr %pool, i64 POOL.LOCK
   %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
   %got = extractvalue { i32, i1 } %pair, 1
   %result = zext i1 %got to i32
@@ -346,7 +335,7 @@ define i32 @weft_try_lock(ptr %pool) nounwind {
 }
 
 define void @weft_set_workers(ptr %pool, i32 %workers) nounwind {
-  %at = getelementptr i8, ptr %pool, i64 256
+  %at = getelementptr i8, ptr %pool, i64 POOL.WORKERS
   store atomic i32 %workers, ptr %at release, align 4
   ret void
 }
@@ -358,7 +347,7 @@ def pool_ir() -> str:
     if not has_threads():
         return SERIAL
     machine = platform.machine()
-    text = _FUTEX + _PIECES + _WORKER + _PARALLEL + _CONTROL
+    text = with_offsets(_FUTEX + _PIECES + _WORKER + _PARALLEL + _CONTROL)
     pause = _PAUSE.get(machine)
     if pause is not None:
         text += f"\ndeclare void {pause.replace(' 1', '')}\n"

@@ -122,13 +122,6 @@ def must_be_tensors(name: str, **values: Any) -> None:
             )
 
 
-def as_dims(dim: Any, rank: int) -> tuple[int, ...]:
-    """`dim` of a reduction as a tuple; all dimensions if it is None."""
-    if dim is None:
-        return tuple(range(rank))
-    return tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
-
-
 def sizes_of(sizes: Sequence[Any]) -> tuple[int, ...]:
     """Sizes given as f(2, 3) or f((2, 3))."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):

@@ -106,13 +106,6 @@ def digits(dtype: DType) -> int:
     return known[dtype.name]
 
 
-def _need_real(dtype: DType) -> None:
-    if is_complex(dtype):
-        raise RunError(
-            f"random_ handles only integral, floating-point and boolean types, not {dtype}"
-        )
-
-
 def _check_order(low: int, high: int) -> None:
     if low >= high:
         raise RunError(
