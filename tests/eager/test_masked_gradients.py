@@ -4,10 +4,10 @@ gradients at such places, against PyTorch; in numpy's small sizes and in native 
 import numpy as np
 import pytest
 from oracles import oracle
-from weft.eager.derivative import GradientProgram, params_of
 
 import weft
 from weft.core.op import Op
+from weft.eager.autograd.derivative import GradientProgram, params_of
 
 INF, NAN = np.inf, np.nan
 PLACES = np.float32([-INF, -4, -3, -1, -0.5, 0, 0.5, 1, 2, 3, 6, 7, INF])

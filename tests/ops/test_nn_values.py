@@ -112,7 +112,8 @@ def test_layouts_that_are_kept():
     plain = Layout("NCHW")
     assert pool.layout(params, [nhwc], [plain], undefined) == ([plain], [plain])
     norm = Op.get("batch_norm")
-    ins, outs = norm.layout(norm.parse({}), [blocked] + undefined * 4, [plain] * 5, undefined * 3)
+    last = [plain, Layout("C"), Layout("C"), *undefined * 2]
+    ins, outs = norm.layout(norm.parse({}), [blocked] + undefined * 4, last, undefined * 3)
     assert [str(layout) for layout in ins] == ["NCHW16c", *["C16c"] * 4]
     assert [str(layout) for layout in outs] == ["NCHW16c", "C16c", "C16c"]
 

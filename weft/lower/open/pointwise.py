@@ -51,12 +51,12 @@ class Element(NamedTuple):
 
 
 def element_of(compute: Callable[..., Any], dtypes: Sequence[DType]) -> Element | None:
-    """The element of a computation that is element-wise; None where it is not."""
-    element = _element_for(STANDS_IN, compute, dtypes)
-    if element is None or len(element.places) == len(dtypes):
-        return element
-    other = _element_for(STANDS_IN_TOO, compute, dtypes)  # of something only the shape is read
-    return element if other is not None and show(other.value) == show(element.value) else None
+    """The element of a computation that is element-wise; None where it is not, or where it depends
+    on the shape, as a division by the number of elements does."""
+    element, other = (_element_for(shape, compute, dtypes) for shape in (STANDS_IN, STANDS_IN_TOO))
+    if element is None or other is None or show(element.value) != show(other.value):
+        return None
+    return element
 
 
 def _element_for(
