@@ -439,7 +439,9 @@ def test_all_that_is_not_supported_is_told_at_once():
         [fine] u = Relu(x)
     }"""
     opsets = [onnx.helper.make_opsetid("", 22)]
-    model = onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=opsets)
+    graph = onnx.parser.parse_graph(text)
+    graph.value_info.append(onnx.helper.make_tensor_value_info("p", 1, [1, 1, 3, 3]))
+    model = onnx.helper.make_model(graph, opset_imports=opsets)
     with pytest.raises(Unsupported) as caught:
         from_onnx(model)
     told = str(caught.value)

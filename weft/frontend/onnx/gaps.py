@@ -1,7 +1,8 @@
 """What a model asks for that weft does not have: gathered while it is converted, told at once.
 
-Behind a node that cannot be converted stand values of which ONNX's own inference tells the type; so
-the nodes that read them are looked at, too.
+Behind a node that cannot be converted stand values whose types the file may tell, as exporters
+write them; where it does, the nodes that read them are looked at, too. ONNX's own inference, which
+would tell more, does not survive damaged models.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Gaps:
         """Values in place of those that a gap makes, as far as their types are known."""
         self._behind.update(names)
         if self._types is None:
-            self._types = _inferred(self._model)
+            self._types = _declared(self._model)
         known = {name: self._types[name] for name in names if name in self._types}
         return {name: Value(name, fact, Variable(name)) for name, fact in known.items()}
 
@@ -82,16 +83,10 @@ def _described(model: Model, key: tuple[str, str], names: list[str]) -> str:
     return f"{full}{subgraph} (opset {model.opsets[domain]}) in {len(names)} nodes: {shown}"
 
 
-def _inferred(model: Model) -> dict[str, Fact]:
-    """The types that ONNX's inference finds, of values whose rank it finds."""
-    opsets = [onnx.helper.make_opsetid(domain, opset) for domain, opset in model.opsets.items()]
-    proto = onnx.helper.make_model(model.graph, opset_imports=opsets)
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
-    except Exception:  # of whatever kind: the model may be damaged, or too large for protobuf
-        return {}
+def _declared(model: Model) -> dict[str, Fact]:
+    """The types that the file tells of values, where they have a rank."""
     facts = {}
-    for item in [*graph.value_info, *graph.output]:
+    for item in [*model.graph.value_info, *model.graph.output]:
         tensor = item.type.tensor_type
         if tensor.HasField("shape") and tensor.elem_type in DTYPE_OF:
             dims: list[Dim] = [
