@@ -286,6 +286,11 @@ def machine(threads: tuple[int, ...], contenders: list[str]) -> dict[str, Any]:
     }
 
 
+# Operations a byte from which on a kernel sums products: for others the estimate of their work is
+# not a count of operations.
+DENSE = 4
+
+
 def kernel_table(network: str, path: Path, rounds: int) -> None:
     """Every kernel of one network, slowest first, on one thread."""
     model = weft.compile(path, threads=1)
@@ -301,7 +306,7 @@ def kernel_table(network: str, path: Path, rounds: int) -> None:
         made.add_column(name, justify="left" if name in ("kernel", "from") else "right")
     for item, step in sorted(zip(times, steps), key=lambda pair: -pair[0].seconds):
         flops = 2 * step.work / cost
-        dense = flops > item.bytes  # more than a few operations an element: a product is summed
+        dense = flops > DENSE * item.bytes
         speed = flops / item.seconds / 1e9
         made.add_row(
             item.kernel.name[:48],
