@@ -6,9 +6,10 @@ import threading
 import weakref
 
 import pytest
+from oracles import oracle
+from twins import builtin_of
 
 import weft
-from tests.oracles import oracle
 
 SCENARIOS = []
 
@@ -23,8 +24,7 @@ def error_of(call):
     try:
         call()
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        kinds = (NotImplementedError, RuntimeError, TypeError, IndexError, ValueError)
-        return next(kind.__name__ for kind in kinds if isinstance(error, kind))
+        return builtin_of(error).__name__
     return "no error"
 
 

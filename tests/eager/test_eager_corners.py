@@ -4,6 +4,7 @@ what a gradient reads, other memory by `data`, and memory that is not there."""
 import numpy as np
 import pytest
 from oracles import oracle
+from twins import builtin_of
 
 import weft
 from weft.base.errors import Error, OutOfMemory
@@ -17,8 +18,7 @@ def value_of(program: str, library):
     try:
         exec(program, space)
     except Exception as error:
-        kinds = (NotImplementedError, IndexError, RuntimeError, ValueError, TypeError)
-        return next(kind for kind in kinds if isinstance(error, kind))
+        return builtin_of(error)
     made = space["r"]
     return made.tolist() if hasattr(made, "tolist") else made
 

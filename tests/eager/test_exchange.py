@@ -3,9 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from oracles import oracle
 
 import weft
-from tests.oracles import oracle
 
 
 def test_numpy_and_tensors_share_memory():

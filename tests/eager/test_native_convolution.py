@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import oracle
 
 import weft
-from tests.oracles import oracle
 from weft import ops  # noqa: F401
 from weft.core.op import Op
 from weft.eager.native.convolution import CONVOLUTIONS

@@ -3,10 +3,10 @@ arithmetic, against PyTorch."""
 
 import numpy as np
 import pytest
+from oracles import oracle
 
 import weft
 import weft.nn.functional
-from tests.oracles import oracle
 from weft.eager.native import generic as native_generic
 
 SHAPE = (130, 257)

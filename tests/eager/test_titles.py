@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from oracles import oracle
 
 import weft
-from tests.oracles import oracle
 
 CALLS = [
     lambda lib, x: x.sum(),

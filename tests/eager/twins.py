@@ -21,6 +21,14 @@ def outcome(library: Any, program: Any) -> Any:
         return type(error)
 
 
+BUILTINS = (NotImplementedError, IndexError, RuntimeError, ValueError, TypeError)
+
+
+def builtin_of(error: Exception) -> type[Exception]:
+    """The builtin kind that errors of both libraries are of."""
+    return next(kind for kind in BUILTINS if isinstance(error, kind))
+
+
 def plain(value: Any) -> Any:
     if hasattr(value, "detach"):
         value = value.detach()

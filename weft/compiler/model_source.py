@@ -62,6 +62,7 @@ def unpacked(state: Any) -> ModelSource:
             fields["opt_level"],
         )
     except Error as error:
-        raise error.at("pickled model") from None
+        error.at("pickled model")
+        raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FormatError("this is no pickled model of weft", why=str(error)) from None
