@@ -88,10 +88,7 @@ def load_openvino(path: Path, threads: int) -> Loaded:
     }
     compiled = ov.Core().compile_model(str(path), "CPU", settings)
     request = compiled.create_infer_request()
-    specs = {
-        port.get_any_name(): (tuple(port.shape), str(port.element_type.to_dtype()))
-        for port in compiled.inputs
-    }
+    specs = {port.get_any_name(): (tuple(port.shape), str(port.element_type.to_dtype())) for port in compiled.inputs}
 
     def run(arrays: dict[str, Array]) -> list[Array]:
         request.infer(arrays)
@@ -139,11 +136,7 @@ NEEDS = {"openvino": ("openvino",), "torch": ("torch", "torchvision"), "onnxrunt
 
 def available() -> list[str]:
     """The runtimes that are installed; weft and ONNX Runtime always take part."""
-    return [
-        name
-        for name in LOADERS
-        if all(importlib.util.find_spec(package) for package in NEEDS.get(name, ()))
-    ]
+    return [name for name in LOADERS if all(importlib.util.find_spec(package) for package in NEEDS.get(name, ()))]
 
 
 def version(name: str) -> str:

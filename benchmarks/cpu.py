@@ -137,9 +137,7 @@ class Result:
     times: list[float] = field(default_factory=list, repr=False)
 
 
-def measure(
-    network: str, path: Path, names: list[str], threads: int, batch: int, rounds: int
-) -> list[Result]:
+def measure(network: str, path: Path, names: list[str], threads: int, batch: int, rounds: int) -> list[Result]:
     """All contenders on one model: started one after the other, then measured in turns."""
     results = {name: Result(network, name, threads, batch) for name in names}
     running: dict[str, Contender] = {}
@@ -257,9 +255,7 @@ def summary(groups: list[list[Result]]) -> list[dict[str, Any]]:
     lines = []
     for key in sorted({(g[0].threads, g[0].batch) for g in groups}):
         found = {
-            g[0].network: value
-            for g in groups
-            if (g[0].threads, g[0].batch) == key and (value := ratio(g)) is not None
+            g[0].network: value for g in groups if (g[0].threads, g[0].batch) == key and (value := ratio(g)) is not None
         }
         if found:
             worst = min(found, key=lambda name: found[name])
@@ -322,9 +318,7 @@ def kernel_table(network: str, path: Path, rounds: int) -> None:
 
 @click.command()
 @click.option("--models", type=click.Path(path_type=Path), default=None, help="folder of models")
-@click.option(
-    "--network", "networks", multiple=True, type=click.Choice(NETWORKS), help="only these"
-)
+@click.option("--network", "networks", multiple=True, type=click.Choice(NETWORKS), help="only these")
 @click.option("--threads", multiple=True, type=int, default=(1, 2), show_default=True)
 @click.option("--batch", multiple=True, type=int, default=(1, 8), show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
@@ -369,12 +363,7 @@ def main(
 
 
 def measured(
-    name: str,
-    folder: Path,
-    contenders: list[str],
-    threads: tuple[int, ...],
-    batch: int,
-    rounds: int,
+    name: str, folder: Path, contenders: list[str], threads: tuple[int, ...], batch: int, rounds: int
 ) -> list[list[Result]]:
     try:
         path = model_file(name, folder, batch)

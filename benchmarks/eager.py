@@ -95,9 +95,7 @@ def _small_network(lib: Any) -> Callable[[], Any]:
     rng = np.random.default_rng(0)
     functional = importlib.import_module(f"{lib.__name__}.nn.functional")
     shapes = [(16, 1, 3, 3), (16,), (16,), (32, 16, 3, 3), (32,), (32,), (10, 32 * 49), (10,)]
-    w1, g1, b1, w2, g2, b2, w3, b3 = parameters = [
-        _tensor(lib, rng, *shape, grad=True) for shape in shapes
-    ]
+    w1, g1, b1, w2, g2, b2, w3, b3 = parameters = [_tensor(lib, rng, *shape, grad=True) for shape in shapes]
     x, labels = _tensor(lib, rng, 32, 1, 28, 28), lib.from_numpy(rng.integers(0, 10, 32))
 
     def block(y: Any, w: Any, g: Any, b: Any) -> Any:
@@ -184,17 +182,14 @@ def contender(name: str, threads: int) -> None:
         print(json.dumps(best), flush=True)
 
 
-def measure(
-    names: list[str], threads: int = 2, rounds: int = ROUNDS
-) -> dict[str, dict[str, float]]:
+def measure(names: list[str], threads: int = 2, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """Seconds by case and library: the best of alternating rounds."""
     running = {
         library: subprocess.Popen(
-            [sys.executable, __file__, library, str(threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, __file__, library, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for library in LIBRARIES
-    }  # fmt: skip
+    }
     best: dict[str, dict[str, float]] = {name: {} for name in names}
     try:
         for name in names:

@@ -45,8 +45,7 @@ NETWORKS = (*IMAGE_SIZES, "bert")
 _ABSENT = (
     "nms(Tensor boxes, Tensor scores, float limit) -> Tensor",
     "qnms(Tensor boxes, Tensor scores, float limit) -> Tensor",
-    "roi_align(Tensor x, Tensor rois, float scale, SymInt h, SymInt w, int ratio, bool aligned)"
-    " -> Tensor",
+    "roi_align(Tensor x, Tensor rois, float scale, SymInt h, SymInt w, int ratio, bool aligned) -> Tensor",
     "_roi_align_backward(Tensor g, Tensor rois, float scale, SymInt ph, SymInt pw, SymInt n,"
     " SymInt c, SymInt h, SymInt w, int ratio, bool aligned) -> Tensor",
     "roi_pool(Tensor x, Tensor rois, float scale, SymInt h, SymInt w) -> (Tensor, Tensor)",
@@ -124,9 +123,7 @@ def calibrate(network: nn.Module, x: Tensor) -> None:
         norm.running_var.clamp_(min=1e-4)
 
 
-def export(
-    name: str, folder: pathlib.Path, batch: int = 1, report: Callable[[str], None] = print
-) -> None:
+def export(name: str, folder: pathlib.Path, batch: int = 1, report: Callable[[str], None] = print) -> None:
     """Writes NAME.onnx and NAME.npz."""
     torch.manual_seed(SEED)
     network, x = build(name, batch)

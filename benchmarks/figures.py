@@ -213,9 +213,7 @@ SETTINGS: dict[str, Callable[[Graph], dict[str, Any]]] = {
     "Gradient": _loss,
     "PlaceDevice": _placed,
     "LoadJSON": lambda graph: {"json": JsonAttr("str", graph.json())},
-    "PrecomputePrune": lambda graph: {
-        "param_name_list": JsonAttr("list_str", graph.symbol.list_input_names()[1:])
-    },
+    "PrecomputePrune": lambda graph: {"param_name_list": JsonAttr("list_str", graph.symbol.list_input_names()[1:])},
     "GraphFuse": lambda graph: graph.apply("GraphFindFusibleGroups").attrs,
 }
 
@@ -248,11 +246,7 @@ def _best_seconds(graphs: list[Graph], measured: Callable[[Graph], Any]) -> list
 
 @group("passes")
 def passes() -> Iterator[Figure]:
-    kinds = {
-        "chain": (activations, (4,)),
-        "wide": (branches, (4,)),
-        "blocks": (residuals, (1, 4, 8, 8)),
-    }
+    kinds = {"chain": (activations, (4,)), "wide": (branches, (4,)), "blocks": (residuals, (1, 4, 8, 8))}
     for kind, (build, shape) in kinds.items():
         graphs = [_typed(build(count), shape) for count in (SIZE // 2, SIZE)]
         assert 0.9 * SIZE < graphs[1].indexed.num_nodes < 1.1 * SIZE
@@ -317,11 +311,7 @@ def runtime() -> Iterator[Figure]:
     value = {"x": np.ones(8, "float32")}
     best = min(timeit.repeat(lambda: small.run(value), number=1000, repeat=7))
     yield Figure("run of one operator", best * 1e3, "us", 0, 100)
-    yield _growth(
-        f"{CYCLES} compile/close cycles",
-        lambda: _compile_and_close(300),
-        lambda: _compile_and_close(CYCLES),
-    )
+    yield _growth(f"{CYCLES} compile/close cycles", lambda: _compile_and_close(300), lambda: _compile_and_close(CYCLES))
     model = weft.compile(_classifier())
     inputs = [_rows(count) for count in range(1, SHAPES + 1)]
     yield _growth(
@@ -370,8 +360,7 @@ def mxnet() -> Iterator[Figure]:
         yield Figure("resnet50_v1: kernels unlike ONNX's", differing, "", 0, 0)
         best = _seconds_in_turns(paths, folder)
         print(f"# {best['mxnet']:.4f} s, as ONNX {best['onnx']:.4f} s", file=sys.stderr)
-        yield Figure("resnet50_v1: ONNX's time over MXNet's", best["onnx"] / best["mxnet"], "x",
-                     0.97, 100)  # fmt: skip
+        yield Figure("resnet50_v1: ONNX's time over MXNet's", best["onnx"] / best["mxnet"], "x", 0.97, 100)
 
 
 # tensors: eager calls beside PyTorch's, two threads each.
@@ -397,9 +386,7 @@ def tensors() -> Iterator[Figure]:
     times = eager.measure(["mlp", "add 16"])
     mlp = times["mlp"]
     print(f"# mlp: {mlp['weft']:.5f} s, PyTorch {mlp['torch']:.5f} s", file=sys.stderr)
-    yield Figure(
-        "mlp, forward and backward, over PyTorch's", mlp["weft"] / mlp["torch"], "x", 0, 1.5
-    )
+    yield Figure("mlp, forward and backward, over PyTorch's", mlp["weft"] / mlp["torch"], "x", 0, 1.5)
     yield Figure("recorded add of 16 elements", times["add 16"]["weft"] * 1e6, "us", 0, 5)
     waits = first_calls.measure()
     print(f"# slowest first call: {max(waits, key=lambda name: waits[name])}", file=sys.stderr)
@@ -408,9 +395,7 @@ def tensors() -> Iterator[Figure]:
     yield Figure("slowest first call, kernels in the disk cache", warm, "ms", 0, 30)
     gc.disable()  # graphs are freed without it
     try:
-        yield _growth(
-            f"{STEPS} training steps", lambda: _training_steps(500), lambda: _training_steps(STEPS)
-        )
+        yield _growth(f"{STEPS} training steps", lambda: _training_steps(500), lambda: _training_steps(STEPS))
     finally:
         gc.enable()
 
@@ -437,9 +422,7 @@ def exactness() -> Iterator[Figure]:
     values = {"x": rng.standard_normal((1, 64, 20, 20)).astype("f")}
     for number in range(20):
         name = f"c{number}"
-        made = weft.symbol.conv2d(
-            made, name=name, channels=64, kernel_size=(3, 3), padding=(1, 1), use_bias=False
-        )
+        made = weft.symbol.conv2d(made, name=name, channels=64, kernel_size=(3, 3), padding=(1, 1), use_bias=False)
         made = weft.symbol.tanh(made)
         values[f"{name}_weight"] = (rng.standard_normal((64, 64, 3, 3)) / 20).astype("f")
     wide = {name: value.astype("float64") for name, value in values.items()}

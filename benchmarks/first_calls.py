@@ -90,8 +90,7 @@ def measure() -> dict[str, tuple[float, float]]:
         env = {**os.environ, "WEFT_CACHE_DIR": folder}
         command = [sys.executable, __file__, "here"]
         cold, warm = (
-            json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
-            for _ in range(2)
+            json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout) for _ in range(2)
         )
     return {name: (seconds, warm[name]) for name, seconds in cold.items()}
 

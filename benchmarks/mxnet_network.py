@@ -43,17 +43,25 @@ class Network:
         self.nodes.append({"op": op, "name": name, "attrs": texts, "inputs": entries})
         return len(self.nodes) - 1
 
-    def conv(
-        self, x: int, name: str, ins: int, outs: int, size: int, stride: int = 1, bias: bool = False
-    ) -> int:
+    def conv(self, x: int, name: str, ins: int, outs: int, size: int, stride: int = 1, bias: bool = False) -> int:
         scale = math.sqrt(2 / (ins * size * size))
         weight = scale * self.rng.standard_normal((outs, ins, size, size))
         inputs = [x, self.stored("arg", f"{name}_weight", weight)]
         if bias:
             inputs.append(self.stored("arg", f"{name}_bias", 0.1 * self.rng.standard_normal(outs)))
-        return self.node("Convolution", name, *inputs, kernel=(size, size), num_filter=outs,
-                         stride=(stride, stride), pad=(size // 2, size // 2), dilate=(1, 1),
-                         num_group=1, no_bias=not bias, layout="NCHW")  # fmt: skip
+        return self.node(
+            "Convolution",
+            name,
+            *inputs,
+            kernel=(size, size),
+            num_filter=outs,
+            stride=(stride, stride),
+            pad=(size // 2, size // 2),
+            dilate=(1, 1),
+            num_group=1,
+            no_bias=not bias,
+            layout="NCHW",
+        )
 
     def norm(self, x: int, name: str, channels: int) -> int:
         values = {"gamma": (0.9, 1.1), "beta": (-0.1, 0.1), "running_mean": (-0.1, 0.1)}
@@ -61,11 +69,10 @@ class Network:
         inputs = [x]
         for part, (low, high) in values.items():
             kind = "aux" if part.startswith("running") else "arg"
-            inputs.append(
-                self.stored(kind, f"{name}_{part}", self.rng.uniform(low, high, channels))
-            )
-        return self.node("BatchNorm", name, *inputs, axis=1, eps=1e-5, fix_gamma=False,
-                         momentum=0.9, use_global_stats=False)  # fmt: skip
+            inputs.append(self.stored(kind, f"{name}_{part}", self.rng.uniform(low, high, channels)))
+        return self.node(
+            "BatchNorm", name, *inputs, axis=1, eps=1e-5, fix_gamma=False, momentum=0.9, use_global_stats=False
+        )
 
     def relu(self, x: int, name: str) -> int:
         return self.node("Activation", name, x, act_type="relu")
@@ -77,8 +84,7 @@ class Network:
         made = self.relu(self.norm(made, f"{name}_bn0", inner), f"{name}_relu0")
         made = self.conv(made, f"{name}_conv1", inner, inner, 3)
         made = self.relu(self.norm(made, f"{name}_bn1", inner), f"{name}_relu1")
-        made = self.norm(self.conv(made, f"{name}_conv2", inner, outs, 1, bias=True),
-                         f"{name}_bn2", outs)  # fmt: skip
+        made = self.norm(self.conv(made, f"{name}_conv2", inner, outs, 1, bias=True), f"{name}_bn2", outs)
         if ins != outs:
             x = self.norm(self.conv(x, f"{name}_conv3", ins, outs, 1, stride), f"{name}_bn3", outs)
         return self.relu(self.node("elemwise_add", f"{name}_plus", made, x), f"{name}_out")
@@ -88,28 +94,36 @@ def resnet50_v1() -> Network:
     net = Network()
     x = net.variable("data", __shape__=str(SHAPE))
     x = net.relu(net.norm(net.conv(x, "conv0", 3, 64, 7, 2), "batchnorm0", 64), "relu0")
-    x = net.node("Pooling", "pool0", x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max",
-                 global_pool=False, pooling_convention="valid")  # fmt: skip
+    x = net.node(
+        "Pooling",
+        "pool0",
+        x,
+        kernel=(3, 3),
+        stride=(2, 2),
+        pad=(1, 1),
+        pool_type="max",
+        global_pool=False,
+        pooling_convention="valid",
+    )
     channels = 64
     for stage, (count, outs) in enumerate(BLOCKS):
         for number in range(count):
             stride = 2 if stage and not number else 1
             x = net.block(x, f"stage{stage + 1}_{number}", channels, outs, stride)
             channels = outs
-    x = net.node("Pooling", "pool1", x, kernel=(1, 1), global_pool=True, pool_type="avg",
-                 pooling_convention="valid")  # fmt: skip
+    x = net.node("Pooling", "pool1", x, kernel=(1, 1), global_pool=True, pool_type="avg", pooling_convention="valid")
     weight = net.stored("arg", "dense0_weight", 0.02 * net.rng.standard_normal((1000, channels)))
     bias = net.stored("arg", "dense0_bias", 0.02 * net.rng.standard_normal(1000))
-    net.node("FullyConnected", "dense0", x, weight, bias, num_hidden=1000, flatten=True,
-             no_bias=False)  # fmt: skip
+    net.node("FullyConnected", "dense0", x, weight, bias, num_hidden=1000, flatten=True, no_bias=False)
     return net
 
 
 def symbol_text(net: Network) -> str:
     arguments = [i for i, node in enumerate(net.nodes) if node["op"] == "null"]
     heads = [[len(net.nodes) - 1, 0, 0]]
-    return json.dumps({"nodes": net.nodes, "arg_nodes": arguments, "heads": heads,
-                       "attrs": {"mxnet_version": ["int", 10901]}})  # fmt: skip
+    return json.dumps(
+        {"nodes": net.nodes, "arg_nodes": arguments, "heads": heads, "attrs": {"mxnet_version": ["int", 10901]}}
+    )
 
 
 def params_bytes(params: dict[str, Array]) -> bytes:

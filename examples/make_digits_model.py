@@ -26,9 +26,8 @@ def network() -> nn.Sequential:
         return [conv, nn.BatchNorm2d(outputs), nn.ReLU()]
 
     return nn.Sequential(
-        *block(1, 16), *block(16, 32), nn.MaxPool2d(2), *block(32, 64), nn.AvgPool2d(4),
-        nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
+        *block(1, 16), *block(16, 32), nn.MaxPool2d(2), *block(32, 64), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(64, 10)
+    )
 
 
 def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> None:
@@ -97,9 +96,7 @@ def main(folder: Path) -> None:
     torch.manual_seed(0)
     data = load_digits()
     images = (data.images[:, None] / 16).astype("float32")
-    split = train_test_split(
-        images, data.target, test_size=0.2, random_state=0, stratify=data.target
-    )
+    split = train_test_split(images, data.target, test_size=0.2, random_state=0, stratify=data.target)
     train_x, test_x, train_y, test_y = split
     model = network()
     train(model, torch.tensor(train_x), torch.tensor(train_y))

@@ -35,8 +35,14 @@ def model() -> tuple[bytes, dict[str, np.ndarray]]:
     y = sym.dense(x, units=4, name="fc")
     y = sym.relu(sym.batch_norm(y, name="bn"), name="act")
     y = sym.softmax(y, name="probabilities")
-    shapes = {"fc_weight": (4, 8), "fc_bias": (4,), "bn_gamma": (4,), "bn_beta": (4,),
-              "bn_moving_mean": (4,), "bn_moving_var": (4,)}  # fmt: skip
+    shapes = {
+        "fc_weight": (4, 8),
+        "fc_bias": (4,),
+        "bn_gamma": (4,),
+        "bn_beta": (4,),
+        "bn_moving_mean": (4,),
+        "bn_moving_var": (4,),
+    }
     params = {n: rng.uniform(0.5, 1.5, s).astype("float32") for n, s in shapes.items()}
     made = to_onnx(y, params, shape={"x": (2, 8)})
     return made.SerializeToString(), {"x": rng.standard_normal((2, 8)).astype("float32")}
@@ -83,9 +89,7 @@ def main(full: bool) -> None:
     (result,) = Executor(program).run(inputs)
     stage("9. the result", str(result), full)
     (expected,) = evaluate(typed, {**arrays, **inputs})
-    print(
-        f"\nlargest difference to the reference interpreter: {np.abs(result - expected).max():.2e}"
-    )
+    print(f"\nlargest difference to the reference interpreter: {np.abs(result - expected).max():.2e}")
 
 
 if __name__ == "__main__":

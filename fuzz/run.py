@@ -80,11 +80,7 @@ def guided(fuzzing: Fuzzing, corpus: Path, seconds: int) -> None:
         return made if len(made) <= largest else data
 
     options = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEGABYTES}", "-timeout=60"]
-    options += [
-        f"-max_len={LARGEST_INPUT}",
-        f"-artifact_prefix={fuzzing.findings}/",
-        "-verbosity=0",
-    ]
+    options += [f"-max_len={LARGEST_INPUT}", f"-artifact_prefix={fuzzing.findings}/", "-verbosity=0"]
     atheris.Setup([sys.argv[0], *options, str(corpus)], fuzzing.try_input, custom_mutator=mutate)
     atheris.Fuzz()
 
@@ -107,9 +103,7 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
         if kind == 0:
             made[at : at + 1] = bytes([rng.randrange(256)])
         elif kind == 1:
-            made[at : at + 8] = rng.choice(
-                [b"\xff" * 8, b"\0" * 8, (1 << 40).to_bytes(8, "little")]
-            )
+            made[at : at + 8] = rng.choice([b"\xff" * 8, b"\0" * 8, (1 << 40).to_bytes(8, "little")])
         elif kind == 2:
             del made[at : at + rng.randint(1, 9)]
         elif rng.random() < 0.2:

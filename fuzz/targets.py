@@ -57,9 +57,7 @@ def _declared(text: str) -> Iterator[tuple[str, list[int]]]:
     try:
         for node in json.loads(text)["nodes"]:
             if node["op"] == "null" and str(node["name"]) not in _INPUTS:
-                dims = [
-                    int(dim) for dim in node["attrs"]["__shape__"].strip("()").split(",") if dim
-                ]
+                dims = [int(dim) for dim in node["attrs"]["__shape__"].strip("()").split(",") if dim]
                 if all(0 <= dim <= _LARGEST_ARRAY for dim in dims) and len(dims) < 9:
                     yield str(node["name"]), dims
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -231,12 +229,8 @@ TARGETS: dict[str, Target] = {
     "mxnet_params": Target(read_mxnet_params, mxnet_params_seeds, None),
     "onnx": Target(from_onnx, onnx_seeds, change_onnx),
     "graph_json": Target(
-        lambda data: weft.graph.load_json(data.decode("utf-8", "replace")),
-        graph_json_seeds,
-        change_json,
+        lambda data: weft.graph.load_json(data.decode("utf-8", "replace")), graph_json_seeds, change_json
     ),
-    "graph_text": Target(
-        lambda data: weft.graph.parse(data.decode("utf-8", "replace")), graph_text_seeds, None
-    ),
+    "graph_text": Target(lambda data: weft.graph.parse(data.decode("utf-8", "replace")), graph_text_seeds, None),
     "param_dict": Target(load_param_dict, param_dict_seeds, None),
 }

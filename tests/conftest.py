@@ -58,9 +58,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_terminal_summary(terminalreporter):
     """One line for each oracle that is missing: how many tests asked it, and how to get it."""
     reasons = Counter(
-        report.longrepr[2]
-        for report in terminalreporter.stats.get("skipped", ())
-        if isinstance(report.longrepr, tuple)
+        report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)
     )
     for name, title in oracles.TITLES.items():
         count = reasons[f"Skipped: {oracles.MISSING.format(name)}"]

@@ -30,9 +30,8 @@ def _pytest(*args: str) -> subprocess.CompletedProcess[str]:
     ours = ("WEFT_REQUIRE_ORACLES", "PYTEST_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *args],
-        cwd=HERE.parent, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", WITHOUT_TORCH, *args], cwd=HERE.parent, env=environment, capture_output=True, text=True
+    )
 
 
 def test_what_is_skipped_is_said_in_one_line():

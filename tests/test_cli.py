@@ -28,9 +28,7 @@ def test_run_on_given_input(tmp_path):
     with np.load(DIGITS.parent / "digits.npz") as file:
         images, labels = file["images"][:3], file["labels"][:3]
     np.save(tmp_path / "x.npy", (images / 16).astype("float32"))
-    done = run(
-        "run", DIGITS, "--input", f"input={tmp_path / 'x.npy'}", "--repeat", 2, "--threads", 1
-    )
+    done = run("run", DIGITS, "--input", f"input={tmp_path / 'x.npy'}", "--repeat", 2, "--threads", 1)
     assert done.returncode == 0, done.stderr
     assert "float32[3, 10]" in done.stdout
     top = next(line for line in done.stdout.splitlines() if line.startswith("│"))

@@ -11,9 +11,7 @@ import pytest
 import weft
 
 MODULES = ["weft"] + [
-    found.name
-    for found in pkgutil.walk_packages(weft.__path__, "weft.")
-    if not found.name.endswith("__main__")
+    found.name for found in pkgutil.walk_packages(weft.__path__, "weft.") if not found.name.endswith("__main__")
 ]
 
 

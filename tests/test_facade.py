@@ -113,9 +113,7 @@ def test_representations_are_short(tmp_path):
     for value in (graph, library, module, weft.graph.create(y)):
         assert len(repr(value)) < 120
         assert repr(value).strip("<").startswith(type(value).__name__)
-    many = weft.symbol.elemwise_sum(
-        *[weft.symbol.Variable(f"x{i}") for i in range(300)], num_args=300
-    )
+    many = weft.symbol.elemwise_sum(*[weft.symbol.Variable(f"x{i}") for i in range(300)], num_args=300)
     wide = weft.compile(many, shape={f"x{i}": (1,) for i in range(300)})
     for value in (wide, wide.program, wide.report(), weft.graph.create(many)):
         assert len(repr(value)) < 300
@@ -145,13 +143,17 @@ def test_type_checkers_see_tensors(tmp_path):
     program.write_text(TYPED)
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
         env={**os.environ, "MYPYPATH": str(Path(weft.__file__).parents[1])},
-    )  # fmt: skip
-    revealed = [
-        line.split("is ")[1].strip('"') for line in done.stdout.splitlines() if "note: R" in line
-    ]
+    )
+    revealed = [line.split("is ")[1].strip('"') for line in done.stdout.splitlines() if "note: R" in line]
     assert revealed == [
-        "weft.Tensor", "weft.Tensor", "weft.eager.tensor.size.Size", "bool",
+        "weft.Tensor",
+        "weft.Tensor",
+        "weft.eager.tensor.size.Size",
+        "bool",
         "weft.eager.tensor.types.dtype",
-    ], done.stdout  # fmt: skip
+    ], done.stdout

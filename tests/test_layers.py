@@ -19,17 +19,7 @@ ALLOWED = {
     "core": {"base", "numpy"},
     "te": {"base", "numpy"},
     "ops": {"base", "core", "te", "numpy", "ml_dtypes"},
-    "frontend": {
-        "base",
-        "core",
-        "ops",
-        "numpy",
-        "ml_dtypes",
-        "onnx",
-        "google",
-        "torch",
-        "safetensors",
-    },
+    "frontend": {"base", "core", "ops", "numpy", "ml_dtypes", "onnx", "google", "torch", "safetensors"},
     "passes": {"base", "core", "ops", "numpy"},
     "lower": {"base", "core", "te", "ops", "numpy"},
     "codegen": {"base", "te", "llvmlite", "numpy"},
@@ -134,12 +124,9 @@ def test_no_import_of_ours_inside_a_function(path):
     for function in ast.walk(ast.parse(path.read_text())):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             for node in ast.walk(function):
-                ours = isinstance(node, ast.ImportFrom) and (
-                    node.level or (node.module or "").split(".")[0] == "weft"
-                )
+                ours = isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == "weft")
                 ours = ours or (
-                    isinstance(node, ast.Import)
-                    and any(alias.name.split(".")[0] == "weft" for alias in node.names)
+                    isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "weft" for alias in node.names)
                 )
                 late += [node.lineno] if ours else []
     assert late == []

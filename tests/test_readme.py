@@ -38,17 +38,14 @@ def test_programs_of_the_readme():
     for code, expected in found:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True, text=True, cwd=ROOT, env=environment, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment, check=False
+        )
         assert done.returncode == 0, done.stderr
         matched = doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS)
         assert matched, done.stdout
 
 
-PAGES = sorted(
-    path.name for path in (ROOT / "docs").glob("*.md") if ">>>" in path.read_text(encoding="utf-8")
-)
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if ">>>" in path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES)

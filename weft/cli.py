@@ -75,9 +75,7 @@ def _shapes(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
 def _shape(name: str, text: str) -> tuple[int, ...]:
     parts = text.replace("x", ",").split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise click.UsageError(
-            f"--shape {name}={text}: a shape is whole numbers with commas between them"
-        )
+        raise click.UsageError(f"--shape {name}={text}: a shape is whole numbers with commas between them")
     return tuple(int(part) for part in parts)
 
 
@@ -88,9 +86,7 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
 @click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
 @click.option("--threads", type=click.IntRange(min=1), help="how many threads; default: the cores")
 @click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="passes")
-@click.option(
-    "--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="timed runs"
-)
+@click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="timed runs")
 def run(
     model: Path,
     inputs: tuple[str, ...],
@@ -115,9 +111,7 @@ def run(
 @click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
 @click.option("--opset", type=click.IntRange(17, 23), default=17, show_default=True)
-def convert(
-    model: Path, out: Path, params: Path | None, shapes: tuple[str, ...], opset: int
-) -> None:
+def convert(model: Path, out: Path, params: Path | None, shapes: tuple[str, ...], opset: int) -> None:
     """Write MODEL as the ONNX file OUT.
 
     MODEL is any file that `weft run` takes, or a graph of weft's own as JSON, with its --params.

@@ -10,12 +10,4 @@ from .eager.random.generator import (
     set_rng_state,
 )
 
-__all__ = [
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "seed",
-    "set_rng_state",
-]
+__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]

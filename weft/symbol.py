@@ -15,6 +15,5 @@ def __getattr__(name: str) -> object:
     if name == "_all_var_init":
         return _all_var_init
     raise AttributeError(
-        f"weft.symbol has no {name!r}: no operator of that name is registered "
-        "(weft.list_ops() shows all)"
+        f"weft.symbol has no {name!r}: no operator of that name is registered (weft.list_ops() shows all)"
     )

@@ -14,8 +14,7 @@ def _no_variables(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("debug", frozenset()), ("verify", True), ("threads", None), ("isa", None), ("cache", True)],
+    ("name", "value"), [("debug", frozenset()), ("verify", True), ("threads", None), ("isa", None), ("cache", True)]
 )
 def test_defaults(name, value):
     assert config.get(name) == value

@@ -12,12 +12,7 @@ from oracles import oracle
 
 from weft.base import dlpack
 from weft.base.device import cpu
-from weft.base.dlpack import (
-    DLManagedTensor,
-    DLManagedTensorVersioned,
-    DLPackError,
-    to_dlpack,
-)
+from weft.base.dlpack import DLManagedTensor, DLManagedTensorVersioned, DLPackError, to_dlpack
 from weft.base.dtype import DTYPES
 from weft.base.errors import InvalidType, InvalidValue
 from weft.base.ndarray import array, empty, from_dlpack
@@ -27,11 +22,22 @@ SHAPES = [(), (0,), (3,), (2, 0, 4), (2, 3, 4), (1, 1)]
 VERSIONS = [None, (0, 8), (1, 0), (1, 5)]
 # Code and bits of each dtype, from the DLPack specification.
 ELEMENTS = {
-    "bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
-    "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
-    "float16": (2, 16), "float32": (2, 32), "float64": (2, 64),
-    "bfloat16": (4, 16), "complex64": (5, 64), "complex128": (5, 128),
-}  # fmt: skip
+    "bool": (6, 8),
+    "int8": (0, 8),
+    "int16": (0, 16),
+    "int32": (0, 32),
+    "int64": (0, 64),
+    "uint8": (1, 8),
+    "uint16": (1, 16),
+    "uint32": (1, 32),
+    "uint64": (1, 64),
+    "float16": (2, 16),
+    "float32": (2, 32),
+    "float64": (2, 64),
+    "bfloat16": (4, 16),
+    "complex64": (5, 64),
+    "complex128": (5, 128),
+}
 
 
 def sample(shape, name):
@@ -85,9 +91,9 @@ class Foreign:
         self.deleted += 1
 
     def capsule(self):
-        new = ctypes.PYFUNCTYPE(
-            ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
-        )(("PyCapsule_New", ctypes.pythonapi))
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+            ("PyCapsule_New", ctypes.pythonapi)
+        )
         return new(ctypes.addressof(self.managed), self.name, None)
 
     def __dlpack__(self, max_version=None):

@@ -17,8 +17,7 @@ from weft.base.errors import InvalidValue
 
 # NNVM's TypeFlag, and bfloat16 and complex after it.
 CODES = (
-    "float32 float64 float16 uint8 int32 int8 int64 int16 uint16 uint32 uint64 bool "
-    "bfloat16 complex64 complex128"
+    "float32 float64 float16 uint8 int32 int8 int64 int16 uint16 uint32 uint64 bool bfloat16 complex64 complex128"
 ).split()
 
 
@@ -59,9 +58,7 @@ def test_unknown_names(value):
     assert "bfloat16" in caught.value.why
 
 
-@pytest.mark.parametrize(
-    "value", [None, object(), np.dtype(">f4"), np.dtype("U3"), list, 3, [1], {"names": 1}, (1, 2)]
-)
+@pytest.mark.parametrize("value", [None, object(), np.dtype(">f4"), np.dtype("U3"), list, 3, [1], {"names": 1}, (1, 2)])
 def test_what_is_no_dtype(value):
     with pytest.raises(InvalidValue, match="is no dtype of weft"):
         as_dtype(value)

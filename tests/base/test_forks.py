@@ -35,9 +35,7 @@ def locks_of(tree: ast.AST) -> list[ast.AST]:
     given = {
         id(node.func)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "attr", "") == "Condition"
-        and node.args
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Condition" and node.args
     }
     return [node for node in ast.walk(tree) if _names_a_lock(node) and id(node) not in given]
 
@@ -45,17 +43,11 @@ def locks_of(tree: ast.AST) -> list[ast.AST]:
 def _names_a_lock(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module in LIBRARIES and any(name.name in LOCKS for name in node.names)
-    return isinstance(node, ast.Attribute) and (
-        node.attr in LOCKS and getattr(node.value, "id", "") in LIBRARIES
-    )
+    return isinstance(node, ast.Attribute) and (node.attr in LOCKS and getattr(node.value, "id", "") in LIBRARIES)
 
 
 def test_all_locks_are_made_in_one_place():
-    made = [
-        str(path.relative_to(ROOT))
-        for path in ROOT.rglob("*.py")
-        if locks_of(ast.parse(path.read_text()))
-    ]
+    made = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if locks_of(ast.parse(path.read_text()))]
     assert set(made) == {"base/forks.py"}
 
 

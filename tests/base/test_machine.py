@@ -83,15 +83,14 @@ V2, V1 = "0::/a/b\n", "4:memory:/x\n3:cpu,cpuacct:/a/b\n0::/\n"
         (V2, {"a/b/cpu.max": "junk junk"}, math.inf),
         (V2, {}, math.inf),
         ("0::/../../up\n", {"cpu.max": "100000 100000"}, 1),
-        (V1, {"cpu,cpuacct/a/b/cpu.cfs_quota_us": "250000",
-              "cpu,cpuacct/a/b/cpu.cfs_period_us": "100000"}, 2.5),
+        (V1, {"cpu,cpuacct/a/b/cpu.cfs_quota_us": "250000", "cpu,cpuacct/a/b/cpu.cfs_period_us": "100000"}, 2.5),
         (V1, {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "50000"}, 1),
         (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, math.inf),
         ("1:cpu:/\n0::/\n", {"cpu/cpu.cfs_quota_us": "400000"}, 4),
         ("", {"cpu.max": "100000 100000"}, math.inf),
         ("nonsense\n:::\n", {}, math.inf),
     ],
-)  # fmt: skip
+)
 def test_quota(tmp_path, own, files, quota):
     (tmp_path / "own").write_text(own)
     root = write(tmp_path / "cgroup", files)
@@ -115,9 +114,7 @@ def test_usable_cores_without_any_file(tmp_path, monkeypatch):
     assert usable_cores(tmp_path, tmp_path / "none") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"), [("x86_64", "x86_64"), ("AMD64", "x86_64"), ("arm64", "aarch64")]
-)
+@pytest.mark.parametrize(("name", "expected"), [("x86_64", "x86_64"), ("AMD64", "x86_64"), ("arm64", "aarch64")])
 def test_machine(name, expected):
     assert machine(name) == expected
 

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from weft.base.device import cpu
 from weft.base.dtype import DTYPES
-from weft.base.errors import (
-    DTypeError,
-    InvalidType,
-    InvalidValue,
-    OutOfRange,
-    RunError,
-    ShapeError,
-)
+from weft.base.errors import DTypeError, InvalidType, InvalidValue, OutOfRange, RunError, ShapeError
 from weft.base.ndarray import ALIGNMENT, NDArray, array, empty
 
 NAMES = list(DTYPES)

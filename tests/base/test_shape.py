@@ -51,8 +51,7 @@ def test_broadcast_needs_ranks():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "result"),
-    [("n", 5, 5), (5, "n", 5), ("n", None, None), ("n", "m", None), (None, 0, 0), ("n", 1, "n")],
+    ("a", "b", "result"), [("n", 5, 5), (5, "n", 5), ("n", None, None), ("n", "m", None), (None, 0, 0), ("n", 1, "n")]
 )
 def test_broadcast_dim(a, b, result):
     assert sh.broadcast_dim(a, b) == result

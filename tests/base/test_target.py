@@ -15,8 +15,7 @@ SSE = "sse2 pni ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm"
 AVX2 = SSE + " avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
 AVX512 = AVX2 + " avx512f avx512bw avx512cd avx512dq avx512vl"
 ICELAKE = AVX512 + (
-    " avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni avx512_bitalg avx512_vpopcntdq gfni vaes"
-    " vpclmulqdq"
+    " avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni avx512_bitalg avx512_vpopcntdq gfni vaes vpclmulqdq"
 )
 SAPPHIRE = ICELAKE + " avx512_bf16 avx512_fp16 avx_vnni amx_tile amx_bf16 amx_int8"
 
@@ -214,9 +213,7 @@ def test_is_a_frozen_key():
 def _machine_of(target):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3
-    )
+    return llvm.Target.from_triple(target.triple).create_target_machine(cpu=target.cpu, features=target.features, opt=3)
 
 
 def _assembly(target, text):

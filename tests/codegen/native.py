@@ -30,11 +30,7 @@ def native(kernel: Kernel, isa: str = "avx2", **options: Any) -> NativeKernel:
 
 
 def elementwise(
-    body: Callable[..., Expr],
-    arrays: Sequence[np.ndarray],
-    dtype: np.dtype | str,
-    isa: str,
-    lanes: int,
+    body: Callable[..., Expr], arrays: Sequence[np.ndarray], dtype: np.dtype | str, isa: str, lanes: int
 ) -> np.ndarray:
     """body over the elements of arrays, `lanes` at a time with a masked tail; 1: a scalar loop."""
     size = arrays[0].size

@@ -87,8 +87,7 @@ def test_truncating_division(dtype):
     x, y = integers(dtype), rng.permutation(integers(dtype))
     got = elementwise(operator.truediv, [x, y], dtype, "avx2", 1)
     exact = [
-        0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        for a, b in zip(x.tolist(), y.tolist())
+        0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) for a, b in zip(x.tolist(), y.tolist())
     ]
     bits = 8 * np.dtype(dtype).itemsize
     assert [int(v) % 2**bits for v in got] == [v % 2**bits for v in exact]
@@ -195,9 +194,7 @@ def test_every_16_bit_pattern_survives_and_rounding_is_to_even(isa, dtype):
     with np.errstate(all="ignore"):
         ordered = np.unique(every[np.isfinite(every)].astype(np.float64))
         middles = (ordered[1:] + ordered[:-1]) / 2
-        nudged = np.concatenate(
-            [middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf), ordered]
-        )
+        nudged = np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf), ordered])
         nudged = np.concatenate([nudged, [65519.99, 65520.0, 3.4e38, -1e39, 1e-30, np.inf]])
         single = nudged.astype(np.float32)
         got = elementwise(lambda a: cast(a, dtype), [single], kind, isa, 16)

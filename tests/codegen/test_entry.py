@@ -27,10 +27,7 @@ def kernels() -> list[Kernel]:
     x, y, z = (buffer(name, "int64", (n,)) for name in "xyz")
     scale = Store(y, (i,), x[i] * a + 1)
     add = Store(z, (i,), x[i] + y[i])
-    return [
-        Kernel("scale", (x, y), scale, Parallel(i, n), (n, a)),
-        Kernel("add", (x, y, z), add, Parallel(i, n), (n,)),
-    ]
+    return [Kernel("scale", (x, y), scale, Parallel(i, n), (n, a)), Kernel("add", (x, y, z), add, Parallel(i, n), (n,))]
 
 
 def run(plan: ExecPlan, arrays: list[np.ndarray], threads: int) -> None:
@@ -59,11 +56,7 @@ def test_steps_run_in_order_on_slots_and_offsets(threads, work):
             KernelStep("add", (low, high, BufferRef(2)), (half,), half, work),
             KernelStep("add", (BufferRef(2), BufferRef(2), BufferRef(2)), (half,), half, work),
         ),
-        (
-            Slot("input", x.nbytes),
-            Slot("arena", arena.nbytes),
-            Slot("output", out.nbytes),
-        ),
+        (Slot("input", x.nbytes), Slot("arena", arena.nbytes), Slot("output", out.nbytes)),
         arena.nbytes,
     )
     run(plan, [x, arena, out], threads)

@@ -15,19 +15,7 @@ from weft.codegen.emit import emit_kernel
 from weft.codegen.object import cache_key, compile_assembly, compile_object
 from weft.te.expr import Broadcast, Load, Ramp, Var, as_expr, call, cast, compare, const
 from weft.te.interpret import run_kernel
-from weft.te.loops import (
-    Alloc,
-    For,
-    If,
-    Kernel,
-    Let,
-    Parallel,
-    Prefetch,
-    Seq,
-    Store,
-    While,
-    buffer,
-)
+from weft.te.loops import Alloc, For, If, Kernel, Let, Parallel, Prefetch, Seq, Store, While, buffer
 
 rng = np.random.default_rng(0)
 ONE = const(1, "int64")
@@ -67,9 +55,7 @@ def register_tile(rows: int, vectors: int, lanes: int, depth: Var) -> Kernel:
     return Kernel("tile", (a, b, c), Alloc(acc, body), scalars=(depth,))
 
 
-@pytest.mark.parametrize(
-    ("isa", "lanes", "rows"), [("sse", 4, 4), ("avx2", 8, 4), ("avx512", 16, 8)]
-)
+@pytest.mark.parametrize(("isa", "lanes", "rows"), [("sse", 4, 4), ("avx2", 8, 4), ("avx512", 16, 8)])
 def test_register_tile_multiplies_matrices(isa, lanes, rows):
     depth = int(rng.integers(0, 50))
     a = rng.standard_normal((rows, depth)).astype(np.float32)
@@ -114,9 +100,7 @@ def test_lane_masks_of_every_comparison(op, step):
     lanes = Ramp(const(0, "int64"), ONE, 8)
     limit, start = Var("limit"), Var("start")
     ramp = Ramp(start, const(step, "int64"), 8)
-    kernel = Kernel(
-        "k", (out,), Store(out, (lanes,), compare(op, ramp, limit)), None, (start, limit)
-    )
+    kernel = Kernel("k", (out,), Store(out, (lanes,), compare(op, ramp, limit)), None, (start, limit))
     run = native(kernel)
     for _ in range(30):
         a, b = (int(v) for v in rng.integers(-12, 12, 2))
@@ -221,14 +205,7 @@ def test_registers_through_branches_and_empty_loops(start):
         (
             Store(best, (zero,), const(start, "float32")),
             Store(best, (ONE,), const(-1.0, "float32")),
-            For(
-                i,
-                n,
-                If(
-                    x[i] > best[0],
-                    Seq((Store(best, (zero,), x[i]), Store(best, (ONE,), cast(i, "float32")))),
-                ),
-            ),
+            For(i, n, If(x[i] > best[0], Seq((Store(best, (zero,), x[i]), Store(best, (ONE,), cast(i, "float32")))))),
             Store(out, (zero,), best[0]),
             Store(out, (ONE,), best[1]),
         )

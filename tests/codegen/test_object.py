@@ -37,8 +37,7 @@ def test_code_for_another_machine(arch):
 def test_assembly_for_aarch64_is_its_own():
     assert "ret" in compile_assembly(ir(12345), cross("aarch64"))
     assert "madd" in compile_assembly(
-        "define i64 @g(i64 %a, i64 %b, i64 %c) {\n  %p = mul i64 %a, %b\n"
-        "  %s = add i64 %p, %c\n  ret i64 %s\n}\n",
+        "define i64 @g(i64 %a, i64 %b, i64 %c) {\n  %p = mul i64 %a, %b\n  %s = add i64 %p, %c\n  ret i64 %s\n}\n",
         cross("aarch64"),
     )
 

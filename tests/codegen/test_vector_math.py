@@ -108,9 +108,7 @@ def worst_error(name: str, args: list[np.ndarray], got: np.ndarray) -> tuple[flo
             if not np.isfinite(nearest):
                 continue
             unit = mp.mpf(float(np.spacing(np.abs(nearest))))
-            error = (
-                float(abs(mp.mpf(float(value)) - exact) / unit) if np.isfinite(value) else np.inf
-            )
+            error = float(abs(mp.mpf(float(value)) - exact) / unit) if np.isfinite(value) else np.inf
             if not error <= worst:
                 worst, where = error, point
     return worst, where

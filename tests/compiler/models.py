@@ -19,11 +19,7 @@ def with_params(symbol, rng, **shapes):
     """Random parameters for all inputs but those whose shapes are given."""
     names = symbol.list_input_names()
     inferred, _ = infer_shape(symbol, **shapes)
-    return {
-        name: floats(rng, shape) * np.float32(0.3)
-        for name, shape in zip(names, inferred)
-        if name not in shapes
-    }
+    return {name: floats(rng, shape) * np.float32(0.3) for name, shape in zip(names, inferred) if name not in shapes}
 
 
 def convolutional(rng, batch=2, size=9, channels=3):
@@ -45,9 +41,7 @@ def branches(rng, batch=2, size=9, width=16):
 
     def conv(data, name, channels, kernel=1):
         pads = (kernel // 2, kernel // 2)
-        made = sym.conv2d(
-            data, channels=channels, kernel_size=(kernel, kernel), padding=pads, name=name
-        )
+        made = sym.conv2d(data, channels=channels, kernel_size=(kernel, kernel), padding=pads, name=name)
         return sym.relu(made)
 
     y = conv(sym.Variable("x"), "first", width, 3)

@@ -51,10 +51,7 @@ def test_threads_do_not_change_a_bit(rng, name, level):
     make, shape = MODELS[name]
     model = make(rng)
     x = floats(rng, shape)
-    results = [
-        weft.compile(model, shape={"x": shape}, opt_level=level, threads=threads)(x)
-        for threads in (1, 2, 4)
-    ]
+    results = [weft.compile(model, shape={"x": shape}, opt_level=level, threads=threads)(x) for threads in (1, 2, 4)]
     agree(results[0], model[0], {**model[1], "x": x})
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
@@ -81,9 +78,7 @@ def test_instruction_sets(rng, isa, name, level):
     make, shape = MODELS[name]
     symbol, params = make(rng)
     x = floats(rng, shape)
-    model = weft.compile(
-        (symbol, params), shape={"x": shape}, target=target_of(isa), opt_level=level
-    )
+    model = weft.compile((symbol, params), shape={"x": shape}, target=target_of(isa), opt_level=level)
     assert {kernel.isa for kernel in model.report().kernels} == {isa}
     agree(model(x), symbol, {**params, "x": x})
 

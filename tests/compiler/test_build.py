@@ -150,9 +150,7 @@ def test_layouts(rng):
     x, w = floats(rng, (1, 5, 5, 3)), floats(rng, (4, 3, 3, 3))
     plain = evaluate(symbol, {"x": x.transpose(0, 3, 1, 2), "c_weight": w})[0]
     for layout in ("NHWC", {"x": "NHWC"}):
-        graph, lib, _ = weft.compiler.build(
-            symbol, "llvm", {"x": (1, 5, 5, 3)}, layout=layout, params={"c_weight": w}
-        )
+        graph, lib, _ = weft.compiler.build(symbol, "llvm", {"x": (1, 5, 5, 3)}, layout=layout, params={"c_weight": w})
         np.testing.assert_allclose(run(graph, lib, {"c_weight": w}, x=x)[0], plain, atol=1e-5)
 
 
@@ -442,9 +440,8 @@ def test_a_transposed_convolution_with_any_output_padding(rng, level):
     """What is added lies behind every window, so it is the bias alone."""
     x, params = floats(rng, (1, 2, 3, 3)), {}
     net = sym.conv2d_transpose(
-        sym.Variable("x"), channels=4, kernel_size=(2, 2), strides=(2, 2), output_padding=(3, 5),
-        name="c",
-    )  # fmt: skip
+        sym.Variable("x"), channels=4, kernel_size=(2, 2), strides=(2, 2), output_padding=(3, 5), name="c"
+    )
     params = {"c_weight": floats(rng, (2, 4, 2, 2)), "c_bias": floats(rng, (4,))}
     with weft.compiler.build_config(opt_level=level):
         graph, lib, kept = weft.compiler.build(net, "llvm", {"x": x.shape}, params=params)

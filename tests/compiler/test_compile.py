@@ -204,9 +204,7 @@ def test_arrays_of_all_kinds(rng):
     }
     for name, value in kinds.items():
         np.testing.assert_allclose(model(x, value)[0], expected, rtol=1e-6, err_msg=name)
-    np.testing.assert_allclose(
-        model(x, np.broadcast_to(np.float32(2), (3, 4)))[0], 2 * x + 2, rtol=1e-6
-    )
+    np.testing.assert_allclose(model(x, np.broadcast_to(np.float32(2), (3, 4)))[0], 2 * x + 2, rtol=1e-6)
     np.testing.assert_array_equal(frozen, y)
 
 
@@ -248,9 +246,7 @@ def test_an_input_that_nothing_needs(rng):
 
 
 def test_two_variables_of_one_name_are_one_input(rng):
-    model = weft.compile(
-        sym.elemwise_add(sym.Variable("x", shape=(3,)), sym.Variable("x", shape=(3,)))
-    )
+    model = weft.compile(sym.elemwise_add(sym.Variable("x", shape=(3,)), sym.Variable("x", shape=(3,))))
     assert len(model.inputs) == 1
     x = floats(rng, (3,))
     np.testing.assert_array_equal(model(x)[0], 2 * x)

@@ -289,10 +289,7 @@ print(json.dumps([m(value)[0].tolist(), m.report().cache_hits, len(m.report().ke
 def test_a_second_process_neither_lowers_nor_compiles(tmp_path):
     environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path), "WEFT_CACHE": "1"}
     run = partial(subprocess.run, capture_output=True, text=True, env=environment, check=True)
-    outputs = [
-        json.loads(run([sys.executable, "-c", PROGRAM, turn]).stdout)
-        for turn in ("first", "second")
-    ]
+    outputs = [json.loads(run([sys.executable, "-c", PROGRAM, turn]).stdout) for turn in ("first", "second")]
     assert outputs[0][0] == outputs[1][0]
     _, hits, kernels = outputs[1]
     assert hits == kernels + 1

@@ -228,10 +228,7 @@ class OnlyWeft(pickle.Unpickler):
     """Refuses every name but that of weft's classes."""
 
     def find_class(self, module, name):
-        assert (module, name) in {
-            ("weft.compiler.model", "CompiledModel"),
-            ("weft.runtime.artifact", "LoadedModel"),
-        }
+        assert (module, name) in {("weft.compiler.model", "CompiledModel"), ("weft.runtime.artifact", "LoadedModel")}
         return super().find_class(module, name)
 
 
@@ -257,9 +254,7 @@ def test_pickled_models(model, digits, tmp_path):
     (tmp_path / "m").write_bytes(data)
     np.save(tmp_path / "x.npy", images)
     files = [str(tmp_path / name) for name in ("m", "x.npy", "y.npy")]
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, *files], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", CHILD, *files], check=True, capture_output=True, text=True)
     assert "input: float32[" in done.stdout
     assert np.load(tmp_path / "y.npy").argmax(axis=1).tolist() == labels.tolist()
 

@@ -40,9 +40,7 @@ def torch_cnn(torch, p):
     F = torch.nn.functional
 
     def norm(value, name):
-        return F.batch_norm(
-            value, None, None, p[f"{name}_gamma"], p[f"{name}_beta"], training=True, eps=1e-5
-        )
+        return F.batch_norm(value, None, None, p[f"{name}_gamma"], p[f"{name}_beta"], training=True, eps=1e-5)
 
     net = F.relu(norm(F.conv2d(p["x"], p["c1_weight"], p["c1_bias"], padding=1), "bn1"))
     net = short = F.max_pool2d(net, 2)
@@ -137,6 +135,4 @@ def test_gradients_are_those_of_pytorch(name, seed):
         module.run(**given)
         for number, key in enumerate(names, start=1):
             found, scale = module.get_output(number).asnumpy(), np.abs(wanted[key]).max()
-            np.testing.assert_allclose(
-                found, wanted[key], rtol=1e-3, atol=1e-4 * max(scale, 0.1), err_msg=key
-            )
+            np.testing.assert_allclose(found, wanted[key], rtol=1e-3, atol=1e-4 * max(scale, 0.1), err_msg=key)

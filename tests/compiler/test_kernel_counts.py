@@ -20,9 +20,14 @@ from weft.testing.workload import create_workload
 
 def conv(data, name, channels=4, kernel=3, stride=1, bias=False):
     return sym.conv2d(
-        data, channels=channels, kernel_size=(kernel, kernel), strides=(stride, stride),
-        padding=(kernel // 2, kernel // 2), use_bias=bias, name=name,
-    )  # fmt: skip
+        data,
+        channels=channels,
+        kernel_size=(kernel, kernel),
+        strides=(stride, stride),
+        padding=(kernel // 2, kernel // 2),
+        use_bias=bias,
+        name=name,
+    )
 
 
 def chain():

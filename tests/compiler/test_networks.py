@@ -20,36 +20,24 @@ VOCABULARY = 50
 
 SMALL = {
     "mlp": lambda: testing.mlp.get_workload(2, 10, image_shape=(1, 12, 12)),
-    "resnet": lambda: testing.resnet.get_workload(
-        1, 10, num_layers=18, image_shape=(3, 32, 32), width=0.25
-    ),
+    "resnet": lambda: testing.resnet.get_workload(1, 10, num_layers=18, image_shape=(3, 32, 32), width=0.25),
     "resnet_bottleneck": lambda: testing.resnet.get_workload(
         1, 10, num_layers=50, image_shape=(3, 32, 32), width=0.125
     ),
-    "mobilenet": lambda: testing.mobilenet.get_workload(
-        1, 10, image_shape=(3, 32, 32), alpha=0.25
-    ),
-    "mobilenet_v2": lambda: testing.mobilenet_v2.get_workload(
-        1, 10, multiplier=0.25, image_shape=(3, 32, 32)
-    ),
+    "mobilenet": lambda: testing.mobilenet.get_workload(1, 10, image_shape=(3, 32, 32), alpha=0.25),
+    "mobilenet_v2": lambda: testing.mobilenet_v2.get_workload(1, 10, multiplier=0.25, image_shape=(3, 32, 32)),
     "vgg": lambda: testing.vgg.get_workload(
         1, 10, image_shape=(3, 32, 32), num_layers=11, width=0.125, batch_norm=True
     ),
-    "squeezenet": lambda: testing.squeezenet.get_workload(
-        1, 10, version="1.1", image_shape=(3, 64, 64), width=0.25
-    ),
-    "inception_v3": lambda: testing.inception_v3.get_workload(
-        1, 10, image_shape=(3, 107, 107), width=0.125
-    ),
-    "densenet": lambda: testing.densenet.get_workload(
-        1, 10, image_shape=(3, 32, 32), width=0.25
-    ),
+    "squeezenet": lambda: testing.squeezenet.get_workload(1, 10, version="1.1", image_shape=(3, 64, 64), width=0.25),
+    "inception_v3": lambda: testing.inception_v3.get_workload(1, 10, image_shape=(3, 107, 107), width=0.125),
+    "densenet": lambda: testing.densenet.get_workload(1, 10, image_shape=(3, 32, 32), width=0.25),
     "dcgan": lambda: testing.dcgan.get_workload(2, ngf=8, random_len=16),
     "dqn": lambda: testing.dqn.get_workload(2, image_shape=(4, 44, 44), width=0.5),
     "bert": lambda: testing.bert.get_workload(
         2, 12, num_layers=2, hidden=32, heads=4, intermediate=64, vocabulary=VOCABULARY
     ),
-}  # fmt: skip
+}
 SHAPES = {
     "mlp": (2, 1, 12, 12),
     "squeezenet": (1, 3, 64, 64),
@@ -95,9 +83,7 @@ def from_onnxruntime(symbol, params, data):
     model = weft.frontend.to_onnx(symbol, params, shape={"data": data.shape}, dtype=kinds)
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, {"data": data})
 
 
@@ -163,9 +149,7 @@ def test_changing_inputs(name):
 def test_build_runs_the_same_network(name):
     symbol, params, data = network(name)
     kinds = {key: str(value.dtype) for key, value in {**params, "data": data}.items()}
-    graph, lib, kept = weft.compiler.build(
-        symbol, "llvm", {"data": data.shape}, kinds, params=params
-    )
+    graph, lib, kept = weft.compiler.build(symbol, "llvm", {"data": data.shape}, kinds, params=params)
     module = weft.runtime.create(graph, lib)
     module.load_params(weft.save_param_dict(kept))
     module.run(data=data)
@@ -191,10 +175,7 @@ def test_full_size(name):
     symbol, params, data = full(name)
     wanted = from_onnxruntime(symbol, params, data)
     for level in LEVELS:
-        results = [
-            compiled(symbol, params, data, opt_level=level, threads=threads)(data)
-            for threads in (1, 2, 4)
-        ]
+        results = [compiled(symbol, params, data, opt_level=level, threads=threads)(data) for threads in (1, 2, 4)]
         assert_close(results[0][0], wanted[0], f"opt_level {level}")
         for other in results[1:]:
             assert other[0].tobytes() == results[0][0].tobytes()

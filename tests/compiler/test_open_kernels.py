@@ -66,10 +66,7 @@ def test_keys_of_objects_do_not():
 def test_a_second_process_compiles_nothing(tmp_path):
     env = {**os.environ, "WEFT_DEBUG": "dispatch", "WEFT_CACHE_DIR": str(tmp_path)}
     env["WEFT_CACHE"] = "1"
-    runs = [
-        subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True)
-        for _ in range(2)
-    ]
+    runs = [subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True) for _ in range(2)]
     assert [run.stdout for run in runs] == ["512.0\n", "512.0\n"], runs[0].stderr
     assert "for eager calls in" in runs[0].stderr
     assert "for eager calls in" not in runs[1].stderr

@@ -387,9 +387,8 @@ for rows in sys.argv[2:]:
 def started(folder, *args):
     env = {**os.environ, "WEFT_DEBUG": "dispatch", "WEFT_CACHE_DIR": str(folder), "WEFT_CACHE": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *args],
-        env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", SCRIPT, *args], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 @pytest.mark.slow

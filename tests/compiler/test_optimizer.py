@@ -44,9 +44,11 @@ def weights_of(loss):
 
 def initial(rng, hidden=16):
     shapes = {
-        "fc1_weight": (hidden, PIXELS), "fc1_bias": (hidden,),
-        "fc2_weight": (CLASSES, hidden), "fc2_bias": (CLASSES,),
-    }  # fmt: skip
+        "fc1_weight": (hidden, PIXELS),
+        "fc1_bias": (hidden,),
+        "fc2_weight": (CLASSES, hidden),
+        "fc2_bias": (CLASSES,),
+    }
     return {n: (rng.standard_normal(s) * 0.2).astype("float32") for n, s in shapes.items()}
 
 
@@ -66,8 +68,7 @@ def trained(loss, updates, state, batches, dtype="float32"):
 def random_batches(rng, count):
     hot = np.eye(CLASSES, dtype="float32")
     return [
-        (rng.standard_normal((BATCH, PIXELS)).astype("float32"), hot[rng.integers(0, 10, BATCH)])
-        for _ in range(count)
+        (rng.standard_normal((BATCH, PIXELS)).astype("float32"), hot[rng.integers(0, 10, BATCH)]) for _ in range(count)
     ]
 
 
@@ -100,10 +101,7 @@ def torch_steps(torch, make, state, batches):
 # PyTorch adds epsilon at another place, which is seen where a gradient is almost zero.
 SETTINGS = {
     "sgd": (lambda: SGD(learning_rate=0.3), lambda t, p: t.optim.SGD(p, lr=0.3)),
-    "sgd with decay": (
-        lambda: SGD(learning_rate=0.2, wd=0.05),
-        lambda t, p: t.optim.SGD(p, lr=0.2, weight_decay=0.05),
-    ),
+    "sgd with decay": (lambda: SGD(learning_rate=0.2, wd=0.05), lambda t, p: t.optim.SGD(p, lr=0.2, weight_decay=0.05)),
     "adam": (lambda: Adam(epsilon=1e-16), lambda t, p: t.optim.Adam(p, eps=1e-16)),
     "adam with other moments": (
         lambda: Adam(learning_rate=0.02, beta1=0.8, beta2=0.95, epsilon=1e-16),
@@ -127,9 +125,7 @@ def test_steps_are_those_of_pytorch(name, rng):
         np.testing.assert_allclose(module.get_input(key).asnumpy(), value, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "steps"), [(lambda: SGD(learning_rate=0.5), 300), (lambda: Adam(0.01), 200)]
-)
+@pytest.mark.parametrize(("optimizer", "steps"), [(lambda: SGD(learning_rate=0.5), 300), (lambda: Adam(0.01), 200)])
 def test_the_digits_are_learnt(optimizer, steps, rng):
     loss = network(32)
     updates = optimizer().minimize(loss, weights_of(loss))

@@ -22,9 +22,19 @@ def odd_outputs():
     y = sym.relu(x, name="y")
     flat = sym.reshape(y, shape=(12,))
     return sym.Group(
-        [x, sym.reshape(x, shape=(3, 4)), y, y, flat, sym.reshape(flat, shape=(4, 3)), c,
-         sym.reshape(c, shape=(6,)), sym.expand_dims(x, axis=0), x]
-    )  # fmt: skip
+        [
+            x,
+            sym.reshape(x, shape=(3, 4)),
+            y,
+            y,
+            flat,
+            sym.reshape(flat, shape=(4, 3)),
+            c,
+            sym.reshape(c, shape=(6,)),
+            sym.expand_dims(x, axis=0),
+            x,
+        ]
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -91,9 +101,7 @@ def test_integer_models(rng, dtype, level):
     agree(weft.compile(symbol, opt_level=level).run(values), symbol, values, 0)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float64", 1e-13), ("float16", 2e-3), ("bfloat16", 2e-2)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("float16", 2e-3), ("bfloat16", 2e-2)])
 @pytest.mark.parametrize("level", LEVELS)
 def test_floating_models(rng, dtype, tolerance, level):
     x = sym.Variable("x", shape=(3, 40), dtype=dtype)
@@ -110,8 +118,12 @@ def test_boolean_models(rng):
     values = {name: rng.integers(0, 2, (4, 5)).astype(bool) for name in "xy"}
     got = weft.compile(symbol).run(values)
     assert got[1].dtype == bool
-    agree([value.astype("float32") for value in got], sym.Group(
-        [sym.cast(symbol[i], dtype="float32") for i in range(2)]), values, 0)  # fmt: skip
+    agree(
+        [value.astype("float32") for value in got],
+        sym.Group([sym.cast(symbol[i], dtype="float32") for i in range(2)]),
+        values,
+        0,
+    )
 
 
 def test_nan_and_infinity_keep_their_meaning():

@@ -23,9 +23,7 @@ def rng():
 
 def conv(data, name, channels=16, kernel=1, **attrs):
     pads = (kernel // 2, kernel // 2)
-    return sym.conv2d(
-        data, channels=channels, kernel_size=(kernel, kernel), padding=pads, name=name, **attrs
-    )
+    return sym.conv2d(data, channels=channels, kernel_size=(kernel, kernel), padding=pads, name=name, **attrs)
 
 
 def checked(symbol, rng, shape, level=3, **options):
@@ -108,9 +106,7 @@ def is_in_two_wholes():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "make", [is_output, is_input, is_constant, is_view, is_there_twice, is_in_two_wholes]
-)
+@pytest.mark.parametrize("make", [is_output, is_input, is_constant, is_view, is_there_twice, is_in_two_wholes])
 def test_one_part_is_copied(rng, make, level):
     symbol = make()
     model = checked(symbol, rng, (2, 16, 4, 4), level)
@@ -267,8 +263,7 @@ def test_branches(rng, batch, level):
     shape = (batch, 3, 9, 9)
     x = floats(rng, shape)
     results = [
-        weft.compile((symbol, params), shape={"x": shape}, opt_level=level, threads=threads)
-        for threads in (1, 2, 4)
+        weft.compile((symbol, params), shape={"x": shape}, opt_level=level, threads=threads) for threads in (1, 2, 4)
     ]
     values = [model(x) for model in results]
     agree(values[0], symbol, {**params, "x": x}, 5e-5)

@@ -65,10 +65,7 @@ def random_values(module, names, batch, rng, dtype="float32"):
 
 
 def by_torch(torch, values, size, dtype="float64"):
-    leaves = {
-        n: torch.tensor(v, dtype=getattr(torch, dtype), requires_grad=True)
-        for n, v in values.items()
-    }
+    leaves = {n: torch.tensor(v, dtype=getattr(torch, dtype), requires_grad=True) for n, v in values.items()}
     loss = torch_loss(torch, leaves, size)
     loss.backward()
     return loss.item(), {n: v.grad.numpy() for n, v in leaves.items() if v.grad is not None}

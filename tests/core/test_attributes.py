@@ -38,26 +38,32 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("(1,2)", (1, 2)), ("[1, 2]", (1, 2)), ("3", (3,)), ("()", ()), ("[]", ()), ("( )", ()),
-        ("(1,)", (1,)), ("(2L, 3L)", (2, 3)), (" [ -1 , +2 ] ", (-1, 2)), ("7L", (7,)),
+        ("(1,2)", (1, 2)),
+        ("[1, 2]", (1, 2)),
+        ("3", (3,)),
+        ("()", ()),
+        ("[]", ()),
+        ("( )", ()),
+        ("(1,)", (1,)),
+        ("(2L, 3L)", (2, 3)),
+        (" [ -1 , +2 ] ", (-1, 2)),
+        ("7L", (7,)),
     ],
-)  # fmt: skip
+)
 def test_tuples_are_read(text, value):
     assert read(shape=text).shape == value
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["(1", "1)", "(1,,2)", "(,)", "1,2", "(1 2)", "(1.5)", "((1,2))", "(1)x", "", " ", "[1)"],
-)  # fmt: skip
+    "text", ["(1", "1)", "(1,,2)", "(,)", "1,2", "(1 2)", "(1.5)", "((1,2))", "(1)x", "", " ", "[1)"]
+)
 def test_what_is_no_tuple_of_ints(text):
     with pytest.raises(InvalidValue, match="'shape' cannot be"):
         read(shape=text)
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("true", True), ("True", True), ("1", True), ("FALSE", False), ("0", False), ("False", False)],
+    ("text", "value"), [("true", True), ("True", True), ("1", True), ("FALSE", False), ("0", False), ("False", False)]
 )
 def test_bools_are_read(text, value):
     assert read(flag=text).flag is value
@@ -70,8 +76,7 @@ def test_what_is_no_bool(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("1", 1.0), ("1e-5", 1e-5), ("0.5f", 0.5), (".5", 0.5), ("5.", 5.0), ("inf", math.inf)],
+    ("text", "value"), [("1", 1.0), ("1e-5", 1e-5), ("0.5f", 0.5), (".5", 0.5), ("5.", 5.0), ("inf", math.inf)]
 )
 def test_floats_are_read(text, value):
     assert read(slope=text).slope == value
@@ -135,9 +140,17 @@ def test_hidden_keys_are_accepted_and_ignored():
 
 def test_canonical_text_has_every_attribute():
     assert canonical(read(shape="(3, 4)", flag="True")) == {
-        "count": "1", "slope": "0.25", "flag": "1", "shape": "[3,4]", "pads": "[]", "axis": "None",
-        "mode": "up", "dtype": "float32", "layout": "NCHW", "text": "",
-    }  # fmt: skip
+        "count": "1",
+        "slope": "0.25",
+        "flag": "1",
+        "shape": "[3,4]",
+        "pads": "[]",
+        "axis": "None",
+        "mode": "up",
+        "dtype": "float32",
+        "layout": "NCHW",
+        "text": "",
+    }
 
 
 def test_parsed_params_are_frozen_and_hashable():
@@ -151,12 +164,23 @@ def test_parsed_params_are_frozen_and_hashable():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (False, "False"), ((1, 2), "(1, 2)"), ((1,), "(1,)"), ([1], "[1]"), ((), "()"),
-        (np.float32, "float32"), (np.dtype("int8"), "int8"), (np.int64(3), "3"), (-1.0, "-1.0"),
-        (1, "1"), (None, "None"), ("as it is", "as it is"), (np.array([1, 2]), "(1, 2)"),
-        (((0, 1), (2, 3)), "((0, 1), (2, 3))"), (np.array(2.5), "2.5"),
+        (False, "False"),
+        ((1, 2), "(1, 2)"),
+        ((1,), "(1,)"),
+        ([1], "[1]"),
+        ((), "()"),
+        (np.float32, "float32"),
+        (np.dtype("int8"), "int8"),
+        (np.int64(3), "3"),
+        (-1.0, "-1.0"),
+        (1, "1"),
+        (None, "None"),
+        ("as it is", "as it is"),
+        (np.array([1, 2]), "(1, 2)"),
+        (((0, 1), (2, 3)), "((0, 1), (2, 3))"),
+        (np.array(2.5), "2.5"),
     ],
-)  # fmt: skip
+)
 def test_text_of_python_values(value, text):
     assert text_of(value) == text
 

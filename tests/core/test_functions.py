@@ -69,9 +69,7 @@ def test_docstring():
 
 
 def test_signature_of_named_inputs_and_attributes():
-    assert str(signature(linear())) == (
-        "(data=None, weight=None, bias=None, *, factor=2.0, name=None, attr=None)"
-    )
+    assert str(signature(linear())) == ("(data=None, weight=None, bias=None, *, factor=2.0, name=None, attr=None)")
 
 
 def test_signature_of_positional_inputs():

@@ -21,25 +21,24 @@ def x():
 @pytest.mark.parametrize(
     ("attrs", "data", "weight", "bias", "out"),
     [
-        (
-            {"channels": 6, "kernel_size": (3, 3), "groups": 3},
-            [1, 6, 8, 8], [6, 2, 3, 3], [6], [1, 6, 6, 6],
-        ),
+        ({"channels": 6, "kernel_size": (3, 3), "groups": 3}, [1, 6, 8, 8], [6, 2, 3, 3], [6], [1, 6, 6, 6]),
         (
             {"channels": 6, "kernel_size": (3, 3), "layout": "NHWC", "kernel_layout": "HWIO"},
-            [1, 8, 8, 4], [3, 3, 4, 6], [6], [1, 6, 6, 6],
+            [1, 8, 8, 4],
+            [3, 3, 4, 6],
+            [6],
+            [1, 6, 6, 6],
         ),
     ],
-)  # fmt: skip
+)
 def test_conv2d(attrs, data, weight, bias, out):
     assert shapes(sym.conv2d(x(), **attrs), x=data) == ([data, weight, bias], [out])
 
 
 def test_conv2d_in_blocks():
     made = sym.contrib.conv2d_NCHWc(
-        x(), channels=32, kernel_size=(3, 3), layout="NCHW16c", kernel_layout="OIHW16i16o",
-        out_layout="NCHW16c",
-    )  # fmt: skip
+        x(), channels=32, kernel_size=(3, 3), layout="NCHW16c", kernel_layout="OIHW16i16o", out_layout="NCHW16c"
+    )
     ins, outs = shapes(made, x=(1, 1, 8, 8, 16))
     assert ins[1:] == [[2, 1, 3, 3, 16, 16], [2, 16]]
     assert outs == [[1, 2, 6, 6, 16]]
@@ -102,9 +101,7 @@ def test_dense():
     made = sym.dense(x(), units=3, name="fc")
     assert shapes(made, x=(2, 4)) == ([[2, 4], [3, 4], [3]], [[2, 3]])
     assert shapes(made, fc_weight=(3, 4))[0][1:] == [[3, 4], [3]]
-    assert made.list_attr(recursive=True) == {
-        "fc$units": "3", "fc_weight$units": "3", "fc_bias$units": "3"
-    }  # fmt: skip
+    assert made.list_attr(recursive=True) == {"fc$units": "3", "fc_weight$units": "3", "fc_bias$units": "3"}
 
 
 def test_hidden_outputs():
@@ -140,8 +137,11 @@ def test_names_of_gradients():
     made = sym.softmax(x(), name="sm")
     nodes = [node.name for node in Graph(gradients(made, x_of(made))[0].outputs).indexed.nodes]
     assert [name for name in nodes if name.startswith("sm_")] == [
-        "sm_grad_sub0", "sm_grad_sub1", "sm_grad_sub2", "sm_grad"
-    ]  # fmt: skip
+        "sm_grad_sub0",
+        "sm_grad_sub1",
+        "sm_grad_sub2",
+        "sm_grad",
+    ]
     fc = sym.dense(x(), units=3, name="fc")
     assert gradients(fc, x_of(fc))[0].list_output_names() == ["fc_data_grad_output"]
 

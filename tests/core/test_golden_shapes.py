@@ -109,11 +109,15 @@ ERRORS = [
     (lambda: sym.flip(x(), axis=2), (2, 3), OutOfRange, "axis 2"),
     (lambda: sym.broadcast_to(x(), shape=(4, 4)), (3, 4), ShapeError, "does not broadcast"),
     (lambda: sym.gather_nd(sym.Variable("d"), x()), (3,), ShapeError, "gather_nd"),
-    (lambda: sym.concatenate(x(), sym.Variable("z", shape=(2, 5)), axis=0), (2, 1), ShapeError,
-     "only axis 0 may differ"),
+    (
+        lambda: sym.concatenate(x(), sym.Variable("z", shape=(2, 5)), axis=0),
+        (2, 1),
+        ShapeError,
+        "only axis 0 may differ",
+    ),
     (lambda: x() + sym.Variable("z", shape=(4,)), (3,), ShapeError, "could not be broadcast"),
     (lambda: sym.slice_like(x(), sym.Variable("z", shape=(4,))), (3,), ShapeError, "cut"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "given", "error", "text"), ERRORS)

@@ -96,11 +96,16 @@ def test_ghosts_are_invisible():
 @pytest.mark.parametrize(
     ("tag", "value"),
     [
-        ("str", "text"), ("int", -3), ("size_t", 3), ("list_int", [1, -2]),
-        ("list_str", ["a", "b"]), ("list_shape", [[1, 2], []]), ("list_layout", ["NCHW"]),
+        ("str", "text"),
+        ("int", -3),
+        ("size_t", 3),
+        ("list_int", [1, -2]),
+        ("list_str", ["a", "b"]),
+        ("list_shape", [[1, 2], []]),
+        ("list_layout", ["NCHW"]),
         ("dict_str_int", {"a": 1}),
     ],
-)  # fmt: skip
+)
 def test_tags(tag, value):
     graph = Graph(split_of_relu().outputs)
     graph._set_json_attr("key", value, tag)
@@ -111,11 +116,22 @@ def test_tags(tag, value):
 @pytest.mark.parametrize(
     ("tag", "value"),
     [
-        ("int", "x"), ("int", True), ("int", 2**63), ("size_t", -1), ("list_int", [1.5]),
-        ("list_str", "abc"), ("list_shape", [1]), ("dict_str_int", {"a": "b"}), ("str", 3),
-        ("nothing", 1), ("int", object()), ("int", float("nan")), ("list_int", {1}), (3, 3),
+        ("int", "x"),
+        ("int", True),
+        ("int", 2**63),
+        ("size_t", -1),
+        ("list_int", [1.5]),
+        ("list_str", "abc"),
+        ("list_shape", [1]),
+        ("dict_str_int", {"a": "b"}),
+        ("str", 3),
+        ("nothing", 1),
+        ("int", object()),
+        ("int", float("nan")),
+        ("list_int", {1}),
+        (3, 3),
     ],
-)  # fmt: skip
+)
 def test_values_that_do_not_fit_their_tag(tag, value):
     graph = Graph(split_of_relu().outputs)
     with pytest.raises(InvalidValue, match="'key'"):
@@ -165,12 +181,14 @@ def test_facts_are_read_and_set_in_nnvms_encoding():
 @pytest.mark.parametrize(
     ("key", "value", "tag"),
     [
-        ("shape", [[1]], "list_shape"), ("shape", "abcd", "str"),
+        ("shape", [[1]], "list_shape"),
+        ("shape", "abcd", "str"),
         ("shape", [[-1]] * 4, "list_shape"),
-        ("dtype", [99] * 4, "list_int"), ("layout", ["NN"] * 4, "list_layout"),
+        ("dtype", [99] * 4, "list_int"),
+        ("layout", ["NN"] * 4, "list_layout"),
         ("dtype", [[1]] * 4, "list_shape"),
     ],
-)  # fmt: skip
+)
 def test_facts_that_make_no_sense(key, value, tag):
     with pytest.raises(InvalidValue):
         Graph(split_of_relu().outputs)._set_json_attr(key, value, tag)

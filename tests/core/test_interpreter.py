@@ -73,9 +73,7 @@ def test_operator_without_reference():
 
 def test_a_failing_reference_is_named():
     with pytest.raises(RunError, match="operator t_add failed") as caught:
-        evaluate(
-            add()(Variable("x"), Variable("y"), name="here"), {"x": np.ones(2), "y": np.ones(3)}
-        )
+        evaluate(add()(Variable("x"), Variable("y"), name="here"), {"x": np.ones(2), "y": np.ones(3)})
     assert "'here'" in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
 

@@ -89,10 +89,7 @@ def test_older_spellings():
         assert loaded.outputs[0].node.inputs[0].version == 0
     both = {**node, "param": {"factor": "4"}, "attr": {"__hidden__": "1"}}
     graph["nodes"][1] = both
-    assert graph_from_json(json.dumps(graph)).outputs[0].node.attrs == {
-        "factor": "4",
-        "__hidden__": "1",
-    }
+    assert graph_from_json(json.dumps(graph)).outputs[0].node.attrs == {"factor": "4", "__hidden__": "1"}
 
 
 def test_nodes_may_stand_in_any_order_and_facts_follow_the_file():
@@ -199,7 +196,7 @@ BAD = [
     (("attrs", "shape"), ["list_shape", [[-1]] * 8], "negative dimension", "'shape'"),
     (("attrs", "dtype"), ["list_int", [77] * 8], "unknown dtype code 77", "attribute 'dtype'"),
     (("attrs", "layout"), ["list_layout", ["!"] * 8], "invalid layout", "attribute 'layout'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "value", "what", "where"), BAD, ids=lambda v: str(v)[:40])
@@ -250,17 +247,13 @@ HOSTILE = {
     "deep closed": "[" * 5_000_000 + "]" * 5_000_000,
     "deep objects": '{"a":' * 2_000_000,
     "deep in attribute": FRAME % ("[" * 900 + "]" * 900),
-    "deep in tag": '{"nodes": [], "arg_nodes": [], "heads": [], "attrs": {"a": [%s, 1]}}'
-    % ("[" * 900 + "]" * 900),
-    "deep in heads": '{"nodes": [], "arg_nodes": [], "heads": [[%s, 0, 0]]}'
-    % ("[" * 900 + "]" * 900),
+    "deep in tag": '{"nodes": [], "arg_nodes": [], "heads": [], "attrs": {"a": [%s, 1]}}' % ("[" * 900 + "]" * 900),
+    "deep in heads": '{"nodes": [], "arg_nodes": [], "heads": [[%s, 0, 0]]}' % ("[" * 900 + "]" * 900),
     "bad utf-8": b'{"nodes": "\xff\xfe\xfd"}',
     "nul bytes": b"\x00" * 100,
     "ten megabytes of one string": '{"nodes": "' + "x" * 10_000_000 + '"}',
     "many unknown fields": json.dumps({f"f{i}": i for i in range(100_000)}),
-    "many nodes without fields": '{"nodes": ['
-    + "{}," * 100_000
-    + '{}], "arg_nodes": [], "heads": []}',
+    "many nodes without fields": '{"nodes": [' + "{}," * 100_000 + '{}], "arg_nodes": [], "heads": []}',
 }
 
 
@@ -283,11 +276,7 @@ def test_attributes_that_ask_for_more_outputs_than_there_is_memory():
     op = fresh("greedy").set_num_outputs(lambda p: int(p["n"]))
     for count in ("1000000000000", "-1", "x"):
         node = {"op": op.name, "name": "n", "attrs": {"n": count}, "inputs": [[0, 0, 0]]}
-        graph = {
-            "nodes": [{"op": "null", "name": "x", "inputs": []}, node],
-            "arg_nodes": [0],
-            "heads": [[1, 0, 0]],
-        }
+        graph = {"nodes": [{"op": "null", "name": "x", "inputs": []}, node], "arg_nodes": [0], "heads": [[1, 0, 0]]}
         with pytest.raises(FormatError, match=r"node 1 \('n'\)"):
             graph_from_json(json.dumps(graph))
 
@@ -306,11 +295,17 @@ def test_an_empty_graph_loads():
 # Fuzzing
 
 JUNK = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.integers(-2, 9), st.floats(), st.text(max_size=8),
-    st.lists(st.integers(-2, 9), max_size=4), st.lists(st.lists(st.integers(-1, 9), max_size=4)),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-2, 9),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(-2, 9), max_size=4),
+    st.lists(st.lists(st.integers(-1, 9), max_size=4)),
     st.sampled_from(["null", "t_relu", "t_parts", "t_assign", "list_int", "shape", "inputs"]),
     st.dictionaries(st.sampled_from(["op", "name", "inputs", "attrs"]), st.text(max_size=3)),
-)  # fmt: skip
+)
 
 
 def places(value, path=()):

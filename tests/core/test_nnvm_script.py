@@ -43,9 +43,7 @@ def test_modules_and_names():
 
 def test_symbols():
     net = conv_net()
-    assert net.list_input_names() == [
-        "data", "stage1_conv_weight", "stage1_conv_bias", "fc_weight", "fc_bias",
-    ]  # fmt: skip
+    assert net.list_input_names() == ["data", "stage1_conv_weight", "stage1_conv_bias", "fc_weight", "fc_bias"]
     assert net.list_output_names() == ["fc_output"]
     assert "stage1_relu0_output" in net.get_internals().list_output_names()
     assert net.attr("units") == "10"
@@ -96,9 +94,7 @@ def test_ir_of_split_of_relu():
 def test_attributes_as_nnvm_kept_them():
     x = sym.Variable("x")
     fc = sym.dense(x, units=3, name="fc")
-    assert fc.list_attr(recursive=True) == dict.fromkeys(
-        ["fc$units", "fc_weight$units", "fc_bias$units"], "3"
-    )
+    assert fc.list_attr(recursive=True) == dict.fromkeys(["fc$units", "fc_weight$units", "fc_bias$units"], "3")
     assert sym.dense(x, units=3, use_bias=False, name="d").attr("use_bias") == "False"
     assert (-x).attr("scalar") == "-1.0"
     assert (1 - x).attr("scalar") == "1"
@@ -112,10 +108,7 @@ def test_attributes_as_nnvm_kept_them():
 def test_scopes():
     with nnvm.attribute.AttrScope(__ctx_group__="dev1"):
         y = sym.relu(sym.Variable("x"))
-    assert y.list_attr(recursive=True) == {
-        "x$__ctx_group__": "dev1",
-        "relu0$__ctx_group__": "dev1",
-    }
+    assert y.list_attr(recursive=True) == {"x$__ctx_group__": "dev1", "relu0$__ctx_group__": "dev1"}
 
 
 def test_mutation():
@@ -190,11 +183,7 @@ def test_attr_dict():
     assert (attrs.get_int("i"), attrs.get_float("f"), attrs.get_bool("b")) == (3, 0.5, True)
     assert (attrs.get_int_tuple("t"), attrs.get_float_tuple("t")) == ((1, 2), (1.0, 2.0))
     assert (attrs.get_int_pair_tuple("p"), attrs.get_str("i")) == (((1, 2),), "3")
-    for bad in (
-        lambda: attrs.get_bool("i"),
-        lambda: attrs.get_int("f"),
-        lambda: attrs.get_str("q"),
-    ):
+    for bad in (lambda: attrs.get_bool("i"), lambda: attrs.get_int("f"), lambda: attrs.get_str("q")):
         with pytest.raises(ValueError, match="cannot be read"):
             bad()
 

@@ -42,9 +42,7 @@ def test_defaults_of_a_new_operator():
     assert (op.description, op.arguments, op.support_level, op.parser) == ("", [], 10, None)
     assert (op.inputs_of({}), op.outputs_of({}), op.visible_of({})) == (1, 1, 1)
     assert (op.input_names_of({}), op.output_names_of({})) == (["data"], ["output"])
-    assert (op.mutates_of({}), op.alias_of({}), op.inplace_of({}), op.ignored_of({})) == (
-        (), {}, [], (),
-    )  # fmt: skip
+    assert (op.mutates_of({}), op.alias_of({}), op.inplace_of({}), op.ignored_of({})) == ((), {}, [], ())
     assert op.effect_of({}) == "pure"
     assert op.pattern == 8
     assert not op.is_backward
@@ -358,11 +356,7 @@ def test_threads_lose_no_registration_and_read_no_torn_value():
         start.wait()
         try:
             for step in range(count):
-                own = (
-                    Op.register(f"{stem}_{number}_{step}")
-                    .describe("x")
-                    .set_attr(key, (number, step))
-                )
+                own = Op.register(f"{stem}_{number}_{step}").describe("x").set_attr(key, (number, step))
                 shared = Op.register(f"{stem}_shared_{step}")
                 shared.set_attr(key, (step, number + 100), plevel=number + 1)
                 own.add_alias(f"{stem}_alias_{number}_{step}").include(f"{stem}_group")

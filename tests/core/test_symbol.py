@@ -7,14 +7,7 @@ import pytest
 from core.core_ops import add, assign, fresh, linear, parts, relu, scale, total
 
 import weft.ops  # noqa: F401  (registers the roles of + - * /)
-from weft.base.errors import (
-    Error,
-    GraphError,
-    InvalidType,
-    InvalidValue,
-    NotFound,
-    OutOfRange,
-)
+from weft.base.errors import Error, GraphError, InvalidType, InvalidValue, NotFound, OutOfRange
 from weft.core.graph import Graph
 from weft.core.naming import NameManager
 from weft.core.op import Op
@@ -79,11 +72,7 @@ def test_positional(x):
 def test_missing_inputs_become_variables_with_a_copy_of_the_attributes(x):
     y = linear()(x, factor=3, name="fc")
     assert y.list_input_names() == ["x", "fc_weight", "fc_bias"]
-    assert y.list_attr(recursive=True) == {
-        "fc$factor": "3",
-        "fc_weight$factor": "3",
-        "fc_bias$factor": "3",
-    }
+    assert y.list_attr(recursive=True) == {"fc$factor": "3", "fc_weight$factor": "3", "fc_bias$factor": "3"}
     assert relu()(name="r").list_input_names() == ["r_data"]
     assert total()(name="c").list_input_names() == []
 
@@ -143,9 +132,7 @@ def test_general_composition_replaces_variables_in_a_copy(x):
     assert made.list_input_names() == ["x", "z"]
     assert net.list_input_names() == ["x", "y"]
     assert (made.attr("name"), net.attr("name")) == ("top", "r")
-    assert made.get_internals().list_output_names() == [
-        "x", "z", "s_output", "a_output", "top_output",
-    ]  # fmt: skip
+    assert made.get_internals().list_output_names() == ["x", "z", "s_output", "a_output", "top_output"]
 
 
 def test_grouped_outputs_that_are_variables_are_replaced_too(x):

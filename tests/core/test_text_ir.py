@@ -49,8 +49,7 @@ def test_the_full_form_of_a_graph():
         "  %2 = t_add(%x, %layer.0/w:1), name='sum', shape=(2,n), dtype=float32",
         "  %3 = t_relu(%layer.0/w), name='r', shape=(2,n), dtype=float32",
         "  %4 = t_assign(%layer.0/w:1, %3), name='it\\'s', shape=(2,n), dtype=float32",
-        "  %5 = t_parts(%2, parts='2'), name='p', control_deps=[%4], shape=[(2,n), (2,n)], "
-        "dtype=[float32, float32]",
+        "  %5 = t_parts(%2, parts='2'), name='p', control_deps=[%4], shape=[(2,n), (2,n)], dtype=[float32, float32]",
         "  ret %5.0, %5.1",
         "}",
         'attr note: str = "a\\nb"',
@@ -230,9 +229,7 @@ def random_graphs(draw):
     layouts = st.sampled_from([Layout(), Layout("NCHW")])
     for node in graph.indexed.nodes:
         if draw(st.booleans()):
-            graph.facts[node] = tuple(
-                Fact(draw(shapes), draw(dtypes), draw(layouts)) for _ in range(node.num_outputs)
-            )
+            graph.facts[node] = tuple(Fact(draw(shapes), draw(dtypes), draw(layouts)) for _ in range(node.num_outputs))
     if draw(st.booleans()):
         graph._set_json_attr(draw(NAMES), draw(st.lists(st.integers(-3, 3))), "list_int")
         graph._set_json_attr("text of", draw(st.text(max_size=5)))

@@ -52,15 +52,10 @@ BROKEN = {
         lambda: Graph([NodeEntry(Node(relu(), "n", inputs=[x_entry()._replace(index=1)]))]),
         "output 1 of node 'x' is used",
     ),
-    "output index": (
-        lambda: Graph([NodeEntry(Node(relu(), "n", inputs=[x_entry()]), 2)]),
-        "output 0 of the graph",
-    ),
+    "output index": (lambda: Graph([NodeEntry(Node(relu(), "n", inputs=[x_entry()]), 2)]), "output 0 of the graph"),
     "variable with inputs": (variable_with_inputs, "a variable has inputs"),
     "mutation": (
-        lambda: Graph(
-            [NodeEntry(Node(assign(), "n", inputs=[*relu()(Variable("x")).outputs, x_entry()]))]
-        ),
+        lambda: Graph([NodeEntry(Node(assign(), "n", inputs=[*relu()(Variable("x")).outputs, x_entry()]))]),
         "only a variable can be mutated",
     ),
     "facts": (wrong_facts, "1 facts for 2 outputs"),
@@ -114,9 +109,7 @@ def test_passes_run_in_order():
 
 def test_needs_name_the_giver():
     key = fresh_name("key")
-    giver = passing(
-        lambda g: g.replace(attrs={**g.attrs, key: JsonAttr("int", 1)}), provides=(key,)
-    )
+    giver = passing(lambda g: g.replace(attrs={**g.attrs, key: JsonAttr("int", 1)}), provides=(key,))
     taker = passing(requires=(key,))
     with pytest.raises(GraphError, match=f"pass {taker} needs graph attribute '{key}'") as caught:
         graph().apply(taker)

@@ -43,8 +43,11 @@ def test_replaced_nodes_have_facts_sources_and_meaning():
     for node in made.indexed.nodes[1:]:
         assert made.facts[node] == (Fact((2, 3), F32),)
     assert [made.sources.get(n) for n in made.indexed.nodes] == [
-        None, (by_name["r"],), (by_name["r"],), (by_name["s"],),
-    ]  # fmt: skip
+        None,
+        (by_name["r"],),
+        (by_name["r"],),
+        (by_name["s"],),
+    ]
     x = np.array([[1, -2, 3], [4, 5, -6]], "float32")
     np.testing.assert_array_equal(evaluate(made, {"x": x})[0], np.maximum(x, 0) * 6)
     assert [n.op_name for n in source.indexed.nodes] == ["null", "t_relu", "t_scale"]

@@ -40,16 +40,7 @@ def seeds():
         "flags": wrap(np.array([True, False])),
         "half": wrap(np.ones(2, bfloat16.numpy)),
         "order": OrderedDict(a=1, b=(2, 3.5, "x", None, True)),
-        "more": [
-            b"bytes",
-            bytearray(b"z"),
-            1j,
-            {1, "a"},
-            -(2**70),
-            float32,
-            device("cpu"),
-            base.shape,
-        ],
+        "more": [b"bytes", bytearray(b"z"), 1j, {1, "a"}, -(2**70), float32, device("cpu"), base.shape],
     }
     file, old, packed, tensors = (io.BytesIO() for _ in range(4))
     save(value, file)

@@ -101,8 +101,7 @@ def _attention(gradient: bool, mask: str) -> Make:
     def make(f: Any, heads: int, queries: int, keys: int, width: int, values: int) -> list[Array]:
         lead = (2, heads)
         q, k, v = f(*lead, queries, width), f(*lead, keys, width), f(*lead, keys, values)
-        masks = {"none": [], "boolean": [f(heads, queries, keys) > -0.5],
-                 "additive": [f(heads, 1, keys)]}[mask]  # fmt: skip
+        masks = {"none": [], "boolean": [f(heads, queries, keys) > -0.5], "additive": [f(heads, 1, keys)]}[mask]
         return [*([f(*lead, queries, values)] if gradient else []), q, k, v, *masks]
 
     return make
@@ -115,9 +114,12 @@ POOLS: list[dict[str, Any]] = [
 ]
 REDUCTIONS = ("sum", "mean", "max", "min", "_norm", "_variance", "logsumexp")
 SCANS = (
-    ("cumsum", {}), ("cumsum", {"reverse": True, "exclusive": True}), ("cumprod", {}),
-    ("cumprod", {"exclusive": True}), ("logcumsumexp", {}),
-)  # fmt: skip
+    ("cumsum", {}),
+    ("cumsum", {"reverse": True, "exclusive": True}),
+    ("cumprod", {}),
+    ("cumprod", {"exclusive": True}),
+    ("logcumsumexp", {}),
+)
 ATTENTION: Sizes = [(3, 17, 33, 8, 5), (2, 40, 9, 16, 16), (5, 3, 65, 7, 2)]
 ONE_ATTENTION: Sizes = [(1, 17, 9, 8, 5), (2, 1, 9, 8, 5), (2, 17, 1, 8, 5), (2, 4, 9, 1, 1)]
 
@@ -179,11 +181,7 @@ def _norm_gradients() -> list[Case]:
         Case("_instance_norm_grad", {}, channels, IMAGES, [*ONE_IMAGE, *few]),
         Case("_group_norm_grad", {"num_groups": 2}, channels, groups),
     ]
-    for axis, make, sizes in (
-        (1, _batch, IMAGES),
-        (1, _batch, MATRICES),
-        (-1, _last_channels, CUBES),
-    ):
+    for axis, make, sizes in ((1, _batch, IMAGES), (1, _batch, MATRICES), (-1, _last_channels, CUBES)):
         attrs = {"training": True, "axis": axis}
         found.append(Case("_batch_norm_grad", attrs, _with_moments(make, axis), sizes, [(2, 1)]))
     return found
@@ -230,9 +228,7 @@ def _reductions() -> list[Case]:
     whole = lambda f, *shape: [np.rint(f(*shape) * 3).astype("int64")]
     found.append(Case("prod", {"axis": (1,)}, whole, CUBES, ONE_CUBE))
     for axis in (0, 1, 2):
-        found += [
-            Case(name, {**attrs, "axis": axis}, one, CUBES, ONE_CUBE) for name, attrs in SCANS
-        ]
+        found += [Case(name, {**attrs, "axis": axis}, one, CUBES, ONE_CUBE) for name, attrs in SCANS]
         found.append(Case("_prod_others", {"axis": (axis,)}, one, CUBES, ONE_CUBE))
         pair = lambda f, *shape: [f(*shape), f(*shape)]
         for reverse in (False, True):

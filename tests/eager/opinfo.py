@@ -181,10 +181,7 @@ def _check_out(info: Any, function: Any, sample: Any) -> None:
     expected = info.op(theirs[0], *theirs[1], **theirs[2])
     with no_grad():
         for empty in (False, True):
-            targets = [
-                wrap(np.zeros((0,) if empty else tuple(e.shape), plain(e).dtype))
-                for e in _tensors(expected)
-            ]
+            targets = [wrap(np.zeros((0,) if empty else tuple(e.shape), plain(e).dtype)) for e in _tensors(expected)]
             given = targets[0] if isinstance(expected, torch.Tensor) else tuple(targets)
             function(ours[0], *ours[1], **ours[2], out=given)
             any_values = info.name in ANY_VALUES | ANY_INDICES | TIED
@@ -291,10 +288,7 @@ def compare(got: Any, expected: Any, any_values: bool) -> None:
 
 
 # Dtypes of results, and those in which the judge says them.
-JUDGED = {
-    (np.dtype("float32"), np.dtype("float64")),
-    (np.dtype("complex64"), np.dtype("complex128")),
-}
+JUDGED = {(np.dtype("float32"), np.dtype("float64")), (np.dtype("complex64"), np.dtype("complex128"))}
 
 
 def _close(got: Any, expected: Any, what: str, any_values: bool = False, loose: float = 1) -> None:
@@ -317,8 +311,7 @@ def _close(got: Any, expected: Any, what: str, any_values: bool = False, loose: 
         wrong = np.argwhere(~same)[0]
         at = tuple(int(i) for i in wrong)
         raise Inexact(
-            f"{what}: {int((~same).sum())} of {same.size} differ, at {at} "
-            f"{got[at]!r} instead of {expected[at]!r}"
+            f"{what}: {int((~same).sum())} of {same.size} differ, at {at} {got[at]!r} instead of {expected[at]!r}"
         )
 
 
@@ -364,9 +357,7 @@ def upper_triangle(x: Any) -> Any:
     return np.triu(x) if isinstance(x, np.ndarray) else x.triu()
 
 
-def compare_gradients(
-    got: Any, expected: Any, leaves: list[Any], part: Callable[[Any], Any] = lambda x: x
-) -> None:
+def compare_gradients(got: Any, expected: Any, leaves: list[Any], part: Callable[[Any], Any] = lambda x: x) -> None:
     """Gradients of the outputs weighted with random numbers."""
     pairs = recorded_pairs(got, expected)
     if not pairs:
@@ -456,8 +447,7 @@ def main() -> None:
         if result.failures or options.names:
             note = "  (" + EXCEPTIONS[name] + ")" if name in EXCEPTIONS else ""
             print(
-                f"{name:32} {result.tried - len(result.failures):5}/{result.tried:<5} "
-                f"{result.seconds:5.1f} s{note}",
+                f"{name:32} {result.tried - len(result.failures):5}/{result.tried:<5} {result.seconds:5.1f} s{note}",
                 flush=True,
             )
         limit = None if options.all else 12 if options.names else 1

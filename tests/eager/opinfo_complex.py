@@ -93,15 +93,19 @@ def _check_twice(info: Any, function: Callable[..., Any], sample: Any) -> None:
     seeds = [weights(rng, mine._array) for mine, _ in pairs]
     leaves = [pair for pair in convert.leaves if pair[0].numel()] or convert.leaves
     first = torch.autograd.grad(
-        [y for _, y in pairs], [y for y, _ in leaves],
+        [y for _, y in pairs],
+        [y for y, _ in leaves],
         [torch.from_numpy(np.array(s)).to(y.dtype) for s, (_, y) in zip(seeds, pairs)],
-        create_graph=True, allow_unused=True,
-    )  # fmt: skip
+        create_graph=True,
+        allow_unused=True,
+    )
     mine = grad(
-        [m for m, _ in pairs], [m for _, m in leaves],
+        [m for m, _ in pairs],
+        [m for _, m in leaves],
         [wrap(np.asarray(s).astype(m._array.dtype)) for s, (m, _) in zip(seeds, pairs)],
-        create_graph=True, allow_unused=True,
-    )  # fmt: skip
+        create_graph=True,
+        allow_unused=True,
+    )
     case = shown_sample(sample)
     both = [(m, y) for m, y in zip(mine, first) if m is not None and m.requires_grad]
     part = compared_part(info.name, sample)

@@ -51,9 +51,7 @@ COMPLEX_EXCEPTIONS: dict[str, str] = {
 }
 
 # Functions of which PyTorch has complex values, and no gradients of them; ours are linear maps.
-BEYOND = {
-    "nn.functional.bilinear", "nn.functional.embedding", "select_scatter", "slice_scatter",
-}  # fmt: skip
+BEYOND = {"nn.functional.bilinear", "nn.functional.embedding", "select_scatter", "slice_scatter"}
 
 # Functions of Hermitian matrices, of which they read one triangle: of gradients, the Hermitian part
 # is compared, as the rest moves the matrix away from those that there are.
@@ -64,9 +62,7 @@ OF_HERMITIAN = {"cholesky", "linalg.cholesky", "linalg.cholesky_ex", "linalg.eig
 OF_TRIANGLES = {"cholesky_inverse", "cholesky_solve"}
 
 # Entries of the database beside the main one of a function, which are not compared.
-VARIANTS_LEFT_OUT: dict[tuple[str, str], str] = {
-    ("linalg.lstsq", "grad_oriented"): "gives two of the four results",
-}
+VARIANTS_LEFT_OUT: dict[tuple[str, str], str] = {("linalg.lstsq", "grad_oriented"): "gives two of the four results"}
 
 # Functions some of whose samples differ; at least 95% of them pass.
 EXCEPTIONS: dict[str, str] = {
@@ -81,14 +77,35 @@ COMPLEX_NOT_IN_PLACE = {"renorm": "PyTorch's gradient by the infinite norm is Na
 
 # Functions whose values are arbitrary or random: shapes and dtypes are compared.
 ANY_VALUES = {
-    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
-    "randn", "randn_like", "rand_like", "randint", "randint_like", "bernoulli", "multinomial",
-    "normal", "uniform", "exponential", "cauchy", "geometric", "log_normal",
-    "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
-    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu",
-    "nn.functional.multi_head_attention_forward", "nn.functional.fractional_max_pool2d",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "new_empty_strided",
+    "empty_permuted",
+    "randn",
+    "randn_like",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "uniform",
+    "exponential",
+    "cauchy",
+    "geometric",
+    "log_normal",
+    "nn.functional.dropout",
+    "nn.functional.dropout2d",
+    "nn.functional.dropout3d",
+    "nn.functional.alpha_dropout",
+    "nn.functional.feature_alpha_dropout",
+    "nn.functional.rrelu",
+    "nn.functional.multi_head_attention_forward",
+    "nn.functional.fractional_max_pool2d",
     "nn.functional.fractional_max_pool3d",
-}  # fmt: skip
+}
 
 # Functions that choose one of several equal elements, where PyTorch leaves open which.
 TIED = {"topk", "kthvalue", "sort", "argsort"}
@@ -104,10 +121,7 @@ ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
     ),
     "where": ("isnan", lambda x, c, other: FUNCTIONS["weft"]["where"](c, x, other)),
     "polygamma": ("digamma", lambda x, n: x.polygamma(n)),
-    "special.polygamma": (
-        "special.i1",
-        lambda x, n: FUNCTIONS["weft.special"]["polygamma"](n, x),
-    ),
+    "special.polygamma": ("special.i1", lambda x, n: FUNCTIONS["weft.special"]["polygamma"](n, x)),
     "zero_": ("zeros_like", lambda x: x.clone().zero_()),
     "nn.functional.embedding": (
         "nn.functional.one_hot",
@@ -115,23 +129,30 @@ ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
     ),
     "nn.functional.embedding_bag": (
         "segment_reduce",
-        lambda weight, places, *args, **options: _nn("embedding_bag")(
-            places, weight, *args, **options
-        ),
+        lambda weight, places, *args, **options: _nn("embedding_bag")(places, weight, *args, **options),
     ),
     "linalg.pinv": (
         "linalg.svdvals",
-        lambda a, *b, **options: FUNCTIONS["weft.linalg"]["pinv"](
-            a @ b[0].mT if b else a, **options
-        ),
+        lambda a, *b, **options: FUNCTIONS["weft.linalg"]["pinv"](a @ b[0].mT if b else a, **options),
     ),
     "einsum": ("tensordot", lambda tensors, text: FUNCTIONS["weft"]["einsum"](text, *tensors)),
 }
 
 # Functions whose samples take more than a few seconds.
 SLOW = {
-    "linalg.pinv", "linalg.solve_triangular", "linspace", "logspace", "multinomial",
-    "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.max_pool1d",
-    "nn.functional.max_pool2d", "nn.functional.max_pool3d", "nn.functional.max_unpool1d",
-    "nn.functional.max_unpool2d", "nn.functional.unfold", "scatter_reduce", "unique",
-}  # fmt: skip
+    "linalg.pinv",
+    "linalg.solve_triangular",
+    "linspace",
+    "logspace",
+    "multinomial",
+    "nn.functional.conv2d",
+    "nn.functional.conv3d",
+    "nn.functional.max_pool1d",
+    "nn.functional.max_pool2d",
+    "nn.functional.max_pool3d",
+    "nn.functional.max_unpool1d",
+    "nn.functional.max_unpool2d",
+    "nn.functional.unfold",
+    "scatter_reduce",
+    "unique",
+}

@@ -175,12 +175,7 @@ def test_counters():
 def test_aggregation_types_are_those_of_pytorch():
     theirs = oracle("torch")._C
     for ours, other in ((SUM, theirs.SUM), (AVG, theirs.AVG)):
-        assert (int(ours), ours.name, str(ours), repr(ours)) == (
-            int(other),
-            other.name,
-            str(other),
-            repr(other),
-        )
+        assert (int(ours), ours.name, str(ours), repr(ours)) == (int(other), other.name, str(other), repr(other))
         assert ours != int(ours)
         assert pickle.loads(pickle.dumps(ours)) is copy.copy(ours) is ours
     assert list(AggregationType.__members__) == list(theirs.AggregationType.__members__)
@@ -257,18 +252,14 @@ for mode in (False, True, False):
 
 
 def test_denormals_on_the_workers_of_the_pool():
-    found = subprocess.run(
-        [sys.executable, "-c", ON_WORKERS], capture_output=True, text=True, timeout=120, check=True
-    )
+    found = subprocess.run([sys.executable, "-c", ON_WORKERS], capture_output=True, text=True, timeout=120, check=True)
     assert found.stdout.split("\n")[:3] == ["False True 2", "True True 2", "False True 2"]
     assert thread_pool().workers >= 0
 
 
 def test_features_tell_what_numpy_was_built_with():
     features = processor.features()
-    assert set(features) == {
-        f"has_{name}" for name in "mkl mkldnn openmp lapack cuda cudnn".split()
-    }
+    assert set(features) == {f"has_{name}" for name in "mkl mkldnn openmp lapack cuda cudnn".split()}
     assert features["has_lapack"] == hasattr(np.linalg, "eigvals")
     assert features["has_cuda"] is False  # weft has no such device yet
     assert issubclass(processor.FatalError, Exception)

@@ -42,7 +42,9 @@ QUESTIONS = {
     "fill_": lambda m: [m.fill_(m.ones(2), 3), m.zero_(m.ones(2))],
     "resize_as_": lambda m: m.resize_as_(m.ones(2), m.ones(3, 1)).shape,
     "dim_order": lambda m: [
-        m.ones(2, 3).dim_order(), m.ones(2, 3).t().dim_order(), m.ones(3).expand(2, 3).dim_order(),
+        m.ones(2, 3).dim_order(),
+        m.ones(2, 3).t().dim_order(),
+        m.ones(3).expand(2, 3).dim_order(),
         m.ones(2, 3, 4, 5).to(memory_format=m.channels_last).dim_order(),
         m.ones(2, 3, 4, 5).dim_order(ambiguity_check=True),
     ],
@@ -57,23 +59,31 @@ QUESTIONS = {
         for f in (m.contiguous_format, m.channels_last)
     ],
     "new": lambda m: [
-        m.ones(1).new(2, 3).shape, m.ones(1).new([1, 2]), m.ones(1).new((1, 2)), m.ones(1).new(),
-        m.ones(1).new(m.Size([2])).shape, m.ones(1, dtype=m.int8).new([3]),
+        m.ones(1).new(2, 3).shape,
+        m.ones(1).new([1, 2]),
+        m.ones(1).new((1, 2)),
+        m.ones(1).new(),
+        m.ones(1).new(m.Size([2])).shape,
+        m.ones(1, dtype=m.int8).new([3]),
     ],
     "new of a number": lambda m: m.ones(1).new(2.5),
     "new elsewhere": lambda m: m.ones(1).new(device="cuda"),
-    "nonzero_static": lambda m: [
-        m.nonzero_static(m.tensor([[1, 0], [2, 3]]), size=n, fill_value=9) for n in (0, 2, 5)
-    ],
+    "nonzero_static": lambda m: [m.nonzero_static(m.tensor([[1, 0], [2, 3]]), size=n, fill_value=9) for n in (0, 2, 5)],
     "nonzero_static of a negative size": lambda m: m.nonzero_static(m.ones(2), size=-1),
     "unsafe_split_with_sizes": lambda m: m.unsafe_split_with_sizes(m.arange(5), [2, 3]),
-}  # fmt: skip
+}
 
 
 WRONG_QUESTIONS = (
-    "is_nonzero of many", "is_nonzero of none", "dim_order is ambiguous", "dim_order of formats",
-    "dim_order of numbers", "new of a number", "new elsewhere", "nonzero_static of a negative size",
-)  # fmt: skip
+    "is_nonzero of many",
+    "is_nonzero of none",
+    "dim_order is ambiguous",
+    "dim_order of formats",
+    "dim_order of numbers",
+    "new of a number",
+    "new elsewhere",
+    "nonzero_static of a negative size",
+)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -199,13 +209,17 @@ CHANGES = {
     "map_ of others": lambda m: m.arange(4.0).map_(m.ones(3), lambda a, b: a),
     "map_ of another dtype": lambda m: m.arange(4.0).map_(m.ones(4).double(), lambda a, b: a),
     "map2_": lambda m: m.ones(3).map2_(m.arange(3.0), m.ones(3), lambda a, b, c: a + 2 * b - c),
-}  # fmt: skip
+}
 
 
 WRONG_CHANGES = (
-    "diagonal of a vector", "diagonal of a box", "apply_ to a parameter", "apply_ of text",
-    "map_ of others", "map_ of another dtype",
-)  # fmt: skip
+    "diagonal of a vector",
+    "diagonal of a box",
+    "apply_ to a parameter",
+    "apply_ of text",
+    "map_ of others",
+    "map_ of another dtype",
+)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -227,41 +241,59 @@ def test_gradient_of_a_filled_diagonal():
 
 SWITCHES = {
     "precision": lambda m: [
-        m.get_float32_matmul_precision(), m.set_float32_matmul_precision("high"),
-        m.get_float32_matmul_precision(), m.set_float32_matmul_precision("other"),
-        m.get_float32_matmul_precision(), m.set_float32_matmul_precision("highest"),
+        m.get_float32_matmul_precision(),
+        m.set_float32_matmul_precision("high"),
+        m.get_float32_matmul_precision(),
+        m.set_float32_matmul_precision("other"),
+        m.get_float32_matmul_precision(),
+        m.set_float32_matmul_precision("highest"),
     ],
     "precision of a number": lambda m: m.set_float32_matmul_precision(1),
     "deterministic": lambda m: [
-        m.use_deterministic_algorithms(True, warn_only=True), m.get_deterministic_debug_mode(),
-        m.are_deterministic_algorithms_enabled(), m.is_deterministic_algorithms_warn_only_enabled(),
-        m.set_deterministic_debug_mode("error"), m.get_deterministic_debug_mode(),
-        m.set_deterministic_debug_mode(0), m.are_deterministic_algorithms_enabled(),
+        m.use_deterministic_algorithms(True, warn_only=True),
+        m.get_deterministic_debug_mode(),
+        m.are_deterministic_algorithms_enabled(),
+        m.is_deterministic_algorithms_warn_only_enabled(),
+        m.set_deterministic_debug_mode("error"),
+        m.get_deterministic_debug_mode(),
+        m.set_deterministic_debug_mode(0),
+        m.are_deterministic_algorithms_enabled(),
     ],
     "deterministic by a number": lambda m: m.use_deterministic_algorithms(1),
     "debug mode by another name": lambda m: m.set_deterministic_debug_mode("other"),
     "debug mode by another number": lambda m: m.set_deterministic_debug_mode(7),
     "debug mode by a float": lambda m: m.set_deterministic_debug_mode(1.0),
     "warnings": lambda m: [
-        m.is_warn_always_enabled(), m.set_warn_always(True), m.is_warn_always_enabled(),
+        m.is_warn_always_enabled(),
+        m.set_warn_always(True),
+        m.is_warn_always_enabled(),
         m.set_warn_always(False),
     ],
     "warnings by a number": lambda m: m.set_warn_always(1),
     "device": lambda m: [
-        m.get_default_device(), m.set_default_device("cpu:0"), m.get_default_device(),
-        m.set_default_device(None), m.get_default_device(),
+        m.get_default_device(),
+        m.set_default_device("cpu:0"),
+        m.get_default_device(),
+        m.set_default_device(None),
+        m.get_default_device(),
     ],
     "no device": lambda m: m.set_default_device("abacus"),
     "threads": lambda m: m.set_num_interop_threads(0),
     "threads by a float": lambda m: m.set_num_interop_threads(2.0),
-}  # fmt: skip
+}
 
 
 WRONG_SWITCHES = (
-    "precision of a number", "deterministic by a number", "debug mode by another name",
-    "debug mode by another number", "debug mode by a float", "warnings by a number", "no device",
-    "threads", "threads by a float",
-)  # fmt: skip
+    "precision of a number",
+    "deterministic by a number",
+    "debug mode by another name",
+    "debug mode by another number",
+    "debug mode by a float",
+    "warnings by a number",
+    "no device",
+    "threads",
+    "threads by a float",
+)
 
 
 @pytest.mark.parametrize("name", SWITCHES)

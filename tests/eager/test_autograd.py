@@ -360,9 +360,13 @@ def inference_tensors(lib):
         y = x * 2
         inside = lib.is_inference_mode_enabled()
     return [
-        y.requires_grad, inside, lib.is_inference_mode_enabled(),
-        error_of(lambda: x * y), error_of(lambda: y.add_(1)), (x.detach() + y).requires_grad,
-    ]  # fmt: skip
+        y.requires_grad,
+        inside,
+        lib.is_inference_mode_enabled(),
+        error_of(lambda: x * y),
+        error_of(lambda: y.add_(1)),
+        (x.detach() + y).requires_grad,
+    ]
 
 
 @scenario
@@ -514,10 +518,12 @@ def engine_calls(lib):
     x.register_hook(lambda g: order.append("leaf"))
     y.sum().backward()
     return [
-        order, type(engine).__name__, engine.is_checkpoint_valid(),
+        order,
+        type(engine).__name__,
+        engine.is_checkpoint_valid(),
         error_of(lambda: engine.queue_callback(print)),
         error_of(lambda: engine.run_backward([y], (), False, False)),
-    ]  # fmt: skip
+    ]
 
 
 @scenario
@@ -539,9 +545,14 @@ def graph_as_users_walk_it(lib):
     ((inner, number),) = y.grad_fn.next_functions
     (accumulate, _), other = inner.next_functions
     return [
-        type(y.grad_fn).__name__, type(inner).__name__, number, other[0],
-        type(accumulate).__name__, accumulate.variable is x, y.grad_fn.name(),
-    ]  # fmt: skip
+        type(y.grad_fn).__name__,
+        type(inner).__name__,
+        number,
+        other[0],
+        type(accumulate).__name__,
+        accumulate.variable is x,
+        y.grad_fn.name(),
+    ]
 
 
 @pytest.mark.parametrize("function", SCENARIOS, ids=lambda f: f.__name__)

@@ -334,9 +334,7 @@ def test_holomorphic_operators_commute_with_conjugation():
             continue
         z = numbers(16, 3, 3)
         once = apply(op, None, [wrap(z)])[0].numpy()
-        np.testing.assert_allclose(
-            apply(op, None, [wrap(z.conj())])[0].numpy(), once.conj(), err_msg=op.name
-        )
+        np.testing.assert_allclose(apply(op, None, [wrap(z.conj())])[0].numpy(), once.conj(), err_msg=op.name)
         tried += 1
     assert tried > 25
 
@@ -348,9 +346,7 @@ def test_complex_numbers_have_no_order(name):
         getattr(weft, name)(z, z)
 
 
-@pytest.mark.parametrize(
-    "name", ["max", "min", "argmax", "sort", "median", "relu", "floor", "sign"]
-)
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "sort", "median", "relu", "floor", "sign"])
 def test_functions_of_order_are_refused(name):
     z = wrap(numbers(18, 3))
     function = getattr(z, name, None) or getattr(weft, name)
@@ -370,9 +366,7 @@ def test_large_tensors_take_the_same_way():
     x = wrap(rng.standard_normal(200_000).astype("float32")).requires_grad_()
     (z * x).abs().sum().backward()
     value, factor = z.detach().numpy(), x.detach().numpy()
-    np.testing.assert_allclose(
-        z.grad.numpy(), np.abs(factor) * value / np.abs(value), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(z.grad.numpy(), np.abs(factor) * value / np.abs(value), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(x.grad.numpy(), np.sign(factor) * np.abs(value), rtol=1e-4)
 
 

@@ -29,32 +29,22 @@ FORMS = {
     "adaptive_avg_pool1d": lambda m, x: m.adaptive_avg_pool1d(x, 4),
     "adaptive_max_pool1d": lambda m, x: m.adaptive_max_pool1d(x, 4),
     "F.max_pool1d_with_indices": lambda m, x: functional(m).max_pool1d_with_indices(x, 2),
-    "F.adaptive_max_pool1d_with_indices": lambda m, x: (
-        functional(m).adaptive_max_pool1d_with_indices(x, 4)
-    ),
-    "instance_norm": lambda m, x: m.instance_norm(
-        x, None, None, None, None, True, 0.1, 1e-5, False
-    ),
+    "F.adaptive_max_pool1d_with_indices": lambda m, x: functional(m).adaptive_max_pool1d_with_indices(x, 4),
+    "instance_norm": lambda m, x: m.instance_norm(x, None, None, None, None, True, 0.1, 1e-5, False),
     "conv_tbc": lambda m, x: m.conv_tbc(x, x.reshape(2, 6, 4), m.ones(4), 1),
     "F.conv_tbc": lambda m, x: functional(m).conv_tbc(x, x.reshape(2, 6, 4), m.ones(4)),
-    "convolution": lambda m, x: m.convolution(
-        x, m.ones(6, 2, 2), m.ones(6), [2], [1], [1], False, [0], 2
-    ),
-    "convolution, transposed": lambda m, x: m.convolution(
-        x, m.ones(4, 3, 2), None, [2], [0], [1], True, [1], 1
-    ),
-    "norm_except_dim": lambda m, x: [
-        m.norm_except_dim(x, p, d) for p in (1, 2) for d in (0, 2, -1)
-    ],
+    "convolution": lambda m, x: m.convolution(x, m.ones(6, 2, 2), m.ones(6), [2], [1], [1], False, [0], 2),
+    "convolution, transposed": lambda m, x: m.convolution(x, m.ones(4, 3, 2), None, [2], [0], [1], True, [1], 1),
+    "norm_except_dim": lambda m, x: [m.norm_except_dim(x, p, d) for p in (1, 2) for d in (0, 2, -1)],
     "frobenius_norm": lambda m, x: [
-        m.frobenius_norm(x, (0, 1)), m.frobenius_norm(x, [2], True), m.frobenius_norm(x, 1),
+        m.frobenius_norm(x, (0, 1)),
+        m.frobenius_norm(x, [2], True),
+        m.frobenius_norm(x, 1),
     ],
-    "nuclear_norm": lambda m, x: [
-        m.nuclear_norm(x[0]), m.nuclear_norm(x, (0, 1)), m.nuclear_norm(x, (1, 2), True),
-    ],
+    "nuclear_norm": lambda m, x: [m.nuclear_norm(x[0]), m.nuclear_norm(x, (0, 1)), m.nuclear_norm(x, (1, 2), True)],
     "slice_copy": lambda m, x: [m.slice_copy(x, 2, 1, 5, 2), m.slice_copy(x, 1, -2)],
     "view_as_real_copy": lambda m, x: m.view_as_real_copy(m.complex(x, x * 2)),
-}  # fmt: skip
+}
 
 
 def with_gradients(m, arrays, function):
@@ -91,9 +81,7 @@ LOSSES = {
     "kl_div of logarithms": lambda m, x, y, **o: m.kl_div(x, y, log_target=True, **o),
     "margin_ranking_loss": lambda m, x, y, **o: m.margin_ranking_loss(x, y, y.sign(), 0.1, **o),
     "triplet_margin_loss": lambda m, x, y, **o: m.triplet_margin_loss(x, y, x * y, 2.0, **o),
-    "cosine_embedding_loss": lambda m, x, y, **o: m.cosine_embedding_loss(
-        x[:, 0], y[:, 0], m.tensor(SIGNS), 0.1, **o
-    ),
+    "cosine_embedding_loss": lambda m, x, y, **o: m.cosine_embedding_loss(x[:, 0], y[:, 0], m.tensor(SIGNS), 0.1, **o),
 }
 
 
@@ -132,9 +120,15 @@ def test_grids():
 
 
 WRITING = {
-    "relu_": (), "elu_": (0.7,), "celu_": (0.7,), "selu_": (), "hardtanh_": (-0.5, 0.4),
-    "leaky_relu_": (0.1,), "threshold_": (0.1, 2.0), "rrelu_": (0.1, 0.3),
-}  # fmt: skip
+    "relu_": (),
+    "elu_": (0.7,),
+    "celu_": (0.7,),
+    "selu_": (),
+    "hardtanh_": (-0.5, 0.4),
+    "leaky_relu_": (0.1,),
+    "threshold_": (0.1, 2.0),
+    "rrelu_": (0.1, 0.3),
+}
 
 
 @pytest.mark.parametrize("name", WRITING)
@@ -153,9 +147,7 @@ def test_writing_form_of_the_core(name):
     agree(lambda m: getattr(m, name)(m.tensor(X), *WRITING[name]))
 
 
-@pytest.mark.parametrize(
-    "name", ["dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"]
-)
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"])
 def test_dropout(name):
     agree(lambda m: getattr(m, name)(m.tensor(X), 0.5, False))
     refuse(lambda m: getattr(m, name)(m.tensor(X), 1.5, True))
@@ -177,9 +169,11 @@ def test_native_dropout():
         made.sum().backward()
         scaled = m.where(kept, x / 0.6, m.zeros(1))
         return [
-            m.allclose(made, scaled), m.allclose(x.grad, kept / 0.6), kept.dtype,
+            m.allclose(made, scaled),
+            m.allclose(x.grad, kept / 0.6),
+            kept.dtype,
             abs(float(kept.double().mean()) - 0.6) < 0.05,
-        ]  # fmt: skip
+        ]
 
     agree(program)
     agree(lambda m: m.native_dropout(m.ones(3), 0.5, False))

@@ -11,9 +11,7 @@ from oracles import oracle
 
 import weft
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:TypedStorage is deprecated", "ignore:torch.set_default_tensor_type"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated", "ignore:torch.set_default_tensor_type")
 NINE = "Double Float Half Long Int Short Char Byte Bool".split()
 TITLES = [title for title in NINE if title not in ("Half", "Bool")]
 
@@ -57,15 +55,12 @@ def restored(change, back):
 
 def threads(m):
     before = m.get_num_threads()
-    return restored(
-        lambda: (m.set_num_threads(1), m.get_num_threads())[1], lambda: m.set_num_threads(before)
-    )
+    return restored(lambda: (m.set_num_threads(1), m.get_num_threads())[1], lambda: m.set_num_threads(before))
 
 
 def anomalies(m):
     return restored(
-        lambda: (m.set_anomaly_enabled(True), m.is_anomaly_enabled())[1],
-        lambda: m.set_anomaly_enabled(False),
+        lambda: (m.set_anomaly_enabled(True), m.is_anomaly_enabled())[1], lambda: m.set_anomaly_enabled(False)
     )
 
 
@@ -88,8 +83,7 @@ def streams(m, count):
     """Numbers of a state that is put back."""
     state = m.get_rng_state()
     return restored(
-        lambda: (m.manual_seed(4), m.rand(count).tolist(), m.initial_seed())[1:],
-        lambda: m.set_rng_state(state),
+        lambda: (m.manual_seed(4), m.rand(count).tolist(), m.initial_seed())[1:], lambda: m.set_rng_state(state)
     )
 
 
@@ -103,10 +97,7 @@ def zero(m):
 
 
 def flushed(m):
-    return restored(
-        lambda: (m.set_flush_denormal(True), float(zero(m)[0]))[0],
-        lambda: m.set_flush_denormal(False),
-    )
+    return restored(lambda: (m.set_flush_denormal(True), float(zero(m)[0]))[0], lambda: m.set_flush_denormal(False))
 
 
 def no_such_file(m):
@@ -118,10 +109,7 @@ def typed(title):
     """A storage and a tensor of a dtype: what they hold, and what they do not take."""
     storage, tensor = f"{title}Storage", f"{title}Tensor"
     return {
-        storage: (
-            lambda m: list(getattr(m, storage)([1, 0, 1])),
-            lambda m: getattr(m, storage)([1, "x"]),
-        ),
+        storage: (lambda m: list(getattr(m, storage)([1, 0, 1])), lambda m: getattr(m, storage)([1, "x"])),
         tensor: (
             lambda m: (getattr(m, tensor)([1, 0]).tolist(), getattr(m, tensor)(2, 3).shape[1]),
             lambda m: getattr(m, tensor)("x"),
@@ -132,28 +120,17 @@ def typed(title):
 # name: (use, misuse), both of a module
 NAMES = {
     "AVG": (lambda m: (int(m.AVG), m.AVG.name), lambda m: m.AVG()),
-    "AggregationType": (
-        lambda m: sorted(m.AggregationType.__members__), lambda m: m.AggregationType("SUM")
-    ),
+    "AggregationType": (lambda m: sorted(m.AggregationType.__members__), lambda m: m.AggregationType("SUM")),
     "SUM": (lambda m: (int(m.SUM), m.SUM == 0), lambda m: m.SUM()),
-    "FatalError": (
-        lambda m: issubclass(m.FatalError, Exception), lambda m: m.FatalError.with_traceback(3)
-    ),
+    "FatalError": (lambda m: issubclass(m.FatalError, Exception), lambda m: m.FatalError.with_traceback(3)),
     "Future": (lambda m: m.wait(m.fork(lambda: 5)), lambda m: m.wait(3)),
-    "Generator": (
-        lambda m: m.Generator().manual_seed(-1).initial_seed(),
-        lambda m: m.Generator().manual_seed("x"),
-    ),
-    "default_generator": (
-        lambda m: m.default_generator.device.type, lambda m: m.default_generator.set_state([1])
-    ),
+    "Generator": (lambda m: m.Generator().manual_seed(-1).initial_seed(), lambda m: m.Generator().manual_seed("x")),
+    "default_generator": (lambda m: m.default_generator.device.type, lambda m: m.default_generator.set_state([1])),
     "LockingLogger": (
         lambda m: m.LockingLogger().get_counter_val("none"),
         lambda m: m.LockingLogger().set_aggregation_type("a", 1),
     ),
-    "NoopLogger": (
-        lambda m: m.NoopLogger() is not None, lambda m: m.NoopLogger().get_counter_val()
-    ),
+    "NoopLogger": (lambda m: m.NoopLogger() is not None, lambda m: m.NoopLogger().get_counter_val()),
     "PyTorchFileReader": (
         lambda m: m.PyTorchFileReader(io.BytesIO(archived_by_torch())).get_record("data"),
         no_such_file,
@@ -167,61 +144,48 @@ NAMES = {
     "layout": (lambda m: str(m.strided).split(".")[1], lambda m: m.layout()),
     "fork": (lambda m: m.wait(m.fork(max, 2, 7)), lambda m: m.fork(3)),
     "wait": (lambda m: m.wait(m.fork(str, 4)), lambda m: m.wait("x")),
-    "get_default_dtype": (
-        lambda m: str(m.get_default_dtype()).split(".")[1], lambda m: m.get_default_dtype(3)
-    ),
+    "get_default_dtype": (lambda m: str(m.get_default_dtype()).split(".")[1], lambda m: m.get_default_dtype(3)),
     "get_num_threads": (threads, lambda m: m.get_num_threads(2)),
     "set_num_threads": (threads, lambda m: m.set_num_threads("x")),
     "is_anomaly_enabled": (lambda m: m.is_anomaly_enabled(), lambda m: m.is_anomaly_enabled(1)),
     "set_anomaly_enabled": (anomalies, lambda m: m.set_anomaly_enabled()),
     "is_grad_enabled": (lambda m: m.is_grad_enabled(), lambda m: m.is_grad_enabled(1)),
-    "set_grad_enabled": (
-        lambda m: modes(m, lambda m: m.set_grad_enabled(False)), lambda m: m.set_grad_enabled()
-    ),
+    "set_grad_enabled": (lambda m: modes(m, lambda m: m.set_grad_enabled(False)), lambda m: m.set_grad_enabled()),
     "no_grad": (lambda m: modes(m, lambda m: m.no_grad()), lambda m: m.no_grad(1, 2)),
     "enable_grad": (lambda m: modes(m, lambda m: m.enable_grad()), lambda m: m.enable_grad(1, 2)),
     "set_flush_denormal": (flushed, lambda m: m.set_flush_denormal(1)),
     "typename": (lambda m: m.typename(3), lambda m: m.typename()),
     "is_tensor": (lambda m: (m.is_tensor(m.ones(1)), m.is_tensor(3)), lambda m: m.is_tensor()),
-    "is_storage": (
-        lambda m: (m.is_storage(m.FloatStorage(1)), m.is_storage(3)), lambda m: m.is_storage()
-    ),
+    "is_storage": (lambda m: (m.is_storage(m.FloatStorage(1)), m.is_storage(3)), lambda m: m.is_storage()),
     "set_default_tensor_type": (default_type, lambda m: m.set_default_tensor_type(3)),
-    "set_rng_state": (
-        lambda m: streams(m, 3), lambda m: m.set_rng_state(m.zeros(3, dtype=m.uint8))
-    ),
+    "set_rng_state": (lambda m: streams(m, 3), lambda m: m.set_rng_state(m.zeros(3, dtype=m.uint8))),
     "get_rng_state": (lambda m: m.get_rng_state().shape[0], lambda m: m.get_rng_state(3, 4)),
     "manual_seed": (lambda m: streams(m, 20), lambda m: m.manual_seed("x")),
     "initial_seed": (lambda m: streams(m, 1)[1], lambda m: m.initial_seed(3)),
     "save": (lambda m: saved(m, [m.ones(2), 3])[0].tolist(), lambda m: m.save([1], 5)),
     "load": (lambda m: saved(m, {"a": 1.5}), lambda m: m.load(5)),
     "set_printoptions": (printed, lambda m: m.set_printoptions(speed=3)),
-    "chunk": (
-        lambda m: [c.tolist() for c in m.chunk(m.arange(5), 2)], lambda m: m.chunk(m.arange(5), 0)
-    ),
-    "split": (
-        lambda m: [c.tolist() for c in m.split(m.arange(5), [1, 4])],
-        lambda m: m.split(m.arange(5), [1, 1]),
-    ),
+    "chunk": (lambda m: [c.tolist() for c in m.chunk(m.arange(5), 2)], lambda m: m.chunk(m.arange(5), 0)),
+    "split": (lambda m: [c.tolist() for c in m.split(m.arange(5), [1, 4])], lambda m: m.split(m.arange(5), [1, 1])),
     "stack": (lambda m: m.stack([m.ones(2), m.zeros(2)]).tolist(), lambda m: m.stack([])),
-    "matmul": (
-        lambda m: m.matmul(m.ones(2, 3), m.ones(3)).tolist(),
-        lambda m: m.matmul(m.ones(2, 3), m.ones(2, 3)),
-    ),
+    "matmul": (lambda m: m.matmul(m.ones(2, 3), m.ones(3)).tolist(), lambda m: m.matmul(m.ones(2, 3), m.ones(2, 3))),
     "rand": (lambda m: m.rand(2, 0).shape[0], lambda m: m.rand(-1)),
     "randn": (lambda m: m.randn(2, 0).shape[0], lambda m: m.randn("x")),
     "Tensor": (lambda m: m.Tensor([1, 2]).tolist(), lambda m: m.Tensor("x")),
     **{name: pair for title in TITLES for name, pair in typed(title).items()},
-}  # fmt: skip
+}
 # What a build has is a truth of the build; called like a function it is refused.
 FEATURES = "has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_openmp".split()
 # Of PyTorch 1.1, without a counterpart to ask.
 ALONE = {"ExtraFilesMap"}
 # Where PyTorch goes on and gives a wrong answer, or none.
 STRICTER = {
-    "Future": TypeError, "wait": TypeError, "fork": TypeError, "FatalError": TypeError,
+    "Future": TypeError,
+    "wait": TypeError,
+    "fork": TypeError,
+    "FatalError": TypeError,
     "AggregationType": ValueError,
-}  # fmt: skip
+}
 ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError, RuntimeError)
 
 

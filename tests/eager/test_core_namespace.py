@@ -215,10 +215,16 @@ def run_backward(lib, wrong):
 @pytest.mark.parametrize(
     "wrong",
     [
-        "tensors", "gradients", "no gradient", "no tuple of gradients", "no tuple", "too few",
-        "inputs", "no tuple of inputs",
+        "tensors",
+        "gradients",
+        "no gradient",
+        "no tuple of gradients",
+        "no tuple",
+        "too few",
+        "inputs",
+        "no tuple of inputs",
     ],
-)  # fmt: skip
+)
 def test_arguments_of_an_engine(wrong):
     with pytest.raises(RuntimeError) as theirs:
         run_backward(oracle("torch"), wrong)
@@ -332,11 +338,7 @@ def test_typed_tensors(title):
     made = ours([1, 0])
     assert isinstance(made, ours)
     assert isinstance(made, weft.Tensor)
-    assert not any(
-        isinstance(made, getattr(weft, f"{other}Tensor"))
-        for other in TENSOR_TITLES
-        if other != title
-    )
+    assert not any(isinstance(made, getattr(weft, f"{other}Tensor")) for other in TENSOR_TITLES if other != title)
     assert weft.typename(made) == f"weft.{title}Tensor" == made.type()
     alias = ours(made)
     alias[0] = 0

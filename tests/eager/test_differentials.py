@@ -90,15 +90,9 @@ def test_derivative(api, name, create_graph, strict):
 
 OPTIONS = {
     "vectorize": lambda m, f, x: m.autograd.functional.jacobian(f, x, vectorize=True),
-    "forward": lambda m, f, x: m.autograd.functional.jacobian(
-        f, x, vectorize=True, strategy="forward-mode"
-    ),
-    "forward, one by one": lambda m, f, x: m.autograd.functional.jacobian(
-        f, x, strategy="forward-mode"
-    ),
-    "strict, vectorize": lambda m, f, x: m.autograd.functional.jacobian(
-        f, x, strict=True, vectorize=True
-    ),
+    "forward": lambda m, f, x: m.autograd.functional.jacobian(f, x, vectorize=True, strategy="forward-mode"),
+    "forward, one by one": lambda m, f, x: m.autograd.functional.jacobian(f, x, strategy="forward-mode"),
+    "strict, vectorize": lambda m, f, x: m.autograd.functional.jacobian(f, x, strict=True, vectorize=True),
     "hessian": lambda m, f, x: m.autograd.functional.hessian(
         lambda x: f(x).sum(), x, vectorize=True, outer_jacobian_strategy="forward-mode"
     ),
@@ -175,9 +169,7 @@ def test_multi_grad_hook(mode):
         a, b = (m.tensor(x, requires_grad=True) for x in (A, B[0]))
         c, d = a * b, a.exp()
         seen = []
-        handle = m.autograd.graph.register_multi_grad_hook(
-            (a, b, c, d), lambda grads: seen.append(grads), mode=mode
-        )
+        handle = m.autograd.graph.register_multi_grad_hook((a, b, c, d), lambda grads: seen.append(grads), mode=mode)
         c.sum().backward(retain_graph=True)
         c.sum().backward(inputs=(a,), retain_graph=True)
         m.autograd.grad(c.sum() + d.sum(), c, retain_graph=True)
@@ -220,9 +212,7 @@ def test_saved_tensors_are_packed():
 def test_results_that_are_saved_are_packed():
     def program(m):
         x = m.tensor(A, requires_grad=True)
-        hooks = m.autograd.graph.saved_tensors_hooks(
-            lambda t: t.numpy(force=True) * 3, _unpacked(m)
-        )
+        hooks = m.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(force=True) * 3, _unpacked(m))
         with hooks:
             y = x.exp().sigmoid()
         (dx,) = m.autograd.grad(y.sum(), x, create_graph=True)

@@ -220,21 +220,15 @@ def test_windows_of_nothing(window, rank, shape):
     space = SPACES[rank]
     data = shape.format(space=space, rest=space[1:])
     kernel = ",".join(["3"] * rank)
-    same(
-        f"x=t.ones{data};x.requires_grad_();w=t.ones(2,3,{kernel},requires_grad=True);"
-        f"r=F.{window.format(n=rank)}"
-    )
+    same(f"x=t.ones{data};x.requires_grad_();w=t.ones(2,3,{kernel},requires_grad=True);r=F.{window.format(n=rank)}")
 
 
 @pytest.mark.parametrize("rank", SPACES)
 @pytest.mark.parametrize(
-    ("name", "channels", "weight"),
-    [("conv", 3, (0, 3)), ("conv_transpose", 0, (0, 2)), ("conv_transpose", 3, (3, 0))],
+    ("name", "channels", "weight"), [("conv", 3, (0, 3)), ("conv_transpose", 0, (0, 2)), ("conv_transpose", 3, (3, 0))]
 )
 def test_weights_without_channels_are_refused(name, channels, weight, rank):
     kernel = ",".join(["3"] * rank)
-    program = (
-        f"x=t.ones(1,{channels},{SPACES[rank]});w=t.ones(*{weight},{kernel});r=F.{name}{rank}d(x,w)"
-    )
+    program = f"x=t.ones(1,{channels},{SPACES[rank]});w=t.ones(*{weight},{kernel});r=F.{name}{rank}d(x,w)"
     assert outcome(program, oracle("torch")) is RuntimeError
     assert outcome(program, weft) is RuntimeError

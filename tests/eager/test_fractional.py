@@ -29,10 +29,7 @@ def test_pools_at_given_places(torch, rank, dtype):
         for library in (torch, weft):
             data = library.from_numpy(x.copy()).requires_grad_()
             pool = getattr(library.nn.functional, f"fractional_max_pool{rank}d")
-            values, places = pool(
-                data, kernel, outs, return_indices=True,
-                _random_samples=library.from_numpy(samples),
-            )  # fmt: skip
+            values, places = pool(data, kernel, outs, return_indices=True, _random_samples=library.from_numpy(samples))
             (values * values).sum().backward()
             found.append([values.detach().numpy(), places.numpy(), data.grad.numpy()])
         for a, b in zip(*found):
@@ -106,21 +103,23 @@ def test_transposed_volumes(torch, options, out, biased):
 def test_one_transposed_volume(torch):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((2, 3, 4, 5)), rng.standard_normal((2, 3, 2, 2, 2))
-    a, b = (
-        library.conv_transpose3d(library.from_numpy(x), library.from_numpy(w)).numpy()
-        for library in (weft, torch)
-    )
+    a, b = (library.conv_transpose3d(library.from_numpy(x), library.from_numpy(w)).numpy() for library in (weft, torch))
     np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"output_padding": 1}, {"stride": 2, "output_padding": 2}, {"padding": 8},
-        {"padding": -1}, {"output_padding": -1}, {"stride": 0}, {"groups": 2},
+        {"output_padding": 1},
+        {"stride": 2, "output_padding": 2},
+        {"padding": 8},
+        {"padding": -1},
+        {"output_padding": -1},
+        {"stride": 0},
+        {"groups": 2},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_errors_of_volumes(torch, options):
     for library in (torch, weft):
         x, w = library.zeros(1, 3, 4, 4, 4), library.zeros(3, 2, 2, 2, 2)

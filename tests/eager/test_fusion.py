@@ -36,12 +36,10 @@ COMPOSED = {
     "glu": lambda lib, x, y: lib.nn.functional.glu(x[:, 1:]),
     "smooth l1": lambda lib, x, y: lib.nn.functional.smooth_l1_loss(x, y, beta=0.4),
     "huber": lambda lib, x, y: lib.nn.functional.huber_loss(x, y, delta=0.7),
-    "gaussian": lambda lib, x, y: lib.nn.functional.gaussian_nll_loss(
-        x, y, (x * x).detach(), full=True
-    ),
+    "gaussian": lambda lib, x, y: lib.nn.functional.gaussian_nll_loss(x, y, (x * x).detach(), full=True),
     "clamp by tensors": lambda lib, x, y: x.clamp(-y.abs(), y.abs()),
     "nan_to_num": lambda lib, x, y: lib.nan_to_num(x / lib.where(y > 0, y, y * 0), posinf=3.0),
-}  # fmt: skip
+}
 IN_PLACE = {
     "neg_": lambda lib, x, y: x.neg_(),
     "relu_": lambda lib, x, y: x.relu_(),
@@ -60,7 +58,7 @@ IN_PLACE = {
     "out over an operand": lambda lib, x, y: lib.atan2(y, x, out=x),
     "out of another shape": lambda lib, x, y: lib.add(y[:70], 1, out=lib.empty(0)),
     "out of another dtype": lambda lib, x, y: lib.add(y, 1, out=x.double()),
-}  # fmt: skip
+}
 
 
 def array(seed, *shape):
@@ -126,9 +124,12 @@ def test_operands_that_overlap_are_read_before_they_are_written():
 def test_nothing_is_allocated_for_what_is_written_in_place(monkeypatch):
     x, y, o = (weft.from_numpy(array(seed, *SHAPE)) for seed in (1, 2, 3))
     steps = [
-        lambda: x.neg_(), lambda: x.add_(y, alpha=0.5), lambda: weft.sigmoid(x, out=o),
-        lambda: x[:, 5:].mul_(y[:, 5:]), lambda: x.t().addcmul_(y.t(), o.t(), value=0.1),
-    ]  # fmt: skip
+        lambda: x.neg_(),
+        lambda: x.add_(y, alpha=0.5),
+        lambda: weft.sigmoid(x, out=o),
+        lambda: x[:, 5:].mul_(y[:, 5:]),
+        lambda: x.t().addcmul_(y.t(), o.t(), value=0.1),
+    ]
     for step in steps:
         step()
     refuse = lambda *args: pytest.fail("memory was taken")

@@ -15,31 +15,29 @@ TARGETS, SOURCES, ITEMS, WIDTH, HEADS = 3, 4, 2, 6, 3
 def options_of(seed):
     """Options drawn at random, and the arrays that go with them."""
     rng = np.random.default_rng(seed)
-    flags = dict(
-        zip(
-            "batched separate weights average bias zero causal static".split(),
-            rng.random(8) < 0.5,
-        )
-    )
+    flags = dict(zip("batched separate weights average bias zero causal static".split(), rng.random(8) < 0.5))
     flags["causal"] &= not flags["static"]
     normal = lambda *shape: rng.standard_normal(shape)
     wide = (5, 4) if flags["separate"] else (WIDTH, WIDTH)
     items = ITEMS if flags["batched"] else 1
     sized = lambda n, width: (n, ITEMS, width) if flags["batched"] else (n, width)
     arrays = {
-        "query": normal(*sized(TARGETS, WIDTH)), "key": normal(*sized(SOURCES, wide[0])),
-        "value": normal(*sized(SOURCES, wide[1])), "in_proj_bias": normal(3 * WIDTH),
-        "out_proj_weight": normal(WIDTH, WIDTH), "out_proj_bias": normal(WIDTH),
-        "in_proj_weight": None, "bias_k": None, "bias_v": None,
-    }  # fmt: skip
+        "query": normal(*sized(TARGETS, WIDTH)),
+        "key": normal(*sized(SOURCES, wide[0])),
+        "value": normal(*sized(SOURCES, wide[1])),
+        "in_proj_bias": normal(3 * WIDTH),
+        "out_proj_weight": normal(WIDTH, WIDTH),
+        "out_proj_bias": normal(WIDTH),
+        "in_proj_weight": None,
+        "bias_k": None,
+        "bias_v": None,
+    }
     if flags["separate"]:
         arrays |= {f"{n}_proj_weight": normal(WIDTH, w) for n, w in zip("qkv", (WIDTH, *wide))}
     else:
         arrays["in_proj_weight"] = normal(3 * WIDTH, WIDTH)
     if flags["static"]:
-        arrays |= {
-            name: normal(items * HEADS, 7, WIDTH // HEADS) for name in ("static_k", "static_v")
-        }
+        arrays |= {name: normal(items * HEADS, 7, WIDTH // HEADS) for name in ("static_k", "static_v")}
     else:
         if flags["bias"]:
             arrays |= {name: normal(1, 1, WIDTH) for name in ("bias_k", "bias_v")}
@@ -68,11 +66,17 @@ def attended(m, flags, arrays):
     inputs = [x for x in tensors.values() if x is not None and x.is_floating_point()]
     inputs = [x.requires_grad_() for x in inputs]
     made, shares = m.nn.functional.multi_head_attention_forward(
-        **tensors, embed_dim_to_check=WIDTH, num_heads=HEADS, dropout_p=0.4, training=False,
-        add_zero_attn=bool(flags["zero"]), need_weights=bool(flags["weights"]),
-        average_attn_weights=bool(flags["average"]), is_causal=bool(flags["causal"]),
+        **tensors,
+        embed_dim_to_check=WIDTH,
+        num_heads=HEADS,
+        dropout_p=0.4,
+        training=False,
+        add_zero_attn=bool(flags["zero"]),
+        need_weights=bool(flags["weights"]),
+        average_attn_weights=bool(flags["average"]),
+        is_causal=bool(flags["causal"]),
         use_separate_proj_weight=bool(flags["separate"]),
-    )  # fmt: skip
+    )
     loss = (made * made).sum() + (0 if shares is None else (shares**3).sum())
     grads = m.autograd.grad(loss, inputs, allow_unused=True)
     zeros = [m.zeros_like(x) if g is None else g for g, x in zip(grads, inputs)]
@@ -88,11 +92,21 @@ def test_multi_head_attention(seed):
 
 def attention(m, **changes):
     given = {
-        "query": m.ones(3, 2, 6), "key": m.ones(4, 2, 6), "value": m.ones(4, 2, 6),
-        "embed_dim_to_check": 6, "num_heads": 3, "in_proj_weight": m.ones(18, 6),
-        "in_proj_bias": None, "bias_k": None, "bias_v": None, "add_zero_attn": False,
-        "dropout_p": 0.0, "out_proj_weight": m.ones(6, 6), "out_proj_bias": None, **changes,
-    }  # fmt: skip
+        "query": m.ones(3, 2, 6),
+        "key": m.ones(4, 2, 6),
+        "value": m.ones(4, 2, 6),
+        "embed_dim_to_check": 6,
+        "num_heads": 3,
+        "in_proj_weight": m.ones(18, 6),
+        "in_proj_bias": None,
+        "bias_k": None,
+        "bias_v": None,
+        "add_zero_attn": False,
+        "dropout_p": 0.0,
+        "out_proj_weight": m.ones(6, 6),
+        "out_proj_bias": None,
+        **changes,
+    }
     return m.nn.functional.multi_head_attention_forward(**given)
 
 
@@ -134,9 +148,14 @@ def test_embedding_bag(mode, padding, last):
     def program(m):
         w, s = m.tensor(weight, requires_grad=True), m.tensor(own, requires_grad=True)
         made = m.nn.functional.embedding_bag(
-            m.tensor(places), w, m.tensor(starts), mode=mode, padding_idx=padding,
-            include_last_offset=last, per_sample_weights=s if mode == "sum" else None,
-        )  # fmt: skip
+            m.tensor(places),
+            w,
+            m.tensor(starts),
+            mode=mode,
+            padding_idx=padding,
+            include_last_offset=last,
+            per_sample_weights=s if mode == "sum" else None,
+        )
         loss = (made * m.arange(12).reshape(4, 3)).sum()
         grads = m.autograd.grad(loss, [w, s] if mode == "sum" else [w])
         return [made, *grads, m.nn.functional.embedding_bag(m.tensor(places).view(3, 3), w)]
@@ -166,9 +185,7 @@ def test_embedding_bag_shortens_rows():
 
 def test_embedding_bag_of_the_core():
     def program(m):
-        made = m.embedding_bag(
-            m.arange(12.0).reshape(6, 2), m.tensor([0, 2, 2, 5, 1]), m.tensor([0, 2, 2]), False, 2
-        )
+        made = m.embedding_bag(m.arange(12.0).reshape(6, 2), m.tensor([0, 2, 2, 5, 1]), m.tensor([0, 2, 2]), False, 2)
         return [made[0], made[1], made[2], made[3]]
 
     agree(program)
@@ -180,10 +197,14 @@ def bag(m, places=(0, 2, 2, 5), starts=(0, 2), **options):
 
 
 BAG_ERRORS = {
-    "index": lambda m: bag(m, (0, 6)), "negative index": lambda m: bag(m, (0, -1, 1)),
-    "floating index": lambda m: bag(m, (0.0, 1.0)), "first offset": lambda m: bag(m, starts=(1, 2)),
-    "last offset": lambda m: bag(m, starts=(0, 9)), "order": lambda m: bag(m, starts=(0, 3, 1)),
-    "padding": lambda m: bag(m, padding_idx=6), "mode": lambda m: bag(m, mode="median"),
+    "index": lambda m: bag(m, (0, 6)),
+    "negative index": lambda m: bag(m, (0, -1, 1)),
+    "floating index": lambda m: bag(m, (0.0, 1.0)),
+    "first offset": lambda m: bag(m, starts=(1, 2)),
+    "last offset": lambda m: bag(m, starts=(0, 9)),
+    "order": lambda m: bag(m, starts=(0, 3, 1)),
+    "padding": lambda m: bag(m, padding_idx=6),
+    "mode": lambda m: bag(m, mode="median"),
     "weights": lambda m: bag(m, per_sample_weights=m.ones(4)),
     "sizes of weights": lambda m: bag(m, mode="sum", per_sample_weights=m.ones(3)),
     "dtypes of weights": lambda m: bag(m, mode="sum", per_sample_weights=m.ones(4).double()),
@@ -191,10 +212,8 @@ BAG_ERRORS = {
     "vector": lambda m: bag(m, weight=m.ones(3)),
     "integers": lambda m: bag(m, weight=m.ones(6, 3).int()),
     "no offsets": lambda m: m.nn.functional.embedding_bag(m.tensor([0]), m.ones(2, 2)),
-    "offsets of rows": lambda m: m.nn.functional.embedding_bag(
-        m.tensor([[0]]), m.ones(2, 2), m.tensor([0])
-    ),
-}  # fmt: skip
+    "offsets of rows": lambda m: m.nn.functional.embedding_bag(m.tensor([[0]]), m.ones(2, 2), m.tensor([0])),
+}
 
 
 @pytest.mark.parametrize("name", BAG_ERRORS)

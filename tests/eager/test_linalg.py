@@ -258,18 +258,14 @@ ONES = lambda *shape: weft.ones(*shape)
 ERRORS = {
     "lu of a vector": (lambda: weft.linalg.lu(ONES(3)), RuntimeError),
     "lu of integers": (lambda: weft.linalg.lu(ONES(3, 3).long()), NotImplementedError),
-    "a pivot that is no row": (
-        lambda: weft.lu_unpack(ONES(2, 2), weft.tensor([1, 7], dtype=weft.int32)), RuntimeError,
-    ),
+    "a pivot that is no row": (lambda: weft.lu_unpack(ONES(2, 2), weft.tensor([1, 7], dtype=weft.int32)), RuntimeError),
     "pivots of int64": (lambda: weft.lu_unpack(ONES(2, 2), weft.tensor([1, 2])), RuntimeError),
     "factors of another size": (
         lambda: weft.lu_solve(ONES(3, 1), ONES(2, 2), weft.tensor([1, 2], dtype=weft.int32)),
         RuntimeError,
     ),
     "half a block": (
-        lambda: weft.linalg.ldl_solve(
-            ONES(2, 2), weft.tensor([1, -2], dtype=weft.int32), ONES(2, 1)
-        ),
+        lambda: weft.linalg.ldl_solve(ONES(2, 2), weft.tensor([1, -2], dtype=weft.int32), ONES(2, 1)),
         RuntimeError,
     ),
     "eig of an oblong": (lambda: weft.linalg.eig(ONES(2, 3)), RuntimeError),
@@ -278,16 +274,14 @@ ERRORS = {
     "too many reflections": (lambda: weft.orgqr(ONES(4, 2), ONES(3)), RuntimeError),
     "a wide matrix of reflections": (lambda: weft.orgqr(ONES(2, 3), ONES(2)), RuntimeError),
     "lstsq of other rows": (lambda: weft.linalg.lstsq(ONES(4, 3), ONES(5, 2)), RuntimeError),
-    "no such driver": (
-        lambda: weft.linalg.lstsq(ONES(4, 3), ONES(4, 2), driver="x"), RuntimeError,
-    ),
+    "no such driver": (lambda: weft.linalg.lstsq(ONES(4, 3), ONES(4, 2), driver="x"), RuntimeError),
     "exp of an oblong": (lambda: weft.matrix_exp(ONES(2, 3)), RuntimeError),
     "one power": (lambda: weft.linalg.vander(ONES(3), N=1), RuntimeError),
     "powers of a matrix": (lambda: weft.vander(ONES(2, 2)), RuntimeError),
     "tensorinv that is not square": (lambda: weft.linalg.tensorinv(ONES(2, 3, 5)), RuntimeError),
     "no such norm": (lambda: weft.linalg.cond(ONES(2, 2), 3), RuntimeError),
     "inverse of nothing": (lambda: weft.cholesky_inverse(weft.zeros(2, 2)), RuntimeError),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ERRORS)
@@ -305,9 +299,8 @@ def test_error_of_linear_algebra_is_a_runtime_error():
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("eig", "eig"), ("solve", "solve"), ("symeig", "eigh"), ("lstsq", "lstsq"),
-     ("matrix_rank", "matrix_rank")],
-)  # fmt: skip
+    [("eig", "eig"), ("solve", "solve"), ("symeig", "eigh"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank")],
+)
 def test_removed_function_names_another(name, instead):
     torch = oracle("torch")
     with pytest.raises(RuntimeError, match=f"now removed.*torch.linalg.{instead}"):

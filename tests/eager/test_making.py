@@ -20,11 +20,32 @@ def same(ours, theirs):
 
 
 DATA = [
-    3, 2.5, True, 1 + 2j, [], [[], []], [1, 2], [1, 2.5], [True, False], [True, 2], [1, 2j],
-    [[1, 2], [3, 4]], ([1.5, 2], (3, 4)), [[[]]], np.float32([1, 2]), np.float64(2.5), np.int8(3),
-    [np.float32(1), np.float32(2)], [np.float64(1)], np.arange(6).reshape(2, 3)[:, ::2],
-    range(4), -(2**63), [2**62], 1e300, float("inf"),
-]  # fmt: skip
+    3,
+    2.5,
+    True,
+    1 + 2j,
+    [],
+    [[], []],
+    [1, 2],
+    [1, 2.5],
+    [True, False],
+    [True, 2],
+    [1, 2j],
+    [[1, 2], [3, 4]],
+    ([1.5, 2], (3, 4)),
+    [[[]]],
+    np.float32([1, 2]),
+    np.float64(2.5),
+    np.int8(3),
+    [np.float32(1), np.float32(2)],
+    [np.float64(1)],
+    np.arange(6).reshape(2, 3)[:, ::2],
+    range(4),
+    -(2**63),
+    [2**62],
+    1e300,
+    float("inf"),
+]
 
 
 @pytest.mark.parametrize("data", DATA, ids=str)
@@ -36,9 +57,7 @@ def test_tensor_of_data(data):
 def test_tensor_in_a_dtype(kind):
     rng = np.random.default_rng(len(kind))
     data = rng.integers(0, 100, (2, 3)).tolist()
-    same(
-        weft.tensor(data, dtype=getattr(weft, kind)), torch.tensor(data, dtype=getattr(torch, kind))
-    )
+    same(weft.tensor(data, dtype=getattr(weft, kind)), torch.tensor(data, dtype=getattr(torch, kind)))
 
 
 BAD = [None, "text", [1, "b"], [[1, 2], [3]], [1, [2]], object(), [object()], 2**70, [2**64]]
@@ -77,11 +96,7 @@ def test_tensors_inside_of_data():
 
 def test_tensor_copies_and_as_tensor_shares():
     array = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
-    copied, shared, cast = (
-        weft.tensor(array),
-        weft.as_tensor(array),
-        weft.as_tensor(array, weft.int32),
-    )
+    copied, shared, cast = (weft.tensor(array), weft.as_tensor(array), weft.as_tensor(array, weft.int32))
     array[0, 0] = 7
     assert copied[0, 0].item() != 7
     assert shared[0, 0].item() == 7
@@ -99,9 +114,14 @@ def test_from_numpy_shares_memory():
 
 @pytest.mark.parametrize(
     ("value", "error"),
-    [([1, 2], TypeError), (np.arange(4)[::-1], ValueError), (np.array(["a"]), TypeError),
-     (np.array([1], ">i4"), Exception), (np.array([object()]), TypeError)],
-)  # fmt: skip
+    [
+        ([1, 2], TypeError),
+        (np.arange(4)[::-1], ValueError),
+        (np.array(["a"]), TypeError),
+        (np.array([1], ">i4"), Exception),
+        (np.array([object()]), TypeError),
+    ],
+)
 def test_from_numpy_refuses(value, error):
     with pytest.raises(error):
         torch.from_numpy(value)
@@ -113,16 +133,13 @@ def test_from_numpy_refuses(value, error):
 def test_frombuffer():
     data = bytearray(np.arange(8, dtype="int16").tobytes())
     for options in ({}, {"offset": 4}, {"count": 3}, {"offset": 2, "count": 2}):
-        same(weft.frombuffer(data, dtype=weft.int16, **options),
-             torch.frombuffer(data, dtype=torch.int16, **options))  # fmt: skip
+        same(weft.frombuffer(data, dtype=weft.int16, **options), torch.frombuffer(data, dtype=torch.int16, **options))
     made = weft.frombuffer(data, dtype=weft.int16)
     data[0] = 9
     assert made[0].item() == 9
 
 
-@pytest.mark.parametrize(
-    "options", [{"offset": 16}, {"offset": -1}, {"offset": 1}, {"count": 9}, {"count": 0}]
-)
+@pytest.mark.parametrize("options", [{"offset": 16}, {"offset": -1}, {"offset": 1}, {"count": 9}, {"count": 0}])
 def test_frombuffer_refuses(options):
     data = bytearray(16)
     with pytest.raises(ValueError):

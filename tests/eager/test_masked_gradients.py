@@ -55,9 +55,7 @@ ROWS = np.float32([[1, 2, 2, 0], [3, -1, -5, 0.5], [0, 0, 0, 0], [4, 1, 4, 4]])
 REDUCTIONS = {
     "max": of_module("max"),
     "min": of_module("min"),
-    **{
-        f"{n}_along": lambda m, x, n=n: getattr(m, n)(x, dim=1)[0] for n in ("max", "min", "cummax")
-    },
+    **{f"{n}_along": lambda m, x, n=n: getattr(m, n)(x, dim=1)[0] for n in ("max", "min", "cummax")},
     "std": of_module("std", dim=1),
     "std_of_all": of_module("std"),
     "var": of_module("var", dim=1),

@@ -26,9 +26,7 @@ from weft.runtime import open_kernel
 
 CONTRACT = 5e-5  # of the output's largest magnitude
 
-named = pytest.mark.parametrize(
-    "case", CASES, ids=[f"{number}-{case.name}" for number, case in enumerate(CASES)]
-)
+named = pytest.mark.parametrize("case", CASES, ids=[f"{number}-{case.name}" for number, case in enumerate(CASES)])
 
 
 def agrees(found, expected):
@@ -60,9 +58,7 @@ def however_small(monkeypatch):
 
 
 def test_every_operator_of_the_tables_has_cases():
-    tables = (
-        module.CALLS for module in (native_attention, native_norm, native_pool, native_reduce)
-    )
+    tables = (module.CALLS for module in (native_attention, native_norm, native_pool, native_reduce))
     assert {case.name for case in CASES} >= {"lrn", "_window_sum"}.union(*tables)
 
 

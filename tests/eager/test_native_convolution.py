@@ -57,9 +57,14 @@ def calls(draw):
     least = [max(r - pads[i] - pads[i + 2], 1) for i, r in enumerate(reach)]
     x = (number(1, 3), groups * deep, *[n + number(0, 20) for n in least])
     attrs = {
-        "channels": groups * rows, "kernel_size": kernel, "strides": strides, "padding": pads,
-        "dilation": dilation, "groups": groups, "use_bias": draw(st.booleans()),
-    }  # fmt: skip
+        "channels": groups * rows,
+        "kernel_size": kernel,
+        "strides": strides,
+        "padding": pads,
+        "dilation": dilation,
+        "groups": groups,
+        "use_bias": draw(st.booleans()),
+    }
     return x, (groups * rows, deep, *kernel), attrs
 
 
@@ -79,9 +84,8 @@ def test_convolution_and_its_gradients(call, dtype):
     top, left, bottom, right = params.padding
     padded = torch.nn.functional.pad(tx, (left, right, top, bottom))
     expected = torch.nn.functional.conv2d(
-        padded, tw, tb if params.use_bias else None, params.strides, 0, params.dilation,
-        params.groups,
-    )  # fmt: skip
+        padded, tw, tb if params.use_bias else None, params.strides, 0, params.dilation, params.groups
+    )
     g = normal(*expected.shape, dtype=dtype, seed=1)
     expected.backward(torch.tensor(g.astype("float64")))
     (out,) = native("conv2d", params, x, w, *given_bias)
@@ -106,13 +110,9 @@ def test_transposed_convolution_and_its_gradients(call, extra):
     rows = params.channels // params.groups
     x, w, bias = normal(*x_shape), normal(x_shape[1], rows, *w_shape[2:]), normal(params.channels)
     tx, tw, tb = tensors(x, w, bias)
-    whole = torch.nn.functional.conv_transpose2d(
-        tx, tw, None, params.strides, 0, 0, params.groups, params.dilation
-    )
+    whole = torch.nn.functional.conv_transpose2d(tx, tw, None, params.strides, 0, 0, params.groups, params.dilation)
     top, left, bottom, right = params.padding
-    whole = torch.nn.functional.pad(
-        whole, (0, params.output_padding[1], 0, params.output_padding[0])
-    )
+    whole = torch.nn.functional.pad(whole, (0, params.output_padding[1], 0, params.output_padding[0]))
     expected = whole[:, :, top : whole.shape[2] - bottom, left : whole.shape[3] - right]
     if not expected.numel():
         return
@@ -224,14 +224,7 @@ def plain(**attrs):
 
 
 @pytest.mark.parametrize(
-    "attrs",
-    [
-        {"layout": "NHWC"},
-        {"kernel_layout": "HWIO"},
-        {"out_layout": "NHWC"},
-        {"out_dtype": "float64"},
-    ],
-    ids=str,
+    "attrs", [{"layout": "NHWC"}, {"kernel_layout": "HWIO"}, {"out_layout": "NHWC"}, {"out_dtype": "float64"}], ids=str
 )
 def test_other_layouts_and_dtypes_are_left(attrs):
     x, w = normal(1, 3, 8, 8), normal(4, 3, 3, 3)
@@ -258,9 +251,7 @@ def test_memory_of_any_order():
     x, w = normal(8, 9, 3, 2).T, normal(3, 3, 3, 4).T
     params = plain(padding=(1, 1))
     whole = [np.ascontiguousarray(array) for array in (x, w)]
-    np.testing.assert_array_equal(
-        native("conv2d", params, x, w)[0], native("conv2d", params, *whole)[0]
-    )
+    np.testing.assert_array_equal(native("conv2d", params, x, w)[0], native("conv2d", params, *whole)[0])
 
 
 def test_names_are_operators():

@@ -28,11 +28,15 @@ def test_every_dtype(dtype):
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [
-        ((97, 131), (1, 0)), ((5, 33, 65), (0, 2, 1)), ((33, 5, 65), (2, 1, 0)),
-        ((9, 20, 8, 31), (0, 2, 3, 1)), ((9, 20, 8, 31), (3, 1, 0, 2)), ((64, 8, 32), (2, 0, 1)),
+        ((97, 131), (1, 0)),
+        ((5, 33, 65), (0, 2, 1)),
+        ((33, 5, 65), (2, 1, 0)),
+        ((9, 20, 8, 31), (0, 2, 3, 1)),
+        ((9, 20, 8, 31), (3, 1, 0, 2)),
+        ((64, 8, 32), (2, 0, 1)),
         ((2, 3, 4, 17, 41), (4, 1, 2, 0, 3)),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_any_order_of_axes(shape, axes, dtype):
     x = made_up(shape, dtype).transpose(axes)
@@ -109,10 +113,7 @@ def test_threads_make_the_same_copy():
 def test_triangles(lower, shape):
     cut = np.tril if lower else np.triu
     for diagonal in (-100, -3, 0, 1, 16, 100):
-        for x in (
-            made_up(shape, "float32"),
-            made_up(shape[:-2] + shape[:-3:-1], "int64").swapaxes(-1, -2),
-        ):
+        for x in (made_up(shape, "float32"), made_up(shape[:-2] + shape[:-3:-1], "int64").swapaxes(-1, -2)):
             params = TriangleAttrs(lower=lower, diagonal=diagonal)
             made = run_triangle(None, params, [x])
             np.testing.assert_array_equal(made, cut(x, diagonal))

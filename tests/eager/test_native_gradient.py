@@ -31,14 +31,12 @@ OTHERS = {
     "layer_norm": lambda lib, x: lib.nn.functional.layer_norm(x, (SHAPE[1],)) * x,
     "smooth_l1": lambda lib, x: lib.nn.functional.smooth_l1_loss(x, x.detach().flip(0)),
     "mse": lambda lib, x: lib.nn.functional.mse_loss(x, x.detach() * 0.5),
-    "bce": lambda lib, x: lib.nn.functional.binary_cross_entropy_with_logits(
-        x, x.detach().flip(0).sigmoid()
-    ),
+    "bce": lambda lib, x: lib.nn.functional.binary_cross_entropy_with_logits(x, x.detach().flip(0).sigmoid()),
     "amax": lambda lib, x: x.amax(1),
     "prod": lambda lib, x: (x / 10 + 1).prod(0),
     "stretched": lambda lib, x: x * x[:, :1] + x[:1] / (x[0, 0] * x[0, 0] + 1),
     "permuted": lambda lib, x: x.t().sigmoid() * x.t(),
-}  # fmt: skip
+}
 
 
 def array(seed, *shape):

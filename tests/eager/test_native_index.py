@@ -23,9 +23,14 @@ def elements(shape, where, axis, dtype="float32"):
 
 
 CASES = [
-    ((7,), (20,), 0), ((30, 40), (30, 11), 1), ((30, 40), (9, 40), 0), ((30, 40), (5, 8), 1),
-    ((4, 5, 6), (4, 9, 6), 1), ((4, 5, 6), (3, 5, 2), 2), ((2, 3, 4, 5), (9, 3, 4, 5), 0),
-]  # fmt: skip
+    ((7,), (20,), 0),
+    ((30, 40), (30, 11), 1),
+    ((30, 40), (9, 40), 0),
+    ((30, 40), (5, 8), 1),
+    ((4, 5, 6), (4, 9, 6), 1),
+    ((4, 5, 6), (3, 5, 2), 2),
+    ((2, 3, 4, 5), (9, 3, 4, 5), 0),
+]
 
 
 @pytest.mark.parametrize(("shape", "where", "axis"), CASES)
@@ -73,9 +78,16 @@ def test_indices_from_the_end_and_outside():
 
 @pytest.mark.parametrize(
     ("shape", "where", "axis"),
-    [((9, 40), (30,), 0), ((6, 20, 33), (4, 5), 1), ((50, 1), (7,), 0), ((8, 30), (11,), 1),
-     ((3, 700), (5,), 0), ((9,), (40,), 0), ((5, 6, 1030), (3,), 1)],
-)  # fmt: skip
+    [
+        ((9, 40), (30,), 0),
+        ((6, 20, 33), (4, 5), 1),
+        ((50, 1), (7,), 0),
+        ((8, 30), (11,), 1),
+        ((3, 700), (5,), 0),
+        ((9,), (40,), 0),
+        ((5, 6, 1030), (3,), 1),
+    ],
+)
 def test_rows_are_added(shape, where, axis):
     indices = RNG.integers(0, shape[axis], where)
     whole = (*shape[:axis], *where, *shape[axis + 1 :])
@@ -121,9 +133,7 @@ def test_threads_give_the_same_sums(call):
         if call == "scatter_add":
             target.scatter_add_(1, weft.from_numpy(indices), source)
         elif call == "index_add":
-            target.index_add_(
-                0, weft.from_numpy(indices[0, :64]), weft.from_numpy(y[:, :3000].copy())
-            )
+            target.index_add_(0, weft.from_numpy(indices[0, :64]), weft.from_numpy(y[:, :3000].copy()))
         else:
             leaf = target.requires_grad_()
             leaf.gather(1, weft.from_numpy(indices)).backward(source)

@@ -41,9 +41,7 @@ def pulled(lib, functional, kind, arrays, g, again):
     out = call(functional, kind, *own)
     used = own[:2] if kind == "rms" else own
     first = lib.autograd.grad(out, used, lib.from_numpy(g), create_graph=True)
-    second = lib.autograd.grad(
-        (first[0] * lib.from_numpy(again)).sum() + (first[1] ** 2).sum(), used[:2]
-    )
+    second = lib.autograd.grad((first[0] * lib.from_numpy(again)).sum() + (first[1] ** 2).sum(), used[:2])
     return [made.detach().numpy() for made in (out, *first, *second)]
 
 
@@ -83,9 +81,7 @@ def test_accuracy_is_pytorchs(kind, offset):
         out.backward(lib.from_numpy(g))
         return [out.detach().numpy(), *[t.grad.numpy() for t in own if t.grad is not None]]
 
-    exact = made(
-        torch, torch.nn.functional, [a.astype("float64") for a in arrays], g.astype("float64")
-    )
+    exact = made(torch, torch.nn.functional, [a.astype("float64") for a in arrays], g.astype("float64"))
     ours, theirs = made(weft, F, arrays, g), made(torch, torch.nn.functional, arrays, g)
     for found, other, wanted in zip(ours, theirs, exact, strict=True):
         error, allowed = (np.abs(x - wanted).max() for x in (found, other))
@@ -158,12 +154,22 @@ def test_strange_rows(value):
 # Softmax and losses against classes
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"reduction": "sum"}, {"reduction": "none"}, {"ignore_index": 3}, {"ignore_index": -7},
-    {"label_smoothing": 0.1}, {"label_smoothing": 0.2, "ignore_index": 3}, {"weight": True},
-    {"weight": True, "ignore_index": 3, "reduction": "sum"},
-    {"weight": True, "label_smoothing": 0.1},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"reduction": "sum"},
+        {"reduction": "none"},
+        {"ignore_index": 3},
+        {"ignore_index": -7},
+        {"label_smoothing": 0.1},
+        {"label_smoothing": 0.2, "ignore_index": 3},
+        {"weight": True},
+        {"weight": True, "ignore_index": 3, "reduction": "sum"},
+        {"weight": True, "label_smoothing": 0.1},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("shape", [(30, 11), (3, 11, 5), (2, 11, 8, 9), (11,)], ids=str)
 def test_cross_entropy(shape, options):
     torch = oracle("torch")

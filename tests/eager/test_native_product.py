@@ -66,11 +66,7 @@ def test_several_products_at_once(dtype):
             b = np.swapaxes(normal(*of_b, columns, depth, dtype=dtype), -1, -2)
         if len(of_a) > 1 and rng.integers(2):
             a = np.swapaxes(a, 0, 1)
-            b = (
-                np.swapaxes(b, 0, 1)
-                if len(of_b) == len(of_a)
-                else normal(depth, columns, dtype=dtype)
-            )
+            b = np.swapaxes(b, 0, 1) if len(of_b) == len(of_a) else normal(depth, columns, dtype=dtype)
         check(a, b)
 
 
@@ -81,9 +77,7 @@ def test_rows_that_are_shared_by_products():
     check(normal(40, 5, 1)[:, ::-2].transpose(1, 2, 0), normal(40, 50))
 
 
-@pytest.mark.parametrize(
-    "shape", [(128, 784, 1024), (1024, 128, 96), (3, 700, 1100), (90, 70, 10), (700, 500, 1)]
-)
+@pytest.mark.parametrize("shape", [(128, 784, 1024), (1024, 128, 96), (3, 700, 1100), (90, 70, 10), (700, 500, 1)])
 def test_large_products(shape):
     rows, depth, columns = shape
     check(normal(rows, depth), normal(columns, depth).T, normal(columns))
@@ -174,15 +168,11 @@ def test_what_is_no_product():
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize(
-    "shapes", [((40, 50, 60), (60, 70)), ((40, 60), (60, 20, 30)), ((10, 40, 60), (60, 20, 30))]
-)
+@pytest.mark.parametrize("shapes", [((40, 50, 60), (60, 70)), ((40, 60), (60, 20, 30)), ((10, 40, 60), (60, 20, 30))])
 def test_products_of_tensors_with_more_axes(shapes, turned):
     """NNVM's matmul and its gradients, against numpy's tensordot."""
     a, b = (normal(*shape) for shape in shapes)
-    given = [
-        weft.from_numpy((x.T if t else x).copy()).requires_grad_() for x, t in zip((a, b), turned)
-    ]
+    given = [weft.from_numpy((x.T if t else x).copy()).requires_grad_() for x, t in zip((a, b), turned)]
     op = Op.get("matmul")
     params = params_of(op, {"transpose_a": turned[0], "transpose_b": turned[1]})
     (made,) = apply(op, params, given)

@@ -247,11 +247,7 @@ def test_large_sums_run_natively_with_gradients():
     results = []
     for library in (weft, torch):
         t = library.from_numpy(x.copy()).requires_grad_()
-        y = (
-            (t.sum(0) * t.mean((0, 1))).sum()
-            + t.amax(1).sum()
-            + (t * t.sum(-1, keepdim=True)).sum()
-        )
+        y = (t.sum(0) * t.mean((0, 1))).sum() + t.amax(1).sum() + (t * t.sum(-1, keepdim=True)).sum()
         y.backward()
         results.append((y.detach().numpy(), t.grad.numpy()))
     for ours, theirs in zip(*results):

@@ -9,12 +9,7 @@ from oracles import installed, skip
 if not installed("torch"):
     skip("torch")  # its database names the cases
 from opinfo import compared, function_of, tally, tally_inplace, tally_out
-from opinfo_complex import (
-    takes_complex,
-    takes_only_reals,
-    tally_complex,
-    tally_refused,
-)
+from opinfo_complex import takes_complex, takes_only_reals, tally_complex, tally_refused
 from opinfo_lists import (
     BEYOND,
     COMPLEX_EXCEPTIONS,
@@ -92,10 +87,7 @@ def test_number_of_functions():
 
 
 def test_lists_name_functions():
-    complex_lists = (
-        COMPLEX_LEFT_OUT, COMPLEX_EXCEPTIONS, COMPLEX_NOT_IN_PLACE, OF_HERMITIAN,
-        OF_TRIANGLES,
-    )  # fmt: skip
+    complex_lists = (COMPLEX_LEFT_OUT, COMPLEX_EXCEPTIONS, COMPLEX_NOT_IN_PLACE, OF_HERMITIAN, OF_TRIANGLES)
     for name in (*LEFT_OUT, *EXCEPTIONS, *SLOW, *BEYOND, *(n for ns in complex_lists for n in ns)):
         assert name in database(), f"{name} is not in PyTorch's database"
         assert function_of(name) is not None, f"{name} is not in the table"

@@ -80,9 +80,7 @@ class Call:
         tensors = self.tensors(moved)
         outputs = self.outputs(tensors)
         inputs = [tensors[position] for position in self.checked]
-        grads = grad(
-            outputs, inputs, self.seeds(outputs), create_graph=create_graph, materialize_grads=True
-        )
+        grads = grad(outputs, inputs, self.seeds(outputs), create_graph=create_graph, materialize_grads=True)
         return inputs, grads
 
     def value(self, moved):

@@ -12,13 +12,23 @@ import weft
 
 torch = oracle("torch")
 KINDS = "bool uint8 int16 int64 float16 float32 float64".split()
-ARITHMETIC = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv,
-              operator.mod, operator.pow]  # fmt: skip
+ARITHMETIC = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
 BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
-IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv,
-            operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor,
-            operator.ilshift, operator.irshift]  # fmt: skip
+IN_PLACE = [
+    operator.iadd,
+    operator.isub,
+    operator.imul,
+    operator.itruediv,
+    operator.ifloordiv,
+    operator.imod,
+    operator.ipow,
+    operator.iand,
+    operator.ior,
+    operator.ixor,
+    operator.ilshift,
+    operator.irshift,
+]
 NUMBERS = [True, 3, 2.5]
 name = lambda value: getattr(value, "__name__", str(value))
 
@@ -40,9 +50,7 @@ def agree(run, ours, theirs):
         return
     got = run(*ours)
     assert str(got.dtype).removeprefix("weft.") == str(expected.dtype).removeprefix("torch.")
-    np.testing.assert_allclose(
-        got.numpy().astype("float64"), expected.numpy().astype("float64"), rtol=2e-3
-    )
+    np.testing.assert_allclose(got.numpy().astype("float64"), expected.numpy().astype("float64"), rtol=2e-3)
 
 
 @pytest.mark.parametrize("run", ARITHMETIC + COMPARISONS + BITS, ids=name)

@@ -9,16 +9,10 @@ from oracles import oracle
 
 import weft
 from weft.eager.tensor import types
-from weft.eager.tensor.printing import (
-    format_tensor,
-    get_printoptions,
-    printoptions,
-    set_printoptions,
-)
+from weft.eager.tensor.printing import format_tensor, get_printoptions, printoptions, set_printoptions
 
 NAMES = (
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128"
+    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
 ).split()
 
 
@@ -53,9 +47,7 @@ def random_array(rng, name):
     if rng.random() < 0.08:
         shape = tuple(rng.integers(0, 3, rank))
     if kind.kind in "biu":
-        most = min(
-            10.0 ** rng.integers(1, 12), float(np.iinfo(kind).max) if kind.kind != "b" else 1
-        )
+        most = min(10.0 ** rng.integers(1, 12), float(np.iinfo(kind).max) if kind.kind != "b" else 1)
         values = rng.integers(0, int(most) + 1, shape)
         return np.asarray(values).astype(kind)
 
@@ -159,13 +151,7 @@ def test_options_come_and_go():
     with printoptions(precision=2, sci_mode=True):
         assert format_tensor(np.array([1.5], np.float32)) == "tensor([1.50e+00])"
         assert get_printoptions()["precision"] == 2
-    assert get_printoptions() == {
-        "precision": 4,
-        "threshold": 1000,
-        "edgeitems": 3,
-        "linewidth": 80,
-        "sci_mode": None,
-    }
+    assert get_printoptions() == {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
     set_printoptions(sci_mode=True)
     set_printoptions(precision=3)
     assert get_printoptions()["sci_mode"] is None

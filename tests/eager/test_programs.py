@@ -13,9 +13,7 @@ KINDS = ("float32", "float64", "int64", "int32", "uint8", "bool")
 FLOATS = KINDS[:2]
 STATEMENTS = 12
 VARIABLES = 5
-UNARY = (
-    "neg abs exp sin square sign clone detach sigmoid relu floor bitwise_not logical_not".split()
-)
+UNARY = "neg abs exp sin square sign clone detach sigmoid relu floor bitwise_not logical_not".split()
 BINARY = "+ - * / // % == < >= & |".split()
 IN_PLACE = "add_ sub_ mul_ copy_ div_ maximum fill_ zero_ clamp_min_ neg_ sigmoid_".split()
 REDUCED = "sum mean amax amin prod any all argmax std cumsum".split()
@@ -108,10 +106,25 @@ class Writer:
 
     def view(self) -> str:
         form = self.random.choice(
-            ("t()", "unsqueeze(0)", "squeeze()", "flatten()", "view(-1)", "transpose(0,-1)",
-             "expand(2,*{v}.shape)", "reshape(-1,1)", "diagonal()", "narrow(0,0,1)", "double()",
-             "float()", "long()", "unfold(0,1,1)", "contiguous()", "movedim(0,-1)")
-        )  # fmt: skip
+            (
+                "t()",
+                "unsqueeze(0)",
+                "squeeze()",
+                "flatten()",
+                "view(-1)",
+                "transpose(0,-1)",
+                "expand(2,*{v}.shape)",
+                "reshape(-1,1)",
+                "diagonal()",
+                "narrow(0,0,1)",
+                "double()",
+                "float()",
+                "long()",
+                "unfold(0,1,1)",
+                "contiguous()",
+                "movedim(0,-1)",
+            )
+        )
         source = self.some()
         return f"{self.some()}={source}.{form.format(v=source)}"
 
@@ -126,11 +139,15 @@ def state(space: dict) -> list:
         grad = value.grad if leaf else None
         made.append(
             (
-                str(value.dtype).rpartition(".")[2], tuple(value.shape), recorded, leaf,
-                value._version, np.array(value.tolist(), np.float64),
+                str(value.dtype).rpartition(".")[2],
+                tuple(value.shape),
+                recorded,
+                leaf,
+                value._version,
+                np.array(value.tolist(), np.float64),
                 None if grad is None else np.array(grad.tolist(), np.float64),
             )
-        )  # fmt: skip
+        )
     return made
 
 

@@ -59,10 +59,7 @@ DOUBLE_ULPS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-7, "float64": 1e
 @pytest.mark.parametrize("count", COUNTS)
 def test_uniform(name, count):
     torch, kind = oracle("torch"), getattr(oracle("torch"), name)
-    compare(
-        lambda: torch.rand(count, dtype=kind),
-        lambda g: distributions.uniform(g, count, numpy_of(name)),
-    )
+    compare(lambda: torch.rand(count, dtype=kind), lambda g: distributions.uniform(g, count, numpy_of(name)))
     compare(
         lambda: torch.empty(count, dtype=kind).uniform_(-2, 5.3),
         lambda g: distributions.uniform(g, count, numpy_of(name), -2, 5.3),
@@ -74,11 +71,7 @@ def test_uniform(name, count):
 def test_normal(name, count):
     torch, kind = oracle("torch"), getattr(oracle("torch"), name)
     ulps = NORMAL_ULPS[name] if count >= 16 else 0.0
-    compare(
-        lambda: torch.randn(count, dtype=kind),
-        lambda g: distributions.normal(g, count, numpy_of(name)),
-        ulps,
-    )
+    compare(lambda: torch.randn(count, dtype=kind), lambda g: distributions.normal(g, count, numpy_of(name)), ulps)
     compare(
         lambda: torch.empty(count, dtype=kind).normal_(1.3, 0.7),
         lambda g: distributions.normal(g, count, numpy_of(name), 1.3, 0.7),
@@ -86,12 +79,7 @@ def test_normal(name, count):
     )
 
 
-OTHERS = [
-    ("exponential", (1.7,)),
-    ("cauchy", (1.7, 0.3)),
-    ("log_normal", (0.7, 0.3)),
-    ("geometric", (0.3,)),
-]
+OTHERS = [("exponential", (1.7,)), ("cauchy", (1.7, 0.3)), ("log_normal", (0.7, 0.3)), ("geometric", (0.3,))]
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -114,10 +102,7 @@ BOUNDS += [(-(2**25) - 1, 2**26 + 1), (-70000, 5), (5, None)]
 @pytest.mark.parametrize("name", ["bool", *INTEGERS, *FLOATS])
 def test_whole_numbers(name):
     torch, kind = oracle("torch"), getattr(oracle("torch"), name)
-    compare(
-        lambda: torch.empty(300, dtype=kind).random_(),
-        lambda g: distributions.random_full(g, 300, numpy_of(name)),
-    )
+    compare(lambda: torch.empty(300, dtype=kind).random_(), lambda g: distributions.random_full(g, 300, numpy_of(name)))
     for low, high in BOUNDS:
         refused = None
         try:
@@ -145,22 +130,16 @@ def test_choices(name):
     torch, kind = oracle("torch"), getattr(oracle("torch"), name)
     p = torch.linspace(0, 1, 300).to(kind)
     mine = as_numpy(torch, p).astype(numpy_of(name))
-    compare(
-        lambda: torch.empty(300, dtype=kind).bernoulli_(0.3),
-        lambda g: distributions.bernoulli(g, 300, 0.3),
-    )
+    compare(lambda: torch.empty(300, dtype=kind).bernoulli_(0.3), lambda g: distributions.bernoulli(g, 300, 0.3))
     compare(lambda: torch.bernoulli(p), lambda g: distributions.bernoulli_each(g, mine))
     torch.manual_seed(len(name))
     weights = torch.rand(7, 50).to(kind)
     rows = as_numpy(torch, weights).astype(numpy_of(name))
     compare(
-        lambda: torch.multinomial(weights, 60, replacement=True),
-        lambda g: distributions.multinomial(g, rows, 60, True),
+        lambda: torch.multinomial(weights, 60, replacement=True), lambda g: distributions.multinomial(g, rows, 60, True)
     )
     if name in ("float32", "float64"):  # at 16 bits equal scores are many, and their order is open
-        compare(
-            lambda: torch.multinomial(weights, 5), lambda g: distributions.multinomial(g, rows, 5)
-        )
+        compare(lambda: torch.multinomial(weights, 5), lambda g: distributions.multinomial(g, rows, 5))
         compare(
             lambda: torch.multinomial(weights[0], 1, replacement=True),
             lambda g: distributions.multinomial(g, rows[0], 1, True),

@@ -34,25 +34,15 @@ CALLS = {
     "normal": lambda m, s, d, g: m.normal(1.5, 0.5, s, dtype=d, generator=g),
     "normal_of_means": lambda m, s, d, g: m.normal(m.ones(s, dtype=d), 0.5, generator=g),
     "normal_of_deviations": lambda m, s, d, g: m.normal(2.0, m.ones(s, dtype=d), generator=g),
-    "normal_of_both": lambda m, s, d, g: m.normal(
-        m.ones(s, dtype=d), m.ones(s, dtype=d), generator=g
-    ),
-    "multinomial": lambda m, s, d, g: m.multinomial(
-        m.arange(1, 12).to(d), s[-1], True, generator=g
-    ),
-    "multinomial_once": lambda m, s, d, g: m.multinomial(
-        m.arange(1, 120).to(d), s[-1], generator=g
-    ),
+    "normal_of_both": lambda m, s, d, g: m.normal(m.ones(s, dtype=d), m.ones(s, dtype=d), generator=g),
+    "multinomial": lambda m, s, d, g: m.multinomial(m.arange(1, 12).to(d), s[-1], True, generator=g),
+    "multinomial_once": lambda m, s, d, g: m.multinomial(m.arange(1, 120).to(d), s[-1], generator=g),
     "poisson": lambda m, s, d, g: m.poisson(m.full(s, 12).to(d), generator=g),
     "poisson_few": lambda m, s, d, g: m.poisson(m.ones(s, dtype=d), generator=g),
     "bernoulli": lambda m, s, d, g: m.bernoulli(m.full(s, 0.25).to(d), generator=g),
     "bernoulli_p": lambda m, s, d, g: m.bernoulli(m.zeros(s, dtype=d), 0.3, generator=g),
-    "binomial": lambda m, s, d, g: m.binomial(
-        m.full(s, 40).to(d), m.full(s, 0.5).to(d), generator=g
-    ),
-    "binomial_few": lambda m, s, d, g: m.binomial(
-        m.full(s, 7).to(d), m.full(s, 0.8).to(d), generator=g
-    ),
+    "binomial": lambda m, s, d, g: m.binomial(m.full(s, 40).to(d), m.full(s, 0.5).to(d), generator=g),
+    "binomial_few": lambda m, s, d, g: m.binomial(m.full(s, 7).to(d), m.full(s, 0.8).to(d), generator=g),
     "uniform_": lambda m, s, d, g: m.zeros(s, dtype=d).uniform_(-0.3, 0.4, generator=g),
     "normal_": lambda m, s, d, g: m.zeros(s, dtype=d).normal_(0.3, 0.4, generator=g),
     "exponential_": lambda m, s, d, g: m.zeros(s, dtype=d).exponential_(1.5, generator=g),
@@ -63,9 +53,7 @@ CALLS = {
     "random_to": lambda m, s, d, g: m.zeros(s, dtype=d).random_(2, generator=g),
     "random_from": lambda m, s, d, g: m.zeros(s, dtype=d).random_(0, 2, generator=g),
     "bernoulli_": lambda m, s, d, g: m.zeros(s, dtype=d).bernoulli_(0.3, generator=g),
-    "bernoulli_each": lambda m, s, d, g: m.zeros(s, dtype=d).bernoulli_(
-        m.full(s, 0.3), generator=g
-    ),
+    "bernoulli_each": lambda m, s, d, g: m.zeros(s, dtype=d).bernoulli_(m.full(s, 0.3), generator=g),
 }
 # In 16 bits many scores are equal, and which of those comes first is open.
 DISTRIBUTION_ONLY = {("multinomial_once", "float16"), ("multinomial_once", "bfloat16")}

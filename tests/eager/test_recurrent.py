@@ -19,10 +19,14 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 LAYOUTS = [
     {"bias": bias, "layers": layers, "both": both, "form": form}
     for bias, layers, both, form in [
-        (True, 1, False, "padded"), (False, 1, False, "padded"), (True, 2, True, "padded"),
-        (True, 2, True, "packed"), (False, 2, False, "packed"), (True, 2, True, "batch first"),
+        (True, 1, False, "padded"),
+        (False, 1, False, "padded"),
+        (True, 2, True, "padded"),
+        (True, 2, True, "packed"),
+        (False, 2, False, "packed"),
+        (True, 2, True, "batch first"),
     ]
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +40,7 @@ def ours(tensor):
 
 
 def agree(a, b, tolerance=1e-9):
-    np.testing.assert_allclose(
-        a.detach().numpy(), b.detach().numpy(), rtol=tolerance, atol=tolerance
-    )
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=tolerance, atol=tolerance)
 
 
 def call(torch, mode, bias, layers, both, form, projected=0, seed=0):
@@ -47,9 +49,7 @@ def call(torch, mode, bias, layers, both, form, projected=0, seed=0):
     batch, features, size = 3, 2, 5
     more = {"nonlinearity": "relu"} if mode == "rnn_relu" else {}
     more |= {"proj_size": projected} if projected else {}
-    layer = getattr(torch.nn, CLASSES[mode])(
-        features, size, layers, bias=bias, bidirectional=both, **more
-    ).double()
+    layer = getattr(torch.nn, CLASSES[mode])(features, size, layers, bias=bias, bidirectional=both, **more).double()
     double = lambda *shape: torch.randn(*shape, dtype=torch.double, requires_grad=True)
     count = layers * (2 if both else 1)
     states = [double(count, batch, projected or size)]
@@ -101,9 +101,7 @@ def check_layers(torch, mode, args, leaves):
     own_heads = [ours(head) for head in heads]
     first = torch.autograd.grad(theirs, leaves, heads, create_graph=True)
     for again in (False, True):
-        own_first = weft.autograd.grad(
-            made, own_leaves, own_heads, retain_graph=True, create_graph=again
-        )
+        own_first = weft.autograd.grad(made, own_leaves, own_heads, retain_graph=True, create_graph=again)
         for a, b in zip(own_first, first):
             agree(a, b)
     second = torch.autograd.grad(sum((g**2).sum() for g in first), leaves)
@@ -171,11 +169,7 @@ def test_native_steps(mode, sizes, dtype):
         count = len(wanted) - len(kept_names(params))
         heads = [rng.uniform(-1, 1, out.shape).astype(dtype) for out in wanted[:count]]
         inputs = [*heads, *given, wanted[0], *wanted[count:]]
-        compare(
-            run_rnn_grad(grad, params, on_guards(inputs)),
-            Op.reference[grad](params, *inputs),
-            dtype,
-        )
+        compare(run_rnn_grad(grad, params, on_guards(inputs)), Op.reference[grad](params, *inputs), dtype)
 
 
 def on_guards(arrays):
@@ -255,9 +249,7 @@ def test_no_sequences():
 
 def test_half_precision(torch):
     rng = np.random.default_rng(0)
-    arrays = [
-        rng.uniform(-1, 1, s).astype("float16") for s in [(3, 2, 4), (1, 2, 5), (5, 4), (5, 5)]
-    ]
+    arrays = [rng.uniform(-1, 1, s).astype("float16") for s in [(3, 2, 4), (1, 2, 5), (5, 4), (5, 5)]]
     own, theirs = ([L.from_numpy(a) for a in arrays] for L in (weft, torch))
     run = lambda of, x, h, *w: of.rnn_tanh(x, h, list(w), False, 1, 0.0, False, False, False)
     for a, b in zip(run(weft, *own), run(torch, *(t.float() for t in theirs))):

@@ -17,9 +17,7 @@ WINDOWS = ["bartlett", "blackman", "hamming", "hann", "kaiser"]
 def test_window(name, length):
     for periodic in (True, False):
         for kind in ("float32", "float64"):
-            call = lambda m, p=periodic, k=kind: getattr(m, f"{name}_window")(
-                length, p, dtype=getattr(m, k)
-            )
+            call = lambda m, p=periodic, k=kind: getattr(m, f"{name}_window")(length, p, dtype=getattr(m, k))
             agree(call, 1e-5, 2e-7)
 
 
@@ -33,12 +31,7 @@ def test_window_in_double_precision(name):
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_window_refused(name):
-    for length, options in (
-        (-1, {}),
-        (2.5, {}),
-        (3, {"dtype": "int32"}),
-        (3, {"dtype": "complex64"}),
-    ):
+    for length, options in ((-1, {}), (2.5, {}), (3, {"dtype": "int32"}), (3, {"dtype": "complex64"})):
         call = lambda m, n=length, o=options: getattr(m, f"{name}_window")(
             n, **{key: getattr(m, value) for key, value in o.items()}
         )
@@ -63,13 +56,18 @@ def test_window_options(name):
 SIGNALS = rng.standard_normal((3, 40))
 COMPLEX = SIGNALS + 1j * rng.standard_normal((3, 40))
 TRANSFORMS = {
-    "plain": {}, "hop": {"hop_length": 3}, "not centred": {"center": False},
-    "narrow": {"win_length": 5, "hop_length": 2}, "normalized": {"normalized": True},
-    "two sides": {"onesided": False}, "circular": {"pad_mode": "circular"},
-    "constant": {"pad_mode": "constant"}, "pairs": {"return_complex": False},
+    "plain": {},
+    "hop": {"hop_length": 3},
+    "not centred": {"center": False},
+    "narrow": {"win_length": 5, "hop_length": 2},
+    "normalized": {"normalized": True},
+    "two sides": {"onesided": False},
+    "circular": {"pad_mode": "circular"},
+    "constant": {"pad_mode": "constant"},
+    "pairs": {"return_complex": False},
     "aligned": {"center": False, "align_to_window": True, "win_length": 5, "hop_length": 2},
     "odd": {"n_fft": 9, "hop_length": 4},
-}  # fmt: skip
+}
 
 
 def transformed(m, array, options, window=True):
@@ -106,12 +104,19 @@ def test_istft_gives_the_signal_back(name):
 
 
 INVERSES = {
-    "plain": {}, "length": {"length": 17}, "longer": {"length": 60},
-    "not centred": {"center": False}, "normalized": {"normalized": True},
-    "narrow": {"win_length": 6}, "no hop": {"hop_length": 0}, "wide hop": {"hop_length": 9},
-    "two sides": {"onesided": False}, "n_fft": {"n_fft": 12}, "wide window": {"win_length": 9},
+    "plain": {},
+    "length": {"length": 17},
+    "longer": {"length": 60},
+    "not centred": {"center": False},
+    "normalized": {"normalized": True},
+    "narrow": {"win_length": 6},
+    "no hop": {"hop_length": 0},
+    "wide hop": {"hop_length": 9},
+    "two sides": {"onesided": False},
+    "n_fft": {"n_fft": 12},
+    "wide window": {"win_length": 9},
     "complex": {"return_complex": True},
-}  # fmt: skip
+}
 WRONG_INVERSES = ("no hop", "wide hop", "two sides", "n_fft", "wide window", "complex")
 SPECTRUM = rng.standard_normal((2, 5, 11)) + 1j * rng.standard_normal((2, 5, 11))
 
@@ -133,10 +138,7 @@ def test_istft(name):
 @pytest.mark.parametrize("complex_result", [True, False])
 def test_istft_of_whole_spectra(complex_result):
     whole = np.concatenate([SPECTRUM, SPECTRUM[:, :3]], 1)
-    agree(
-        lambda m: m.istft(m.tensor(whole), 8, onesided=False, return_complex=complex_result),
-        1e-9, 1e-9,
-    )  # fmt: skip
+    agree(lambda m: m.istft(m.tensor(whole), 8, onesided=False, return_complex=complex_result), 1e-9, 1e-9)
 
 
 SPECTRAL_ERRORS = {
@@ -166,27 +168,31 @@ def test_spectral_error(name):
 
 NUMBERS = {
     "range": lambda m: [m.range(1, 4), m.range(1, 4, 0.5), m.range(4, 1, -1), m.range(0, 2.7)],
-    "range of integers": lambda m: [
-        m.range(1, 4, dtype=m.int32), m.range(0.5, 3, 1, dtype=m.int64),
-    ],
+    "range of integers": lambda m: [m.range(1, 4, dtype=m.int32), m.range(0.5, 3, 1, dtype=m.int64)],
     "range the other way": lambda m: m.range(4, 1),
     "range without steps": lambda m: m.range(1, 4, 0),
     "range without end": lambda m: m.range(0, float("inf")),
     "range of one": lambda m: m.range(4),
     "range of truth": lambda m: m.range(1, 4, dtype=m.bool),
     "result_type": lambda m: [
-        m.result_type(m.ones(2, dtype=m.int8), 1.0), m.result_type(1, 2.0),
+        m.result_type(m.ones(2, dtype=m.int8), 1.0),
+        m.result_type(1, 2.0),
         m.result_type(m.ones(2), m.ones(1, dtype=m.float64)),
-        m.result_type(m.ones(2), m.tensor(1, dtype=m.float64)), m.result_type(3, m.tensor(True)),
+        m.result_type(m.ones(2), m.tensor(1, dtype=m.float64)),
+        m.result_type(3, m.tensor(True)),
     ],
     "result_type of text": lambda m: m.result_type("a", 1),
-}  # fmt: skip
+}
 
 
 WRONG_NUMBERS = (
-    "range the other way", "range without steps", "range without end", "range of one",
-    "range of truth", "result_type of text",
-)  # fmt: skip
+    "range the other way",
+    "range without steps",
+    "range without end",
+    "range of one",
+    "range of truth",
+    "result_type of text",
+)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -215,29 +221,40 @@ COUNTS = {
     "too few bins": lambda m: m.histogramdd(m.ones(3, 2), [2]),
     "names": lambda m: [(h := m.histogram(m.ones(3), 2)).hist, h.bin_edges],
     "runs": lambda m: [
-        m.segment_reduce(m.arange(6.0), r, lengths=m.tensor([2, 0, 4]))
-        for r in ("sum", "mean", "max", "min", "prod")
+        m.segment_reduce(m.arange(6.0), r, lengths=m.tensor([2, 0, 4])) for r in ("sum", "mean", "max", "min", "prod")
     ],
     "runs from a number": lambda m: [
         m.segment_reduce(m.arange(6.0), r, lengths=m.tensor([2, 0, 4]), initial=2.5)
         for r in ("sum", "mean", "max", "min", "prod")
     ],
-    "runs that do not fill": lambda m: m.segment_reduce(
-        m.arange(6.0), "sum", lengths=m.tensor([2, 3])
-    ),
+    "runs that do not fill": lambda m: m.segment_reduce(m.arange(6.0), "sum", lengths=m.tensor([2, 3])),
     "negative runs": lambda m: m.segment_reduce(m.arange(6.0), "sum", lengths=m.tensor([-1, 7])),
     "no runs": lambda m: m.segment_reduce(m.arange(6.0), "sum"),
     "other reductions": lambda m: m.segment_reduce(m.ones(2), "median", lengths=m.tensor([2])),
     "runs of integers": lambda m: m.segment_reduce(m.arange(6), "sum", lengths=m.tensor([6])),
     "indices": lambda m: m.segment_reduce(m.ones(2), "sum", indices=m.tensor([1, 0])),
-}  # fmt: skip
+}
 
 
 WRONG_COUNTS = (
-    "NaN", "integers", "no bins", "wrong range", "half a range", "weights", "other weights",
-    "other edges", "matrix of edges", "vector", "too few bins", "runs that do not fill",
-    "negative runs", "no runs", "other reductions", "runs of integers", "indices",
-)  # fmt: skip
+    "NaN",
+    "integers",
+    "no bins",
+    "wrong range",
+    "half a range",
+    "weights",
+    "other weights",
+    "other edges",
+    "matrix of edges",
+    "vector",
+    "too few bins",
+    "runs that do not fill",
+    "negative runs",
+    "no runs",
+    "other reductions",
+    "runs of integers",
+    "indices",
+)
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -314,9 +331,7 @@ FOURIER = {
 }
 
 
-WRONG_FOURIER = (
-    "half", "norm", "no points", "complex", "the same dimension", "too many sizes", "other sizes",
-)  # fmt: skip
+WRONG_FOURIER = ("half", "norm", "no points", "complex", "the same dimension", "too many sizes", "other sizes")
 
 
 @pytest.mark.parametrize("name", FOURIER)

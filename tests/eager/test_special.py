@@ -9,11 +9,26 @@ from oracles import oracle
 import weft
 
 CASES = {
-    "erf": (-4, 4), "erfc": (-4, 20), "erfcx": (-4, 50), "erfinv": (-1, 1), "digamma": (-5, 40),
-    "gammaln": (-5, 200), "i0": (-60, 60), "i0e": (-60, 60), "i1": (-60, 60), "i1e": (-60, 60),
-    "ndtr": (-9, 9), "ndtri": (0, 1), "log_ndtr": (-30, 9), "entr": (-1, 3), "expit": (-30, 30),
-    "logit": (0, 1), "exp2": (-9, 9), "log1p": (-1, 9), "expm1": (-9, 9),
-}  # fmt: skip
+    "erf": (-4, 4),
+    "erfc": (-4, 20),
+    "erfcx": (-4, 50),
+    "erfinv": (-1, 1),
+    "digamma": (-5, 40),
+    "gammaln": (-5, 200),
+    "i0": (-60, 60),
+    "i0e": (-60, 60),
+    "i1": (-60, 60),
+    "i1e": (-60, 60),
+    "ndtr": (-9, 9),
+    "ndtri": (0, 1),
+    "log_ndtr": (-30, 9),
+    "entr": (-1, 3),
+    "expit": (-30, 30),
+    "logit": (0, 1),
+    "exp2": (-9, 9),
+    "log1p": (-1, 9),
+    "expm1": (-9, 9),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -55,12 +70,17 @@ def test_products_with_logarithms(name):
 
 
 BESSEL = {
-    "bessel_j0": ("j0", -60, 60), "bessel_j1": ("j1", -60, 60), "bessel_y0": ("y0", 0, 60),
-    "bessel_y1": ("y1", 0, 60), "modified_bessel_i0": ("i0", -60, 60),
-    "modified_bessel_i1": ("i1", -60, 60), "modified_bessel_k0": ("k0", 0, 60),
-    "modified_bessel_k1": ("k1", 0, 60), "scaled_modified_bessel_k0": ("k0e", 0, 60),
+    "bessel_j0": ("j0", -60, 60),
+    "bessel_j1": ("j1", -60, 60),
+    "bessel_y0": ("y0", 0, 60),
+    "bessel_y1": ("y1", 0, 60),
+    "modified_bessel_i0": ("i0", -60, 60),
+    "modified_bessel_i1": ("i1", -60, 60),
+    "modified_bessel_k0": ("k0", 0, 60),
+    "modified_bessel_k1": ("k1", 0, 60),
+    "scaled_modified_bessel_k0": ("k0e", 0, 60),
     "scaled_modified_bessel_k1": ("k1e", 0, 60),
-}  # fmt: skip
+}
 
 
 def _relative(got, expected, rtol, atol=0.0):
@@ -114,8 +134,9 @@ def test_slope_of_bessel(name):
     x = np.random.default_rng(1).uniform(0.2, 20, 60)
     tensor = weft.from_numpy(x).requires_grad_()
     getattr(weft.special, name)(tensor).sum().backward()
-    derivative = {"j": scipy.special.jvp, "y": scipy.special.yvp, "i": scipy.special.ivp,
-                  "k": scipy.special.kvp}[name[-2]]  # fmt: skip
+    derivative = {"j": scipy.special.jvp, "y": scipy.special.yvp, "i": scipy.special.ivp, "k": scipy.special.kvp}[
+        name[-2]
+    ]
     _relative(tensor.grad.numpy(), derivative(int(name[-1]), x), 1e-10, 1e-13)
 
 
@@ -178,8 +199,7 @@ def test_zeta():
     _relative(got, scipy.special.zeta(s, q), 1e-12)
     s, q = rng.integers(2, 9, 60).astype(float), rng.uniform(-30, 0, 60)
     got = weft.special.zeta(weft.from_numpy(s), weft.from_numpy(q)).numpy()
-    expected = [sum(float(b + k) ** -float(a) for k in range(31)) + scipy.special.zeta(a, b + 31)
-                for a, b in zip(s, q)]  # fmt: skip
+    expected = [sum(float(b + k) ** -float(a) for k in range(31)) + scipy.special.zeta(a, b + 31) for a, b in zip(s, q)]
     _relative(got, expected, 1e-11)
     assert weft.special.zeta(2, weft.tensor([1.0])).item() == pytest.approx(np.pi**2 / 6)
 
@@ -194,12 +214,15 @@ def test_slope_of_zeta():
 
 
 POLYNOMIALS = {
-    "chebyshev_polynomial_t": "eval_chebyt", "chebyshev_polynomial_u": "eval_chebyu",
-    "hermite_polynomial_h": "eval_hermite", "hermite_polynomial_he": "eval_hermitenorm",
-    "laguerre_polynomial_l": "eval_laguerre", "legendre_polynomial_p": "eval_legendre",
+    "chebyshev_polynomial_t": "eval_chebyt",
+    "chebyshev_polynomial_u": "eval_chebyu",
+    "hermite_polynomial_h": "eval_hermite",
+    "hermite_polynomial_he": "eval_hermitenorm",
+    "laguerre_polynomial_l": "eval_laguerre",
+    "legendre_polynomial_p": "eval_legendre",
     "shifted_chebyshev_polynomial_t": "eval_sh_chebyt",
     "shifted_chebyshev_polynomial_u": "eval_sh_chebyu",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", POLYNOMIALS)
@@ -227,9 +250,7 @@ def test_chebyshev_polynomials_of_half_angles(letter, sign):
 
 def test_slope_of_polynomials():
     x = weft.tensor([-1.0, 0.3, 1.0], dtype=weft.float64).requires_grad_()
-    (first,) = weft.autograd.grad(
-        weft.special.legendre_polynomial_p(x, 5).sum(), x, create_graph=True
-    )
+    (first,) = weft.autograd.grad(weft.special.legendre_polynomial_p(x, 5).sum(), x, create_graph=True)
     (second,) = weft.autograd.grad(first.sum(), x)
     basis = np.polynomial.Legendre.basis(5)
     _relative(first.detach().numpy(), basis.deriv(1)(x.detach().numpy()), 1e-12)

@@ -15,12 +15,7 @@ import weft
 from weft.eager.tensor import types
 from weft.eager.tensor.convert import convert, from_python
 from weft.eager.tensor.storage import UntypedStorage
-from weft.eager.tensor.storage_copy import (
-    COPY_HANDLERS,
-    copy_pairs,
-    find_copy,
-    insert_storage_copy_function,
-)
+from weft.eager.tensor.storage_copy import COPY_HANDLERS, copy_pairs, find_copy, insert_storage_copy_function
 from weft.eager.tensor.typed_storage import (
     STORAGE_BASES,
     STORAGE_NAMES,
@@ -89,11 +84,7 @@ def test_conversions_that_pytorch_1_1_documented():
     assert IntStorage(2).copy_(FloatStorage([1.7, -2.9])).tolist() == [1, -2]
     assert ByteStorage(2).copy_(CLASS["Long"]([-1, 300])).tolist() == [255, 44]
     assert CLASS["Half"](1).copy_(FloatStorage([1e6])).tolist() == [math.inf]
-    assert CLASS["Bool"](3).copy_(FloatStorage([0.0, 0.1, math.nan])).tolist() == [
-        False,
-        True,
-        True,
-    ]
+    assert CLASS["Bool"](3).copy_(FloatStorage([0.0, 0.1, math.nan])).tolist() == [False, True, True]
     assert CLASS["Half"](2).copy_(FloatStorage([2049.0, 2051.0])).tolist() == [2048.0, 2052.0]
 
 
@@ -132,9 +123,7 @@ def test_a_copy_function_of_ones_own():
     handlers = COPY_HANDLERS[STORAGE_BASES[types.float32]]
     before = list(handlers)
     try:
-        insert_storage_copy_function(
-            Ramp, handlers, lambda to, _: to._elements().__setitem__(..., [7, 8, 9])
-        )
+        insert_storage_copy_function(Ramp, handlers, lambda to, _: to._elements().__setitem__(..., [7, 8, 9]))
         assert FloatStorage(3).copy_(Ramp(), non_blocking=True).tolist() == [7, 8, 9]
         insert_storage_copy_function(Ramp, handlers, lambda to, _: to.fill_(1), non_blocking=True)
         assert FloatStorage(3).copy_(Ramp(), non_blocking=True).tolist() == [1, 1, 1]
@@ -145,9 +134,7 @@ def test_a_copy_function_of_ones_own():
 
 
 def test_copy_of_another_size_raises():
-    with pytest.raises(
-        RuntimeError, match="size does not match, self has 3 elements but src has 2"
-    ):
+    with pytest.raises(RuntimeError, match="size does not match, self has 3 elements but src has 2"):
         FloatStorage(3).copy_(FloatStorage(2))
     with pytest.raises(TypeError, match=r"copy from list to weft\.IntStorage isn't implemented"):
         IntStorage(1).copy_([1])
@@ -495,11 +482,7 @@ def test_set_to_others():
     assert tensor._version > version
     assert tensor.set_().tolist() == []
     assert tuple(tensor.set_(UntypedStorage(8)).shape) == (2,)
-    for wrong, error in [
-        (IntStorage(2), RuntimeError),
-        (weft.ones(2).long(), RuntimeError),
-        (3, TypeError),
-    ]:
+    for wrong, error in [(IntStorage(2), RuntimeError), (weft.ones(2).long(), RuntimeError), (3, TypeError)]:
         with pytest.raises(error):
             tensor.set_(wrong)
     with pytest.raises(RuntimeError, match="negative size"):

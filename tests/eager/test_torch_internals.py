@@ -20,9 +20,12 @@ def libraries():
 def lists(lib):
     """Tensors of two types, in turns."""
     return [
-        lib.arange(6.0).reshape(2, 3), lib.arange(4.0).double(), lib.ones(2, 2), lib.zeros(()),
+        lib.arange(6.0).reshape(2, 3),
+        lib.arange(4.0).double(),
+        lib.ones(2, 2),
+        lib.zeros(()),
         lib.full((3,), 7.0).double(),
-    ]  # fmt: skip
+    ]
 
 
 def shown(tensors):
@@ -61,12 +64,7 @@ def test_groups_and_their_order(limit):
     for lib, module in libraries():
         groups = list(module._take_tensors(lists(lib), limit))
         taken = [tensor for group in groups for tensor in group]
-        results.append(
-            [
-                [shown(group) for group in groups],
-                shown(module._reorder_tensors_as(taken, lists(lib))),
-            ]
-        )
+        results.append([[shown(group) for group in groups], shown(module._reorder_tensors_as(taken, lists(lib)))])
     assert results[0] == results[1]
 
 
@@ -160,10 +158,12 @@ def test_weft_counts():
     counted = {
         key: logger.get_counter_val(name(key))
         for key in (
-            "compiled_models_constructed", "compiled_model_invocations", "program_cache_hit",
+            "compiled_models_constructed",
+            "compiled_model_invocations",
+            "program_cache_hit",
             "program_cache_miss",
         )
-    }  # fmt: skip
+    }
     assert list(counted.values()) == [1, 5, 3, 2]
     assert logger.get_counter_val(name("compile_nanoseconds")) > 0
     kernels = [logger.get_counter_val(name(f"kernel_cache_{way}")) for way in ("hit", "miss")]

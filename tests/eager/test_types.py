@@ -16,8 +16,7 @@ from weft.eager.tensor import types
 from weft.eager.tensor.types import Size, device, finfo, iinfo
 
 NAMES = (
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128"
+    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
 ).split()
 ALIASES = "short int long half float double cfloat cdouble".split()
 
@@ -111,12 +110,7 @@ def test_iinfo(name):
     theirs = oracle("torch").iinfo(getattr(oracle("torch"), name))
     ours = iinfo(types.as_dtype(name))
     assert repr(ours) == repr(theirs)
-    assert [ours.bits, ours.max, ours.min, ours.dtype] == [
-        theirs.bits,
-        theirs.max,
-        theirs.min,
-        theirs.dtype,
-    ]
+    assert [ours.bits, ours.max, ours.min, ours.dtype] == [theirs.bits, theirs.max, theirs.min, theirs.dtype]
 
 
 def test_infos_refuse_the_wrong_family_as_pytorch_does():

@@ -78,11 +78,7 @@ def test_reshape_copies_when_it_must():
 def test_view_of_bytes():
     x = wrap(np.float32([[1, 2], [3, 4]]))
     want = torch.tensor([[1.0, 2], [3, 4]])
-    for ours, theirs in (
-        ("int32", torch.int32),
-        ("int16", torch.int16),
-        ("float64", torch.float64),
-    ):
+    for ours, theirs in (("int32", torch.int32), ("int16", torch.int16), ("float64", torch.float64)):
         got = x.view(as_dtype(ours))
         assert got.tolist() == want.view(theirs).tolist()
     with pytest.raises(RuntimeError, match="divisible"):

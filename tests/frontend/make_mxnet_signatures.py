@@ -52,7 +52,7 @@ def converted_names():
     names = set()
     for path in FOLDER.glob("convert_*.py"):
         text = path.read_text()
-        for row in re.findall(r"@converter\(([^@]*?)\)(?:  # fmt: skip)?\ndef ", text, re.DOTALL):
+        for row in re.findall(r"@converter\(([^@]*?)\)\ndef ", text, re.DOTALL):
             names.update(re.findall(r'"(\w+)"', row))
     return names
 

@@ -59,11 +59,7 @@ def node(op, name, inputs=(), **attrs):
 
 
 def graph(nodes, heads, version=10901):
-    made = {
-        "nodes": nodes,
-        "arg_nodes": [i for i, item in enumerate(nodes) if item["op"] == "null"],
-        "heads": heads,
-    }
+    made = {"nodes": nodes, "arg_nodes": [i for i, item in enumerate(nodes) if item["op"] == "null"], "heads": heads}
     return made if version is None else {**made, "attrs": {"mxnet_version": ["int", version]}}
 
 

@@ -15,8 +15,23 @@ from onnx_runs import model_of, onnxruntime_run
 
 FLOATS = [np.float32, np.float32, np.float16]
 INTEGERS = [np.int32, np.int64, np.uint8]
-SHAPES = [(), (1,), (3,), (4,), (0,), (2, 3), (3, 1), (1, 4), (2, 0), (2, 1, 3), (1, 3, 4), (0, 3),
-          (2, 3, 4), (1, 2, 4, 4), (2, 3, 5, 4)]  # fmt: skip
+SHAPES = [
+    (),
+    (1,),
+    (3,),
+    (4,),
+    (0,),
+    (2, 3),
+    (3, 1),
+    (1, 4),
+    (2, 0),
+    (2, 1, 3),
+    (1, 3, 4),
+    (0, 3),
+    (2, 3, 4),
+    (1, 2, 4, 4),
+    (2, 3, 5, 4),
+]
 SPECIAL = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 100.0, 1e4, 6e4, -7e-6]
 
 ROUNDED = "Abs Neg Floor Ceil Round Sign Relu".split()
@@ -62,9 +77,10 @@ class Graph:
     def value(self, dtypes, shapes=SHAPES, rank=None):
         """A name with a value of one of the dtypes: one there is, or a new one."""
         found = [
-            name for name, x in self.values.items()
+            name
+            for name, x in self.values.items()
             if x.dtype in [np.dtype(d) for d in dtypes] and (rank is None or x.ndim in rank)
-        ]  # fmt: skip
+        ]
         if found and self.draw.random() < 0.6:
             return self.draw.choice(found)
         fitting = [shape for shape in shapes if rank is None or len(shape) in rank]
@@ -150,10 +166,7 @@ def where(g):
 def clip(g):
     name = g.value([*FLOATS, *INTEGERS])
     dtype = g.values[name].dtype
-    low, high = (
-        "" if g.draw.random() < 0.3 else g.new(g.array((), dtype), g.draw.random() < 0.7)
-        for _ in range(2)
-    )
+    low, high = ("" if g.draw.random() < 0.3 else g.new(g.array((), dtype), g.draw.random() < 0.7) for _ in range(2))
     if any(n and np.isnan(g.values[n]) for n in (low, high) if dtype.kind == "f"):
         return
     if not (low and high) and dtype.kind == "f" and np.isinf(g.values[name]).any():
@@ -187,8 +200,7 @@ def reduction(g):
     name = g.value([*FLOATS, np.int32, np.int64])
     x = g.values[name]
     if x.dtype.kind == "i" and (
-        kind in ("L2", "LogSum", "LogSumExp", "Prod", "Mean")
-        or np.abs(x.astype(np.float64)).max(initial=0) > 1e4
+        kind in ("L2", "LogSum", "LogSumExp", "Prod", "Mean") or np.abs(x.astype(np.float64)).max(initial=0) > 1e4
     ):
         return
     if kind in ("Max", "Min") and has_nan(x):
@@ -206,8 +218,13 @@ def extreme_place(g):
     name = g.value([*FLOATS, np.int32], rank=(1, 2, 3))
     if has_nan(g.values[name]) or not g.values[name].size:
         return
-    g.add(g.draw.choice(["ArgMax", "ArgMin"]), name, axis=g.axis(name),
-          keepdims=g.draw.randrange(2), select_last_index=g.draw.randrange(2))  # fmt: skip
+    g.add(
+        g.draw.choice(["ArgMax", "ArgMin"]),
+        name,
+        axis=g.axis(name),
+        keepdims=g.draw.randrange(2),
+        select_last_index=g.draw.randrange(2),
+    )
 
 
 def softmax(g):
@@ -275,8 +292,7 @@ def sliced(g):
     name = g.value(ANY, rank=(1, 2, 3, 4))
     rank = g.values[name].ndim
     axes = g.draw.sample(range(rank), g.draw.randint(1, rank))
-    bounds = [[g.draw.choice([-(2**40), -5, -2, -1, 0, 1, 2, 3, 2**40]) for _ in axes]
-              for _ in range(2)]  # fmt: skip
+    bounds = [[g.draw.choice([-(2**40), -5, -2, -1, 0, 1, 2, 3, 2**40]) for _ in axes] for _ in range(2)]
     steps = [g.draw.choice([-2, -1, 1, 1, 2]) for _ in axes]
     axes = [axis - rank * g.draw.randrange(2) for axis in axes]
     g.add("Slice", name, *(g.ints(*row) for row in (*bounds, axes, steps)))
@@ -320,8 +336,15 @@ def dense(g):
     turned = g.draw.randrange(2)
     weight = g.new(g.array((units, inner) if turned else (inner, units), dtype), True)
     bias = g.new(g.array(g.draw.choice([(units,), (1, units), (rows, units), ()]), dtype), True)
-    g.add("Gemm", name, weight, bias, transB=turned, alpha=g.draw.choice([1.0, 0.5]),
-          beta=g.draw.choice([1.0, 2.0]) if inner else 1.0)  # fmt: skip
+    g.add(
+        "Gemm",
+        name,
+        weight,
+        bias,
+        transB=turned,
+        alpha=g.draw.choice([1.0, 0.5]),
+        beta=g.draw.choice([1.0, 2.0]) if inner else 1.0,
+    )
 
 
 def windowed(g):
@@ -348,10 +371,36 @@ def normalised(g):
     g.add("LayerNormalization", name, scale, bias)
 
 
-GROWTH = [unary, unary, arithmetic, arithmetic, arithmetic, comparison, logic, predicate, where,
-          clip, cast, reduction, reduction, extreme_place, softmax, running_sum, transpose, reshape,
-          stretched, concatenated, parts, sliced, gathered, padded, product, dense, windowed,
-          normalised]  # fmt: skip
+GROWTH = [
+    unary,
+    unary,
+    arithmetic,
+    arithmetic,
+    arithmetic,
+    comparison,
+    logic,
+    predicate,
+    where,
+    clip,
+    cast,
+    reduction,
+    reduction,
+    extreme_place,
+    softmax,
+    running_sum,
+    transpose,
+    reshape,
+    stretched,
+    concatenated,
+    parts,
+    sliced,
+    gathered,
+    padded,
+    product,
+    dense,
+    windowed,
+    normalised,
+]
 
 
 def random_graph(seed, most=4):

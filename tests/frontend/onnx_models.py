@@ -44,12 +44,5 @@ def small_network(rng):
         ],
         {"x": ["n", 3, 8, 8]},
         ["y"],
-        {
-            "w": weight,
-            "b": bias,
-            "d": dense,
-            "zero": np.int64(0),
-            "first": np.array([0]),
-            "rest": np.array([-1]),
-        },
+        {"w": weight, "b": bias, "d": dense, "zero": np.int64(0), "first": np.array([0]), "rest": np.array([-1])},
     )

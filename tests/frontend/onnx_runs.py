@@ -16,14 +16,15 @@ LEVELS = (0, 3)
 def model_of(nodes, inputs, outputs, constants=None, opset=21):
     """`inputs` and `constants` map names to arrays; the dtypes of outputs are left open."""
     given = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        for n, x in inputs.items()
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in inputs.items()
     ]
     graph = helper.make_graph(
-        nodes, "test", given,
+        nodes,
+        "test",
+        given,
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(np.asarray(x), n) for n, x in (constants or {}).items()],
-    )  # fmt: skip
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
@@ -48,9 +49,7 @@ def onnxruntime_run(model, inputs):
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, inputs)
 
 

@@ -32,9 +32,7 @@ def bounded():
 
 def graph_of(op, shapes, **attrs):
     """One operator on variables of these shapes."""
-    inputs = [
-        mxnet_files.node("null", f"v{i}", __shape__=str(shape)) for i, shape in enumerate(shapes)
-    ]
+    inputs = [mxnet_files.node("null", f"v{i}", __shape__=str(shape)) for i, shape in enumerate(shapes)]
     last = mxnet_files.node(op, "y", [(i, 0) for i in range(len(shapes))], **attrs)
     return mxnet_files.text([*inputs, last], [[len(shapes), 0, 0]])
 
@@ -75,8 +73,14 @@ def test_a_table_that_is_too_large_is_named(op):
 
 def test_folding_makes_nothing_larger_than_it_reads_or_gives():
     """A stride takes a transposed convolution of constants through terabytes."""
-    text = graph_of("Deconvolution", [(2, 4, 7, 8), (4, 6, 4, 3)], kernel="(4, 3)",
-                    num_filter="6", stride="(65536,65536)", target_shape="(14, 15)")  # fmt: skip
+    text = graph_of(
+        "Deconvolution",
+        [(2, 4, 7, 8), (4, 6, 4, 3)],
+        kernel="(4, 3)",
+        num_filter="6",
+        stride="(65536,65536)",
+        target_shape="(14, 15)",
+    )
     params = {"v0": np.zeros((2, 4, 7, 8), "float32"), "v1": np.zeros((4, 6, 4, 3), "float32")}
     with bounded(), contextlib.suppress(Error):
         from_mxnet(text, params)
@@ -105,8 +109,6 @@ def test_an_empty_expansion_and_a_known_truth():
       <int64[2] empty = {0, 2}, bool truth = {1}, int64[1] three = {3}>
       { y = Expand(x, empty)  z = Expand(truth, three) }"""
     symbol, _ = from_onnx(
-        onnx.helper.make_model(
-            parser.parse_graph(text), opset_imports=[onnx.helper.make_opsetid("", 17)]
-        )
+        onnx.helper.make_model(parser.parse_graph(text), opset_imports=[onnx.helper.make_opsetid("", 17)])
     )
     assert symbol.list_output_names() == ["y", "z"]

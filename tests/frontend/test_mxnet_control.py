@@ -142,9 +142,7 @@ def _run_mxnet(arrays, **attrs):
     tree = graph(nodes, [[len(names), i] for i in range(count)])
     inputs = {name: array for name, array in arrays.items() if name != "p_parameters"}
     symbol, params = from_mxnet(
-        tree,
-        {"p_parameters": arrays["p_parameters"]},
-        shape={name: array.shape for name, array in inputs.items()},
+        tree, {"p_parameters": arrays["p_parameters"]}, shape={name: array.shape for name, array in inputs.items()}
     )
     by_reference = evaluate(symbol, {**params, **inputs})
     compiled = weft.compile((symbol, params)).run(inputs)
@@ -204,9 +202,7 @@ def test_lengths_of_gru(rng):
     state = rng.standard_normal((2, 2, 4)).astype("float32")
     lengths = np.array([1, 4], "float32")
     arrays = {"x": x, "p_parameters": parameters, "y": state, "w": lengths}
-    made = _run_mxnet(
-        arrays, mode="gru", state_size=4, num_layers=1, bidirectional=1, use_sequence_length=1
-    )
+    made = _run_mxnet(arrays, mode="gru", state_size=4, num_layers=1, bidirectional=1, use_sequence_length=1)
     pack = torch.nn.utils.rnn.pack_padded_sequence
     packed = pack(torch.from_numpy(x), lengths, enforce_sorted=False)
     wanted, last = layer(packed, torch.from_numpy(state))

@@ -7,18 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from mxnet_files import (
-    first,
-    graph,
-    named,
-    node,
-    oldest,
-    params,
-    second,
-    sparse,
-    text,
-    third,
-)
+from mxnet_files import first, graph, named, node, oldest, params, second, sparse, text, third
 
 from weft.base.errors import FormatError, NotFound, Unsupported
 from weft.frontend.mxnet.params_file import SparseArray, read_params
@@ -78,11 +67,7 @@ SAMPLES = {
     "bf16.params": {"b": ((2, 2), "bfloat16")},
     "csr_stale.params": {"arg:c": ((3, 3), "float32")},
     "nonames.params": {"0": ((2, 2), "float32"), "1": ((3,), "float32")},
-    "npshape_v3.params": {
-        "scalar": ((), "float32"),
-        "zero": ((0, 3), "float32"),
-        "x": ((2,), "float32"),
-    },
+    "npshape_v3.params": {"scalar": ((), "float32"), "zero": ((0, 3), "float32"), "x": ((2,), "float32")},
 }
 
 
@@ -101,9 +86,7 @@ def test_samples_have_the_shapes_that_mxnet_reads(name):
 def test_samples_are_read_bit_for_bit():
     """Digests of what mx.nd.load(...).asnumpy() of MXNet 1.9.1 gives."""
     made = read_params(_samples() / "dtypes_sparse.params")
-    digests = {
-        name: hashlib.sha256(_dense(a).tobytes()).hexdigest()[:16] for name, a in made.items()
-    }
+    digests = {name: hashlib.sha256(_dense(a).tobytes()).hexdigest()[:16] for name, a in made.items()}
     assert digests == DIGESTS
 
 
@@ -165,9 +148,7 @@ def test_other_lies():
     _is_refused(named(w=np.float32([1])) + b"x", "1 bytes follow")
     _is_refused(params([second(np.float32([1]))] * 2, ["a", "a"]), "same name")
     _is_refused(params([second(np.float32([1]))] * 2, ["a"]), "1 names for 2 arrays")
-    lost = params(
-        [sparse(2, (3, 3), np.float32([5]), np.int64([0, 2, 1, 1]), np.int64([0]))], ["w"]
-    )
+    lost = params([sparse(2, (3, 3), np.float32([5]), np.int64([0, 2, 1, 1]), np.int64([0]))], ["w"])
     _is_refused(lost, "do not add up")
 
 
@@ -239,9 +220,7 @@ def test_new_files_gain_nothing():
 def test_argmax_of_old_files_has_no_axis():
     nodes = [node("null", "x"), node("argmax", "a", [(0, 0, 0)], axis="-1")]
     for version, attrs in ((904, {}), (905, {"axis": "-1"})):
-        made = read_symbol(
-            graph([dict(n, attrs=dict(n["attrs"])) for n in nodes], [[1, 0]], version)
-        )
+        made = read_symbol(graph([dict(n, attrs=dict(n["attrs"])) for n in nodes], [[1, 0]], version))
         assert made.nodes[1].attrs == attrs
 
 
@@ -267,10 +246,19 @@ def test_cycles_and_wrong_numbers():
 
 @pytest.mark.parametrize(
     "source",
-    ["", "[]", "{", '{"nodes": 3, "heads": []}', '{"nodes": [1], "heads": [[0, 0]]}', b"\xff\xfe",
-     '{"nodes": [{"op": "null", "name": "x", "attrs": {"a": 1}}], "heads": [[0, 0]]}',
-     '{"nodes": [{"op": 5, "name": "x"}], "heads": [[0, 0]]}', "[" * 100_000,
-     '{"nodes": ' + "[" * 100_000, '{"nodes": [' + "9" * 10_000 + "]}"],
-)  # fmt: skip
+    [
+        "",
+        "[]",
+        "{",
+        '{"nodes": 3, "heads": []}',
+        '{"nodes": [1], "heads": [[0, 0]]}',
+        b"\xff\xfe",
+        '{"nodes": [{"op": "null", "name": "x", "attrs": {"a": 1}}], "heads": [[0, 0]]}',
+        '{"nodes": [{"op": 5, "name": "x"}], "heads": [[0, 0]]}',
+        "[" * 100_000,
+        '{"nodes": ' + "[" * 100_000,
+        '{"nodes": [' + "9" * 10_000 + "]}",
+    ],
+)
 def test_what_is_no_symbol_file(source):
     _refused_graph(source)

@@ -29,10 +29,7 @@ def _dense_net():
 
 
 def _weights(rng):
-    return {
-        "fc_weight": rng.normal(size=(3, 4)).astype("float32"),
-        "fc_bias": rng.normal(size=3).astype("float32"),
-    }
+    return {"fc_weight": rng.normal(size=(3, 4)).astype("float32"), "fc_bias": rng.normal(size=3).astype("float32")}
 
 
 def _softmax(x):
@@ -152,9 +149,7 @@ def test_live_objects(rng):
     x = rng.normal(size=(2, 4)).astype("float32")
     arrays = {name: _Array(a) for name, a in weights.items()}
     for symbol, made in (from_mxnet(live, arrays), from_mxnet(_Block(live, weights))):
-        np.testing.assert_allclose(
-            evaluate(symbol, {**made, "x": x})[0], _expected(weights, x), rtol=1e-5
-        )
+        np.testing.assert_allclose(evaluate(symbol, {**made, "x": x})[0], _expected(weights, x), rtol=1e-5)
     with pytest.raises(Unsupported, match="no graph yet"):
         from_mxnet(_Block(None, weights))
     with pytest.raises(InvalidType):
@@ -169,8 +164,7 @@ def test_sparse_parameters_become_dense(rng):
     weight = np.zeros((3, 4), "float32")
     weight[1] = rng.normal(size=4)
     bias = rng.normal(size=3).astype("float32")
-    file = params([sparse(1, (3, 4), weight[1:2], np.int64([1])), second(bias)],
-                  ["arg:fc_weight", "arg:fc_bias"])  # fmt: skip
+    file = params([sparse(1, (3, 4), weight[1:2], np.int64([1])), second(bias)], ["arg:fc_weight", "arg:fc_bias"])
     _, made = from_mxnet(graph(_dense_net(), [[5, 0]]), file)
     np.testing.assert_array_equal(made["fc_weight"].numpy(), weight)
 
@@ -211,10 +205,12 @@ def test_the_dtype_of_weights_is_that_of_the_data(rng):
 
 
 def test_a_convolution_says_how_many_channels_its_data_has(rng):
-    nodes = [node("null", "x"), node("null", "c_weight"),
-             node("Convolution", "c", [(0, 0), (1, 0)], kernel="(3, 3)", num_filter="4",
-                  no_bias="True", num_group="2"),
-             node("Reshape", "r", [(2, 0)], shape="(0, -1)")]  # fmt: skip
+    nodes = [
+        node("null", "x"),
+        node("null", "c_weight"),
+        node("Convolution", "c", [(0, 0), (1, 0)], kernel="(3, 3)", num_filter="4", no_bias="True", num_group="2"),
+        node("Reshape", "r", [(2, 0)], shape="(0, -1)"),
+    ]
     weight = rng.normal(size=(4, 3, 3, 3)).astype("float32")
     model = weft.compile(from_mxnet(graph(nodes, [[3, 0]]), {"c_weight": weight}))
     assert [dim for dim in model.inputs[0].shape if dim] == [6]
@@ -238,8 +234,10 @@ def test_get_op():
 
 
 def _custom():
-    return graph([node("null", "x"), node("Mine", "m", [(0, 0)], alpha="3"),
-                  node("Reshape", "r", [(1, 0)], shape="(-1,)")], [[2, 0]])  # fmt: skip
+    return graph(
+        [node("null", "x"), node("Mine", "m", [(0, 0)], alpha="3"), node("Reshape", "r", [(1, 0)], shape="(-1,)")],
+        [[2, 0]],
+    )
 
 
 def test_a_converter_of_the_caller():
@@ -290,9 +288,14 @@ def test_an_identity_list_of_the_caller():
 
 
 def test_all_gaps_are_reported_at_once():
-    nodes = [node("null", "x"), node("_random_gamma", "a", [(0, 0)]), node("relu", "b", [(1, 0)]),
-             node("_random_gamma", "c", [(2, 0)]), node("_foreach", "loop", [(3, 0)]),
-             node("Custom", "unused", [(0, 0)])]  # fmt: skip
+    nodes = [
+        node("null", "x"),
+        node("_random_gamma", "a", [(0, 0)]),
+        node("relu", "b", [(1, 0)]),
+        node("_random_gamma", "c", [(2, 0)]),
+        node("_foreach", "loop", [(3, 0)]),
+        node("Custom", "unused", [(0, 0)]),
+    ]
     inner = [node("null", "y"), node("_random_gamma", "d", [(0, 0)]), node("Custom", "e", [(0, 0)])]
     nodes[4]["subgraphs"] = [graph(inner, [[1, 0]])]
     with pytest.raises(Unsupported) as caught:
@@ -305,10 +308,12 @@ def test_all_gaps_are_reported_at_once():
 
 @pytest.mark.parametrize(
     ("op", "attrs"),
-    [("Dropout", {"mode": "always"}),
-     ("Pooling", {"kernel": "(2,2)", "pooling_convention": "same"}),
-     ("Activation", {"act_type": "relu", "new_attribute": "1"})],
-)  # fmt: skip
+    [
+        ("Dropout", {"mode": "always"}),
+        ("Pooling", {"kernel": "(2,2)", "pooling_convention": "same"}),
+        ("Activation", {"act_type": "relu", "new_attribute": "1"}),
+    ],
+)
 def test_what_is_not_covered_is_never_dropped(op, attrs):
     nodes = [node("null", "x"), node(op, "a", [(0, 0)], **attrs)]
     with pytest.raises(Unsupported):
@@ -317,14 +322,21 @@ def test_what_is_not_covered_is_never_dropped(op, attrs):
 
 @pytest.mark.parametrize(
     ("op", "attrs"),
-    [("Activation", {}), ("Activation", {"act_type": "quick"}), ("Reshape", {"shape": "(7,-1)"}),
-     ("Reshape", {"shape": "many"}), ("Convolution", {"kernel": "(3,3)", "num_filter": "2"}),
-     ("transpose", {"axes": "(0,0,1,2)"}), ("slice_axis", {"axis": "9", "begin": "0", "end": "1"}),
-     ("Cast", {"dtype": "float7"}), ("SliceChannel", {"num_outputs": "99999999999"}),
-     ("tile", {"reps": "(99999999,99999999,99999999)"}),
-     ("Pad", {"mode": "edge", "pad_width": "1"}),
-     ("RNN", {"mode": "lstm", "state_size": "4", "num_layers": "1000000000"})],
-)  # fmt: skip
+    [
+        ("Activation", {}),
+        ("Activation", {"act_type": "quick"}),
+        ("Reshape", {"shape": "(7,-1)"}),
+        ("Reshape", {"shape": "many"}),
+        ("Convolution", {"kernel": "(3,3)", "num_filter": "2"}),
+        ("transpose", {"axes": "(0,0,1,2)"}),
+        ("slice_axis", {"axis": "9", "begin": "0", "end": "1"}),
+        ("Cast", {"dtype": "float7"}),
+        ("SliceChannel", {"num_outputs": "99999999999"}),
+        ("tile", {"reps": "(99999999,99999999,99999999)"}),
+        ("Pad", {"mode": "edge", "pad_width": "1"}),
+        ("RNN", {"mode": "lstm", "state_size": "4", "num_layers": "1000000000"}),
+    ],
+)
 def test_malformed_attributes(op, attrs):
     nodes = [node("null", "x"), node(op, "a", [(0, 0)], **attrs)]
     start = time.perf_counter()
@@ -395,8 +407,7 @@ def test_the_list_of_operators():
 def test_a_region_of_no_image_is_zeros(ratio):
     """As MXNet 1.9.1 gives, whatever the images hold."""
     attrs = {"pooled_size": "(2, 2)", "spatial_scale": "1", "sample_ratio": str(ratio)}
-    nodes = [node("null", "x"), node("null", "rois"),
-             node("_contrib_ROIAlign", "y", [(0, 0), (1, 0)], **attrs)]  # fmt: skip
+    nodes = [node("null", "x"), node("null", "rois"), node("_contrib_ROIAlign", "y", [(0, 0), (1, 0)], **attrs)]
     symbol, _ = from_mxnet(graph(nodes, [[2, 0, 0]]), shape={"x": (1, 3, 6, 6), "rois": (2, 5)})
     x = np.full((1, 3, 6, 6), 7, "float32")
     x[0, :, 5, 5] = np.nan

@@ -29,8 +29,10 @@ def check(seed, most):
             np.testing.assert_allclose(
                 got.astype("float64") if got.dtype.kind == "f" else got,
                 wanted.astype("float64") if got.dtype.kind == "f" else wanted,
-                rtol, atol, err_msg=place,
-            )  # fmt: skip
+                rtol,
+                atol,
+                err_msg=place,
+            )
     return len(graph.nodes)
 
 

@@ -25,9 +25,7 @@ def ort_run(model, inputs):
 def random_inputs(symbol, rng, shapes, dtypes=None):
     """Values for every variable, from what inference says of them."""
     dtypes = {name: np.dtype(dtype) for name, dtype in (dtypes or {}).items()}
-    graph = infer(
-        Graph(symbol.outputs), shapes, {**{n: np.dtype("float32") for n in shapes}, **dtypes}
-    )
+    graph = infer(Graph(symbol.outputs), shapes, {**{n: np.dtype("float32") for n in shapes}, **dtypes})
     values = {}
     for variable in symbol.list_input_variables():
         name = variable.attr("name")
@@ -63,19 +61,21 @@ IMAGE = {"x": (2, 6, 9, 8)}
 CASES = {
     "conv2d": (lambda: sym.conv2d(X, channels=4, kernel_size=(3, 3), padding=(1, 0, 2, 1)), IMAGE),
     "conv2d_grouped": (
-        lambda: sym.conv2d(X, channels=6, kernel_size=(3, 2), groups=3, strides=(2, 1),
-                           dilation=(1, 2), use_bias=False), IMAGE),
+        lambda: sym.conv2d(
+            X, channels=6, kernel_size=(3, 2), groups=3, strides=(2, 1), dilation=(1, 2), use_bias=False
+        ),
+        IMAGE,
+    ),
     "conv2d_transpose": (
-        lambda: sym.conv2d_transpose(X, channels=5, kernel_size=(4, 4), strides=(2, 2),
-                                     padding=(1, 1), output_padding=(1, 0)), IMAGE),
-    "max_pool2d": (
-        lambda: sym.max_pool2d(X, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), IMAGE),
-    "max_pool2d_ceil": (
-        lambda: sym.max_pool2d(X, pool_size=(3, 3), strides=(2, 2), ceil_mode=True), IMAGE),
-    "avg_pool2d": (
-        lambda: sym.avg_pool2d(X, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), IMAGE),
-    "avg_pool2d_padded": (
-        lambda: sym.avg_pool2d(X, pool_size=(3, 3), padding=(1, 1), count_include_pad=True), IMAGE),
+        lambda: sym.conv2d_transpose(
+            X, channels=5, kernel_size=(4, 4), strides=(2, 2), padding=(1, 1), output_padding=(1, 0)
+        ),
+        IMAGE,
+    ),
+    "max_pool2d": (lambda: sym.max_pool2d(X, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), IMAGE),
+    "max_pool2d_ceil": (lambda: sym.max_pool2d(X, pool_size=(3, 3), strides=(2, 2), ceil_mode=True), IMAGE),
+    "avg_pool2d": (lambda: sym.avg_pool2d(X, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), IMAGE),
+    "avg_pool2d_padded": (lambda: sym.avg_pool2d(X, pool_size=(3, 3), padding=(1, 1), count_include_pad=True), IMAGE),
     "global_avg_pool2d": (lambda: sym.global_avg_pool2d(X), IMAGE),
     "global_max_pool2d": (lambda: sym.global_max_pool2d(X), IMAGE),
     "batch_norm": (lambda: sym.batch_norm(X, epsilon=1e-3), IMAGE),
@@ -90,10 +90,12 @@ CASES = {
     "matmul": (lambda: sym.matmul(X, sym.Variable("w", shape=(4, 5))), {"x": (3, 4)}),
     "matmul_transposed": (
         lambda: sym.matmul(X, sym.Variable("w", shape=(5, 3)), transpose_a=True, transpose_b=True),
-        {"x": (3, 4)}),
+        {"x": (3, 4)},
+    ),
     "batch_matmul": (
         lambda: sym.batch_matmul(X, sym.Variable("w", shape=(2, 5, 4)), transpose_b=True),
-        {"x": (2, 3, 4)}),
+        {"x": (2, 3, 4)},
+    ),
     "layer_norm": (lambda: sym.layer_norm(X, axis=-1, epsilon=1e-4), {"x": (2, 3, 8)}),
     "softmax": (lambda: sym.softmax(X, axis=1), {"x": (2, 3, 4)}),
     "log_softmax": (lambda: sym.log_softmax(X), {"x": (2, 3, 4)}),
@@ -104,8 +106,7 @@ CASES = {
     "transpose_reverse": (lambda: sym.transpose(X), {"x": (2, 3, 4)}),
     "concatenate": (lambda: sym.concatenate(X, X * 2, axis=1), {"x": (2, 3)}),
     "split": (lambda: sym.split(X, indices_or_sections=(1, 3), axis=1), IMAGE),
-    "strided_slice": (
-        lambda: sym.strided_slice(X, begin=(0, 5), end=(2, 0), stride=(1, -2)), IMAGE),
+    "strided_slice": (lambda: sym.strided_slice(X, begin=(0, 5), end=(2, 0), stride=(1, -2)), IMAGE),
     "pad": (lambda: sym.pad(X, pad_width=((0, 0), (0, 0), (1, 2), (0, 3)), pad_value=0.5), IMAGE),
     "broadcast_to": (lambda: sym.broadcast_to(X, shape=(3, 4)), {"x": (1, 4)}),
     "sum": (lambda: sym.sum(X, axis=(1, 3)), IMAGE),
@@ -128,13 +129,10 @@ CASES = {
     "upsampling_bilinear": (lambda: sym.upsampling(X, scale=3, method="BILINEAR"), IMAGE),
     "resize": (lambda: sym.resize(X, size=(5, 13)), IMAGE),
     "resize_aligned": (lambda: sym.resize(X, size=(5, 13), align_corners=True), IMAGE),
-    "resize_half_pixel": (
-        lambda: sym.resize(X, size=(20, 13), coordinate_mode="half_pixel"), IMAGE),
-    "resize_nearest": (
-        lambda: sym.resize(X, size=(20, 13), method="NEAREST_NEIGHBOR"), IMAGE),
-    "attention": (
-        lambda: sym.scaled_dot_product_attention(X, X * 2, X + 1), {"x": (2, 2, 5, 4)}),
-}  # fmt: skip
+    "resize_half_pixel": (lambda: sym.resize(X, size=(20, 13), coordinate_mode="half_pixel"), IMAGE),
+    "resize_nearest": (lambda: sym.resize(X, size=(20, 13), method="NEAREST_NEIGHBOR"), IMAGE),
+    "attention": (lambda: sym.scaled_dot_product_attention(X, X * 2, X + 1), {"x": (2, 2, 5, 4)}),
+}
 ACTIVATIONS = (
     "relu sigmoid tanh erf gelu silu softplus softsign hard_swish hard_sigmoid elu selu leaky_relu "
     "mish trunc exp abs floor ceil negative sin cos sign"
@@ -155,12 +153,7 @@ def test_activation(name, opset, rng):
 
 def test_embedding_of_integers(rng):
     words = sym.Variable("words_weight", shape=(3, 4))
-    round_trip(
-        sym.take(words, X, axis=0),
-        rng,
-        {"x": (2, 5)},
-        dtypes={"x": "int64", "words_weight": "float32"},
-    )
+    round_trip(sym.take(words, X, axis=0), rng, {"x": (2, 5)}, dtypes={"x": "int64", "words_weight": "float32"})
 
 
 def test_opset_20_has_gelu_itself(rng):
@@ -193,9 +186,7 @@ def test_all_gaps_at_once():
 
 
 def test_what_onnx_cannot_say_is_one_report():
-    half = sym.conv2d(
-        X, channels=2, kernel_size=(1, 1), out_dtype="int32", use_bias=False, name="a"
-    )
+    half = sym.conv2d(X, channels=2, kernel_size=(1, 1), out_dtype="int32", use_bias=False, name="a")
     whole = sym.Group([half, sym.elemwise_pow(X, X, name="b"), sym.elemwise_pow(X, X, name="c")])
     weights = {"a_weight": np.ones((2, 3, 1, 1), np.int8)}
     with pytest.raises(Unsupported) as caught:
@@ -208,8 +199,7 @@ def test_what_onnx_cannot_say_is_one_report():
 def test_an_output_that_nothing_writes():
     norm = sym.batch_norm(X, name="norm")
     mean = Symbol([NodeEntry(norm.outputs[0].node, 1)])
-    moments = {f"norm_{n}": np.ones(3, np.float32)
-               for n in ("gamma", "beta", "moving_mean", "moving_var")}  # fmt: skip
+    moments = {f"norm_{n}": np.ones(3, np.float32) for n in ("gamma", "beta", "moving_mean", "moving_var")}
     with pytest.raises(Unsupported, match="batch_norm") as caught:
         to_onnx(mean, moments, shape={"x": (1, 3, 4, 4)})
     assert "output 1 of batch_norm in 1 nodes: norm" in caught.value.why

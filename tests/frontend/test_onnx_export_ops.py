@@ -33,9 +33,20 @@ NAN_ANYWHERE = {"argsort", "max", "min", "sort", "topk"}
 NOT_READ_BACK = {"non_max_suppression", "rnn"}
 # Operators of which some samples are refused, because ONNX or its runtimes cannot say them.
 REFUSES = {
-    "__pow_scalar__", "__rpow_scalar__", "batch_norm", "broadcast_pow", "conv2d",
-    "conv2d_transpose", "dropout", "elemwise_pow", "isfinite", "isinf", "isnan", "resize", "rnn",
-}  # fmt: skip
+    "__pow_scalar__",
+    "__rpow_scalar__",
+    "batch_norm",
+    "broadcast_pow",
+    "conv2d",
+    "conv2d_transpose",
+    "dropout",
+    "elemwise_pow",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "resize",
+    "rnn",
+}
 # Operators with subgraphs, which have no samples; MXNet's own are converted below.
 WITH_SUBGRAPHS = {"cond", "scan", "while_loop"}
 # How many of MXNet's probes can be written as ONNX: the number may only grow.
@@ -64,9 +75,7 @@ def ort_run(model, inputs):
 def exported(op, sample, opset):
     """The model of one operator, and its inputs by name."""
     inputs = {f"v{i}": array for i, array in enumerate(sample.inputs)}
-    variables = tuple(
-        Variable(name, shape=x.shape, dtype=dtype_name(x.dtype)) for name, x in inputs.items()
-    )
+    variables = tuple(Variable(name, shape=x.shape, dtype=dtype_name(x.dtype)) for name, x in inputs.items())
     symbol = apply_op(Symbol, op, op.name, variables, {**sample.attrs, "name": "y"})
     shapes = {name: x.shape for name, x in inputs.items()}
     dtypes = {name: x.dtype for name, x in inputs.items()}
@@ -86,9 +95,7 @@ def check(outputs, expected, what):
         wide = wanted.astype("float64")
         scale = max(1.0, np.abs(np.nan_to_num(wide, posinf=0, neginf=0)).max(initial=0))
         tolerance = 2e-3 if wanted.dtype.itemsize == 2 else 2e-5
-        np.testing.assert_allclose(
-            output.astype("float64"), wide, rtol=tolerance, atol=tolerance * scale, err_msg=what
-        )
+        np.testing.assert_allclose(output.astype("float64"), wide, rtol=tolerance, atol=tolerance * scale, err_msg=what)
 
 
 @pytest.mark.parametrize("name", [name for name in written_ops() if name not in WITH_SUBGRAPHS])

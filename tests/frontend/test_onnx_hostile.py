@@ -53,9 +53,7 @@ def tensor(dims, data_type=TensorProto.FLOAT, **fields):
     return model
 
 
-@pytest.mark.parametrize(
-    "dims", [[2**40, 2**40], [2**62], [-1], [3], [0, 2**62], [1] * 100], ids=str
-)
+@pytest.mark.parametrize("dims", [[2**40, 2**40], [2**62], [-1], [3], [0, 2**62], [1] * 100], ids=str)
 def test_claimed_sizes_are_checked_before_memory_is_taken(dims):
     tracemalloc.start()
     try:
@@ -134,11 +132,16 @@ def test_no_opset_and_unknown_opset():
 
 
 def test_wrong_attributes():
-    for attrs in ({"kernel": [2, 2]}, {"kernel_shape": 2}, {"kernel_shape": [2]},
-                  {"kernel_shape": [2, 2], "strides": [0, 0]}, {"kernel_shape": [2**40, 2]},
-                  {"kernel_shape": [2, 2], "pads": [-1, 0, 0, 0]}, {}):  # fmt: skip
-        model = make_model([node("MaxPool", "x", "y", name="pool", **attrs)],
-                           {"x": [1, 1, 4, 4]}, ["y"])  # fmt: skip
+    for attrs in (
+        {"kernel": [2, 2]},
+        {"kernel_shape": 2},
+        {"kernel_shape": [2]},
+        {"kernel_shape": [2, 2], "strides": [0, 0]},
+        {"kernel_shape": [2**40, 2]},
+        {"kernel_shape": [2, 2], "pads": [-1, 0, 0, 0]},
+        {},
+    ):
+        model = make_model([node("MaxPool", "x", "y", name="pool", **attrs)], {"x": [1, 1, 4, 4]}, ["y"])
         with pytest.raises(Error, match="pool"):
             from_onnx(model)
 
@@ -150,11 +153,7 @@ def test_too_many_inputs():
 
 @pytest.mark.parametrize("count", [2**40, 2**62, -5])
 def test_huge_requests_end_at_once(count):
-    cases = {
-        "Tile": {"r": np.array([count])},
-        "Expand": {"r": np.array([count, 1])},
-        "ConstantOfShape": {},
-    }
+    cases = {"Tile": {"r": np.array([count])}, "Expand": {"r": np.array([count, 1])}, "ConstantOfShape": {}}
     start = time.monotonic()
     for op, extra in cases.items():
         if op == "ConstantOfShape":
@@ -244,9 +243,8 @@ def test_external_data_with_a_second_name(external, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"offset": "8"}, {"offset": "-1"}, {"length": "4"}, {"offset": "1e3"},
-                {"offset": "9" * 30}]
-)  # fmt: skip
+    "changes", [{"offset": "8"}, {"offset": "-1"}, {"length": "4"}, {"offset": "1e3"}, {"offset": "9" * 30}]
+)
 def test_external_data_of_the_wrong_size(external, changes):
     path, _ = external(**changes)
     with pytest.raises(FormatError):

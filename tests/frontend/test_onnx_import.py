@@ -62,18 +62,14 @@ def test_model_as_path_bytes_and_proto(rng, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
     x = rng.standard_normal((1, 3, 8, 8)).astype(np.float32)
-    results = [
-        run(m, {"x": x.shape}, x=x)[0] for m in (model, model.SerializeToString(), path, str(path))
-    ]
+    results = [run(m, {"x": x.shape}, x=x)[0] for m in (model, model.SerializeToString(), path, str(path))]
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
 
 def test_several_outputs_are_a_group_in_order(rng):
     model = make_model(
-        [node("Split", "x", "a b", axis=1, num_outputs=2), node("Neg", "a", "c")],
-        {"x": [2, 4]},
-        ["c", "b", "x"],
+        [node("Split", "x", "a b", axis=1, num_outputs=2), node("Neg", "a", "c")], {"x": [2, 4]}, ["c", "b", "x"]
     )
     x = rng.standard_normal((2, 4)).astype(np.float32)
     symbol, params = from_onnx(model)
@@ -94,10 +90,7 @@ def test_inputs_have_hints():
 
 def test_open_dimensions_stay_open_where_nothing_needs_them(rng):
     model = make_model(
-        [node("MatMul", "x w", "m"), node("Relu", "m", "y")],
-        {"x": ["n", 3]},
-        ["y"],
-        {"w": np.ones((3, 2), np.float32)},
+        [node("MatMul", "x w", "m"), node("Relu", "m", "y")], {"x": ["n", 3]}, ["y"], {"w": np.ones((3, 2), np.float32)}
     )
     symbol, params = from_onnx(model)
     for batch in (1, 5):
@@ -107,18 +100,13 @@ def test_open_dimensions_stay_open_where_nothing_needs_them(rng):
 
 
 def test_reshape_keeps_an_open_dimension(rng):
-    model = make_model([node("Reshape", "x s", "y")], {"x": ["n", 3, 2]}, ["y"],
-                       {"s": np.array([0, -1])})  # fmt: skip
+    model = make_model([node("Reshape", "x s", "y")], {"x": ["n", 3, 2]}, ["y"], {"s": np.array([0, -1])})
     x = rng.standard_normal((4, 3, 2)).astype(np.float32)
     np.testing.assert_array_equal(run(model, x=x)[0], x.reshape(4, 6))
 
 
 def test_a_symbol_is_one_number_everywhere():
-    model = make_model(
-        [node("Shape", "b", "s"), node("Expand", "a s", "y")],
-        {"a": [1, "m"], "b": ["n", "m"]},
-        ["y"],
-    )
+    model = make_model([node("Shape", "b", "s"), node("Expand", "a s", "y")], {"a": [1, "m"], "b": ["n", "m"]}, ["y"])
     symbol, _ = from_onnx(model, {"b": (4, 3)})
     graph = infer(Graph(symbol.outputs))
     assert graph.fact(symbol.outputs[0]).shape == (4, 3)
@@ -154,24 +142,25 @@ def test_all_unsupported_operators_at_once():
     text = str(caught.value)
     assert "3 operators" in text
     assert "4 nodes" in text
-    for part in ("ai.onnx.Multinomial (opset 18) in 2 nodes: first, second", "com.example.Thing",
-                 "opset 3", "ai.onnx.If with subgraphs", "branch"):  # fmt: skip
+    for part in (
+        "ai.onnx.Multinomial (opset 18) in 2 nodes: first, second",
+        "com.example.Thing",
+        "opset 3",
+        "ai.onnx.If with subgraphs",
+        "branch",
+    ):
         assert part in text
 
 
 def test_errors_name_the_node():
-    model = make_model([node("Reshape", "x s", "y", name="the_one")], {"x": [2, 3]}, ["y"],
-                       {"s": np.array([4, 2])})  # fmt: skip
+    model = make_model([node("Reshape", "x s", "y", name="the_one")], {"x": [2, 3]}, ["y"], {"s": np.array([4, 2])})
     with pytest.raises(ValueError, match="the_one"):
         from_onnx(model)
 
 
 def test_an_attribute_nobody_looks_at_is_not_dropped():
     model = make_model(
-        [node("Attention", "q q q", "y", softcap=2.0, name="soft")],
-        {"q": [1, 2, 4, 8]},
-        ["y"],
-        opset=23,
+        [node("Attention", "q q q", "y", softcap=2.0, name="soft")], {"q": [1, 2, 4, 8]}, ["y"], opset=23
     )
     with pytest.raises(Unsupported, match="softcap"):
         from_onnx(model)
@@ -179,9 +168,7 @@ def test_an_attribute_nobody_looks_at_is_not_dropped():
 
 def test_training_is_refused():
     ones = {name: np.ones(3, np.float32) for name in "sbmv"}
-    model = make_model(
-        [node("BatchNormalization", "x s b m v", "y", training_mode=1)], {"x": [2, 3]}, ["y"], ones
-    )
+    model = make_model([node("BatchNormalization", "x s b m v", "y", training_mode=1)], {"x": [2, 3]}, ["y"], ones)
     with pytest.raises(Unsupported, match="training"):
         from_onnx(model)
 
@@ -208,13 +195,8 @@ def test_softmax_before_and_after_opset_13(rng, opset):
 @pytest.mark.parametrize("opset", [10, 11, 13])
 def test_clip_by_attributes_and_inputs(rng, opset):
     limits = {"lo": np.float32(-0.5), "hi": np.float32(0.25)}
-    nodes = {
-        10: node("Clip", "x", "y", min=-0.5, max=0.25),
-        11: node("Clip", "x lo hi", "y"),
-    }
-    model = make_model(
-        [nodes[min(opset, 11)]], {"x": [20]}, ["y"], limits if opset > 10 else {}, opset=opset
-    )
+    nodes = {10: node("Clip", "x", "y", min=-0.5, max=0.25), 11: node("Clip", "x lo hi", "y")}
+    model = make_model([nodes[min(opset, 11)]], {"x": [20]}, ["y"], limits if opset > 10 else {}, opset=opset)
     x = rng.standard_normal(20).astype(np.float32)
     np.testing.assert_array_equal(run(model, x=x)[0], np.clip(x, -0.5, 0.25))
 
@@ -223,8 +205,7 @@ def test_clip_by_attributes_and_inputs(rng, opset):
 def test_axes_as_attribute_and_as_input(rng, opset):
     axes = {"axes": np.array([1])}
     if opset < 13:
-        nodes = [node("ReduceSum", "x", "r", axes=[1], keepdims=0),
-                 node("Unsqueeze", "r", "y", axes=[0])]  # fmt: skip
+        nodes = [node("ReduceSum", "x", "r", axes=[1], keepdims=0), node("Unsqueeze", "r", "y", axes=[0])]
     else:
         nodes = [node("ReduceSum", "x axes", "r", keepdims=0), node("Unsqueeze", "r zero", "y")]
         axes["zero"] = np.array([0])
@@ -294,8 +275,7 @@ def test_numbers_become_attributes(rng):
 
 
 def test_a_number_of_higher_rank_still_adds_axes(rng):
-    model = make_model([node("Add", "x c", "y")], {"x": [3]}, ["y"],
-                       {"c": np.full((1, 1, 1), 2, np.float32)})  # fmt: skip
+    model = make_model([node("Add", "x c", "y")], {"x": [3]}, ["y"], {"c": np.full((1, 1, 1), 2, np.float32)})
     x = rng.standard_normal(3).astype(np.float32)
     [y] = run(model, x=x)
     assert y.shape == (1, 1, 3)
@@ -320,8 +300,8 @@ def test_large_fills_stay_operators():
 def with_function(body, calls):
     """A model whose nodes call the function `own.Twice`."""
     function = onnx.helper.make_function(
-        "own", "Twice", ["a"], ["b"], body, [onnx.helper.make_opsetid("", 18),
-                                             onnx.helper.make_opsetid("own", 1)])  # fmt: skip
+        "own", "Twice", ["a"], ["b"], body, [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
+    )
     model = make_model(calls, {"x": [2, 3]}, ["y"])
     model.opset_import.append(onnx.helper.make_opsetid("own", 1))
     model.functions.append(function)
@@ -344,20 +324,15 @@ def test_function_that_calls_itself():
 
 
 def test_functions_that_would_explode():
-    model = make_model(
-        [onnx.helper.make_node("F40", ["x"], ["y"], domain="own")], {"x": [2]}, ["y"]
-    )
+    model = make_model([onnx.helper.make_node("F40", ["x"], ["y"], domain="own")], {"x": [2]}, ["y"])
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
     model.opset_import.append(opsets[1])
     for level in range(41):
         if level:
-            body = [onnx.helper.make_node(f"F{level - 1}", [a], [b], domain="own")
-                    for a, b in (("a", "m"), ("m", "b"))]  # fmt: skip
+            body = [onnx.helper.make_node(f"F{level - 1}", [a], [b], domain="own") for a, b in (("a", "m"), ("m", "b"))]
         else:
             body = [node("Relu", "a", "b")]
-        model.functions.append(
-            onnx.helper.make_function("own", f"F{level}", ["a"], ["b"], body, opsets)
-        )
+        model.functions.append(onnx.helper.make_function("own", f"F{level}", ["a"], ["b"], body, opsets))
     with pytest.raises(Unsupported, match="more than"):
         from_onnx(model)
 
@@ -385,9 +360,8 @@ def test_opset_of_the_future():
 def test_names_of_nodes_and_initialisers_do_not_mix(rng):
     weight = rng.standard_normal((3, 2)).astype(np.float32)
     model = make_model(
-        [node("Relu", "x", "r", name="w"), node("MatMul", "r w", "y")], {"x": [2, 3]}, ["y"],
-        {"w": weight},
-    )  # fmt: skip
+        [node("Relu", "x", "r", name="w"), node("MatMul", "r w", "y")], {"x": [2, 3]}, ["y"], {"w": weight}
+    )
     _, params = from_onnx(model)
     np.testing.assert_array_equal(params["w"].numpy(), weight)
 
@@ -396,10 +370,7 @@ def test_scatter_into_known_places(rng):
     data = rng.standard_normal((4, 3)).astype(np.float32)
     news = rng.standard_normal((2, 3)).astype(np.float32)
     model = make_model(
-        [node("ScatterND", "x i u", "y")],
-        {"x": [4, 3], "u": [2, 3]},
-        ["y"],
-        {"i": np.array([[-1], [1]])},
+        [node("ScatterND", "x i u", "y")], {"x": [4, 3], "u": [2, 3]}, ["y"], {"i": np.array([[-1], [1]])}
     )
     expected = data.copy()
     expected[[-1, 1]] = news
@@ -414,10 +385,7 @@ def test_quantised_and_back(rng, axis):
     scale = rng.uniform(0.01, 0.1, (4, 3)[axis]).astype(np.float32)
     zero = rng.integers(-20, 20, scale.size).astype(np.int8)
     model = make_model(
-        [
-            node("QuantizeLinear", "x s z", "q", axis=axis),
-            node("DequantizeLinear", "q s z", "y", axis=axis),
-        ],
+        [node("QuantizeLinear", "x s z", "q", axis=axis), node("DequantizeLinear", "q s z", "y", axis=axis)],
         {"x": [4, 3]},
         ["y"],
         {"s": scale, "z": zero},
@@ -447,16 +415,7 @@ def test_all_that_is_not_supported_is_told_at_once():
     told = str(caught.value)
     assert "2 operators of the model are not supported, in 2 nodes" in told
     assert "3 uses of operators or types are not supported" in told
-    for part in (
-        "NonZero",
-        "LpPool",
-        "strange",
-        "'behind'",
-        "odd",
-        "'beside'",
-        "STRING",
-        "'words'",
-    ):
+    for part in ("NonZero", "LpPool", "strange", "'behind'", "odd", "'beside'", "STRING", "'words'"):
         assert part in told
     assert "onwords" not in told
     assert "fine" not in told

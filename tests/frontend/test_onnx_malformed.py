@@ -27,9 +27,7 @@ KINDS = {
     AttributeProto.STRING: lambda draw: draw.choice(TEXTS),
     AttributeProto.INTS: lambda draw: draw.choices(INTS, k=draw.randint(0, 5)),
     AttributeProto.FLOATS: lambda draw: draw.choices(FLOATS, k=draw.randint(0, 4)),
-    AttributeProto.TENSOR: lambda draw: numpy_helper.from_array(
-        np.zeros(draw.choice(SHAPES[:4]), draw.choice(DTYPES))
-    ),
+    AttributeProto.TENSOR: lambda draw: numpy_helper.from_array(np.zeros(draw.choice(SHAPES[:4]), draw.choice(DTYPES))),
 }
 
 
@@ -44,9 +42,7 @@ def attributes(draw, schema):
 def inputs(draw, schema):
     """(names, inputs of the graph, initialisers)"""
     most, least = min(schema.max_input, 5), schema.min_input
-    count = (
-        draw.randint(0, most + 1) if draw.random() < 0.25 else draw.randint(least, max(least, most))
-    )
+    count = draw.randint(0, most + 1) if draw.random() < 0.25 else draw.randint(least, max(least, most))
     names, given, constants = [], [], []
     for i in range(count):
         names.append("" if draw.random() < 0.12 else f"x{i}")

@@ -9,10 +9,7 @@ import pytest
 from weft.core.interpret import evaluate
 from weft.frontend import from_onnx
 
-NETWORKS = (
-    "resnet50 mobilenet_v2 vgg16 densenet121 efficientnet_b0 squeezenet1_1 inception_v3 vit_b_16 "
-    "bert"
-).split()
+NETWORKS = ("resnet50 mobilenet_v2 vgg16 densenet121 efficientnet_b0 squeezenet1_1 inception_v3 vit_b_16 bert").split()
 
 
 @pytest.mark.slow

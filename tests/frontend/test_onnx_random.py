@@ -51,8 +51,9 @@ def test_numbers_of_a_shape():
             node("RandomUniform", "", "u", shape=[3, 50], low=-1.0, high=3.0, seed=7.0),
             node("RandomNormal", "", "n", shape=[7], mean=1.0, scale=2.0, seed=9.0, dtype=DOUBLE),
         ],
-        {}, ["u", "n"],
-    )  # fmt: skip
+        {},
+        ["u", "n"],
+    )
     u, n = torch.Generator().manual_seed(7), torch.Generator().manual_seed(9)
     for uniform, normal in runs(model):
         assert uniform.tolist() == torch.empty(3, 50).uniform_(-1, 3, generator=u).tolist()
@@ -68,8 +69,9 @@ def test_numbers_like_others(rng):
             node("RandomNormalLike", "x", "n", seed=8.0),
             node("Relu", "x", "r"),
         ],
-        {"x": (4, 9)}, ["u", "n", "r"],
-    )  # fmt: skip
+        {"x": (4, 9)},
+        ["u", "n", "r"],
+    )
     u, n = torch.Generator().manual_seed(7), torch.Generator().manual_seed(8)
     x = rng.standard_normal((4, 9)).astype(np.float32)
     for uniform, normal, _ in runs(model, {"x": x}):

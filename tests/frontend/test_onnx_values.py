@@ -26,8 +26,10 @@ def check(model_and_inputs, expected, rtol=1e-5, atol=0.0):
         np.testing.assert_allclose(
             made.astype("float64") if made.dtype.kind not in "iub" else made,
             expected.astype("float64") if made.dtype.kind not in "iub" else expected,
-            rtol=rtol, atol=atol, err_msg=how,
-        )  # fmt: skip
+            rtol=rtol,
+            atol=atol,
+            err_msg=how,
+        )
 
 
 # Integers.
@@ -40,16 +42,13 @@ def test_clip_of_integers_by_one_bound(dtype):
     seven = np.array(7, dtype)
     check(one_node("Clip", x, constants=(None, seven)), np.minimum(x, seven))
     check(one_node("Clip", x, constants=(seven, None)), np.maximum(x, seven))
-    check(one_node("Clip", x, constants=(seven, np.array(high - 1, dtype))),
-          np.clip(x, seven, high - 1))  # fmt: skip
+    check(one_node("Clip", x, constants=(seven, np.array(high - 1, dtype))), np.clip(x, seven, high - 1))
 
 
 @pytest.mark.parametrize("low", [-(2**63), 5])
 def test_clip_operator_at_the_end_of_int64(low):
     x = np.array([-(2**63), -5, 7, 2**63 - 1])
-    made = weft.symbol.clip(
-        weft.symbol.Variable("x", shape=(4,), dtype="int64"), a_min=low, a_max=6
-    )
+    made = weft.symbol.clip(weft.symbol.Variable("x", shape=(4,), dtype="int64"), a_min=low, a_max=6)
     for level in (0, 3):
         (got,) = weft.compile(made, opt_level=level)(x)
         np.testing.assert_array_equal(got, np.minimum(np.maximum(x, low), 6))
@@ -82,9 +81,7 @@ def test_means_and_norms_of_integers_lose_their_fraction(op_type, function):
 @pytest.mark.parametrize("number", [2**63 - 1, 2**53 + 1, -(2**63), 7])
 def test_integers_that_floats_do_not_hold_are_stretched_exactly(number):
     chosen, x = np.array([True, False, True]), np.array([1, 2, 3])
-    check(
-        one_node("Where", chosen, x, constants=(np.array([number]),)), np.where(chosen, x, number)
-    )
+    check(one_node("Where", chosen, x, constants=(np.array([number]),)), np.where(chosen, x, number))
 
 
 # Remainders.
@@ -99,10 +96,7 @@ def test_fmod_is_exact(dtype):
 
 
 def test_fmod_of_integers_has_the_sign_of_the_dividend():
-    a, b = (
-        np.array([7, -7, 7, -7, -(2**31), 5], np.int32),
-        np.array([3, 3, -3, -3, -1, 7], np.int32),
-    )
+    a, b = (np.array([7, -7, 7, -7, -(2**31), 5], np.int32), np.array([3, 3, -3, -3, -1, 7], np.int32))
     check(one_node("Mod", a, b, fmod=1), np.array([1, -1, 1, -1, 0, 5], np.int32))
 
 
@@ -115,13 +109,14 @@ def choosing():
     slopes = np.float32([2.0])
     return {
         "Shrink": (one_node("Shrink", x, bias=0.25, lambd=0.5), shrunk),
-        "ThresholdedRelu": (one_node("ThresholdedRelu", x, alpha=0.5),
-                            np.where(x > 0.5, x, np.float32(0))),
+        "ThresholdedRelu": (one_node("ThresholdedRelu", x, alpha=0.5), np.where(x > 0.5, x, np.float32(0))),
         "LeakyRelu": (one_node("LeakyRelu", x, alpha=-0.5), np.where(x < 0, -0.5 * x, x)),
         "PRelu": (one_node("PRelu", x, constants=(slopes,)), np.where(x < 0, 2 * x, x)),
-        "PRelu of channels": (one_node("PRelu", x[None], constants=(np.repeat(slopes, 8),)),
-                              np.where(x < 0, 2 * x, x)[None]),
-    }  # fmt: skip
+        "PRelu of channels": (
+            one_node("PRelu", x[None], constants=(np.repeat(slopes, 8),)),
+            np.where(x < 0, 2 * x, x)[None],
+        ),
+    }
 
 
 @pytest.mark.parametrize("name", choosing())
@@ -177,19 +172,25 @@ def norms(dtype):
     one, two = np.ones(4, dtype), np.ones(2, dtype)
     square = x.astype(np.float64)
     return {
-        "LayerNormalization": (one_node("LayerNormalization", x, constants=(one,)),
-                               normalised(x, -1)),
-        "InstanceNormalization": (one_node("InstanceNormalization", x, constants=(two, 0 * two)),
-                                  normalised(x, (2, 3))),
-        "GroupNormalization": (one_node("GroupNormalization", x, constants=(two, 0 * two),
-                                        num_groups=1), normalised(x, (1, 2, 3))),
-        "MeanVarianceNormalization": (one_node("MeanVarianceNormalization", x, axes=[2, 3]),
-                                      normalised(x, (2, 3), 0)),
-        "RMSNormalization": (one_node("RMSNormalization", x, constants=(one,), opset=23),
-                             square / np.sqrt((square**2).mean(-1, keepdims=True) + 1e-5)),
-        "LpNormalization": (one_node("LpNormalization", x, axis=3),
-                            square / np.sqrt((square**2).sum(-1, keepdims=True))),
-    }  # fmt: skip
+        "LayerNormalization": (one_node("LayerNormalization", x, constants=(one,)), normalised(x, -1)),
+        "InstanceNormalization": (
+            one_node("InstanceNormalization", x, constants=(two, 0 * two)),
+            normalised(x, (2, 3)),
+        ),
+        "GroupNormalization": (
+            one_node("GroupNormalization", x, constants=(two, 0 * two), num_groups=1),
+            normalised(x, (1, 2, 3)),
+        ),
+        "MeanVarianceNormalization": (one_node("MeanVarianceNormalization", x, axes=[2, 3]), normalised(x, (2, 3), 0)),
+        "RMSNormalization": (
+            one_node("RMSNormalization", x, constants=(one,), opset=23),
+            square / np.sqrt((square**2).mean(-1, keepdims=True) + 1e-5),
+        ),
+        "LpNormalization": (
+            one_node("LpNormalization", x, axis=3),
+            square / np.sqrt((square**2).sum(-1, keepdims=True)),
+        ),
+    }
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -221,9 +222,18 @@ def test_a_network_on_no_images():
         assert made.shape == expected.shape == (0, 10), how
 
 
-@pytest.mark.parametrize(("a", "b"), [((3, 0), (0, 4)), ((0, 3), (3, 4)), ((3, 4), (4, 0)),
-                                  ((2, 3, 0), (2, 0, 4)), ((0, 3, 2), (0, 2, 4)), ((0,), (0,))],
-                         ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 0), (0, 4)),
+        ((0, 3), (3, 4)),
+        ((3, 4), (4, 0)),
+        ((2, 3, 0), (2, 0, 4)),
+        ((0, 3, 2), (0, 2, 4)),
+        ((0,), (0,)),
+    ],
+    ids=str,
+)
 def test_products_over_nothing_are_zeros(a, b, rng):
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in (a, b))
     check(one_node("MatMul", x, y), np.matmul(x, y))

@@ -51,11 +51,19 @@ def test_any_attention_between_guard_pages(batch, counts, mask, unseen, last, ta
     v = normal(n, heads, keys, values)
     seen = q.transpose(0, 2, 1, 3), k.transpose(0, 3, 1, 2), v
     attrs = {
-        "batch": (n, heads), "queries": queries, "keys": keys, "width": width, "values": values,
-        "query": (0, *steps_of(seen[0])), "key": (0, *steps_of(seen[1])),
-        "value": (0, *steps_of(seen[2])), "scale": 0.5, "masked": mask is not None,
-        "unseen": unseen, "out_axes": (0, 2, 1, 3) if last else (0, 1, 2, 3),
-    }  # fmt: skip
+        "batch": (n, heads),
+        "queries": queries,
+        "keys": keys,
+        "width": width,
+        "values": values,
+        "query": (0, *steps_of(seen[0])),
+        "key": (0, *steps_of(seen[1])),
+        "value": (0, *steps_of(seen[2])),
+        "scale": 0.5,
+        "masked": mask is not None,
+        "unseen": unseen,
+        "out_axes": (0, 2, 1, 3) if last else (0, 1, 2, 3),
+    }
     inputs, added = [q, k, v], None
     if mask is not None:
         shape = {"column": (keys, 1), "full": (n, 1, keys, queries), "row": (heads, 1, queries)}

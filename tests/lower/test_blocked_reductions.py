@@ -76,8 +76,7 @@ def test_squeeze_and_excite_moves_nothing(squeezed):
     net = conv(sym.broadcast_mul(y, gate), 16, "last")
     shapes = {"first": (32, 16), "a": (squeezed, 32), "b": (32, squeezed), "last": (16, 32)}
     params = {
-        f"{name}_weight": rng.standard_normal((*shape, 1, 1)).astype(np.float32)
-        for name, shape in shapes.items()
+        f"{name}_weight": rng.standard_normal((*shape, 1, 1)).astype(np.float32) for name, shape in shapes.items()
     }
     data = rng.standard_normal((2, 16, 6, 5)).astype(np.float32)
     model = weft.compile((net, params))
@@ -90,14 +89,8 @@ def test_squeeze_and_excite_moves_nothing(squeezed):
 
 ACTIVATIONS = {
     "swish": (lambda x: x * sym.sigmoid(x), lambda x: x / (1 + np.exp(-x))),
-    "mish": (
-        lambda x: x * sym.tanh(sym.log(sym.exp(x) + 1)),
-        lambda x: x * np.tanh(np.log1p(np.exp(x))),
-    ),
-    "hard swish": (
-        lambda x: x * sym.clip(x + 3, a_min=0, a_max=6) * (1 / 6),
-        lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    ),
+    "mish": (lambda x: x * sym.tanh(sym.log(sym.exp(x) + 1)), lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    "hard swish": (lambda x: x * sym.clip(x + 3, a_min=0, a_max=6) * (1 / 6), lambda x: x * np.clip(x + 3, 0, 6) / 6),
     "relu of two": (lambda x: sym.relu(x) + sym.exp(-x), lambda x: np.maximum(x, 0) + np.exp(-x)),
 }
 
@@ -123,9 +116,7 @@ def test_activations_that_read_a_result_twice_are_in_its_kernel(name, channels, 
 def test_depthwise_convolution_with_swish(target):
     shape = (1, 32, 13, 10)
     x = sym.Variable("x", shape=shape)
-    y = sym.conv2d(
-        x, channels=32, groups=32, kernel_size=(3, 3), padding=(1, 1), name="c", use_bias=False
-    )
+    y = sym.conv2d(x, channels=32, groups=32, kernel_size=(3, 3), padding=(1, 1), name="c", use_bias=False)
     weight = rng.standard_normal((32, 1, 3, 3)).astype(np.float32)
     data = rng.standard_normal(shape).astype(np.float32)
     model = weft.compile((y * sym.sigmoid(y), {"c_weight": weight}), target=target)

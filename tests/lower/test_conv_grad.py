@@ -43,21 +43,32 @@ def cases(draw):
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
     extents = tuple(draw(st.integers(max(r - 2 * p, 1), 21)) for r, p in zip(reach, padding))
     return {
-        "batch": draw(st.integers(1, 3)), "inputs": inputs, "outputs": outputs, "groups": groups,
-        "kernel": kernel, "strides": (draw(st.integers(1, 4)), draw(st.integers(1, 3))),
-        "dilation": dilation, "padding": padding, "extents": extents,
-        "isa": draw(st.sampled_from(ISAS)), "seed": draw(st.integers(0, 999)),
+        "batch": draw(st.integers(1, 3)),
+        "inputs": inputs,
+        "outputs": outputs,
+        "groups": groups,
+        "kernel": kernel,
+        "strides": (draw(st.integers(1, 4)), draw(st.integers(1, 3))),
+        "dilation": dilation,
+        "padding": padding,
+        "extents": extents,
+        "isa": draw(st.sampled_from(ISAS)),
+        "seed": draw(st.integers(0, 999)),
         "dtype": draw(st.sampled_from(["float32", "float32", "float64"])),
         "special": draw(st.booleans()),
-    }  # fmt: skip
+    }
 
 
 def attrs_of(case, channels):
     return {
-        "channels": channels, "kernel_size": case["kernel"], "strides": case["strides"],
-        "padding": case["padding"], "dilation": case["dilation"], "groups": case["groups"],
+        "channels": channels,
+        "kernel_size": case["kernel"],
+        "strides": case["strides"],
+        "padding": case["padding"],
+        "dilation": case["dilation"],
+        "groups": case["groups"],
         "use_bias": False,
-    }  # fmt: skip
+    }
 
 
 def values_of(case, *shapes):
@@ -83,9 +94,7 @@ def lowered(name, inputs, attrs, case):
     """By kernels between guard pages."""
     front = case["seed"] % 2 == 0
     sample = Sample(inputs, attrs)
-    (found,) = run_lowered(
-        Op.get(name), sample, target_of(case["isa"]), lambda x: guarded(x, front)
-    )
+    (found,) = run_lowered(Op.get(name), sample, target_of(case["isa"]), lambda x: guarded(x, front))
     return found
 
 
@@ -122,14 +131,19 @@ def test_gradients_of_any_convolution_agree_with_torch(case):
     shape = (case["batch"], case["inputs"], *case["extents"])
     weight = (case["outputs"], case["inputs"] // case["groups"], *case["kernel"])
     strides, padding, dilation = geometry(case)
-    out = torch.nn.functional.conv2d(
-        torch.zeros(shape), torch.zeros(weight), None, *geometry(case), case["groups"]
-    )
+    out = torch.nn.functional.conv2d(torch.zeros(shape), torch.zeros(weight), None, *geometry(case), case["groups"])
     x, w, g = values_of(case, shape, weight, tuple(out.shape))
     dx, dw, _ = torch.ops.aten.convolution_backward(
-        *map(torch.tensor, (g, x, w)), None, strides, padding, dilation, False, (0, 0),
-        case["groups"], (True, True, False),
-    )  # fmt: skip
+        *map(torch.tensor, (g, x, w)),
+        None,
+        strides,
+        padding,
+        dilation,
+        False,
+        (0, 0),
+        case["groups"],
+        (True, True, False),
+    )
     expected = (dx.numpy(), dw.numpy())
     if case["special"]:
         with np.errstate(invalid="ignore"):
@@ -157,15 +171,12 @@ def test_any_transposed_convolution_agrees_with_torch(case, down, across):
     case = {**case, "special": False}
     x, w, g = values_of(case, shape, weight, (case["batch"], case["outputs"], *extents))
     tensors = [torch.tensor(v) for v in (x, w)]
-    expected = torch.nn.functional.conv_transpose2d(
-        *tensors, None, strides, padding, more, case["groups"], dilation
-    )
+    expected = torch.nn.functional.conv_transpose2d(*tensors, None, strides, padding, more, case["groups"], dilation)
     attrs = {**attrs_of(case, case["outputs"]), "output_padding": tuple(more)}
     agree(lowered("conv2d_transpose", [x, w], attrs, case), expected.numpy())
     dx, dw, _ = torch.ops.aten.convolution_backward(
-        torch.tensor(g), *tensors, None, strides, padding, dilation, True, more,
-        case["groups"], (True, True, False),
-    )  # fmt: skip
+        torch.tensor(g), *tensors, None, strides, padding, dilation, True, more, case["groups"], (True, True, False)
+    )
     agree(lowered("_conv2d_transpose_grad_data", [g, w], attrs, case), dx.numpy())
     agree(lowered("_conv2d_transpose_grad_weight", [g, x], attrs, case), dw.numpy())
 
@@ -178,18 +189,14 @@ def test_infinite_values_meet_no_padding(channels, stride):
     case = {"dtype": "float32", "seed": channels, "special": True, "isa": "avx512"}
     shape, weight = (2, channels, 8, 7), (channels, 32, 3, 3)
     x, w = values_of(case, shape, weight)
-    expected = torch.nn.functional.conv_transpose2d(
-        torch.tensor(x), torch.tensor(w), None, stride, 1
-    )
-    attrs = {"channels": 32, "kernel_size": (3, 3), "strides": (stride, stride), "padding": (1, 1),
-             "use_bias": False}  # fmt: skip
+    expected = torch.nn.functional.conv_transpose2d(torch.tensor(x), torch.tensor(w), None, stride, 1)
+    attrs = {"channels": 32, "kernel_size": (3, 3), "strides": (stride, stride), "padding": (1, 1), "use_bias": False}
     assert not np.isfinite(expected.numpy()).all()
     agree(lowered("conv2d_transpose", [x, w], attrs, case), expected.numpy())
     (g,) = values_of({**case, "seed": 1}, expected.shape)
     dx, dw, _ = torch.ops.aten.convolution_backward(
-        *map(torch.tensor, (g, x, w)), None, (stride, stride), (1, 1), (1, 1), True, (0, 0), 1,
-        (True, True, False),
-    )  # fmt: skip
+        *map(torch.tensor, (g, x, w)), None, (stride, stride), (1, 1), (1, 1), True, (0, 0), 1, (True, True, False)
+    )
     agree(lowered("_conv2d_transpose_grad_data", [g, w], attrs, case), dx.numpy())
     agree(lowered("_conv2d_transpose_grad_weight", [g, x], attrs, case), dw.numpy())
 
@@ -207,13 +214,17 @@ LAYOUTS = [
 def test_layouts_and_narrow_floats(data, kernel, out, dtype):
     rng = np.random.default_rng(3)
     attrs = {
-        "channels": 16, "kernel_size": (3, 3), "strides": (2, 1), "padding": (1, 1),
-        "use_bias": False, "layout": data, "kernel_layout": kernel, "out_layout": out,
-    }  # fmt: skip
+        "channels": 16,
+        "kernel_size": (3, 3),
+        "strides": (2, 1),
+        "padding": (1, 1),
+        "use_bias": False,
+        "layout": data,
+        "kernel_layout": kernel,
+        "out_layout": out,
+    }
     shapes = {}
-    for name, layout, shape in [
-        ("x", data, (2, 32, 7, 6)), ("w", kernel, (16, 32, 3, 3)), ("g", out, (2, 16, 4, 6)),
-    ]:  # fmt: skip
+    for name, layout, shape in [("x", data, (2, 32, 7, 6)), ("w", kernel, (16, 32, 3, 3)), ("g", out, (2, 16, 4, 6))]:
         canonical = weft.base.layout.Layout("OIHW" if name == "w" else "NCHW")
         shapes[name] = canonical.convert_shape(shape, weft.base.layout.Layout(layout))
     values = {n: rng.standard_normal(s).astype(np.dtype(dtype)) for n, s in shapes.items()}
@@ -250,19 +261,16 @@ def test_what_follows_is_computed_with_the_sum():
     assert np.abs(found - expected).max() <= CONTRACT * np.abs(expected).max()
 
 
-@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 3), st.integers(1, 3),
-       st.integers(1, 12), st.integers(1, 6))  # fmt: skip
+@given(
+    st.integers(1, 5), st.integers(1, 4), st.integers(0, 3), st.integers(1, 3), st.integers(1, 12), st.integers(1, 6)
+)
 def test_phases_are_all_taps_of_a_transposed_window(size, stride, before, dilation, sources, width):
     """Each tap of each window that stands on a result is in one run, and nothing else is."""
     window = Window(size, stride, before, before, dilation)
     outs = (sources - 1) * stride + window.reach - 2 * before
     if outs < 1:
         return
-    wanted = {
-        (y * stride + tap * dilation - before, tap, y)
-        for y in range(sources)
-        for tap in range(size)
-    }
+    wanted = {(y * stride + tap * dilation - before, tap, y) for y in range(sources) for tap in range(size)}
     found = []
     for phase in phases(Line(window, outs, sources, True)):
         for run in runs(phase, sources, width):

@@ -17,10 +17,7 @@ sym = weft.symbol
 X = sym.Variable("x")
 
 TOO_LARGE = {
-    "conv2d": (
-        lambda: sym.conv2d(X, channels=16, kernel_size=(3, 1), use_bias=False),
-        (1, 3, HUGE, 1),
-    ),
+    "conv2d": (lambda: sym.conv2d(X, channels=16, kernel_size=(3, 1), use_bias=False), (1, 3, HUGE, 1)),
     "conv2d by taps": (
         lambda: sym.conv2d(X, channels=3, kernel_size=(3, 3), padding=(1, 1), use_bias=False),
         (1, 2, 4, HUGE),
@@ -34,9 +31,7 @@ TOO_LARGE = {
         (1, 16, HUGE, 4),
     ),
     "strides of conv2d_transpose": (
-        lambda: sym.conv2d_transpose(
-            X, channels=16, kernel_size=(3, 3), strides=(HUGE, 1), use_bias=False
-        ),
+        lambda: sym.conv2d_transpose(X, channels=16, kernel_size=(3, 3), strides=(HUGE, 1), use_bias=False),
         (1, 16, 4, 4),
     ),
     "max_pool2d": (lambda: sym.max_pool2d(X, pool_size=(2, 2)), (1, 2, HUGE, 4)),
@@ -80,9 +75,7 @@ def test_the_limit_of_work_can_be_lowered():
 def test_a_huge_stride_between_few_elements():
     """One element, transposed: the output is as large as the filter, whatever the stride."""
     x, w = np.full((1, 16, 1, 1), 2, "f"), np.random.default_rng(0).random((16, 16, 3, 3), "f")
-    made = sym.conv2d_transpose(
-        X, name="c", channels=16, kernel_size=(3, 3), strides=(HUGE, HUGE), use_bias=False
-    )
+    made = sym.conv2d_transpose(X, name="c", channels=16, kernel_size=(3, 3), strides=(HUGE, HUGE), use_bias=False)
     found = weft.compile(made, params={"c_weight": w}, shape={"x": x.shape}).run({"x": x})[0]
     np.testing.assert_allclose(found[0], 2 * w.sum(axis=0), rtol=1e-5)
 

@@ -85,9 +85,7 @@ def test_products_of_long_rows_do_not_drift(shape, is_constant):
 def test_filters_of_many_elements_do_not_drift():
     sym = weft.symbol
     x, w = tenth(1, 64, 64, 64), tenth(16, 64, 64, 64)
-    made = sym.conv2d(
-        sym.Variable("x"), name="c", channels=16, kernel_size=(64, 64), use_bias=False
-    )
+    made = sym.conv2d(sym.Variable("x"), name="c", channels=16, kernel_size=(64, 64), use_bias=False)
     found = weft.compile(made, params={"c_weight": w}, shape={"x": x.shape}).run({"x": x})[0]
     np.testing.assert_allclose(found, x[0].size * float(np.float32(0.1)) ** 2, rtol=BOUND)
 
@@ -118,17 +116,9 @@ NARROW = {
     "mean": ((MANY,), {}, lambda x: x.mean()),
     "mean of columns": ((MANY, 4), {"axis": 0}, lambda x: x.mean(0)),
     "global_avg_pool2d": ((1, 2, 300, 400), {}, lambda x: x.mean((2, 3), keepdims=True)),
-    "avg_pool2d": (
-        (1, 2, 300, 400),
-        {"pool_size": (300, 400)},
-        lambda x: x.mean((2, 3), keepdims=True),
-    ),
+    "avg_pool2d": ((1, 2, 300, 400), {"pool_size": (300, 400)}, lambda x: x.mean((2, 3), keepdims=True)),
     "softmax": ((2, MANY), {}, lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True)),
-    "l2_normalize": (
-        (2, MANY),
-        {"axis": 1, "eps": 1e-5},
-        lambda x: x / np.sqrt(np.square(x).sum(1, keepdims=True)),
-    ),
+    "l2_normalize": ((2, MANY), {"axis": 1, "eps": 1e-5}, lambda x: x / np.sqrt(np.square(x).sum(1, keepdims=True))),
     "layer_norm": ((2, MANY), {}, _layer_norm),
     "rms_norm": ((2, MANY), {}, lambda x: x / np.sqrt(np.square(x).mean(1, keepdims=True) + 1e-5)),
     "instance_norm": ((1, 2, MANY), {}, _layer_norm),

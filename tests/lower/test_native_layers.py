@@ -17,8 +17,7 @@ rng = np.random.default_rng(7)
 
 def check(symbol, values, expected, target=None, threads=1):
     data = values.pop("x")
-    model = weft.compile((symbol, values), shape={"x": data.shape}, target=target or host(),
-                         threads=threads)  # fmt: skip
+    model = weft.compile((symbol, values), shape={"x": data.shape}, target=target or host(), threads=threads)
     found = model.run({"x": data})[0]
     assert not model.report().host_steps
     agrees(found, expected)
@@ -40,12 +39,19 @@ def convolutions(draw):
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
     extents = [draw(st.integers(max(r - 2 * p, 1), 19)) for r, p in zip(reach, padding)]
     return {
-        "batch": draw(st.integers(1, 3)), "inputs": inputs, "outputs": outputs, "groups": groups,
-        "kernel": kernel, "strides": (draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-        "dilation": dilation, "padding": padding, "extents": extents,
-        "bias": draw(st.booleans()), "residual": draw(st.booleans()),
+        "batch": draw(st.integers(1, 3)),
+        "inputs": inputs,
+        "outputs": outputs,
+        "groups": groups,
+        "kernel": kernel,
+        "strides": (draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        "dilation": dilation,
+        "padding": padding,
+        "extents": extents,
+        "bias": draw(st.booleans()),
+        "residual": draw(st.booleans()),
         "isa": draw(st.integers(0, 2)),
-    }  # fmt: skip
+    }
 
 
 @settings(max_examples=40, deadline=None)
@@ -54,24 +60,25 @@ def test_any_convolution_agrees_with_torch(case):
     torch = oracle("torch")
     sym = weft.symbol
     x = rng.standard_normal((case["batch"], case["inputs"], *case["extents"])).astype("f")
-    w = rng.standard_normal(
-        (case["outputs"], case["inputs"] // case["groups"], *case["kernel"])
-    ).astype("f")
+    w = rng.standard_normal((case["outputs"], case["inputs"] // case["groups"], *case["kernel"])).astype("f")
     values = {"x": x, "c_weight": w}
     if case["bias"]:
         values["c_bias"] = rng.standard_normal(case["outputs"]).astype("f")
     made = sym.conv2d(
-        sym.Variable("x"), name="c", channels=case["outputs"], kernel_size=case["kernel"],
-        strides=case["strides"], padding=case["padding"], dilation=case["dilation"],
-        groups=case["groups"], use_bias=case["bias"],
-    )  # fmt: skip
-    tensors = [
-        torch.tensor(values[k]) if k in values else None for k in ("x", "c_weight", "c_bias")
-    ]
-    expected = torch.nn.functional.conv2d(
-        *tensors, stride=case["strides"], padding=case["padding"], dilation=case["dilation"],
+        sym.Variable("x"),
+        name="c",
+        channels=case["outputs"],
+        kernel_size=case["kernel"],
+        strides=case["strides"],
+        padding=case["padding"],
+        dilation=case["dilation"],
         groups=case["groups"],
-    )  # fmt: skip
+        use_bias=case["bias"],
+    )
+    tensors = [torch.tensor(values[k]) if k in values else None for k in ("x", "c_weight", "c_bias")]
+    expected = torch.nn.functional.conv2d(
+        *tensors, stride=case["strides"], padding=case["padding"], dilation=case["dilation"], groups=case["groups"]
+    )
     if case["residual"]:
         values["r"] = rng.standard_normal(tuple(expected.shape)).astype("f")
         made = sym.relu(made + sym.Variable("r"))
@@ -97,8 +104,7 @@ def test_winograd_agrees_with_torch(extent, channels, batch):
     made = sym.leaky_relu(conv + sym.Variable("r"), alpha=0.1)
     expected = torch.nn.functional.leaky_relu(
         torch.nn.functional.conv2d(
-            *(torch.tensor(values[k], dtype=torch.float64) for k in ("x", "c_weight", "c_bias")),
-            padding=1,
+            *(torch.tensor(values[k], dtype=torch.float64) for k in ("x", "c_weight", "c_bias")), padding=1
         )
         + torch.tensor(values["r"]),
         0.1,
@@ -156,9 +162,7 @@ def test_convolutions_write_into_the_padded_image_of_the_next(target):
         "c_bias": rng.standard_normal(48).astype("f"),
     }
     y = sym.relu(sym.conv2d(sym.Variable("x"), name="a", channels=32, kernel_size=(1, 1)))
-    y = sym.conv2d(
-        y, name="b", channels=32, kernel_size=(3, 3), padding=1, strides=(2, 2), groups=32
-    )
+    y = sym.conv2d(y, name="b", channels=32, kernel_size=(3, 3), padding=1, strides=(2, 2), groups=32)
     y = sym.conv2d(sym.tanh(y), name="c", channels=48, kernel_size=(5, 3), padding=(2, 1))
     model = weft.compile((y, values), shape={"x": x.shape}, target=target)
     t = {key: torch.tensor(value) for key, value in values.items()}
@@ -176,9 +180,7 @@ def test_channels_that_fill_no_vector_are_cut_off_again():
     x = rng.standard_normal((1, 32, 6, 5)).astype("f")
     w, b = rng.standard_normal((133, 32, 1, 1)).astype("f"), rng.standard_normal(133).astype("f")
     y = sym.relu(sym.conv2d(sym.Variable("x"), name="c", channels=133, kernel_size=(1, 1)))
-    expected = torch.relu(
-        torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(w), torch.tensor(b))
-    )
+    expected = torch.relu(torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(w), torch.tensor(b)))
     for target in targets():
         check(y, {"x": x, "c_weight": w, "c_bias": b}, expected.numpy(), target)
 
@@ -186,13 +188,11 @@ def test_channels_that_fill_no_vector_are_cut_off_again():
 def test_the_same_bits_for_any_number_of_threads():
     sym = weft.symbol
     x = rng.standard_normal((2, 32, 40, 40)).astype("f")
-    w = {"c_weight": rng.standard_normal((64, 32, 3, 3)).astype("f"),
-         "d_weight": rng.standard_normal((70, 64 * 40 * 40)).astype("f") * 0.01}  # fmt: skip
-    conv = sym.conv2d(sym.Variable("x"), name="c", channels=64, kernel_size=(3, 3), padding=1,
-                      use_bias=False)  # fmt: skip
+    w = {
+        "c_weight": rng.standard_normal((64, 32, 3, 3)).astype("f"),
+        "d_weight": rng.standard_normal((70, 64 * 40 * 40)).astype("f") * 0.01,
+    }
+    conv = sym.conv2d(sym.Variable("x"), name="c", channels=64, kernel_size=(3, 3), padding=1, use_bias=False)
     made = sym.dense(sym.flatten(sym.relu(conv)), name="d", units=70, use_bias=False)
-    found = [
-        weft.compile((made, w), shape={"x": x.shape}, threads=threads).run({"x": x})[0]
-        for threads in (1, 2, 4)
-    ]
+    found = [weft.compile((made, w), shape={"x": x.shape}, threads=threads).run({"x": x})[0] for threads in (1, 2, 4)]
     assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()

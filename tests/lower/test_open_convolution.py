@@ -15,13 +15,7 @@ from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
 from weft.eager.native.convolution import KERNELS
 from weft.lower.open.filters import SUMMED
-from weft.lower.open.window_plans import (
-    even_parts,
-    forward_sum,
-    plan_filters,
-    plan_sum,
-    transposed_sum,
-)
+from weft.lower.open.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
 from weft.ops._convolution import NCHW, OIHW, Convolution
 from weft.ops._windows import Window
 from weft.runtime.open_kernel import OpenKernel

@@ -106,9 +106,7 @@ def test_parts(target, dtype, kind):
         sets, (mean, variance) = scalars[0], moments(x, axes)
         made = blank(dtype, shape, (sets,), (sets,))
         run(forward, [x, gamma, beta], made, scalars, sets)
-        agrees(
-            made[0], (x - mean) / np.sqrt(variance + EPSILON) * gamma[..., None] + beta[..., None]
-        )
+        agrees(made[0], (x - mean) / np.sqrt(variance + EPSILON) * gamma[..., None] + beta[..., None])
         agrees(made[1], mean.reshape(-1))
         agrees(made[2], variance.reshape(-1))
         data, unit = gradient(g, x, gamma[..., None], axes)

@@ -86,7 +86,4 @@ def test_other_dtypes(dtype):
 def test_what_is_not_element_wise_has_no_element(name):
     op = Op.get(name)
     params = op.parse({"channels": "2", "kernel_size": "(1, 1)"} if name == "conv2d" else {})
-    assert (
-        element(op, params, (np.dtype("float32"),) * (2 if name in ("conv2d", "take") else 1))
-        is None
-    )
+    assert element(op, params, (np.dtype("float32"),) * (2 if name in ("conv2d", "take") else 1)) is None

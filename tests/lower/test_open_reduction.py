@@ -51,9 +51,7 @@ def test_rows(target, combiner, dtype):
     term, total = term_and_total(combiner, kind)
     widths = Widths(term, total, total)
     form = Form(1, (True,), columns=False, chunked=False)
-    kernel = loaded(
-        reduction_kernel(Reduction("r", combiner), [kind], form, widths, target), target
-    )
+    kernel = loaded(reduction_kernel(Reduction("r", combiner), [kind], form, widths, target), target)
     for rows, length in ((1, 1), (3, 15), (5, 64), (2, 1000), (1, 4097), (4, 17)):
         x = random(rng, (rows, length), kind)
         if combiner == "prod":
@@ -71,9 +69,7 @@ def test_columns(target, combiner, dtype):
     term, total = term_and_total(combiner, kind)
     widths, chunk = Widths(term, total, total), CHUNK_ROWS
     form = Form(1, (True,), columns=True, chunked=True)
-    kernel = loaded(
-        reduction_kernel(Reduction("r", combiner), [kind], form, widths, target), target
-    )
+    kernel = loaded(reduction_kernel(Reduction("r", combiner), [kind], form, widths, target), target)
     for outer, length, inner in ((1, 1, 1), (2, 5, 3), (3, 130, 17), (1, 300, 40), (2, 21, 600)):
         x, chunks = random(rng, (outer, length, inner), kind), -(-length // chunk)
         out = guarded(np.zeros((outer, chunks, inner), total))
@@ -108,9 +104,7 @@ def test_several_operands_and_terms_of_columns_that_are_apart(target):
     m = rng.standard_normal(70).astype("float32")
     f64 = np.dtype("float64")
     form = Form(0, (), columns=True, chunked=False, apart=True)
-    kernel = reduction_kernel(
-        DISTANCES, [x.dtype, m.dtype], form, Widths(x.dtype, f64, f64), target
-    )
+    kernel = reduction_kernel(DISTANCES, [x.dtype, m.dtype], form, Widths(x.dtype, f64, f64), target)
     outs = [guarded(np.zeros(70)) for _ in range(2)]
     scalars = [9, 1, 70, 1, 9, 0, 1]
     loaded(kernel, target).run([guarded(x), guarded(m), *outs], scalars, 1, 0.0)

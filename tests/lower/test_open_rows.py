@@ -52,10 +52,7 @@ def test_probabilities(target, dtype, mask):
             own = rng.standard_normal((queries, keys))  # the same for all matrices
             given = {"none": None, "boolean": own > 0.3, "additive": own.astype(dtype)}[mask]
             made = guarded(scores)
-            arrays = [
-                made, np.array([0.7], dtype), np.zeros(count, "int64"),
-                made if given is None else guarded(given),
-            ]  # fmt: skip
+            arrays = [made, np.array([0.7], dtype), np.zeros(count, "int64"), made if given is None else guarded(given)]
             scalars = [count * queries, keys, queries, causal or 0, keys]
             kernel.run(arrays, scalars, count * queries, 0.0)
             agrees(made, probabilities(scores, np.array(0.7, dtype), given, causal))
@@ -99,10 +96,7 @@ def test_cross_entropy(target, dtype, smoothing):
     backward = loaded(cross_entropy_grad_kernel(dtype, target), target)
     for rows, length in ROWS:
         x = (rng.standard_normal((rows, length)) * 5 + 100).astype(dtype)
-        classes, shares = (
-            rng.integers(-1, length, rows),
-            np.array([1 - smoothing, smoothing / length]),
-        )
+        classes, shares = (rng.integers(-1, length, rows), np.array([1 - smoothing, smoothing / length]))
         losses, g = np.full(rows, np.nan, dtype), rng.standard_normal(rows).astype(dtype)
         made, kept = guarded(np.full((rows, length), np.nan, dtype)), guarded(losses)
         given = [*map(guarded, (x, classes, shares))]

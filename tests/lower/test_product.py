@@ -56,9 +56,10 @@ def test_long_sums_in_blocks_with_what_follows(target, shape):
     batch, rows, depth, columns = shape
     sym = weft.symbol
     values = {
-        "w": normal(depth, columns) / np.float32(depth**0.5), "b": normal(columns),
+        "w": normal(depth, columns) / np.float32(depth**0.5),
+        "b": normal(columns),
         "r": normal(batch, rows, columns),
-    }  # fmt: skip
+    }
     x = normal(batch, rows, depth)
     y = sym.broadcast_add(sym.matmul(sym.Variable("x"), sym.Variable("w")), sym.Variable("b"))
     y = sym.tanh(y) + sym.Variable("r")
@@ -72,9 +73,12 @@ def test_long_sums_in_blocks_with_what_follows(target, shape):
 
 
 @given(
-    st.integers(1, 400), st.integers(1, 5000), st.integers(1, 400), st.sampled_from([4, 8, 16]),
+    st.integers(1, 400),
+    st.integers(1, 5000),
+    st.integers(1, 400),
+    st.sampled_from([4, 8, 16]),
     st.sampled_from([16, 32]),
-)  # fmt: skip
+)
 def test_plans_cover_every_row_and_column(rows, depth, columns, lanes, budget):
     plan = plan_product(rows, depth, columns, lanes, budget)
     assert sum(size * count for size, count in plan.tiles) == rows

@@ -70,10 +70,7 @@ def strided_slice(draw, shape):
     cut = tuple(slice(start, None, step) if a == axis else slice(None) for a in range(len(shape)))
     made = np.empty(shape)[cut].shape
     return (
-        lambda x: te.compute(
-            made,
-            lambda *i: x[tuple(v * step + start if a == axis else v for a, v in enumerate(i))],
-        ),
+        lambda x: te.compute(made, lambda *i: x[tuple(v * step + start if a == axis else v for a, v in enumerate(i))]),
         lambda x: x[cut],
     )
 
@@ -161,10 +158,7 @@ def broadcasting(shape, other):
         own = i[len(i) - len(x.shape) :]
         return x[tuple(0 if extent == 1 else v for v, extent in zip(own, x.shape))]
 
-    return (
-        lambda x, y: te.compute(made, lambda *i: read(x, i) + read(y, i) * 2),
-        lambda x, y: x + y * 2,
-    )
+    return (lambda x, y: te.compute(made, lambda *i: read(x, i) + read(y, i) * 2), lambda x, y: x + y * 2)
 
 
 def product(shape, columns):
@@ -206,9 +200,7 @@ def programs(draw):
         inputs += extra
         steps.append((step[0], source, places))
         values.append(np.asarray(step[1](values[source], *extra)).astype("float32"))
-    outputs = [len(values) - 1] + (
-        [draw(st.integers(0, len(values) - 1))] if draw(st.booleans()) else []
-    )
+    outputs = [len(values) - 1] + ([draw(st.integers(0, len(values) - 1))] if draw(st.booleans()) else [])
 
     def in_te(*tensors):
         made = [tensors[0]]
@@ -234,9 +226,7 @@ def lowered(inputs, in_te, outputs, target):
 def check(inputs, in_te, outputs, target, run, place=np.array):
     kernels, variables, results = lowered(inputs, in_te, outputs, target)
     memory = {key: place(value) for key, value in zip(variables, inputs)}
-    memory |= {
-        key: place(np.full(value.shape, np.nan, FLOAT32)) for key, value in zip(results, outputs)
-    }
+    memory |= {key: place(np.full(value.shape, np.nan, FLOAT32)) for key, value in zip(results, outputs)}
     for kernel in kernels:
         for key in kernel.arguments:
             if isinstance(key, Temporary) and key not in memory:

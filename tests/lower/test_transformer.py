@@ -15,13 +15,19 @@ rng = np.random.default_rng(17)
 
 def parameters():
     shapes = {
-        "qkv_weight": (3 * SIZE, SIZE), "qkv_bias": (3 * SIZE,),
-        "out_weight": (SIZE, SIZE), "out_bias": (SIZE,),
-        "up_weight": (HIDDEN, SIZE), "up_bias": (HIDDEN,),
-        "down_weight": (SIZE, HIDDEN), "down_bias": (SIZE,),
-        "first_gamma": (SIZE,), "first_beta": (SIZE,),
-        "second_gamma": (SIZE,), "second_beta": (SIZE,),
-    }  # fmt: skip
+        "qkv_weight": (3 * SIZE, SIZE),
+        "qkv_bias": (3 * SIZE,),
+        "out_weight": (SIZE, SIZE),
+        "out_bias": (SIZE,),
+        "up_weight": (HIDDEN, SIZE),
+        "up_bias": (HIDDEN,),
+        "down_weight": (SIZE, HIDDEN),
+        "down_bias": (SIZE,),
+        "first_gamma": (SIZE,),
+        "first_beta": (SIZE,),
+        "second_gamma": (SIZE,),
+        "second_beta": (SIZE,),
+    }
     return {name: (rng.standard_normal(s) * 0.2).astype("f") for name, s in shapes.items()}
 
 
@@ -46,13 +52,19 @@ def torch_encoder(torch, values):
         SIZE, HEADS, HIDDEN, dropout=0, activation="gelu", batch_first=True, norm_first=True
     ).double()
     names = {
-        "self_attn.in_proj_weight": "qkv_weight", "self_attn.in_proj_bias": "qkv_bias",
-        "self_attn.out_proj.weight": "out_weight", "self_attn.out_proj.bias": "out_bias",
-        "linear1.weight": "up_weight", "linear1.bias": "up_bias",
-        "linear2.weight": "down_weight", "linear2.bias": "down_bias",
-        "norm1.weight": "first_gamma", "norm1.bias": "first_beta",
-        "norm2.weight": "second_gamma", "norm2.bias": "second_beta",
-    }  # fmt: skip
+        "self_attn.in_proj_weight": "qkv_weight",
+        "self_attn.in_proj_bias": "qkv_bias",
+        "self_attn.out_proj.weight": "out_weight",
+        "self_attn.out_proj.bias": "out_bias",
+        "linear1.weight": "up_weight",
+        "linear1.bias": "up_bias",
+        "linear2.weight": "down_weight",
+        "linear2.bias": "down_bias",
+        "norm1.weight": "first_gamma",
+        "norm1.bias": "first_beta",
+        "norm2.weight": "second_gamma",
+        "norm2.bias": "second_beta",
+    }
     made.load_state_dict({key: torch.tensor(values[name]) for key, name in names.items()})
     return made.eval()
 
@@ -66,8 +78,13 @@ def test_an_encoder_layer_agrees_with_torch(batch, length):
     model = weft.compile((encoder(weft.symbol.Variable("x")), values), shape={"x": x.shape})
     operators = [kernel.operators[0] for kernel in model.report().kernels]
     assert operators == [
-        "layer_norm", "_packed_matmul", "_strided_attention", "_packed_matmul", "layer_norm",
-        "_packed_matmul", "_packed_matmul",
-    ]  # fmt: skip
+        "layer_norm",
+        "_packed_matmul",
+        "_strided_attention",
+        "_packed_matmul",
+        "layer_norm",
+        "_packed_matmul",
+        "_packed_matmul",
+    ]
     expected = torch_encoder(torch, values)(torch.tensor(x).double()).detach().numpy()
     agrees(model.run({"x": x})[0], expected)

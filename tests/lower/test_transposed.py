@@ -14,12 +14,7 @@ from weft.base.errors import Unsupported
 from weft.base.target import host
 from weft.lower.group import stage_kernel
 
-SHAPES = [
-    (1, 4, 30, 40, 16),
-    (2, 3, 19, 23, 16),
-    (1, 2, 33, 31, 8),
-    (1, 5, 300, 1, 4),
-]
+SHAPES = [(1, 4, 30, 40, 16), (2, 3, 19, 23, 16), (1, 2, 33, 31, 8), (1, 5, 300, 1, 4)]
 
 
 @pytest.mark.parametrize("isa", ["sse", "avx2", "avx512"])

@@ -25,14 +25,7 @@ def network(torch, depth, channels, activation, residual, seed):
         shape = (channels, channels, 3, 3)
         weight = (rng.standard_normal(shape) * (gain / (9 * channels)) ** 0.5).astype("f")
         params[f"c{number}_weight"] = weight
-        conv = sym.conv2d(
-            made,
-            name=f"c{number}",
-            channels=channels,
-            kernel_size=(3, 3),
-            padding=1,
-            use_bias=False,
-        )
+        conv = sym.conv2d(made, name=f"c{number}", channels=channels, kernel_size=(3, 3), padding=1, use_bias=False)
         wide = functional.conv2d(expected, torch.tensor(weight, dtype=torch.float64), padding=1)
         made = getattr(sym, activation)(conv + made if residual else conv)
         expected = getattr(torch, activation)(wide + expected if residual else wide)
@@ -52,16 +45,9 @@ def squared_error(monkeypatch, tile, made, params, x, expected):
 @pytest.mark.parametrize("tile", [2, 4])
 @pytest.mark.parametrize(
     ("depth", "channels", "activation", "residual"),
-    [
-        (8, 64, "tanh", False),
-        (40, 64, "tanh", False),
-        (40, 64, "relu", True),
-        (12, 256, "tanh", False),
-    ],
+    [(8, 64, "tanh", False), (40, 64, "tanh", False), (40, 64, "relu", True), (12, 256, "tanh", False)],
 )
-def test_errors_of_networks_stay_near_the_direct_form(
-    monkeypatch, tile, depth, channels, activation, residual
-):
+def test_errors_of_networks_stay_near_the_direct_form(monkeypatch, tile, depth, channels, activation, residual):
     torch = oracle("torch")
     errors = []
     for seed in SEEDS:

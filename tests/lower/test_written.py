@@ -38,8 +38,11 @@ def _sum_and_double(inputs, outputs):
 
 def make(**columns):
     op = define(
-        f"t_written_{next(_numbers)}", "Twice the sum so far, and twice each.", level=10,
-        pattern=OPAQUE, layout=layouts.fixed_unknown,
+        f"t_written_{next(_numbers)}",
+        "Twice the sum so far, and twice each.",
+        level=10,
+        pattern=OPAQUE,
+        layout=layouts.fixed_unknown,
         shape=lambda params, ins, outs: ([ins[0]], [ins[0]] * 2),
         **{
             "reference": lambda x: (np.cumsum(2 * x, dtype=x.dtype), 2 * x),
@@ -47,7 +50,7 @@ def make(**columns):
             "gradient": lambda ctx, g, h: [Op.get("cumsum")(g, reverse=True) * 2 + h * 2],
             **columns,
         },
-    )  # fmt: skip
+    )
     return op.set_num_outputs(2)
 
 
@@ -76,9 +79,14 @@ def test_check_op_wants_kernels_to_stand_alone():
 def test_kernels_are_never_fused():
     """Whatever the pattern says: they compute one operator."""
     op = define(
-        f"t_written_{next(_numbers)}", "x + 1", level=10, pattern=ELEM_WISE, kernels=_increment,
-        shape=lambda params, ins, outs: ([ins[0]], [ins[0]]), reference=lambda x: x + 1,
-    )  # fmt: skip
+        f"t_written_{next(_numbers)}",
+        "x + 1",
+        level=10,
+        pattern=ELEM_WISE,
+        kernels=_increment,
+        shape=lambda params, ins, outs: ([ins[0]], [ins[0]]),
+        reference=lambda x: x + 1,
+    )
     net = weft.symbol.relu(op(weft.symbol.relu(weft.symbol.Variable("x"))))
     x = np.float32([-3, 2, 5])
     np.testing.assert_array_equal(weft.compile(net, shape={"x": (3,)})(x)[0], [1, 3, 6])
@@ -140,9 +148,7 @@ def test_the_end_of_a_detection_network(seed):
     sym = weft.symbol
     anchors = sym.multibox_prior(sym.Variable("x"), sizes=(0.4, 0.3), ratios=(1.0, 2.0), clip=True)
     boxes = sym.multibox_transform_loc(sym.Variable("probs"), sym.Variable("loc"), anchors)
-    kept = sym.non_max_suppression(
-        boxes[0], boxes[1], return_indices=False, iou_threshold=0.3, invalid_to_bottom=True
-    )
+    kept = sym.non_max_suppression(boxes[0], boxes[1], return_indices=False, iou_threshold=0.3, invalid_to_bottom=True)
     best = sym.topk(sym.strided_slice(kept, begin=(0, 0, 1), end=(2, 75, 2)), k=3, axis=1)
     net = sym.Group([kept, best[0], best[1], boxes[1]])
     probs = rng.uniform(0, 1, (2, 4, 75)).astype("float32")

@@ -41,9 +41,7 @@ def priors():
         ((1, 1, 2, 9), {"sizes": [0.2], "steps": [0.5, 0.1], "offsets": [0.0, 1.0]}),
     ]:
         x = floats(*shape)
-        made = mx.nd.contrib.MultiBoxPrior(
-            mx.nd.array(x), **{k: _given(v) for k, v in attrs.items()}
-        )
+        made = mx.nd.contrib.MultiBoxPrior(mx.nd.array(x), **{k: _given(v) for k, v in attrs.items()})
         case("multibox_prior", attrs, [x], [made.asnumpy()])
 
 
@@ -103,13 +101,15 @@ def suppression_with_gaps():
     """Rows in the order of scores, those that are suppressed being -1 where they stand."""
     for count, nms, attrs in [
         (12, {"nms_threshold": 0.5}, {"iou_threshold": 0.5}),
-        (20, {"nms_threshold": 0.2, "force_suppress": True},
-         {"iou_threshold": 0.2, "force_suppress": True}),
+        (20, {"nms_threshold": 0.2, "force_suppress": True}, {"iou_threshold": 0.2, "force_suppress": True}),
         (25, {"nms_threshold": 0.3, "nms_topk": 9}, {"iou_threshold": 0.3, "top_k": 9}),
         (1, {"nms_threshold": 0.5}, {"iou_threshold": 0.5}),
-        (30, {"nms_threshold": 0.05, "force_suppress": True, "nms_topk": 30},
-         {"iou_threshold": 0.05, "force_suppress": True, "top_k": 30}),
-    ]:  # fmt: skip
+        (
+            30,
+            {"nms_threshold": 0.05, "force_suppress": True, "nms_topk": 30},
+            {"iou_threshold": 0.05, "force_suppress": True, "top_k": 30},
+        ),
+    ]:
         inputs = predictions(2, 4, count)
         data = without_suppressed(detection(*inputs, threshold=0.3))
         valid = (data[..., 0] >= 0).sum(1).astype("int32")
@@ -142,11 +142,15 @@ def suppression():
             data = data[..., [1, 2, 3, 4, 5, 0]]
         # MXNet's filter of scores is off: weft is told by valid_count instead.
         made = mx.nd.contrib.box_nms(
-            mx.nd.array(data), overlap_thresh=attrs["iou_threshold"], valid_thresh=0,
-            topk=attrs.get("top_k", -1), coord_start=attrs.get("coord_start", 2),
-            score_index=attrs.get("score_index", 1), id_index=attrs.get("id_index", 0),
+            mx.nd.array(data),
+            overlap_thresh=attrs["iou_threshold"],
+            valid_thresh=0,
+            topk=attrs.get("top_k", -1),
+            coord_start=attrs.get("coord_start", 2),
+            score_index=attrs.get("score_index", 1),
+            id_index=attrs.get("id_index", 0),
             force_suppress=attrs.get("force_suppress", False),
-        ).asnumpy()  # fmt: skip
+        ).asnumpy()
         more = {"return_indices": False, "invalid_to_bottom": True}
         valid = np.full(batch, count, "int32")
         case("non_max_suppression", {**attrs, **more}, [data, valid], [made])

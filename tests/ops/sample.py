@@ -24,8 +24,19 @@ from oracles import Unasked, installed, oracle
 
 from weft.testing.op_check import Sample
 
-__all__ = ["SHAPES", "SMALL_SHAPES", "Sample", "all_samples", "distinct", "floats", "integers",
-           "oracle_module", "recorded", "sampled_ops", "samples"]  # fmt: skip
+__all__ = [
+    "SHAPES",
+    "SMALL_SHAPES",
+    "Sample",
+    "all_samples",
+    "distinct",
+    "floats",
+    "integers",
+    "oracle_module",
+    "recorded",
+    "sampled_ops",
+    "samples",
+]
 
 Array = np.ndarray
 Maker = Callable[[np.random.Generator, Any], Iterator[Sample]]
@@ -125,11 +136,7 @@ def distinct(rng: np.random.Generator, shape: Sequence[int], dtype: Any = "float
 
 
 def integers(
-    rng: np.random.Generator,
-    shape: Sequence[int],
-    low: int = -9,
-    high: int = 10,
-    dtype: Any = "int32",
+    rng: np.random.Generator, shape: Sequence[int], low: int = -9, high: int = 10, dtype: Any = "int32"
 ) -> Array:
     """Integers from low to high - 1."""
     return np.asarray(rng.integers(low, high, tuple(shape))).astype(dtype)

@@ -4,10 +4,15 @@ import numpy as np
 from sample import SHAPES, Sample, floats, samples
 
 KINDS = {
-    "bessel_j0": ("j0", -30, 30), "bessel_j1": ("j1", -30, 30), "bessel_y0": ("y0", 0.1, 30),
-    "bessel_y1": ("y1", 0.1, 30), "bessel_k0": ("k0", 0.1, 9), "bessel_k1": ("k1", 0.1, 9),
-    "scaled_bessel_k0": ("k0e", 0.1, 30), "scaled_bessel_k1": ("k1e", 0.1, 30),
-}  # fmt: skip
+    "bessel_j0": ("j0", -30, 30),
+    "bessel_j1": ("j1", -30, 30),
+    "bessel_y0": ("y0", 0.1, 30),
+    "bessel_y1": ("y1", 0.1, 30),
+    "bessel_k0": ("k0", 0.1, 9),
+    "bessel_k1": ("k1", 0.1, 9),
+    "scaled_bessel_k0": ("k0e", 0.1, 30),
+    "scaled_bessel_k1": ("k1e", 0.1, 30),
+}
 EDGES = [0, 1e-9, 1.999, 2, 2.001, 7.999, 8, 8.001, 25, 300, np.inf, np.nan]
 
 
@@ -32,14 +37,7 @@ for _order in (0, 1):
     _of_one(f"spherical_bessel_j{_order}", _call, -9, 9, [0, 1e-9, 0.999, 1, 1.001, 1e4, np.nan])
 
 
-PAIRS = [
-    ((), ()),
-    ((5,), (5,)),
-    ((3, 4), (3, 4)),
-    ((3, 1), (4,)),
-    ((2, 1, 5), (3, 1)),
-    ((0,), (1,)),
-]
+PAIRS = [((), ()), ((5,), (5,)), ((3, 4), (3, 4)), ((3, 1), (4,)), ((2, 1, 5), (3, 1)), ((0,), (1,))]
 
 
 @samples("zeta", system="scipy.special")
@@ -79,9 +77,13 @@ _incomplete("igamma", "gammainc")
 _incomplete("igammac", "gammaincc")
 
 FAMILIES = {
-    "chebyshev_t": "eval_chebyt", "chebyshev_u": "eval_chebyu", "hermite_h": "eval_hermite",
-    "hermite_he": "eval_hermitenorm", "laguerre_l": "eval_laguerre", "legendre_p": "eval_legendre",
-}  # fmt: skip
+    "chebyshev_t": "eval_chebyt",
+    "chebyshev_u": "eval_chebyu",
+    "hermite_h": "eval_hermite",
+    "hermite_he": "eval_hermitenorm",
+    "laguerre_l": "eval_laguerre",
+    "legendre_p": "eval_legendre",
+}
 
 
 @samples("orthogonal_polynomial", system="scipy.special")
@@ -107,15 +109,15 @@ def others(rng, torch):
 @samples("orthogonal_polynomial", system="numpy.polynomial")
 def derivatives(rng, polynomial):
     classes = {
-        "chebyshev_t": polynomial.Chebyshev, "hermite_h": polynomial.Hermite,
-        "hermite_he": polynomial.HermiteE, "laguerre_l": polynomial.Laguerre,
+        "chebyshev_t": polynomial.Chebyshev,
+        "hermite_h": polynomial.Hermite,
+        "hermite_he": polynomial.HermiteE,
+        "laguerre_l": polynomial.Laguerre,
         "legendre_p": polynomial.Legendre,
-    }  # fmt: skip
+    }
     for family, of in classes.items():
         for order in (1, 3):
-            run = lambda x, n, of=of, d=order: np.stack(
-                [of.basis(int(k)).deriv(d)(x[..., 0]) for k in n], -1
-            )
+            run = lambda x, n, of=of, d=order: np.stack([of.basis(int(k)).deriv(d)(x[..., 0]) for k in n], -1)
             x, n = floats(rng, (5, 1), -2, 2, "float64"), np.float64([0, 1, 3, 6])
             attrs = {"family": family, "derivative": order}
             yield Sample([x, n], attrs, run, (0,), rtol=1e-9, atol=1e-9)

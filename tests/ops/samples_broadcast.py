@@ -4,9 +4,16 @@ import numpy as np
 from sample import SHAPES, SMALL_SHAPES, Sample, distinct, floats, integers, samples
 
 PAIRS = [
-    ((), ()), ((3,), ()), ((), (2, 3)), ((4, 1), (3,)), ((2, 1, 3), (2, 4, 1)),
-    ((1, 3, 1, 2), (2, 1, 2, 1)), ((0,), (1,)), ((2, 0, 3), (1, 3)), ((5, 3), (5, 3)),
-]  # fmt: skip
+    ((), ()),
+    ((3,), ()),
+    ((), (2, 3)),
+    ((4, 1), (3,)),
+    ((2, 1, 3), (2, 4, 1)),
+    ((1, 3, 1, 2), (2, 1, 2, 1)),
+    ((0,), (1,)),
+    ((2, 0, 3), (1, 3)),
+    ((5, 3), (5, 3)),
+]
 
 
 def _binary(name, call, low=-2.0, gap=0.0, whole=None):
@@ -166,10 +173,14 @@ def elemwise_sum(rng, torch):
 @samples("broadcast_to")
 def broadcast_to(rng, torch):
     for shape, wanted, out in [
-        ((3, 1), (3, 4), (3, 4)), ((1, 3), (5, 0), (5, 3)), ((3,), (2, 3), (2, 3)),
-        ((), (2, 1), (2, 1)), ((), (), ()), ((1, 1, 2), (4, 0, 2), (4, 1, 2)),
+        ((3, 1), (3, 4), (3, 4)),
+        ((1, 3), (5, 0), (5, 3)),
+        ((3,), (2, 3), (2, 3)),
+        ((), (2, 1), (2, 1)),
+        ((), (), ()),
+        ((1, 1, 2), (4, 0, 2), (4, 1, 2)),
         ((0, 1), (0, 3), (0, 3)),
-    ]:  # fmt: skip
+    ]:
         x = floats(rng, shape)
         yield Sample([x], {"shape": wanted}, lambda x, o=out: x.broadcast_to(o))
 

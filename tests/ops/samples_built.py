@@ -132,12 +132,19 @@ def _from_heads(torch, batch, queries, keys, heads, width, values, mask, unseen,
 
     steps = (length * row, width, row, 1)
     attrs = {
-        "batch": (batch, heads), "queries": queries, "keys": keys, "width": width,
-        "values": values, "query": (0, *steps), "key": (heads * width, *steps),
-        "value": (2 * heads * width, length * row, values, row, 1), "scale": 0.25,
-        "out_axes": (0, 1, 2, 3) if heads_first else (0, 2, 1, 3), "masked": mask is not None,
+        "batch": (batch, heads),
+        "queries": queries,
+        "keys": keys,
+        "width": width,
+        "values": values,
+        "query": (0, *steps),
+        "key": (heads * width, *steps),
+        "value": (2 * heads * width, length * row, values, row, 1),
+        "scale": 0.25,
+        "out_axes": (0, 1, 2, 3) if heads_first else (0, 2, 1, 3),
+        "masked": mask is not None,
         "unseen": unseen,
-    }  # fmt: skip
+    }
     return (batch, length, row), attrs, run
 
 
@@ -156,7 +163,5 @@ def strided_attention(rng, torch):
         if mask:
             mask[0].reshape(-1)[0] = -np.inf
             if case[7] != "nan":
-                mask[0][...] = np.where(
-                    rng.random(mask[0].shape[:2] + (1, 1)) < 0.5, -np.inf, mask[0]
-                )
+                mask[0][...] = np.where(rng.random(mask[0].shape[:2] + (1, 1)) < 0.5, -np.inf, mask[0])
         yield Sample([x, x, x, *mask], attrs, run)

@@ -20,9 +20,14 @@ CONVOLUTIONS = [
 def conv_attrs(case, **more):
     _, outputs, groups, kernel, strides, padding, dilation, _ = case
     return {
-        "channels": outputs, "kernel_size": kernel, "strides": strides, "padding": padding,
-        "dilation": dilation, "groups": groups, **more,
-    }  # fmt: skip
+        "channels": outputs,
+        "kernel_size": kernel,
+        "strides": strides,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+        **more,
+    }
 
 
 def conv_oracle(torch, case):
@@ -39,9 +44,10 @@ def conv_oracle(torch, case):
 def conv_arrays(rng, case):
     channels, outputs, groups, kernel, *_, extents = case
     return [
-        floats(rng, (2, channels, *extents)), floats(rng, (outputs, channels // groups, *kernel)),
+        floats(rng, (2, channels, *extents)),
+        floats(rng, (outputs, channels // groups, *kernel)),
         floats(rng, (outputs,)),
-    ]  # fmt: skip
+    ]
 
 
 def last(x):
@@ -73,10 +79,11 @@ def conv2d(rng, torch):
         yield Sample([x, w], conv_attrs(case, use_bias=False), run, **LOOSE)
     x, w, b = conv_arrays(rng, CONVOLUTIONS[2])
     yield Sample(
-        [last(x), hwio(w), b], conv_attrs(CONVOLUTIONS[2], **NHWC),
+        [last(x), hwio(w), b],
+        conv_attrs(CONVOLUTIONS[2], **NHWC),
         lambda x, w, b: conv_oracle(torch, CONVOLUTIONS[2])(back(x), oihw(w), b).movedim(1, -1),
         **LOOSE,
-    )  # fmt: skip
+    )
     yield Sample(
         [integers(rng, (1, 2, 3, 3), dtype="int8"), integers(rng, (2, 2, 3, 3), dtype="int8")],
         {"channels": 2, "kernel_size": (3, 3), "use_bias": False, "out_dtype": "int32"},
@@ -84,8 +91,9 @@ def conv2d(rng, torch):
     )
     yield Sample(
         [floats(rng, (0, 2, 3, 3)), floats(rng, (2, 2, 3, 3)), floats(rng, (2,))],
-        {"channels": 2, "kernel_size": (3, 3)}, torch.nn.functional.conv2d,
-    )  # fmt: skip
+        {"channels": 2, "kernel_size": (3, 3)},
+        torch.nn.functional.conv2d,
+    )
 
 
 @samples("_contrib_conv2d_NCHWc")
@@ -97,10 +105,17 @@ def conv2d_nchwc(rng, torch):
     expected = expected.reshape(1, 1, 4, 3, 5).permute(0, 1, 3, 4, 2)
     yield Sample(
         [*map(np.ascontiguousarray, (blocked, weight)), b.reshape(1, 4)],
-        {"channels": 4, "kernel_size": (3, 2), "padding": (1, 1), "layout": "NCHW2c",
-         "kernel_layout": "OIHW2i4o", "out_layout": "NCHW4c"},
-        lambda x, w, b: expected, **LOOSE,
-    )  # fmt: skip
+        {
+            "channels": 4,
+            "kernel_size": (3, 2),
+            "padding": (1, 1),
+            "layout": "NCHW2c",
+            "kernel_layout": "OIHW2i4o",
+            "out_layout": "NCHW4c",
+        },
+        lambda x, w, b: expected,
+        **LOOSE,
+    )
 
 
 def conv_backward(torch, case, wanted):
@@ -141,18 +156,19 @@ def conv2d_grad_data(rng, torch):
     case = CONVOLUTIONS[-1]
     run = conv_backward(torch, case, "data")
     yield Sample(
-        [last(g), last(x), hwio(w)], {**attrs, **NHWC},
-        lambda g, x, w: run(back(g), back(x), oihw(w)).movedim(1, -1), **LOOSE,
-    )  # fmt: skip
+        [last(g), last(x), hwio(w)],
+        {**attrs, **NHWC},
+        lambda g, x, w: run(back(g), back(x), oihw(w)).movedim(1, -1),
+        **LOOSE,
+    )
 
 
 def unpadded_weight_gradient(torch, case, shape):
     """By PyTorch's own padding, which it does not multiply by what is infinite."""
     _, _, groups, _, strides, padding, dilation, _ = case
     return lambda g, x: torch.ops.aten.convolution_backward(
-        g, x, torch.zeros(shape), None, strides, padding, dilation, False, (0, 0), groups,
-        (False, True, False),
-    )[1]  # fmt: skip
+        g, x, torch.zeros(shape), None, strides, padding, dilation, False, (0, 0), groups, (False, True, False)
+    )[1]
 
 
 @samples("_conv2d_grad_weight")
@@ -168,9 +184,11 @@ def conv2d_grad_weight(rng, torch):
             said = unpadded_weight_gradient(torch, case, shape)
             yield Sample(with_infinities(rng, [g, x]), attrs, said, False, **LOOSE)
     yield Sample(
-        [last(g), last(x)], {**attrs, **NHWC},
-        lambda g, x: run(back(g), back(x), torch.zeros(shape)).permute(2, 3, 1, 0), **LOOSE,
-    )  # fmt: skip
+        [last(g), last(x)],
+        {**attrs, **NHWC},
+        lambda g, x: run(back(g), back(x), torch.zeros(shape)).permute(2, 3, 1, 0),
+        **LOOSE,
+    )
 
 
 @samples("_conv2d_grad")
@@ -198,9 +216,15 @@ TRANSPOSES = [
 def transpose_attrs(case, **more):
     _, outputs, groups, kernel, strides, padding, extra, dilation, _ = case
     return {
-        "channels": outputs, "kernel_size": kernel, "strides": strides, "padding": padding,
-        "output_padding": extra, "dilation": dilation, "groups": groups, **more,
-    }  # fmt: skip
+        "channels": outputs,
+        "kernel_size": kernel,
+        "strides": strides,
+        "padding": padding,
+        "output_padding": extra,
+        "dilation": dilation,
+        "groups": groups,
+        **more,
+    }
 
 
 def transpose_oracle(torch, case):
@@ -212,9 +236,10 @@ def transpose_oracle(torch, case):
 def transpose_arrays(rng, case):
     channels, outputs, groups, kernel, *_, extents = case
     return [
-        floats(rng, (2, channels, *extents)), floats(rng, (channels, outputs // groups, *kernel)),
+        floats(rng, (2, channels, *extents)),
+        floats(rng, (channels, outputs // groups, *kernel)),
         floats(rng, (outputs,)),
-    ]  # fmt: skip
+    ]
 
 
 @samples("conv2d_transpose")
@@ -231,11 +256,9 @@ def conv2d_transpose(rng, torch):
     yield Sample(
         [last(x), np.ascontiguousarray(w.transpose(2, 3, 0, 1)), b],
         transpose_attrs(case, layout="NHWC", kernel_layout="HWOI"),
-        lambda x, w, b: transpose_oracle(torch, case)(
-            back(x), w.permute(2, 3, 0, 1), b
-        ).movedim(1, -1),
+        lambda x, w, b: transpose_oracle(torch, case)(back(x), w.permute(2, 3, 0, 1), b).movedim(1, -1),
         **LOOSE,
-    )  # fmt: skip
+    )
 
 
 def transpose_backward(torch, case, wanted):
@@ -254,9 +277,11 @@ def conv2d_transpose_grad_data(rng, torch):
         g = floats(rng, transpose_oracle(torch, case)(torch.tensor(x), torch.tensor(w)).shape)
         run, shape = transpose_backward(torch, case, "data"), x.shape
         yield Sample(
-            [g, w], transpose_attrs(case, use_bias=False),
-            lambda g, w, run=run, shape=shape: run(g, torch.zeros(shape), w), **LOOSE,
-        )  # fmt: skip
+            [g, w],
+            transpose_attrs(case, use_bias=False),
+            lambda g, w, run=run, shape=shape: run(g, torch.zeros(shape), w),
+            **LOOSE,
+        )
 
 
 @samples("_conv2d_transpose_grad_weight")
@@ -266,6 +291,8 @@ def conv2d_transpose_grad_weight(rng, torch):
         g = floats(rng, transpose_oracle(torch, case)(torch.tensor(x), torch.tensor(w)).shape)
         run, shape = transpose_backward(torch, case, "weight"), w.shape
         yield Sample(
-            [g, x], transpose_attrs(case, use_bias=False),
-            lambda g, x, run=run, shape=shape: run(g, x, torch.zeros(shape)), **LOOSE,
-        )  # fmt: skip
+            [g, x],
+            transpose_attrs(case, use_bias=False),
+            lambda g, x, run=run, shape=shape: run(g, x, torch.zeros(shape)),
+            **LOOSE,
+        )

@@ -13,8 +13,7 @@ CASES = [
 ]
 
 
-def _correlation(torch, a, b, kernel_size=1, max_displacement=1, stride1=1, stride2=1, pad_size=0,
-                 is_multiply=True):  # fmt: skip
+def _correlation(torch, a, b, kernel_size=1, max_displacement=1, stride1=1, stride2=1, pad_size=0, is_multiply=True):
     """One shifted product a move, summed over patches by a convolution with ones."""
     pad = torch.nn.functional.pad
     reach = max_displacement // stride2

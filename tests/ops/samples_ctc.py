@@ -10,10 +10,7 @@ CASES = [
     ((40, 2, 5), 19, [40, 39], [19, 3], {}),
     ((1, 1, 2), 1, [1], [1], {}),
 ]
-UNREACHABLE = [
-    ((3, 3, 4), 3, [2, 3, 0], [3, 3, 0], {}),
-    ((3, 3, 4), 3, [2, 3, 0], [3, 2, 2], {"zero_infinity": True}),
-]
+UNREACHABLE = [((3, 3, 4), 3, [2, 3, 0], [3, 3, 0], {}), ((3, 3, 4), 3, [2, 3, 0], [3, 2, 2], {"zero_infinity": True})]
 
 
 def _inputs(rng, shape, most, steps, count, blank=0):
@@ -26,9 +23,7 @@ def _inputs(rng, shape, most, steps, count, blank=0):
 
 
 def _by_torch(torch, data, labels, steps, count, blank=0, zero_infinity=False, **more):
-    return torch.nn.functional.ctc_loss(
-        data, labels.long(), steps.long(), count.long(), blank, "none", zero_infinity
-    )
+    return torch.nn.functional.ctc_loss(data, labels.long(), steps.long(), count.long(), blank, "none", zero_infinity)
 
 
 @samples("ctc_loss")
@@ -43,8 +38,7 @@ def ctc_loss(rng, torch):
                 x, y.long(), *full, kw.get("blank", 0)
             )
             whole = [*given[:2], *(np.array(n) for n in full)]
-            yield Sample(whole, {**attrs, "kept": True}, both,
-                         differentiable=False, rtol=1e-5, atol=1e-5)  # fmt: skip
+            yield Sample(whole, {**attrs, "kept": True}, both, differentiable=False, rtol=1e-5, atol=1e-5)
     for shape, most, steps, count, attrs in UNREACHABLE:
         loss = lambda *a, kw=attrs: _by_torch(torch, *a, **kw)
         yield Sample(_inputs(rng, shape, most, steps, count), attrs, loss, differentiable=False)
@@ -68,8 +62,7 @@ def ctc_loss_grad(rng, torch):
             return torch.ops.aten._ctc_loss_backward(g, x, y, *lengths, loss, alpha, *rest)
 
         attrs = {**attrs, "kept": True, "normalized": True}
-        yield Sample([g, *given, kept], attrs, oracle,
-                     differentiable=False, rtol=1e-4, atol=1e-5)  # fmt: skip
+        yield Sample([g, *given, kept], attrs, oracle, differentiable=False, rtol=1e-4, atol=1e-5)
     given = _inputs(rng, (3, 0, 4), 2, [], [])
     alpha = np.zeros((0, 3, 5), "float32")
     lengths = [values.astype("int64") for values in given[2:]]

@@ -79,9 +79,7 @@ def geqrf(rng, torch):
 def eig(rng, torch):
     for shape in SQUARE:
         run = lambda a: (torch.linalg.eigvals(a),)
-        yield Sample(
-            [_sound(rng, shape).astype("float64")], {}, run, differentiable=False, **TOLERANCE
-        )
+        yield Sample([_sound(rng, shape).astype("float64")], {}, run, differentiable=False, **TOLERANCE)
 
 
 @samples("eigvals")

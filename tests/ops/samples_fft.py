@@ -11,9 +11,7 @@ def fft(rng, torch):
     for shape in SHAPES:
         for kind in ("complex64", "complex128"):
             yield Sample([numbers(rng, shape, kind)], {}, torch.fft.fft)
-        yield Sample(
-            [numbers(rng, shape)], {"inverse": True}, lambda x: torch.fft.ifft(x, norm="forward")
-        )
+        yield Sample([numbers(rng, shape)], {"inverse": True}, lambda x: torch.fft.ifft(x, norm="forward"))
 
 
 def _middle(torch, half, n, factor):
@@ -28,9 +26,10 @@ def rfft(rng, torch):
         n = shape[-1]
         yield Sample([floats(rng, shape, dtype="float64")], {"n": n}, torch.fft.rfft)
         yield Sample(
-            [floats(rng, shape, dtype="float64")], {"n": n, "doubled": True},
+            [floats(rng, shape, dtype="float64")],
+            {"n": n, "doubled": True},
             lambda x, n=n: _middle(torch, torch.fft.rfft(x), n, 2),
-        )  # fmt: skip
+        )
 
 
 @samples("irfft")
@@ -39,10 +38,10 @@ def irfft(rng, torch):
         n = shape[-1]
         half = (*shape[:-1], n // 2 + 1)
         yield Sample(
-            [numbers(rng, half)], {"n": n, "doubled": True},
-            lambda x, n=n: torch.fft.irfft(x, n, norm="forward"),
-        )  # fmt: skip
+            [numbers(rng, half)], {"n": n, "doubled": True}, lambda x, n=n: torch.fft.irfft(x, n, norm="forward")
+        )
         yield Sample(
-            [numbers(rng, half, "complex128")], {"n": n},
+            [numbers(rng, half, "complex128")],
+            {"n": n},
             lambda x, n=n: torch.fft.irfft(_middle(torch, x, n, 0.5), n, norm="forward"),
-        )  # fmt: skip
+        )

@@ -44,8 +44,7 @@ def _gradients(rng, torch, number):
     for attrs in CASES:
         inputs = [floats(rng, (2, 3, 3, 4)), *_inputs(rng)]
         yield Sample(inputs, attrs, _backward(torch, number, attrs), differentiable=False)
-    none = [np.zeros((0, 2, 2, 2), "float32"), floats(rng, (0, 2, 3, 3)),
-            np.zeros((0, 2, 2, 2), "float32")]  # fmt: skip
+    none = [np.zeros((0, 2, 2, 2), "float32"), floats(rng, (0, 2, 3, 3)), np.zeros((0, 2, 2, 2), "float32")]
     yield Sample(none, CASES[0], differentiable=False)
 
 

@@ -15,10 +15,17 @@ def _vjp(torch, forward):
 
 
 TAKES = [
-    ((3, 4), (2, 2), 1), ((3, 4), (5,), 0), ((3, 4), (), -1), ((6,), (2, 3), 0),
+    ((3, 4), (2, 2), 1),
+    ((3, 4), (5,), 0),
+    ((3, 4), (), -1),
+    ((6,), (2, 3), 0),
     ((2, 1, 3, 2), (4,), 2),
-    ((3, 4), (2, 2), None), ((5,), (0,), 0), ((0, 3), (0,), 0), ((0, 3), (2,), 1), ((), (3,), None),
-]  # fmt: skip
+    ((3, 4), (2, 2), None),
+    ((5,), (0,), 0),
+    ((0, 3), (0,), 0),
+    ((0, 3), (2,), 1),
+    ((), (3,), None),
+]
 
 
 def _take(x, indices, axis):
@@ -68,13 +75,7 @@ def take_grad(rng, torch):
         yield Sample([g, x, indices], {"axis": axis}, run)
 
 
-GATHERS_ND = [
-    ((3, 4), (2, 5)),
-    ((3, 4), (1, 2)),
-    ((2, 3, 4), (2, 2, 2)),
-    ((5,), (1, 3)),
-    ((3, 2), (2, 0)),
-]
+GATHERS_ND = [((3, 4), (2, 5)), ((3, 4), (1, 2)), ((2, 3, 4), (2, 2, 2)), ((5,), (1, 3)), ((3, 2), (2, 0))]
 
 
 def _gather_nd(x, indices):
@@ -107,12 +108,7 @@ def scatter_nd(rng, torch):
         places = tuple(row.long() % size for row, size in zip(indices, x.shape))
         return x.index_put(places, updates)
 
-    for shape, where in [
-        ((3, 4), (2, 5)),
-        ((5, 2), (1, 3)),
-        ((2, 3, 4), (2, 2, 2)),
-        ((3, 2), (2, 0)),
-    ]:
+    for shape, where in [((3, 4), (2, 5)), ((5, 2), (1, 3)), ((2, 3, 4), (2, 2, 2)), ((3, 2), (2, 0))]:
         count = where[0]
         picked = rng.permutation(int(np.prod(shape[:count])))[: int(np.prod(where[1:]))]
         places = np.stack(np.unravel_index(picked, shape[:count])).reshape(where)
@@ -168,12 +164,7 @@ def where(rng, torch):
     yield Sample(rows, {}, lambda c, x, y: torch.where(c[:, None] != 0, x, y))
 
 
-FLAGS = [
-    {},
-    {"transpose_a": True},
-    {"transpose_b": True},
-    {"transpose_a": True, "transpose_b": True},
-]
+FLAGS = [{}, {"transpose_a": True}, {"transpose_b": True}, {"transpose_a": True, "transpose_b": True}]
 
 
 def _reversed(shape, attrs, key):
@@ -185,9 +176,7 @@ def _turned(x, attrs, key):
 
 
 def _tensordot(torch, attrs):
-    return lambda a, b: torch.tensordot(
-        _turned(a, attrs, "transpose_a"), _turned(b, attrs, "transpose_b"), 1
-    )
+    return lambda a, b: torch.tensordot(_turned(a, attrs, "transpose_a"), _turned(b, attrs, "transpose_b"), 1)
 
 
 PRODUCTS = [
@@ -203,10 +192,7 @@ PRODUCTS = [
 
 
 def _factors(rng, a, b, attrs):
-    return [
-        floats(rng, _reversed(a, attrs, "transpose_a")),
-        floats(rng, _reversed(b, attrs, "transpose_b")),
-    ]
+    return [floats(rng, _reversed(a, attrs, "transpose_a")), floats(rng, _reversed(b, attrs, "transpose_b"))]
 
 
 @samples("matmul")
@@ -256,9 +242,6 @@ def batch_matmul(rng, torch):
             ((2, 0, 3), (3, 2)),
             ((2, 2, 0), (0, 3)),
         ]:
-            pair = [
-                floats(rng, _swapped(a, attrs, "transpose_a")),
-                floats(rng, _swapped(b, attrs, "transpose_b")),
-            ]
+            pair = [floats(rng, _swapped(a, attrs, "transpose_a")), floats(rng, _swapped(b, attrs, "transpose_b"))]
             yield Sample(pair, attrs, product(attrs))
     yield Sample([integers(rng, (2, 2, 3)), integers(rng, (2, 3, 2))], {}, lambda a, b: a @ b)

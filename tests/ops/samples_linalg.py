@@ -25,9 +25,8 @@ def triangle(rng, torch):
         for lower, diagonal in [(True, 0), (False, 0), (True, -1), (False, 2)]:
             run = torch.tril if lower else torch.triu
             yield Sample(
-                [floats(rng, shape)], {"lower": lower, "diagonal": diagonal},
-                lambda x, run=run, k=diagonal: run(x, k),
-            )  # fmt: skip
+                [floats(rng, shape)], {"lower": lower, "diagonal": diagonal}, lambda x, run=run, k=diagonal: run(x, k)
+            )
 
 
 @samples("inverse")
@@ -72,9 +71,7 @@ def cofactors(rng, torch):
 @samples("slogdet")
 def slogdet(rng, torch):
     for shape in SQUARE:
-        yield Sample(
-            [-_sound(rng, shape)], {}, lambda a: tuple(torch.linalg.slogdet(a)), **TOLERANCE
-        )
+        yield Sample([-_sound(rng, shape)], {}, lambda a: tuple(torch.linalg.slogdet(a)), **TOLERANCE)
 
 
 @samples("cholesky")

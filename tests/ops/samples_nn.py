@@ -13,31 +13,31 @@ def dense(rng, torch):
         k = shape[-1]
         weight, bias = floats(rng, (3, k)), floats(rng, (3,))
         yield Sample([floats(rng, shape), weight, bias], {"units": 3}, linear, atol=1e-5)
-        yield Sample(
-            [floats(rng, shape), weight], {"units": 3, "use_bias": False}, linear, atol=1e-5
-        )
+        yield Sample([floats(rng, shape), weight], {"units": 3, "use_bias": False}, linear, atol=1e-5)
 
 
 @samples("_as_rows")
 def as_rows(rng, torch):
     for shape in ((4,), (2, 3), (2, 3, 4), (2, 0, 3)):
-        yield Sample(
-            [floats(rng, shape)], {}, lambda x: x.flatten(0, -2) if x.ndim > 1 else x[None]
-        )
+        yield Sample([floats(rng, shape)], {}, lambda x: x.flatten(0, -2) if x.ndim > 1 else x[None])
 
 
 @samples("softmax")
 def softmax(rng, torch):
     for shape, axis in (((5,), -1), ((3, 4), 0), ((2, 3, 4), 1), ((2, 1, 3), -1), ((0, 3), 1)):
-        yield Sample(
-            [floats(rng, shape, -20, 20)], {"axis": axis}, lambda x, a=axis: torch.softmax(x, a)
-        )
+        yield Sample([floats(rng, shape, -20, 20)], {"axis": axis}, lambda x, a=axis: torch.softmax(x, a))
 
 
 CLASS_SAMPLES = (
-    ((3, 4), 1, "none"), ((4, 3), 1, "mean"), ((2, 3, 4), 1, "none"), ((2, 3, 2, 2), -1, "sum"),
-    ((5, 2, 3), 1, "mean"), ((5,), 0, "none"), ((0, 3), 1, "none"), ((0, 3), 1, "sum"),
-)  # fmt: skip
+    ((3, 4), 1, "none"),
+    ((4, 3), 1, "mean"),
+    ((2, 3, 4), 1, "none"),
+    ((2, 3, 2, 2), -1, "sum"),
+    ((5, 2, 3), 1, "mean"),
+    ((5,), 0, "none"),
+    ((0, 3), 1, "none"),
+    ((0, 3), 1, "sum"),
+)
 
 
 def _classes(rng, shape, axis):
@@ -49,9 +49,7 @@ def _classes(rng, shape, axis):
 
 def _class_losses(torch, name, x, classes, axis, **options):
     scores = x.movedim(axis, -1).reshape(-1, x.shape[axis])
-    losses = getattr(torch.nn.functional, name)(
-        scores, classes.reshape(-1).long(), ignore_index=-1, **options
-    )
+    losses = getattr(torch.nn.functional, name)(scores, classes.reshape(-1).long(), ignore_index=-1, **options)
     return losses.reshape(classes.shape) if losses.ndim else losses
 
 
@@ -70,9 +68,10 @@ def _loss_samples(op_name, name, smoothings):
         for shape, *case in cases:
             ours, theirs = options(*case)
             yield Sample(
-                [floats(rng, shape, -5, 5), _classes(rng, shape, case[0])], ours,
+                [floats(rng, shape, -5, 5), _classes(rng, shape, case[0])],
+                ours,
                 lambda x, classes, given=theirs: _class_losses(torch, name, x, classes, **given),
-            )  # fmt: skip
+            )
 
     @samples(f"_{op_name}_grad")
     def gradients(rng, torch):
@@ -85,9 +84,10 @@ def _loss_samples(op_name, name, smoothings):
             classes = _classes(rng, shape, case[0])
             g = floats(rng, classes.shape if case[1] == "none" else ())
             yield Sample(
-                [g, floats(rng, shape, -5, 5), classes], ours,
+                [g, floats(rng, shape, -5, 5), classes],
+                ours,
                 lambda g, x, classes, given=theirs: run(g, x, classes, given),
-            )  # fmt: skip
+            )
 
 
 _loss_samples("softmax_cross_entropy", "cross_entropy", (0.0, 0.25))
@@ -98,10 +98,7 @@ _loss_samples("nll_loss", "nll_loss", (0.0,))
 def log_softmax(rng, torch):
     for shape, axis in (((5,), -1), ((3, 4), 0), ((2, 3, 4), 1), ((2, 1, 3), -1), ((0, 3), 1)):
         yield Sample(
-            [floats(rng, shape, -20, 20)],
-            {"axis": axis},
-            lambda x, a=axis: torch.log_softmax(x, a),
-            atol=1e-5,
+            [floats(rng, shape, -20, 20)], {"axis": axis}, lambda x, a=axis: torch.log_softmax(x, a), atol=1e-5
         )
 
 
@@ -118,11 +115,8 @@ def pad(rng, torch):
                 {"pad_width": widths, "mode": mode, "pad_value": 1.5},
                 lambda x, flat=flat, name=name, extra=extra: fn(x, flat, mode=name, **extra),
             )
-    yield Sample(
-        [floats(rng, (2, 0))], {"pad_width": ((1, 0), (1, 1))}, lambda x: fn(x, (1, 1, 1, 0))
-    )
-    yield Sample([floats(rng, (3,))], {"pad_width": ((2, 1),)},
-                 lambda x: fn(x, (2, 1)))  # fmt: skip
+    yield Sample([floats(rng, (2, 0))], {"pad_width": ((1, 0), (1, 1))}, lambda x: fn(x, (1, 1, 1, 0)))
+    yield Sample([floats(rng, (3,))], {"pad_width": ((2, 1),)}, lambda x: fn(x, (2, 1)))
 
 
 @samples("_pad_grad")
@@ -140,9 +134,7 @@ def pad_grad(rng, torch):
                 return x.grad
 
             shape = [n + sum(pair) for n, pair in zip((1, 2, 4, 4), widths)]
-            yield Sample(
-                [floats(rng, shape)], {"pad_width": widths, "mode": mode}, transposed, atol=1e-5
-            )
+            yield Sample([floats(rng, shape)], {"pad_width": widths, "mode": mode}, transposed, atol=1e-5)
 
 
 # Activations
@@ -191,17 +183,20 @@ def prelu(rng, torch):
 @samples("batch_norm")
 def batch_norm(rng, torch):
     def statistics(count):
-        return [
-            floats(rng, (count,)), floats(rng, (count,)), floats(rng, (count,)),
-            floats(rng, (count,), 0.2, 2),
-        ]  # fmt: skip
+        return [floats(rng, (count,)), floats(rng, (count,)), floats(rng, (count,)), floats(rng, (count,), 0.2, 2)]
 
     def oracle(axis, training, epsilon, scale=True, center=True):
         def run(x, gamma, beta, mean, var):
             moved = torch.nn.functional.batch_norm(
-                x.movedim(axis, 1), mean, var, gamma if scale else None,
-                beta if center else None, training, 0.2, epsilon,
-            )  # fmt: skip
+                x.movedim(axis, 1),
+                mean,
+                var,
+                gamma if scale else None,
+                beta if center else None,
+                training,
+                0.2,
+                epsilon,
+            )
             if not training:
                 return moved.movedim(1, axis), mean, var
             flat = x.movedim(axis, 0).flatten(1)
@@ -212,20 +207,23 @@ def batch_norm(rng, torch):
 
     for axis, shape in ((1, (3, 2, 4)), (-1, (2, 3, 2, 2)), (1, (4, 3)), (1, (2, 3, 1, 2))):
         for training in (False, True):
-            attrs = {
-                "axis": axis, "training": training, "epsilon": 1e-3, "momentum": 0.8,
-                "unbiased": True,
-            }  # fmt: skip
+            attrs = {"axis": axis, "training": training, "epsilon": 1e-3, "momentum": 0.8, "unbiased": True}
             yield Sample(
-                [floats(rng, shape), *statistics(shape[axis])], attrs,
-                oracle(axis, training, 1e-3), rtol=1e-4, atol=1e-5,
-            )  # fmt: skip
+                [floats(rng, shape), *statistics(shape[axis])],
+                attrs,
+                oracle(axis, training, 1e-3),
+                rtol=1e-4,
+                atol=1e-5,
+            )
     for training in (False, True):
         attrs = {"scale": False, "center": False, "training": training, "momentum": 0.8}
         yield Sample(
-            [floats(rng, (3, 2, 2)), *statistics(2)], {**attrs, "unbiased": True},
-            oracle(1, training, 1e-5, scale=False, center=False), rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            [floats(rng, (3, 2, 2)), *statistics(2)],
+            {**attrs, "unbiased": True},
+            oracle(1, training, 1e-5, scale=False, center=False),
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 @samples("layer_norm")
@@ -237,8 +235,9 @@ def layer_norm(rng, torch):
             [floats(rng, shape), floats(rng, own), floats(rng, own)],
             {"axis": axis, "epsilon": 1e-3},
             lambda x, gamma, beta: fn(x, gamma.shape, gamma, beta, 1e-3),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 @samples("rms_norm")
@@ -249,8 +248,9 @@ def rms_norm(rng, torch):
             [floats(rng, shape), floats(rng, shape[axis:])],
             {"axis": axis, "epsilon": 1e-3},
             lambda x, gamma: fn(x, gamma.shape, gamma, 1e-3),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 @samples("instance_norm")
@@ -260,8 +260,9 @@ def instance_norm(rng, torch):
             [floats(rng, shape), floats(rng, (shape[1],)), floats(rng, (shape[1],))],
             {"epsilon": 1e-3},
             lambda x, g, b: torch.nn.functional.instance_norm(x, weight=g, bias=b, eps=1e-3),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 @samples("group_norm")
@@ -271,8 +272,9 @@ def group_norm(rng, torch):
             [floats(rng, shape), floats(rng, (shape[1],)), floats(rng, (shape[1],))],
             {"num_groups": groups, "epsilon": 1e-3},
             lambda x, g, b, n=groups: torch.nn.functional.group_norm(x, n, g, b, 1e-3),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 # Gradients of norms
@@ -293,11 +295,10 @@ def layer_norm_grad(rng, torch):
         yield Sample(
             [floats(rng, shape), floats(rng, shape), floats(rng, own)],
             {"axis": axis, "epsilon": 1e-3},
-            lambda g, x, gamma, run=run: _pulled(
-                torch, run, [x, gamma, torch.zeros_like(gamma)], g
-            ),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            lambda g, x, gamma, run=run: _pulled(torch, run, [x, gamma, torch.zeros_like(gamma)], g),
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 @samples("_rms_norm_grad")
@@ -309,8 +310,9 @@ def rms_norm_grad(rng, torch):
             [floats(rng, shape), floats(rng, shape), floats(rng, shape[axis:])],
             {"axis": axis, "epsilon": 1e-3},
             lambda g, x, gamma, run=run: _pulled(torch, run, [x, gamma], g),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 def _channel_gradients(rng, torch, shape, attrs, run):
@@ -318,8 +320,9 @@ def _channel_gradients(rng, torch, shape, attrs, run):
         [floats(rng, shape), floats(rng, shape), floats(rng, (shape[1],))],
         {"epsilon": 1e-3, **attrs},
         lambda g, x, gamma: _pulled(torch, run, [x, gamma, torch.zeros_like(gamma)], g),
-        rtol=1e-4, atol=1e-5,
-    )  # fmt: skip
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 @samples("_instance_norm_grad")
@@ -355,9 +358,9 @@ def batch_norm_grad(rng, torch):
             grads = torch.autograd.grad(outputs(*own), own, allow_unused=True)
             if scale:
                 return grads
-            unit = torch.nn.functional.batch_norm(
-                x.movedim(axis, 1), None, None, None, None, True, 0.1, 1e-3
-            ).movedim(1, axis)
+            unit = torch.nn.functional.batch_norm(x.movedim(axis, 1), None, None, None, None, True, 0.1, 1e-3).movedim(
+                1, axis
+            )
             dims = [d for d in range(x.ndim) if d != axis % x.ndim]
             return grads[0], (g * unit).sum(dims), grads[2]
 
@@ -369,9 +372,12 @@ def batch_norm_grad(rng, torch):
         vectors = [floats(rng, (shape[axis],)) for _ in range(3)]
         inputs = [floats(rng, shape), x, vectors[0], x.mean(axes), x.var(axes), *vectors[1:]]
         yield Sample(
-            inputs, {"axis": axis, "epsilon": 1e-3, "scale": scale, "training": True},
-            oracle(axis, scale), rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            inputs,
+            {"axis": axis, "epsilon": 1e-3, "scale": scale, "training": True},
+            oracle(axis, scale),
+            rtol=1e-4,
+            atol=1e-5,
+        )
 
 
 @samples("lrn")
@@ -408,12 +414,11 @@ def l2_normalize(rng, torch):
     fn = torch.nn.functional.normalize
     for shape, axis in (((3, 4), (1,)), ((2, 3, 4), (-3,)), ((2, 3, 4), (1, -1))):
         yield Sample(
-            [floats(rng, shape)], {"eps": 1e-12, "axis": axis},
+            [floats(rng, shape)],
+            {"eps": 1e-12, "axis": axis},
             lambda x, axis=axis: x / torch.linalg.vector_norm(x, dim=axis, keepdim=True),
-        )  # fmt: skip
-    yield Sample(
-        [floats(rng, (3, 4)) * 1e-3], {"eps": 0.25, "axis": (1,)}, lambda x: fn(x, dim=1, eps=0.5)
-    )
+        )
+    yield Sample([floats(rng, (3, 4)) * 1e-3], {"eps": 0.25, "axis": (1,)}, lambda x: fn(x, dim=1, eps=0.5))
 
 
 # Attention
@@ -422,9 +427,10 @@ def l2_normalize(rng, torch):
 def attention_samples(rng):
     batch, length, sources, width, values = (2, 1), 3, 4, 5, 2
     arrays = [
-        floats(rng, (*batch, length, width)), floats(rng, (*batch, sources, width)),
+        floats(rng, (*batch, length, width)),
+        floats(rng, (*batch, sources, width)),
         floats(rng, (*batch, sources, values)),
-    ]  # fmt: skip
+    ]
     seen = rng.random((length, sources)) > 0.4
     seen[1], seen[0] = False, True  # one query sees nothing
     return arrays, [
@@ -443,10 +449,12 @@ def attention(rng, torch):
     arrays, cases = attention_samples(rng)
     for attrs, mask, options in cases:
         yield Sample(
-            [*arrays, *mask], attrs,
+            [*arrays, *mask],
+            attrs,
             lambda q, k, v, m=None, options=options: fn(q, k, v, attn_mask=m, **options),
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-5,
+        )
     yield Sample([a[0, 0] for a in arrays], {}, lambda q, k, v: fn(q, k, v), rtol=1e-4, atol=1e-5)
 
 

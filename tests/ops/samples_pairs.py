@@ -99,5 +99,4 @@ def broadcast_where(rng, torch):
     yield Sample([condition, integers(rng, (4,)), integers(rng, (3, 4))], {}, torch.where)
     mask = floats(rng, (3,)) * integers(rng, (3,), 0, 2)
     x, y = floats(rng, (2, 3)), floats(rng, ())
-    yield Sample([mask.astype("float32"), x, y], {}, lambda c, x, y: torch.where(c != 0, x, y),
-                 (1, 2))  # fmt: skip
+    yield Sample([mask.astype("float32"), x, y], {}, lambda c, x, y: torch.where(c != 0, x, y), (1, 2))

@@ -26,10 +26,7 @@ POOLS = [
 
 def pool_attrs(case, **more):
     size, strides, padding, dilation, ceil, _ = case
-    return {
-        "pool_size": size, "strides": strides, "padding": padding, "dilation": dilation,
-        "ceil_mode": ceil, **more,
-    }  # fmt: skip
+    return {"pool_size": size, "strides": strides, "padding": padding, "dilation": dilation, "ceil_mode": ceil, **more}
 
 
 def max_pool(torch, case):
@@ -69,13 +66,15 @@ def max_pool2d(rng, torch):
         yield Sample([data_of(rng, case)], pool_attrs(case), max_pool(torch, case))
     case = POOLS[1]
     yield Sample(
-        [last(data_of(rng, case))], pool_attrs(case, layout="NHWC"),
+        [last(data_of(rng, case))],
+        pool_attrs(case, layout="NHWC"),
         lambda x: max_pool(torch, case)(x.movedim(-1, 1)).movedim(1, -1),
-    )  # fmt: skip
+    )
     yield Sample(
-        [integers(rng, (1, 1, 4, 4), -9, -1, "int8")], pool_attrs(case),
+        [integers(rng, (1, 1, 4, 4), -9, -1, "int8")],
+        pool_attrs(case),
         lambda x: max_pool(torch, case)(x.float()).to(torch.int8),
-    )  # fmt: skip
+    )
 
 
 def max_grads(rng, torch, case, ties):
@@ -89,10 +88,12 @@ def max_pool2d_grad(rng, torch):
     for case in POOLS:
         for ties in (False, True):
             yield Sample(
-                [*max_grads(rng, torch, case, ties)], pool_attrs(case),
+                [*max_grads(rng, torch, case, ties)],
+                pool_attrs(case),
                 lambda g, x, y, case=case: backward(torch, max_pool(torch, case), g, x),
-                differentiable=(0,) if ties else True, **LOOSE,
-            )  # fmt: skip
+                differentiable=(0,) if ties else True,
+                **LOOSE,
+            )
 
 
 @samples("_max_pool2d_pick")
@@ -107,9 +108,7 @@ def max_pool2d_pick(rng, torch):
             grad = torch.autograd.grad(max_pool(torch, case)(leaf), leaf, g, create_graph=True)[0]
             return torch.autograd.grad(grad, g, v)[0]
 
-        yield Sample(
-            [floats(rng, x.shape), x, y], pool_attrs(case), pick, differentiable=(0,), **LOOSE
-        )
+        yield Sample([floats(rng, x.shape), x, y], pool_attrs(case), pick, differentiable=(0,), **LOOSE)
 
 
 @samples("avg_pool2d")
@@ -117,21 +116,23 @@ def avg_pool2d(rng, torch):
     for case in filter(averaging, POOLS):
         for include in (False, True):
             yield Sample(
-                [data_of(rng, case)], pool_attrs(case, count_include_pad=include),
-                avg_pool(torch, case, include), **LOOSE,
-            )  # fmt: skip
+                [data_of(rng, case)],
+                pool_attrs(case, count_include_pad=include),
+                avg_pool(torch, case, include),
+                **LOOSE,
+            )
     case = POOLS[1]
     yield Sample(
-        [last(data_of(rng, case))], pool_attrs(case, layout="NHWC"),
-        lambda x: avg_pool(torch, case, False)(x.movedim(-1, 1)).movedim(1, -1), **LOOSE,
-    )  # fmt: skip
+        [last(data_of(rng, case))],
+        pool_attrs(case, layout="NHWC"),
+        lambda x: avg_pool(torch, case, False)(x.movedim(-1, 1)).movedim(1, -1),
+        **LOOSE,
+    )
     corners = {"pool_size": (2, 2), "padding": (0, 1, 1, 0)}
     pad = torch.nn.functional.pad
     mean = lambda x: torch.nn.functional.avg_pool2d(pad(x, (1, 0, 0, 1)), 2, 1)
     yield Sample([floats(rng, (1, 2, 3, 3))], {**corners, "count_include_pad": True}, mean, **LOOSE)
-    yield Sample(
-        [floats(rng, (1, 2, 3, 3))], corners, lambda x: mean(x) / mean(torch.ones_like(x)), **LOOSE
-    )
+    yield Sample([floats(rng, (1, 2, 3, 3))], corners, lambda x: mean(x) / mean(torch.ones_like(x)), **LOOSE)
 
 
 @samples("_avg_pool2d_grad")
@@ -141,9 +142,11 @@ def avg_pool2d_grad(rng, torch):
             x, run = data_of(rng, case), avg_pool(torch, case, include)
             g = floats(rng, run(torch.tensor(x)).shape)
             yield Sample(
-                [g, x], pool_attrs(case, count_include_pad=include),
-                lambda g, x, run=run: backward(torch, run, g, x), **LOOSE,
-            )  # fmt: skip
+                [g, x],
+                pool_attrs(case, count_include_pad=include),
+                lambda g, x, run=run: backward(torch, run, g, x),
+                **LOOSE,
+            )
 
 
 def everything(torch, kind):
@@ -155,9 +158,10 @@ def everything(torch, kind):
 def global_max_pool2d(rng, torch):
     yield Sample([distinct(rng, (2, 3, 2, 4))], {}, everything(torch, "max"))
     yield Sample(
-        [distinct(rng, (2, 2, 4, 3))], {"layout": "NHWC"},
+        [distinct(rng, (2, 2, 4, 3))],
+        {"layout": "NHWC"},
         lambda x: everything(torch, "max")(x.movedim(-1, 1)).movedim(1, -1),
-    )  # fmt: skip
+    )
 
 
 @samples("_global_max_pool2d_grad")
@@ -165,9 +169,11 @@ def global_max_pool2d_grad(rng, torch):
     for x in (distinct(rng, (2, 3, 2, 4)), integers(rng, (2, 3, 2, 4), 0, 3, "float32")):
         y = x.max(axis=(2, 3), keepdims=True)
         yield Sample(
-            [floats(rng, y.shape), x, y], {},
-            lambda g, x, y: backward(torch, everything(torch, "max"), g, x), differentiable=(0,),
-        )  # fmt: skip
+            [floats(rng, y.shape), x, y],
+            {},
+            lambda g, x, y: backward(torch, everything(torch, "max"), g, x),
+            differentiable=(0,),
+        )
 
 
 @samples("_global_max_pool2d_pick")
@@ -175,27 +181,32 @@ def global_max_pool2d_pick(rng, torch):
     x = distinct(rng, (2, 3, 2, 4))
     y = x.max(axis=(2, 3), keepdims=True)
     yield Sample(
-        [floats(rng, x.shape), x, y], {},
+        [floats(rng, x.shape), x, y],
+        {},
         lambda v, x, y: v.flatten(2).gather(2, x.flatten(2).argmax(2, True))[..., None],
         differentiable=(0,),
-    )  # fmt: skip
+    )
 
 
 @samples("global_avg_pool2d")
 def global_avg_pool2d(rng, torch):
     yield Sample([floats(rng, (2, 3, 2, 4))], {}, everything(torch, "avg"), **LOOSE)
     yield Sample(
-        [floats(rng, (2, 2, 4, 3))], {"layout": "NHWC"},
-        lambda x: everything(torch, "avg")(x.movedim(-1, 1)).movedim(1, -1), **LOOSE,
-    )  # fmt: skip
+        [floats(rng, (2, 2, 4, 3))],
+        {"layout": "NHWC"},
+        lambda x: everything(torch, "avg")(x.movedim(-1, 1)).movedim(1, -1),
+        **LOOSE,
+    )
 
 
 @samples("_global_avg_pool2d_grad")
 def global_avg_pool2d_grad(rng, torch):
     yield Sample(
-        [floats(rng, (2, 3, 1, 1)), floats(rng, (2, 3, 2, 4))], {},
-        lambda g, x: backward(torch, everything(torch, "avg"), g, x), **LOOSE,
-    )  # fmt: skip
+        [floats(rng, (2, 3, 1, 1)), floats(rng, (2, 3, 2, 4))],
+        {},
+        lambda g, x: backward(torch, everything(torch, "avg"), g, x),
+        **LOOSE,
+    )
 
 
 BINS = [((5, 6), (5, 6)), ((5, 6), (2, 4)), ((2, 3), (3, 2)), ((4, 4), (2, 1))]
@@ -205,14 +216,13 @@ BINS = [((5, 6), (5, 6)), ((5, 6), (2, 4)), ((2, 3), (3, 2)), ((4, 4), (2, 1))]
 def adaptive_avg_pool2d(rng, torch):
     fn = torch.nn.functional.adaptive_avg_pool2d
     for extents, out in BINS:
-        yield Sample(
-            [floats(rng, (1, 2, *extents))], {"output_size": out}, lambda x, o=out: fn(x, o),
-            **LOOSE,
-        )  # fmt: skip
+        yield Sample([floats(rng, (1, 2, *extents))], {"output_size": out}, lambda x, o=out: fn(x, o), **LOOSE)
     yield Sample(
-        [floats(rng, (1, 5, 4, 2))], {"output_size": (2, 3), "layout": "NHWC"},
-        lambda x: fn(x.movedim(-1, 1), (2, 3)).movedim(1, -1), **LOOSE,
-    )  # fmt: skip
+        [floats(rng, (1, 5, 4, 2))],
+        {"output_size": (2, 3), "layout": "NHWC"},
+        lambda x: fn(x.movedim(-1, 1), (2, 3)).movedim(1, -1),
+        **LOOSE,
+    )
 
 
 @samples("_adaptive_avg_pool2d_grad")
@@ -220,9 +230,11 @@ def adaptive_avg_pool2d_grad(rng, torch):
     fn = torch.nn.functional.adaptive_avg_pool2d
     for extents, out in BINS:
         yield Sample(
-            [floats(rng, (1, 2, *out)), floats(rng, (1, 2, *extents))], {"output_size": out},
-            lambda g, x, o=out: backward(torch, lambda v: fn(v, o), g, x), **LOOSE,
-        )  # fmt: skip
+            [floats(rng, (1, 2, *out)), floats(rng, (1, 2, *extents))],
+            {"output_size": out},
+            lambda g, x, o=out: backward(torch, lambda v: fn(v, o), g, x),
+            **LOOSE,
+        )
 
 
 # Resizing: attributes, and what torch calls them.
@@ -232,11 +244,10 @@ RESIZES = [
     ({"align_corners": True}, {"mode": "bilinear", "align_corners": True}),
     ({"method": "NEAREST_NEIGHBOR"}, {"mode": "nearest"}),
     (
-        {"method": "NEAREST_NEIGHBOR", "coordinate_mode": "half_pixel",
-         "nearest_mode": "round_prefer_ceil"},
+        {"method": "NEAREST_NEIGHBOR", "coordinate_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"},
         {"mode": "nearest-exact"},
     ),
-]  # fmt: skip
+]
 EXTENTS = [((3, 4), (5, 6)), ((5, 4), (2, 3)), ((3, 2), (1, 4))]
 
 
@@ -246,18 +257,24 @@ def resize(rng, torch):
     for attrs, options in RESIZES:
         for extents, out in EXTENTS:
             yield Sample(
-                [floats(rng, (1, 2, *extents))], {"size": out, **attrs},
-                lambda x, o=out, options=options: fn(x, size=o, **options), **LOOSE,
-            )  # fmt: skip
+                [floats(rng, (1, 2, *extents))],
+                {"size": out, **attrs},
+                lambda x, o=out, options=options: fn(x, size=o, **options),
+                **LOOSE,
+            )
     attrs, options = RESIZES[0]
     yield Sample(
-        [floats(rng, (1, 3, 4, 2))], {"size": (5, 3), "layout": "NHWC", **attrs},
-        lambda x: fn(x.movedim(-1, 1), size=(5, 3), **options).movedim(1, -1), **LOOSE,
-    )  # fmt: skip
+        [floats(rng, (1, 3, 4, 2))],
+        {"size": (5, 3), "layout": "NHWC", **attrs},
+        lambda x: fn(x.movedim(-1, 1), size=(5, 3), **options).movedim(1, -1),
+        **LOOSE,
+    )
     yield Sample(
-        [floats(rng, (1, 1, 5, 5))], {"size": (3, 3), "scales": (0.7, 0.7), **attrs},
-        lambda x: fn(x, scale_factor=0.7, **options), **LOOSE,
-    )  # fmt: skip
+        [floats(rng, (1, 1, 5, 5))],
+        {"size": (3, 3), "scales": (0.7, 0.7), **attrs},
+        lambda x: fn(x, scale_factor=0.7, **options),
+        **LOOSE,
+    )
     yield Sample([floats(rng, (1, 1, 2, 2))], {"size": (4, 4)}, asymmetric_double(torch), **LOOSE)
 
 
@@ -279,27 +296,24 @@ def resize_grad(rng, torch):
     for attrs, options in RESIZES:
         for extents, out in EXTENTS[:2]:
             yield Sample(
-                [floats(rng, (1, 2, *out)), floats(rng, (1, 2, *extents))], {"size": out, **attrs},
-                lambda g, x, o=out, options=options: backward(
-                    torch, lambda v: fn(v, size=o, **options), g, x
-                ),
+                [floats(rng, (1, 2, *out)), floats(rng, (1, 2, *extents))],
+                {"size": out, **attrs},
+                lambda g, x, o=out, options=options: backward(torch, lambda v: fn(v, size=o, **options), g, x),
                 **LOOSE,
-            )  # fmt: skip
+            )
 
 
 @samples("upsampling")
 def upsampling(rng, torch):
     fn = torch.nn.functional.interpolate
     for scale in (1, 2, 3):
-        yield Sample(
-            [floats(rng, (1, 2, 2, 3))], {"scale": scale}, lambda x, s=scale: fn(x, scale_factor=s)
-        )
-    yield Sample([floats(rng, (1, 2, 2, 2))], {"scale": 2, "method": "BILINEAR"},
-                 asymmetric_double(torch), **LOOSE)  # fmt: skip
+        yield Sample([floats(rng, (1, 2, 2, 3))], {"scale": scale}, lambda x, s=scale: fn(x, scale_factor=s))
+    yield Sample([floats(rng, (1, 2, 2, 2))], {"scale": 2, "method": "BILINEAR"}, asymmetric_double(torch), **LOOSE)
     yield Sample(
-        [floats(rng, (1, 2, 3, 2))], {"scale": 2, "layout": "NHWC"},
+        [floats(rng, (1, 2, 3, 2))],
+        {"scale": 2, "layout": "NHWC"},
         lambda x: fn(x.movedim(-1, 1), scale_factor=2).movedim(1, -1),
-    )  # fmt: skip
+    )
 
 
 @samples("_upsampling_grad")
@@ -307,13 +321,14 @@ def upsampling_grad(rng, torch):
     fn = torch.nn.functional.interpolate
     for scale in (1, 2):
         yield Sample(
-            [floats(rng, (1, 2, 2 * scale, 3 * scale))], {"scale": scale},
-            lambda g, s=scale: backward(
-                torch, lambda v: fn(v, scale_factor=s), g, torch.zeros(1, 2, 2, 3)
-            ),
+            [floats(rng, (1, 2, 2 * scale, 3 * scale))],
+            {"scale": scale},
+            lambda g, s=scale: backward(torch, lambda v: fn(v, scale_factor=s), g, torch.zeros(1, 2, 2, 3)),
             **LOOSE,
-        )  # fmt: skip
+        )
     yield Sample(
-        [floats(rng, (1, 2, 4, 4))], {"scale": 2, "method": "BILINEAR"},
-        lambda g: backward(torch, asymmetric_double(torch), g, torch.zeros(1, 2, 2, 2)), **LOOSE,
-    )  # fmt: skip
+        [floats(rng, (1, 2, 4, 4))],
+        {"scale": 2, "method": "BILINEAR"},
+        lambda g: backward(torch, asymmetric_double(torch), g, torch.zeros(1, 2, 2, 2)),
+        **LOOSE,
+    )

@@ -78,10 +78,10 @@ def random_uniform(rng, torch):
             yield Sample(
                 [state(rng, drawn=623 if shape == (3,) else None)],
                 {"low": low, "high": high, "shape": shape, "dtype": dtype},
-                drawn(torch, lambda g, a=(shape, dtype), r=(low, high):
-                      empty(torch, *a).uniform_(*r, generator=g)),
-                rtol=0, atol=0,
-            )  # fmt: skip
+                drawn(torch, lambda g, a=(shape, dtype), r=(low, high): empty(torch, *a).uniform_(*r, generator=g)),
+                rtol=0,
+                atol=0,
+            )
 
 
 @samples("random_normal")
@@ -93,29 +93,39 @@ def random_normal(rng, torch):
                 attrs = attrs if len(shape) == 1 else {"shape": shape, "dtype": dtype}
                 mean, std = attrs.get("mean", 0.0), attrs.get("std", 1.0)
                 yield Sample(
-                    [state(rng, kept)], attrs,
-                    drawn(torch, lambda g, a=(shape, dtype), d=(mean, std):
-                          empty(torch, *a).normal_(*d, generator=g)),
-                    rtol=ROUNDING[dtype], atol=ROUNDING[dtype],
-                )  # fmt: skip
+                    [state(rng, kept)],
+                    attrs,
+                    drawn(torch, lambda g, a=(shape, dtype), d=(mean, std): empty(torch, *a).normal_(*d, generator=g)),
+                    rtol=ROUNDING[dtype],
+                    atol=ROUNDING[dtype],
+                )
 
 
 @samples("random_randint")
 def random_randint(rng, torch):
     cases = [
-        (0, 2, "bool"), (0, 10, "uint8"), (-128, 128, "int8"), (-5, 100, "int64"),
-        (0, 2**28 - 1, "int32"), (0, 2**28, "int32"), (-(2**31), 2**31, "int64"),
-        (-(2**63), 2**63 - 1, "int64"), (7, 2**24 + 3, "float32"), (-(2**40), 2**41 + 1, "float32"),
-        (-2000, 2000, "float16"), (-300, 70000, "bfloat16"), (-(2**60), 2**61, "float64"),
+        (0, 2, "bool"),
+        (0, 10, "uint8"),
+        (-128, 128, "int8"),
+        (-5, 100, "int64"),
+        (0, 2**28 - 1, "int32"),
+        (0, 2**28, "int32"),
+        (-(2**31), 2**31, "int64"),
+        (-(2**63), 2**63 - 1, "int64"),
+        (7, 2**24 + 3, "float32"),
+        (-(2**40), 2**41 + 1, "float32"),
+        (-2000, 2000, "float16"),
+        (-300, 70000, "bfloat16"),
+        (-(2**60), 2**61, "float64"),
         (3, 4, "int16"),
-    ]  # fmt: skip
+    ]
     for number, (low, high, dtype) in enumerate(cases):
         shape = [(7,), (3, 40), (), (0, 2), (700,)][number % 5]
         yield Sample(
-            [state(rng)], {"low": low, "high": high, "shape": shape, "dtype": dtype},
-            drawn(torch, lambda g, a=(shape, dtype), r=(low, high):
-                  empty(torch, *a).random_(*r, generator=g)),
-        )  # fmt: skip
+            [state(rng)],
+            {"low": low, "high": high, "shape": shape, "dtype": dtype},
+            drawn(torch, lambda g, a=(shape, dtype), r=(low, high): empty(torch, *a).random_(*r, generator=g)),
+        )
 
 
 @samples("random_bernoulli")
@@ -124,27 +134,24 @@ def random_bernoulli(rng, torch):
     for shape, dtype in zip(shapes, [*EVERY, "bool", "int32"]):
         for p in (0.3, 0.0, 1.0):
             yield Sample(
-                [state(rng)], {"p": p, "shape": shape, "dtype": dtype},
-                drawn(torch, lambda g, a=(shape, dtype), p=p:
-                      empty(torch, *a).bernoulli_(p, generator=g)),
-            )  # fmt: skip
+                [state(rng)],
+                {"p": p, "shape": shape, "dtype": dtype},
+                drawn(torch, lambda g, a=(shape, dtype), p=p: empty(torch, *a).bernoulli_(p, generator=g)),
+            )
 
 
 @samples("dropout")
 def dropout(rng, torch):
     yield Sample([floats(rng, (3, 4))], {}, lambda x: (x, torch.ones_like(x)))
     yield Sample([floats(rng, (3, 4))], {"rate": 0.9}, lambda x: (x, torch.ones_like(x)))
-    for shape, rate in (
-        ((2, 3, 5), 0.3),
-        ((4, 200), 0.75),
-        ((3, 4), 0),
-        ((3, 4), 1),
-        ((0, 4), 0.5),
-    ):
+    for shape, rate in (((2, 3, 5), 0.3), ((4, 200), 0.75), ((3, 4), 0), ((3, 4), 1), ((0, 4), 0.5)):
         yield Sample(
-            [floats(rng, shape), state(rng)], {"rate": rate, "training": True},
-            lambda x, words, rate=rate: _torch_dropout(torch, x, words, rate), rtol=0, atol=0,
-        )  # fmt: skip
+            [floats(rng, shape), state(rng)],
+            {"rate": rate, "training": True},
+            lambda x, words, rate=rate: _torch_dropout(torch, x, words, rate),
+            rtol=0,
+            atol=0,
+        )
 
 
 def _torch_dropout(torch, x, words, rate):

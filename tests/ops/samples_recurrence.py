@@ -3,8 +3,7 @@
 import numpy as np
 from sample import Sample, distinct, floats, integers, samples
 
-CASES = [((5,), 0), ((3, 4), 0), ((3, 4), -1), ((2, 5, 16), 1), ((2, 3, 2), -2), ((0, 3), 1),
-         ((2, 0), 1)]  # fmt: skip
+CASES = [((5,), 0), ((3, 4), 0), ((3, 4), -1), ((2, 5, 16), 1), ((2, 3, 2), -2), ((0, 3), 1), ((2, 0), 1)]
 
 
 def _scans(name, call, make=floats, whole=False, slopes=True, attrs=None):

@@ -5,12 +5,19 @@ from sample import SHAPES, Sample, distinct, floats, integers, samples
 
 # shape, attributes, the axes that are reduced
 CASES = [
-    ((), {}, ()), ((5,), {}, (0,)), ((5,), {"axis": 0}, (0,)), ((2, 3), {}, (0, 1)),
-    ((2, 3), {"axis": -1}, (1,)), ((2, 3), {"axis": (0,), "keepdims": True}, (0,)),
-    ((2, 3, 4), {"axis": (2, 0)}, (0, 2)), ((2, 3, 4), {"axis": 1, "exclude": True}, (0, 2)),
-    ((2, 3), {"axis": (0, 1), "exclude": True}, ()), ((2, 1, 3, 5), {"axis": (1, -1)}, (1, 3)),
-    ((2, 3, 4), {"keepdims": True}, (0, 1, 2)), ((3, 1), {"axis": (0, 1)}, (0, 1)),
-]  # fmt: skip
+    ((), {}, ()),
+    ((5,), {}, (0,)),
+    ((5,), {"axis": 0}, (0,)),
+    ((2, 3), {}, (0, 1)),
+    ((2, 3), {"axis": -1}, (1,)),
+    ((2, 3), {"axis": (0,), "keepdims": True}, (0,)),
+    ((2, 3, 4), {"axis": (2, 0)}, (0, 2)),
+    ((2, 3, 4), {"axis": 1, "exclude": True}, (0, 2)),
+    ((2, 3), {"axis": (0, 1), "exclude": True}, ()),
+    ((2, 1, 3, 5), {"axis": (1, -1)}, (1, 3)),
+    ((2, 3, 4), {"keepdims": True}, (0, 1, 2)),
+    ((3, 1), {"axis": (0, 1)}, (0, 1)),
+]
 EMPTY = [((0, 3), {"axis": 1}, (1,)), ((3, 0), {"axis": 1}, (1,)), ((0,), {}, (0,))]
 
 
@@ -48,9 +55,7 @@ def _reduction(name, call, make=floats, cases=CASES + EMPTY, whole=True, differe
 
 _reduction("sum", lambda t, x: x.sum(-1))
 _reduction("prod", lambda t, x: x.prod(-1))
-_reduction(
-    "mean", lambda t, x: x.mean(-1) if x.is_floating_point() else x.sum(-1) // max(x.shape[-1], 1)
-)
+_reduction("mean", lambda t, x: x.mean(-1) if x.is_floating_point() else x.sum(-1) // max(x.shape[-1], 1))
 _reduction("max", lambda t, x: x.amax(-1), distinct, CASES)
 _reduction("min", lambda t, x: x.amin(-1), distinct, CASES)
 
@@ -200,9 +205,17 @@ def _product(x, axes):
 @samples("collapse_sum")
 def collapse_sum(rng, torch):
     for shape, target in [
-        ((3, 4), (4,)), ((3, 4), (3, 1)), ((2, 3, 4), (1, 4)), ((5,), (1,)), ((5,), ()), ((), ()),
-        ((2, 3), (2, 3)), ((2, 3, 1, 4), (3, 1, 1)), ((0, 3), (1, 3)), ((1, 2), (1, 1)),
-    ]:  # fmt: skip
+        ((3, 4), (4,)),
+        ((3, 4), (3, 1)),
+        ((2, 3, 4), (1, 4)),
+        ((5,), (1,)),
+        ((5,), ()),
+        ((), ()),
+        ((2, 3), (2, 3)),
+        ((2, 3, 1, 4), (3, 1, 1)),
+        ((0, 3), (1, 3)),
+        ((1, 2), (1, 1)),
+    ]:
         pair = [floats(rng, shape), floats(rng, target)]
         yield Sample(pair, {}, lambda x, y: x.sum_to_size(y.shape))
     yield Sample([integers(rng, (3, 2)), integers(rng, (2,))], {}, lambda x, y: x.sum(0))
@@ -211,14 +224,22 @@ def collapse_sum(rng, torch):
 @samples("expand_like")
 def expand_like(rng, torch):
     for shape, like, attrs, middle in [
-        ((3,), (3, 4), {"axis": 1}, (3, 1)), ((4,), (3, 4), {"axis": -2}, (1, 4)),
-        ((1,), (3, 4), {}, (1, 1)), ((3, 1), (3, 4), {"axis": 1}, (3, 1)),
-        ((3,), (2, 3, 4), {"axis": 1, "exclude": True}, (1, 3, 1)), ((1,), (5,), {}, (1,)),
-        ((2, 3), (2, 3), {"axis": (0, 1), "exclude": True}, (2, 3)), ((1,), (), {}, ()),
-        ((1,), (0, 2), {}, (1, 1)), ((), (2, 3), {}, (1, 1)),
-        *[(shape, (3, 4), attrs, shape) for shape in [(3, 4), (3, 1), (1, 4), (1, 1)]
-          for attrs in ({}, {"axis": 1}, {"axis": 0, "exclude": True})],
-    ]:  # fmt: skip
+        ((3,), (3, 4), {"axis": 1}, (3, 1)),
+        ((4,), (3, 4), {"axis": -2}, (1, 4)),
+        ((1,), (3, 4), {}, (1, 1)),
+        ((3, 1), (3, 4), {"axis": 1}, (3, 1)),
+        ((3,), (2, 3, 4), {"axis": 1, "exclude": True}, (1, 3, 1)),
+        ((1,), (5,), {}, (1,)),
+        ((2, 3), (2, 3), {"axis": (0, 1), "exclude": True}, (2, 3)),
+        ((1,), (), {}, ()),
+        ((1,), (0, 2), {}, (1, 1)),
+        ((), (2, 3), {}, (1, 1)),
+        *[
+            (shape, (3, 4), attrs, shape)
+            for shape in [(3, 4), (3, 1), (1, 4), (1, 1)]
+            for attrs in ({}, {"axis": 1}, {"axis": 0, "exclude": True})
+        ],
+    ]:
         pair = [floats(rng, shape), floats(rng, like)]
         yield Sample(pair, attrs, lambda x, y, m=middle: x.reshape(m).broadcast_to(y.shape))
 
@@ -226,11 +247,17 @@ def expand_like(rng, torch):
 @samples("_expand_like_grad")
 def expand_like_grad(rng, torch):
     for wide, shape, attrs, axes in [
-        ((3, 4), (3,), {"axis": 1}, [1]), ((3, 4), (1,), {}, [0, 1]), ((3, 4), (), {}, [0, 1]),
-        ((2, 3, 4), (3,), {"axis": 1, "exclude": True}, [0, 2]), ((5,), (1,), {}, [0]),
-        ((3, 4), (3, 1), {}, [1]), ((3, 4), (1, 4), {"axis": 1}, [0]), ((3, 4), (3, 4), {}, []),
-        ((), (1,), {}, []), ((0, 2), (1,), {}, [0, 1]),
-    ]:  # fmt: skip
+        ((3, 4), (3,), {"axis": 1}, [1]),
+        ((3, 4), (1,), {}, [0, 1]),
+        ((3, 4), (), {}, [0, 1]),
+        ((2, 3, 4), (3,), {"axis": 1, "exclude": True}, [0, 2]),
+        ((5,), (1,), {}, [0]),
+        ((3, 4), (3, 1), {}, [1]),
+        ((3, 4), (1, 4), {"axis": 1}, [0]),
+        ((3, 4), (3, 4), {}, []),
+        ((), (1,), {}, []),
+        ((0, 2), (1,), {}, [0, 1]),
+    ]:
         pair = [floats(rng, wide), floats(rng, shape)]
         total = lambda g, x, a=axes: (g.sum(a) if a else g).reshape(x.shape)
         yield Sample(pair, attrs, total)
@@ -239,18 +266,29 @@ def expand_like_grad(rng, torch):
 @samples("_divide_by_count")
 def divide_by_count(rng, torch):
     for shape, like, attrs, count in [
-        ((3,), (3, 4), {"axis": 1}, 4), ((3, 1), (3, 4), {"axis": -1}, 4), ((1,), (5, 2), {}, 10),
-        ((2, 4), (2, 3, 4, 5), {"axis": (0, 2), "exclude": True}, 15), ((), (7,), {}, 7),
+        ((3,), (3, 4), {"axis": 1}, 4),
+        ((3, 1), (3, 4), {"axis": -1}, 4),
+        ((1,), (5, 2), {}, 10),
+        ((2, 4), (2, 3, 4, 5), {"axis": (0, 2), "exclude": True}, 15),
+        ((), (7,), {}, 7),
         ((3,), (3, 4), {"axis": 1, "less": 1.5}, 2.5),
-    ]:  # fmt: skip
+    ]:
         pair = [floats(rng, shape), floats(rng, like)]
         yield Sample(pair, attrs, lambda x, y, n=count: x / n)
 
 
 @samples("cumsum")
 def cumsum(rng, torch):
-    for shape, axis in [((5,), 0), ((3, 4), 1), ((3, 4), -2), ((2, 3, 2, 2), 1), ((0, 2), 0),
-                        ((3, 0), 1), ((40,), 0), ((2, 37), 1)]:  # fmt: skip
+    for shape, axis in [
+        ((5,), 0),
+        ((3, 4), 1),
+        ((3, 4), -2),
+        ((2, 3, 2, 2), 1),
+        ((0, 2), 0),
+        ((3, 0), 1),
+        ((40,), 0),
+        ((2, 37), 1),
+    ]:
         for exclusive in (False, True):
             for reverse in (False, True):
                 attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}

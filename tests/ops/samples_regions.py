@@ -5,9 +5,7 @@ import math
 import numpy as np
 from sample import Sample, floats, samples
 
-BOXES = np.array(
-    [[0, 0, 0, 4, 4], [1, 1.4, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1], [-1, 0, 0, 3, 3]], "float32"
-)
+BOXES = np.array([[0, 0, 0, 4, 4], [1, 1.4, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1], [-1, 0, 0, 3, 3]], "float32")
 MORE = np.concatenate([BOXES, [[1, -3, 5, 2, 30]]]).astype("float32")
 NONE = np.zeros((0, 5), "float32")
 
@@ -15,10 +13,11 @@ NONE = np.zeros((0, 5), "float32")
 def _each_box(torch, x, rois, outs, cells, make):
     """make(image, box) for every box of an image; 0 for the others."""
     made = [
-        make(x[int(roi[0])].double(), roi[1:].double()) if 0 <= roi[0] < len(x)
+        make(x[int(roi[0])].double(), roi[1:].double())
+        if 0 <= roi[0] < len(x)
         else torch.zeros((outs, *cells), dtype=torch.float64)
         for roi in rois
-    ]  # fmt: skip
+    ]
     return torch.stack(made).to(x.dtype) if made else torch.zeros((0, outs, *cells))
 
 
@@ -42,13 +41,17 @@ def _roi_pool(torch, x, rois, pooled_size, spatial_scale=1.0):
 @samples("roi_pool")
 def roi_pool(rng, torch):
     for attrs in ({"pooled_size": (2, 3)}, {"pooled_size": (3, 2), "spatial_scale": 0.5}):
-        yield Sample([floats(rng, (2, 3, 8, 9)), BOXES], attrs,
-                     lambda x, r, a=attrs: (_roi_pool(torch, x, r, **a),),
-                     differentiable=(0,))  # fmt: skip
+        yield Sample(
+            [floats(rng, (2, 3, 8, 9)), BOXES],
+            attrs,
+            lambda x, r, a=attrs: (_roi_pool(torch, x, r, **a),),
+            differentiable=(0,),
+        )
     attrs = {"pooled_size": (2, 2)}
     yield Sample([floats(rng, (2, 2, 4, 4)), MORE], attrs, differentiable=(0,))
-    yield Sample([floats(rng, (1, 2, 4, 4)), NONE], attrs,
-                 lambda x, r: (_roi_pool(torch, x, r, **attrs),), differentiable=(0,))  # fmt: skip
+    yield Sample(
+        [floats(rng, (1, 2, 4, 4)), NONE], attrs, lambda x, r: (_roi_pool(torch, x, r, **attrs),), differentiable=(0,)
+    )
 
 
 # The mean in a channel of the cell's own.
@@ -85,12 +88,18 @@ PS_CASES = [
 @samples("psroi_pool")
 def psroi_pool(rng, torch):
     for attrs in PS_CASES:
-        yield Sample([floats(rng, (2, 8, 8, 9)), MORE], attrs,
-                     lambda x, r, a=attrs: _psroi_pool(torch, x, r, **a),
-                     differentiable=(0,))  # fmt: skip
-    yield Sample([floats(rng, (1, 8, 4, 4)), NONE], PS_CASES[0],
-                 lambda x, r: _psroi_pool(torch, x, r, **PS_CASES[0]),
-                 differentiable=(0,))  # fmt: skip
+        yield Sample(
+            [floats(rng, (2, 8, 8, 9)), MORE],
+            attrs,
+            lambda x, r, a=attrs: _psroi_pool(torch, x, r, **a),
+            differentiable=(0,),
+        )
+    yield Sample(
+        [floats(rng, (1, 8, 4, 4)), NONE],
+        PS_CASES[0],
+        lambda x, r: _psroi_pool(torch, x, r, **PS_CASES[0]),
+        differentiable=(0,),
+    )
 
 
 @samples("_psroi_pool_grad")
@@ -127,8 +136,7 @@ def _interpolated(torch, image, y, z):
     return sample(image[None], grid, padding_mode="border", align_corners=True)[0]
 
 
-def _align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=0, aligned=False,
-           position_sensitive=False):  # fmt: skip
+def _align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=0, aligned=False, position_sensitive=False):
     half = 0.5 if aligned else 0.0
 
     def points(low, high, cells, extent):
@@ -166,12 +174,18 @@ OWN_CASES = [{"pooled_size": (2, 2), "position_sensitive": True}]
 @samples("adaptive_roi_align")
 def adaptive_roi_align(rng, torch):
     for attrs in ALIGN_CASES + OWN_CASES:
-        yield Sample([floats(rng, (2, 8, 8, 9)), MORE], attrs,
-                     lambda x, r, a=attrs: _align(torch, x, r, **a),
-                     differentiable=(0,))  # fmt: skip
-    yield Sample([floats(rng, (1, 8, 4, 4)), NONE], ALIGN_CASES[0],
-                 lambda x, r: _align(torch, x, r, **ALIGN_CASES[0]),
-                 differentiable=(0,))  # fmt: skip
+        yield Sample(
+            [floats(rng, (2, 8, 8, 9)), MORE],
+            attrs,
+            lambda x, r, a=attrs: _align(torch, x, r, **a),
+            differentiable=(0,),
+        )
+    yield Sample(
+        [floats(rng, (1, 8, 4, 4)), NONE],
+        ALIGN_CASES[0],
+        lambda x, r: _align(torch, x, r, **ALIGN_CASES[0]),
+        differentiable=(0,),
+    )
 
 
 @samples("_adaptive_roi_align_grad")
@@ -183,9 +197,21 @@ def adaptive_roi_align_grad(rng, torch):
 # Cells that are moved.
 
 
-def _deformable(torch, x, rois, trans=None, *, output_dim, pooled_size, group_size,
-                spatial_scale=1.0, part_size=0, sample_per_part=1, trans_std=0.0,
-                no_trans=False):  # fmt: skip
+def _deformable(
+    torch,
+    x,
+    rois,
+    trans=None,
+    *,
+    output_dim,
+    pooled_size,
+    group_size,
+    spatial_scale=1.0,
+    part_size=0,
+    sample_per_part=1,
+    trans_std=0.0,
+    no_trans=False,
+):
     parts = part_size or pooled_size
     made = []
     for number, roi in enumerate(rois.double()):
@@ -220,10 +246,9 @@ def _deformable(torch, x, rois, trans=None, *, output_dim, pooled_size, group_si
 DEFORMABLE = {"output_dim": 2, "pooled_size": 2, "group_size": 2, "sample_per_part": 2}
 DEFORMABLE_CASES = [
     ((len(MORE), 4, 2, 2), {**DEFORMABLE, "trans_std": 0.1}),
-    ((len(MORE), 2, 3, 3), {**DEFORMABLE, "trans_std": 0.3, "part_size": 3,
-                            "spatial_scale": 0.5}),
+    ((len(MORE), 2, 3, 3), {**DEFORMABLE, "trans_std": 0.3, "part_size": 3, "spatial_scale": 0.5}),
     ((), {**DEFORMABLE, "no_trans": True, "pooled_size": 3}),
-]  # fmt: skip
+]
 
 
 def _deformable_inputs(rng):
@@ -235,16 +260,14 @@ def _deformable_inputs(rng):
 @samples("deformable_psroi_pool")
 def deformable_psroi_pool(rng, torch):
     for inputs, attrs in _deformable_inputs(rng):
-        yield Sample(inputs, attrs, lambda *v, a=attrs: _deformable(torch, *v, **a),
-                     differentiable=(0, 2))  # fmt: skip
+        yield Sample(inputs, attrs, lambda *v, a=attrs: _deformable(torch, *v, **a), differentiable=(0, 2))
 
 
 @samples("_deformable_psroi_pool_grad")
 def deformable_psroi_pool_grad(rng, torch):
     for inputs, attrs in _deformable_inputs(rng):
         g = floats(rng, (len(MORE), 2, attrs["pooled_size"], attrs["pooled_size"]))
-        yield Sample([g, *inputs], attrs, _backward(torch, _deformable, attrs),
-                     differentiable=False)  # fmt: skip
+        yield Sample([g, *inputs], attrs, _backward(torch, _deformable, attrs), differentiable=False)
     none = [g[:0], inputs[0], NONE]
     yield Sample(none, attrs, lambda g, x, r: 0 * x, differentiable=False)
 
@@ -276,8 +299,20 @@ def _anchors(stride, scales, ratios):
             yield width, height
 
 
-def _proposal(torch, scores, moves, info, rpn_post_nms_top_n, threshold, rpn_min_size,
-              scales, ratios, feature_stride, rpn_pre_nms_top_n=6000, iou_loss=False):  # fmt: skip
+def _proposal(
+    torch,
+    scores,
+    moves,
+    info,
+    rpn_post_nms_top_n,
+    threshold,
+    rpn_min_size,
+    scales,
+    ratios,
+    feature_stride,
+    rpn_pre_nms_top_n=6000,
+    iou_loss=False,
+):
     anchors = list(_anchors(feature_stride, scales, ratios))
     rows, kept_scores = [], []
     for image in range(len(scores)):
@@ -288,8 +323,12 @@ def _proposal(torch, scores, moves, info, rpn_post_nms_top_n, threshold, rpn_min
             cx, cy = ((feature_stride - 1) / 2 + at * feature_stride for at in (z, y))
             d = moves[image, 4 * a : 4 * a + 4, y, z].tolist()
             if iou_loss:
-                box = [cx - (w - 1) / 2 + d[0], cy - (h - 1) / 2 + d[1],
-                       cx + (w - 1) / 2 + d[2], cy + (h - 1) / 2 + d[3]]  # fmt: skip
+                box = [
+                    cx - (w - 1) / 2 + d[0],
+                    cy - (h - 1) / 2 + d[1],
+                    cx + (w - 1) / 2 + d[2],
+                    cy + (h - 1) / 2 + d[3],
+                ]
             else:
                 cx, cy, w, h = cx + d[0] * w, cy + d[1] * h, w * math.exp(d[2]), h * math.exp(d[3])
                 box = [cx - (w - 1) / 2, cy - (h - 1) / 2, cx + (w - 1) / 2, cy + (h - 1) / 2]
@@ -305,9 +344,7 @@ def _proposal(torch, scores, moves, info, rpn_post_nms_top_n, threshold, rpn_min
         found.sort(key=lambda item: -item[0])
         kept = []
         for score, box in found[:rpn_pre_nms_top_n]:
-            if len(kept) < rpn_post_nms_top_n and not any(
-                _overlap(box, other) > threshold for _, other in kept
-            ):
+            if len(kept) < rpn_post_nms_top_n and not any(_overlap(box, other) > threshold for _, other in kept):
                 kept.append((score, box))
         for place in range(rpn_post_nms_top_n):
             score, box = kept[place % len(kept)]
@@ -337,5 +374,6 @@ def proposal(rng, torch):
             floats(rng, (images, 24, 3, 4), -0.5, 0.5),
             np.array([[25, 31, 1.0], [17, 30, 0.5]], "float32")[:images],
         ]
-        yield Sample(inputs, attrs, lambda *v, a=attrs: _proposal(torch, *v, **a),
-                     differentiable=False, rtol=1e-4, atol=1e-4)  # fmt: skip
+        yield Sample(
+            inputs, attrs, lambda *v, a=attrs: _proposal(torch, *v, **a), differentiable=False, rtol=1e-4, atol=1e-4
+        )

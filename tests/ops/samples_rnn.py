@@ -36,9 +36,8 @@ CASES = [
 ]
 PROJECTED = [
     ({"projected": 2}, {"projected": True}),
-    ({"projected": 3, "size": 4, "lengths": [4, 2]},
-     {"projected": True, "lengths": True, "reverse": True}),
-]  # fmt: skip
+    ({"projected": 3, "size": 4, "lengths": [4, 2]}, {"projected": True, "lengths": True, "reverse": True}),
+]
 CLIPPED = [({}, {"clip_min": -0.3, "clip_max": 0.2})]
 
 
@@ -61,8 +60,9 @@ def _layer(torch, given, mode, projected):
     return layer.to(given["gates"].dtype), chosen
 
 
-def _by_torch(torch, names, arrays, mode, reverse=False, projected=False, lengths=False,
-              clip_min=None, clip_max=None, kept=False):  # fmt: skip
+def _by_torch(
+    torch, names, arrays, mode, reverse=False, projected=False, lengths=False, clip_min=None, clip_max=None, kept=False
+):
     given = dict(zip(names, arrays))
     if clip_min is not None:
         return _clipped(torch, given, clip_min, clip_max)
@@ -110,9 +110,7 @@ def _sequence(torch, given, mode, n, many):
         gates, state = _step(torch, mode, given["gates"][t, n], own, state)
         for place, value in zip(kept, (state[0], gates, state[-1])):
             place[t] = value
-    kept = [
-        torch.stack([torch.zeros_like(p[order[0]]) if v is None else v for v in p]) for p in kept
-    ]
+    kept = [torch.stack([torch.zeros_like(p[order[0]]) if v is None else v for v in p]) for p in kept]
     return kept if mode == "lstm" else kept[:2], state
 
 
@@ -144,8 +142,7 @@ def rnn(rng, torch):
             given = _inputs(rng, mode, **sizes)
             attrs = {"mode": mode, "kept": True, "lengths": bool(sizes), "reverse": bool(sizes)}
             oracle = lambda *a, n=list(given), m=mode: _kept(torch, dict(zip(n, a)), m)
-            yield Sample(list(given.values()), attrs, oracle,
-                         differentiable=False, rtol=1e-4, atol=1e-5)  # fmt: skip
+            yield Sample(list(given.values()), attrs, oracle, differentiable=False, rtol=1e-4, atol=1e-5)
     none = _inputs(rng, "gru", batch=0)
     yield Sample(list(none.values()), {"mode": "gru"})
 
@@ -173,5 +170,6 @@ def rnn_grad(rng, torch):
             params = op.parse({key: text_of(value) for key, value in attrs.items()})
             made = Op.reference[op](params, *given.values())
             kept = made[-2:] if mode == "lstm" else made[-1:]
-            yield Sample([*heads, *given.values(), made[0], *kept], attrs, oracle,
-                         differentiable=False, rtol=1e-4, atol=1e-5)  # fmt: skip
+            yield Sample(
+                [*heads, *given.values(), made[0], *kept], attrs, oracle, differentiable=False, rtol=1e-4, atol=1e-5
+            )

@@ -4,9 +4,9 @@ import numpy as np
 from sample import Sample, floats, samples
 
 BOXES = np.array(
-    [[0, 0, 0, 4, 4], [1, 1.5, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30],
-     [-1, 0, 0, 4, 4], [2, 0, 0, 4, 4]], "float32"
-)  # fmt: skip
+    [[0, 0, 0, 4, 4], [1, 1.5, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30], [-1, 0, 0, 4, 4], [2, 0, 0, 4, 4]],
+    "float32",
+)
 CASES = [
     {"pooled_size": (2, 2)},
     {"pooled_size": (3, 2), "spatial_scale": 0.5, "sample_ratio": 3},
@@ -34,9 +34,7 @@ def _roi_align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=2, a
             place = low + steps.double() * size
             grids.append((place, (place >= -1) & (place <= extent), extent))
         (y, y_in, height), (z, z_in, width) = grids
-        rows, columns = torch.meshgrid(
-            2 * y / (height - 1) - 1, 2 * z / (width - 1) - 1, indexing="ij"
-        )
+        rows, columns = torch.meshgrid(2 * y / (height - 1) - 1, 2 * z / (width - 1) - 1, indexing="ij")
         grid = torch.stack([columns, rows], -1)[None]
         values = torch.nn.functional.grid_sample(
             x[int(image)][None].double(), grid, padding_mode="border", align_corners=True
@@ -52,11 +50,14 @@ def _roi_align(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=2, a
 def roi_align(rng, torch):
     for attrs in CASES:
         x = floats(rng, (2, 3, 8, 9))
-        yield Sample([x, BOXES], attrs, lambda x, r, a=attrs: _roi_align(torch, x, r, **a),
-                     differentiable=(0,))  # fmt: skip
+        yield Sample([x, BOXES], attrs, lambda x, r, a=attrs: _roi_align(torch, x, r, **a), differentiable=(0,))
     none = np.zeros((0, 5), "float32")
-    yield Sample([floats(rng, (1, 2, 4, 4)), none], CASES[0],
-                 lambda x, r: _roi_align(torch, x, r, **CASES[0]), differentiable=(0,))  # fmt: skip
+    yield Sample(
+        [floats(rng, (1, 2, 4, 4)), none],
+        CASES[0],
+        lambda x, r: _roi_align(torch, x, r, **CASES[0]),
+        differentiable=(0,),
+    )
 
 
 @samples("_roi_align_grad")

@@ -3,15 +3,7 @@
 import numpy as np
 from sample import Sample, distinct, floats, integers, samples
 
-CASES = [
-    ((7,), 0),
-    ((3, 5), -1),
-    ((4, 3), 0),
-    ((2, 6, 3), 1),
-    ((1, 1), 1),
-    ((2, 0), 1),
-    ((0, 3), 1),
-]
+CASES = [((7,), 0), ((3, 5), -1), ((4, 3), 0), ((2, 6, 3), 1), ((1, 1), 1), ((2, 0), 1), ((0, 3), 1)]
 
 
 def _inputs(rng, shape):
@@ -28,9 +20,7 @@ def argsort(rng, torch):
     for shape, axis in CASES:
         for x, _ in _inputs(rng, shape):
             for descending in (False, True):
-                run = lambda x, a=axis, d=descending: torch.argsort(
-                    x, dim=a, descending=d, stable=True
-                ).int()
+                run = lambda x, a=axis, d=descending: torch.argsort(x, dim=a, descending=d, stable=True).int()
                 yield Sample([x], {"axis": axis, "descending": descending}, run)
     run = lambda x: torch.argsort(x, stable=True)
     yield Sample([floats(rng, (2, 40))], {"dtype": "int64"}, run)

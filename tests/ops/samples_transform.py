@@ -14,26 +14,28 @@ def flatten(rng, torch):
 @samples("reshape")
 def reshape(rng, torch):
     for shape, codes, out in [
-        ((2, 3, 4), (0, -1), (2, 12)), ((2, 3, 4), (-1,), (24,)), ((2, 3, 4), (4, 6), (4, 6)),
-        ((2, 3, 4), (-2,), (2, 3, 4)), ((2, 3, 4), (-3, 0), (6, 4)),
+        ((2, 3, 4), (0, -1), (2, 12)),
+        ((2, 3, 4), (-1,), (24,)),
+        ((2, 3, 4), (4, 6), (4, 6)),
+        ((2, 3, 4), (-2,), (2, 3, 4)),
+        ((2, 3, 4), (-3, 0), (6, 4)),
         ((6, 5), (-4, 2, -1, 0), (2, 3, 5)),
-        ((6, 5), (-4, 2, 3, -2), (2, 3, 5)), ((2, 3, 4), (0, -3), (2, 12)), ((), (1, 1), (1, 1)),
-        ((1,), (), ()), ((12,), (3, 2, 2), (3, 2, 2)), ((4, 6), (3, 8), (3, 8)),
-        ((2, 3, 5, 1), (5, 6), (5, 6)), ((0, 3), (0, 3), (0, 3)),
-    ]:  # fmt: skip
+        ((6, 5), (-4, 2, 3, -2), (2, 3, 5)),
+        ((2, 3, 4), (0, -3), (2, 12)),
+        ((), (1, 1), (1, 1)),
+        ((1,), (), ()),
+        ((12,), (3, 2, 2), (3, 2, 2)),
+        ((4, 6), (3, 8), (3, 8)),
+        ((2, 3, 5, 1), (5, 6), (5, 6)),
+        ((0, 3), (0, 3), (0, 3)),
+    ]:
         yield Sample([floats(rng, shape)], {"shape": codes}, lambda x, o=out: x.reshape(o))
     yield Sample([integers(rng, (2, 3))], {"shape": "(3L, 2L)"}, lambda x: x.reshape(3, 2))
 
 
 @samples("reshape_like")
 def reshape_like(rng, torch):
-    for shape, like in [
-        ((2, 3), (3, 2)),
-        ((6,), (1, 6)),
-        ((), (1,)),
-        ((0, 3), (2, 0)),
-        ((2, 2), (4,)),
-    ]:
+    for shape, like in [((2, 3), (3, 2)), ((6,), (1, 6)), ((), (1,)), ((0, 3), (2, 0)), ((2, 2), (4,))]:
         pair = [floats(rng, shape), floats(rng, like)]
         yield Sample(pair, {}, lambda x, y: x.reshape(y.shape))
 
@@ -41,19 +43,28 @@ def reshape_like(rng, torch):
 @samples("squeeze")
 def squeeze(rng, torch):
     for shape, axis, out in [
-        ((1, 3, 1), (), (3,)), ((1, 3, 1), 0, (3, 1)), ((1, 3, 1), (-1,), (1, 3)),
+        ((1, 3, 1), (), (3,)),
+        ((1, 3, 1), 0, (3, 1)),
+        ((1, 3, 1), (-1,), (1, 3)),
         ((1, 1), (), (1,)),
-        ((1, 1), (0, 1), (1,)), ((), (), ()), ((2, 3), (), (2, 3)), ((0, 1), 1, (0,)),
-    ]:  # fmt: skip
+        ((1, 1), (0, 1), (1,)),
+        ((), (), ()),
+        ((2, 3), (), (2, 3)),
+        ((0, 1), 1, (0,)),
+    ]:
         yield Sample([floats(rng, shape)], {"axis": axis}, lambda x, o=out: x.reshape(o))
 
 
 @samples("expand_dims")
 def expand_dims(rng, torch):
     for shape, axis, count, out in [
-        ((2, 3), 0, 1, (1, 2, 3)), ((2, 3), -3, 1, (1, 2, 3)), ((2, 3), 1, 2, (2, 1, 1, 3)),
-        ((2, 3), -1, 1, (2, 3, 1)), ((), 0, 3, (1, 1, 1)), ((0,), 1, 1, (0, 1)),
-    ]:  # fmt: skip
+        ((2, 3), 0, 1, (1, 2, 3)),
+        ((2, 3), -3, 1, (1, 2, 3)),
+        ((2, 3), 1, 2, (2, 1, 1, 3)),
+        ((2, 3), -1, 1, (2, 3, 1)),
+        ((), 0, 3, (1, 1, 1)),
+        ((0,), 1, 1, (0, 1)),
+    ]:
         attrs = {"axis": axis, "num_newaxis": count}
         yield Sample([floats(rng, shape)], attrs, lambda x, o=out: x.reshape(o))
 
@@ -61,9 +72,14 @@ def expand_dims(rng, torch):
 @samples("transpose")
 def transpose(rng, torch):
     for shape, axes in [
-        ((2, 3, 4), (1, 2, 0)), ((2, 3, 4), ()), ((2, 3, 4), (2, 0, -2)), ((), ()), ((5,), ()),
-        ((2, 1, 3, 2), (0, 2, 3, 1)), ((0, 3), (1, 0)),
-    ]:  # fmt: skip
+        ((2, 3, 4), (1, 2, 0)),
+        ((2, 3, 4), ()),
+        ((2, 3, 4), (2, 0, -2)),
+        ((), ()),
+        ((5,), ()),
+        ((2, 1, 3, 2), (0, 2, 3, 1)),
+        ((0, 3), (1, 0)),
+    ]:
         order = axes or tuple(range(len(shape)))[::-1]
         yield Sample([floats(rng, shape)], {"axes": axes}, lambda x, o=order: x.permute(o))
 
@@ -80,10 +96,10 @@ def layout_transform(rng, torch):
         ((2, 3, 4, 5), "NCHW", "NHWC", lambda x: x.permute(0, 2, 3, 1)),
         ((2, 8, 3, 1), "NCHW", "NCHW4c", lambda x: x.reshape(2, 2, 4, 3, 1).permute(0, 1, 3, 4, 2)),
         ((2, 2, 3, 1, 4), "NCHW4c", "NHWC", lambda x: x.permute(0, 2, 3, 1, 4).reshape(2, 3, 1, 8)),
-        ((4, 2, 1, 3, 2), "4cNHWC", "NC8cHW",
-         lambda x: x.permute(1, 4, 0, 2, 3).reshape(2, 1, 8, 1, 3)),
-        ((6,), "C", "C3c", lambda x: x.reshape(2, 3)), ((0, 2), "HW", "WH", lambda x: x.t()),
-    ]:  # fmt: skip
+        ((4, 2, 1, 3, 2), "4cNHWC", "NC8cHW", lambda x: x.permute(1, 4, 0, 2, 3).reshape(2, 1, 8, 1, 3)),
+        ((6,), "C", "C3c", lambda x: x.reshape(2, 3)),
+        ((0, 2), "HW", "WH", lambda x: x.t()),
+    ]:
         attrs = {"src_layout": source, "dst_layout": target}
         yield Sample([floats(rng, shape)], attrs, run)
 
@@ -91,9 +107,13 @@ def layout_transform(rng, torch):
 @samples("concatenate")
 def concatenate(rng, torch):
     for shapes, axis in [
-        ([(2, 3), (2, 1), (2, 4)], 1), ([(2, 1), (2, 5)], -1), ([(3,)], 0), ([(2, 0), (2, 2)], 1),
-        ([(1, 2, 3, 2), (4, 2, 3, 2)], 0), ([(0, 2), (0, 2)], 0),
-    ]:  # fmt: skip
+        ([(2, 3), (2, 1), (2, 4)], 1),
+        ([(2, 1), (2, 5)], -1),
+        ([(3,)], 0),
+        ([(2, 0), (2, 2)], 1),
+        ([(1, 2, 3, 2), (4, 2, 3, 2)], 0),
+        ([(0, 2), (0, 2)], 0),
+    ]:
         parts = [floats(rng, shape) for shape in shapes]
         yield Sample(parts, {"axis": axis}, lambda *xs, a=axis: torch.cat(xs, a))
     parts = [integers(rng, (2, n)) for n in (1, 2)]
@@ -113,44 +133,43 @@ def concatenate_grad(rng, torch):
 @samples("split")
 def split(rng, torch):
     for shape, cuts, axis, sizes in [
-        ((2, 6), 3, 1, [2, 2, 2]), ((4, 2), (1, 3), 0, [1, 2, 1]), ((2, 5), (2,), -1, [2, 3]),
-        ((2, 3, 4, 1), 2, 2, [2, 2]), ((0, 4), 2, 1, [2, 2]), ((4, 3), 1, 0, [4]),
+        ((2, 6), 3, 1, [2, 2, 2]),
+        ((4, 2), (1, 3), 0, [1, 2, 1]),
+        ((2, 5), (2,), -1, [2, 3]),
+        ((2, 3, 4, 1), 2, 2, [2, 2]),
+        ((0, 4), 2, 1, [2, 2]),
+        ((4, 3), 1, 0, [4]),
         ((5,), (0, 2), 0, [0, 2, 3]),
         ((3, 2), (), 1, [2]),
-    ]:  # fmt: skip
+    ]:
         attrs = {"indices_or_sections": cuts, "axis": axis}
         yield Sample([floats(rng, shape)], attrs, lambda x, s=sizes, a=axis: x.split(s, a))
 
 
 @samples("stack")
 def stack(rng, torch):
-    for shape, count, axis in [
-        ((2, 3), 3, 0),
-        ((2, 3), 2, -1),
-        ((), 2, 0),
-        ((2, 1, 2), 1, 1),
-        ((0,), 2, 1),
-    ]:
+    for shape, count, axis in [((2, 3), 3, 0), ((2, 3), 2, -1), ((), 2, 0), ((2, 1, 2), 1, 1), ((0,), 2, 1)]:
         parts = [floats(rng, shape) for _ in range(count)]
         yield Sample(parts, {"axis": axis}, lambda *xs, a=axis: torch.stack(xs, a))
 
 
 @samples("tile")
 def tile(rng, torch):
-    for shape, reps in [((2, 3), (2, 2)), ((3,), (2, 1, 2)), ((2, 1, 3), (2,)), ((), (3,)),
-                        ((2,), ()), ((2, 2), (0, 1)), ((0, 2), (2, 3))]:  # fmt: skip
-        yield Sample([floats(rng, shape)], {"reps": reps}, lambda x, r=reps: torch.tile(x, r))
-
-
-@samples("_tile_grad")
-def tile_grad(rng, torch):
     for shape, reps in [
         ((2, 3), (2, 2)),
         ((3,), (2, 1, 2)),
         ((2, 1, 3), (2,)),
         ((), (3,)),
         ((2,), ()),
+        ((2, 2), (0, 1)),
+        ((0, 2), (2, 3)),
     ]:
+        yield Sample([floats(rng, shape)], {"reps": reps}, lambda x, r=reps: torch.tile(x, r))
+
+
+@samples("_tile_grad")
+def tile_grad(rng, torch):
+    for shape, reps in [((2, 3), (2, 2)), ((3,), (2, 1, 2)), ((2, 1, 3), (2,)), ((), (3,)), ((2,), ())]:
         x = floats(rng, shape)
         g = floats(rng, np.tile(x, reps).shape)
         yield Sample([g, x], {"reps": reps}, _vjp(torch, lambda x, r=reps: torch.tile(x, r)))
@@ -168,8 +187,15 @@ def _vjp(torch, forward):
 
 @samples("repeat")
 def repeat(rng, torch):
-    for shape, count, axis in [((2, 3), 2, 0), ((2, 3), 3, -1), ((2, 3), 2, None), ((), 3, None),
-                               ((4,), 1, 0), ((2, 2), 0, 1), ((0, 2), 2, 1)]:  # fmt: skip
+    for shape, count, axis in [
+        ((2, 3), 2, 0),
+        ((2, 3), 3, -1),
+        ((2, 3), 2, None),
+        ((), 3, None),
+        ((4,), 1, 0),
+        ((2, 2), 0, 1),
+        ((0, 2), 2, 1),
+    ]:
         attrs = {"repeats": count, "axis": axis}
         run = lambda x, c=count, a=axis: torch.repeat_interleave(x, c, dim=a)
         yield Sample([floats(rng, shape)], attrs, run)
@@ -185,12 +211,19 @@ def repeat_grad(rng, torch):
 
 
 SLICES = [
-    ((4, 5), (0,), (2,), ()), ((4, 5), (1, 1), (4, 5), (2, 3)), ((4, 5), (3,), (0,), (-2,)),
-    ((4, 5), (-1, -2), (-5, 5), (-1, 1)), ((4,), (2,), (99,), ()),
+    ((4, 5), (0,), (2,), ()),
+    ((4, 5), (1, 1), (4, 5), (2, 3)),
+    ((4, 5), (3,), (0,), (-2,)),
+    ((4, 5), (-1, -2), (-5, 5), (-1, 1)),
+    ((4,), (2,), (99,), ()),
     ((2, 3, 1, 4), (0, 1), (2, 3), ()),
-    ((4, 5), (), (2,), ()), ((5,), (0,), (5,), (3,)), ((0, 3), (0, 1), (0, 3), ()),
-    ((), (), (), ()), ((7,), (-2,), (0,), (-2,)), ((4, 5), (3, 0), (-9, 2147483647), (-3,)),
-]  # fmt: skip
+    ((4, 5), (), (2,), ()),
+    ((5,), (0,), (5,), (3,)),
+    ((0, 3), (0, 1), (0, 3), ()),
+    ((), (), (), ()),
+    ((7,), (-2,), (0,), (-2,)),
+    ((4, 5), (3, 0), (-9, 2147483647), (-3,)),
+]
 
 
 def _slice(x, begin, end, stride):
@@ -221,9 +254,14 @@ def strided_slice_grad(rng, torch):
         yield Sample([g, x], attrs, _vjp(torch, lambda x, r=run: r(x.clone())))
 
 
-CUTS = [((3, 4), (2, 2), (), (2, 2)), ((3, 4), (2, 2), (-1,), (3, 2)), ((3, 4), (2,), (), (2, 4)),
-        ((2, 3, 4), (5, 2, 1), (1, 2), (2, 2, 1)), ((3,), (0,), (), (0,)),
-        ((3, 4), (3, 4), (), (3, 4))]  # fmt: skip
+CUTS = [
+    ((3, 4), (2, 2), (), (2, 2)),
+    ((3, 4), (2, 2), (-1,), (3, 2)),
+    ((3, 4), (2,), (), (2, 4)),
+    ((2, 3, 4), (5, 2, 1), (1, 2), (2, 2, 1)),
+    ((3,), (0,), (), (0,)),
+    ((3, 4), (3, 4), (), (3, 4)),
+]
 
 
 @samples("slice_like")
@@ -252,9 +290,7 @@ def assign(rng, numpy):
 def _made(name, value):
     @samples(name)
     def make(rng, torch):
-        for shape, dtype in zip(
-            SHAPES, ("float32", "int32", "bool", "uint8", "float64", "int64") * 2
-        ):
+        for shape, dtype in zip(SHAPES, ("float32", "int32", "bool", "uint8", "float64", "int64") * 2):
             extra = {"fill_value": value} if name == "full" else {}
             attrs = {"shape": shape, "dtype": dtype, **extra}
             run = lambda s=shape, d=dtype: torch.full(s, value, dtype=getattr(torch, d))
@@ -276,8 +312,13 @@ def full_like(rng, torch):
 
 @samples("arange")
 def arange(rng, torch):
-    for start, stop, step, dtype in [(0, 5, 1, "float32"), (2, 11, 3, "int32"), (5, 0, -2, "int64"),
-                                     (0.5, 2, 0.25, "float64"), (3, 3, 1, "int32")]:  # fmt: skip
+    for start, stop, step, dtype in [
+        (0, 5, 1, "float32"),
+        (2, 11, 3, "int32"),
+        (5, 0, -2, "int64"),
+        (0.5, 2, 0.25, "float64"),
+        (3, 3, 1, "int32"),
+    ]:
         attrs = {"start": start, "stop": stop, "step": step, "dtype": dtype}
         kind = getattr(torch, dtype)
         run = lambda b=start, e=stop, s=step, k=kind: torch.arange(b, e, s, dtype=k)

@@ -17,9 +17,7 @@ recorded("yolo_reorg", "OpenCV 4.14")
 recorded("_yolo_reorg_grad", "OpenCV 4.14")
 
 
-def _prior(
-    torch, shape, sizes=(1.0,), ratios=(1.0,), steps=(-1, -1), offsets=(0.5, 0.5), clip=False
-):
+def _prior(torch, shape, sizes=(1.0,), ratios=(1.0,), steps=(-1, -1), offsets=(0.5, 0.5), clip=False):
     _, _, height, width = shape
     boxes = []
     for row, column in itertools.product(range(height), range(width)):
@@ -46,9 +44,7 @@ def multibox_prior(rng, torch):
         yield Sample([floats(rng, shape)], attrs, run)
 
 
-def _transform(
-    torch, probs, loc, anchor, clip=True, threshold=0.01, variances=(0.1, 0.1, 0.2, 0.2)
-):
+def _transform(torch, probs, loc, anchor, clip=True, threshold=0.01, variances=(0.1, 0.1, 0.2, 0.2)):
     batch, classes, anchors = probs.shape
     rows = torch.full((batch, anchors, 6), -1.0)
     counts = torch.zeros(batch, dtype=torch.int32)
@@ -96,9 +92,18 @@ def multibox_transform_loc(rng, torch):
 
 def _nms(torch, data, counts, attrs):
     """The same greedy choice, by a matrix of overlaps and masks."""
-    get = {"max_output_size": -1, "iou_threshold": 0.5, "force_suppress": False, "top_k": -1,
-           "coord_start": 2, "score_index": 1, "id_index": 0, "return_indices": True,
-           "invalid_to_bottom": False, **attrs}  # fmt: skip
+    get = {
+        "max_output_size": -1,
+        "iou_threshold": 0.5,
+        "force_suppress": False,
+        "top_k": -1,
+        "coord_start": 2,
+        "score_index": 1,
+        "id_index": 0,
+        "return_indices": True,
+        "invalid_to_bottom": False,
+        **attrs,
+    }
     places = torch.full(data.shape[:2], -1, dtype=torch.int32)
     for n, count in enumerate(counts.tolist()):
         rows = data[n, : max(count, 0)]
@@ -149,10 +154,17 @@ def _boxes(rng, batch, count, classes=3):
 
 
 # Detections, how many count, and what is left of them.
-FIVE = np.float32([[
-    [0, 0.8, 1, 20, 25, 45], [1, 0.7, 30, 60, 50, 80], [0, 0.4, 4, 21, 19, 40],
-    [2, 0.9, 35, 61, 52, 79], [1, 0.5, 100, 60, 70, 110],
-]])  # fmt: skip
+FIVE = np.float32(
+    [
+        [
+            [0, 0.8, 1, 20, 25, 45],
+            [1, 0.7, 30, 60, 50, 80],
+            [0, 0.4, 4, 21, 19, 40],
+            [2, 0.9, 35, 61, 52, 79],
+            [1, 0.5, 100, 60, 70, 110],
+        ]
+    ]
+)
 
 
 @samples("non_max_suppression")
@@ -164,20 +176,23 @@ def non_max_suppression(rng, torch):
         return Sample([FIVE, np.int32([4])], attrs, lambda *_: result)
 
     yield known({"force_suppress": True, "iou_threshold": 0.7, "top_k": 2}, [3, 0])
-    yield known({"force_suppress": True, "iou_threshold": 0.7, "top_k": 2, "return_indices": False},
-                [3, 0])  # fmt: skip
+    yield known({"force_suppress": True, "iou_threshold": 0.7, "top_k": 2, "return_indices": False}, [3, 0])
     yield known({}, [3, 0, 1, 2])
     yield known({"iou_threshold": 0.47, "return_indices": False}, [3, 0, 1])
     yield known({"force_suppress": True}, [3, 0, -1, 2])
-    for number, (batch, count, attrs) in enumerate([
-        (2, 12, {}),
-        (2, 17, {"return_indices": False, "iou_threshold": 0.3}),
-        (1, 20, {"force_suppress": True, "iou_threshold": 0.2, "max_output_size": 3}),
-        (2, 15, {"invalid_to_bottom": True, "return_indices": False, "iou_threshold": 0.2}),
-        (1, 9, {"iou_threshold": 0.0, "max_output_size": 2}),
-        (1, 9, {"id_index": -1, "score_index": 1, "iou_threshold": 0.25}),
-        (1, 1, {}), (0, 3, {}), (2, 0, {"return_indices": False}),
-    ]):  # fmt: skip
+    for number, (batch, count, attrs) in enumerate(
+        [
+            (2, 12, {}),
+            (2, 17, {"return_indices": False, "iou_threshold": 0.3}),
+            (1, 20, {"force_suppress": True, "iou_threshold": 0.2, "max_output_size": 3}),
+            (2, 15, {"invalid_to_bottom": True, "return_indices": False, "iou_threshold": 0.2}),
+            (1, 9, {"iou_threshold": 0.0, "max_output_size": 2}),
+            (1, 9, {"id_index": -1, "score_index": 1, "iou_threshold": 0.25}),
+            (1, 1, {}),
+            (0, 3, {}),
+            (2, 0, {"return_indices": False}),
+        ]
+    ):
         data = _boxes(rng, batch, count)
         if number == 1:
             data[0, 3, 1], data[1, 4, 0] = 0, -1  # neither suppress nor are suppressed

@@ -51,8 +51,7 @@ def a_scan(reverse=False):
 
 def scan_inputs(rng, steps=5):
     batch, size, wide = rng.integers(1, 5, 3)
-    return {"x": floats(rng, steps, batch, size), "s": floats(rng, batch, wide),
-            "w": floats(rng, size, wide)}  # fmt: skip
+    return {"x": floats(rng, steps, batch, size), "s": floats(rng, batch, wide), "w": floats(rng, size, wide)}
 
 
 # Values
@@ -148,8 +147,12 @@ def test_loops_in_loops(rng):
 
     x, w, s, c = (Variable(name) for name in "xwsc")
     made = scan(row, [x, w], [s], [c])
-    inputs = {"x": floats(rng, 4, 3), "w": np.array([[1], [0], [1], [0]], "float32"),
-              "s": floats(rng, 1)[0], "c": floats(rng, 1)[0]}  # fmt: skip
+    inputs = {
+        "x": floats(rng, 4, 3),
+        "w": np.array([[1], [0], [1], [0]], "float32"),
+        "s": floats(rng, 1)[0],
+        "c": floats(rng, 1)[0],
+    }
     sums, last = both_ways(made, {key: np.asarray(value) for key, value in inputs.items()})
     state = inputs["s"]
     for item, weight, given in zip(inputs["x"], inputs["w"], sums, strict=True):
@@ -163,8 +166,7 @@ def test_loops_in_loops(rng):
 
 
 def test_facts_go_through_subgraphs():
-    graph = infer(Graph(a_scan().outputs), {"x": (7, 2, 3), "w": (3, 4), "s": (2, 4)},
-                  dict.fromkeys("xsw", "float64"))  # fmt: skip
+    graph = infer(Graph(a_scan().outputs), {"x": (7, 2, 3), "w": (3, 4), "s": (2, 4)}, dict.fromkeys("xsw", "float64"))
     facts = [graph.fact(entry) for entry in graph.outputs]
     assert [fact.shape for fact in facts] == [(7, 2, 4), (7, 2, 3), (2, 4)]
     assert {fact.dtype for fact in facts} == {np.dtype("float64")}
@@ -182,21 +184,16 @@ def test_facts_go_back_through_subgraphs():
     ("make", "error"),
     [
         (lambda x: control("scan", [x], [], num_data=1, num_states=0, num_outputs=1), GraphError),
-        (lambda x: control("scan", [x], [Variable("y")], num_data=1, num_states=0, num_outputs=1),
-         GraphError),
-        (lambda x: scan(lambda x, s, c: ([], [F.expand_dims(s[0], axis=0)]), [x], [x]),
-         ShapeError),
-        (lambda x: scan(lambda x, s, c: ([], [F.cast(s[0], dtype="int32")]), [x], [x]),
-         DTypeError),
-        (lambda x: control("scan", [x], [Variable("in0")], num_data=1, num_states=1,
-                           num_outputs=0), InvalidValue),
-        (lambda x: while_loop(lambda s, c: s[0], lambda s, c: ([], s), [x], max_iterations=2),
-         ShapeError),
+        (lambda x: control("scan", [x], [Variable("y")], num_data=1, num_states=0, num_outputs=1), GraphError),
+        (lambda x: scan(lambda x, s, c: ([], [F.expand_dims(s[0], axis=0)]), [x], [x]), ShapeError),
+        (lambda x: scan(lambda x, s, c: ([], [F.cast(s[0], dtype="int32")]), [x], [x]), DTypeError),
+        (lambda x: control("scan", [x], [Variable("in0")], num_data=1, num_states=1, num_outputs=0), InvalidValue),
+        (lambda x: while_loop(lambda s, c: s[0], lambda s, c: ([], s), [x], max_iterations=2), ShapeError),
         (lambda x: cond(F.sum(x), lambda c: [c[0]], lambda c: [F.sum(c[0])], [x]), ShapeError),
         (lambda x: cond(x, lambda c: [c[0]], lambda c: [c[0]], [x]), ShapeError),
         (lambda x: scan(lambda x, s, c: ([], []), [F.sum(x)], []), Error),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(make, error):
     made = make(Variable("x"))
     with pytest.raises(error):
@@ -243,8 +240,7 @@ def test_gradient_of_cond(rng, answer):
     xs = [weft.core.symbol.Symbol([variables[name].entry()]) for name in "ab"]
     a, b, head = floats(rng, 4), floats(rng, 4), floats(rng, 4)
     made = both_ways(
-        Group(gradients(symbol, xs, Variable("h"))),
-        {"p": np.full(1, answer, "float32"), "a": a, "b": b, "h": head},
+        Group(gradients(symbol, xs, Variable("h"))), {"p": np.full(1, answer, "float32"), "a": a, "b": b, "h": head}
     )
     wanted = (head * b, head * a) if answer else (3 * head, 0 * b)
     for x, y in zip(made, wanted, strict=True):

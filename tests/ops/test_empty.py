@@ -34,9 +34,7 @@ def cases(op):
             names = [f"x{i}" for i in range(len(inputs))]
             given = dict(zip(names, inputs))
             try:
-                symbol = apply_op(
-                    Symbol, op, op.name, tuple(map(Variable, names)), dict(sample.attrs)
-                )
+                symbol = apply_op(Symbol, op, op.name, tuple(map(Variable, names)), dict(sample.attrs))
                 if list(written_variables(typed_graph(symbol, given, {}, {}))):
                     continue  # a compiled model has no state
                 expected = evaluate(symbol, given)

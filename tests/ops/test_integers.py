@@ -68,31 +68,46 @@ def shifted_right(dtype):
 def pairs(dtype):
     """(name, what Python says of two integers)"""
     arithmetic = {
-        "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-        "div": floor_division, "mod": remainder, "pow": power(dtype),
-    }  # fmt: skip
-    found = [
-        (f"{kind}_{n}", f) for kind in ("elemwise", "broadcast") for n, f in arithmetic.items()
-    ]
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "div": floor_division,
+        "mod": remainder,
+        "pow": power(dtype),
+    }
+    found = [(f"{kind}_{n}", f) for kind in ("elemwise", "broadcast") for n, f in arithmetic.items()]
     return found + [
-        ("broadcast_max", max), ("broadcast_min", min),
+        ("broadcast_max", max),
+        ("broadcast_min", min),
         ("broadcast_left_shift", shifted_left(dtype)),
         ("broadcast_right_shift", shifted_right(dtype)),
-        ("broadcast_greater", lambda a, b: a > b), ("broadcast_less", lambda a, b: a < b),
-        ("broadcast_equal", lambda a, b: a == b), ("broadcast_not_equal", lambda a, b: a != b),
+        ("broadcast_greater", lambda a, b: a > b),
+        ("broadcast_less", lambda a, b: a < b),
+        ("broadcast_equal", lambda a, b: a == b),
+        ("broadcast_not_equal", lambda a, b: a != b),
         ("broadcast_greater_equal", lambda a, b: a >= b),
         ("broadcast_less_equal", lambda a, b: a <= b),
-        ("greater", lambda a, b: a > b), ("less", lambda a, b: a < b),
+        ("greater", lambda a, b: a > b),
+        ("less", lambda a, b: a < b),
         ("logical_and", lambda a, b: bool(a) and bool(b)),
         ("logical_or", lambda a, b: bool(a) or bool(b)),
-    ]  # fmt: skip
+    ]
 
 
 UNARY = {
-    "abs": abs, "negative": lambda a: -a, "relu": lambda a: max(a, 0), "copy": int, "floor": int,
-    "ceil": int, "trunc": int, "round": int, "sign": lambda a: (a > 0) - (a < 0),
-    "logical_not": lambda a: not a, "zeros_like": lambda a: 0, "ones_like": lambda a: 1,
-}  # fmt: skip
+    "abs": abs,
+    "negative": lambda a: -a,
+    "relu": lambda a: max(a, 0),
+    "copy": int,
+    "floor": int,
+    "ceil": int,
+    "trunc": int,
+    "round": int,
+    "sign": lambda a: (a > 0) - (a < 0),
+    "logical_not": lambda a: not a,
+    "zeros_like": lambda a: 0,
+    "ones_like": lambda a: 1,
+}
 
 
 def with_numbers(dtype):
@@ -101,11 +116,14 @@ def with_numbers(dtype):
     numbers = [0, 1, 3, 100] + ([-1, -3] if low else [])
     made = []
     says = {
-        "__add_scalar__": lambda a, s: a + s, "__sub_scalar__": lambda a, s: a - s,
-        "__rsub_scalar__": lambda a, s: s - a, "__mul_scalar__": lambda a, s: a * s,
-        "__div_scalar__": floor_division, "__rdiv_scalar__": lambda a, s: floor_division(s, a),
+        "__add_scalar__": lambda a, s: a + s,
+        "__sub_scalar__": lambda a, s: a - s,
+        "__rsub_scalar__": lambda a, s: s - a,
+        "__mul_scalar__": lambda a, s: a * s,
+        "__div_scalar__": floor_division,
+        "__rdiv_scalar__": lambda a, s: floor_division(s, a),
         "__pow_scalar__": power(dtype),
-    }  # fmt: skip
+    }
     for s in numbers:
         made += [(name, s, lambda a, s=s, call=call: call(a, s)) for name, call in says.items()]
     for s in (0, 1, bits - 1, bits, 100):
@@ -170,9 +188,13 @@ def test_reductions(dtype):
     a = np.array([edges(dtype), edges(dtype)[::-1]], object).astype(dtype)
     x = sym.Variable("a")
     rows = [
-        ("sum", sum), ("prod", math.prod), ("max", max), ("min", min),
-        ("argmax", lambda row: row.index(max(row))), ("argmin", lambda row: row.index(min(row))),
-    ]  # fmt: skip
+        ("sum", sum),
+        ("prod", math.prod),
+        ("max", max),
+        ("min", min),
+        ("argmax", lambda row: row.index(max(row))),
+        ("argmin", lambda row: row.index(min(row))),
+    ]
     outputs = run([getattr(sym, name)(x, axis=1) for name, _ in rows], a=a)
     for (name, says), found in zip(rows, outputs, strict=True):
         kind = "int32" if name.startswith("arg") else dtype
@@ -215,10 +237,14 @@ def test_casts_of_floats_are_defined_everywhere(kind, dtype):
 def test_booleans():
     a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
     rows = {
-        "logical_and": np.logical_and, "logical_or": np.logical_or, "broadcast_equal": np.equal,
-        "broadcast_max": np.maximum, "broadcast_min": np.minimum,
-        "broadcast_greater": np.greater, "broadcast_less_equal": np.less_equal,
-    }  # fmt: skip
+        "logical_and": np.logical_and,
+        "logical_or": np.logical_or,
+        "broadcast_equal": np.equal,
+        "broadcast_max": np.maximum,
+        "broadcast_min": np.minimum,
+        "broadcast_greater": np.greater,
+        "broadcast_less_equal": np.less_equal,
+    }
     x, y = sym.Variable("a"), sym.Variable("b")
     outputs = run([getattr(sym, name)(x, y) for name in rows], a=a, b=b)
     for (name, call), found in zip(rows.items(), outputs, strict=True):

@@ -36,12 +36,17 @@ def test_large_conv2d(rng, channels, outputs, groups, size, stride, padding, ext
     w = rng.standard_normal((outputs, channels // groups, size, size)).astype(np.float32)
     b = rng.standard_normal(outputs).astype(np.float32)
     made = run(
-        "conv2d", x, w, b, channels=outputs, kernel_size=(size, size), strides=(stride, stride),
-        padding=(padding, padding), groups=groups,
-    )[0]  # fmt: skip
-    said = torch.nn.functional.conv2d(
-        *map(torch.tensor, (x, w, b)), stride, padding, 1, groups
-    ).numpy()
+        "conv2d",
+        x,
+        w,
+        b,
+        channels=outputs,
+        kernel_size=(size, size),
+        strides=(stride, stride),
+        padding=(padding, padding),
+        groups=groups,
+    )[0]
+    said = torch.nn.functional.conv2d(*map(torch.tensor, (x, w, b)), stride, padding, 1, groups).numpy()
     assert np.abs(made - said).max() <= 5e-6 * np.abs(said).max()
 
 
@@ -58,9 +63,12 @@ def test_conv2d_in_half_precision_sums_in_float32(rng):
 def test_moving_statistics(rng):
     x = rng.standard_normal((6, 3)).astype(np.float64)
     inputs = {
-        "x": x, "bn_gamma": np.ones(3), "bn_beta": np.zeros(3),
-        "bn_moving_mean": np.array([1.0, 2, 3]), "bn_moving_var": np.array([1.0, 4, 9]),
-    }  # fmt: skip
+        "x": x,
+        "bn_gamma": np.ones(3),
+        "bn_beta": np.zeros(3),
+        "bn_moving_mean": np.array([1.0, 2, 3]),
+        "bn_moving_var": np.array([1.0, 4, 9]),
+    }
     for training in (False, True):
         made = Op.get("batch_norm")(Variable("x"), training=training, momentum=0.75, name="bn")
         after = final_values(made, inputs)

@@ -29,8 +29,7 @@ LEVELS = {
     "_max_pool2d_grad",
 }
 ALIASED = (
-    "add sub mul div mod max min pow left_shift right_shift greater less equal not_equal "
-    "greater_equal less_equal"
+    "add sub mul div mod max min pow left_shift right_shift greater less equal not_equal greater_equal less_equal"
 ).split()
 TABLE = [(name, level) for level, names in LEVELS.items() for name in names.split()]
 

@@ -22,15 +22,23 @@ from weft.testing import op_check
 
 # Their computes take shapes through the rules of inference, which know numbers and names only.
 NOT_COMPUTED = {
-    "_contrib_conv2d_NCHWc", "conv2d_transpose", "_conv2d_transpose_grad_data", "split",
-    "correlation", "_halo", "flatten", "reshape", "squeeze", "multibox_prior", "yolo_reorg",
-    "_yolo_reorg_grad", "_pack_panels", "__layout_transform__",
-}  # fmt: skip
+    "_contrib_conv2d_NCHWc",
+    "conv2d_transpose",
+    "_conv2d_transpose_grad_data",
+    "split",
+    "correlation",
+    "_halo",
+    "flatten",
+    "reshape",
+    "squeeze",
+    "multibox_prior",
+    "yolo_reorg",
+    "_yolo_reorg_grad",
+    "_pack_panels",
+    "__layout_transform__",
+}
 # Their loops are written for sizes that are numbers.
-NOT_WRITTEN = {
-    "adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression",
-    "rnn", "_rnn_grad",
-}  # fmt: skip
+NOT_WRITTEN = {"adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression", "rnn", "_rnn_grad"}
 WITH = {
     column: [name for name in OPS if op_check.column_of(Op.get(name), column) is not None]
     for column in ("compute", "kernels")

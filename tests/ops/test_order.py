@@ -42,11 +42,7 @@ def test_order(dtype, descending):
 @pytest.mark.parametrize("descending", [False, True])
 def test_numbers_at_the_ends_of_their_range(descending):
     ends = np.iinfo(np.int64)
-    for numbers in (
-        [ends.max, ends.min, 0, -1],
-        [ends.max, ends.max - 1],
-        [ends.min, ends.min + 2],
-    ):
+    for numbers in ([ends.max, ends.min, 0, -1], [ends.max, ends.max - 1], [ends.min, ends.min + 2]):
         x = np.array(numbers * 200)
         np.testing.assert_array_equal(order_of(x, 0, descending), expected(x, 0, descending))
     x = np.array([2**64 - 1, 2**64 - 3, 2**64 - 2] * 200, np.uint64)

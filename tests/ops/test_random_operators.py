@@ -81,23 +81,30 @@ def _with_inputs(sample, inputs):
 
 def several(state):
     x = sym.Variable("x")
-    return sym.Group([
-        sym.random_uniform(state, shape=(1000,)),
-        sym.random_normal(state, shape=(7,)),
-        sym.random_randint(state, low=-5, high=50, shape=(30,)),
-        sym.dropout(x, state, rate=0.3, training=True),
-        sym.random_normal(state, shape=(2,)),
-        sym.random_bernoulli(state, p=0.2, shape=(50,)),
-        sym.random_normal(state, shape=(1001,)),
-    ])  # fmt: skip
+    return sym.Group(
+        [
+            sym.random_uniform(state, shape=(1000,)),
+            sym.random_normal(state, shape=(7,)),
+            sym.random_randint(state, low=-5, high=50, shape=(30,)),
+            sym.dropout(x, state, rate=0.3, training=True),
+            sym.random_normal(state, shape=(2,)),
+            sym.random_bernoulli(state, p=0.2, shape=(50,)),
+            sym.random_normal(state, shape=(1001,)),
+        ]
+    )
 
 
 def by_functions(m, x):
     """The same draws in PyTorch's words."""
     return [
-        m.rand(1000), m.randn(7), m.randint(-5, 50, (30,)), m.nn.functional.dropout(x, 0.3),
-        m.randn(2), m.empty(50).bernoulli_(0.2), m.randn(1001),
-    ]  # fmt: skip
+        m.rand(1000),
+        m.randn(7),
+        m.randint(-5, 50, (30,)),
+        m.nn.functional.dropout(x, 0.3),
+        m.randn(2),
+        m.empty(50).bernoulli_(0.2),
+        m.randn(1001),
+    ]
 
 
 @pytest.mark.parametrize("level", [0, 2, 3])
@@ -217,13 +224,10 @@ def test_a_training_step_with_dropout_is_that_of_pytorch(rng):
     step = training_step(network, batch=8)
     assert step.names == ["one_weight", "one_bias", "two_weight", "two_bias"]
     generator = Generator().manual_seed(21)
-    sizes = {"data": (8, 30), "one_weight": (50, 30), "one_bias": (50,), "two_weight": (6, 50),
-             "two_bias": (6,)}  # fmt: skip
+    sizes = {"data": (8, 30), "one_weight": (50, 30), "one_bias": (50,), "two_weight": (6, 50), "two_bias": (6,)}
     values = {k: rng.standard_normal(v).astype("float32") for k, v in sizes.items()}
     label = np.eye(6, dtype="float32")[rng.integers(0, 6, 8)]
-    module = built(
-        step.symbol, {**values, "label": label, RANDOM_STATE: generator.graph_state().numpy()}
-    )
+    module = built(step.symbol, {**values, "label": label, RANDOM_STATE: generator.graph_state().numpy()})
     torch.manual_seed(21)
     for _ in range(2):
         module.run()
@@ -256,12 +260,14 @@ def test_gradients_pass_the_mask_and_end_at_draws(rng):
 
 def test_distributions(rng):
     words = sym.Variable("state")
-    network = sym.Group([
-        sym.random_uniform(words, low=-1, high=3, shape=(20_000,)),
-        sym.random_normal(words, mean=2, std=3, shape=(20_000,)),
-        sym.random_randint(words, high=6, shape=(20_000,)),
-        sym.random_bernoulli(words, p=0.3, shape=(20_000,)),
-    ])  # fmt: skip
+    network = sym.Group(
+        [
+            sym.random_uniform(words, low=-1, high=3, shape=(20_000,)),
+            sym.random_normal(words, mean=2, std=3, shape=(20_000,)),
+            sym.random_randint(words, high=6, shape=(20_000,)),
+            sym.random_bernoulli(words, p=0.3, shape=(20_000,)),
+        ]
+    )
     module = built(network, {"state": state(rng)})
     module.run()
     uniform, normal, whole, chosen = outputs(module)
@@ -340,9 +346,7 @@ def test_a_loop_that_carries_the_state(rng):
     values = {"x": np.zeros((5, 4), "float32"), "state": state(rng)}
     source = from_state(values["state"])
     wanted = (source.words(20) & 0xFFFFFF) / 2**24
-    model = weft.compile(
-        symbol, shape={n: v.shape for n, v in values.items()}, dtype={"state": "uint32"}
-    )
+    model = weft.compile(symbol, shape={n: v.shape for n, v in values.items()}, dtype={"state": "uint32"})
     for drawn, words in (evaluate(symbol, values), model.run(values)):
         assert drawn.ravel().tolist() == wanted.tolist()
         assert np.asarray(words).tolist() == source.state().tolist()

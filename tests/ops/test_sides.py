@@ -28,8 +28,7 @@ CALLS = {  # operator, attributes with single ints, the same as pairs
     ),
     "conv2d_transpose": (
         {**CONV, "strides": 3, "padding": 1, "output_padding": 2},
-        {**CONV, "kernel_size": (3, 3), "strides": (3, 3), "padding": (1, 1),
-         "output_padding": (2, 2)},
+        {**CONV, "kernel_size": (3, 3), "strides": (3, 3), "padding": (1, 1), "output_padding": (2, 2)},
     ),
     "max_pool2d": (
         {"pool_size": 3, "strides": 2, "padding": 1, "dilation": 2},
@@ -41,7 +40,7 @@ CALLS = {  # operator, attributes with single ints, the same as pairs
     ),
     "adaptive_avg_pool2d": ({"output_size": 3}, {"output_size": (3, 3)}),
     "resize": ({"size": 5}, {"size": (5, 5)}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -63,9 +62,7 @@ def test_one_int_is_a_pair(name, level):
 def test_counts(field):
     assert parse_field(field, "2") == parse_field(field, "(2,)") == (2, 2)
     assert parse_field(field, "(2, 3)") == (2, 3)
-    wrong = ["()", "(1, 2, 3)", "(1, 2, 3, 4, 5)"] + (
-        ["(1, 2, 3, 4)"] if field.kind is SIDES else []
-    )
+    wrong = ["()", "(1, 2, 3)", "(1, 2, 3, 4, 5)"] + (["(1, 2, 3, 4)"] if field.kind is SIDES else [])
     for text in wrong:
         with pytest.raises(InvalidValue, match=field.name):
             parse_field(field, text)
@@ -73,5 +70,14 @@ def test_counts(field):
 
 def test_every_window_is_there():
     names = {field.name for _, field in FIELDS}
-    assert names >= {"kernel_size", "strides", "padding", "dilation", "pool_size",
-                     "output_padding", "output_size", "pooled_size", "size"}  # fmt: skip
+    assert names >= {
+        "kernel_size",
+        "strides",
+        "padding",
+        "dilation",
+        "pool_size",
+        "output_padding",
+        "output_size",
+        "pooled_size",
+        "size",
+    }

@@ -56,11 +56,40 @@ BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
 # elements are exact.
 ON_HOST = {
-    "inverse", "solve", "det", "_cofactors", "slogdet", "cholesky", "eigh", "qr", "svd", "svdvals",
-    "pinv", "conj", "real", "imag", "angle", "sgn", "complex", "view_as_real", "view_as_complex",
-    "lu_factor", "row_swaps", "ldl_factor", "ldl_solve", "geqrf", "eig", "eigvals", "matrix_exp",
-    "lstsq", "igamma", "igammac", "fft", "rfft", "irfft",
-}  # fmt: skip
+    "inverse",
+    "solve",
+    "det",
+    "_cofactors",
+    "slogdet",
+    "cholesky",
+    "eigh",
+    "qr",
+    "svd",
+    "svdvals",
+    "pinv",
+    "conj",
+    "real",
+    "imag",
+    "angle",
+    "sgn",
+    "complex",
+    "view_as_real",
+    "view_as_complex",
+    "lu_factor",
+    "row_swaps",
+    "ldl_factor",
+    "ldl_solve",
+    "geqrf",
+    "eig",
+    "eigvals",
+    "matrix_exp",
+    "lstsq",
+    "igamma",
+    "igammac",
+    "fft",
+    "rfft",
+    "irfft",
+}
 
 
 def _is_ours(op):
@@ -110,9 +139,14 @@ def test_has_samples(op):
 
 # Operators that neither numpy, scipy nor PyTorch has: a system that has them was asked.
 FROM_ELSEWHERE = {
-    "multibox_prior", "multibox_transform_loc", "non_max_suppression", "roi_align",
-    "_roi_align_grad", "yolo_reorg", "_yolo_reorg_grad",
-}  # fmt: skip
+    "multibox_prior",
+    "multibox_transform_loc",
+    "non_max_suppression",
+    "roi_align",
+    "_roi_align_grad",
+    "yolo_reorg",
+    "_yolo_reorg_grad",
+}
 
 
 def test_oracle_is_named(op):
@@ -162,9 +196,7 @@ def test_machine_code(op):
 DTYPES = "float64 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool".split()
 NARROW = ("float16", "bfloat16")
 # Operators that read a result of another one, which must belong to the data.
-READS_A_RESULT = {
-    "_max_pool2d_grad", "_max_pool2d_pick", "_global_max_pool2d_grad", "_global_max_pool2d_pick",
-}  # fmt: skip
+READS_A_RESULT = {"_max_pool2d_grad", "_max_pool2d_pick", "_global_max_pool2d_grad", "_global_max_pool2d_pick"}
 # Operators that multiply some elements, or the padding, by 0: an infinite factor makes NaN of it.
 MIXES = {"_winograd_weight", "conv2d", "_conv2d_transpose_grad_data"}
 
@@ -218,16 +250,34 @@ def test_special_values(op):
 
 # Inputs that share the first axis of the data, where their shapes do not tell.
 BATCHED = {
-    "_contrib_conv2d_NCHWc": (0,), "conv2d_transpose": (0,), "_conv2d_grad_data": (0, 1),
-    "_conv2d_grad": (0, 1), "_conv2d_transpose_grad_data": (0,), "prelu": (0,), "lrn": (0,),
-    "batch_norm": (0,), "proposal": (0, 1, 2),
-}  # fmt: skip
+    "_contrib_conv2d_NCHWc": (0,),
+    "conv2d_transpose": (0,),
+    "_conv2d_grad_data": (0, 1),
+    "_conv2d_grad": (0, 1),
+    "_conv2d_transpose_grad_data": (0,),
+    "prelu": (0,),
+    "lrn": (0,),
+    "batch_norm": (0,),
+    "proposal": (0, 1, 2),
+}
 # The first axis is reduced, indexed or packed, and cannot be empty, or that is sampled elsewhere.
 NEVER_EMPTY = {
-    "argmax", "argmin", "min", "_tile_grad", "_repeat_grad", "_roi_align_grad", "_matmul_grad_rhs",
-    "_pack_panels", "_winograd_weight", "_winograd_conv2d", "_strided_attention",
-    "random_uniform", "random_normal", "random_randint", "random_bernoulli",
-}  # fmt: skip
+    "argmax",
+    "argmin",
+    "min",
+    "_tile_grad",
+    "_repeat_grad",
+    "_roi_align_grad",
+    "_matmul_grad_rhs",
+    "_pack_panels",
+    "_winograd_weight",
+    "_winograd_conv2d",
+    "_strided_attention",
+    "random_uniform",
+    "random_normal",
+    "random_randint",
+    "random_bernoulli",
+}
 
 
 def test_empty_batch(op):

@@ -58,9 +58,7 @@ def _conv_nhwc(g, x, shape):
 def _depthwise(g, x, shape):
     if min(shape[2:]) < 2:
         return None
-    return F.conv2d(
-        x, channels=shape[1], groups=shape[1], kernel_size=(2, 2), padding=(1, 0), name=g.name()
-    )
+    return F.conv2d(x, channels=shape[1], groups=shape[1], kernel_size=(2, 2), padding=(1, 0), name=g.name())
 
 
 def _conv_transpose(g, x, shape):
@@ -203,11 +201,13 @@ def _flat(g, x, shape):
 def _reshape(g, x, shape):
     if len(shape) < 2:
         return F.reshape(x, shape=(1, 1, 1, -1))
-    return g.choice([
-        F.reshape(x, shape=(*shape[:-2], shape[-1], shape[-2])),
-        F.reshape(x, shape=(shape[0], -1)),
-        F.reshape(x, shape=(1, -1, shape[-2], shape[-1])),
-    ])  # fmt: skip
+    return g.choice(
+        [
+            F.reshape(x, shape=(*shape[:-2], shape[-1], shape[-2])),
+            F.reshape(x, shape=(shape[0], -1)),
+            F.reshape(x, shape=(1, -1, shape[-2], shape[-1])),
+        ]
+    )
 
 
 def _expand(g, x, shape):
@@ -227,15 +227,45 @@ def _matmul(g, x, shape):
 
 
 ANY_RANK = [
-    _transpose, _element, _reduce, _softmax, _pad, _slice, _flip, _joined, _split, _same_shape,
-    _summed, _broadcast, _broadcast, _turned_sum, _reshape, _expand, _squeeze, _dense,
-]  # fmt: skip
+    _transpose,
+    _element,
+    _reduce,
+    _softmax,
+    _pad,
+    _slice,
+    _flip,
+    _joined,
+    _split,
+    _same_shape,
+    _summed,
+    _broadcast,
+    _broadcast,
+    _turned_sum,
+    _reshape,
+    _expand,
+    _squeeze,
+    _dense,
+]
 BY_RANK = {
     2: [*ANY_RANK, _matmul, _batch_norm],
     4: [
-        *ANY_RANK, *[_conv] * 8, *[_pool] * 3, _conv_nhwc, _conv_nhwc, _depthwise, _conv_transpose,
-        _whole_image, _upsampling, _batch_norm, _prelu, _lrn, _explicit_transform, _swap, _flat,
-        _transpose, _transpose,
+        *ANY_RANK,
+        *[_conv] * 8,
+        *[_pool] * 3,
+        _conv_nhwc,
+        _conv_nhwc,
+        _depthwise,
+        _conv_transpose,
+        _whole_image,
+        _upsampling,
+        _batch_norm,
+        _prelu,
+        _lrn,
+        _explicit_transform,
+        _swap,
+        _flat,
+        _transpose,
+        _transpose,
     ],
     5: [*ANY_RANK, _transpose],
-}  # fmt: skip
+}

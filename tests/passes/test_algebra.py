@@ -25,7 +25,8 @@ ROWS = {
     "ones * x": (lambda: F.ones(shape=SHAPE) * x(), lambda: x()),
     "x / ones": (lambda: x() / F.ones(shape=(4,)), lambda: x()),
     "a larger operand of ones stays": (
-        lambda: x() * F.ones(shape=(5, 2, 3, 4)), lambda: x() * F.ones(shape=(5, 2, 3, 4)),
+        lambda: x() * F.ones(shape=(5, 2, 3, 4)),
+        lambda: x() * F.ones(shape=(5, 2, 3, 4)),
     ),
     "copy": (lambda: F.copy(x()), lambda: x()),
     "sum of one": (lambda: F.elemwise_sum(x(), num_args=1), lambda: x()),
@@ -35,9 +36,7 @@ ROWS = {
         lambda: F.cast(F.cast(x(), dtype="float64"), dtype="float16"),
         lambda: F.cast(x(), dtype="float16"),
     ),
-    "cast there and back": (
-        lambda: F.cast(F.cast(x(), dtype="float64"), dtype="float32"), lambda: x(),
-    ),
+    "cast there and back": (lambda: F.cast(F.cast(x(), dtype="float64"), dtype="float32"), lambda: x()),
     "cast through narrower stays": (
         lambda: F.cast(F.cast(x(), dtype="float16"), dtype="float32"),
         lambda: F.cast(F.cast(x(), dtype="float16"), dtype="float32"),
@@ -60,15 +59,14 @@ ROWS = {
     "negative twice": (lambda: F.negative(F.negative(x())), lambda: x()),
     "flip twice": (lambda: F.flip(F.flip(x(), axis=1), axis=-2), lambda: x()),
     "flips of other axes stay": (
-        lambda: F.flip(F.flip(x(), axis=1), axis=0), lambda: F.flip(F.flip(x(), axis=1), axis=0),
+        lambda: F.flip(F.flip(x(), axis=1), axis=0),
+        lambda: F.flip(F.flip(x(), axis=1), axis=0),
     ),
     "transposes compose": (
         lambda: F.transpose(F.transpose(x(), axes=(1, 2, 0)), axes=(0, 2, 1)),
         lambda: F.transpose(x(), axes=(1, 0, 2)),
     ),
-    "transposes cancel": (
-        lambda: F.transpose(F.transpose(x(), axes=(1, 2, 0)), axes=(2, 0, 1)), lambda: x(),
-    ),
+    "transposes cancel": (lambda: F.transpose(F.transpose(x(), axes=(1, 2, 0)), axes=(2, 0, 1)), lambda: x()),
     "default transposes cancel": (lambda: F.transpose(F.transpose(x())), lambda: x()),
     "identity transpose": (lambda: F.transpose(x(), axes=(0, 1, 2)), lambda: x()),
     "reshape of reshape": (
@@ -81,9 +79,7 @@ ROWS = {
         lambda: F.reshape(F.expand_dims(F.flatten(x()), axis=0), shape=(4, 6)),
         lambda: F.reshape(x(), shape=(4, 6)),
     ),
-    "reshape_like": (
-        lambda: F.reshape_like(x(), F.zeros(shape=(4, 6))), lambda: F.reshape(x(), shape=(4, 6)),
-    ),
+    "reshape_like": (lambda: F.reshape_like(x(), F.zeros(shape=(4, 6))), lambda: F.reshape(x(), shape=(4, 6))),
     "clip of clip": (
         lambda: F.clip(F.clip(x(), a_min=0.6, a_max=1.5), a_min=0.7, a_max=9),
         lambda: F.clip(x(), a_min=0.7, a_max=1.5),
@@ -92,24 +88,16 @@ ROWS = {
         lambda: F.clip(F.clip(x(), a_min=0, a_max=1), a_min=2, a_max=3),
         lambda: F.clip(x(), a_min=2, a_max=2),
     ),
-    "clip of relu": (
-        lambda: F.clip(F.relu(x()), a_min=-1, a_max=6), lambda: F.clip(x(), a_min=0, a_max=6),
-    ),
+    "clip of relu": (lambda: F.clip(F.relu(x()), a_min=-1, a_max=6), lambda: F.clip(x(), a_min=0, a_max=6)),
     "zeros_like": (lambda: F.zeros_like(x()), lambda: F.zeros(shape=SHAPE)),
     "a moved constant": (
         lambda: x() + F.expand_dims(F.full(shape=(3, 1), fill_value=2), axis=0),
         lambda: x() + F.full(shape=(1, 3, 1), fill_value=2),
     ),
-    "a repeated constant": (
-        lambda: x() * F.broadcast_to(F.ones(shape=(1, 3, 1)), shape=SHAPE), lambda: x(),
-    ),
-    "full_like": (
-        lambda: F.full_like(x(), fill_value=2), lambda: F.full(shape=SHAPE, fill_value=2),
-    ),
-    "a chain": (
-        lambda: F.relu(F.relu(F.negative(F.negative(F.copy(x() + 0))))) * 1, lambda: F.relu(x()),
-    ),
-}  # fmt: skip
+    "a repeated constant": (lambda: x() * F.broadcast_to(F.ones(shape=(1, 3, 1)), shape=SHAPE), lambda: x()),
+    "full_like": (lambda: F.full_like(x(), fill_value=2), lambda: F.full(shape=SHAPE, fill_value=2)),
+    "a chain": (lambda: F.relu(F.relu(F.negative(F.negative(F.copy(x() + 0))))) * 1, lambda: F.relu(x())),
+}
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -28,13 +28,9 @@ def layouts_of(symbol, **layouts):
 def test_golden_layouts_of_blocked_data():
     """data, gamma, beta, moving mean and variance; then output, mean and variance."""
     inference = F.batch_norm(Variable("x"), name="bn")[0]
-    assert layouts_of(inference, x="NCHW16c") == [
-        "NCHW16c", "C16c", "C16c", "C16c", "C16c", "NCHW16c", "C16c", "C16c",
-    ]  # fmt: skip
+    assert layouts_of(inference, x="NCHW16c") == ["NCHW16c", "C16c", "C16c", "C16c", "C16c", "NCHW16c", "C16c", "C16c"]
     training = F.batch_norm(Variable("x"), training=True, name="bn")[0]
-    assert layouts_of(training, x="NCHW16c") == [
-        "NCHW16c", "C16c", "C16c", "C", "C", "NCHW16c", "C16c", "C16c",
-    ]  # fmt: skip
+    assert layouts_of(training, x="NCHW16c") == ["NCHW16c", "C16c", "C16c", "C", "C", "NCHW16c", "C16c", "C16c"]
 
 
 @pytest.mark.parametrize(("axis", "layout"), [(1, "NCHW"), (3, "NHWC"), (1, "NC16cHW"), (2, "NHW")])

@@ -30,9 +30,7 @@ def test_golden_exponential_of_a_parameter():
     assert text(graph) == before
     assert graph.symbol.list_input_names() == ["x", "a"]
     given = {"x": np.ones((2, 3), "float32"), "a": np.array([0, 1, 2], "float32")}
-    np.testing.assert_allclose(
-        run_pruned(pruned, given)[0], 1 + np.exp(given["a"] + np.zeros((2, 3))), 1e-6
-    )
+    np.testing.assert_allclose(run_pruned(pruned, given)[0], 1 + np.exp(given["a"] + np.zeros((2, 3))), 1e-6)
     assert pruned.fact(pruned.outputs[0]).shape == (2, 3)
 
 
@@ -121,9 +119,7 @@ def test_hidden_attributes_keep_nodes_apart():
 def test_initialisers_of_other_shapes_stay_apart():
     symbol = Group([Variable("x") + F.zeros(shape=(2,)), Variable("y") + F.zeros(shape=(2,))])
     assert op_names(typed(symbol, x=(2,), y=(2,)).apply("CommonSubexpr")).count("zeros") == 1
-    open_ = Group(
-        [F.elemwise_add(Variable("x"), F.zeros()), F.elemwise_add(Variable("y"), F.zeros())]
-    )
+    open_ = Group([F.elemwise_add(Variable("x"), F.zeros()), F.elemwise_add(Variable("y"), F.zeros())])
     graph = typed(open_, x=(2,), y=(3,))
     assert op_names(graph.apply("CommonSubexpr")).count("zeros") == 2
 

@@ -32,9 +32,7 @@ def fold(symbol, **shapes):
 def muls_of_data(graph):
     """Multiplications that are not of weights or biases."""
     return [
-        node
-        for node in graph.indexed.nodes
-        if node.op_name == "broadcast_mul" and not node.name.endswith("_scaled")
+        node for node in graph.indexed.nodes if node.op_name == "broadcast_mul" and not node.name.endswith("_scaled")
     ]
 
 
@@ -42,9 +40,7 @@ def test_golden_scale_before_a_convolution():
     x, s = Variable("x"), Variable("s")
     _, folded = fold(conv(x * channels(s)), s=(3,))
     weight, bias = Variable("c_weight"), Variable("c_bias")
-    expected = F.conv2d(
-        Variable("x"), weight * channels(Variable("s")), bias, channels=4, kernel_size=(3, 3)
-    )
+    expected = F.conv2d(Variable("x"), weight * channels(Variable("s")), bias, channels=4, kernel_size=(3, 3))
     assert_same(folded, expected)
 
 

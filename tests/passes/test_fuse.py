@@ -52,8 +52,9 @@ def test_residual_block_keeps_its_own_master():
     second = F.relu(conv(first, "two") + first)
     found = fusible_groups(image(second))
     assert [[node.op_name for node in group.nodes] for group in found] == [
-        ["conv2d", "relu"], ["conv2d", "broadcast_add", "relu"],
-    ]  # fmt: skip
+        ["conv2d", "relu"],
+        ["conv2d", "broadcast_add", "relu"],
+    ]
     assert [group.master.name for group in found] == ["one", "two"]
 
 
@@ -64,9 +65,7 @@ def test_two_anchors_do_not_share_a_group():
 
 
 def test_anchor_and_injective_work_do_not_mix():
-    assert groups(image(F.transpose(F.relu(conv(Variable("x"), "c"))))) == [
-        ["conv2d", "relu"], ["transpose"],
-    ]  # fmt: skip
+    assert groups(image(F.transpose(F.relu(conv(Variable("x"), "c"))))) == [["conv2d", "relu"], ["transpose"]]
     symbol = conv(Variable("x"), "c") + F.flip(Variable("y"), axis=1)
     mixed = groups(typed(symbol, x=(1, 4, 8, 8), y=(1, 4, 8, 8)))
     assert ["conv2d", "flip", "broadcast_add"] not in mixed
@@ -75,9 +74,7 @@ def test_anchor_and_injective_work_do_not_mix():
 
 def test_anchor_with_broadcast_output_stays_alone():
     symbol = conv(Variable("x"), "c") + Variable("big")
-    assert groups(typed(symbol, x=(1, 4, 8, 8), big=(2, 4, 8, 8))) == [
-        ["conv2d"], ["broadcast_add"],
-    ]  # fmt: skip
+    assert groups(typed(symbol, x=(1, 4, 8, 8), big=(2, 4, 8, 8))) == [["conv2d"], ["broadcast_add"]]
 
 
 def test_reductions_take_what_comes_before():

@@ -51,9 +51,8 @@ FORMS = {
     "scaled after": (lambda: sym.softmax(scores() * 0.5), 0.5),
     "divided": (lambda: sym.softmax(scores() / 4, axis=3), 0.25),
     "scaled before": (lambda: sym.softmax(scores(Q * 0.5, K / 2)), 0.25),
-    "transposed": (
-        lambda: sym.softmax(sym.batch_matmul(Q, sym.transpose(K, axes=(0, 1, 3, 2)) * 2)), 2.0),
-}  # fmt: skip
+    "transposed": (lambda: sym.softmax(sym.batch_matmul(Q, sym.transpose(K, axes=(0, 1, 3, 2)) * 2)), 2.0),
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -134,8 +133,9 @@ LEFT_ALONE = {
     "too many keys": (lambda: sym.batch_matmul(sym.softmax(scores()), V), heads(2500, 2, 1)),
     "a mask that is scaled too": (
         lambda: sym.batch_matmul(sym.softmax(sym.broadcast_add(scores(), M) * 2), V),
-        {**heads(), "m": normal(9, 9)}),
-}  # fmt: skip
+        {**heads(), "m": normal(9, 9)},
+    ),
+}
 
 
 @pytest.mark.parametrize("case", LEFT_ALONE)

@@ -40,9 +40,7 @@ def test_golden_structure_of_exp_x_times_x():
     counts = {}
     for node in found[2:]:  # without exp(x) * x itself
         counts[node.op_name] = counts.get(node.op_name, 0) + 1
-    assert counts == {
-        "ones_like": 1, "broadcast_mul": 2, "collapse_sum": 2, "elemwise_mul": 1, "elemwise_sum": 1,
-    }  # fmt: skip
+    assert counts == {"ones_like": 1, "broadcast_mul": 2, "collapse_sum": 2, "elemwise_mul": 1, "elemwise_sum": 1}
     last = graph.outputs[0].node
     assert (last.op_name, last.name, last.attrs) == ("elemwise_sum", "grad_sum", {"num_args": "2"})
     check(y, x, x=(3,))
@@ -51,9 +49,7 @@ def test_golden_structure_of_exp_x_times_x():
 def test_golden_names_of_softmax():
     sm = F.softmax(Variable("x"), name="sm")
     found = names(get_gradient_graph(sm, sm.list_input_variables()))
-    assert [n for n in found if n.startswith("sm_")] == [
-        "sm_grad_sub0", "sm_grad_sub1", "sm_grad_sub2", "sm_grad",
-    ]  # fmt: skip
+    assert [n for n in found if n.startswith("sm_")] == ["sm_grad_sub0", "sm_grad_sub1", "sm_grad_sub2", "sm_grad"]
 
 
 def test_golden_name_of_dense():
@@ -115,9 +111,7 @@ def test_nothing_flows_gives_zero_grad():
         nothing.gradient = lambda ctx, g: [None]
     x = Variable("x")
     graph = get_gradient_graph(nothing(x), x)
-    assert (graph.outputs[0].node.op_name, graph.outputs[0].node.name) == (
-        "zeros_like", "zero_grad",
-    )  # fmt: skip
+    assert (graph.outputs[0].node.op_name, graph.outputs[0].node.name) == ("zeros_like", "zero_grad")
 
 
 def test_unreachable():
@@ -187,11 +181,7 @@ def test_aggregation_can_be_replaced():
 def test_results_that_repeat_can_be_copies():
     a, b = Variable("a"), Variable("b")
     y = F.exp(a, name="e") * b
-    attrs = {
-        "grad_ys": y.outputs,
-        "grad_xs": Group([a, b, a, a]).outputs,
-        "grad_ys_out_grad": F.ones_like(y).outputs,
-    }
+    attrs = {"grad_ys": y.outputs, "grad_xs": Group([a, b, a, a]).outputs, "grad_ys_out_grad": F.ones_like(y).outputs}
     plain = Graph(y.outputs, attrs).apply("Gradient")
     assert len(set(plain.outputs)) == 2
     copied = Graph(y.outputs, {**attrs, "copy_op": "copy"}).apply("Gradient")
@@ -206,9 +196,7 @@ def test_typed_graphs_stay_typed_and_know_their_sources():
     x = Variable("x")
     y = F.exp(x, name="e")
     graph = typed(y, x=(2, 3))
-    graph.attrs.update(
-        grad_ys=y.outputs, grad_xs=x.outputs, grad_ys_out_grad=F.ones_like(y).outputs
-    )
+    graph.attrs.update(grad_ys=y.outputs, grad_xs=x.outputs, grad_ys_out_grad=F.ones_like(y).outputs)
     made = graph.apply("Gradient")
     assert made.fact(made.outputs[0])[:2] == ((2, 3), np.dtype("float32"))
     assert [n.name for n in made.sources[made.outputs[0].node]] == ["e"]

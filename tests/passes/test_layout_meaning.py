@@ -25,17 +25,14 @@ def values(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
     nodes = [graph.indexed.nodes[number] for number in graph.indexed.variables]
     shapes = {node.name: graph.node_facts(node)[0].shape for node in nodes}
     return {
-        name: (rng.uniform(0.5, 1.5, shape) if name.endswith("_var") else rng.normal(size=shape))
-        .astype("float32")
+        name: (rng.uniform(0.5, 1.5, shape) if name.endswith("_var") else rng.normal(size=shape)).astype("float32")
         for name, shape in shapes.items()
-    }  # fmt: skip
+    }
 
 
 def assert_close(found, wanted):
     assert found.shape == wanted.shape
-    np.testing.assert_allclose(
-        found, wanted, rtol=1e-3, atol=2e-4 * np.abs(wanted).max(initial=1e-3)
-    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-4 * np.abs(wanted).max(initial=1e-3))
 
 
 def check_passes(symbol: Symbol, seed: int = 0) -> Graph:
@@ -133,12 +130,24 @@ def test_many_random_graphs_in_native_code(seed):
 @pytest.mark.parametrize(
     "shape",
     [
-        (2, 1, 1, 1, 1), (2, 3, 1, 1, 1), (1, 1, 1, 1, 1), (2, 1, 16, 5, 8), (1, 16, 1, 1),
-        (1, 1, 5, 8), (1, 16, 5, 8), (1, 1, 1, 1), (16, 1, 1), (1, 5, 8), (5, 8), (8,), (1,),
-        (5, 1), (2, 1, 1, 1),
+        (2, 1, 1, 1, 1),
+        (2, 3, 1, 1, 1),
+        (1, 1, 1, 1, 1),
+        (2, 1, 16, 5, 8),
+        (1, 16, 1, 1),
+        (1, 1, 5, 8),
+        (1, 16, 5, 8),
+        (1, 1, 1, 1),
+        (16, 1, 1),
+        (1, 5, 8),
+        (5, 8),
+        (8,),
+        (1,),
+        (5, 1),
+        (2, 1, 1, 1),
     ],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_operands_of_any_rank_beside_blocked_channels(shape, swapped):
     x = Variable("x", shape=(1, 16, 5, 8))
@@ -194,9 +203,7 @@ def test_a_dense_bias_that_another_operator_has_named(named, first):
 def attention_branch(x, axes, name):
     """Pools over one axis, a convolution, and a gate, on axes in another order."""
     turned = F.transpose(x, axes=axes)
-    pooled = F.concatenate(
-        F.max(turned, axis=(1,), keepdims=True), F.mean(turned, axis=(1,), keepdims=True), axis=1
-    )
+    pooled = F.concatenate(F.max(turned, axis=(1,), keepdims=True), F.mean(turned, axis=(1,), keepdims=True), axis=1)
     gate = F.sigmoid(conv(pooled, name, 1, (3, 3), padding=(1, 1)))
     back = tuple(int(axis) for axis in np.argsort(axes))
     return F.transpose(F.broadcast_mul(turned, gate), axes=back)

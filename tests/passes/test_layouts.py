@@ -48,8 +48,7 @@ def test_layouts_flow_and_one_transform_serves_all_readers():
     x = Variable("x")
     y = F.relu(x)
     both = F.elemwise_add(
-        small_conv(y, use_bias=False),
-        F.conv2d(y, channels=4, kernel_size=(3, 3), use_bias=False, name="d"),
+        small_conv(y, use_bias=False), F.conv2d(y, channels=4, kernel_size=(3, 3), use_bias=False, name="d")
     )
     done = with_layouts(both, {"x": "NHWC"}).apply("CorrectLayout")
     assert op_names(done).count("__layout_transform__") == 1
@@ -114,9 +113,7 @@ def test_altered_convs_work_in_blocks_and_the_rest_as_before(blocked_conv):
     # Between the two convolutions nothing is rearranged; before flatten it is, once.
     moved = [n for n in done.indexed.nodes if n.op_name == "__layout_transform__"]
     data_moves = [n for n in moved if n.inputs[0].node.op is not None or n.name.startswith("x")]
-    assert [(n.params.src_layout, n.params.dst_layout) for n in data_moves] == [
-        ("NCHW", "NCHW4c"), ("NCHW4c", "NCHW"),
-    ]  # fmt: skip
+    assert [(n.params.src_layout, n.params.dst_layout) for n in data_moves] == [("NCHW", "NCHW4c"), ("NCHW4c", "NCHW")]
 
 
 def test_a_conv_that_feeds_a_fixed_reader_gives_it_its_own_layout(blocked_conv):
@@ -137,9 +134,7 @@ def test_between_two_replaced_operators_no_layout_is_known(blocked_conv):
 
 def test_a_replaced_operator_gets_what_the_one_before_it_gives(blocked_conv, monkeypatch):
     """A pad that is replaced by one of five dimensions, which a blocked image has."""
-    rows = lambda params, inputs, facts: F.pad(
-        inputs, pad_width=((0, 0), (0, 0), (1, 1), (0, 0), (0, 0))
-    )
+    rows = lambda params, inputs, facts: F.pad(inputs, pad_width=((0, 0), (0, 0), (1, 1), (0, 0), (0, 0)))
     monkeypatch.setitem(Op.alter_layout._rows, Op.get("pad"), (rows, 1000))
     image = F.conv2d(Variable("x"), channels=8, kernel_size=(1, 1), name="one", use_bias=False)
     padded = F.pad(image, pad_width=((0, 0), (0, 0), (1, 1), (0, 0)))

@@ -23,10 +23,7 @@ def small_net():
     """Two normalised convolutions, a pool and a classifier."""
     y = Variable("x")
     for number, channels in enumerate((4, 8)):
-        y = F.conv2d(
-            y, channels=channels, kernel_size=(3, 3), padding=(1, 1), use_bias=number == 0,
-            name=f"c{number}",
-        )  # fmt: skip
+        y = F.conv2d(y, channels=channels, kernel_size=(3, 3), padding=(1, 1), use_bias=number == 0, name=f"c{number}")
         y = F.relu(F.batch_norm(y, name=f"bn{number}")[0])
     y = F.flatten(F.max_pool2d(y, pool_size=(2, 2), strides=(2, 2)))
     return F.softmax(F.dense(F.dropout(y), units=5, name="fc"))
@@ -67,10 +64,7 @@ def test_graphs_that_compute_by_position_keep_their_layout(symmetric, monkeypatc
 
 
 def test_levels_are_those_of_the_original():
-    wanted = {
-        "SimplifyInference": 0, "OpFusion": 1, "PrecomputePrune": 2, "FoldScaleAxis": 3,
-        "AlterOpLayout": 3,
-    }  # fmt: skip
+    wanted = {"SimplifyInference": 0, "OpFusion": 1, "PrecomputePrune": 2, "FoldScaleAxis": 3, "AlterOpLayout": 3}
     assert {name: OPT_PASS_LEVEL[name] for name in wanted} == wanted
     assert pass_enabled("FoldScaleAxis", 0, ("FoldScaleAxis",))
     assert not pass_enabled("FoldScaleAxis", 2)
@@ -97,11 +91,7 @@ def test_gradient_graphs_optimise():
 
 UNARY = [F.exp, F.relu, F.tanh, F.negative, F.copy, F.sigmoid, F.flatten, F.zeros_like]
 OTHER_RESULTS = {"SaveJSON", "LoadJSON", "PrintGraphIR", "Gradient", "PlaceDevice", "GraphCompile"}
-KEEPING = [
-    step
-    for step in list_passes()
-    if step.run.__module__.startswith("weft.") and step.name not in OTHER_RESULTS
-]
+KEEPING = [step for step in list_passes() if step.run.__module__.startswith("weft.") and step.name not in OTHER_RESULTS]
 
 
 @st.composite
@@ -217,13 +207,23 @@ def wide():
 @pytest.mark.parametrize(
     "steps",
     [
-        ["InferShape", "InferType"], ["SaveJSON", "LoadJSON"], ["PrintGraphIR"], ["OrderMutation"],
-        ["PlanMemory"], ["SimplifyInference"], ["FoldScaleAxis"], ["CorrectLayout"],
-        ["CommonSubexpr"], ["SimplifyAlgebra"], ["PrecomputePrune"], ["SettleInitialisers"],
-        ["GraphFindFusibleGroups", "GraphFuse"], ["AlterOpLayout"],
+        ["InferShape", "InferType"],
+        ["SaveJSON", "LoadJSON"],
+        ["PrintGraphIR"],
+        ["OrderMutation"],
+        ["PlanMemory"],
+        ["SimplifyInference"],
+        ["FoldScaleAxis"],
+        ["CorrectLayout"],
+        ["CommonSubexpr"],
+        ["SimplifyAlgebra"],
+        ["PrecomputePrune"],
+        ["SettleInitialisers"],
+        ["GraphFindFusibleGroups", "GraphFuse"],
+        ["AlterOpLayout"],
     ],
     ids=lambda steps: steps[0],
-)  # fmt: skip
+)
 def test_graphs_of_many_nodes(make, steps):
     graph = typed(make(), x=(4,))
     graph._set_json_attr("param_name_list", ["x"], "list_str")

@@ -42,9 +42,7 @@ def test_unknown_dtype_is_planned():
 
 @pytest.mark.parametrize(("dtype", "size"), [("float64", 8), ("float16", 2), ("int8", 1)])
 def test_bytes_follow_the_dtype(dtype, size):
-    assert plan(F.negative(Variable("x")), dtype, x=(4, 2)).json_attr(
-        "storage_allocated_bytes"
-    ) == (8 * size)
+    assert plan(F.negative(Variable("x")), dtype, x=(4, 2)).json_attr("storage_allocated_bytes") == (8 * size)
 
 
 def test_no_sharing_in_place_between_dtypes_of_other_size():

@@ -21,9 +21,11 @@ def network(extent=12, batch=1, outputs=16, swapped=False, read_twice=False):
     made = sym.broadcast_mul(*pair)
     y = sym.conv2d(made, channels=outputs, kernel_size=(1, 1), name="b")
     params = {
-        "a_weight": (32, 16, 1, 1), "f_weight": (32, 32, 1, 1),
-        "b_weight": (outputs, 32, 1, 1), "b_bias": (outputs,),
-    }  # fmt: skip
+        "a_weight": (32, 16, 1, 1),
+        "f_weight": (32, 32, 1, 1),
+        "b_weight": (outputs, 32, 1, 1),
+        "b_bias": (outputs,),
+    }
     values = {name: rng.standard_normal(shape).astype("float32") for name, shape in params.items()}
     return (sym.Group([y, sym.relu(made)]) if read_twice else y), values
 
@@ -32,9 +34,7 @@ def scales_data(net, params):
     """Whether something as large as the data is multiplied."""
     graph = prepare(net, params, {}, {}, 3, host()).graph
     sizes = [
-        np.prod(graph.node_facts(node)[0].shape)
-        for node in graph.indexed.nodes
-        if node.op_name == "broadcast_mul"
+        np.prod(graph.node_facts(node)[0].shape) for node in graph.indexed.nodes if node.op_name == "broadcast_mul"
     ]
     return max(sizes) >= 32 * 144
 

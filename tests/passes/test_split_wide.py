@@ -16,15 +16,9 @@ from weft.passes.split_wide import MAX_JOINED
 
 JOINS = {
     "concatenate": (lambda xs: F.concatenate(*xs, axis=0, name="j"), np.concatenate),
-    "concatenate rows": (
-        lambda xs: F.concatenate(*xs, axis=-1, name="j"),
-        lambda xs: np.concatenate(xs, 1),
-    ),
+    "concatenate rows": (lambda xs: F.concatenate(*xs, axis=-1, name="j"), lambda xs: np.concatenate(xs, 1)),
     "stack": (lambda xs: F.stack(*xs, axis=-1, name="j"), lambda xs: np.stack(xs, -1)),
-    "elemwise_sum": (
-        lambda xs: F.elemwise_sum(*xs, num_args=len(xs), name="j"),
-        lambda xs: np.sum(xs, axis=0),
-    ),
+    "elemwise_sum": (lambda xs: F.elemwise_sum(*xs, num_args=len(xs), name="j"), lambda xs: np.sum(xs, axis=0)),
 }
 
 

@@ -106,9 +106,7 @@ def test_missing_files_and_folders(tmp_path):
             weft.runtime.load(path)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"hello", b"PK\x03\x04", bytes(100), b"PK\x05\x06" + bytes(18)]
-)
+@pytest.mark.parametrize("data", [b"", b"hello", b"PK\x03\x04", bytes(100), b"PK\x05\x06" + bytes(18)])
 def test_what_is_no_zip(tmp_path, data):
     (tmp_path / "m").write_bytes(data)
     with pytest.raises(FormatError, match="no program of weft"):

@@ -176,9 +176,7 @@ else:
 """
 
 
-@pytest.mark.parametrize(
-    "kind", ["graph", "compute", "module", "nnvm.graph._move_graph", "weft.reference"]
-)
+@pytest.mark.parametrize("kind", ["graph", "compute", "module", "nnvm.graph._move_graph", "weft.reference"])
 def test_in_a_fresh_process(kind, tmp_path):
     """What a name stands for does not depend on what was imported before."""
     x = sym.Variable("x")

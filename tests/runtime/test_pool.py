@@ -156,9 +156,7 @@ print("done", pool.workers)
 )
 def test_the_interpreter_exits(daemon):
     script = EXIT.replace("DAEMON", daemon)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.split()[0]) == (0, "done"), done.stderr
 
 

@@ -31,8 +31,11 @@ def start(path, *, threads="None", rounds=30, before=None):
     code = WORK.replace("THREADS", threads).replace("ROUNDS", str(rounds))
     return subprocess.Popen(
         [sys.executable, "-c", code, str(path)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,
+    )
 
 
 def result(process, path):
@@ -68,9 +71,7 @@ def test_more_threads_than_cores(tmp_path, expected):
 @pytest.mark.slow
 def test_busy_neighbours(tmp_path, expected):
     spin = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
-    neighbours = [
-        subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)
-    ]
+    neighbours = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)]
     try:
         path = tmp_path / "out.npy"
         assert np.array_equal(result(start(path, threads="2"), path), expected)

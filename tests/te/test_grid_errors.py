@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from weft import te
-from weft.base.errors import (
-    BarrierError,
-    InvalidValue,
-    OutOfRange,
-    RaceError,
-    UninitialisedError,
-)
+from weft.base.errors import BarrierError, InvalidValue, OutOfRange, RaceError, UninitialisedError
 from weft.te.grid import launch_extents
 from weft.te.interpret import run_kernel
 from weft.te.transform import legalise
@@ -102,12 +96,7 @@ def test_outside_of_memory(write):
 def test_every_axis_is_named_from_the_outermost_in():
     b = te.KernelBuilder("k")
     x = b.arg("x", "int64", (17,))
-    with (
-        b.block("by", 2, "y") as by,
-        b.block("bx", 3) as bx,
-        b.thread("ty", 1, "y"),
-        b.thread("tx", 3) as tx,
-    ):
+    with b.block("by", 2, "y") as by, b.block("bx", 3) as bx, b.thread("ty", 1, "y"), b.thread("tx", 3) as tx:
         b.store(x, by * 9 + bx * 3 + tx, 1)
     with pytest.raises(OutOfRange) as caught:
         run_kernel(b.finish(), [np.zeros(17, "int64")])
@@ -175,19 +164,10 @@ def two_readers_one_writes(b, x, y, s, i, j):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "body",
-    [
-        without_a_barrier,
-        reader_of_the_first_value,
-        several_writers,
-        reader_after_writer,
-        two_readers_one_writes,
-    ],
+    "body", [without_a_barrier, reader_of_the_first_value, several_writers, reader_after_writer, two_readers_one_writes]
 )
 def test_races_on_shared_memory(body, seed):
-    with pytest.raises(
-        RaceError, match=r"element \(\d,\) of s is (read|written) by thread \(j=.\)"
-    ):
+    with pytest.raises(RaceError, match=r"element \(\d,\) of s is (read|written) by thread \(j=.\)"):
         run(kernel_of(body), seed)
 
 

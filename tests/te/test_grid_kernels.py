@@ -21,10 +21,7 @@ def matrix_product(tile=4):
     """y = x @ w: each block computes a tile of y from tiles of x and w that its threads fetch."""
     b = te.KernelBuilder("matrix_product")
     m, n, k = b.scalar("m"), b.scalar("n"), b.scalar("k")
-    x, w, y = (
-        b.arg(name, "float32", shape)
-        for name, shape in (("x", (m, k)), ("w", (k, n)), ("y", (m, n)))
-    )
+    x, w, y = (b.arg(name, "float32", shape) for name, shape in (("x", (m, k)), ("w", (k, n)), ("y", (m, n))))
     rows, cols, tiles = ((size + tile - 1) // tile for size in (m, n, k))
     with b.block("by", rows, "y") as by, b.block("bx", cols) as bx:
         x_tile, w_tile = shared(b, "x_tile", (tile, tile)), shared(b, "w_tile", (tile, tile))
@@ -91,10 +88,7 @@ def stencil(tile=4):
     m, n = b.scalar("m"), b.scalar("n")
     x, y = b.arg("x", "float32", (m, n)), b.arg("y", "float32", (m, n))
     wide = tile + 2
-    with (
-        b.block("by", (m + tile - 1) // tile, "y") as by,
-        b.block("bx", (n + tile - 1) // tile) as bx,
-    ):
+    with b.block("by", (m + tile - 1) // tile, "y") as by, b.block("bx", (n + tile - 1) // tile) as bx:
         held = shared(b, "held", (wide, wide))
         with b.thread("ty", tile, "y") as ty, b.thread("tx", tile) as tx:
             with b.loop("turn", -(-(wide**2) // tile**2)) as turn:
@@ -156,9 +150,7 @@ def test_transpose(m, n, seed):
 def test_stencil(m, n, seed):
     x = numbers(m, n)
     wide = np.pad(x, 1)
-    expected = (
-        wide[1:-1, 1:-1] + wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
-    )
+    expected = wide[1:-1, 1:-1] + wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
     for kernel in forms(stencil()):
         y = np.full((m, n), np.nan, "float32")
         run_kernel(kernel, [x, y], [m, n], seed=seed)

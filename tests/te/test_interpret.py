@@ -83,16 +83,12 @@ def test_integer_division_follows_the_documented_rounding(dtype):
 
     pairs = [(int(p), int(q)) for p, q in zip(a, b)]
     floor = [wrap(p // q) if q else 0 for p, q in pairs]
-    trunc = [
-        wrap(abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)) if q else 0 for p, q in pairs
-    ]
+    trunc = [wrap(abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)) if q else 0 for p, q in pairs]
     mod = [wrap(p % q) if q else 0 for p, q in pairs]
     assert apply(lambda p, q: p // q, [a, b], dtype).tolist() == floor
     assert apply(lambda p, q: p / q, [a, b], dtype).tolist() == trunc
     assert apply(lambda p, q: p % q, [a, b], dtype).tolist() == mod
-    assert apply(lambda p, q: p * q - p, [a, b], dtype).tolist() == [
-        wrap(p * q - p) for p, q in pairs
-    ]
+    assert apply(lambda p, q: p * q - p, [a, b], dtype).tolist() == [wrap(p * q - p) for p, q in pairs]
 
 
 def test_integer_powers():

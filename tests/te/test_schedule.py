@@ -26,10 +26,7 @@ def run(inputs, outputs, arrays):
 @settings(max_examples=25, deadline=None)
 @given(small, small, small)
 def test_matmul_with_an_epilogue(rows, deep, cols):
-    a, b = (
-        te.placeholder((rows, deep), "float64", "a"),
-        te.placeholder((deep, cols), "float64", "b"),
-    )
+    a, b = (te.placeholder((rows, deep), "float64", "a"), te.placeholder((deep, cols), "float64", "b"))
     bias, k = te.placeholder((cols,), "float64", "bias"), te.reduce_axis(deep)
     dot = te.compute((rows, cols), lambda i, j: te.sum(a[i, k.var] * b[k.var, j], k), "dot")
     out = te.compute((rows, cols), lambda i, j: te.max(dot[i, j] + bias[j], 0), "out")
@@ -84,11 +81,7 @@ def test_padding_reads_nothing_outside():
     size, pad = 5, 2
     x = te.placeholder((size,), "float32", "x")
     inner = te.compute((size,), lambda i: te.exp(x[i]), "inner")
-    y = te.compute(
-        (size + 2 * pad,),
-        lambda i: te.read_or(inner, (i - pad,), (i >= pad) & (i < size + pad), -1),
-        "y",
-    )
+    y = te.compute((size + 2 * pad,), lambda i: te.read_or(inner, (i - pad,), (i >= pad) & (i < size + pad), -1), "y")
     data = rng.normal(size=size).astype("float32")
     (found,) = run([x], [y], [data])
     np.testing.assert_array_equal(found, np.pad(np.exp(data), pad, constant_values=-1))

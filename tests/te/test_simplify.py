@@ -95,16 +95,12 @@ def conditions(depth: int):
 
 
 spans = st.tuples(st.integers(-5, 5), st.integers(0, 12)).map(lambda t: (t[0], t[0] + t[1]))
-all_ranges = st.lists(spans, min_size=len(VARS), max_size=len(VARS)).map(
-    lambda found: dict(zip(VARS, found))
-)
+all_ranges = st.lists(spans, min_size=len(VARS), max_size=len(VARS)).map(lambda found: dict(zip(VARS, found)))
 
 
 def points(ranges: dict, seed: int, count: int = 24) -> list[dict]:
     rng = np.random.default_rng(seed)
-    inside = [
-        {v: int(rng.integers(a, b + 1)) for v, (a, b) in ranges.items()} for _ in range(count)
-    ]
+    inside = [{v: int(rng.integers(a, b + 1)) for v, (a, b) in ranges.items()} for _ in range(count)]
     corners = [{v: ends[which] for v, ends in ranges.items()} for which in (0, 1)]
     return inside + corners
 
@@ -149,9 +145,7 @@ def test_bounds_of_divisions_by_a_range_hold_every_value(op):
         low, divisor = int(rng.integers(-20, 20)), int(rng.integers(1, 6))
         ranges = {i: (low, low + 12), j: (divisor, divisor + 6)}
         found = bounds(te.binary(op, i, j), ranges)
-        values = [
-            PYTHON[op](a, b) for a in range(low, low + 13) for b in range(divisor, divisor + 7)
-        ]
+        values = [PYTHON[op](a, b) for a in range(low, low + 13) for b in range(divisor, divisor + 7)]
         assert found[0] <= min(values)
         assert max(values) <= found[1]
 

@@ -56,20 +56,32 @@ def test_depth_costs_no_stack():
 @pytest.mark.parametrize(
     "row",
     [
-        ["pow", 0, 0], ["add", 2, 0], ["add", 0, 9], ["add", -1, 0], ["add", 0, 0.5],
-        ["add", True, 0], ["add", 0], ["add", 0, 0, 0], [SIZE, 1, 0], [SIZE, -1, 0],
-        [NUMBER, LARGEST + 1, 0], [NUMBER, "1", 0], [["add"], 0, 0], None, "add", {"add": 1},
+        ["pow", 0, 0],
+        ["add", 2, 0],
+        ["add", 0, 9],
+        ["add", -1, 0],
+        ["add", 0, 0.5],
+        ["add", True, 0],
+        ["add", 0],
+        ["add", 0, 0, 0],
+        [SIZE, 1, 0],
+        [SIZE, -1, 0],
+        [NUMBER, LARGEST + 1, 0],
+        [NUMBER, "1", 0],
+        [["add"], 0, 0],
+        None,
+        "add",
+        {"add": 1},
         [None, 0, 0],
     ],
-)  # fmt: skip
+)
 def test_wrong_rows_are_refused(row):
     with pytest.raises(FormatError):
         read_table([[SIZE, 0, 0], [NUMBER, 4, 0], row], [], 1)
 
 
 @pytest.mark.parametrize(
-    "guard",
-    [["is", 0, 0, True], ["eq", 0, 1, True], ["eq", 0, 0, 1], ["eq", -1, 0, True], ["eq", 0, 0], 7],
+    "guard", [["is", 0, 0, True], ["eq", 0, 1, True], ["eq", 0, 0, 1], ["eq", -1, 0, True], ["eq", 0, 0], 7]
 )
 def test_wrong_guards_are_refused(guard):
     with pytest.raises(FormatError):

@@ -11,10 +11,7 @@ from weft.te.visit import Interner, postorder, rewrite, substitute
 
 def test_indices_are_the_parameters_of_the_function():
     x = te.placeholder((2, 3), "float32", "x")
-    assert [axis.name for axis in te.compute((2, 3), lambda row, col: x[row, col]).axes] == [
-        "row",
-        "col",
-    ]
+    assert [axis.name for axis in te.compute((2, 3), lambda row, col: x[row, col]).axes] == ["row", "col"]
     assert [axis.name for axis in te.compute((2, 3), lambda *i: x[i]).axes] == ["i0", "i1"]
     bound = te.compute((2,), lambda i, t=x: t[i, 0])
     assert [axis.name for axis in bound.axes] == ["i"]

@@ -59,10 +59,7 @@ def random_kernel(seed: int) -> tuple[Kernel, list[np.ndarray]]:
                 b.store(y, (row, col), acc[()])
             b.store(y, (row, col), y[row, col] + acc[()])
         b.store(s, row, y[row, 0])
-    arrays = [
-        rng.integers(-8, 9, shape).astype(dtype)
-        for shape in ((rows, cols), (cols,), (rows, cols), (rows,))
-    ]
+    arrays = [rng.integers(-8, 9, shape).astype(dtype) for shape in ((rows, cols), (cols,), (rows, cols), (rows,))]
     return b.finish(), arrays
 
 

@@ -44,13 +44,9 @@ S = shared()
 ACCEPTED = {
     "blocks and threads": blocks(threads()),
     "blocks along all axes": blocks(loop(j, n, "block.y", loop(k, n * 2, "block.z")), n + 1),
-    "threads along all axes": blocks(
-        threads(loop(k, 2, "thread.y", loop(Var("l"), 64, "thread.z")))
-    ),
+    "threads along all axes": blocks(threads(loop(k, 2, "thread.y", loop(Var("l"), 64, "thread.z")))),
     "as many threads as there may be": blocks(threads(extent=1024)),
-    "as much shared memory as there may be": blocks(
-        Alloc(shared(shape=(58111,)), Alloc(shared("t", (1,)), threads()))
-    ),
+    "as much shared memory as there may be": blocks(Alloc(shared(shape=(58111,)), Alloc(shared("t", (1,)), threads()))),
     "lets between": Let(k, n * 2, blocks(Let(Var("l"), k + i, threads(Barrier())))),
     "memory of each kind in its place": blocks(Alloc(S, threads(Alloc(OWN, Barrier())))),
     "a barrier in a loop that all take alike": blocks(threads(loop(k, n + i, "serial", Barrier()))),
@@ -59,23 +55,15 @@ ACCEPTED = {
     "a barrier while memory says so": blocks(threads(While(X[j] > 2, Barrier()))),
     "a condition on the one thread there is": blocks(threads(If(j < 1, Barrier()), 1)),
     "a barrier after a condition": blocks(threads(Seq((If(j < 1, Store(X, (j,), j)), Barrier())))),
-    "a name that was a thread's": blocks(
-        threads(Seq((Let(k, j + 1, NOTHING), Let(k, i + 1, If(k < 2, Barrier())))))
-    ),
+    "a name that was a thread's": blocks(threads(Seq((Let(k, j + 1, NOTHING), Let(k, i + 1, If(k < 2, Barrier())))))),
 }
 REFUSED = [
     ("loop j is bound to thread.x outside all blocks", threads()),
-    (
-        "loop k, bound to block.y, is inside j, bound to thread.x",
-        blocks(threads(loop(k, 2, "block.y"))),
-    ),
+    ("loop k, bound to block.y, is inside j, bound to thread.x", blocks(threads(loop(k, 2, "block.y")))),
     ("loops i and k are both bound to block.x", blocks(loop(k, 4, "block.x"))),
     ("loops j and k are both bound to thread.x", blocks(threads(loop(k, 8, "thread.x")))),
     ("loop i, bound to block.x, is not one of the outermost", loop(k, 2, "serial", blocks())),
-    (
-        "loop j, bound to thread.x, is not one of the outermost",
-        blocks(loop(k, 2, "serial", threads())),
-    ),
+    ("loop j, bound to thread.x, is not one of the outermost", blocks(loop(k, 2, "serial", threads()))),
     ("loop j, bound to thread.x, is not one of the outermost", blocks(If(i < 2, threads()))),
     ("loop j, bound to thread.x, is not one", blocks(Seq((threads(), threads())))),
     ("the extent of loop i, bound to block.x, depends on x", blocks(threads(), X[0])),
@@ -89,15 +77,9 @@ REFUSED = [
     ("shared memory s is not allocated between blocks and threads", Alloc(S, NOTHING)),
     ("shared memory s is not allocated", blocks(Alloc(S, loop(j, 2, "block.y", threads())), 2)),
     ("shared memory s is not allocated between", blocks(threads(Alloc(S, NOTHING)))),
-    (
-        "shared memory s is not allocated between",
-        blocks(threads(loop(k, 2, "serial", Alloc(S, NOTHING)))),
-    ),
+    ("shared memory s is not allocated between", blocks(threads(loop(k, 2, "serial", Alloc(S, NOTHING))))),
     ("scratch memory own is allocated outside of loop j", blocks(Alloc(OWN, threads()))),
-    (
-        "shared memory s has an extent or a stride that is not constant",
-        blocks(Alloc(shared(shape=(n,)), threads())),
-    ),
+    ("shared memory s has an extent or a stride that is not constant", blocks(Alloc(shared(shape=(n,)), threads()))),
     ("or a stride that is not constant", blocks(Alloc(shared(strides=(n,)), threads()))),
     ("the elements of shared memory s are vectors of 4", blocks(Alloc(shared(lanes=4), threads()))),
     (
@@ -106,16 +88,10 @@ REFUSED = [
     ),
     ("a barrier outside all blocks", Seq((Barrier(),))),
     ("a barrier is inside a condition on j", blocks(threads(If(j < 4, Barrier())))),
-    (
-        "inside a condition on j",
-        blocks(threads(If(j < 4, NOTHING, loop(k, 2, "serial", Barrier())))),
-    ),
+    ("inside a condition on j", blocks(threads(If(j < 4, NOTHING, loop(k, 2, "serial", Barrier()))))),
     ("inside a condition on j", blocks(threads(While(X[0] < j, Barrier())))),
     ("inside a condition on j", blocks(threads(Let(k, j * 2, If(k < 4, Barrier()))))),
-    (
-        "a barrier is inside loop k, whose extent depends on j",
-        blocks(threads(loop(k, j + 1, "serial", Barrier()))),
-    ),
+    ("a barrier is inside loop k, whose extent depends on j", blocks(threads(loop(k, j + 1, "serial", Barrier())))),
     ("a barrier is inside vector loop k", blocks(threads(loop(k, 4, "vector", Barrier())))),
 ]
 

@@ -32,11 +32,18 @@ CASES = {
     "dcgan": ({"batch_size": 2, "ngf": 8}, (2, 100)),
     "dqn": ({"batch_size": 1}, (1, 4, 84, 84)),
     "bert": (
-        {"batch_size": 2, "seq_len": 12, "num_layers": 2, "hidden": 48, "heads": 4,
-         "intermediate": 96, "vocabulary": 50},
+        {
+            "batch_size": 2,
+            "seq_len": 12,
+            "num_layers": 2,
+            "hidden": 48,
+            "heads": 4,
+            "intermediate": 96,
+            "vocabulary": 50,
+        },
         (2, 12),
     ),
-}  # fmt: skip
+}
 
 
 def workload(name, **extra):
@@ -110,8 +117,7 @@ def test_numbers_of_parameters(module, arguments, millions):
 
 def test_output_shapes():
 
-    for name, wanted in (("resnet", (1, 1000)), ("dcgan", (2, 3, 64, 64)), ("dqn", (1, 18)),
-                         ("bert", (2, 12, 48))):  # fmt: skip
+    for name, wanted in (("resnet", (1, 1000)), ("dcgan", (2, 3, 64, 64)), ("dqn", (1, 18)), ("bert", (2, 12, 48))):
         net, params, shape = workload(name)
         shapes = {key: value.shape for key, value in params.items()} | {"data": shape}
         graph = infer(Graph(net.outputs), shapes)

@@ -32,9 +32,10 @@ NODES = [
     mxnet_files.node("null", "c_bias"),
     mxnet_files.node("Convolution", "c", [(0, 0), (1, 0), (2, 0)], kernel="(3, 3)", num_filter="4"),
     mxnet_files.node("Activation", "a", [(3, 0)], act_type="tanh"),
-    mxnet_files.node("Pooling", "p", [(4, 0)], kernel="(2, 2)", stride="(2, 2)", pool_type="avg",
-                     pooling_convention="full"),
-]  # fmt: skip
+    mxnet_files.node(
+        "Pooling", "p", [(4, 0)], kernel="(2, 2)", stride="(2, 2)", pool_type="avg", pooling_convention="full"
+    ),
+]
 
 
 @pytest.fixture
@@ -77,8 +78,7 @@ def test_files_of_mxnet(network, tmp_path, rng):
     convert_model(path, out, None, SHAPES, 17, quiet())
     data = rng.standard_normal(SHAPES["data"]).astype("float32")
     np.testing.assert_allclose(run(out, {"data": data})[0], expected_of(params, data), atol=1e-5)
-    assert sorted(item.name for item in tmp_path.iterdir()) == [
-        "net-0000.params", "net-symbol.json", "net.onnx"]  # fmt: skip
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["net-0000.params", "net-symbol.json", "net.onnx"]
 
 
 def test_graph_of_our_own(tmp_path, rng):
@@ -106,9 +106,7 @@ def test_onnx_keeps_the_names_of_its_file(tmp_path):
 
 def test_the_command_says_what_it_did(network, tmp_path):
     out = tmp_path / "net.onnx"
-    done = CliRunner().invoke(
-        cli.main, ["convert", str(network[0]), str(out), "--shape", "data=2,3,9,9"]
-    )
+    done = CliRunner().invoke(cli.main, ["convert", str(network[0]), str(out), "--shape", "data=2,3,9,9"])
     assert done.exit_code == 0, done.output
     assert "3 operators, 2 parameters" in done.output
     assert "gives the same within" in done.output
@@ -169,8 +167,7 @@ def test_gaps_are_one_report(tmp_path):
     (tmp_path / "net.json").write_text(weft.graph.create(net).json())
     (tmp_path / "net.bin").write_bytes(save_param_dict({}))
     with pytest.raises(Unsupported, match="2 operators") as caught:
-        convert_model(tmp_path / "net.json", tmp_path / "n.onnx", tmp_path / "net.bin", {}, 17,
-                      quiet())  # fmt: skip
+        convert_model(tmp_path / "net.json", tmp_path / "n.onnx", tmp_path / "net.bin", {}, 17, quiet())
     assert "_max_mask in 1 nodes: a; _min_mask in 1 nodes: b" in caught.value.why
 
 

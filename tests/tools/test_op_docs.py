@@ -25,9 +25,7 @@ def test_every_operator_is_on_one_page():
 
 
 def test_every_operator_with_a_value_has_an_example():
-    public = [
-        op for page in op_docs.families().values() for op in page if not op_docs._is_internal(op)
-    ]
+    public = [op for page in op_docs.families().values() for op in page if not op_docs._is_internal(op)]
     without = {op.name for op in public if op_docs.example(op) is None}
     with_subgraphs = {"scan", "while_loop", "cond"}
     assert without == {"__undef__", "tvm_op", *with_subgraphs}  # tvm_op is code of a library

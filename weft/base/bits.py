@@ -55,14 +55,10 @@ class MersenneTwister:
         """Continues from a state that `block` and `position` gave."""
         if words.shape != (WORDS,) or not 0 <= position <= WORDS:
             raise InvalidValue(
-                f"a state has {WORDS} words and a position in them, not shape {words.shape} "
-                f"and position {position}"
+                f"a state has {WORDS} words and a position in them, not shape {words.shape} and position {position}"
             )
         self.fresh = False
-        self._source.state = {
-            "bit_generator": "MT19937",
-            "state": {"key": words.astype(np.uint32), "pos": position},
-        }
+        self._source.state = {"bit_generator": "MT19937", "state": {"key": words.astype(np.uint32), "pos": position}}
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next 32-bit words, in 64-bit integers."""
@@ -96,9 +92,7 @@ class MersenneTwister:
         return made
 
 
-def from_state(
-    state: NDArray[Any], kind: type[MersenneTwister] = MersenneTwister
-) -> MersenneTwister:
+def from_state(state: NDArray[Any], kind: type[MersenneTwister] = MersenneTwister) -> MersenneTwister:
     """A generator that goes on from what `state` gave; a position past the block is its end."""
     if state.dtype != np.uint32:
         raise InvalidType(f"a random state is an array of uint32, not of {state.dtype}")

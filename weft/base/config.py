@@ -67,9 +67,7 @@ def _count(text: str) -> int:
 
 
 SETTINGS: dict[str, Setting] = {
-    "debug": Setting(
-        "WEFT_DEBUG", frozenset(), _stages, "stages to print, with commas; 1: summary"
-    ),
+    "debug": Setting("WEFT_DEBUG", frozenset(), _stages, "stages to print, with commas; 1: summary"),
     "verify": Setting("WEFT_VERIFY", True, _switch, "check every graph after every pass"),
     "threads": Setting("WEFT_NUM_THREADS", None, _count, "worker threads; default: the cores"),
     "isa": Setting("WEFT_ISA", None, str, "instruction set: sse, avx2, avx512; default: the CPU's"),
@@ -101,9 +99,7 @@ def get(name: str) -> Any:
         return setting.parse(text)
     except ValueError as error:
         raise InvalidValue(
-            f"environment variable {setting.variable}={text!r} is not understood",
-            why=str(error),
-            hint=setting.doc,
+            f"environment variable {setting.variable}={text!r} is not understood", why=str(error), hint=setting.doc
         ) from None
 
 

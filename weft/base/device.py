@@ -25,9 +25,7 @@ class Device:
         if not isinstance(self.type, str):
             raise InvalidType(f"a device is named by a string, not {self.type!r}")
         if self.type not in _TYPE_CODE:
-            raise InvalidValue(
-                f"unknown device {self.type!r}", why="weft runs on " + ", ".join(_TYPE_CODE)
-            )
+            raise InvalidValue(f"unknown device {self.type!r}", why="weft runs on " + ", ".join(_TYPE_CODE))
         if not isinstance(self.index, int):
             raise InvalidType(f"a device index is a whole number, not {self.index!r}")
         if self.index < 0:

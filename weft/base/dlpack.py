@@ -59,11 +59,7 @@ class DLTensor(ctypes.Structure):
 
 
 class DLManagedTensor(ctypes.Structure):
-    _fields_ = [
-        ("tensor", DLTensor),
-        ("manager", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    ]
+    _fields_ = [("tensor", DLTensor), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
 
 class DLManagedTensorVersioned(ctypes.Structure):
@@ -103,12 +99,7 @@ for _name in _USED.values():  # a capsule points at its name, and may outlive th
     _keep_forever(_name)
 
 
-def to_dlpack(
-    data: ArrayLike,
-    max_version: tuple[int, int] | None = None,
-    *,
-    copied: bool = False,
-) -> object:
+def to_dlpack(data: ArrayLike, max_version: tuple[int, int] | None = None, *, copied: bool = False) -> object:
     """A capsule that shares the array's memory and keeps it alive until it is done with.
 
     It is named "dltensor_versioned" when the consumer understands version 1, else "dltensor". The
@@ -122,8 +113,7 @@ def to_dlpack(
     element = _element(DTYPES[dtype_name(array.dtype)])
     if any(stride < 0 or stride % array.itemsize for stride in array.strides):
         raise DLPackError(
-            "an array that runs backwards or between its elements is not exported",
-            hint="make a contiguous copy",
+            "an array that runs backwards or between its elements is not exported", hint="make a contiguous copy"
         )
     plain = array.view(f"u{array.itemsize}") if element[0] in (4, 6) else array
     try:
@@ -191,9 +181,7 @@ def _export(source: object) -> object:
         except TypeError:  # producers older than version 1 do not take the argument
             return source.__dlpack__()
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise DLPackError(
-            f"the {type(source).__name__} refused to be exported", why=str(error)
-        ) from error
+        raise DLPackError(f"the {type(source).__name__} refused to be exported", why=str(error)) from error
 
 
 def _managed(capsule: object) -> Any:
@@ -209,8 +197,7 @@ def _check_device(kind: int, index: int) -> None:
     if kind != CPU[0]:
         name = _DEVICE_NAMES.get(int(kind), f"device type {int(kind)}")
         raise DLPackError(
-            f"the array lives on {name}({index}), weft takes arrays of the CPU",
-            hint="copy it to the CPU first",
+            f"the array lives on {name}({index}), weft takes arrays of the CPU", hint="copy it to the CPU first"
         )
 
 

@@ -22,9 +22,7 @@ _FEW = 64
 # Evenly spread numbers.
 
 
-def uniform(
-    source: MersenneTwister, count: int, dtype: DType, low: float = 0.0, high: float = 1.0
-) -> Array:
+def uniform(source: MersenneTwister, count: int, dtype: DType, low: float = 0.0, high: float = 1.0) -> Array:
     """Numbers evenly spread over [low, high): 24 bits of a word, or 53 bits of two if float64."""
     if dtype == _FLOAT64:
         return scaled(uniform64(source, count), high - low, low)
@@ -80,12 +78,7 @@ def _product_error(values: Array, factor: float, product: Array) -> Array:
 
 
 def normal(
-    source: MersenneTwister,
-    count: int,
-    dtype: DType,
-    mean: float = 0.0,
-    std: float = 1.0,
-    in_order: bool = True,
+    source: MersenneTwister, count: int, dtype: DType, mean: float = 0.0, std: float = 1.0, in_order: bool = True
 ) -> Array:
     """Numbers of a normal distribution. Sixteen and more of them, if they go to memory in order,
     are made in blocks; else one pair after the other."""
@@ -130,9 +123,7 @@ def drawn_in_blocks(count: int, dtype: DType) -> int:
     return count if dtype in (_FLOAT32, _FLOAT64) else count - count % BLOCK
 
 
-def _normal_blocks(
-    source: MersenneTwister, count: int, dtype: DType, mean: float, std: float
-) -> Array:
+def _normal_blocks(source: MersenneTwister, count: int, dtype: DType, mean: float, std: float) -> Array:
     """Blocks of sixteen; where the count is no multiple, the last sixteen are drawn once more."""
     wide = dtype if dtype in (_FLOAT32, _FLOAT64) else _FLOAT32
     drawn = uniform(source, drawn_in_blocks(count, dtype), wide)
@@ -169,9 +160,7 @@ def integers(source: MersenneTwister, count: int, low: int, high: int) -> NDArra
     return words
 
 
-def integer_elements(
-    source: MersenneTwister, count: int, dtype: DType, low: int, high: int
-) -> Array:
+def integer_elements(source: MersenneTwister, count: int, dtype: DType, low: int, high: int) -> Array:
     """Whole numbers of [low, high) as elements of a dtype."""
     low, high = reached(dtype, low, high)
     return as_elements(integers(source, count, low, high), dtype)

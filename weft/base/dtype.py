@@ -12,17 +12,12 @@ from .errors import InvalidValue
 
 DType = np.dtype[Any]
 
-_NAMES = (
-    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 "
-    "float16 float32 float64 complex64 complex128"
-).split()
+_NAMES = ("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 complex64 complex128").split()
 DTYPES: dict[str, DType] = {name: np.dtype(name) for name in _NAMES}
 DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
 _NAME_OF: dict[DType, str] = {dtype: name for name, dtype in DTYPES.items()}
 
-FLOAT32, FLOAT64, INT32, INT64, BOOL = (
-    DTYPES[name] for name in ("float32", "float64", "int32", "int64", "bool")
-)
+FLOAT32, FLOAT64, INT32, INT64, BOOL = (DTYPES[name] for name in ("float32", "float64", "int32", "int64", "bool"))
 
 # NNVM's integer codes, as they appear in the `dtype` attribute of variables and in saved graphs.
 CODE_OF: dict[str, int] = {

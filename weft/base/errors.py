@@ -19,14 +19,7 @@ class Error(Exception):
       try:   reshape one
     """
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        where: str | None = None,
-        why: str | None = None,
-        hint: str | None = None,
-    ) -> None:
+    def __init__(self, what: str, *, where: str | None = None, why: str | None = None, hint: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.where = where

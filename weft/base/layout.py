@@ -138,8 +138,7 @@ def _converted(source: Layout, shape: tuple[Dim, ...], target: Layout) -> Shape:
     for (letter, size), dim in zip(source.axes, shape):
         if isinstance(dim, int) and size and dim != size:
             raise LayoutError(
-                f"shape {show(shape)} is not in layout {source}",
-                why=f"its block {size}{letter} has {dim} elements",
+                f"shape {show(shape)} is not in layout {source}", why=f"its block {size}{letter} has {dim} elements"
             )
         total[letter.upper()] = mul_dims(total.get(letter.upper(), 1), dim)
     return tuple(_part(letter, size, total[letter.upper()], target) for letter, size in target.axes)
@@ -194,7 +193,5 @@ def _parse(name: str) -> tuple[tuple[str, int], ...]:
         if letters.count(letter) > 1:
             raise LayoutError(f"invalid layout {name!r}", why=f"axis {letter} is there twice")
         if letter.islower() and letter.upper() not in letters:
-            raise LayoutError(
-                f"invalid layout {name!r}", why=f"missing axis {letter.upper()} of block {letter}"
-            )
+            raise LayoutError(f"invalid layout {name!r}", why=f"missing axis {letter.upper()} of block {letter}")
     return tuple(axes)

@@ -35,10 +35,7 @@ def require(nbytes: int, what: str, where: str | None = None) -> None:
     else:
         return
     raise OutOfMemory(
-        f"{what} takes {nbytes} bytes",
-        where=where,
-        why=why,
-        hint="take smaller extents, or fewer at a time",
+        f"{what} takes {nbytes} bytes", where=where, why=why, hint="take smaller extents, or fewer at a time"
     )
 
 
@@ -69,8 +66,7 @@ def spare_bytes(used: Path = USED_PAGES) -> float:
     pages = [int(word) for word in _read(used).split()] or [0] * 7
     taken = [pages[0] * os.sysconf("SC_PAGE_SIZE"), pages[5] * os.sysconf("SC_PAGE_SIZE")]
     return min(
-        max(limit - size, 0) if limit != resource.RLIM_INFINITY else math.inf
-        for limit, size in zip(limits, taken)
+        max(limit - size, 0) if limit != resource.RLIM_INFINITY else math.inf for limit, size in zip(limits, taken)
     )
 
 

@@ -142,10 +142,7 @@ class NDArray:
         """Whether the other one is a view of the same elements."""
         if not isinstance(other, NDArray) or self is other:
             return self is other
-        mine, its = (
-            (self.address, self.shape, self.dtype),
-            (other.address, other.shape, other.dtype),
-        )
+        mine, its = ((self.address, self.shape, self.dtype), (other.address, other.shape, other.dtype))
         return self.size > 0 and mine == its
 
     def __getitem__(self, key: Any) -> Any:
@@ -165,8 +162,7 @@ class NDArray:
             raise OutOfRange(f"index {key!r} of shape {self.shape}", why=str(error)) from None
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidValue(
-                f"cannot set {key!r} of an array of shape {self.shape} and dtype {self.dtype}",
-                why=str(error),
+                f"cannot set {key!r} of an array of shape {self.shape} and dtype {self.dtype}", why=str(error)
             ) from None
 
     def __len__(self) -> int:
@@ -229,9 +225,7 @@ class NDArray:
         return f"NDArray({values}, shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
 
-def empty(
-    shape: int | Sequence[int], dtype: object = "float32", device: Device | None = None
-) -> NDArray:
+def empty(shape: int | Sequence[int], dtype: object = "float32", device: Device | None = None) -> NDArray:
     """A new array whose elements are not set (booleans are False).
 
     >>> empty((2, 0, 3), "bfloat16").shape
@@ -329,9 +323,7 @@ def _from_foreign(data: object, dtype: DType | None) -> NumpyArray[Any]:
         return np.asarray(data, dtype)
     except (OverflowError, TypeError, ValueError) as error:
         name = f" of dtype {dtype_name(dtype)}" if dtype is not None else ""
-        raise InvalidValue(
-            f"a {type(data).__name__} does not make an array{name}", why=str(error)
-        ) from None
+        raise InvalidValue(f"a {type(data).__name__} does not make an array{name}", why=str(error)) from None
 
 
 def _keep_imaginary(source: DType, target: DType) -> None:

@@ -84,9 +84,7 @@ def load_param_dict(data: bytes | bytearray | memoryview) -> dict[str, NDArray]:
         raise FormatError("invalid parameters: a name is there twice")
     params = {name: reader.array(name) for name in names}
     if reader.position != len(reader.data):
-        raise FormatError(
-            f"invalid parameters: {len(reader.data) - reader.position} bytes are left over"
-        )
+        raise FormatError(f"invalid parameters: {len(reader.data) - reader.position} bytes are left over")
     return params
 
 
@@ -135,9 +133,7 @@ class _Reader:
         self.expect(ARRAY_MAGIC, where)
         _, _, rank, code, bits, lanes = self.numbers("iiiBBH", where)
         if not 0 <= rank <= MAX_DIMENSIONS or (code, bits) not in _NAME_OF or lanes != 1:
-            raise FormatError(
-                f"invalid parameters: {rank} dimensions of type {code}:{bits}x{lanes}", where=where
-            )
+            raise FormatError(f"invalid parameters: {rank} dimensions of type {code}:{bits}x{lanes}", where=where)
         shape = self.numbers(f"{rank}q", where)
         (size,) = self.numbers("q", where)
         dtype = DTYPES[_NAME_OF[code, bits]]

@@ -68,9 +68,7 @@ def checked_shape(shape: Any, name: str) -> Shape:
     if shape is None:
         return None
     if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
-        raise InvalidType(
-            f"the shape of {name!r} must be a tuple, not {shape!r}", hint="(1, 3, 8, 8)"
-        )
+        raise InvalidType(f"the shape of {name!r} must be a tuple, not {shape!r}", hint="(1, 3, 8, 8)")
     return tuple(dim if isinstance(dim, (str, type(None))) else _extent(dim, name) for dim in shape)
 
 
@@ -126,15 +124,12 @@ def unify(a: Shape, b: Shape) -> Shape:
         return a
     if len(a) != len(b):
         raise ShapeError(
-            f"shapes {show(a)} and {show(b)} cannot be the same",
-            why=f"one has {len(a)} dimensions, the other {len(b)}",
+            f"shapes {show(a)} and {show(b)} cannot be the same", why=f"one has {len(a)} dimensions, the other {len(b)}"
         )
     try:
         return tuple(map(unify_dim, a, b))
     except ShapeError as error:
-        raise ShapeError(
-            f"shapes {show(a)} and {show(b)} cannot be the same", why=error.what
-        ) from None
+        raise ShapeError(f"shapes {show(a)} and {show(b)} cannot be the same", why=error.what) from None
 
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
@@ -174,8 +169,7 @@ def broadcast(*shapes: Shape) -> Shape:
                 result[axis] = broadcast_dim(result[axis], shape[axis])
             except ShapeError as error:
                 raise ShapeError(
-                    "operands could not be broadcast together with shapes "
-                    + " ".join(show(s) for s in shapes),
+                    "operands could not be broadcast together with shapes " + " ".join(show(s) for s in shapes),
                     why=error.what,
                     hint="insert size-1 axes with expand_dims, or reshape",
                 ) from None

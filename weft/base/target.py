@@ -213,9 +213,7 @@ class Target:
                 hint="unset WEFT_ISA, or choose a smaller instruction set",
             )
         kept = mine & _ALLOWED[isa]
-        return dataclasses.replace(
-            self, cpu=_level_of(kept), features=_show(kept, isa), vector_bits=_VECTOR_BITS[isa]
-        )
+        return dataclasses.replace(self, cpu=_level_of(kept), features=_show(kept, isa), vector_bits=_VECTOR_BITS[isa])
 
     def __str__(self) -> str:
         attributes = f" -mattr={self.features}" if self.features else ""
@@ -350,7 +348,6 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     unknown = options.keys() - set(fields)
     if unknown:
         raise InvalidValue(
-            "unknown options of a target: " + ", ".join(sorted(unknown)),
-            why="options: " + ", ".join(fields),
+            "unknown options of a target: " + ", ".join(sorted(unknown)), why="options: " + ", ".join(fields)
         )
     return {field: value for field, value in options.items() if value is not None}

@@ -13,12 +13,7 @@ from .llvm_types import BITS, is_signed
 _WORDS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _BOOLEAN = {"add": "or", "mul": "and", "min": "and", "max": "or", "and": "and", "or": "or"}
 _BOOLEAN["xor"] = "xor"
-_FLOAT_WORDS = {
-    "add": "fadd contract",
-    "sub": "fsub contract",
-    "mul": "fmul contract",
-    "div": "fdiv",
-}
+_FLOAT_WORDS = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
 _ORDERED = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 

@@ -77,9 +77,7 @@ class Builder:
 
     # Instructions
 
-    def pure(
-        self, element: str, lanes: int, text: str, operands: Sequence[Value], hoist: bool = False
-    ) -> Value:
+    def pure(self, element: str, lanes: int, text: str, operands: Sequence[Value], hoist: bool = False) -> Value:
         """The value of an instruction without effects; at the shallowest scope when hoisted."""
         lowest = 0
         for operand in operands:
@@ -151,9 +149,7 @@ class Builder:
         target = vector_of(a.element, lanes)
         text = f"insertelement {target} poison, {a.type} {a.ref}, i64 0"
         first = self.pure(a.element, lanes, text, (a,), hoist=True)
-        text = (
-            f"shufflevector {target} {first.ref}, {target} poison, <{lanes} x i32> zeroinitializer"
-        )
+        text = f"shufflevector {target} {first.ref}, {target} poison, <{lanes} x i32> zeroinitializer"
         return self.pure(a.element, lanes, text, (first,), hoist=True)
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
@@ -183,9 +179,7 @@ class Builder:
         passed = ", ".join(f"{a.type} {a.ref}" for a in args)
         return self.pure(first.element, first.lanes, f"call {first.type} @{full}({passed})", args)
 
-    def branch(
-        self, condition: Value, compute: Callable[[], list[Value]], otherwise: list[Value]
-    ) -> list[Value]:
+    def branch(self, condition: Value, compute: Callable[[], list[Value]], otherwise: list[Value]) -> list[Value]:
         """What `compute` gives, run only if a scalar condition holds; else the other values."""
         arm, join = self.fresh("arm"), self.fresh("join")
         self.open(arm)
@@ -196,11 +190,7 @@ class Builder:
         self.scope.lines.extend([f"{arm}:", *inner.lines])
         self.begin_block(join)
         return [
-            self.effect(
-                a.element,
-                a.lanes,
-                f"phi {a.type} [ {a.ref}, %{inner.block} ], [ {b.ref}, %{came_from} ]",
-            )
+            self.effect(a.element, a.lanes, f"phi {a.type} [ {a.ref}, %{inner.block} ], [ {b.ref}, %{came_from} ]")
             for a, b in zip(results, otherwise)
         ]
 

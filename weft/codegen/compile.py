@@ -14,9 +14,7 @@ from .emit import emit_kernel
 from .object import compile_assembly, compile_object
 
 
-def compile_kernel(
-    kernel: Kernel, target: Target, passes: str = "none", may_alias: bool = False
-) -> KernelCode:
+def compile_kernel(kernel: Kernel, target: Target, passes: str = "none", may_alias: bool = False) -> KernelCode:
     """Compile one kernel. `passes` is "none" for code that is final, "O2" for scalar loops that
     LLVM is to vectorise; `may_alias` says that its buffers may overlap."""
     ir = emit_kernel(kernel, target, may_alias)

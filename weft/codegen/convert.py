@@ -150,9 +150,7 @@ def _half_bits(b: Builder, x: Value) -> Value:
     result = b.select(is_small, small, normal)
     huge = b.compare("uge", magnitude, b.like(pattern, 0x477FF000))
     result = b.select(huge, b.like(pattern, 0x7C00), result)
-    payload = b.binary(
-        "and", b.binary("lshr", magnitude, b.like(pattern, 13)), b.like(pattern, 0x3FF)
-    )
+    payload = b.binary("and", b.binary("lshr", magnitude, b.like(pattern, 13)), b.like(pattern, 0x3FF))
     quiet = b.binary("or", payload, b.like(pattern, 0x7E00))
     result = b.select(b.compare("ugt", magnitude, b.like(pattern, 0x7F800000)), quiet, result)
     return b.binary("or", result, sign)

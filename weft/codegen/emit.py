@@ -15,20 +15,7 @@ from functools import partial
 from ..base.errors import Unsupported
 from ..base.target import Target
 from ..te.expr import Expr, Var
-from ..te.loops import (
-    Alloc,
-    Barrier,
-    Buffer,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
+from ..te.loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from ..te.simplify_loops import statements
 from ..te.visit import parts
 from . import memory
@@ -351,11 +338,7 @@ class _KernelEmitter:
                 self.b.line(f"{name.ref} = phi {name.type} {ways}")
 
     def _merge(
-        self,
-        first: dict[Buffer, list[Value]],
-        first_block: str,
-        second: dict[Buffer, list[Value]],
-        second_block: str,
+        self, first: dict[Buffer, list[Value]], first_block: str, second: dict[Buffer, list[Value]], second_block: str
     ) -> dict[Buffer, list[Value]]:
         phis = {k: [self._phi_name(v) for v in values] for k, values in second.items()}
         self._write_phis(phis, first, first_block, second, second_block)

@@ -78,10 +78,7 @@ _ROW = "{ ptr, i64, i64, ptr, i64, i64 }"
 
 def _constant(name: str, kind: str, items: Iterable[str]) -> str:
     listed = list(items)
-    return (
-        f"@{_quoted(name)} = private unnamed_addr constant [{len(listed)} x {kind}] "
-        f"[{', '.join(listed)}]"
-    )
+    return f"@{_quoted(name)} = private unnamed_addr constant [{len(listed)} x {kind}] [{', '.join(listed)}]"
 
 
 def _function(symbol: str, run: Sequence[KernelStep]) -> str:

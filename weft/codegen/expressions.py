@@ -9,21 +9,7 @@ import numpy as np
 
 from ..base.dtype import INT64, DType, is_float
 from ..base.errors import InvalidValue, NotFound
-from ..te.expr import (
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Select,
-    Shuffle,
-    Unary,
-    Var,
-)
+from ..te.expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Load, Ramp, Select, Shuffle, Unary, Var
 from ..te.loops import Buffer
 from ..te.visit import parts
 from . import arithmetic, memory
@@ -166,8 +152,7 @@ class Expressions:
 
     def is_nonnegative(self, linear: Linear) -> bool:
         return linear.constant >= 0 and all(
-            coefficient >= 0 and ref in self.nonnegative
-            for ref, (_, coefficient) in linear.terms.items()
+            coefficient >= 0 and ref in self.nonnegative for ref, (_, coefficient) in linear.terms.items()
         )
 
 
@@ -327,9 +312,7 @@ def _load(self: Expressions, expr: Load, *inner: Index) -> Index:
     return _loaded(self, expr, list(inner[:count]), inner[count:])
 
 
-def _loaded(
-    self: Expressions, expr: Load, access: Access | list[Index], mask: Sequence[Index]
-) -> Index:
+def _loaded(self: Expressions, expr: Load, access: Access | list[Index], mask: Sequence[Index]) -> Index:
     buffer: Any = expr.source
     allowed = self.settled(mask[0]) if mask else None
     if buffer in self.registers:

@@ -46,9 +46,7 @@ class Form:
         return Form(self.constant, self.variables, self.others, step, lanes)
 
 
-def _merged(
-    a: tuple[tuple[Any, int], ...], b: tuple[tuple[Any, int], ...], factor: int
-) -> tuple[tuple[Any, int], ...]:
+def _merged(a: tuple[tuple[Any, int], ...], b: tuple[tuple[Any, int], ...], factor: int) -> tuple[tuple[Any, int], ...]:
     if not b:
         return a
     total = dict(a)

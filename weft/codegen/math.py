@@ -12,19 +12,7 @@ from collections.abc import Callable
 from . import coefficients as c
 from .arithmetic import negative
 from .builder import Builder, Value
-from .math_double import (
-    acosh,
-    asinh,
-    atan2,
-    atanh,
-    cos,
-    cosh,
-    log_base,
-    pow_,
-    sin,
-    sinh,
-    tan,
-)
+from .math_double import acosh, asinh, atan2, atanh, cos, cosh, log_base, pow_, sin, sinh, tan
 from .math_double import atan as wide_atan
 from .math_exp_log import exp, exp2, exp_of_negative, log
 from .math_single import acos, asin, atan, expm1, log1p, log2, log10
@@ -165,12 +153,7 @@ _FLOAT32: dict[str, Callable[..., Value]] = {
     "pow": pow_,
     "atan2": _through_double(atan2),
 }
-_FLOAT64_OURS: dict[str, Callable[..., Value]] = {
-    "exp": exp,
-    "log": log,
-    "sigmoid": sigmoid,
-    "rsqrt": rsqrt,
-}
+_FLOAT64_OURS: dict[str, Callable[..., Value]] = {"exp": exp, "log": log, "sigmoid": sigmoid, "rsqrt": rsqrt}
 _FLOAT64 = {name: _FLOAT64_OURS.get(name) or _library_call(name) for name in _FLOAT32}
 
 

@@ -266,9 +266,7 @@ def _table_text() -> str:
 # 2 pi * 2**400, rounded: more digits than reducing the largest float32 needs.
 _SCALE_BITS = 400
 _TWO_PI_SCALED = int(
-    "6487ed5110b4611a62633145c06e0e68948127044533e63a"
-    "0105df531d89cd9128a5043cc71a026ef7ca8cd9e69d218d98158",
-    16,
+    "6487ed5110b4611a62633145c06e0e68948127044533e63a0105df531d89cd9128a5043cc71a026ef7ca8cd9e69d218d98158", 16
 )
 
 

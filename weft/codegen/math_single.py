@@ -85,9 +85,7 @@ def atan(b: Builder, x: Value) -> Value:
     return b.copysign(_sum_of_angles(b, high, low, a, b.mul(z, a), b.horner(z, c.ATAN_F32)), x)
 
 
-def _sum_of_angles(
-    b: Builder, high: Value, low: Value, a: Value, cube: Value, series: Value
-) -> Value:
+def _sum_of_angles(b: Builder, high: Value, low: Value, a: Value, cube: Value, series: Value) -> Value:
     """high + low + a + cube series, where high is 0 or larger than a, and the others are small."""
     near = b.add(high, a)
     lost = b.sub(a, b.sub(near, high))

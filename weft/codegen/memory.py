@@ -81,13 +81,7 @@ def _load(b: Builder, place: Place, access: Access | Sequence[Index], mask: Valu
     return _gather(b, place, _spread(b, place, span), mask)
 
 
-def store(
-    b: Builder,
-    place: Place,
-    access: Access | Sequence[Index],
-    value: Value,
-    mask: Value | None,
-) -> None:
+def store(b: Builder, place: Place, access: Access | Sequence[Index], value: Value, mask: Value | None) -> None:
     """Values, already as they lie in memory, into the lanes that the mask names."""
     b.forget_loaded(place.base)
     span = _span(b, place, access)
@@ -162,8 +156,7 @@ def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value
     name = f"llvm.masked.load.{mangled(empty)}.p0"
     b.declarations.setdefault(name, f"declare {kind} @{name}(ptr, i32, {mask.type}, {kind})")
     text = (
-        f"call {kind} @{name}(ptr {span.pointer.ref}, i32 {span.alignment}, "
-        f"{mask.type} {mask.ref}, {kind} {empty.ref})"
+        f"call {kind} @{name}(ptr {span.pointer.ref}, i32 {span.alignment}, {mask.type} {mask.ref}, {kind} {empty.ref})"
     )
     return b.effect(place.element, span.lanes, text)
 
@@ -213,8 +206,7 @@ def _gather(b: Builder, place: Place, pointers: Value, mask: Value | None) -> Va
     signature = f"{pointers.type}, i32, {mask.type}, {kind}"
     b.declarations.setdefault(name, f"declare {kind} @{name}({signature})")
     text = (
-        f"call {kind} @{name}({pointers.type} {pointers.ref}, i32 {size}, "
-        f"{mask.type} {mask.ref}, {kind} {empty.ref})"
+        f"call {kind} @{name}({pointers.type} {pointers.ref}, i32 {size}, {mask.type} {mask.ref}, {kind} {empty.ref})"
     )
     return b.effect(place.element, lanes, text)
 

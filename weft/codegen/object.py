@@ -77,12 +77,7 @@ def _target_machine(target: Target) -> llvm.TargetMachine:
     key = (target.triple, target.cpu, target.features)
     if key not in _machines:
         _machines[key] = _llvm_target(target.triple).create_target_machine(
-            cpu=target.cpu,
-            features=target.features,
-            opt=3,
-            reloc="pic",
-            codemodel="small",
-            jit=True,
+            cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True
         )
     return _machines[key]
 

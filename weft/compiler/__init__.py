@@ -8,9 +8,7 @@ from typing import Any
 
 from . import graph_functions as graph_functions  # a pass of every graph, whoever made it
 
-_MODULES = tuple(
-    "build_module graph_attr graph_functions graph_util lr_scheduler optimizer".split()
-)
+_MODULES = tuple("build_module graph_attr graph_functions graph_util lr_scheduler optimizer".split())
 _NAMES = {
     "build": "build_module",
     "optimize": "build_module",

@@ -21,10 +21,7 @@ Call = tuple[FusedGroup, Strides | None]
 
 @contextmanager
 def lowered_ahead(
-    calls: Sequence[Call],
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-    done: Callable[[int], None],
+    calls: Sequence[Call], fact: Callable[[NodeEntry], Fact], target: Target, done: Callable[[int], None]
 ) -> Iterator[dict[int, Sequence[LoweredKernel]]]:
     """The lowered kernels of groups that nobody has compiled before, by the group's id; of equal
     groups, of the first. Inside the `with` block their code is being made. `done(count)` is called

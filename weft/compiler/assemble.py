@@ -65,11 +65,7 @@ def _print_kernels(kernels: Iterable[KernelInfo]) -> None:
 
 class _Assembler:
     def __init__(
-        self,
-        graph: Graph,
-        constants: Mapping[str, Array],
-        target: Target,
-        inputs: Sequence[TensorSpec],
+        self, graph: Graph, constants: Mapping[str, Array], target: Target, inputs: Sequence[TensorSpec]
     ) -> None:
         self.graph = graph
         self.target = target
@@ -121,8 +117,7 @@ class _Assembler:
     def _static(self, fact: Fact, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
         if not is_static(fact.shape) or fact.dtype is None:
             raise ShapeError(
-                f"{entry.node.output_name(entry.index)!r} has shape {show(fact.shape)} of "
-                f"{fact.dtype}",
+                f"{entry.node.output_name(entry.index)!r} has shape {show(fact.shape)} of {fact.dtype}",
                 why="code is generated for shapes and dtypes that are all known",
                 hint="give the shapes (and dtypes) of all inputs",
             )
@@ -206,9 +201,7 @@ class _Assembler:
 
     def _place_parts(self, groups: Sequence[FusedGroup]) -> None:
         """Values that are written straight into larger ones have their places there."""
-        self.placing = Placing(
-            groups, self._is_ordinary, self.outputs_in_place, lambda e: self._fact(e)[0]
-        )
+        self.placing = Placing(groups, self._is_ordinary, self.outputs_in_place, lambda e: self._fact(e)[0])
         for entry, part in self.placing.parts.items():
             if part.root not in self.places:
                 self._add(part.root, "arena")
@@ -335,12 +328,7 @@ class _Assembler:
         return [e for e in group.outputs if indexed.consumers[indexed.entry_id(e)] or e in results]
 
     def _copy(
-        self,
-        source: NodeEntry,
-        fact: Any,
-        result: Key,
-        nodes: Sequence[Node],
-        strides: tuple[int, ...] | None = None,
+        self, source: NodeEntry, fact: Any, result: Key, nodes: Sequence[Node], strides: tuple[int, ...] | None = None
     ) -> None:
         """A value written once more, with `strides` where that is inside a larger one."""
         steps = self._strides([source])
@@ -384,15 +372,10 @@ class _Assembler:
         for key in keys:
             self.places.use(key, len(self.steps))
         cost = self._nanoseconds(work)
-        self.steps.append(
-            lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), extent, cost)
-        )
+        self.steps.append(lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), extent, cost))
 
     def _host(
-        self,
-        group: FusedGroup,
-        entries: Sequence[NodeEntry],
-        fact: Callable[[NodeEntry], Fact] | None = None,
+        self, group: FusedGroup, entries: Sequence[NodeEntry], fact: Callable[[NodeEntry], Fact] | None = None
     ) -> None:
         """A node without a body runs its reference, or its subgraphs, between runs of kernels."""
         (node,) = group.nodes
@@ -416,9 +399,7 @@ class _Assembler:
         self.steps.append(lambda refs: HostStep(function, tuple(refs[key] for key in keys), attrs))
 
     def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
-        sources = dict.fromkeys(
-            source.name for node in nodes for source in self.graph.sources.get(node, (node,))
-        )
+        sources = dict.fromkeys(source.name for node in nodes for source in self.graph.sources.get(node, (node,)))
         operators = tuple(node.op_name for node in nodes)
         return KernelInfo(name, symbol, operators, tuple(sources), self.target.isa)
 

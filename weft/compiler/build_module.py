@@ -99,11 +99,7 @@ def build(
     kept = {**(values if given else {}), **initial}
     returned = {name: array(value) for name, value in kept.items()}
     library = CompiledLibrary(program, returned)
-    return (
-        compiled_graph(made, groups),
-        library,
-        returned if params is not None or initial else None,
-    )
+    return (compiled_graph(made, groups), library, returned if params is not None or initial else None)
 
 
 def _graph(graph: Graph | Symbol) -> Graph:
@@ -114,9 +110,7 @@ def _graph(graph: Graph | Symbol) -> Graph:
     return Graph(graph.outputs)
 
 
-def _checked(
-    shape: Any, dtype: Any, params: Mapping[str, Array]
-) -> tuple[dict[str, Shape], dict[str, DType], DType]:
+def _checked(shape: Any, dtype: Any, params: Mapping[str, Array]) -> tuple[dict[str, Shape], dict[str, DType], DType]:
     """Shapes and dtypes by name, and the dtype of inputs that have no other."""
     shapes = {name: _shape(name, dims) for name, dims in _mapping("shape", shape).items()}
     shapes = {name: dims for name, dims in shapes.items() if dims is not None}
@@ -164,10 +158,7 @@ def _with_layouts(graph: Graph, layout: Layouts) -> Graph:
 
 
 def optimize(
-    graph: Graph | Symbol,
-    shape: Mapping[str, Sequence[int]],
-    dtype: DTypes = "float32",
-    layout: Layouts = None,
+    graph: Graph | Symbol, shape: Mapping[str, Sequence[int]], dtype: DTypes = "float32", layout: Layouts = None
 ) -> Graph:
     """The graph after the passes that the current `build_config` enables."""
     shapes, dtypes, default = _checked(shape, dtype, {})
@@ -195,6 +186,4 @@ def infer_from(graph: Graph, params: Mapping[str, Array]) -> Graph:
     """The graph with what the parameters' shapes and dtypes tell."""
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     used = {name: value for name, value in params.items() if name in names}
-    return infer(
-        graph, {n: v.shape for n, v in used.items()}, {n: v.dtype for n, v in used.items()}
-    )
+    return infer(graph, {n: v.shape for n, v in used.items()}, {n: v.dtype for n, v in used.items()})

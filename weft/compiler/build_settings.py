@@ -24,9 +24,7 @@ class BuildConfig:
     def __init__(self, **settings: Any) -> None:
         for key in settings:
             if key not in _DEFAULTS:
-                raise InvalidValue(
-                    f"invalid argument {key}", why="candidates are " + ", ".join(_DEFAULTS)
-                )
+                raise InvalidValue(f"invalid argument {key}", why="candidates are " + ", ".join(_DEFAULTS))
         if settings.get("opt_level", 2) not in (0, 1, 2, 3):
             raise InvalidValue(f"opt_level {settings['opt_level']!r}", why="it is 0, 1, 2 or 3")
         for name in settings.get("add_pass") or ():

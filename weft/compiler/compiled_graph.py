@@ -37,19 +37,12 @@ def compiled_graph(graph: Graph, groups: Sequence[FusedGroup]) -> Graph:
     return _described(Graph(outputs, facts=facts))
 
 
-def _node(
-    group: FusedGroup,
-    entries: dict[NodeEntry, NodeEntry],
-    nodes: dict[Node, Node],
-    names: Counter[str],
-) -> Node:
+def _node(group: FusedGroup, entries: dict[NodeEntry, NodeEntry], nodes: dict[Node, Node], names: Counter[str]) -> Node:
     base = kernel_name(group)
     names[base] += 1
     name = base if names[base] == 1 else f"{base}_{names[base] - 1}"
     inside = set(group.nodes)
-    waits = dict.fromkeys(
-        nodes[dep] for node in group.nodes for dep in node.control_deps if dep not in inside
-    )
+    waits = dict.fromkeys(nodes[dep] for node in group.nodes for dep in node.control_deps if dep not in inside)
     element_wise = all(pattern_of(node) == OpPattern.ELEM_WISE for node in group.nodes)
     attrs = {
         "func_name": name,
@@ -71,8 +64,5 @@ def _described(graph: Graph) -> Graph:
         unused += 1
     known = [fact for node in graph.indexed.nodes for fact in graph.node_facts(node)]
     dtypes = [dtype_name(fact.dtype) if fact.dtype is not None else "" for fact in known]
-    attrs = {
-        "dltype": JsonAttr("list_str", dtypes),
-        "storage_id": JsonAttr("list_int", storage),
-    }
+    attrs = {"dltype": JsonAttr("list_str", dtypes), "storage_id": JsonAttr("list_int", storage)}
     return graph.replace(attrs=attrs)

@@ -50,9 +50,7 @@ class Part:
         self._once_names = [] if once is None else list(once.attr("output_names"))
         self.outputs = self._main.program.outputs
 
-    def started(
-        self, inputs: Sequence[Array]
-    ) -> Callable[[Sequence[Array], Sequence[Array]], None]:
+    def started(self, inputs: Sequence[Array]) -> Callable[[Sequence[Array], Sequence[Array]], None]:
         """run(inputs, outputs) for one turn; inputs that stay the same may be left out."""
         known = {input_name(i): array for i, array in enumerate(inputs)}
         if self._once is not None:
@@ -111,9 +109,7 @@ def run_control_flow(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None
     given = tensors[len(tensors) - len(attrs["outputs"]) :]
     try:
         parts = _parts(attrs)
-        _RUNNERS[op.name](
-            op.parse(attrs["attrs"]), parts, inputs, dict(zip(attrs["outputs"], given))
-        )
+        _RUNNERS[op.name](op.parse(attrs["attrs"]), parts, inputs, dict(zip(attrs["outputs"], given)))
     except Error as error:
         error.at(f"node {attrs['node']!r}, operator {op.name}")
         raise
@@ -136,10 +132,7 @@ class _Turns:
         self.results = results
 
     def targets(self, turn: int, count: int) -> list[Array]:
-        items = [
-            spare if whole is None else whole[turn, ...]
-            for whole, spare in zip(self.wholes, self.spare)
-        ]
+        items = [spare if whole is None else whole[turn, ...] for whole, spare in zip(self.wholes, self.spare)]
         return [*items, *self.places[count % 2]]
 
     def finish(self) -> None:

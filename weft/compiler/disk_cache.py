@@ -142,10 +142,7 @@ def _described(kernel: CompiledKernel) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "symbol": code.name,
-        "buffers": [
-            [b.name, dtype_name(b.dtype), b.shape, b.strides, b.alignment, b.written]
-            for b in code.buffers
-        ],
+        "buffers": [[b.name, dtype_name(b.dtype), b.shape, b.strides, b.alignment, b.written] for b in code.buffers],
         "scalars": [[name, dtype_name(dtype)] for name, dtype in code.scalars],
         "extent": code.extent,
         "arguments": [_argument_text(argument) for argument in kernel.arguments],

@@ -37,10 +37,7 @@ def _groups(graph: Graph) -> list[FusedGroup]:
         if node.op is not None:
             members.setdefault(roots[number], []).append(node)
     _check_roots(graph, roots)
-    return [
-        group_of(graph, nodes, _master(indexed.nodes[masters[root]]))
-        for root, nodes in sorted(members.items())
-    ]
+    return [group_of(graph, nodes, _master(indexed.nodes[masters[root]])) for root, nodes in sorted(members.items())]
 
 
 def _master(node: Node) -> Node | None:

@@ -15,22 +15,14 @@ from ..core.symbol import Symbol
 from ..passes.gradient import get_gradient_graph, gradients
 from .graph_attr import set_dtype_inputs, set_shape_inputs
 
-__all__ = [
-    "check_graph_equal",
-    "get_gradient_graph",
-    "gradients",
-    "infer_dtype",
-    "infer_shape",
-]
+__all__ = ["check_graph_equal", "get_gradient_graph", "gradients", "infer_dtype", "infer_shape"]
 
 
 def __dir__() -> list[str]:
     return list(__all__)
 
 
-def infer_shape(
-    graph: Graph | Symbol, **shape: Sequence[int]
-) -> tuple[list[list[int]], list[list[int]]]:
+def infer_shape(graph: Graph | Symbol, **shape: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
     """Shapes of all inputs and of all outputs; 0 and [] stand for unknown, also in what is given.
 
     >>> import weft

@@ -40,10 +40,7 @@ def compiled_group(
 
 
 def group_signature(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-    strides: Strides | None = None,
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
 ) -> Hashable:
     """What decides about the kernels of a group: equal ones, equal kernels."""
     key = signature(group, fact, target)

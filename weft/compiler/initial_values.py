@@ -46,9 +46,7 @@ def initialised(
     return typed_graph(graph, made, {}, {}, default), made
 
 
-def initialize_variables(
-    ishape: dict[str, Sequence[int]], idtype: Mapping[str, Any] | str
-) -> dict[str, NDArray]:
+def initialize_variables(ishape: dict[str, Sequence[int]], idtype: Mapping[str, Any] | str) -> dict[str, NDArray]:
     """Values of all variables that were made with `init` since this was last asked, and live.
     Their shapes are added to `ishape`, which is also what symbols among them are given."""
     waiting = dict(variable_inits)

@@ -85,9 +85,7 @@ def compile(
            [3., 0.]], dtype=float32)
     """
     if precision not in PRECISIONS:
-        raise InvalidValue(
-            f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS)
-        )
+        raise InvalidValue(f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS))
     if opt_level not in (0, 1, 2, 3):
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     if threads is not None:
@@ -122,8 +120,7 @@ def _model(model: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> _Model:
     if read is None:
         raise InvalidType(
             f"a value of type {type(model).__name__} is no model that weft reads",
-            hint="give the path or the bytes of a model file, an onnx.ModelProto, a Symbol, or a "
-            "(Symbol, params) pair",
+            hint="give the path or the bytes of a model file, an onnx.ModelProto, a Symbol, or a (Symbol, params) pair",
         )
     symbol, params = read
     return _Model(symbol, as_arrays(params), _with_hints(symbol, shapes))
@@ -133,18 +130,13 @@ def _with_hints(symbol: Symbol, shapes: Mapping[str, Shape]) -> dict[str, Shape]
     """Given shapes with the numbers that an importer has put on variables; without inputs that no
     operator reads, which importers drop."""
     variables = [node for node in topo_order(symbol.outputs) if node.op is None]
-    return {
-        node.name: unify(shapes[node.name], shape_hint(node))
-        for node in variables
-        if node.name in shapes
-    }
+    return {node.name: unify(shapes[node.name], shape_hint(node)) for node in variables if node.name in shapes}
 
 
 def _given_dtypes(dtypes: Any) -> dict[str, DType]:
     if not isinstance(dtypes, Mapping | None):
         raise InvalidType(
-            f"dtypes are given by the names of inputs, not as a {type(dtypes).__name__}",
-            hint='dtype={"x": "float32"}',
+            f"dtypes are given by the names of inputs, not as a {type(dtypes).__name__}", hint='dtype={"x": "float32"}'
         )
     return {name: as_dtype(value) for name, value in (dtypes or {}).items()}
 
@@ -155,9 +147,7 @@ def _check_given(names: Iterable[str], symbol: Symbol, params: Mapping[str, Arra
     for name in names:
         if name not in own:
             inputs = [known for known in own if known not in params]
-            raise NotFound(
-                f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs)
-            )
+            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs))
 
 
 class CompiledModel:
@@ -377,6 +367,5 @@ def _check_shapes(specs: Sequence[InputSpec], shapes: Shapes) -> None:
         if not fits:
             told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
             raise ShapeError(
-                f"input {spec.name!r} has shape {shape}",
-                why=f"expected {spec}" + (f"; {told}" if told else ""),
+                f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
             )

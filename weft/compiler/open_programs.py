@@ -28,11 +28,7 @@ VARIANTS = 16  # programs of one key that differ by what they asked about sizes
 
 @collector_paused
 def open_program(
-    key: Hashable,
-    name: str,
-    inputs: int,
-    sizes: Sequence[int],
-    lower: Callable[[], OpenProgram[Kernel]],
+    key: Hashable, name: str, inputs: int, sizes: Sequence[int], lower: Callable[[], OpenProgram[Kernel]]
 ) -> OpenProgram[OpenKernel]:
     """A program of a key that serves these sizes, for so many inputs; `lower` writes it when there
     is none. What a key is, `open_kernel` says."""
@@ -112,9 +108,7 @@ def read_program(data: bytes, inputs: int, sizes: int) -> OpenProgram[KernelCode
         head = json.loads(line)
         table = read_table(head["rows"], head["guards"], sizes)
         rows, buffers = len(table.rows), inputs + len(head["allocated"])
-        allocated = [
-            Memory(_places(shape, rows), as_dtype(dtype)) for dtype, shape in head["allocated"]
-        ]
+        allocated = [Memory(_places(shape, rows), as_dtype(dtype)) for dtype, shape in head["allocated"]]
         steps = [
             _step(kernel, _places(at, rows), _work(work), buffers, sizes)
             for kernel, (*at, work) in zip(kernels, head["steps"], strict=True)
@@ -131,9 +125,7 @@ def _places(found: Any, end: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _step(
-    kernel: CompiledKernel, at: tuple[int, ...], work: float, buffers: int, sizes: int
-) -> OpenStep[KernelCode]:
+def _step(kernel: CompiledKernel, at: tuple[int, ...], work: float, buffers: int, sizes: int) -> OpenStep[KernelCode]:
     """A step whose kernel takes the sizes, and as many buffers as it is given."""
     (turns, elements), code = at, kernel.code
     if len(code.scalars) != sizes or len(code.buffers) != len(kernel.arguments):

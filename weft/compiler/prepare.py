@@ -74,11 +74,7 @@ def prepare(
 
 
 def prepare_typed(
-    graph: Graph,
-    params: Mapping[str, Array],
-    opt_level: int,
-    target: Target,
-    add_pass: tuple[str, ...] = (),
+    graph: Graph, params: Mapping[str, Array], opt_level: int, target: Target, add_pass: tuple[str, ...] = ()
 ) -> Prepared:
     """The same for a graph that has its facts.
 
@@ -158,9 +154,7 @@ def _check_rule(entry: NodeEntry, graph: Graph) -> None:
 def as_arrays(params: Mapping[str, Any] | None) -> dict[str, Array]:
     """Parameters as numpy arrays: of weft's or MXNet's, or of what numpy reads itself."""
     if not isinstance(params, Mapping | None):
-        raise InvalidType(
-            f"parameters are given as a dict from name to array, not as a {type(params).__name__}"
-        )
+        raise InvalidType(f"parameters are given as a dict from name to array, not as a {type(params).__name__}")
     return {name: _as_array(name, value) for name, value in (params or {}).items()}
 
 
@@ -169,10 +163,7 @@ def _as_array(name: str, value: Any) -> Array:
     given = _array(value)
     dtype = given.dtype.newbyteorder("=")
     if dtype not in DTYPES.values():
-        raise DTypeError(
-            f"parameter {name!r} is of {given.dtype}",
-            why="weft has " + ", ".join(DTYPES),
-        )
+        raise DTypeError(f"parameter {name!r} is of {given.dtype}", why="weft has " + ", ".join(DTYPES))
     return given.astype(dtype, copy=False)
 
 

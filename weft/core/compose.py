@@ -13,9 +13,7 @@ from .ir import Node, NodeEntry, copy_nodes
 from .op import VARIADIC, Op
 
 
-def link_inputs(
-    node: Node, positional: Sequence[NodeEntry], keywords: Mapping[str, NodeEntry]
-) -> None:
+def link_inputs(node: Node, positional: Sequence[NodeEntry], keywords: Mapping[str, NodeEntry]) -> None:
     """Gives a node without inputs its inputs, and settles the versions of variables."""
     op = node.op
     assert op is not None
@@ -34,16 +32,11 @@ def link_inputs(
 
 
 def _match_inputs(
-    node: Node,
-    op: Op,
-    wanted: int,
-    positional: Sequence[NodeEntry],
-    keywords: Mapping[str, NodeEntry],
+    node: Node, op: Op, wanted: int, positional: Sequence[NodeEntry], keywords: Mapping[str, NodeEntry]
 ) -> list[NodeEntry]:
     if len(positional) > wanted:
         raise InvalidValue(
-            f"operator {op.name} takes {wanted} inputs, {len(positional)} were given",
-            where=f"node {node.name!r}",
+            f"operator {op.name} takes {wanted} inputs, {len(positional)} were given", where=f"node {node.name!r}"
         )
     if len(positional) == wanted and not keywords:
         return list(positional)
@@ -103,9 +96,7 @@ def check_mutation(node: Node) -> None:
             )
 
 
-def substitute(
-    outputs: Sequence[NodeEntry], replacements: Mapping[str, NodeEntry]
-) -> list[NodeEntry]:
+def substitute(outputs: Sequence[NodeEntry], replacements: Mapping[str, NodeEntry]) -> list[NodeEntry]:
     """The same graph, copied, with variables of these names replaced.
 
     A variable that replaces one that is mutated takes over its versions, counted from its own.
@@ -115,8 +106,7 @@ def substitute(
     missing = set(replacements).difference(names)
     if missing:
         raise NotFound(
-            f"the symbol has no variable {sorted(missing)[0]!r}",
-            why="its variables: " + ", ".join(names[:20]),
+            f"the symbol has no variable {sorted(missing)[0]!r}", why="its variables: " + ", ".join(names[:20])
         )
     first = {e.node: e.node.params.version for e in replacements.values() if e.node.op is None}
 

@@ -35,9 +35,7 @@ def fill_namespace(
         raise InvalidType(f"operators become functions on a class of symbols, not {symbol_class!r}")
     for space in (public, internal or {}, contrib or {}):
         if not isinstance(space, MutableMapping):
-            raise InvalidType(
-                f"a namespace is a dict such as vars(module), not a {type(space).__name__}"
-            )
+            raise InvalidType(f"a namespace is a dict such as vars(module), not a {type(space).__name__}")
 
     def add(op: Op, name: str) -> None:
         existing = public.get(name)

@@ -6,14 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import Error, InvalidType, InvalidValue, NotFound, OutOfRange
-from .graph_attrs import (
-    FACT_DECODERS,
-    FACT_KEYS,
-    FACT_TAGS,
-    JSON_TYPES,
-    JsonAttr,
-    checked_json_attr,
-)
+from .graph_attrs import FACT_DECODERS, FACT_KEYS, FACT_TAGS, JSON_TYPES, JsonAttr, checked_json_attr
 from .indexed import IndexedGraph
 from .ir import UNKNOWN, Fact, Node, NodeEntry
 from .json_save import graph_to_json
@@ -178,23 +171,18 @@ class Graph:
         return self.facts.get(node) or (UNKNOWN,) * node.num_outputs
 
 
-def facts_from_attr(
-    facts: Facts, key: str, attr: JsonAttr, nodes: Sequence[Node], pointers: Sequence[int]
-) -> Facts:
+def facts_from_attr(facts: Facts, key: str, attr: JsonAttr, nodes: Sequence[Node], pointers: Sequence[int]) -> Facts:
     """Facts with one kind set from NNVM's list of one value an entry, in the order of `nodes`."""
     if attr.tag != FACT_TAGS[key]:
         raise InvalidValue(f"graph attribute {key!r} is a {attr.tag}, not a {FACT_TAGS[key]}")
     if len(attr.value) != pointers[-1]:
         raise InvalidValue(
-            f"graph attribute {key!r} has {len(attr.value)} values",
-            why=f"the graph has {pointers[-1]} entries",
+            f"graph attribute {key!r} has {len(attr.value)} values", why=f"the graph has {pointers[-1]} entries"
         )
     return facts_with(facts, key, [*map(FACT_DECODERS[key], attr.value)], nodes, pointers)
 
 
-def facts_with(
-    facts: Facts, key: str, values: Sequence[Any], nodes: Sequence[Node], pointers: Sequence[int]
-) -> Facts:
+def facts_with(facts: Facts, key: str, values: Sequence[Any], nodes: Sequence[Node], pointers: Sequence[int]) -> Facts:
     """Facts with one kind (shape, dtype or layout) replaced, one value an entry."""
     place = Fact._fields.index(key)
     made = dict(facts)

@@ -69,8 +69,7 @@ JSON_TYPES: dict[str, Any] = {
     "list_shape": lambda v: isinstance(v, (list, tuple)) and all(map(_is_ints, v)),
     "list_layout": _is_strs,
     "dict_str_int": lambda v: (
-        isinstance(v, dict)
-        and all(isinstance(key, str) and _is_int(item) for key, item in v.items())
+        isinstance(v, dict) and all(isinstance(key, str) and _is_int(item) for key, item in v.items())
     ),
 }
 

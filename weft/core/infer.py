@@ -28,11 +28,7 @@ Meet = Callable[[Any, Any], Any]
 
 
 @collector_paused
-def infer(
-    graph: Graph,
-    shapes: Mapping[str, Shape] | None = None,
-    dtypes: Mapping[str, DType] | None = None,
-) -> Graph:
+def infer(graph: Graph, shapes: Mapping[str, Shape] | None = None, dtypes: Mapping[str, DType] | None = None) -> Graph:
     """The graph with facts about every entry, from what is said about variables by name.
 
     Facts the graph already has are kept; hints on variables count where nothing else is said.
@@ -107,12 +103,7 @@ def _says_nothing(params: Params, ins: Values, outs: Values) -> None:
 
 
 def _run(
-    op: Op,
-    rule: Rule,
-    params: Params,
-    ins: Values,
-    outs: Values,
-    subgraphs: Sequence[Symbol] = (),
+    op: Op, rule: Rule, params: Params, ins: Values, outs: Values, subgraphs: Sequence[Symbol] = ()
 ) -> tuple[Values, Values]:
     """What a rule says: a value or None for every input and output."""
     takes = subgraphs and getattr(rule, "takes_subgraphs", False)
@@ -122,15 +113,13 @@ def _run(
         raise
     except Exception as error:
         raise GraphError(
-            f"an inference rule of operator {op.name} failed",
-            why=f"{type(error).__name__}: {error}",
+            f"an inference rule of operator {op.name} failed", why=f"{type(error).__name__}: {error}"
         ) from error
     if not said:
         return [None] * len(ins), [None] * len(outs)
     if len(said[0]) != len(ins) or len(said[1]) != len(outs):
         raise GraphError(
-            f"an inference rule of operator {op.name} spoke of {len(said[0])} inputs and "
-            f"{len(said[1])} outputs",
+            f"an inference rule of operator {op.name} spoke of {len(said[0])} inputs and {len(said[1])} outputs",
             why=f"the node has {len(ins)} and {len(outs)}",
         )
     return said  # type: ignore[no-any-return]
@@ -161,9 +150,7 @@ def _infer(
     return made
 
 
-def propagate(
-    indexed: IndexedGraph, values: Values, rules: OpMap[Rule], absent: Rule, meet: Meet
-) -> None:
+def propagate(indexed: IndexedGraph, values: Values, rules: OpMap[Rule], absent: Rule, meet: Meet) -> None:
     """Runs rules until nothing changes; `values` holds a fact per entry and is filled in place."""
     producer = [n for n in range(indexed.num_nodes) for _ in indexed.entry_range(n)]
     queue = deque(n for n, node in enumerate(indexed.nodes) if node.op is not None)
@@ -191,13 +178,7 @@ def _all_known(values: Values, inputs: list[int], outputs: range) -> bool:
 
 
 def _improve(
-    node: Node,
-    inputs: list[int],
-    outputs: range,
-    values: Values,
-    rules: OpMap[Rule],
-    absent: Rule,
-    meet: Meet,
+    node: Node, inputs: list[int], outputs: range, values: Values, rules: OpMap[Rule], absent: Rule, meet: Meet
 ) -> list[int]:
     """Runs one node's rule and meets what it says with what is known; the entries that changed."""
     op = node.op
@@ -259,10 +240,7 @@ def check_names(graph: Graph, given: Iterable[str]) -> None:
     known = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     for name in given:
         if name not in known:
-            raise NotFound(
-                f"the graph has no input {name!r}",
-                why="its inputs: " + ", ".join(sorted(known)[:20]),
-            )
+            raise NotFound(f"the graph has no input {name!r}", why="its inputs: " + ", ".join(sorted(known)[:20]))
 
 
 def unknown_entries(graph: Graph) -> list[NodeEntry]:

@@ -61,8 +61,7 @@ class _Run:
     def _input(self, node: Node) -> Array:
         if node.name not in self.inputs:
             raise NotFound(
-                f"no value for input {node.name!r}",
-                why="given: " + (", ".join(sorted(self.inputs)) or "none"),
+                f"no value for input {node.name!r}", why="given: " + (", ".join(sorted(self.inputs)) or "none")
             )
         return np.asarray(self.inputs[node.name])
 
@@ -108,24 +107,18 @@ class _Run:
                 del self.values[entry]
 
 
-def run_reference(
-    op: Op, params: Any, args: Sequence[Array], subgraphs: Sequence[Symbol] = ()
-) -> list[Array]:
+def run_reference(op: Op, params: Any, args: Sequence[Array], subgraphs: Sequence[Symbol] = ()) -> list[Array]:
     """The outputs of one operator on arrays, by its reference."""
     rule = Op.reference.get(op)
     if rule is None:
-        raise InvalidType(
-            f"operator {op.name} has no reference", hint=f"set {op.name}.reference = f(*arrays)"
-        )
+        raise InvalidType(f"operator {op.name} has no reference", hint=f"set {op.name}.reference = f(*arrays)")
     extra = {"subgraphs": subgraphs} if subgraphs else {}
     try:
         results = rule(params, *args, **extra) if op.parser is not None else rule(*args, **extra)
     except OutOfMemory:
         raise
     except MemoryError as error:
-        raise OutOfMemory(
-            f"there is not enough memory for operator {op.name}", why=str(error)
-        ) from None
+        raise OutOfMemory(f"there is not enough memory for operator {op.name}", why=str(error)) from None
     if not isinstance(results, (tuple, list)):
         results = (results,)
     return [np.asarray(value) for value in results]

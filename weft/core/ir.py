@@ -43,16 +43,7 @@ class VariableState:
 class Node:
     """An operator application, or a variable. Compared by identity."""
 
-    __slots__ = (
-        "__weakref__",
-        "attrs",
-        "control_deps",
-        "inputs",
-        "name",
-        "op",
-        "params",
-        "subgraphs",
-    )
+    __slots__ = ("__weakref__", "attrs", "control_deps", "inputs", "name", "op", "params", "subgraphs")
 
     def __init__(
         self,
@@ -134,9 +125,7 @@ class Fact(NamedTuple):
 UNKNOWN = Fact()
 
 
-def topo_order(
-    heads: Iterable[NodeEntry], extra: Mapping[Node, list[Node]] | None = None
-) -> list[Node]:
+def topo_order(heads: Iterable[NodeEntry], extra: Mapping[Node, list[Node]] | None = None) -> list[Node]:
     """Every node reachable from the entries, each after what it needs.
 
     Depth first: inputs from left to right, then control dependencies (then `extra` ones), then the

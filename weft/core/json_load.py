@@ -20,9 +20,7 @@ from .op import Op
 from .symbol import Symbol
 
 GRAPH_FIELDS = ("nodes", "arg_nodes", "node_row_ptr", "heads", "attrs")
-NODE_FIELDS = tuple(
-    "op name attrs attr param inputs control_deps subgraphs backward_source_id".split()
-)
+NODE_FIELDS = tuple("op name attrs attr param inputs control_deps subgraphs backward_source_id".split())
 MAX_NUMBER = 2**31  # of outputs and versions
 
 
@@ -94,20 +92,14 @@ def _node(row: Any, parse_attrs: bool, depth: int) -> Node:
     _check_fields(row, "a node", NODE_FIELDS, ("op", "name", "inputs"))
     name, op_name = _typed(row["name"], str, "name"), _typed(row["op"], str, "op")
     attrs = _node_attrs(row)
-    subgraphs = [
-        _subgraph(item, number, parse_attrs, depth)
-        for number, item in enumerate(_array(row, "subgraphs"))
-    ]
+    subgraphs = [_subgraph(item, number, parse_attrs, depth) for number, item in enumerate(_array(row, "subgraphs"))]
     try:
         op = None if op_name == "null" else Op.get(op_name)
         params = attrs if op is not None and not parse_attrs else None
         return Node(op, name, attrs, subgraphs=subgraphs, params=params)
     except Error as error:
         raise FormatError(
-            f"cannot load operator {op_name[:80]}: {error.what}",
-            where=error.where,
-            why=error.why,
-            hint=error.hint,
+            f"cannot load operator {op_name[:80]}: {error.what}", where=error.where, why=error.why, hint=error.hint
         ) from None
 
 
@@ -134,9 +126,7 @@ def _node_attrs(row: dict[str, Any]) -> dict[str, str]:
 def _link(node: Node, row: dict[str, Any], nodes: Sequence[Node]) -> None:
     node.inputs = _entries(row, "inputs", nodes)
     if "control_deps" in row:
-        node.control_deps = [
-            nodes[_number(item, len(nodes), "control_deps")] for item in _array(row, "control_deps")
-        ]
+        node.control_deps = [nodes[_number(item, len(nodes), "control_deps")] for item in _array(row, "control_deps")]
     if node.op is None and (node.inputs or node.control_deps or node.subgraphs):
         raise FormatError("a variable cannot have inputs", where="field inputs")
 
@@ -150,17 +140,13 @@ def _entries(row: dict[str, Any], field: str, nodes: Sequence[Node]) -> list[Nod
         if len(numbers) == 2:
             numbers = [*numbers, 0]
         if len(numbers) != 3:
-            raise FormatError(
-                "an entry must be [node, output] or [node, output, version]",
-                where=f"field {field}",
-            )
+            raise FormatError("an entry must be [node, output] or [node, output, version]", where=f"field {field}")
         node, index, version = numbers
         if not type(node) is type(index) is type(version) is int or not (
             0 <= node < count and 0 <= index < MAX_NUMBER and 0 <= version < MAX_NUMBER
         ):
             raise FormatError(
-                f"{json.dumps(item)[:80]} is no entry of a graph with {count} nodes",
-                where=f"field {field}",
+                f"{json.dumps(item)[:80]} is no entry of a graph with {count} nodes", where=f"field {field}"
             )
         made.append(NodeEntry(nodes[node], index, version))
     return made
@@ -173,9 +159,7 @@ def _check_arguments(data: dict[str, Any], nodes: Sequence[Node]) -> None:
             raise FormatError(f"node {node.name[:80]!r} is no variable", where="field arg_nodes")
 
 
-def _check_structure(
-    nodes: Sequence[Node], rows: Sequence[Any], outputs: Sequence[NodeEntry]
-) -> list[int]:
+def _check_structure(nodes: Sequence[Node], rows: Sequence[Any], outputs: Sequence[NodeEntry]) -> list[int]:
     """Checks that need all nodes linked: cycles, arity, output indices. Goes out: the number of
     outputs of each node."""
     try:
@@ -192,15 +176,11 @@ def _check_structure(
     return counts
 
 
-def _set_attrs(
-    graph: Graph, attrs: dict[str, Any], nodes: Sequence[Node], counts: Sequence[int]
-) -> None:
+def _set_attrs(graph: Graph, attrs: dict[str, Any], nodes: Sequence[Node], counts: Sequence[int]) -> None:
     pointers = [0, *accumulate(counts)]
     for key, pair in attrs.items():
         if type(pair) is not list or len(pair) != 2:
-            raise FormatError(
-                "a graph attribute must be [type, value]", where=f"attribute {key[:80]!r}"
-            )
+            raise FormatError("a graph attribute must be [type, value]", where=f"attribute {key[:80]!r}")
         try:
             checked = checked_json_attr(pair[0], pair[1])
             if key in FACT_KEYS:
@@ -214,9 +194,7 @@ def _set_attrs(
 
 def _number(item: Any, bound: int, field: str) -> int:
     if type(item) is not int or not 0 <= item < bound:
-        raise FormatError(
-            f"{json.dumps(item)[:40]} is not a number from 0 to {bound - 1}", where=f"field {field}"
-        )
+        raise FormatError(f"{json.dumps(item)[:40]} is not a number from 0 to {bound - 1}", where=f"field {field}")
     return item
 
 

@@ -33,11 +33,7 @@ def _graph_fields(graph: Any, index: Any, attrs: dict[str, Any]) -> dict[str, st
 
 
 def _attrs(graph: Any) -> dict[str, Any]:
-    attrs = {
-        key: [value.tag, value.value]
-        for key, value in graph.attrs.items()
-        if isinstance(value, JsonAttr)
-    }
+    attrs = {key: [value.tag, value.value] for key, value in graph.attrs.items() if isinstance(value, JsonAttr)}
     for key, tag in FACT_TAGS.items():
         value = graph.attr(key)
         if value is not None:
@@ -60,9 +56,7 @@ def _node(node: Node, index: Any) -> str:
 def _plain(symbol: Any, depth: int, owner: str) -> dict[str, Any]:
     """A nested graph as plain data, which is written on one line."""
     if depth > MAX_SUBGRAPH_DEPTH:
-        raise GraphError(
-            f"subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH}", where=f"node {owner!r}"
-        )
+        raise GraphError(f"subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH}", where=f"node {owner!r}")
     index = IndexedGraph(symbol.outputs)
     return {
         "nodes": [_plain_node(node, index, depth) for node in index.nodes],

@@ -23,10 +23,7 @@ def check_inputs(node: Node, count_of: Mapping[Node, int], where: str = "field i
     assert op is not None
     wanted = _answer(op.inputs_of, node.params)
     if wanted not in (VARIADIC, len(node.inputs)):
-        raise FormatError(
-            f"operator {op.name} takes {wanted} inputs, the file gives {len(node.inputs)}",
-            where=where,
-        )
+        raise FormatError(f"operator {op.name} takes {wanted} inputs, the file gives {len(node.inputs)}", where=where)
     for entry in node.inputs:
         check_index(entry, count_of, where)
     if op in Op.mutates:
@@ -36,10 +33,7 @@ def check_inputs(node: Node, count_of: Mapping[Node, int], where: str = "field i
 def check_index(entry: NodeEntry, count_of: Mapping[Node, int], where: str) -> None:
     node, index, _ = entry
     if index >= count_of[node]:
-        raise FormatError(
-            f"output {index} of node {node.name[:80]!r} is used, which has {count_of[node]}",
-            where=where,
-        )
+        raise FormatError(f"output {index} of node {node.name[:80]!r} is used, which has {count_of[node]}", where=where)
 
 
 def _answer(question: Callable[[Any], Any], about: Any) -> Any:

@@ -89,10 +89,7 @@ class AttrScope(_Scope):
         super().__init__()
         for key, value in attrs.items():
             if not isinstance(value, str):
-                raise InvalidValue(
-                    f"attribute {key} of an AttrScope is {value!r}",
-                    why="attributes need to be strings",
-                )
+                raise InvalidValue(f"attribute {key} of an AttrScope is {value!r}", why="attributes need to be strings")
         self._own = attrs
         self._attrs = attrs
 

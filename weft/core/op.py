@@ -83,8 +83,7 @@ class OpMap(Generic[V]):
         row = self._rows.get(op)
         if row is not None and row[1] == plevel:
             raise RegistryError(
-                f"attribute {self.name} of operator {op.name} is already registered "
-                f"with plevel={plevel}",
+                f"attribute {self.name} of operator {op.name} is already registered with plevel={plevel}",
                 hint="give a higher plevel to replace it",
             )
         type_before = self._type
@@ -152,15 +151,11 @@ class Op:
         "become variables. Absent: one input is called data, several are positional only.",
     )
     output_names = Column[Any](
-        "FListOutputNames",
-        "[str] or f(params): suffixes of the output names. Absent: output, or output0, output1...",
+        "FListOutputNames", "[str] or f(params): suffixes of the output names. Absent: output, or output0, output1..."
     )
-    visible_outputs = Column[Any](
-        "FNumVisibleOutputs", "int or f(params): how many outputs a user sees. Absent: all."
-    )
+    visible_outputs = Column[Any]("FNumVisibleOutputs", "int or f(params): how many outputs a user sees. Absent: all.")
     mutates = Column[Any](
-        "FMutateInputs",
-        "[int] or f(params): inputs that are written to; each must be a variable. Absent: none.",
+        "FMutateInputs", "[int] or f(params): inputs that are written to; each must be a variable. Absent: none."
     )
     shape = Column[Rule](
         "FInferShape",
@@ -180,8 +175,7 @@ class Op:
         "in the layout it was written in.",
     )
     attr_dict = Column[Rule](
-        "FGetAttrDict",
-        "f(params) -> {str: str}: canonical attributes. Absent: the schema's, else as given.",
+        "FGetAttrDict", "f(params) -> {str: str}: canonical attributes. Absent: the schema's, else as given."
     )
     reference = Column[Rule](
         "FReference",
@@ -204,9 +198,7 @@ class Op:
         "each with as many elements, row-major. `work` counts element operations. The pattern must "
         "be opaque. Absent: see FTVMCompute.",
     )
-    schedule = Column[Rule](
-        "FTVMSchedule", "f(params, outs, target): how to loop. Absent: the generic schedule."
-    )
+    schedule = Column[Rule]("FTVMSchedule", "f(params, outs, target): how to loop. Absent: the generic schedule.")
     gradient = Column[Rule](
         "FGradient",
         "f(ctx, *output_gradients) -> one gradient (or None for zero) an input; ctx has inputs, "
@@ -220,9 +212,7 @@ class Op:
         "inputs, outputs, params, and rule, which is FGradient's. Absent: the operator takes no "
         "complex tensor.",
     )
-    pattern = Column[int](
-        "TOpPattern", "OpPattern: how the operator may fuse. Absent: opaque.", absent=8
-    )
+    pattern = Column[int]("TOpPattern", "OpPattern: how the operator may fuse. Absent: opaque.", absent=8)
     effect = Column[Any](
         "TEffect",
         "pure, random, mutates or opaque, or f(params): what merging, removing or reordering must "
@@ -236,39 +226,31 @@ class Op:
     )
     inplace = Column[Any](
         "FInplaceOption",
-        "[(input, output)] or f(params): an output may overwrite an input that dies here. "
-        "Absent: none.",
+        "[(input, output)] or f(params): an output may overwrite an input that dies here. Absent: none.",
     )
     inplace_identity = Column[Any](
         "FInplaceIdentity",
-        "[bool] or f(params), one for each pair of FInplaceOption: the output equals the input. "
-        "Absent: all false.",
+        "[bool] or f(params), one for each pair of FInplaceOption: the output equals the input. Absent: all false.",
     )
     ignored_inputs = Column[Any](
-        "FIgnoreInputs",
-        "[int] or f(params): inputs whose values are not read, only their shapes. Absent: none.",
+        "FIgnoreInputs", "[int] or f(params): inputs whose values are not read, only their shapes. Absent: none."
     )
     alter_layout = Column[Rule](
-        "FTVMAlterOpLayout",
-        "f(params, inputs, facts) -> Symbol or None: the same in another layout. Absent: none.",
+        "FTVMAlterOpLayout", "f(params, inputs, facts) -> Symbol or None: the same in another layout. Absent: none."
     )
     on_compose = Column[Rule](
         "FSetInputVarAttrOnCompose",
         "f(attrs, variable, index): called for each variable that becomes an input. Absent: none.",
     )
     input_graphs = Column[Any](
-        "FInputGraph",
-        "[int] or f(params): inputs that are subgraphs, kept in Node.subgraphs. Absent: none.",
+        "FInputGraph", "[int] or f(params): inputs that are subgraphs, kept in Node.subgraphs. Absent: none."
     )
     is_backward = Column[bool](
         "TIsBackward",
-        "The operator is made by a gradient; its first control dependency is the "
-        "forward node. Absent: false.",
+        "The operator is made by a gradient; its first control dependency is the forward node. Absent: false.",
         absent=False,
     )
-    is_ghost = Column[bool](
-        "TIsGhost", "Nodes of it are left out of an IndexedGraph. Absent: false.", absent=False
-    )
+    is_ghost = Column[bool]("TIsGhost", "Nodes of it are left out of an IndexedGraph. Absent: false.", absent=False)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -426,8 +408,7 @@ class Op:
             raise
         except Exception as error:
             raise InvalidValue(
-                f"operator {self.name} cannot read its attributes",
-                why=f"{type(error).__name__}: {error}",
+                f"operator {self.name} cannot read its attributes", why=f"{type(error).__name__}: {error}"
             ) from error
 
     def attributes(self, params: Params) -> dict[str, str]:
@@ -454,9 +435,7 @@ class Op:
             return self.num_outputs
         count = self.num_outputs(params)
         if not 0 <= count <= MAX_OUTPUTS:
-            raise InvalidValue(
-                f"operator {self.name} would have {count} outputs", why=f"at most {MAX_OUTPUTS}"
-            )
+            raise InvalidValue(f"operator {self.name} would have {count} outputs", why=f"at most {MAX_OUTPUTS}")
         return count
 
     def visible_of(self, params: Params) -> int:
@@ -552,8 +531,7 @@ def _set_all(changes: Sequence[tuple[Op, str, Any, int]]) -> None:
 def _check_value(key: str, value: Any, plevel: int, owner: str) -> None:
     if not isinstance(plevel, int) or plevel <= 0:
         raise InvalidValue(
-            f"plevel of attribute {key} of {owner} is {plevel!r}",
-            why="it must be an integer greater than 0",
+            f"plevel of attribute {key} of {owner} is {plevel!r}", why="it must be an integer greater than 0"
         )
     if value is None:
         raise InvalidValue(f"attribute {key} of {owner} cannot be None")

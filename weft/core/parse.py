@@ -233,8 +233,7 @@ class _Body:
     def _subgraph(self) -> Symbol:
         if self.depth >= MAX_SUBGRAPH_DEPTH:
             raise FormatError(
-                f"subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH}",
-                where=self.tokens.where(self.tokens.start),
+                f"subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH}", where=self.tokens.where(self.tokens.start)
             )
         return Symbol(_Body(self.tokens, self.depth + 1).graph().outputs)
 
@@ -248,9 +247,7 @@ class _Body:
                 columns[key] = _fact_values(key, value, count)
             except Error as error:
                 raise self.tokens.error(error, start) from None
-        self.facts[node] = tuple(
-            Fact(**{key: values[i] for key, values in columns.items()}) for i in range(count)
-        )
+        self.facts[node] = tuple(Fact(**{key: values[i] for key, values in columns.items()}) for i in range(count))
 
 
 def _shown(key: Key) -> str:

@@ -61,9 +61,7 @@ def register_pass(
         if not callable(function):
             raise InvalidType(f"pass {name} must be a function Graph -> Graph, not {function!r}")
         doc = (function.__doc__ or "").strip()
-        made = Pass(
-            name, function, tuple(requires), tuple(provides), changes_graph, doc, tuple(op_attrs)
-        )
+        made = Pass(name, function, tuple(requires), tuple(provides), changes_graph, doc, tuple(op_attrs))
         with _lock:
             if name in _passes:
                 raise RegistryError(f"pass {name} is already registered")

@@ -63,14 +63,7 @@ class Field(NamedTuple):
         return f"{self.kind.name}, optional, default={shown}"
 
 
-def attr(
-    kind: Kind,
-    doc: str,
-    *,
-    default: Any = REQUIRED,
-    low: float | None = None,
-    high: float | None = None,
-) -> Any:
+def attr(kind: Kind, doc: str, *, default: Any = REQUIRED, low: float | None = None, high: float | None = None) -> Any:
     """Declares an attribute: its kind, meaning, default (none: required) and inclusive range."""
     metadata = {"kind": kind, "doc": doc, "low": low, "high": high}
     if default is REQUIRED:
@@ -136,9 +129,14 @@ def _frozen(self: Any, name: str, value: object = None) -> None:
 
 
 _METHODS = {
-    "__init__": _init, "__eq__": _eq, "__hash__": _hash, "__repr__": _repr,
-    "__setattr__": _frozen, "__delattr__": _frozen, "__getstate__": _state,
-}  # fmt: skip
+    "__init__": _init,
+    "__eq__": _eq,
+    "__hash__": _hash,
+    "__repr__": _repr,
+    "__setattr__": _frozen,
+    "__delattr__": _frozen,
+    "__getstate__": _state,
+}
 
 
 def _field(item: dataclasses.Field[Any]) -> Field:
@@ -268,10 +266,7 @@ def text_of(value: object) -> str:
 # nothing inside for the empty one, a trailing comma, spaces, and the suffix L of old longs.
 
 _INT = re.compile(r"\s*([+-]?[0-9]{1,19})L?\s*\Z")
-_FLOAT = re.compile(
-    r"\s*([+-]?(?:inf(?:inity)?|nan|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?)f?)\s*\Z",
-    re.I,
-)
+_FLOAT = re.compile(r"\s*([+-]?(?:inf(?:inity)?|nan|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?)f?)\s*\Z", re.I)
 
 
 def _parse_int(text: str) -> int:

@@ -66,9 +66,7 @@ class Symbol:
 
     def get_internals(self: S) -> S:
         """All visible outputs of all nodes, each after what it needs."""
-        return type(self)(
-            [n.entry(i) for n in topo_order(self.outputs) for i in range(n.num_visible_outputs)]
-        )
+        return type(self)([n.entry(i) for n in topo_order(self.outputs) for i in range(n.num_visible_outputs)])
 
     def get_children(self: S) -> S | None:
         """The inputs of the nodes that give the outputs; None if they have none."""
@@ -122,16 +120,13 @@ class Symbol:
             return
         if positional:
             raise InvalidType(
-                "this symbol already has its inputs, so it composes by keyword only",
-                hint="symbol(variable_name=other)",
+                "this symbol already has its inputs, so it composes by keyword only", hint="symbol(variable_name=other)"
             )
         old = self.outputs
         self.outputs = substitute(old, keywords)
         if name and old:
             if self.outputs[0] in keywords.values():
-                raise InvalidValue(
-                    f"cannot name the output {name!r}", why="it is an argument, which has a name"
-                )
+                raise InvalidValue(f"cannot name the output {name!r}", why="it is an argument, which has a name")
             self.outputs[0].node.name = name
 
     def _add_control_deps(self, deps: Symbol | Sequence[Symbol]) -> None:
@@ -157,9 +152,7 @@ class Symbol:
 
     def _variables(self, option: str) -> list[Node]:
         if option not in ("all", "read_only", "aux_state"):
-            raise InvalidValue(
-                f"unknown kind of inputs {option!r}", hint="use 'all', 'read_only' or 'aux_state'"
-            )
+            raise InvalidValue(f"unknown kind of inputs {option!r}", hint="use 'all', 'read_only' or 'aux_state'")
         order = topo_order(self.outputs)
         variables = [node for node in order if node.op is None]
         if option == "all":
@@ -193,11 +186,7 @@ class Symbol:
         """The node's attributes, or those of all nodes as {node$key: value}."""
         if not recursive:
             return dict(self.outputs[0].node.attrs) if self.outputs else {}
-        return {
-            f"{node.name}${key}": value
-            for node in topo_order(self.outputs)
-            for key, value in node.attrs.items()
-        }
+        return {f"{node.name}${key}": value for node in topo_order(self.outputs) for key, value in node.attrs.items()}
 
     def _set_attr(self, **kwargs: Any) -> None:
         """Changes attributes of the node, in place; `name` renames it."""
@@ -211,9 +200,7 @@ class Symbol:
     def _single_node(self, what: str) -> Node:
         nodes = {entry.node for entry in self.outputs}
         if len(nodes) != 1:
-            raise InvalidValue(
-                f"cannot set {what} of a group", why=f"its outputs come from {len(nodes)} nodes"
-            )
+            raise InvalidValue(f"cannot set {what} of a group", why=f"its outputs come from {len(nodes)} nodes")
         return next(iter(nodes))
 
     def debug_str(self) -> str:
@@ -280,9 +267,7 @@ class Symbol:
         return self._apply("mul_scalar", self, scalar=-1.0)
 
 
-def apply_op(
-    symbol_class: type[S], op: Op, hint: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> S:
+def apply_op(symbol_class: type[S], op: Op, hint: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> S:
     """Makes a node of an operator and composes it with its inputs."""
     name: str | None = None
     attr: Mapping[str, Any] | None = None
@@ -298,9 +283,7 @@ def apply_op(
         elif value is not None or not _is_input(op, key):
             attrs[key] = text_of(value)
     if args and inputs:
-        raise InvalidType(
-            f"{hint} takes its input symbols either by position or by keyword, not both"
-        )
+        raise InvalidType(f"{hint} takes its input symbols either by position or by keyword, not both")
     node = Node(op, "", {**AttrScope.current.get(_texts(attr)), **attrs})
     node.name = NameManager.current.get(name, hint.lower())
     positional = [_single(value, i, hint) for i, value in enumerate(args)]
@@ -344,8 +327,7 @@ def _single(value: Any, position: int | str, owner: str) -> NodeEntry:
             hint="attributes go by keyword; constants become variables with a parameter",
         )
     raise InvalidValue(
-        f"{what} has {len(value.outputs)} outputs, and a single one is needed",
-        hint="pick one with symbol[i]",
+        f"{what} has {len(value.outputs)} outputs, and a single one is needed", hint="pick one with symbol[i]"
     )
 
 

@@ -117,12 +117,8 @@ class _JoinedPrinter(_Printer):
         self.graph = graph
         entries, nodes = self.index.num_node_entries, self.index.num_nodes
         facts = [key for key in node_keys if key in FACT_KEYS]  # a node's are those of its outputs
-        self.entry_columns = [
-            (key, self._column(key, entries, "entries")) for key in (*entry_keys, *facts)
-        ]
-        self.node_columns = [
-            (key, self._column(key, nodes, "nodes")) for key in node_keys if key not in facts
-        ]
+        self.entry_columns = [(key, self._column(key, entries, "entries")) for key in (*entry_keys, *facts)]
+        self.node_columns = [(key, self._column(key, nodes, "nodes")) for key in node_keys if key not in facts]
 
     def text(self) -> str:
         keys = [word(key) for key in self._keys()]
@@ -132,15 +128,12 @@ class _JoinedPrinter(_Printer):
         value = self.graph.attr(key)
         if value is None:
             raise NotFound(
-                f"cannot find {key} in the graph's attributes",
-                why="it has: " + (", ".join(self._keys()) or "none"),
+                f"cannot find {key} in the graph's attributes", why="it has: " + (", ".join(self._keys()) or "none")
             )
         if not isinstance(value, (list, tuple)):
             raise InvalidType(f"graph attribute {key} is not a list with a value for each line")
         if len(value) != count:
-            raise InvalidValue(
-                f"graph attribute {key} has {len(value)} values", why=f"there are {count} {of}"
-            )
+            raise InvalidValue(f"graph attribute {key} has {len(value)} values", why=f"there are {count} {of}")
         return value
 
     def _keys(self) -> list[str]:
@@ -175,11 +168,7 @@ class _FullPrinter(_Printer):
     """The full form. Variables that share a name are told apart by number."""
 
     def __init__(
-        self,
-        outputs: Sequence[NodeEntry],
-        index: IndexedGraph,
-        facts: dict[Node, tuple[Fact, ...]],
-        depth: int,
+        self, outputs: Sequence[NodeEntry], index: IndexedGraph, facts: dict[Node, tuple[Fact, ...]], depth: int
     ) -> None:
         super().__init__(outputs, index)
         self.facts, self.depth = facts, depth
@@ -207,16 +196,11 @@ class _FullPrinter(_Printer):
     def _line(self, number: int, node: Node) -> str:
         name = f", name={quoted(node.name)}"
         inner = self._subgraphs(node) if node.subgraphs else ""
-        return (
-            self._call(number, node) + name + self._control_deps(node) + inner + self._facts(node)
-        )
+        return self._call(number, node) + name + self._control_deps(node) + inner + self._facts(node)
 
     def _subgraphs(self, node: Node) -> str:
         if self.depth >= MAX_SUBGRAPH_DEPTH:
-            raise GraphError(
-                f"subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH}",
-                where=f"node {node.name!r}",
-            )
+            raise GraphError(f"subgraphs are nested deeper than {MAX_SUBGRAPH_DEPTH}", where=f"node {node.name!r}")
         pad = self.indent + "  "
         inner = [
             _FullPrinter(symbol.outputs, IndexedGraph(symbol.outputs), {}, self.depth + 1).body()
@@ -255,8 +239,4 @@ def _show_layout(layout: Layout) -> str:
     return quoted(layout.name) if layout.defined else "?"
 
 
-_SHOWN: dict[str, Callable[[Any], str]] = {
-    "shape": _show_shape,
-    "dtype": _show_dtype,
-    "layout": _show_layout,
-}
+_SHOWN: dict[str, Callable[[Any], str]] = {"shape": _show_shape, "dtype": _show_dtype, "layout": _show_layout}

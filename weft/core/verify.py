@@ -50,10 +50,7 @@ def _verify_node(node: Node) -> None:
         return
     wanted = node.op.inputs_of(node.params)
     if wanted not in (VARIADIC, len(node.inputs)):
-        raise GraphError(
-            f"operator {node.op.name} has {len(node.inputs)} inputs, and takes {wanted}",
-            where=where,
-        )
+        raise GraphError(f"operator {node.op.name} has {len(node.inputs)} inputs, and takes {wanted}", where=where)
     if node.op in Op.mutates:
         check_mutation(node)
 
@@ -74,10 +71,7 @@ def _verify_facts(graph: Graph) -> None:
         for node in graph.indexed.nodes:
             facts = graph.facts.get(node)
             if facts is not None and len(facts) != node.num_outputs:
-                raise GraphError(
-                    f"{len(facts)} facts for {node.num_outputs} outputs",
-                    where=f"node {node.name!r}",
-                )
+                raise GraphError(f"{len(facts)} facts for {node.num_outputs} outputs", where=f"node {node.name!r}")
 
 
 add_verifier(verify)

@@ -29,11 +29,7 @@ class Walker:
         return facts[entry.index] if facts else UNKNOWN
 
     def make(
-        self,
-        op_name: str,
-        inputs: Sequence[NodeEntry],
-        attrs: Mapping[str, Any] | None = None,
-        name: str | None = None,
+        self, op_name: str, inputs: Sequence[NodeEntry], attrs: Mapping[str, Any] | None = None, name: str | None = None
     ) -> NodeEntry:
         """A new node; its first output. It comes from the source of the node now looked at."""
         op = Op.get(op_name)
@@ -89,9 +85,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
             replaced[node] = [answer] if isinstance(answer, NodeEntry) else list(answer)
     outputs = [_follow(entry, replaced, moved) for entry in graph.outputs]
     return graph.replace(
-        outputs=outputs,
-        facts={**graph.facts, **walker.facts},
-        sources={**graph.sources, **walker.sources},
+        outputs=outputs, facts={**graph.facts, **walker.facts}, sources={**graph.sources, **walker.sources}
     ).trimmed()
 
 
@@ -108,9 +102,7 @@ def _keep(
     return walker.copy(node, inputs, deps)
 
 
-def _follow(
-    entry: NodeEntry, replaced: Mapping[Node, Sequence[NodeEntry]], moved: Mapping[Node, Node]
-) -> NodeEntry:
+def _follow(entry: NodeEntry, replaced: Mapping[Node, Sequence[NodeEntry]], moved: Mapping[Node, Node]) -> NodeEntry:
     answer = replaced.get(entry.node)
     if answer is not None:
         if entry.index >= len(answer):

@@ -36,9 +36,20 @@ class Kernel:
     """What dispatch knows of an operator."""
 
     __slots__ = (
-        "crosses", "differentiable", "mutates", "native", "native_from", "node_class", "op",
-        "reference", "takes_complex", "takes_params", "ufunc", "views", "wanted",
-    )  # fmt: skip
+        "crosses",
+        "differentiable",
+        "mutates",
+        "native",
+        "native_from",
+        "node_class",
+        "op",
+        "reference",
+        "takes_complex",
+        "takes_params",
+        "ufunc",
+        "views",
+        "wanted",
+    )
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -47,8 +58,7 @@ class Kernel:
             raise RunError(
                 f"operator {op.name} cannot be applied to tensors",
                 why="it has no reference",
-                hint=f'Op.get("{op.name}").reference = f(*arrays), or f(params, *arrays) if it has '
-                "attributes",
+                hint=f'Op.get("{op.name}").reference = f(*arrays), or f(params, *arrays) if it has attributes',
             )
         self.reference: Callable[..., Any] = reference
         self.ufunc = getattr(reference, "ufunc", None)
@@ -85,13 +95,9 @@ class Kernel:
             raise
         except (ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
-            raise RunError(
-                f"{self.op.name} cannot be applied to {shapes}", why=str(error)
-            ) from error
+            raise RunError(f"{self.op.name} cannot be applied to {shapes}", why=str(error)) from error
 
-    def program(
-        self, params: Any, inputs: int, outputs: int, complexity: Complexity | None
-    ) -> GradientProgram:
+    def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
         return GradientProgram(self.op, params, inputs, outputs, complexity)
 
 
@@ -134,9 +140,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _of_real_numbers(op: Op, array: Array) -> Unsupported:
-    return Unsupported(
-        f"{op.name} is not defined for complex numbers", why=f"an input is {array.dtype}"
-    )
+    return Unsupported(f"{op.name} is not defined for complex numbers", why=f"an input is {array.dtype}")
 
 
 def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
@@ -159,9 +163,7 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     return output
 
 
-def _written(
-    kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Sequence[Array]
-) -> Sequence[Array]:
+def _written(kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Sequence[Array]) -> Sequence[Array]:
     """The outputs of an operator that mutates inputs: the new values come after them, and are
     written where they belong."""
     count = kernel.op.outputs_of(params)
@@ -185,9 +187,7 @@ def _fresh(result: Any, arrays: Sequence[Array]) -> Array:
     return result
 
 
-def record(
-    kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-) -> None:
+def record(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Makes the node of a call, and the outputs' place in the graph."""
     first = outputs[0]._array.dtype.kind
     floating = outputs
@@ -240,11 +240,7 @@ def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexi
 
 
 def _wanted(
-    kernel: Kernel,
-    params: Any,
-    needs: tuple[bool, ...],
-    outputs: int,
-    complexity: Complexity | None,
+    kernel: Kernel, params: Any, needs: tuple[bool, ...], outputs: int, complexity: Complexity | None
 ) -> Wanted:
     """What the gradients of some inputs take, by the operator's gradient program."""
     try:

@@ -6,11 +6,7 @@ They load when first used: an importer needs the other system's file format, nev
 from importlib import import_module
 from typing import Any
 
-_NAMES = {
-    "from_mxnet": "mxnet.importer",
-    "from_onnx": "onnx.importer",
-    "to_onnx": "onnx.exporter",
-}
+_NAMES = {"from_mxnet": "mxnet.importer", "from_onnx": "onnx.importer", "to_onnx": "onnx.exporter"}
 __all__ = list(_NAMES)
 
 

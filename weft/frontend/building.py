@@ -34,8 +34,7 @@ class Building:
         """A shape in which every dimension is a number."""
         if not is_static(value.shape):
             raise self.undetermined(
-                f"the shape {show(value.shape)} of {what} is not known",
-                f"{self.op_type} is converted by it",
+                f"the shape {show(value.shape)} of {what} is not known", f"{self.op_type} is converted by it"
             )
         return value.shape
 
@@ -160,7 +159,4 @@ def in_float32(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _indices(parts: dict[int, tuple[int, int, int]]) -> tuple[slice, ...]:
     rows = [parts.get(axis) for axis in range(max(parts) + 1)]
-    return tuple(
-        slice(None) if row is None else slice(row[0], row[1] if row[1] >= 0 else None, row[2])
-        for row in rows
-    )
+    return tuple(slice(None) if row is None else slice(row[0], row[1] if row[1] >= 0 else None, row[2]) for row in rows)

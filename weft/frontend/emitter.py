@@ -33,13 +33,7 @@ class Value:
 
     __slots__ = ("_symbol", "constant", "fact", "name")
 
-    def __init__(
-        self,
-        name: str,
-        fact: Fact,
-        symbol: Symbol | None = None,
-        constant: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, name: str, fact: Fact, symbol: Symbol | None = None, constant: np.ndarray | None = None) -> None:
         self.name = name
         self.fact = fact
         self.constant = constant
@@ -168,12 +162,7 @@ class Emitter:
         return made[0] if len(made) == 1 else made
 
     def control(
-        self,
-        op_name: str,
-        name: str,
-        inputs: list[Value],
-        subgraphs: list[Symbol],
-        attrs: dict[str, Any],
+        self, op_name: str, name: str, inputs: list[Value], subgraphs: list[Symbol], attrs: dict[str, Any]
     ) -> list[Value]:
         """An operator with subgraphs on values: all its outputs."""
         op = Op.get(op_name)
@@ -183,9 +172,7 @@ class Emitter:
         made = control(op_name, [self.symbol(value) for value in inputs], subgraphs, name, **attrs)
         return [Value(name, fact, part) for fact, part in zip(facts, made)]
 
-    def _folded(
-        self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]
-    ) -> list[np.ndarray] | None:
+    def _folded(self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]) -> list[np.ndarray] | None:
         """The outputs as arrays, if they follow from constants and are small."""
         if any(value.constant is None for value in inputs):
             return None
@@ -208,6 +195,4 @@ def _extent(shape: StaticShape) -> int:
 def _check_sizes(facts: tuple[Fact, ...]) -> None:
     for fact in facts:
         if is_static(fact.shape) and _extent(fact.shape) > _LARGEST:
-            raise OutOfMemory(
-                f"a tensor of shape {show(fact.shape)} is more than any machine holds"
-            )
+            raise OutOfMemory(f"a tensor of shape {show(fact.shape)} is more than any machine holds")

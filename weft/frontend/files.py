@@ -54,9 +54,7 @@ def _check_file(path: Path) -> None:
     if path.is_dir():
         raise InvalidValue(f"{path} is a folder", hint="give the model file in it")
     if is_program(path):
-        raise InvalidValue(
-            f"{path.name!r} is compiled already", hint="weft.runtime.load(path), or weft run"
-        )
+        raise InvalidValue(f"{path.name!r} is compiled already", hint="weft.runtime.load(path), or weft run")
     if not path.stat().st_size:
         raise FormatError(f"the file {path} is empty")
 

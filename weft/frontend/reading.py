@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from ..base.errors import Error, FormatError, OutOfMemory, RunError
 
 # What attributes or inputs that make no sense lead to, in converters that take sense for granted.
-MALFORMED = (
-    ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, ZeroDivisionError,
-)  # fmt: skip
+MALFORMED = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, ZeroDivisionError)
 
 
 @contextmanager
@@ -22,16 +20,10 @@ def reading(label: str, op_type: str) -> Iterator[None]:
         error.at(label)
         raise
     except MALFORMED as error:
-        raise FormatError(
-            "the node's attributes or inputs make no sense", where=label, why=str(error)[:200]
-        ) from error
+        raise FormatError("the node's attributes or inputs make no sense", where=label, why=str(error)[:200]) from error
     except MemoryError as error:
-        raise OutOfMemory(
-            "there is not enough memory to read the node", where=label, why=str(error)
-        ) from None
+        raise OutOfMemory("there is not enough memory to read the node", where=label, why=str(error)) from None
     except Exception as error:
         raise RunError(
-            f"the converter of {op_type} failed",
-            where=label,
-            why=f"{type(error).__name__}: {error}",
+            f"the converter of {op_type} failed", where=label, why=f"{type(error).__name__}: {error}"
         ) from error

@@ -40,9 +40,7 @@ class _Block(NamedTuple):
     vectors: int
 
 
-def attention_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target
-) -> list[LoweredKernel]:
+def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
     """The kernel of a group that is a _strided_attention."""
     (node,) = group.nodes
     facts = [fact(entry) for entry in node.inputs]
@@ -271,9 +269,7 @@ class _Attention:
                 self._product_tile(block, tile * turns + done, turns, columns)
             done += turns * count
 
-    def _product_tile(
-        self, block: _Block, first: Expr, turns: int, columns: Sequence[Expr]
-    ) -> None:
+    def _product_tile(self, block: _Block, first: Expr, turns: int, columns: Sequence[Expr]) -> None:
         b, view, source = self.b, self.views[2], self.sources[2]
         row, column = view.steps[-2:]
         start = b.let("value", self._start(view))

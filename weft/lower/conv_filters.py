@@ -76,11 +76,7 @@ def _plan_of(job: FilterSum, target: Target) -> _Plan | None:
         return _Plan(lanes, blocks, 1, 1)
     sizes = product(range(1, min(MAX_PANELS, blocks) + 1), range(1, MAX_OUTPUTS + 1))
     fitting = [
-        (
-            padded(blocks, panels) * padded(job.outputs, outputs) * (1 + 1 / panels + 1 / outputs),
-            panels,
-            outputs,
-        )
+        (padded(blocks, panels) * padded(job.outputs, outputs) * (1 + 1 / panels + 1 / outputs), panels, outputs)
         for panels, outputs in sizes
         if panels * (outputs + 1) < registers(target) and outputs <= job.outputs
     ]
@@ -88,9 +84,7 @@ def _plan_of(job: FilterSum, target: Target) -> _Plan | None:
     return _Plan(lanes, blocks, panels, outputs)
 
 
-def filter_sum_kernels(
-    job: FilterSum, group: FusedGroup, fact: Facts, target: Target
-) -> list[LoweredKernel] | None:
+def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: Target) -> list[LoweredKernel] | None:
     """The kernels of a group whose master is such a sum; None where no plan serves it."""
     plan = _plan_of(job, target)
     if plan is None:
@@ -105,13 +99,7 @@ def filter_sum_kernels(
 
 
 def _main_kernel(
-    name: str,
-    job: FilterSum,
-    plan: _Plan,
-    group: FusedGroup,
-    fact: Facts,
-    data: Packed,
-    windows: Packed,
+    name: str, job: FilterSum, plan: _Plan, group: FusedGroup, fact: Facts, data: Packed, windows: Packed
 ) -> LoweredKernel:
     b = KernelBuilder(name)
     buffers = [
@@ -194,10 +182,7 @@ class _Writer:
         b = self.b
         down, across = self.job.conv.windows
         source = (rows[2] + h * down.stride, columns[2] + w * across.stride)
-        vectors = [
-            b.let("v", self.data[n, self._block(panel), *source, lane])
-            for panel in range(self.plan.panels)
-        ]
+        vectors = [b.let("v", self.data[n, self._block(panel), *source, lane]) for panel in range(self.plan.panels)]
         for number, row in enumerate(sums):
             value = b.let("g", self._at_window(n, number, rows[0] + h, columns[0] + w, lane))
             for one, vector in zip(row, vectors):

@@ -52,9 +52,7 @@ def _serves(result: Operand, *read: Operand) -> bool:
     return all(is_float(operand.dtype) for operand in (result, *read)) and 0 not in result.shape
 
 
-def tap_kernels(
-    group: FusedGroup, fact: Facts, target: Target, strides: Strides | None = None
-) -> list[LoweredKernel]:
+def tap_kernels(group: FusedGroup, fact: Facts, target: Target, strides: Strides | None = None) -> list[LoweredKernel]:
     """The kernels of conv2d_transpose, or of a data gradient, and what follows it."""
     assert group.master is not None
     job = _sum_of(group.master, fact)

@@ -107,9 +107,7 @@ def tap_sum_kernels(
     before = [_packed_weight(f"{name}_packed", job, plan, target, steps)]
     if job.depthwise:
         operand, number = job.source, len(before)
-        before.append(
-            in_blocks(f"{name}_blocks", operand, plan.lanes, job.wide, number, target, steps)
-        )
+        before.append(in_blocks(f"{name}_blocks", operand, plan.lanes, job.wide, number, target, steps))
     places = [packed.place for packed in before]
     kernels = [packed.kernel for packed in before if packed.kernel is not None]
     return [*kernels, _main_kernel(name, job, plan, group, fact, places, steps)]
@@ -154,13 +152,7 @@ class _Buffers(NamedTuple):
 
 
 def _main_kernel(
-    name: str,
-    job: TapSum,
-    plan: Plan,
-    group: FusedGroup,
-    fact: Facts,
-    packed: Sequence[Hashable],
-    strides: Strides,
+    name: str, job: TapSum, plan: Plan, group: FusedGroup, fact: Facts, packed: Sequence[Hashable], strides: Strides
 ) -> LoweredKernel:
     b = KernelBuilder(name)
     weight_place, *blocks_place = packed
@@ -207,13 +199,7 @@ class _Writer:
     """Writes the main kernel: a task is one row of results in some panels of channels."""
 
     def __init__(
-        self,
-        b: KernelBuilder,
-        job: TapSum,
-        plan: Plan,
-        epilogue: Epilogue,
-        buffers: _Buffers,
-        vectors: bool,
+        self, b: KernelBuilder, job: TapSum, plan: Plan, epilogue: Epilogue, buffers: _Buffers, vectors: bool
     ) -> None:
         self.b, self.job, self.plan = b, job, plan
         self.epilogue, self.buffers = epilogue, buffers
@@ -231,9 +217,8 @@ class _Writer:
             self.row = b.let("row", p % extents["H"])
             rows = reach(self.job.line("H"), self.row)
             self.rows = rows._replace(
-                taps=b.let("taps", rows.taps), first=b.let("tap", rows.first),
-                at=b.let("at", rows.at),
-            )  # fmt: skip
+                taps=b.let("taps", rows.taps), first=b.let("tap", rows.first), at=b.let("at", rows.at)
+            )
             for phase, parts in plan.columns:
                 for run in parts:
                     self._run(phase, run)
@@ -250,8 +235,7 @@ class _Writer:
         b, panels = self.b, self.plan.panels
         with b.vector("lane", self.plan.lanes) as lane:
             sums = [
-                [b.alloc("sum", self.job.wide, (), scope="register") for _ in range(panels)]
-                for _ in range(run.width)
+                [b.alloc("sum", self.job.wide, (), scope="register") for _ in range(panels)] for _ in range(run.width)
             ]
             for one in (one for row in sums for one in row):
                 b.store(one, (), 0)
@@ -262,9 +246,7 @@ class _Writer:
                 for panel, one in enumerate(row):
                     self._finish(one[()], column, panel, lane)
 
-    def _add_taps(
-        self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr
-    ) -> None:
+    def _add_taps(self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr) -> None:
         b, rows = self.b, self.rows
         with b.loop("j", rows.taps) as j:
             tap = b.let("p", rows.first + j * rows.step)
@@ -294,9 +276,7 @@ class _Writer:
         if self.vectors:
             return self.buffers.source[self.image, self._block(0), row, place, lane]
         at = {"N": self.image, "C": self.group * self.job.deep + r, "H": row, "W": place}
-        return te.cast(
-            self.buffers.source[physical_index(self.job.source.layout, at)], self.job.wide
-        )
+        return te.cast(self.buffers.source[physical_index(self.job.source.layout, at)], self.job.wide)
 
     def _finish(self, value: Expr, column: Expr, panel: int, lane: Expr) -> None:
         """Stores a result, where the lane is a channel and the panel a block."""

@@ -42,10 +42,7 @@ for _name in TEMPLATES.keys() - STRIDED_TEMPLATES:
 
 
 def lower(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-    strides: Strides | None = None,
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels that compute the outputs of a group, in order. Only a group that takes strides
     may have inputs or outputs that are not dense."""

@@ -32,11 +32,7 @@ class Epilogue:
     """
 
     def __init__(
-        self,
-        b: KernelBuilder,
-        group: FusedGroup,
-        fact: Callable[[NodeEntry], Fact],
-        strides: Strides | None = None,
+        self, b: KernelBuilder, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides | None = None
     ) -> None:
         assert group.master is not None
         self._body: Expr | None = None
@@ -60,9 +56,7 @@ class Epilogue:
         self._body = inline(self._result, [t for t in reached if t.body is not None]).body
         places = {tensors[entry]: entry for entry in group.inputs}
         read = [t for t in reached if t is not self._anchor and t.body is None]
-        self._buffers = {
-            t: b.arg(t.name, t.dtype, t.shape, strides=strides.get(places[t])) for t in read
-        }
+        self._buffers = {t: b.arg(t.name, t.dtype, t.shape, strides=strides.get(places[t])) for t in read}
         self.arguments = [places[t] for t in read]
 
     def finished(self, value: Expr, at: Sequence[Expr]) -> Expr:

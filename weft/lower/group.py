@@ -46,10 +46,7 @@ class LoweredKernel(NamedTuple):
 
 
 def lower_group(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-    strides: Strides | None = None,
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels that compute the outputs of a group, in order. Inputs and outputs that are parts
     of something larger have strides."""
@@ -66,9 +63,7 @@ def lower_group(
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
     name = kernel_name(group)
     return [
-        stage_kernel(
-            name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides
-        )
+        stage_kernel(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides)
         for tensor in order
     ]
 
@@ -101,9 +96,7 @@ def _own(tensor: Tensor, places: dict[Tensor, Hashable]) -> Tensor:
 
 
 def tensors_of(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    given: Mapping[NodeEntry, Tensor] | None = None,
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], given: Mapping[NodeEntry, Tensor] | None = None
 ) -> dict[NodeEntry, Tensor]:
     """What every entry of a group is as a te tensor; those `given` are taken as they are."""
     tensors: dict[NodeEntry, Tensor] = dict(given or {})
@@ -122,9 +115,7 @@ def tensors_of(
             continue
         rule = Op.compute.get(node.op)
         if rule is None:
-            raise Unsupported(
-                f"operator {node.op.name} has no compute", where=f"node {node.name!r}"
-            )
+            raise Unsupported(f"operator {node.op.name} has no compute", where=f"node {node.name!r}")
         try:
             made = node.op.call_with(rule, node.params, *(tensors[e] for e in node.inputs))
         except Error as error:
@@ -155,18 +146,13 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
 
 
 def stage_kernel(
-    name: str,
-    output: Tensor,
-    places: Mapping[Tensor, Hashable],
-    target: Target,
-    strides: Strides | None = None,
+    name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: Target, strides: Strides | None = None
 ) -> LoweredKernel:
     """The kernel that computes one tensor into memory, by the schedule that suits it."""
     read = _sources(output, places)
     steps = strides or {}
     buffers = {
-        t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t]))
-        for i, t in enumerate([*read, output])
+        t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate([*read, output])
     }
     if 0 in output.shape:
         nothing = Kernel(name, tuple(buffers.values()), Seq(()))

@@ -21,16 +21,7 @@ from ..core.ir import Fact
 from ..core.op import Op
 from ..core.schema import canonical
 from ..core.symbol import Group, Symbol
-from ..ops import (  # noqa: F401  the operators used here
-    conv,
-    halo,
-    matmul,
-    nn,
-    packed,
-    pad,
-    slicing,
-    winograd,
-)
+from ..ops import conv, halo, matmul, nn, packed, pad, slicing, winograd  # noqa: F401  the operators used here
 from .operands import lanes_for
 
 _target: ContextVar[Target | None] = ContextVar("weft_layout_target", default=None)
@@ -132,9 +123,7 @@ def _needed_pads(params: Any, shape: Sequence[Any]) -> tuple[int, int, int, int]
     return (pads[0], pads[1], after[0], after[1])
 
 
-def _conv2d_layouts(
-    inputs: int, outputs: int, groups: int, target: Target
-) -> dict[str, str] | None:
+def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: Target) -> dict[str, str] | None:
     out = channel_block(outputs // groups if groups != outputs else outputs, target)
     if out is None:
         return None
@@ -155,9 +144,7 @@ WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one 
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 
 
-def winograd_tile(
-    params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: Target
-) -> int | None:
+def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: Target) -> int | None:
     """Outputs of a Winograd tile in each direction; None where direct convolution is as fast."""
     lanes = target.lanes(FLOAT32)
     whole = layouts["layout"] == layouts["out_layout"] == f"NCHW{lanes}c"
@@ -168,19 +155,13 @@ def winograd_tile(
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = height + top + bottom - 2, width + left + right - 2
     weights = inputs * params.channels
-    times: dict[int | None, float] = {
-        None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / FLOPS
-    }
+    times: dict[int | None, float] = {None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / FLOPS}
     for m in (2, 4):
         tiles = n * -(-rows // m) * -(-columns // m)
         points = (m + 2) ** 2
         moved = points * tiles * (inputs + params.channels) * 8
         speed = TILE_BYTES if moved < 2 * CACHED else FAR_TILE_BYTES
-        times[m] = (
-            2 * points * tiles * weights / FLOPS
-            + points * weights * 4 / WEIGHT_BYTES
-            + moved / speed
-        )
+        times[m] = 2 * points * tiles * weights / FLOPS + points * weights * 4 / WEIGHT_BYTES + moved / speed
     return min(times, key=lambda m: times[m])
 
 

@@ -149,9 +149,7 @@ class _Sums:
         if not isinstance(stmt, For) or not isinstance(stmt.extent, Const):
             return found
         turns = int(stmt.extent.value)
-        return Counter(
-            {key: n * (1 if _depends(key, stmt.var) else turns) for key, n in found.items()}
-        )
+        return Counter({key: n * (1 if _depends(key, stmt.var) else turns) for key, n in found.items()})
 
 
 def _at(loop: For, index: Expr) -> Stmt:
@@ -180,11 +178,7 @@ def _aside(acc: Buffer) -> _Aside:
     zero = const(0, acc.dtype)
     keep = _each(acc, lambda at: Store(total, at, acc[at]))
     clear = _each(acc, lambda at: Store(acc, at, zero))
-    return _Aside(
-        total,
-        sequence([keep, clear]),
-        _each(acc, lambda at: Store(acc, at, total[at] + acc[at])),
-    )
+    return _Aside(total, sequence([keep, clear]), _each(acc, lambda at: Store(acc, at, total[at] + acc[at])))
 
 
 def _each(acc: Buffer, store: Callable[[tuple[Var, ...]], Stmt]) -> Stmt:

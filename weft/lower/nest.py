@@ -35,9 +35,7 @@ def vector_loop(axis: Axis, lanes: int, body: Stmt) -> Stmt:
     return sequence(parts)
 
 
-def finished_kernel(
-    name: str, buffers: Sequence[Buffer], outer: Sequence[Axis], body: Stmt
-) -> Kernel:
+def finished_kernel(name: str, buffers: Sequence[Buffer], outer: Sequence[Axis], body: Stmt) -> Kernel:
     """A kernel whose outer loops are one parallel loop, ready for code generation."""
     if not outer:
         return finished(Kernel(name, tuple(buffers), body))
@@ -60,9 +58,7 @@ def in_blocks(axis: Axis, lanes: int, body: Stmt) -> tuple[Axis, Stmt]:
     return cut(axis, block, body, lambda part, stmt: vector_loop(part, lanes, stmt))
 
 
-def cut(
-    axis: Axis, block: int, body: Stmt, make: Callable[[Axis, Stmt], Stmt]
-) -> tuple[Axis, Stmt]:
+def cut(axis: Axis, block: int, body: Stmt, make: Callable[[Axis, Stmt], Stmt]) -> tuple[Axis, Stmt]:
     """A loop as blocks of turns: the axis that counts them, and what one block does, as `make` says
     of the turns in it and the body there. The last block may be shorter."""
     full, rest = divmod(axis.extent, block)

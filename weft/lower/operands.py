@@ -51,21 +51,13 @@ class Packed(NamedTuple):
 
 
 def in_blocks(
-    name: str,
-    operand: Operand,
-    lanes: int,
-    dtype: DType,
-    number: int,
-    target: Target,
-    strides: Strides | None = None,
+    name: str, operand: Operand, lanes: int, dtype: DType, number: int, target: Target, strides: Strides | None = None
 ) -> Packed:
     """An image as (n, block of channels, row, column, lane), in the dtype to sum in."""
     if operand.layout == Layout(f"NCHW{lanes}c") and operand.dtype == dtype:
         return Packed(operand.entry)
     extents = operand.extents()
-    shape = (
-        extents["N"], -(-extents["C"] // lanes), extents["H"], extents["W"], lanes
-    )  # fmt: skip
+    shape = (extents["N"], -(-extents["C"] // lanes), extents["H"], extents["W"], lanes)
     given = te.placeholder(operand.shape, operand.dtype, "image")
 
     def element(n: Any, block: Any, h: Any, w: Any, lane: Any) -> Any:
@@ -94,13 +86,7 @@ def element_or_zero(
 
 
 def stored(
-    name: str,
-    given: te.Tensor,
-    entry: NodeEntry,
-    made: te.Tensor,
-    number: int,
-    target: Target,
-    strides: Strides | None,
+    name: str, given: te.Tensor, entry: NodeEntry, made: te.Tensor, number: int, target: Target, strides: Strides | None
 ) -> Packed:
     place = Temporary(number, made.shape, made.dtype)
     return Packed(place, stage_kernel(name, made, {given: entry, made: place}, target, strides))

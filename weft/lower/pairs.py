@@ -73,9 +73,7 @@ def _paired(stmt: Stmt, var: Var, turns: int) -> Stmt:
     assert isinstance(stmt.value, Binary)
     acc, value, op = stmt.value.a, stmt.value.b, stmt.value.op
     outer, rest = Var(f"{var.name}_o"), Var(f"{var.name}_t")
-    parts: list[Expr] = [
-        substitute(value, {var: outer * PAIRED + number}) for number in range(PAIRED)
-    ]
+    parts: list[Expr] = [substitute(value, {var: outer * PAIRED + number}) for number in range(PAIRED)]
     while len(parts) > 1:
         parts = [Binary(op, a, b) for a, b in zip(parts[::2], parts[1::2])]
     full, left = divmod(turns, PAIRED)

@@ -26,9 +26,7 @@ def partial_sums(body: Stmt, axis: Axis, lanes: int) -> Stmt:
 def _split_accumulator(node: Alloc, axis: Axis, lanes: int, full: int) -> Stmt:
     acc = node.buffer
     steps = list(node.body.body) if isinstance(node.body, Seq) else [node.body]
-    place = next(
-        (i for i, s in enumerate(steps) if isinstance(s, For) and _has_loop(s, axis.var)), None
-    )
+    place = next((i for i, s in enumerate(steps) if isinstance(s, For) and _has_loop(s, axis.var)), None)
     if place is None:
         return node
     start, loop = steps[place - 1], steps[place]

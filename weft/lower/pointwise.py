@@ -26,9 +26,7 @@ NEAR_STEP = 512  # bytes between neighbours that are not far apart
 PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
 
 
-def pointwise_kernel(
-    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target
-) -> Kernel:
+def pointwise_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
     """The kernel of a body that stores elements at `axes`."""
     body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
     parts = segments(axes, body)
@@ -158,9 +156,7 @@ def _segmented(
     return finished_kernel(name, used, list(axes[:shared]), nest(0, ()))
 
 
-def _leaf(
-    axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: Target
-) -> Stmt:
+def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: Target) -> Stmt:
     """Serial loops over the axes, the innermost in vectors."""
     if flat is not None:
         axes, body = _joined(axes, body, flat)
@@ -234,9 +230,7 @@ def value_vars(body: Stmt) -> set[Var]:
     return found
 
 
-def _joined(
-    axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]
-) -> tuple[list[Axis], Stmt]:
+def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tuple[list[Axis], Stmt]:
     """The body on flat buffers, over axes joined where all accesses walk through them in one go."""
     places = _addresses(body, axes)
     assert places is not None

@@ -53,11 +53,7 @@ class Plan(NamedTuple):
     together: int  # groups of panels for each block of products
 
 
-def product_kernels(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-) -> list[LoweredKernel]:
+def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
     """The kernel of a group whose master is a _packed_matmul, or the generic ones for other dtypes
     than float32, and for nothing at all."""
     node = group.master
@@ -70,9 +66,7 @@ def product_kernels(
     suits = data.dtype == made.dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
     if not suits or len(group.outputs) > 1 or not prod(data.shape):
         return lower_group(group, fact, target)
-    plan = plan_product(
-        prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, registers(target)
-    )
+    plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, registers(target))
     return [_Writer(plan, group, fact).lowered()]
 
 
@@ -239,8 +233,7 @@ class _Writer:
 
         def step(k: Expr) -> None:
             vectors = [
-                b.let("v", self.weight[weight + (k + v * plan.depth) * plan.lanes + lane])
-                for v in range(part.panels)
+                b.let("v", self.weight[weight + (k + v * plan.depth) * plan.lanes + lane]) for v in range(part.panels)
             ]
             for i in range(rows):
                 x = b.let("d", self.data[data + i * plan.depth + k])

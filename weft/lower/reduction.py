@@ -42,9 +42,7 @@ class Reduction(NamedTuple):
     loads: list[Load]
 
 
-def reduction_kernel(
-    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target
-) -> Kernel:
+def reduction_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
     """The kernel of a body that reduces, then stores elements at `axes`."""
     body = in_memory_order(_without_blocks(_simplified(body, axes)))
     if not reduction_of(body).axes:  # of one element, or of none
@@ -187,22 +185,14 @@ class Panels(NamedTuple):
     done: int = 0
 
 
-def _tiled(
-    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target
-) -> Kernel:
+def _tiled(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
     """Without a vector axis: tiles of single elements (or of lanes that the body makes itself)."""
     across, _ = choose_tiles(_shared(axes, body), None, registers(target))
     return _nest(name, buffers, axes, across, [Panels(_unroll_inner(body), None, 1, 1, 1)], target)
 
 
 def _vectorised(
-    name: str,
-    buffers: Sequence[Buffer],
-    axes: Sequence[Axis],
-    body: Stmt,
-    vector: Axis,
-    lanes: int,
-    target: Target,
+    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, vector: Axis, lanes: int, target: Target
 ) -> Kernel:
     lanes = min(lanes, vector.extent)
     body = _with_results_kept(body)
@@ -271,9 +261,7 @@ def _nest(
     far = FAR * target.caches[1]
     outside = across is not None and _panels_outside(panels[0], number.extent, outer, far)
     loops = [number, *outer] if outside else [*outer, number]
-    return finished_kernel(
-        name, buffers, [axis for axis in loops if axis.extent != 1], _at_zero(body, loops)
-    )
+    return finished_kernel(name, buffers, [axis for axis in loops if axis.extent != 1], _at_zero(body, loops))
 
 
 def _at_zero(body: Stmt, loops: Sequence[Axis]) -> Stmt:
@@ -314,15 +302,11 @@ def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) 
     return result
 
 
-def _tiles(
-    part: Panels, number: Var, across: Tiling | None, tile: Axis | None
-) -> Callable[[Expr], Stmt]:
+def _tiles(part: Panels, number: Var, across: Tiling | None, tile: Axis | None) -> Callable[[Expr], Stmt]:
     """What one turn over some panels does: all tiles across, or the one that `tile` names."""
 
     def at_turn(turn: Expr) -> Stmt:
-        fixed = (
-            [] if part.axis is None else [(part.axis, part.turns, turn * part.turns + part.done)]
-        )
+        fixed = [] if part.axis is None else [(part.axis, part.turns, turn * part.turns + part.done)]
         if across is None:
             return _register_tile(part, fixed)
         choices = []

@@ -35,11 +35,7 @@ ELEMENT_WORK, CALL_WORK = 8, 16  # of a walk over an element, and of a function
 Index = Mapping[Var, Expr]
 
 
-def row_kernels(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-) -> list[LoweredKernel]:
+def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
     """The kernel of a group that computes rows, or the generic ones where it does not."""
     tensors = tensors_of(group, fact)
     rows = None
@@ -189,10 +185,7 @@ class _Writer:
     def _loops(self, axes: Sequence[Axis]) -> Iterator[dict[Var, Expr]]:
         """Loops over axes of the row: the value of each axis."""
         with ExitStack() as stack:
-            yield {
-                axis.var: stack.enter_context(self.b.loop(axis.var.name, axis.extent))
-                for axis in axes
-            }
+            yield {axis.var: stack.enter_context(self.b.loop(axis.var.name, axis.extent)) for axis in axes}
 
     def _accumulators(self, stage: Stage, count: int) -> Buffer:
         dtype = _accumulated(stage)
@@ -204,9 +197,7 @@ class _Writer:
     def _step(self, stage: Stage, body: Expr, acc: Buffer, number: int, at: Index) -> None:
         value = substitute(body, at)
         wide = cast(value, acc.dtype)
-        stores: list[Stmt] = [
-            Store(acc, (as_expr(number),), combine(stage.combiner, acc[number], wide))
-        ]
+        stores: list[Stmt] = [Store(acc, (as_expr(number),), combine(stage.combiner, acc[number], wide))]
         if self.saved is not None and stage is self.saving:
             stores.append(Store(self.saved, self._saved_at(at), value))
         self.b.emit(bind_shared(stores))

@@ -90,12 +90,7 @@ class _Misfit(Exception):
 
 class _Finder:
     def __init__(
-        self,
-        axes: list[Axis],
-        reduced: list[Axis],
-        inputs: Sequence[Tensor],
-        before: Sequence[Tensor],
-        output: Tensor,
+        self, axes: list[Axis], reduced: list[Axis], inputs: Sequence[Tensor], before: Sequence[Tensor], output: Tensor
     ) -> None:
         self.axes, self.reduced, self.before, self.output = axes, reduced, before, output
         reached = reached_tensors(output)
@@ -130,8 +125,7 @@ class _Finder:
         if [axis.extent for axis in over] != [axis.extent for axis in self.reduced]:
             raise _Misfit
         index: dict[Var, Expr] = {
-            var: as_expr(0) if axis in self.reduced else axis.var
-            for var, axis in zip(tensor.axes, self.axes)
+            var: as_expr(0) if axis in self.reduced else axis.var for var, axis in zip(tensor.axes, self.axes)
         }
         index |= {axis.var: as_expr(0) for axis in body.axes}
         index |= {axis.var: own.var for axis, own in zip(over, self.reduced)}
@@ -142,11 +136,7 @@ class _Finder:
 
     def _value(self, tensor: Tensor, index: Mapping[Var, Expr]) -> Expr:
         """The body at an index, over flat buffers and the results of the stages before it."""
-        between = [
-            t
-            for t in reached_tensors(tensor, self.before)
-            if t.body is not None and t not in self.before
-        ]
+        between = [t for t in reached_tensors(tensor, self.before) if t.body is not None and t not in self.before]
         if any(t.is_reduction for t in between):
             raise _Misfit
         body = inline(tensor, between).body
@@ -204,8 +194,7 @@ class _Finder:
         if fixed & {outer.var, inner.var} or (outer.var in own) != (inner.var in own):
             return False
         return all(
-            place.terms.get(outer.var, 0) == place.terms.get(inner.var, 0) * inner.extent
-            for place in self.places
+            place.terms.get(outer.var, 0) == place.terms.get(inner.var, 0) * inner.extent for place in self.places
         )
 
 

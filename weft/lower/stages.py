@@ -72,6 +72,5 @@ def _reads(reader: Tensor, source: Tensor) -> list[Load]:
 def _in_place(load: Load, reader: Tensor) -> bool:
     """Whether each index is the reader's own, or the only one there is."""
     return load.mask is None and all(
-        index is axis or extent == 1
-        for index, axis, extent in zip(load.indices, reader.axes, reader.shape)
+        index is axis or extent == 1 for index, axis, extent in zip(load.indices, reader.axes, reader.shape)
     )

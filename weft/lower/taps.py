@@ -103,8 +103,7 @@ def _inner_tiles(phase: Phase, sources: int, start: int, turns: int, count: int)
 
 def _inside(phase: Phase, sources: int, start: int, turns: int) -> tuple[tuple[int, ...], ...]:
     return tuple(
-        tuple(t for t in range(turns) if 0 <= (start + t) * phase.stride + offset < sources)
-        for _, offset in phase.taps
+        tuple(t for t in range(turns) if 0 <= (start + t) * phase.stride + offset < sources) for _, offset in phase.taps
     )
 
 
@@ -135,13 +134,7 @@ def reach(line: Line, out: Expr) -> Reach:
     source = (place - lowest * window.dilation) // window.stride
     skipped = maximum(-((line.sources - 1 - source) // distance), 0)
     last = minimum(source // distance, taps - 1)
-    return Reach(
-        maximum(last - skipped + 1, 0),
-        lowest + skipped * step,
-        step,
-        source - skipped * distance,
-        -distance,
-    )
+    return Reach(maximum(last - skipped + 1, 0), lowest + skipped * step, step, source - skipped * distance, -distance)
 
 
 def _by_rest(window: Window, rest: Expr, step: int) -> tuple[Expr, Expr]:

@@ -36,9 +36,7 @@ def balanced(extent: int, factor: int) -> tuple[tuple[int, int], ...]:
     return tuple((turns, count) for turns, count in parts if count and turns)
 
 
-def choose_tiles(
-    across: Sequence[Axis], panels: Axis | None, budget: int
-) -> tuple[Tiling | None, Tiling | None]:
+def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tuple[Tiling | None, Tiling | None]:
     """Tiles of an axis whose loads the panels share, and of the panels themselves.
 
     Per step of the reduction a tile of a x p loads a broadcasts and p vectors for a * p uses, and

@@ -49,10 +49,7 @@ class _Plan(NamedTuple):
 
 
 def winograd_kernels(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-    strides: Strides | None = None,
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a group whose master is a _winograd_conv2d."""
     steps = strides or {}
@@ -83,9 +80,7 @@ def winograd_kernels(
     return made
 
 
-def _pad(
-    name: str, node: Node, fact: Fact, padded: Temporary, target: Target, strides: Strides
-) -> LoweredKernel:
+def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: Target, strides: Strides) -> LoweredKernel:
     top, left = node.params.padding[:2]
     assert fact.shape is not None
     assert fact.dtype is not None
@@ -127,8 +122,7 @@ def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> K
         row = b.let("row", p % plan.down)
         with b.loop("column", plan.across) as column, b.vector("lane", lanes) as lane:
             grid = [
-                [b.let("d", x[image, block, row * m + i, column * m + j, lane]) for j in range(t)]
-                for i in range(t)
+                [b.let("d", x[image, block, row * m + i, column * m + j, lane]) for j in range(t)] for i in range(t)
             ]
             made = _both_ways(b, m, input_transform, grid)
             tile = (image * plan.down + row) * plan.across + column
@@ -139,13 +133,7 @@ def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> K
 
 
 def _products(
-    name: str,
-    plan: _Plan,
-    weight: NodeEntry,
-    v: Temporary,
-    product: Temporary,
-    target: Target,
-    strides: Strides,
+    name: str, plan: _Plan, weight: NodeEntry, v: Temporary, product: Temporary, target: Target, strides: Strides
 ) -> LoweredKernel:
     """product[point, o, tile, lane] = sum over channels of v * weight, for every point."""
     left = te.placeholder(v.shape, v.dtype, "v")
@@ -164,12 +152,7 @@ def _products(
 
 
 def _output_transform(
-    name: str,
-    plan: _Plan,
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    product: Temporary,
-    strides: Strides,
+    name: str, plan: _Plan, group: FusedGroup, fact: Callable[[NodeEntry], Fact], product: Temporary, strides: Strides
 ) -> LoweredKernel:
     """A^T (product) A of every tile, and what follows."""
     b = KernelBuilder(name)
@@ -177,10 +160,7 @@ def _output_transform(
     values = b.arg("m", "float32", product.shape)
     assert group.master is not None
     bias_entries = group.master.inputs[2:]
-    bias = [
-        b.arg("bias", "float32", static_spec(fact(entry))[0], strides=strides.get(entry))
-        for entry in bias_entries
-    ]
+    bias = [b.arg("bias", "float32", static_spec(fact(entry))[0], strides=strides.get(entry)) for entry in bias_entries]
     epilogue = Epilogue(b, group, fact, strides)
     result = group.outputs[0]
     out = b.arg("out", "float32", static_spec(fact(result))[0], strides=strides.get(result))

@@ -57,9 +57,7 @@ def written_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> lis
     return lowered
 
 
-def _bind(
-    kernel: Kernel, positions: Sequence[int], specs: Sequence[Spec], places: dict[int, Hashable]
-) -> None:
+def _bind(kernel: Kernel, positions: Sequence[int], specs: Sequence[Spec], places: dict[int, Hashable]) -> None:
     """Checks buffers against what is at their positions; what nobody knows yet is a temporary."""
     for buffer, position in zip(kernel.buffers, positions, strict=True):
         shape = _shape(buffer)

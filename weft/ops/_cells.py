@@ -20,8 +20,7 @@ FARTHEST = 1e6  # sides of boxes beyond it count as that far away
 
 BOXES = {
     "data": "(n, c, height, width)",
-    "rois": "(boxes, 5): the number of the image, left, top, right, bottom; a box of no image "
-    "gives 0",
+    "rois": "(boxes, 5): the number of the image, left, top, right, bottom; a box of no image gives 0",
 }
 
 
@@ -277,19 +276,31 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
         return [out, data, boxes], [data]
 
     define(
-        pool.name, doc, level=4, inputs=BOXES, attrs=attrs, pattern=OPAQUE, shape=shape,
-        dtype=dtype, layout=fixed_unknown, reference=reference_rule(pool),
+        pool.name,
+        doc,
+        level=4,
+        inputs=BOXES,
+        attrs=attrs,
+        pattern=OPAQUE,
+        shape=shape,
+        dtype=dtype,
+        layout=fixed_unknown,
+        reference=reference_rule(pool),
         kernels=kernels_rule(pool),
-        gradient=lambda ctx, g: [
-            F.__getattr__(grad_name)(g, *ctx.inputs, **attributes(ctx.params)), None,
-        ],
-    )  # fmt: skip
+        gradient=lambda ctx, g: [F.__getattr__(grad_name)(g, *ctx.inputs, **attributes(ctx.params)), None],
+    )
     define(
-        grad_name, f"ograd, shared by the elements that the cells of {pool.name} take.",
-        level=10, inputs={"ograd": "the gradient of the output", **BOXES}, attrs=attrs,
-        pattern=OPAQUE, shape=grad_shape, dtype=dtype, layout=fixed_unknown,
-        reference=grad_reference_rule(pool), kernels=grad_kernels_rule(pool), ignored_inputs=[1],
-        gradient=lambda ctx, g: [
-            F.__getattr__(pool.name)(g, ctx.inputs[2], **attributes(ctx.params)), None, None,
-        ],
-    )  # fmt: skip
+        grad_name,
+        f"ograd, shared by the elements that the cells of {pool.name} take.",
+        level=10,
+        inputs={"ograd": "the gradient of the output", **BOXES},
+        attrs=attrs,
+        pattern=OPAQUE,
+        shape=grad_shape,
+        dtype=dtype,
+        layout=fixed_unknown,
+        reference=grad_reference_rule(pool),
+        kernels=grad_kernels_rule(pool),
+        ignored_inputs=[1],
+        gradient=lambda ctx, g: [F.__getattr__(pool.name)(g, ctx.inputs[2], **attributes(ctx.params)), None, None],
+    )

@@ -128,9 +128,7 @@ def whole(array: Array, layout: Layout, dtype: DType | None = None) -> Array:
 # te. Tensors come in the layouts of the convolution; `shape` is the result's own.
 
 
-def te_forward(
-    conv: Convolution, x: te.Tensor, w: te.Tensor, shape: tuple[int, ...], dtype: DType
-) -> te.Tensor:
+def te_forward(conv: Convolution, x: te.Tensor, w: te.Tensor, shape: tuple[int, ...], dtype: DType) -> te.Tensor:
     """Padding is zeros like any others here: an infinite filter makes NaN of them."""
     extents = logical_extents(conv.data, x.shape)
     outs = logical_extents(conv.out, shape)
@@ -155,9 +153,7 @@ def te_forward(
     return te.compute(shape, element, name="conv2d")
 
 
-def te_padded(
-    conv: Convolution, x: te.Tensor, extents: Mapping[str, int], outs: Mapping[str, int]
-) -> te.Tensor:
+def te_padded(conv: Convolution, x: te.Tensor, extents: Mapping[str, int], outs: Mapping[str, int]) -> te.Tensor:
     """The data with zeros around it, as far as windows reach; the data itself if none is needed."""
     needed = {
         letter: max(extents[letter] + win.before, (outs[letter] - 1) * win.stride + win.reach)
@@ -203,9 +199,7 @@ def te_transpose_in_data(
             conditions += needed
         value = read(g, physical_index(conv.out, source), conditions, 0)
         inner = at["C"] if conv.groups == 1 else at["C"] % channels
-        weight = w[
-            physical_index(conv.kernel, {"O": output, "I": inner, "H": taps[0], "W": taps[1]})
-        ]
+        weight = w[physical_index(conv.kernel, {"O": output, "I": inner, "H": taps[0], "W": taps[1]})]
         return te.sum(_product(value, weight, dtype, conditions), axes)
 
     return te.compute(shape, element, name="conv2d_grad_data")

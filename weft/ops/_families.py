@@ -22,13 +22,44 @@ from ..core.schema import FLOAT, Params, attr, fields_of, schema
 from . import _layouts as layouts
 
 __all__ = [
-    "ELEM_WISE", "BROADCAST", "INJECTIVE", "COMM_REDUCE", "OUT_FUSABLE", "OPAQUE", "VARIADIC",
-    "define", "unary", "scalar", "binary", "broadcasting", "pointwise", "same_shape",
-    "broadcast_shape", "comparison_dtype", "in_dtype", "F", "floating", "numeric", "integral",
-    "first_dtype", "no_flow", "attributes", "number", "clamped", "divide", "power", "known",
-    "full_dtype", "shape_of_second", "backward_shape", "changed", "ranked", "conj", "holomorphic",
+    "ELEM_WISE",
+    "BROADCAST",
+    "INJECTIVE",
+    "COMM_REDUCE",
+    "OUT_FUSABLE",
+    "OPAQUE",
+    "VARIADIC",
+    "define",
+    "unary",
+    "scalar",
+    "binary",
+    "broadcasting",
+    "pointwise",
+    "same_shape",
+    "broadcast_shape",
+    "comparison_dtype",
+    "in_dtype",
+    "F",
+    "floating",
+    "numeric",
+    "integral",
+    "first_dtype",
+    "no_flow",
+    "attributes",
+    "number",
+    "clamped",
+    "divide",
+    "power",
+    "known",
+    "full_dtype",
+    "shape_of_second",
+    "backward_shape",
+    "changed",
+    "ranked",
+    "conj",
+    "holomorphic",
     "as_written",
-]  # fmt: skip
+]
 
 ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 COMM_REDUCE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OPAQUE
@@ -335,9 +366,14 @@ def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
 def unary(name: str, doc: str, *, level: int, pattern: int = ELEM_WISE, **columns: Any) -> Op:
     """One input, one output of the same shape and dtype, element by element."""
     return define(
-        name, doc, level=level, pattern=pattern, shape=same_shape, inplace=[(0, 0)],
+        name,
+        doc,
+        level=level,
+        pattern=pattern,
+        shape=same_shape,
+        inplace=[(0, 0)],
         **{"layout": layouts.arbitrary, **columns},
-    )  # fmt: skip
+    )
 
 
 @schema
@@ -356,14 +392,31 @@ LHS_RHS = {"lhs": "the left operand", "rhs": "the right operand"}
 def binary(name: str, doc: str, *, level: int, pattern: int = BROADCAST, **columns: Any) -> Op:
     """Two inputs of one shape, element by element."""
     return define(
-        name, doc, level=level, inputs=LHS_RHS, named=False, pattern=pattern, shape=same_shape,
-        layout=layouts.keep_left, inplace=[(0, 0), (1, 0)], **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=level,
+        inputs=LHS_RHS,
+        named=False,
+        pattern=pattern,
+        shape=same_shape,
+        layout=layouts.keep_left,
+        inplace=[(0, 0), (1, 0)],
+        **columns,
+    )
 
 
 def broadcasting(name: str, doc: str, *, alias: str, **columns: Any) -> Op:
     """Two inputs that broadcast as numpy's do."""
     return define(
-        name, doc, level=10, inputs=LHS_RHS, named=False, pattern=BROADCAST, aliases=[alias],
-        shape=broadcast_shape, layout=layouts.broadcast_pair, inplace=[(0, 0), (1, 0)], **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs=LHS_RHS,
+        named=False,
+        pattern=BROADCAST,
+        aliases=[alias],
+        shape=broadcast_shape,
+        layout=layouts.broadcast_pair,
+        inplace=[(0, 0), (1, 0)],
+        **columns,
+    )

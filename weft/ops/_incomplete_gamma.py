@@ -59,9 +59,11 @@ def _methods(a: Array, x: Array, left: Array) -> list[tuple[Method, Array]]:
     tiny = ~peak & (x < 1.1) & (a < np.where(x < 0.5, -0.4 / np.log(np.minimum(x, 0.5)), x / 1.1))
     below = ~peak & ~tiny & (x <= np.maximum(a, 1.0))
     choices: list[tuple[Method, Array]] = [
-        (_by_quadrature, peak), (_by_small_series, tiny), (_by_series, below),
+        (_by_quadrature, peak),
+        (_by_small_series, tiny),
+        (_by_series, below),
         (_by_fraction, ~peak & ~tiny & ~below),
-    ]  # fmt: skip
+    ]
     return [(method, left & where) for method, where in choices]
 
 

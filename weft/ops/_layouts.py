@@ -140,9 +140,7 @@ def keep_left(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Ans
     return arbitrary(params, ins, last, outs)
 
 
-def broadcast_pair(
-    params: Params, ins: Layouts, last: Layouts, outs: Layouts, shapes: Sequence[Shape]
-) -> Answer:
+def broadcast_pair(params: Params, ins: Layouts, last: Layouts, outs: Layouts, shapes: Sequence[Shape]) -> Answer:
     """The axes of the operand of fewer are the last ones of the other. Both are in the storage of
     the larger one that has them so, or of the other, or as they were written."""
     sides = sorted((0, 1), key=lambda side: _size(shapes[side]), reverse=True)
@@ -168,9 +166,7 @@ def _size(shape: Shape) -> tuple[int, int]:
     return len(shape or ()), prod(known)
 
 
-def _operand_names(
-    written: Layouts, shapes: Sequence[Shape]
-) -> tuple[tuple[Layout, Layout], Layout] | None:
+def _operand_names(written: Layouts, shapes: Sequence[Shape]) -> tuple[tuple[Layout, Layout], Layout] | None:
     """The names of both operands' axes and of the result's; None where no operand has any."""
     ranks = [len(s) if s is not None else w.ndim for s, w in zip(shapes, written)]
     fits = [w.defined and w.ndim == rank for w, rank in zip(written, ranks)]
@@ -190,9 +186,7 @@ def _with_front(names: Layout, rank: int) -> Layout:
     return Layout("".join(free[: rank - names.ndim]) + names.name)
 
 
-def _operand(
-    storage: Layout, side: int, ins: Layouts, names: Layouts, shapes: Sequence[Shape]
-) -> Layout | None:
+def _operand(storage: Layout, side: int, ins: Layouts, names: Layouts, shapes: Sequence[Shape]) -> Layout | None:
     """The storage of an operand whose result is in another one; None where its axes are not the
     last ones there. A tensor of one element broadcasts as it is; an extent of 1 has blocks of 1."""
     own, shape = names[side], shapes[side]
@@ -205,9 +199,7 @@ def _operand(
     for letter, size in axes:
         block: int | None = size
         if size and own.whole:
-            block = _block(
-                size, *(_extent(letter.upper(), names[s], shapes[s]) for s in (side, 1 - side))
-            )
+            block = _block(size, *(_extent(letter.upper(), names[s], shapes[s]) for s in (side, 1 - side)))
         if block is None:
             return None
         parts.append(f"{block}{letter}" if block else letter)
@@ -269,9 +261,7 @@ def _without(params: Any, layout: Layout) -> Layout:
     letters = {letter for letter, _ in left}
     if not all(letter.upper() in letters for letter in letters):
         return _UNDEFINED
-    return Layout(
-        "".join(f"{size}{letter}" if size else letter for letter, size in left) or UNDEFINED
-    )
+    return Layout("".join(f"{size}{letter}" if size else letter for letter, size in left) or UNDEFINED)
 
 
 def batch_norm(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:

@@ -48,9 +48,7 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             made = function(*params, *(array.astype(_double(array.dtype)) for array in arrays))
         except np.linalg.LinAlgError as error:
-            raise LinAlgError(
-                f"the matrices {show(arrays[0].shape)} cannot be taken apart", why=str(error)
-            ) from None
+            raise LinAlgError(f"the matrices {show(arrays[0].shape)} cannot be taken apart", why=str(error)) from None
         if isinstance(made, tuple):
             return tuple(_narrow(part, arrays[0].dtype) for part in made)
         return _narrow(made, arrays[0].dtype)
@@ -77,9 +75,8 @@ def lapack(name: str, doc: str, reference: Callable[..., Any], **columns: Any) -
     """An operator that runs on the host; its dtype rule is that all are one, if none is given."""
     given = {"dtype": floating, **columns}
     return define(
-        name, doc, level=5, pattern=OPAQUE, layout=layouts.fixed_unknown,
-        reference=in_double(reference), **given,
-    )  # fmt: skip
+        name, doc, level=5, pattern=OPAQUE, layout=layouts.fixed_unknown, reference=in_double(reference), **given
+    )
 
 
 def product(a: Any, b: Any, ta: bool = False, tb: bool = False) -> Any:

@@ -135,9 +135,8 @@ class _Layer:
             self._columns(block, first, part, *call)
 
     def _columns(
-        self, block: te.Expr, start: te.Expr, part: tuple[int, int, int], left: str, right: str,
-        target: str, begin: Any,
-    ) -> None:  # fmt: skip
+        self, block: te.Expr, start: te.Expr, part: tuple[int, int, int], left: str, right: str, target: str, begin: Any
+    ) -> None:
         """Some columns of a product, for sequences from `start` on. `part` says where they begin in
         a packed block, and how many vectors of how many lanes they are."""
         first, vectors, lanes = part
@@ -292,9 +291,7 @@ class _Backward(_Layer):
         past = time + 1 if self.params.reverse else time - 1
         past = self.b.let("past", te.min(te.max(past, 0), self.steps - 1))
         begins = self.b.let("begins", turn.equal(0))
-        return lambda n, j: te.select(
-            begins, self.wide_of(first, n, j), self.wide_of(of, past, n, j)
-        )
+        return lambda n, j: te.select(begins, self.wide_of(first, n, j), self.wide_of(of, past, n, j))
 
     def run_backward(self, turn: te.Expr) -> None:
         time, live = self.step_of(turn)
@@ -332,15 +329,10 @@ class _Backward(_Layer):
         """What gru carries past its gates."""
         return self.at["raw"][n, j]
 
-    def _cell_back(
-        self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr, before: Value
-    ) -> None:
+    def _cell_back(self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr, before: Value) -> None:
         """Gradients of the gates: "own" of the state's part, and what is carried on."""
         b, size, mode = self.b, self.size, self.params.mode
-        kept = [
-            b.let("gate", self.wide_of("kept_gates", time, n, j + k * size))
-            for k in range(KEPT[mode])
-        ]
+        kept = [b.let("gate", self.wide_of("kept_gates", time, n, j + k * size)) for k in range(KEPT[mode])]
         d = b.let("d", self.at["raw" if self.params.projected else "d"][n, j])
         if mode == "lstm":
             hidden = made = self._lstm_back(turn, time, n, j, kept, d)
@@ -364,9 +356,7 @@ class _Backward(_Layer):
             if mode == "gru":
                 self.put("out_hidden", (time, n, j + k * size), hidden[k])
 
-    def _lstm_back(
-        self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr, gates: Any, d: Any
-    ) -> list[Any]:
+    def _lstm_back(self, turn: te.Expr, time: te.Expr, n: te.Expr, j: te.Expr, gates: Any, d: Any) -> list[Any]:
         b = self.b
         i, f, g, o = gates
         before = b.let("before", self.ago(turn, time, "kept_cells", "cell")(n, j))

@@ -13,16 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import te
-from ..base.bits import (
-    KEPT,
-    KEPT_UNITS,
-    NEGATIVE,
-    NONE,
-    POSITION,
-    POSITIVE,
-    STATE_WORDS,
-    WORDS,
-)
+from ..base.bits import KEPT, KEPT_UNITS, NEGATIVE, NONE, POSITION, POSITIVE, STATE_WORDS, WORDS
 from ..base.dtype import DTYPES, FLOAT32, INT32, INT64, DType
 from ._kernels import CHUNK, VECTOR, Body
 
@@ -122,9 +113,7 @@ def next_word(raw: te.Buffer, at: te.Expr) -> te.Expr:
     return raw[at + 397] ^ (both >> _u32(1)) ^ ((both & _u32(1)) * _u32(0x9908B0DF))
 
 
-def _move(
-    b: te.KernelBuilder, old: te.Buffer, raw: te.Buffer, new: te.Buffer, used: te.Expr
-) -> None:
+def _move(b: te.KernelBuilder, old: te.Buffer, raw: te.Buffer, new: te.Buffer, used: te.Expr) -> None:
     """A new block is begun when a word of it is drawn, not before."""
     end = b.let("end", _position(old) + used)
     done = b.let("done", te.select(used > 0, (end - 1) // WORDS, te.const(0, INT64)) * WORDS)
@@ -148,9 +137,7 @@ def each(b: te.KernelBuilder, count: int, write: Callable[[te.Expr], None]) -> N
 # Normal numbers.
 
 
-def box_muller(
-    drawn: Callable[[te.Expr], te.Expr], dtype: DType, at: te.Expr, half: int
-) -> tuple[te.Expr, te.Expr]:
+def box_muller(drawn: Callable[[te.Expr], te.Expr], dtype: DType, at: te.Expr, half: int) -> tuple[te.Expr, te.Expr]:
     """Two normal numbers of two evenly spread ones, which are `half` apart."""
     radius = te.sqrt(te.log(te.const(1, dtype) - drawn(at)) * te.const(-2, dtype))
     angle = drawn(at + half) * te.const(2 * math.pi, dtype)

@@ -37,9 +37,7 @@ class Window(NamedTuple):
             return None
         padded = extent + self.before + self.after
         if padded < self.reach:
-            raise ShapeError(
-                f"{what} size ({self.reach}) exceeds input ({extent} padded to {padded})"
-            )
+            raise ShapeError(f"{what} size ({self.reach}) exceeds input ({extent} padded to {padded})")
         if not ceil:
             return (padded - self.reach) // self.stride + 1
         count = -((self.reach - padded) // self.stride) + 1
@@ -71,10 +69,7 @@ class Window(NamedTuple):
         first = max(-(start // self.stride), 0)
         count = max(min(out, (extent - 1 - start) // self.stride + 1) - first, 0)
         begin = start + first * self.stride if count else 0
-        return (
-            slice(first, first + count),
-            slice(begin, begin + count * self.stride, self.stride),
-        )
+        return (slice(first, first + count), slice(begin, begin + count * self.stride, self.stride))
 
     def window_of(self, place: Any, tap: Any, out: int) -> tuple[te.Expr, list[te.Expr]]:
         """The window in which a tap stands on an input position, and the conditions for one."""
@@ -95,9 +90,7 @@ def windows_of(
     what: str = "kernel_size",
 ) -> Windows:
     """The windows along height and width, from attributes as operators have them."""
-    heights_widths = [
-        _pair(size, what), _pair(strides, "strides"), _pair(dilation, "dilation")
-    ]  # fmt: skip
+    heights_widths = [_pair(size, what), _pair(strides, "strides"), _pair(dilation, "dilation")]
     top, left, bottom, right = four_pads(padding)
     (kh, kw), (sh, sw), (dh, dw) = heights_widths
     return Window(kh, sh, top, bottom, dh), Window(kw, sw, left, right, dw)
@@ -131,15 +124,10 @@ def read(tensor: te.Tensor, index: Sequence[Any], conditions: Sequence[te.Expr],
 # numpy: all windows of an array's last two axes at once.
 
 
-def window_view(
-    x: NDArray[Any], windows: Windows, outs: tuple[int, int], fill: Any = 0
-) -> NDArray[Any]:
+def window_view(x: NDArray[Any], windows: Windows, outs: tuple[int, int], fill: Any = 0) -> NDArray[Any]:
     """(..., H, W) as (..., rows of windows, columns of windows, taps down, taps across)."""
     needed = [(out - 1) * w.stride + w.reach for w, out in zip(windows, outs)]
-    pads = [
-        (w.before, max(0, need - extent - w.before))
-        for w, need, extent in zip(windows, needed, x.shape[-2:])
-    ]
+    pads = [(w.before, max(0, need - extent - w.before)) for w, need, extent in zip(windows, needed, x.shape[-2:])]
     if any(before or after for before, after in pads):
         x = np.pad(x, [(0, 0)] * (x.ndim - 2) + pads, constant_values=fill)
     x = x[..., : needed[0], : needed[1]]

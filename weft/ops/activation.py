@@ -36,9 +36,7 @@ class LeakyReluAttrs:
     alpha: float = attr(FLOAT, "slope for negative x", default=0.25, low=0)
 
 
-leaky_relu = unary(
-    "leaky_relu", "x where x > 0, else alpha x.", level=1, attrs=LeakyReluAttrs, dtype=floating
-)
+leaky_relu = unary("leaky_relu", "x where x > 0, else alpha x.", level=1, attrs=LeakyReluAttrs, dtype=floating)
 leaky_relu.reference = in_dtype(lambda p, x: np.where(x > 0, x, x * p.alpha))
 leaky_relu.compute = pointwise(lambda p, x: te.select(x > 0, x, x * p.alpha))
 leaky_relu.gradient = lambda ctx, g: [  # dx = g where x > 0, else alpha g
@@ -51,9 +49,7 @@ class PReluAttrs:
     axis: int = attr(INT, "the axis that alpha is along", default=1)
 
 
-def _prelu_shape(
-    params: PReluAttrs, ins: list[Shape], outs: list[Shape]
-) -> tuple[list[Shape], list[Shape]]:
+def _prelu_shape(params: PReluAttrs, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     (data,), (alpha, out) = ins[:1], (ins[1], outs[0])
     shape = data if data is not None else out
     if shape is None:
@@ -82,18 +78,24 @@ def _prelu_gradient(ctx: Any, g: Any) -> list[Any]:
     slope = F.expand_like(alpha, x, axis=axis, exclude=True)
     positive = _positive(x)
     negative = F.broadcast_where(positive, F.zeros_like(x), F.elemwise_mul(g, x))
-    return [
-        F.broadcast_where(positive, g, F.elemwise_mul(g, slope)),
-        F.sum(negative, axis=axis, exclude=True),
-    ]
+    return [F.broadcast_where(positive, g, F.elemwise_mul(g, slope)), F.sum(negative, axis=axis, exclude=True)]
 
 
 prelu = define(
-    "prelu", "x where x > 0, else alpha x, with an alpha for each place along the axis.",
-    level=4, inputs={"data": "the input", "alpha": "the slopes"}, attrs=PReluAttrs,
-    pattern=BROADCAST, shape=_prelu_shape, dtype=floating, layout=layouts.fixed_unknown,
-    reference=_prelu_reference, compute=_prelu_compute, gradient=_prelu_gradient, inplace=[(0, 0)],
-)  # fmt: skip
+    "prelu",
+    "x where x > 0, else alpha x, with an alpha for each place along the axis.",
+    level=4,
+    inputs={"data": "the input", "alpha": "the slopes"},
+    attrs=PReluAttrs,
+    pattern=BROADCAST,
+    shape=_prelu_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_prelu_reference,
+    compute=_prelu_compute,
+    gradient=_prelu_gradient,
+    inplace=[(0, 0)],
+)
 
 
 @schema
@@ -101,12 +103,8 @@ class EluAttrs:
     alpha: float = attr(FLOAT, "what it approaches for large negative x, negated", default=1.0)
 
 
-elu = unary(
-    "elu", "x where x > 0, else alpha (exp(x) - 1).", level=5, attrs=EluAttrs, dtype=floating
-)
-elu.reference = in_dtype(
-    lambda p, x: np.where(x > 0, _wide(x), p.alpha * np.expm1(np.minimum(_wide(x), 0)))
-)
+elu = unary("elu", "x where x > 0, else alpha (exp(x) - 1).", level=5, attrs=EluAttrs, dtype=floating)
+elu.reference = in_dtype(lambda p, x: np.where(x > 0, _wide(x), p.alpha * np.expm1(np.minimum(_wide(x), 0))))
 elu.compute = pointwise(lambda p, x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * p.alpha))
 
 
@@ -122,18 +120,11 @@ elu.gradient = lambda ctx, g: [F.elemwise_mul(g, _elu_slope(ctx.inputs[0], ctx.p
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
-selu = unary(
-    "selu", "1.0507 times elu(x) with alpha 1.6733: keeps mean 0 and variance 1.", level=5,
-    dtype=floating,
-)  # fmt: skip
+selu = unary("selu", "1.0507 times elu(x) with alpha 1.6733: keeps mean 0 and variance 1.", level=5, dtype=floating)
 selu.reference = in_dtype(
-    lambda x: (
-        _SELU_SCALE * np.where(x > 0, _wide(x), _SELU_ALPHA * np.expm1(np.minimum(_wide(x), 0)))
-    )
+    lambda x: _SELU_SCALE * np.where(x > 0, _wide(x), _SELU_ALPHA * np.expm1(np.minimum(_wide(x), 0)))
 )
-selu.compute = pointwise(
-    lambda x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * _SELU_ALPHA) * _SELU_SCALE
-)
+selu.compute = pointwise(lambda x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * _SELU_ALPHA) * _SELU_SCALE)
 selu.gradient = lambda ctx, g: [  # dx = scale g where x > 0, else scale alpha g exp(x)
     F.elemwise_mul(g, _elu_slope(ctx.inputs[0], _SELU_ALPHA)) * _SELU_SCALE
 ]
@@ -178,9 +169,12 @@ def _gelu_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 gelu = unary(
-    "gelu", "x times the normal distribution of x: x (1 + erf(x / sqrt 2)) / 2.", level=5,
-    attrs=GeluAttrs, dtype=floating,
-)  # fmt: skip
+    "gelu",
+    "x times the normal distribution of x: x (1 + erf(x / sqrt 2)) / 2.",
+    level=5,
+    attrs=GeluAttrs,
+    dtype=floating,
+)
 gelu.reference = in_dtype(_gelu_reference)
 gelu.compute = pointwise(_gelu_body)
 gelu.gradient = _gelu_gradient
@@ -237,9 +231,8 @@ class HardSigmoidAttrs:
 
 
 hard_sigmoid = unary(
-    "hard_sigmoid", "alpha x + beta, limited to [0, 1].", level=5, attrs=HardSigmoidAttrs,
-    dtype=floating,
-)  # fmt: skip
+    "hard_sigmoid", "alpha x + beta, limited to [0, 1].", level=5, attrs=HardSigmoidAttrs, dtype=floating
+)
 hard_sigmoid.reference = in_dtype(lambda p, x: np.clip(_wide(x) * p.alpha + p.beta, 0, 1))
 hard_sigmoid.compute = pointwise(lambda p, x: te.min(te.max(x * p.alpha + p.beta, 0), 1))
 

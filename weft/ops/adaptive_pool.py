@@ -75,8 +75,7 @@ def _reference(params: AdaptivePool2DAttrs, x: Array) -> Array:
 
 def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
     down, across = (
-        list(zip(*bins_of(extent, count)))
-        for extent, count in zip(static_extents(params, x.shape), sizes_of(params))
+        list(zip(*bins_of(extent, count))) for extent, count in zip(static_extents(params, x.shape), sizes_of(params))
     )
     wide = widened(spatial_last(params, g))
     made = np.zeros((*wide.shape[:-2], *static_extents(params, x.shape)), wide.dtype)
@@ -123,18 +122,14 @@ def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
 
     total = te.compute(with_extents(params, x.shape, counts), element, name="bin_sum")
     return te.compute(
-        total.shape,
-        lambda *i: total[i] / _bin_size(params, i, extents, x.dtype),
-        name="adaptive_avg_pool2d",
+        total.shape, lambda *i: total[i] / _bin_size(params, i, extents, x.dtype), name="adaptive_avg_pool2d"
     )
 
 
 @in_float32
 def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     extents, counts = static_extents(params, x.shape), sizes_of(params)
-    share = te.compute(
-        g.shape, lambda *i: g[i] / _bin_size(params, i, extents, g.dtype), name="share"
-    )
+    share = te.compute(g.shape, lambda *i: g[i] / _bin_size(params, i, extents, g.dtype), name="share")
     # an element is in the bins from floor(place n / d) up to ceil((place + 1) n / d)
     axes = [te.reduce_axis(-(-count // extent) + 1, "b") for extent, count in zip(extents, counts)]
 
@@ -150,15 +145,24 @@ def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te
 
 
 adaptive_avg_pool2d = pool_op(
-    "adaptive_avg_pool2d", "The means of bins that split height and width evenly.",
-    AdaptivePool2DAttrs, _shape, reference=_reference, compute=_compute, level=5,
-    gradient=lambda ctx, g: [
-        F._adaptive_avg_pool2d_grad(g, ctx.inputs[0], **attributes(ctx.params))
-    ],
-)  # fmt: skip
+    "adaptive_avg_pool2d",
+    "The means of bins that split height and width evenly.",
+    AdaptivePool2DAttrs,
+    _shape,
+    reference=_reference,
+    compute=_compute,
+    level=5,
+    gradient=lambda ctx, g: [F._adaptive_avg_pool2d_grad(g, ctx.inputs[0], **attributes(ctx.params))],
+)
 adaptive_avg_pool2d_grad = pool_op(
-    "_adaptive_avg_pool2d_grad", "ograd, shared equally by the elements of every bin.",
-    AdaptivePool2DAttrs, grad_shape(_shape, 1), inputs=GRAD_INPUTS, ignored_inputs=[1], level=10,
-    reference=_grad_reference, compute=_grad_compute,
+    "_adaptive_avg_pool2d_grad",
+    "ograd, shared equally by the elements of every bin.",
+    AdaptivePool2DAttrs,
+    grad_shape(_shape, 1),
+    inputs=GRAD_INPUTS,
+    ignored_inputs=[1],
+    level=10,
+    reference=_grad_reference,
+    compute=_grad_compute,
     gradient=lambda ctx, gg: [F.adaptive_avg_pool2d(gg, **attributes(ctx.params)), None],
-)  # fmt: skip
+)

@@ -26,9 +26,7 @@ Inferred = tuple[list[Any], list[Any]]
 
 @schema
 class AttentionAttrs:
-    scale: float | None = attr(
-        optional(FLOAT), "factor of the scores; none: 1 / sqrt(last extent)", default=None
-    )
+    scale: float | None = attr(optional(FLOAT), "factor of the scores; none: 1 / sqrt(last extent)", default=None)
     is_causal: bool = attr(BOOL, "whether query i sees keys 0 to i only", default=False)
     mask: str = attr(
         choice("none", "boolean", "additive"),
@@ -143,9 +141,7 @@ def _product(shape: tuple[int, ...], extent: int, name: str, left: Any, right: A
     """out[..., i, j] = sum over k of left(batch, i, k) * right(batch, j, k)"""
     k = te.reduce_axis(extent)
     return te.compute(
-        shape,
-        lambda *i: te.sum(left((*i[:-2], i[-2], k.var)) * right((*i[:-2], i[-1], k.var)), k),
-        name=name,
+        shape, lambda *i: te.sum(left((*i[:-2], i[-2], k.var)) * right((*i[:-2], i[-1], k.var)), k), name=name
     )
 
 
@@ -168,15 +164,11 @@ def _masked(params: AttentionAttrs, score: Any, i: Sequence[Any], *mask: te.Tens
     return te.select(value, score, lowest) if params.mask == "boolean" else score + value
 
 
-def _te_probabilities(
-    params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask: te.Tensor
-) -> te.Tensor:
+def _te_probabilities(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask: te.Tensor) -> te.Tensor:
     shape = (*q.shape[:-1], k.shape[-2])
     dots = _product(shape, q.shape[-1], "scores", _plain(q), _plain(k))
     scale = _scale(params, q.shape[-1])
-    scores = te.compute(
-        shape, lambda *i: _masked(params, dots[i] * scale, i, *mask), name="masked_scores"
-    )
+    scores = te.compute(shape, lambda *i: _masked(params, dots[i] * scale, i, *mask), name="masked_scores")
     last = (len(shape) - 1,)
     top = along(scores, last, "top", lambda i: scores[i], te.max_of)
 
@@ -200,12 +192,7 @@ def _compute(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *
 
 
 def _grad_compute(
-    params: AttentionAttrs,
-    g: te.Tensor,
-    q: te.Tensor,
-    k: te.Tensor,
-    v: te.Tensor,
-    *mask: te.Tensor,
+    params: AttentionAttrs, g: te.Tensor, q: te.Tensor, k: te.Tensor, v: te.Tensor, *mask: te.Tensor
 ) -> tuple[te.Tensor, ...]:
     p = _te_probabilities(params, q, k, *mask)
     length, sources = p.shape[-2:]
@@ -245,9 +232,7 @@ def _row_sums(x: Any) -> Any:
     return F.sum(x, axis=(-1,), keepdims=True)
 
 
-def _second_gradient(
-    ctx: Any, to_query: Any, to_key: Any, to_value: Any, to_scores: Any, to_softmax: Any
-) -> list[Any]:
+def _second_gradient(ctx: Any, to_query: Any, to_key: Any, to_value: Any, to_scores: Any, to_softmax: Any) -> list[Any]:
     """Backwards through dP = g v', dS = P (dP - sum of dP P), dq = c dS k, dk = c dS' q, dv = P' g
     and P = softmax(c q k' + mask), where c is the factor of the scores."""
     (g, q, k, v), ds, p = ctx.inputs[:4], *ctx.outputs[3:]
@@ -263,12 +248,7 @@ def _second_gradient(
     on_s = F.elemwise_mul(p, F.broadcast_sub(on_p, _row_sums(F.elemwise_mul(p, on_p))))
     of_query = scaled(product(ds, to_key) + product(on_s, k), q)
     of_key = product(ds, to_query, transpose_a=True) + product(on_s, q, transpose_a=True)
-    grads = [
-        product(p, to_value) + product(on_dp, v),
-        of_query,
-        scaled(of_key, k),
-        product(on_dp, g, transpose_a=True),
-    ]
+    grads = [product(p, to_value) + product(on_dp, v), of_query, scaled(of_key, k), product(on_dp, g, transpose_a=True)]
     masks = {"none": [], "boolean": [None], "additive": [on_s]}[ctx.params.mask]
     return grads + [m if m is None else F.collapse_sum(m, ctx.inputs[4]) for m in masks]
 
@@ -289,20 +269,36 @@ def _grad_dtype(params: AttentionAttrs, ins: Any, outs: Any) -> Inferred:
 attention = define(
     "scaled_dot_product_attention",
     "softmax(scale query key' + mask) value; a query that may see no key gives zeros.",
-    level=5, inputs=INPUTS, named=False, attrs=AttentionAttrs, pattern=OPAQUE, shape=_shape,
-    dtype=_dtype, layout=_layout, reference=_reference, compute=_compute, gradient=_gradient,
-)  # fmt: skip
+    level=5,
+    inputs=INPUTS,
+    named=False,
+    attrs=AttentionAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=_dtype,
+    layout=_layout,
+    reference=_reference,
+    compute=_compute,
+    gradient=_gradient,
+)
 attention.set_num_inputs(lambda params: len(_names(params)))
 attention.input_names = _names
 
 attention_grad = define(
     "_scaled_dot_product_attention_grad",
     "The gradients of query, key, value and of the masked scores; and the softmax of the scores.",
-    level=10, inputs={"ograd": "the gradient of the output", **INPUTS}, named=False,
-    attrs=AttentionAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=_grad_dtype, layout=_layout,
-    reference=_grad_reference, compute=_grad_compute,
+    level=10,
+    inputs={"ograd": "the gradient of the output", **INPUTS},
+    named=False,
+    attrs=AttentionAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=_grad_dtype,
+    layout=_layout,
+    reference=_grad_reference,
+    compute=_grad_compute,
     output_names=["query", "key", "value", "scores", "probabilities"],
     gradient=_second_gradient,
-).set_num_outputs(5)  # fmt: skip
+).set_num_outputs(5)
 attention_grad.set_num_inputs(lambda params: 1 + len(_names(params)))
 attention_grad.input_names = lambda params: ["ograd", *_names(params)]

@@ -57,9 +57,8 @@ elemwise_mul.gradient = lambda ctx, g: [  # dx = g y, dy = g x
 ]
 
 elemwise_div = binary(
-    "elemwise_div", "x / y of equal shapes; of integers, rounded down, and 0 where y is 0.",
-    level=1, dtype=numeric,
-)  # fmt: skip
+    "elemwise_div", "x / y of equal shapes; of integers, rounded down, and 0 where y is 0.", level=1, dtype=numeric
+)
 elemwise_div.reference = in_dtype(divide)
 elemwise_div.compute = pointwise(divide)
 elemwise_div.complex_gradient = holomorphic
@@ -115,9 +114,12 @@ logical_or.gradient = no_flow
 
 def _indicator(name, sign, reference, compute):
     op = binary(
-        name, f"1 where x {sign} y, else 0, in float32; shapes are equal.", level=4,
-        pattern=ELEM_WISE, dtype=comparison_dtype,
-    )  # fmt: skip
+        name,
+        f"1 where x {sign} y, else 0, in float32; shapes are equal.",
+        level=4,
+        pattern=ELEM_WISE,
+        dtype=comparison_dtype,
+    )
     op.reference = lambda x, y: reference(x, y).astype(np.float32)
     op.compute = pointwise(lambda x, y: te.cast(compute(x, y), "float32"))
     op.gradient = no_flow
@@ -156,9 +158,8 @@ broadcast_mul.gradient = lambda ctx, g: _collapsed(  # dx = g y, dy = g x
 )
 
 broadcast_div = broadcasting(
-    "broadcast_div", "x / y; of integers, rounded down, and 0 where y is 0.",
-    alias="__div_symbol__", dtype=numeric,
-)  # fmt: skip
+    "broadcast_div", "x / y; of integers, rounded down, and 0 where y is 0.", alias="__div_symbol__", dtype=numeric
+)
 broadcast_div.reference = in_dtype(divide)
 broadcast_div.compute = pointwise(divide)
 broadcast_div.complex_gradient = holomorphic
@@ -168,9 +169,7 @@ broadcast_div.gradient = lambda ctx, g: _collapsed(  # dx = g / y, dy = -g out /
     F.broadcast_mul(F.broadcast_div(ctx.outputs[0], F.negative(ctx.inputs[1])), g),
 )
 
-broadcast_mod = broadcasting(
-    "broadcast_mod", f"{_MOD.capitalize()}.", alias="__mod_symbol__", dtype=numeric
-)
+broadcast_mod = broadcasting("broadcast_mod", f"{_MOD.capitalize()}.", alias="__mod_symbol__", dtype=numeric)
 broadcast_mod.reference = in_dtype(np.mod)
 broadcast_mod.compute = pointwise(lambda x, y: x % y)
 broadcast_mod.gradient = lambda ctx, g: _collapsed(  # dx = g, dy = -g floor(x / y)
@@ -178,16 +177,13 @@ broadcast_mod.gradient = lambda ctx, g: _collapsed(  # dx = g, dy = -g floor(x /
 )
 
 broadcast_pow = broadcasting(
-    "broadcast_pow", "x to the power of y; of integers, truncated towards zero.",
-    alias="__pow_symbol__", dtype=numeric,
-)  # fmt: skip
+    "broadcast_pow", "x to the power of y; of integers, truncated towards zero.", alias="__pow_symbol__", dtype=numeric
+)
 broadcast_pow.reference = in_dtype(power)
 broadcast_pow.compute = pointwise(te.pow)
 broadcast_pow.complex_gradient = holomorphic
 broadcast_pow.gradient = lambda ctx, g: _collapsed(
-    ctx,
-    _pow_base_gradient(g, *ctx.inputs),
-    F.elemwise_mul(g, _pow_slope_of_exponent(ctx.inputs[0], ctx.outputs[0])),
+    ctx, _pow_base_gradient(g, *ctx.inputs), F.elemwise_mul(g, _pow_slope_of_exponent(ctx.inputs[0], ctx.outputs[0]))
 )
 
 
@@ -216,17 +212,15 @@ broadcast_min.compute = pointwise(te.min)
 broadcast_min.gradient = _pick_gradient(lambda x, y: F.broadcast_greater(x, y))
 
 broadcast_left_shift = broadcasting(
-    "broadcast_left_shift", "x shifted left by y bits.", alias="__left_shift_symbol__",
-    dtype=integral,
-)  # fmt: skip
+    "broadcast_left_shift", "x shifted left by y bits.", alias="__left_shift_symbol__", dtype=integral
+)
 broadcast_left_shift.reference = in_dtype(np.left_shift)
 broadcast_left_shift.compute = pointwise(lambda x, y: x << y)
 broadcast_left_shift.gradient = no_flow
 
 broadcast_right_shift = broadcasting(
-    "broadcast_right_shift", "x shifted right by y bits.", alias="__right_shift_symbol__",
-    dtype=integral,
-)  # fmt: skip
+    "broadcast_right_shift", "x shifted right by y bits.", alias="__right_shift_symbol__", dtype=integral
+)
 broadcast_right_shift.reference = in_dtype(np.right_shift)
 broadcast_right_shift.compute = pointwise(lambda x, y: x >> y)
 broadcast_right_shift.gradient = no_flow
@@ -234,9 +228,8 @@ broadcast_right_shift.gradient = no_flow
 
 def _comparison(name, sign, reference, compute, **columns):
     op = broadcasting(
-        f"broadcast_{name}", f"1 where x {sign} y, else 0, in the dtype of x.",
-        alias=f"__{name}_symbol__", **columns,
-    )  # fmt: skip
+        f"broadcast_{name}", f"1 where x {sign} y, else 0, in the dtype of x.", alias=f"__{name}_symbol__", **columns
+    )
     op.reference = in_dtype(reference)
     op.compute = pointwise(lambda x, y: te.cast(compute(x, y), x.dtype))
     op.gradient = no_flow
@@ -245,13 +238,8 @@ def _comparison(name, sign, reference, compute, **columns):
 
 _comparison("greater", ">", np.greater, lambda x, y: x > y)
 _comparison("less", "<", np.less, lambda x, y: x < y)
-_comparison(
-    "equal", "equals", np.equal, lambda x, y: x.equal(y), complex_gradient=as_written
-)  # fmt: skip
-_comparison(
-    "not_equal", "differs from", np.not_equal, lambda x, y: x.not_equal(y),
-    complex_gradient=as_written,
-)  # fmt: skip
+_comparison("equal", "equals", np.equal, lambda x, y: x.equal(y), complex_gradient=as_written)
+_comparison("not_equal", "differs from", np.not_equal, lambda x, y: x.not_equal(y), complex_gradient=as_written)
 _comparison("greater_equal", ">=", np.greater_equal, lambda x, y: x >= y)
 _comparison("less_equal", "<=", np.less_equal, lambda x, y: x <= y)
 
@@ -267,9 +255,15 @@ class ElemwiseSumAttrs:
 
 
 elemwise_sum = define(
-    "elemwise_sum", "x0 + x1 + ... of equal shapes.", level=4, inputs={}, attrs=ElemwiseSumAttrs,
-    pattern=ELEM_WISE, shape=same_shape, layout=layouts.arbitrary,
-)  # fmt: skip
+    "elemwise_sum",
+    "x0 + x1 + ... of equal shapes.",
+    level=4,
+    inputs={},
+    attrs=ElemwiseSumAttrs,
+    pattern=ELEM_WISE,
+    shape=same_shape,
+    layout=layouts.arbitrary,
+)
 elemwise_sum.set_num_inputs(lambda params: params.num_args)
 elemwise_sum.add_argument("args", "Tensors", "the summands")
 elemwise_sum.inplace = lambda params: [(i, 0) for i in range(params.num_args)]
@@ -317,10 +311,14 @@ def _broadcast_to_shape(params, ins, outs):
 
 
 broadcast_to = define(
-    "broadcast_to", "data repeated along axes of size 1, and new leading ones, to a shape.",
-    level=4, attrs=BroadcastToAttrs, pattern=BROADCAST, shape=_broadcast_to_shape,
+    "broadcast_to",
+    "data repeated along axes of size 1, and new leading ones, to a shape.",
+    level=4,
+    attrs=BroadcastToAttrs,
+    pattern=BROADCAST,
+    shape=_broadcast_to_shape,
     layout=layouts.fixed_unknown,
-)  # fmt: skip
+)
 
 
 def stretched(x: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
@@ -350,11 +348,16 @@ def _broadcast_like_shape(params, ins, outs):
 
 
 broadcast_like = define(
-    "broadcast_like", "data repeated along axes of size 1, and new leading ones, to like's shape.",
-    level=5, inputs={"data": "what to stretch", "like": "has the wanted shape"},
-    pattern=BROADCAST, shape=_broadcast_like_shape, dtype=first_dtype,
-    layout=layouts.fixed_unknown, ignored_inputs=[1],
-)  # fmt: skip
+    "broadcast_like",
+    "data repeated along axes of size 1, and new leading ones, to like's shape.",
+    level=5,
+    inputs={"data": "what to stretch", "like": "has the wanted shape"},
+    pattern=BROADCAST,
+    shape=_broadcast_like_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()
 broadcast_like.compute = lambda x, like: stretched(x, like.shape)
 broadcast_like.complex_gradient = holomorphic

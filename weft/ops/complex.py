@@ -31,8 +31,7 @@ def whole_dtype(dtype: DType) -> DType:
     """The dtype of complex numbers whose parts are of a dtype."""
     if dtype not in WHOLES:
         raise DTypeError(
-            f"no complex number has parts of dtype {dtype_name(dtype)}",
-            hint="cast them to float32 or float64",
+            f"no complex number has parts of dtype {dtype_name(dtype)}", hint="cast them to float32 or float64"
         )
     return WHOLES[dtype]
 
@@ -55,10 +54,7 @@ def _same(dtype: DType) -> DType:
 
 def _on_host(name: str, doc: str, rule: Callable[[DType], DType], **columns: Any) -> Any:
     given = {"shape": same_shape, "layout": layouts.fixed_copy, **columns}
-    return define(
-        name, doc, level=5, pattern=OPAQUE, dtype=_mapped(rule), complex_gradient=as_written,
-        **given,
-    )  # fmt: skip
+    return define(name, doc, level=5, pattern=OPAQUE, dtype=_mapped(rule), complex_gradient=as_written, **given)
 
 
 conj = _on_host("conj", "The conjugate: the imaginary part turned; of real numbers, x.", _same)
@@ -94,15 +90,16 @@ def _of_parts(real: Array, imag: Array) -> Array:
 
 
 complex_ = _on_host(
-    "complex", "x + i y of real numbers that broadcast.", whole_dtype, shape=broadcast_shape,
-    layout=layouts.broadcast_pair, named=False,
+    "complex",
+    "x + i y of real numbers that broadcast.",
+    whole_dtype,
+    shape=broadcast_shape,
+    layout=layouts.broadcast_pair,
+    named=False,
     inputs={"real": "the real parts", "imag": "the imaginary parts"},
-)  # fmt: skip
+)
 complex_.reference = _of_parts
-complex_.gradient = lambda ctx, g: [
-    F.collapse_sum(F.real(g), ctx.inputs[0]),
-    F.collapse_sum(F.imag(g), ctx.inputs[1]),
-]
+complex_.gradient = lambda ctx, g: [F.collapse_sum(F.real(g), ctx.inputs[0]), F.collapse_sum(F.imag(g), ctx.inputs[1])]
 
 
 def _as_pairs(x: Array) -> Array:
@@ -125,9 +122,12 @@ def _must_be_complex(dtype: DType) -> DType:
 
 
 view_as_real = _on_host(
-    "view_as_real", "The parts of complex numbers, along a new last axis.", _must_be_complex,
-    shape=_pairs_shape, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "view_as_real",
+    "The parts of complex numbers, along a new last axis.",
+    _must_be_complex,
+    shape=_pairs_shape,
+    layout=layouts.fixed_unknown,
+)
 view_as_real.reference = lambda x: _as_pairs(x).copy()
 view_as_real.gradient = lambda ctx, g: [F.view_as_complex(g)]
 
@@ -143,9 +143,12 @@ def _numbers_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> 
 
 
 view_as_complex = _on_host(
-    "view_as_complex", "Complex numbers of the parts that are along the last axis.", whole_dtype,
-    shape=_numbers_shape, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "view_as_complex",
+    "Complex numbers of the parts that are along the last axis.",
+    whole_dtype,
+    shape=_numbers_shape,
+    layout=layouts.fixed_unknown,
+)
 view_as_complex.reference = lambda x: _of_parts(x[..., 0], x[..., 1])
 view_as_complex.gradient = lambda ctx, g: [F.view_as_real(g)]
 

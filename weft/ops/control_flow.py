@@ -67,10 +67,12 @@ class _Kind(NamedTuple):
 
 
 _SHAPES = _Kind(
-    "shape", infer_shapes, unify,
+    "shape",
+    infer_shapes,
+    unify,
     lambda shape: None if shape is None else shape[1:],
     lambda shape, count: None if shape is None else (count, *shape),
-)  # fmt: skip
+)
 _DTYPES = _Kind("dtype", infer_dtypes, unify_dtype, lambda dtype: dtype, lambda dtype, _: dtype)
 
 
@@ -90,23 +92,18 @@ def _through(kind: _Kind, graph: Symbol, ins: list[Any]) -> tuple[list[Any], lis
     return found, [getattr(made.fact(entry), kind.key) for entry in graph.outputs]
 
 
-def _checked(
-    subgraphs: Sequence[Symbol], wanted: Sequence[int], inputs: int, states: Sequence[int] = ()
-) -> None:
+def _checked(subgraphs: Sequence[Symbol], wanted: Sequence[int], inputs: int, states: Sequence[int] = ()) -> None:
     """The right number of subgraphs, each with so many outputs, closed, and without effects, but
     for random numbers whose generator is a state that goes from turn to turn."""
     if [len(graph.outputs) for graph in subgraphs] != list(wanted):
         raise GraphError(
-            f"subgraphs of {[len(graph.outputs) for graph in subgraphs]} outputs",
-            why=f"they must have {list(wanted)}",
+            f"subgraphs of {[len(graph.outputs) for graph in subgraphs]} outputs", why=f"they must have {list(wanted)}"
         )
     known, carried = {input_name(i) for i in range(inputs)}, {input_name(i) for i in states}
     for graph in subgraphs:
         for node in topo_order(graph.outputs):
             if node.op is None and node.name not in known:
-                raise GraphError(
-                    f"a subgraph reads {node.name!r}", why=f"there are only in0 .. in{inputs - 1}"
-                )
+                raise GraphError(f"a subgraph reads {node.name!r}", why=f"there are only in0 .. in{inputs - 1}")
             if node.op is not None and node.op.effect_of(node.params) in ("mutates", "opaque"):
                 raise Unsupported(f"operator {node.op.name} in a subgraph", why="it has effects")
             if node.op is not None:
@@ -257,9 +254,8 @@ def _cond_reference(params: CondAttrs, *arrays: Any, subgraphs: Sequence[Symbol]
 
 
 def control(
-    op_name: str, inputs: Sequence[Symbol], subgraphs: Sequence[Symbol], name: str | None = None,
-    **attrs: Any,
-) -> Symbol:  # fmt: skip
+    op_name: str, inputs: Sequence[Symbol], subgraphs: Sequence[Symbol], name: str | None = None, **attrs: Any
+) -> Symbol:
     """All outputs of a node with subgraphs."""
     texts = {key: text_of(value) for key, value in attrs.items()}
     entries = [entry for symbol in inputs for entry in symbol.outputs]
@@ -273,9 +269,14 @@ def _variables(start: int, count: int) -> list[Symbol]:
 
 
 def scan(
-    body: Body, data: Sequence[Symbol], states: Sequence[Symbol], captures: Sequence[Symbol] = (),
-    *, reverse: bool = False, name: str | None = None,
-) -> Symbol:  # fmt: skip
+    body: Body,
+    data: Sequence[Symbol],
+    states: Sequence[Symbol],
+    captures: Sequence[Symbol] = (),
+    *,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Symbol:
     """`outputs, states = body(items, states, captures)` for each item of the data, along its first
     axis. Gives the outputs of all steps, and the last states.
 
@@ -285,21 +286,31 @@ def scan(
     """
     counts = len(data), len(states)
     outputs, new = body(
-        _variables(0, counts[0]), _variables(counts[0], counts[1]),
-        _variables(sum(counts), len(captures)),
-    )  # fmt: skip
+        _variables(0, counts[0]), _variables(counts[0], counts[1]), _variables(sum(counts), len(captures))
+    )
     if len(new) != len(states):
         raise InvalidValue(f"a body of {len(states)} states gave {len(new)}")
     return control(
-        "scan", [*data, *states, *captures], [Group([*outputs, *new])], name,
-        num_data=counts[0], num_states=counts[1], num_outputs=len(outputs), reverse=reverse,
-    )  # fmt: skip
+        "scan",
+        [*data, *states, *captures],
+        [Group([*outputs, *new])],
+        name,
+        num_data=counts[0],
+        num_states=counts[1],
+        num_outputs=len(outputs),
+        reverse=reverse,
+    )
 
 
 def while_loop(
-    test: Callable[..., Symbol], body: Body, states: Sequence[Symbol],
-    captures: Sequence[Symbol] = (), *, max_iterations: int, name: str | None = None,
-) -> Symbol:  # fmt: skip
+    test: Callable[..., Symbol],
+    body: Body,
+    states: Sequence[Symbol],
+    captures: Sequence[Symbol] = (),
+    *,
+    max_iterations: int,
+    name: str | None = None,
+) -> Symbol:
     """`outputs, states = body(states, captures)` while `test(states, captures)` is not 0, but at
     most max_iterations times. Gives the outputs of all turns, 0 behind the last, and the states."""
     count, more = len(states), len(captures)
@@ -308,16 +319,24 @@ def while_loop(
     if len(new) != count:
         raise InvalidValue(f"a body of {count} states gave {len(new)}")
     return control(
-        "while_loop", [*states, *captures], [asked, Group([*outputs, *new])], name,
-        num_states=count, num_outputs=len(outputs), max_iterations=max_iterations,
-    )  # fmt: skip
+        "while_loop",
+        [*states, *captures],
+        [asked, Group([*outputs, *new])],
+        name,
+        num_states=count,
+        num_outputs=len(outputs),
+        max_iterations=max_iterations,
+    )
 
 
 def cond(
-    condition: Symbol, then: Callable[..., Sequence[Symbol]],
-    otherwise: Callable[..., Sequence[Symbol]], captures: Sequence[Symbol] = (),
-    *, name: str | None = None,
-) -> Symbol:  # fmt: skip
+    condition: Symbol,
+    then: Callable[..., Sequence[Symbol]],
+    otherwise: Callable[..., Sequence[Symbol]],
+    captures: Sequence[Symbol] = (),
+    *,
+    name: str | None = None,
+) -> Symbol:
     """`then(captures)` if the condition is not 0, else `otherwise(captures)`."""
     branches = [Group(list(branch(_variables(1, len(captures))))) for branch in (then, otherwise)]
     count = len(branches[0].outputs)
@@ -331,9 +350,7 @@ def _moved(graph: Symbol, places: Mapping[int, int]) -> tuple[Symbol, dict[int, 
     """A copy that reads other inputs, and the variables of those it reads, by their old places."""
     used = set(graph.list_input_names())
     new = {old: Variable(input_name(at)) for old, at in places.items() if input_name(old) in used}
-    entries = substitute(
-        graph.outputs, {input_name(old): symbol.outputs[0] for old, symbol in new.items()}
-    )
+    entries = substitute(graph.outputs, {input_name(old): symbol.outputs[0] for old, symbol in new.items()})
     return Symbol(entries), new
 
 
@@ -366,11 +383,20 @@ def _scan_gradient(ctx: Any, *heads: Any) -> list[Any]:
         sums.append(total if grad is None else total + grad)
     back = control(
         "scan",
-        [*ctx.inputs[:data], *begun, *heads[:results], *heads[results:],
-         *(F.zeros_like(value) for value in captures), *captures],
+        [
+            *ctx.inputs[:data],
+            *begun,
+            *heads[:results],
+            *heads[results:],
+            *(F.zeros_like(value) for value in captures),
+            *captures,
+        ],
         [Group([*outputs[:data], *outputs[data:], *sums])],
-        num_data=many, num_states=carried, num_outputs=data, reverse=not params.reverse,
-    )  # fmt: skip
+        num_data=many,
+        num_states=carried,
+        num_outputs=data,
+        reverse=not params.reverse,
+    )
     return list(back)
 
 
@@ -382,9 +408,14 @@ def _states_before(ctx: Any) -> list[Symbol]:
     old = [of.get(data + k) or Variable(input_name(data + k)) for k in range(states)]
     new = [Symbol([entry]) for entry in inner.outputs[params.num_outputs :]]
     made = control(
-        "scan", ctx.inputs, [Group([*old, *new])],
-        num_data=data, num_states=states, num_outputs=states, reverse=params.reverse,
-    )  # fmt: skip
+        "scan",
+        ctx.inputs,
+        [Group([*old, *new])],
+        num_data=data,
+        num_states=states,
+        num_outputs=states,
+        reverse=params.reverse,
+    )
     return list(made)[:states]
 
 
@@ -414,9 +445,18 @@ def _while_gradient(ctx: Any, *heads: Any) -> list[Any]:
 
 def _define(name: str, doc: str, attrs: type, rule: Any, reference: Any, gradient: Any) -> Op:
     op = define(
-        name, doc, level=10, inputs={}, attrs=attrs, pattern=OPAQUE, shape=rule(_SHAPES),
-        dtype=rule(_DTYPES), layout=layouts.fixed_unknown, reference=reference, gradient=gradient,
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs={},
+        attrs=attrs,
+        pattern=OPAQUE,
+        shape=rule(_SHAPES),
+        dtype=rule(_DTYPES),
+        layout=layouts.fixed_unknown,
+        reference=reference,
+        gradient=gradient,
+    )
     op.set_num_inputs(VARIADIC)
     op.set_num_outputs(lambda p: p.num_outputs + getattr(p, "num_states", 0))
     return op
@@ -427,18 +467,27 @@ scan_op = _define(
     "Runs its subgraph for each item of its first inputs, the data, along their first axis; then "
     "come the states, which go from step to step, and what else the subgraph reads. Gives the "
     "outputs of all steps, each with the steps as first axis, and the last states.",
-    ScanAttrs, _scan_rule, _scan_reference, _scan_gradient,
-)  # fmt: skip
+    ScanAttrs,
+    _scan_rule,
+    _scan_reference,
+    _scan_gradient,
+)
 while_loop_op = _define(
     "while_loop",
     "Runs its second subgraph while its first gives a number that is not 0, at most max_iterations "
     "times. The first inputs are the states, which go from turn to turn. Gives the outputs of all "
     "turns, each with max_iterations as first axis and 0 behind the last turn, and the states.",
-    WhileAttrs, _while_rule, _while_reference, _while_gradient,
-)  # fmt: skip
+    WhileAttrs,
+    _while_rule,
+    _while_reference,
+    _while_gradient,
+)
 cond_op = _define(
     "cond",
     "Runs its first subgraph if its first input is not 0, else its second; both read the inputs "
     "behind, and give outputs of the same shapes and dtypes.",
-    CondAttrs, _cond_rule, _cond_reference, _cond_gradient,
-)  # fmt: skip
+    CondAttrs,
+    _cond_rule,
+    _cond_reference,
+    _cond_gradient,
+)

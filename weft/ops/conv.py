@@ -47,9 +47,8 @@ class Conv2DAttrs:
     kernel_size: tuple[int, ...] = attr(SIDES, "height and width of the filters", low=1)
     strides: tuple[int, ...] = attr(SIDES, "steps down and across", default=(1, 1), low=1)
     padding: tuple[int, ...] = attr(
-        PADS, "zeros around: all, (height, width), or (top, left, bottom, right)", default=(0, 0),
-        low=0,
-    )  # fmt: skip
+        PADS, "zeros around: all, (height, width), or (top, left, bottom, right)", default=(0, 0), low=0
+    )
     dilation: tuple[int, ...] = attr(SIDES, "distance of filter taps", default=(1, 1), low=1)
     groups: int = attr(INT, "inputs and outputs are split in so many groups", default=1, low=1)
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
@@ -107,8 +106,7 @@ def _group_channels(channels: Dim, groups: int) -> Dim:
         return channels if groups == 1 else None
     if channels % groups:
         raise ShapeError(
-            f"{channels} input channels cannot be split in {groups} groups",
-            why="the number of groups must divide them",
+            f"{channels} input channels cannot be split in {groups} groups", why="the number of groups must divide them"
         )
     return channels // groups
 
@@ -195,11 +193,21 @@ def _conv_gradient(ctx: Any, g: Any) -> list[Any]:
 def _convolution(name: str, doc: str, reference: Callable[..., Array]) -> Op:
     return optional_bias(
         define(
-            name, doc, level=2, inputs=CONV_INPUTS, named=False, attrs=Conv2DAttrs,
-            pattern=OUT_FUSABLE, shape=conv_shape, dtype=conv_dtype, layout=conv_layout,
-            reference=reference, compute=_conv_compute, gradient=_conv_gradient,
+            name,
+            doc,
+            level=2,
+            inputs=CONV_INPUTS,
+            named=False,
+            attrs=Conv2DAttrs,
+            pattern=OUT_FUSABLE,
+            shape=conv_shape,
+            dtype=conv_dtype,
+            layout=conv_layout,
+            reference=reference,
+            compute=_conv_compute,
+            gradient=_conv_gradient,
         )
-    )  # fmt: skip
+    )
 
 
 conv2d = _convolution(
@@ -208,9 +216,7 @@ conv2d = _convolution(
     "data[n, i, y*strides+p*dilation-padding, ...] * weight[o,i,p,q].",
     _conv_reference,
 )
-conv2d_nchwc = _convolution(
-    "_contrib_conv2d_NCHWc", "conv2d in layouts whose channels are blocked.", _conv_reference
-)
+conv2d_nchwc = _convolution("_contrib_conv2d_NCHWc", "conv2d in layouts whose channels are blocked.", _conv_reference)
 
 
 @schema
@@ -219,9 +225,8 @@ class Conv2DTransposeAttrs:
     kernel_size: tuple[int, ...] = attr(SIDES, "height and width of the filters", low=1)
     strides: tuple[int, ...] = attr(SIDES, "steps down and across", default=(1, 1), low=1)
     padding: tuple[int, ...] = attr(
-        PADS, "cut off the output: all, (height, width), or (top, left, bottom, right)",
-        default=(0, 0), low=0,
-    )  # fmt: skip
+        PADS, "cut off the output: all, (height, width), or (top, left, bottom, right)", default=(0, 0), low=0
+    )
     output_padding: tuple[int, ...] = attr(
         SIDES, "added to the output at the bottom and the right", default=(0, 0), low=0
     )
@@ -229,9 +234,8 @@ class Conv2DTransposeAttrs:
     groups: int = attr(INT, "inputs and outputs are split in so many groups", default=1, low=1)
     layout: str = attr(LAYOUT, "of the data and the output", default="NCHW")
     kernel_layout: str = attr(
-        LAYOUT, "of the weight; O are the channels of the data, I those of the output",
-        default="OIHW",
-    )  # fmt: skip
+        LAYOUT, "of the weight; O are the channels of the data, I those of the output", default="OIHW"
+    )
     out_dtype: str = attr(OUT_DTYPE, "what to sum in and give", default="same")
     use_bias: bool = attr(BOOL, "whether there is a bias", default=True)
 
@@ -266,16 +270,12 @@ def transpose_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: Shapes) -> 
 def _transpose_reference(params: Conv2DTransposeAttrs, x: Array, w: Array, *bias: Array) -> Array:
     conv, dtype = convolution_of(params), result_dtype(params, x.dtype)
     data = whole(x, conv.data, dtype)
-    extents = tuple(
-        _transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(data.shape[2:])
-    )
+    extents = tuple(_transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(data.shape[2:]))
     out = transpose_in_data(conv, data, whole(w, conv.kernel, dtype), extents)
     return _finish(conv, out, dtype, *bias)
 
 
-def _transpose_compute(
-    params: Conv2DTransposeAttrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor
-) -> te.Tensor:
+def _transpose_compute(params: Conv2DTransposeAttrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
     conv, dtype = convolution_of(params), result_dtype(params, x.dtype)
     shape = transpose_shape(params, [x.shape, w.shape, *(b.shape for b in bias)], [None])[1][0]
     return with_bias(conv, te_transpose_in_data(conv, x, w, shape, dtype), *bias)
@@ -297,8 +297,16 @@ conv2d_transpose = optional_bias(
         "conv2d_transpose",
         "The transpose of conv2d in its data: out[n,o,y*strides+p*dilation-padding,...] sums "
         "data[n,i,y,x] * weight[i,o,p,q].",
-        level=2, inputs=CONV_INPUTS, named=False, attrs=Conv2DTransposeAttrs, pattern=OUT_FUSABLE,
-        shape=transpose_shape, dtype=conv_dtype, layout=conv_layout,
-        reference=_transpose_reference, compute=_transpose_compute, gradient=_transpose_gradient,
+        level=2,
+        inputs=CONV_INPUTS,
+        named=False,
+        attrs=Conv2DTransposeAttrs,
+        pattern=OUT_FUSABLE,
+        shape=transpose_shape,
+        dtype=conv_dtype,
+        layout=conv_layout,
+        reference=_transpose_reference,
+        compute=_transpose_compute,
+        gradient=_transpose_gradient,
     )
-)  # fmt: skip
+)

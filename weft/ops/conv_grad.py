@@ -26,14 +26,7 @@ from ._convolution import (
 )
 from ._families import OUT_FUSABLE, F, attributes, define, numeric
 from ._layouts import Answer, Layouts, rearrange
-from .conv import (
-    Conv2DAttrs,
-    Conv2DTransposeAttrs,
-    Inferred,
-    Shapes,
-    conv_shape,
-    transpose_shape,
-)
+from .conv import Conv2DAttrs, Conv2DTransposeAttrs, Inferred, Shapes, conv_shape, transpose_shape
 from .reduce import ReduceAttrs
 
 OGRAD = {"ograd": "the gradient of the output"}
@@ -76,13 +69,16 @@ grad_data = define(
     "The gradient of conv2d's data: the transpose of conv2d in its data, applied to ograd.",
     level=10,
     inputs={**OGRAD, "data": "the data, of which only the shape is used", "weight": "the filters"},
-    attrs=Conv2DAttrs, pattern=OUT_FUSABLE, shape=_grad_data_shape, dtype=numeric,
+    attrs=Conv2DAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_grad_data_shape,
+    dtype=numeric,
     layout=_grad_data_layout,
-    reference=_grad_data_reference, ignored_inputs=[1], gradient=_grad_data_gradient,
-)  # fmt: skip
-grad_data.compute = lambda params, g, x, w: te_transpose_in_data(
-    convolution_of(params), g, w, x.shape, g.dtype
+    reference=_grad_data_reference,
+    ignored_inputs=[1],
+    gradient=_grad_data_gradient,
 )
+grad_data.compute = lambda params, g, x, w: te_transpose_in_data(convolution_of(params), g, w, x.shape, g.dtype)
 
 # conv2d, in its weight.
 
@@ -118,10 +114,17 @@ def _grad_weight_gradient(ctx: Any, gg: Any) -> list[Any]:
 grad_weight = define(
     "_conv2d_grad_weight",
     "The gradient of conv2d's weight: the transpose of conv2d in its weight, applied to ograd.",
-    level=10, inputs={**OGRAD, "data": "the data"}, attrs=Conv2DAttrs, pattern=OUT_FUSABLE,
-    shape=_grad_weight_shape, dtype=numeric, layout=_grad_weight_layout,
-    reference=_grad_weight_reference, compute=_grad_weight_compute, gradient=_grad_weight_gradient,
-)  # fmt: skip
+    level=10,
+    inputs={**OGRAD, "data": "the data"},
+    attrs=Conv2DAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_grad_weight_shape,
+    dtype=numeric,
+    layout=_grad_weight_layout,
+    reference=_grad_weight_reference,
+    compute=_grad_weight_compute,
+    gradient=_grad_weight_gradient,
+)
 
 # conv2d, in all its inputs at once: NNVM's form.
 
@@ -140,9 +143,7 @@ def _grad_layout(params: Conv2DAttrs, ins: Layouts, last: Layouts, outs: Layouts
 
 def _all_but_channels(params: Conv2DAttrs) -> ReduceAttrs:
     axes = enumerate(convolution_of(params).out.axes)
-    return ReduceAttrs(
-        axis=tuple(axis for axis, (letter, _) in axes if letter in "Cc"), exclude=True
-    )
+    return ReduceAttrs(axis=tuple(axis for axis, (letter, _) in axes if letter in "Cc"), exclude=True)
 
 
 def _grad_reference(params: Conv2DAttrs, g: Array, x: Array, w: Array) -> Any:
@@ -169,13 +170,20 @@ def _grad_gradient(ctx: Any, data: Any, weight: Any, *bias: Any) -> list[Any]:
 
 
 grad = define(
-    "_conv2d_grad", "The gradients of conv2d's data, weight and, if it has one, bias.", level=10,
-    inputs={**OGRAD, "data": "the data", "weight": "the filters"}, attrs=Conv2DAttrs,
-    shape=_grad_shape, dtype=numeric,
-    layout=_grad_layout, reference=_grad_reference, compute=_grad_compute,
-    gradient=_grad_gradient, is_backward=True,
+    "_conv2d_grad",
+    "The gradients of conv2d's data, weight and, if it has one, bias.",
+    level=10,
+    inputs={**OGRAD, "data": "the data", "weight": "the filters"},
+    attrs=Conv2DAttrs,
+    shape=_grad_shape,
+    dtype=numeric,
+    layout=_grad_layout,
+    reference=_grad_reference,
+    compute=_grad_compute,
+    gradient=_grad_gradient,
+    is_backward=True,
     output_names=lambda params: ["data", "weight", "bias"][: 3 if params.use_bias else 2],
-)  # fmt: skip
+)
 grad.set_num_outputs(lambda params: 3 if params.use_bias else 2)
 
 # conv2d_transpose. As it is the transpose of a convolution, its transpose is that convolution.
@@ -205,9 +213,7 @@ def _windows_made(params: Conv2DTransposeAttrs, extents: Sequence[Dim]) -> list[
     ]
 
 
-def _transpose_grad_data_layout(
-    params: Conv2DTransposeAttrs, ins: Layouts, last: Layouts, outs: Layouts
-) -> Answer:
+def _transpose_grad_data_layout(params: Conv2DTransposeAttrs, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     conv = convolution_of(params)
     return [conv.out, conv.kernel], [conv.data]
 
@@ -219,9 +225,7 @@ def _transpose_grad_data_reference(params: Conv2DTransposeAttrs, g: Array, w: Ar
     return _back(made, NCHW, conv.data, g)
 
 
-def _transpose_grad_data_compute(
-    params: Conv2DTransposeAttrs, g: te.Tensor, w: te.Tensor
-) -> te.Tensor:
+def _transpose_grad_data_compute(params: Conv2DTransposeAttrs, g: te.Tensor, w: te.Tensor) -> te.Tensor:
     shape = _transpose_grad_data_shape(params, [g.shape, w.shape], [None])[1][0]
     return te_forward(convolution_of(params), g, w, shape, g.dtype)
 
@@ -229,26 +233,26 @@ def _transpose_grad_data_compute(
 def _transpose_grad_data_gradient(ctx: Any, gg: Any) -> list[Any]:
     g, w = ctx.inputs
     attrs = attributes(ctx.params)
-    return [
-        F.conv2d_transpose(gg, w, **attrs),
-        F._conv2d_transpose_grad_weight(g, gg, **attrs),
-    ]
+    return [F.conv2d_transpose(gg, w, **attrs), F._conv2d_transpose_grad_weight(g, gg, **attrs)]
 
 
 transpose_grad_data = define(
     "_conv2d_transpose_grad_data",
     "The gradient of conv2d_transpose's data: the convolution of ograd by the weight.",
-    level=10, inputs={**OGRAD, "weight": "the filters"}, attrs=Conv2DTransposeAttrs,
-    pattern=OUT_FUSABLE, shape=_transpose_grad_data_shape, dtype=numeric,
+    level=10,
+    inputs={**OGRAD, "weight": "the filters"},
+    attrs=Conv2DTransposeAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_transpose_grad_data_shape,
+    dtype=numeric,
     layout=_transpose_grad_data_layout,
-    reference=_transpose_grad_data_reference, compute=_transpose_grad_data_compute,
+    reference=_transpose_grad_data_reference,
+    compute=_transpose_grad_data_compute,
     gradient=_transpose_grad_data_gradient,
-)  # fmt: skip
+)
 
 
-def _transpose_grad_weight_shape(
-    params: Conv2DTransposeAttrs, ins: Shapes, outs: Shapes
-) -> Inferred:
+def _transpose_grad_weight_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     g, data = ins
     (data, weight), (g,) = transpose_shape(params, [data, outs[0]], [g])
     return [g, data], [weight]
@@ -260,9 +264,7 @@ def _transpose_grad_weight_reference(params: Conv2DTransposeAttrs, g: Array, x: 
     return _back(made, OIHW, conv.kernel, g)
 
 
-def _transpose_grad_weight_compute(
-    params: Conv2DTransposeAttrs, g: te.Tensor, x: te.Tensor
-) -> te.Tensor:
+def _transpose_grad_weight_compute(params: Conv2DTransposeAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     shape = _transpose_grad_weight_shape(params, [g.shape, x.shape], [None])[1][0]
     return te_transpose_in_weight(convolution_of(params), x, g, shape, g.dtype)
 
@@ -270,18 +272,20 @@ def _transpose_grad_weight_compute(
 def _transpose_grad_weight_gradient(ctx: Any, gg: Any) -> list[Any]:
     g, x = ctx.inputs
     attrs = attributes(ctx.params)
-    return [
-        F.conv2d_transpose(x, gg, **attrs),
-        F._conv2d_transpose_grad_data(g, gg, **attrs),
-    ]
+    return [F.conv2d_transpose(x, gg, **attrs), F._conv2d_transpose_grad_data(g, gg, **attrs)]
 
 
 transpose_grad_weight = define(
     "_conv2d_transpose_grad_weight",
     "The gradient of conv2d_transpose's weight.",
-    level=10, inputs={**OGRAD, "data": "the data"}, attrs=Conv2DTransposeAttrs,
-    pattern=OUT_FUSABLE, shape=_transpose_grad_weight_shape, dtype=numeric,
+    level=10,
+    inputs={**OGRAD, "data": "the data"},
+    attrs=Conv2DTransposeAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_transpose_grad_weight_shape,
+    dtype=numeric,
     layout=_grad_weight_layout,
-    reference=_transpose_grad_weight_reference, compute=_transpose_grad_weight_compute,
+    reference=_transpose_grad_weight_reference,
+    compute=_transpose_grad_weight_compute,
     gradient=_transpose_grad_weight_gradient,
-)  # fmt: skip
+)

@@ -25,9 +25,7 @@ class CorrelationAttrs:
     stride1: int = attr(INT, "from one patch of the first to the next", default=1, low=1)
     stride2: int = attr(INT, "from one patch of the second to the next", default=1, low=1)
     pad_size: int = attr(INT, "zeros around the images", default=0, low=0)
-    is_multiply: bool = attr(
-        BOOL, "products of elements, or else how far they are apart", default=True
-    )
+    is_multiply: bool = attr(BOOL, "products of elements, or else how far they are apart", default=True)
 
 
 class Moves(NamedTuple):
@@ -152,8 +150,7 @@ def _sign(value: te.Expr) -> te.Expr:
 def _compute(params: CorrelationAttrs, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     (shape,) = _shape(params, [a.shape, b.shape], [None])[1]
     wide, moves, size = wide_dtype(a.dtype), _moves(params), params.kernel_size
-    c, p, q = (te.reduce_axis(extent, name) for extent, name in
-               ((a.shape[1], "c"), (size, "p"), (size, "q")))  # fmt: skip
+    c, p, q = (te.reduce_axis(extent, name) for extent, name in ((a.shape[1], "c"), (size, "p"), (size, "q")))
 
     def total(n: Any, channel: Any, i: Any, j: Any) -> Any:
         start = params.max_displacement - params.pad_size
@@ -212,15 +209,29 @@ correlation = define(
     "correlation",
     "For every patch of the first image and every move of it, the mean over its elements and "
     "channels of the products with the moved patch of the second image, or of the distances.",
-    level=10, inputs=_DATA, attrs=CorrelationAttrs, pattern=OPAQUE, shape=_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_reference, compute=_compute,
+    level=10,
+    inputs=_DATA,
+    attrs=CorrelationAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    compute=_compute,
     gradient=lambda ctx, g: list(F._correlation_grad(g, *ctx.inputs, **attributes(ctx.params))),
-)  # fmt: skip
+)
 
 correlation_grad = define(
-    "_correlation_grad", "The gradients of both images of correlation.", level=10,
-    inputs={"ograd": "the gradient of the output", **_DATA}, attrs=CorrelationAttrs,
-    pattern=OPAQUE, shape=_grad_shape, dtype=floating, layout=layouts.fixed_unknown,
-    reference=_grad_reference, compute=_grad_compute,
-)  # fmt: skip
+    "_correlation_grad",
+    "The gradients of both images of correlation.",
+    level=10,
+    inputs={"ograd": "the gradient of the output", **_DATA},
+    attrs=CorrelationAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_grad_reference,
+    compute=_grad_compute,
+)
 correlation_grad.set_num_outputs(2)

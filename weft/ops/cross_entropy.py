@@ -30,16 +30,12 @@ CLASSES = {"classes": "the right class of each row; a negative one counts nothin
 @schema
 class ClassLossAttrs:
     axis: int = attr(INT, "the axis of classes", default=1)
-    reduction: str = attr(
-        choice("none", "mean", "sum"), "what is given of the losses that count", default="none"
-    )
+    reduction: str = attr(choice("none", "mean", "sum"), "what is given of the losses that count", default="none")
 
 
 @schema
 class CrossEntropyAttrs(ClassLossAttrs):
-    smoothing: float = attr(
-        FLOAT, "how much of a row is right by all classes alike", default=0.0, low=0, high=1
-    )
+    smoothing: float = attr(FLOAT, "how much of a row is right by all classes alike", default=0.0, low=0, high=1)
 
 
 def _without(shape: Any, axis: int) -> tuple[Any, ...]:
@@ -185,14 +181,10 @@ def _total(values: te.Tensor) -> te.Tensor:
 def _count(classes: te.Tensor, dtype: DType) -> te.Tensor:
     """How many rows count."""
     one, none = te.const(1, dtype), te.const(0, dtype)
-    return _total(
-        te.compute(classes.shape, lambda *i: te.select(classes[i] < 0, none, one), name="counts")
-    )
+    return _total(te.compute(classes.shape, lambda *i: te.select(classes[i] < 0, none, one), name="counts"))
 
 
-def _grad_compute(
-    params: CrossEntropyAttrs, g: te.Tensor, x: te.Tensor, classes: te.Tensor
-) -> te.Tensor:
+def _grad_compute(params: CrossEntropyAttrs, g: te.Tensor, x: te.Tensor, classes: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
     top, total = exp_sum(x, (axis,))
     given = _te_given(params, g, classes)
@@ -241,22 +233,33 @@ def _second_gradient(ctx: Any, a: Any) -> list[Any]:
 softmax_cross_entropy = define(
     "softmax_cross_entropy",
     "-log(softmax(data)) of the right class of each row, or the mean or sum of it; with smoothing, "
-    "all classes are right by a little.", level=5,
-    inputs={"data": "scores of classes", **CLASSES}, attrs=CrossEntropyAttrs, pattern=OPAQUE,
-    shape=_shape, dtype=_dtype, layout=layouts.fixed_unknown, compute=_compute,
+    "all classes are right by a little.",
+    level=5,
+    inputs={"data": "scores of classes", **CLASSES},
+    attrs=CrossEntropyAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=_dtype,
+    layout=layouts.fixed_unknown,
+    compute=_compute,
     reference=lambda params, x, classes: quietly(_losses, params, x, classes),
-    gradient=lambda ctx, g: [
-        F._softmax_cross_entropy_grad(g, *ctx.inputs, **attributes(ctx.params)), None
-    ],
-)  # fmt: skip
+    gradient=lambda ctx, g: [F._softmax_cross_entropy_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
+)
 softmax_cross_entropy_grad = define(
-    "_softmax_cross_entropy_grad", "(softmax(data) - what is right of each class) ograd.",
+    "_softmax_cross_entropy_grad",
+    "(softmax(data) - what is right of each class) ograd.",
     level=10,
     inputs={"ograd": "the gradient of the losses", "data": "scores of classes", **CLASSES},
-    named=False, attrs=CrossEntropyAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=_dtype,
-    layout=layouts.fixed_unknown, compute=_grad_compute, gradient=_second_gradient,
+    named=False,
+    attrs=CrossEntropyAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=_dtype,
+    layout=layouts.fixed_unknown,
+    compute=_grad_compute,
+    gradient=_second_gradient,
     reference=lambda params, g, x, classes: quietly(_gradients, params, g, x, classes),
-)  # fmt: skip
+)
 
 
 # The negative score of the right class.
@@ -282,9 +285,7 @@ def _scores_compute(params: ClassLossAttrs, x: te.Tensor, classes: te.Tensor) ->
     return _te_reduced(params, losses, classes)
 
 
-def _scores_grad_compute(
-    params: ClassLossAttrs, g: te.Tensor, x: te.Tensor, classes: te.Tensor
-) -> te.Tensor:
+def _scores_grad_compute(params: ClassLossAttrs, g: te.Tensor, x: te.Tensor, classes: te.Tensor) -> te.Tensor:
     axis, given = normalize_axis(params.axis, x.rank), _te_given(params, g, classes)
 
     def element(*i: Any) -> Any:
@@ -296,20 +297,32 @@ def _scores_grad_compute(
 
 
 nll_loss = define(
-    "nll_loss", "-data of the right class of each row, or the mean or sum of that.", level=5,
-    inputs={"data": "logarithms of probabilities", **CLASSES}, attrs=ClassLossAttrs,
-    pattern=OPAQUE, shape=_shape, dtype=_dtype, layout=layouts.fixed_unknown,
+    "nll_loss",
+    "-data of the right class of each row, or the mean or sum of that.",
+    level=5,
+    inputs={"data": "logarithms of probabilities", **CLASSES},
+    attrs=ClassLossAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=_dtype,
+    layout=layouts.fixed_unknown,
     compute=_scores_compute,
     reference=lambda params, x, classes: quietly(_scores, params, x, classes),
     gradient=lambda ctx, g: [F._nll_loss_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
-)  # fmt: skip
+)
 nll_loss_grad = define(
-    "_nll_loss_grad", "-ograd at the right class of each row, else 0.", level=10,
+    "_nll_loss_grad",
+    "-ograd at the right class of each row, else 0.",
+    level=10,
     inputs={"ograd": "the gradient of the losses", "data": "has the wanted shape", **CLASSES},
-    named=False, attrs=ClassLossAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=_dtype,
-    layout=layouts.fixed_unknown, compute=_scores_grad_compute, ignored_inputs=[1],
+    named=False,
+    attrs=ClassLossAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=_dtype,
+    layout=layouts.fixed_unknown,
+    compute=_scores_grad_compute,
+    ignored_inputs=[1],
     reference=lambda params, g, x, classes: quietly(_scores_grad, params, g, x, classes),
-    gradient=lambda ctx, a: [
-        F.nll_loss(a, ctx.inputs[2], **attributes(ctx.params)), None, None
-    ],
-)  # fmt: skip
+    gradient=lambda ctx, a: [F.nll_loss(a, ctx.inputs[2], **attributes(ctx.params)), None, None],
+)

@@ -38,13 +38,12 @@ class CtcAttrs:
         BOOL, "whether sequences that no way leads through have loss and gradient 0", default=False
     )
     normalized: bool = attr(
-        BOOL, "whether the gradient counts on classes whose probabilities add up to 1, so that it "
-        "is exp(data) - p; else it is -p", default=False,
-    )  # fmt: skip
-    kept: bool = attr(
-        BOOL, "whether alpha, which the gradient reads, is given, too; it has none itself",
+        BOOL,
+        "whether the gradient counts on classes whose probabilities add up to 1, so that it "
+        "is exp(data) - p; else it is -p",
         default=False,
-    )  # fmt: skip
+    )
+    kept: bool = attr(BOOL, "whether alpha, which the gradient reads, is given, too; it has none itself", default=False)
 
 
 _INPUTS = {
@@ -164,9 +163,7 @@ def _reference(params: CtcAttrs, x: Any, labels: Any, steps: Any, count: Any) ->
     return tuple(a.astype(x.dtype) for a in (loss, alpha)[: 1 + params.kept])
 
 
-def _grad_reference(
-    params: CtcAttrs, g: Any, x: Any, labels: Any, steps: Any, count: Any, alpha: Any
-) -> Any:
+def _grad_reference(params: CtcAttrs, g: Any, x: Any, labels: Any, steps: Any, count: Any, alpha: Any) -> Any:
     wide = wide_dtype(x.dtype)
     states = _States(params, x.astype(wide), labels, steps, count)
     made = np.zeros(x.shape, wide)
@@ -220,9 +217,7 @@ class _Ways:
         self.b, self.n = b, n
         self.x, self.labels, self.lengths, self.counts = buffers
         self.at = dict(zip(self.rows, temporary))
-        limited = lambda buffer, most: b.let(
-            "length", te.min(te.max(te.cast(buffer[n], "int64"), 0), most)
-        )
+        limited = lambda buffer, most: b.let("length", te.min(te.max(te.cast(buffer[n], "int64"), 0), most))
         self.end, self.own = limited(self.lengths, self.steps), limited(self.counts, self.most)
         with b.loop("place", self.width) as place:
             self._state(place, b.let("state", place - LANES))
@@ -393,18 +388,34 @@ def _gradient(ctx: Any, g: Any, *rest: Any) -> list[Any]:
 
 
 ctc_loss = define(
-    "ctc_loss", "-log of the sum of the probabilities of all ways through the data that give the "
+    "ctc_loss",
+    "-log of the sum of the probabilities of all ways through the data that give the "
     "labels; infinite where there is none.",
-    level=4, inputs=_INPUTS, attrs=CtcAttrs, pattern=OPAQUE, shape=_shape, dtype=_dtype([0]),
-    layout=layouts.fixed_unknown, reference=_reference, kernels=_kernels, gradient=_gradient,
-)  # fmt: skip
+    level=4,
+    inputs=_INPUTS,
+    attrs=CtcAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=_dtype([0]),
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    kernels=_kernels,
+    gradient=_gradient,
+)
 ctc_loss.output_names = lambda params: ["loss", *(["alpha"] if params.kept else [])]
 ctc_loss.set_num_outputs(lambda params: 1 + params.kept)
 
 ctc_loss_grad = define(
-    "_ctc_loss_grad", "The gradient of ctc_loss: of each step and class, minus the probability p "
+    "_ctc_loss_grad",
+    "The gradient of ctc_loss: of each step and class, minus the probability p "
     "that a way which gives the labels is at that class then.",
-    level=10, inputs=_GRAD_INPUTS, attrs=CtcAttrs, pattern=OPAQUE, shape=_grad_shape,
-    dtype=_dtype([0, 1, 5]), layout=layouts.fixed_unknown, reference=_grad_reference,
+    level=10,
+    inputs=_GRAD_INPUTS,
+    attrs=CtcAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=_dtype([0, 1, 5]),
+    layout=layouts.fixed_unknown,
+    reference=_grad_reference,
     kernels=_grad_kernels,
-)  # fmt: skip
+)

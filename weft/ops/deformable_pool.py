@@ -41,12 +41,8 @@ class DeformablePoolAttrs:
     pooled_size: int = attr(INT, "height and width of the output", low=1)
     group_size: int = attr(INT, "height and width of what tells a cell's channel", low=1)
     spatial_scale: float = attr(FLOAT, "what the boxes are multiplied by", default=1.0)
-    part_size: int = attr(
-        INT, "height and width of the moves; 0: those of the output", default=0, low=0
-    )
-    sample_per_part: int = attr(
-        INT, "points along each side of a cell", default=1, low=1, high=1024
-    )
+    part_size: int = attr(INT, "height and width of the moves; 0: those of the output", default=0, low=0)
+    sample_per_part: int = attr(INT, "points along each side of a cell", default=1, low=1, high=1024)
     trans_std: float = attr(FLOAT, "what moves are multiplied by", default=0.0)
     no_trans: bool = attr(BOOL, "whether cells stay where they are", default=False)
 
@@ -83,9 +79,7 @@ def _shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Any:
 
 def _axis_places(params: DeformablePoolAttrs, sides: Any, axis: int, cell: int, move: Any) -> Any:
     """Where the points of a cell are along an axis, and the size of the box."""
-    low, high = (
-        np.copysign(np.floor(np.abs(v) + 0.5), v) for v in sides[[1 - axis, 3 - axis]].astype("f8")
-    )
+    low, high = (np.copysign(np.floor(np.abs(v) + 0.5), v) for v in sides[[1 - axis, 3 - axis]].astype("f8"))
     low, high = low * params.spatial_scale - 0.5, (high + 1) * params.spatial_scale - 0.5
     size = max(high - low, 0.1)
     step = size / params.pooled_size
@@ -210,8 +204,12 @@ def _classes(shapes: Sequence[Any]) -> int:
 POOL = Pool(
     "deformable_psroi_pool",
     lambda params: (params.pooled_size, params.pooled_size),
-    check_channels, own_channel, _taps, _emit, _classes,
-)  # fmt: skip
+    check_channels,
+    own_channel,
+    _taps,
+    _emit,
+    _classes,
+)
 
 # The gradient of the moves: with s = trans_std and the size of the box, s times the slope between
 # the elements around each point.
@@ -272,9 +270,7 @@ def _trans_kernels(params: DeformablePoolAttrs, inputs: Any, outputs: Any) -> An
     return body.kernels
 
 
-def _emit_slopes(
-    b: Any, params: DeformablePoolAttrs, cell: Cell, x: Any, of: Any, given: Any, total: Any
-) -> None:
+def _emit_slopes(b: Any, params: DeformablePoolAttrs, cell: Cell, x: Any, of: Any, given: Any, total: Any) -> None:
     if not cell.height or not cell.width:
         return
     axes = [_emit_axis(b, params, cell, axis) for axis in (0, 1)]
@@ -325,25 +321,48 @@ deformable_psroi_pool = define(
     "deformable_psroi_pool",
     "Every box, split in cells that are moved by trans times trans_std times the size of the box, "
     "each the mean of its points inside the image, in a channel of its own as in psroi_pool.",
-    level=4, inputs={**BOXES, **_TRANS}, named=False, attrs=DeformablePoolAttrs,
-    pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.fixed_unknown,
+    level=4,
+    inputs={**BOXES, **_TRANS},
+    named=False,
+    attrs=DeformablePoolAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
     reference=reference_rule(POOL),
-    kernels=kernels_rule(POOL), gradient=_gradient,
-)  # fmt: skip
+    kernels=kernels_rule(POOL),
+    gradient=_gradient,
+)
 
 deformable_psroi_pool_grad = define(
-    "_deformable_psroi_pool_grad", "ograd, shared by the elements that the cells take.", level=10,
-    inputs=_GRAD, named=False, attrs=DeformablePoolAttrs, pattern=OPAQUE, shape=_grad_shape,
-    dtype=floating, layout=layouts.fixed_unknown, reference=grad_reference_rule(POOL),
-    kernels=grad_kernels_rule(POOL), ignored_inputs=[1],
-)  # fmt: skip
+    "_deformable_psroi_pool_grad",
+    "ograd, shared by the elements that the cells take.",
+    level=10,
+    inputs=_GRAD,
+    named=False,
+    attrs=DeformablePoolAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=grad_reference_rule(POOL),
+    kernels=grad_kernels_rule(POOL),
+    ignored_inputs=[1],
+)
 
 define(
-    "_deformable_psroi_pool_grad_trans", "The gradient of the moves of deformable_psroi_pool.",
-    level=10, inputs=_GRAD, attrs=DeformablePoolAttrs, pattern=OPAQUE, shape=_trans_shape,
-    dtype=floating, layout=layouts.fixed_unknown, reference=_trans_reference,
+    "_deformable_psroi_pool_grad_trans",
+    "The gradient of the moves of deformable_psroi_pool.",
+    level=10,
+    inputs=_GRAD,
+    attrs=DeformablePoolAttrs,
+    pattern=OPAQUE,
+    shape=_trans_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_trans_reference,
     kernels=_trans_kernels,
-)  # fmt: skip
+)
 
 
 def _names(of: Mapping[str, str]) -> Any:

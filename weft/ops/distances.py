@@ -21,9 +21,11 @@ Shapes = Sequence[Shape]
 @schema
 class DistancesAttrs:
     by_products: bool = attr(
-        BOOL, "whether products of matrices may do it, which is faster for many rows, and less "
-        "exact for rows that are near to each other", default=False,
-    )  # fmt: skip
+        BOOL,
+        "whether products of matrices may do it, which is faster for many rows, and less "
+        "exact for rows that are near to each other",
+        default=False,
+    )
 
 
 def _shape(params: DistancesAttrs, ins: Shapes, outs: Shapes) -> Any:
@@ -81,7 +83,14 @@ distances = define(
     "distances",
     "y[..., i, j] = sqrt(sum_k (lhs[..., i, k] - rhs[..., j, k])^2), the Euclidean distances of "
     "all rows of lhs from all rows of rhs.",
-    level=5, inputs={"lhs": "(..., m, k)", "rhs": "(..., n, k)"}, attrs=DistancesAttrs,
-    pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.fixed_unknown,
-    reference=_reference, compute=_compute, gradient=_gradient,
-)  # fmt: skip
+    level=5,
+    inputs={"lhs": "(..., m, k)", "rhs": "(..., n, k)"},
+    attrs=DistancesAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    compute=_compute,
+    gradient=_gradient,
+)

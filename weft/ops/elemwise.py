@@ -70,9 +70,7 @@ round_.reference = _rounding(np.rint)
 round_.compute = pointwise(te.round)
 round_.gradient = _zero_gradient
 
-sign = unary(
-    "sign", "-1, 0 or 1, as x is negative, zero or positive; NaN stays NaN.", level=3, dtype=numeric
-)
+sign = unary("sign", "-1, 0 or 1, as x is negative, zero or positive; NaN stays NaN.", level=3, dtype=numeric)
 sign.reference = in_dtype(np.sign)
 sign.compute = pointwise(
     lambda x: te.select(x > 0, 1, te.select(x < 0, number(-1, x.dtype), x))  # NaN is x
@@ -136,18 +134,11 @@ sqrt.compute = pointwise(te.sqrt)
 sqrt.complex_gradient = holomorphic
 sqrt.gradient = lambda ctx, g: [F.elemwise_div(g, ctx.outputs[0] * 2)]  # dx = g / 2y
 
-erf = unary(
-    "erf",
-    "The error function, 2/sqrt(pi) times the integral of exp(-t^2).",
-    level=3,
-    dtype=floating,
-)
+erf = unary("erf", "The error function, 2/sqrt(pi) times the integral of exp(-t^2).", level=3, dtype=floating)
 erf.reference = in_dtype(np.vectorize(math.erf, otypes=[np.float64]))
 erf.compute = pointwise(te.erf)
 erf.gradient = lambda ctx, g: [  # dx = g 2/sqrt(pi) exp(-x^2)
-    F.elemwise_mul(
-        g, F.exp(-F.elemwise_mul(ctx.inputs[0], ctx.inputs[0])) * (2 / math.sqrt(math.pi))
-    )
+    F.elemwise_mul(g, F.exp(-F.elemwise_mul(ctx.inputs[0], ctx.inputs[0])) * (2 / math.sqrt(math.pi)))
 ]
 
 sin = unary("sin", "The sine.", level=3, dtype=floating)
@@ -309,19 +300,13 @@ class ClipAttrs:
 
 
 clip = unary("clip", "x limited to [a_min, a_max].", level=4, attrs=ClipAttrs, dtype=numeric)
-clip.reference = in_dtype(
-    lambda p, x: np.minimum(np.maximum(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype))
-)
-clip.compute = pointwise(
-    lambda p, x: te.min(te.max(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype))
-)
+clip.reference = in_dtype(lambda p, x: np.minimum(np.maximum(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype)))
+clip.compute = pointwise(lambda p, x: te.min(te.max(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype)))
 clip.gradient = lambda ctx, g: [  # dx = g where a_min <= x <= a_max
     F._keep_between(g, ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max)
 ]
 
-hard_tanh = unary(
-    "_hard_tanh", "clip, with no gradient at the limits.", level=10, attrs=ClipAttrs, dtype=numeric
-)
+hard_tanh = unary("_hard_tanh", "clip, with no gradient at the limits.", level=10, attrs=ClipAttrs, dtype=numeric)
 hard_tanh.reference, hard_tanh.compute = clip.reference, clip.compute
 hard_tanh.gradient = lambda ctx, g: [  # dx = g where a_min < x < a_max
     F._keep_between(g, ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=True)
@@ -332,9 +317,7 @@ hard_tanh.gradient = lambda ctx, g: [  # dx = g where a_min < x < a_max
 class KeepBetweenAttrs:
     a_min: float = attr(FLOAT, "the lower limit")
     a_max: float = attr(FLOAT, "the upper limit")
-    strict: bool = attr(
-        BOOL_ATTR, "finite limits count as outside, and NaN as inside", default=False
-    )
+    strict: bool = attr(BOOL_ATTR, "finite limits count as outside, and NaN as inside", default=False)
 
 
 def _kept_between(select, p, g, x):
@@ -347,15 +330,17 @@ def _kept_between(select, p, g, x):
 
 
 keep_between = binary(
-    "_keep_between", "x where y is between limits, else 0.", level=10, pattern=ELEM_WISE,
-    attrs=KeepBetweenAttrs, dtype=numeric,
-)  # fmt: skip
+    "_keep_between",
+    "x where y is between limits, else 0.",
+    level=10,
+    pattern=ELEM_WISE,
+    attrs=KeepBetweenAttrs,
+    dtype=numeric,
+)
 keep_between.reference = in_dtype(partial(_kept_between, np.where))
 keep_between.compute = pointwise(partial(_kept_between, te.select))
 keep_between.gradient = lambda ctx, g: [
-    F._keep_between(
-        g, ctx.inputs[1], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=ctx.params.strict
-    ),
+    F._keep_between(g, ctx.inputs[1], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=ctx.params.strict),
     None,
 ]
 
@@ -384,9 +369,7 @@ acos = _smooth("acos", "The arc cosine.", np.arccos, te.acos, lambda x, y: -F.rs
 atan = _smooth("atan", "The arc tangent.", np.arctan, te.atan, lambda x, y: 1 / (_square(x) + 1))
 sinh = _smooth("sinh", "The hyperbolic sine.", np.sinh, te.sinh, lambda x, y: F.cosh(x))
 cosh = _smooth("cosh", "The hyperbolic cosine.", np.cosh, te.cosh, lambda x, y: F.sinh(x))
-asinh = _smooth(
-    "asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(_square(x) + 1)
-)
+asinh = _smooth("asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(_square(x) + 1))
 
 
 def _acosh_gradient(ctx, g):
@@ -397,19 +380,13 @@ def _acosh_gradient(ctx, g):
 
 
 acosh = _smooth(
-    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(_square(x) - 1),
-    _acosh_gradient,
-)  # fmt: skip
-atanh = _smooth(
-    "atanh", "The inverse of tanh.", np.arctanh, te.atanh, lambda x, y: 1 / (1 - _square(x))
+    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(_square(x) - 1), _acosh_gradient
 )
-reciprocal = _smooth(
-    "reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1 / x, lambda x, y: -_square(y)
-)
+atanh = _smooth("atanh", "The inverse of tanh.", np.arctanh, te.atanh, lambda x, y: 1 / (1 - _square(x)))
+reciprocal = _smooth("reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1 / x, lambda x, y: -_square(y))
 rsqrt = _smooth(
-    "rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), te.rsqrt,
-    lambda x, y: F.elemwise_mul(_square(y), y) * -0.5,
-)  # fmt: skip
+    "rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), te.rsqrt, lambda x, y: F.elemwise_mul(_square(y), y) * -0.5
+)
 
 
 def _predicate(name, doc, reference, compute):
@@ -427,12 +404,8 @@ def _never_of_integers(test):
     return lambda x: test(x) if kinds(x.dtype) else np.zeros(x.shape, bool)
 
 
-isnan = _predicate(
-    "isnan", "Whether x is no number.", _never_of_integers(np.isnan), lambda x: _test(te.isnan, x)
-)
-isinf = _predicate(
-    "isinf", "Whether x is infinite.", _never_of_integers(np.isinf), lambda x: _test(te.isinf, x)
-)
+isnan = _predicate("isnan", "Whether x is no number.", _never_of_integers(np.isnan), lambda x: _test(te.isnan, x))
+isinf = _predicate("isinf", "Whether x is infinite.", _never_of_integers(np.isinf), lambda x: _test(te.isinf, x))
 
 
 def _test(predicate, x):
@@ -462,25 +435,29 @@ def _cast_expr(x: te.Expr, dtype: DType) -> te.Expr:
 
 
 cast = unary(
-    "cast", "x in another dtype; floats lose their fraction on the way to integers, and what "
-    "does not fit, NaN included, is the lowest int32 or int64, cut down to the dtype.", level=1,
-    attrs=CastAttrs, dtype=full_dtype,
-)  # fmt: skip
+    "cast",
+    "x in another dtype; floats lose their fraction on the way to integers, and what "
+    "does not fit, NaN included, is the lowest int32 or int64, cut down to the dtype.",
+    level=1,
+    attrs=CastAttrs,
+    dtype=full_dtype,
+)
 cast.reference = lambda p, x: _converted(x, p.dtype)
 cast.compute = pointwise(lambda p, x: _cast_expr(x, p.dtype))
 cast.complex_gradient = as_written
 cast.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0])]
 
 cast_like = define(
-    "cast_like", "data in the dtype of like, whose values and shape do not matter.", level=5,
-    inputs={"data": "what to cast", "like": "has the wanted dtype"}, pattern=ELEM_WISE,
-    layout=layouts.first, ignored_inputs=[1],
-)  # fmt: skip
-cast_like.shape = lambda params, ins, outs: _first_shape(ins, outs)
-cast_like.dtype = lambda params, ins, outs: (
-    [None, outs[0] if ins[1] is None else ins[1]],
-    [ins[1]],
+    "cast_like",
+    "data in the dtype of like, whose values and shape do not matter.",
+    level=5,
+    inputs={"data": "what to cast", "like": "has the wanted dtype"},
+    pattern=ELEM_WISE,
+    layout=layouts.first,
+    ignored_inputs=[1],
 )
+cast_like.shape = lambda params, ins, outs: _first_shape(ins, outs)
+cast_like.dtype = lambda params, ins, outs: ([None, outs[0] if ins[1] is None else ins[1]], [ins[1]])
 cast_like.reference = lambda x, like: _converted(x, like.dtype)
 cast_like.compute = lambda x, like: te.compute(x.shape, lambda *i: _cast_expr(x[i], like.dtype))
 cast_like.complex_gradient = as_written

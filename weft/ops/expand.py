@@ -26,11 +26,7 @@ def _collapse_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) ->
 def collapse_axes(shape: Sequence[int], target: Sequence[int]) -> list[int]:
     """The axes along which an array of the target's shape would broadcast."""
     lead = len(shape) - len(target)
-    return [
-        axis
-        for axis, dim in enumerate(shape)
-        if axis < lead or (target[axis - lead] == 1 and dim != 1)
-    ]
+    return [axis for axis, dim in enumerate(shape) if axis < lead or (target[axis - lead] == 1 and dim != 1)]
 
 
 def _summed(x: Any, axes: Sequence[int], shape: Sequence[int]) -> Any:
@@ -56,11 +52,17 @@ def _collapse_compute(x: te.Tensor, like: te.Tensor) -> te.Tensor:
 
 
 collapse_sum = define(
-    "collapse_sum", "The sum of data over the axes along which `as` would broadcast to it.",
-    level=10, inputs={"data": "what to sum", "as": "has the wanted shape"}, named=False,
-    pattern=COMM_REDUCE, shape=_collapse_shape, dtype=first_dtype, layout=layouts.fixed_unknown,
+    "collapse_sum",
+    "The sum of data over the axes along which `as` would broadcast to it.",
+    level=10,
+    inputs={"data": "what to sum", "as": "has the wanted shape"},
+    named=False,
+    pattern=COMM_REDUCE,
+    shape=_collapse_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
-)  # fmt: skip
+)
 collapse_sum.reference = _collapse_reference
 collapse_sum.compute = _collapse_compute
 collapse_sum.complex_gradient = holomorphic
@@ -110,16 +112,20 @@ expand_like = define(
     "The input repeated to the shape of another tensor. With as many axes, it is repeated along "
     "those of size 1; with fewer, it lacks the named axes (all, if none is named), as a reduction "
     "along them leaves it.",
-    level=4, inputs={"input": "what to repeat", "shape_like": "has the wanted shape"},
-    named=False, attrs=AxesAttrs, pattern=BROADCAST, shape=_expand_shape, dtype=first_dtype,
-    layout=layouts.fixed_unknown, ignored_inputs=[1],
-)  # fmt: skip
+    level=4,
+    inputs={"input": "what to repeat", "shape_like": "has the wanted shape"},
+    named=False,
+    attrs=AxesAttrs,
+    pattern=BROADCAST,
+    shape=_expand_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
 expand_like.reference = lambda p, x, like: expanded_view(p, x, like.shape).copy()
 expand_like.compute = _expand_compute
 expand_like.complex_gradient = holomorphic
-expand_like.gradient = lambda ctx, g: [
-    F._expand_like_grad(g, ctx.inputs[0], **axes_of(ctx.params)), None
-]  # fmt: skip
+expand_like.gradient = lambda ctx, g: [F._expand_like_grad(g, ctx.inputs[0], **axes_of(ctx.params)), None]
 
 
 def _expand_grad_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
@@ -149,14 +155,19 @@ def _expand_grad_compute(params: Any, g: te.Tensor, x: te.Tensor) -> te.Tensor:
 
 
 expand_like_grad = define(
-    "_expand_like_grad", "The sum of ograd over what expand_like repeated.",
-    level=10, inputs={"ograd": "the gradient of the output", "input": "what was repeated"},
-    named=False, attrs=AxesAttrs, pattern=COMM_REDUCE, shape=_expand_grad_shape, dtype=first_dtype,
-    layout=layouts.fixed_unknown, ignored_inputs=[1],
-)  # fmt: skip
+    "_expand_like_grad",
+    "The sum of ograd over what expand_like repeated.",
+    level=10,
+    inputs={"ograd": "the gradient of the output", "input": "what was repeated"},
+    named=False,
+    attrs=AxesAttrs,
+    pattern=COMM_REDUCE,
+    shape=_expand_grad_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
 expand_like_grad.reference = _expand_grad_reference
 expand_like_grad.compute = _expand_grad_compute
 expand_like_grad.complex_gradient = holomorphic
-expand_like_grad.gradient = lambda ctx, g: [
-    F.expand_like(g, ctx.inputs[0], **axes_of(ctx.params)), None
-]  # fmt: skip
+expand_like_grad.gradient = lambda ctx, g: [F.expand_like(g, ctx.inputs[0], **axes_of(ctx.params)), None]

@@ -36,9 +36,7 @@ from .linalg import distances, pinv_slope, spread
 
 def _must_not_be_whole(dtype: DType | None) -> None:
     if dtype is not None and not (is_float(dtype) or is_complex(dtype)):
-        raise DTypeError(
-            f"matrices of {dtype_name(dtype)} have no factors", hint="cast the input to float32"
-        )
+        raise DTypeError(f"matrices of {dtype_name(dtype)} have no factors", hint="cast the input to float32")
 
 
 def _with_integers(params: Any, ins: Any, outs: Any) -> Any:
@@ -79,11 +77,17 @@ def _lu_gradient(ctx: Any, g: Any, _: Any) -> list[Any]:
 
 
 lu_factor = lapack(
-    "lu_factor", "P A = L U: U in the upper triangle, below it L, whose diagonal is 1; and the "
+    "lu_factor",
+    "P A = L U: U in the upper triangle, below it L, whose diagonal is 1; and the "
     "row, counted from 1, that each row is swapped with in turn.",
-    lambda p, a: lu_factors(a, p.pivot), attrs=LUAttrs, shape=_lu_shape, dtype=_with_integers,
-    gradient=_lu_gradient, complex_gradient=holomorphic, output_names=["factors", "pivots"],
-)  # fmt: skip
+    lambda p, a: lu_factors(a, p.pivot),
+    attrs=LUAttrs,
+    shape=_lu_shape,
+    dtype=_with_integers,
+    gradient=_lu_gradient,
+    complex_gradient=holomorphic,
+    output_names=["factors", "pivots"],
+)
 lu_factor.set_num_outputs(2)
 
 
@@ -109,14 +113,19 @@ def _swap_reference(params: SwapAttrs, x: Array, pivots: Array) -> Array:
 
 
 row_swaps = define(
-    "row_swaps", "Rows of matrices swapped in turn with those that pivots name, counted from 1.",
-    level=5, pattern=OPAQUE, attrs=SwapAttrs, named=False, shape=_swap_shape, dtype=first_dtype,
+    "row_swaps",
+    "Rows of matrices swapped in turn with those that pivots name, counted from 1.",
+    level=5,
+    pattern=OPAQUE,
+    attrs=SwapAttrs,
+    named=False,
+    shape=_swap_shape,
+    dtype=first_dtype,
     inputs={"data": "the matrices", "pivots": "for each row, the one it is swapped with"},
-    layout=layouts.fixed_unknown, reference=_swap_reference,
-)  # fmt: skip
-row_swaps.gradient = lambda ctx, g: [
-    F.row_swaps(g, ctx.inputs[1], reverse=not ctx.params.reverse), None,
-]  # fmt: skip
+    layout=layouts.fixed_unknown,
+    reference=_swap_reference,
+)
+row_swaps.gradient = lambda ctx, g: [F.row_swaps(g, ctx.inputs[1], reverse=not ctx.params.reverse), None]
 row_swaps.complex_gradient = as_written
 
 # L D L' of symmetric matrices.
@@ -142,12 +151,17 @@ def _ldl_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 ldl_factor = lapack(
-    "ldl_factor", "P A P' = L D L' of symmetric matrices, of which the lower triangle is read: D, "
+    "ldl_factor",
+    "P A P' = L D L' of symmetric matrices, of which the lower triangle is read: D, "
     "with blocks of one or two, on and beside the diagonal, and L below; swaps of rows and "
     "columns, negative for a block of two; and the place of the first block that is 0, if any.",
-    _ldl_reference, attrs=SymmetricAttrs, shape=_ldl_shape, dtype=_with_integers,
-    complex_gradient=as_written, output_names=["factors", "pivots", "info"],
-)  # fmt: skip
+    _ldl_reference,
+    attrs=SymmetricAttrs,
+    shape=_ldl_shape,
+    dtype=_with_integers,
+    complex_gradient=as_written,
+    output_names=["factors", "pivots", "info"],
+)
 ldl_factor.set_num_outputs(3)
 
 
@@ -176,11 +190,16 @@ def _ldl_solve_dtype(params: Any, ins: Any, outs: Any) -> Any:
 
 
 ldl_solve = lapack(
-    "ldl_solve", "X with A X = B, by the factors that ldl_factor gives.", _ldl_solve_reference,
-    attrs=SymmetricAttrs, named=False, shape=_ldl_solve_shape, dtype=_ldl_solve_dtype,
+    "ldl_solve",
+    "X with A X = B, by the factors that ldl_factor gives.",
+    _ldl_solve_reference,
+    attrs=SymmetricAttrs,
+    named=False,
+    shape=_ldl_solve_shape,
+    dtype=_ldl_solve_dtype,
     inputs={"factors": "L and D", "pivots": "the swaps", "rhs": "B, as many rows"},
     complex_gradient=as_written,
-)  # fmt: skip
+)
 
 # Q R as reflections.
 
@@ -191,11 +210,14 @@ def _geqrf_reference(a: Array) -> Any:
 
 
 geqrf = lapack(
-    "geqrf", "A = Q R: R in the upper triangle, below it vectors v, whose first element is 1; Q is "
+    "geqrf",
+    "A = Q R: R in the upper triangle, below it vectors v, whose first element is 1; Q is "
     "the product of the reflections 1 - tau v v'.",
-    _geqrf_reference, shape=_lu_shape, complex_gradient=as_written,
+    _geqrf_reference,
+    shape=_lu_shape,
+    complex_gradient=as_written,
     output_names=["factors", "tau"],
-)  # fmt: skip
+)
 geqrf.set_num_outputs(2)
 
 # Eigenvalues of any square matrix.
@@ -232,10 +254,15 @@ def _as_complex(a: Array) -> Any:
 
 
 eig = lapack(
-    "eig", "Eigenvalues and eigenvectors of square matrices, complex numbers.", _as_complex,
-    shape=_eig_shape, dtype=_complex_dtype, gradient=_eig_gradient, complex_gradient=as_written,
+    "eig",
+    "Eigenvalues and eigenvectors of square matrices, complex numbers.",
+    _as_complex,
+    shape=_eig_shape,
+    dtype=_complex_dtype,
+    gradient=_eig_gradient,
+    complex_gradient=as_written,
     output_names=["values", "vectors"],
-)  # fmt: skip
+)
 eig.set_num_outputs(2)
 
 
@@ -253,18 +280,33 @@ def _eigvals_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 eigvals = lapack(
-    "eigvals", "Eigenvalues of square matrices, complex numbers.",
+    "eigvals",
+    "Eigenvalues of square matrices, complex numbers.",
     lambda a: np.linalg.eigvals(a).astype(np.complex128),
-    shape=_eigvals_shape, dtype=_complex_dtype, gradient=_eigvals_gradient,
+    shape=_eigvals_shape,
+    dtype=_complex_dtype,
+    gradient=_eigvals_gradient,
     complex_gradient=as_written,
-)  # fmt: skip
+)
 
 # The exponential.
 
 _PADE = [  # of the numerator, times the first one
-    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
-    10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
-]  # fmt: skip
+    64764752532480000,
+    32382376266240000,
+    7771770303897600,
+    1187353796428800,
+    129060195264000,
+    10559470521600,
+    670442572800,
+    33522128640,
+    1323241920,
+    40840800,
+    960960,
+    16380,
+    182,
+    1,
+]
 _EXACT_TO = 5.371920351148152  # the norm up to which the quotient is exact in float64
 
 
@@ -304,18 +346,20 @@ def _exp_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 matrix_exp = lapack(
-    "matrix_exp", "1 + A + A^2 / 2! + ... of square matrices.", _exp_reference, shape=square_shape,
-    gradient=_exp_gradient, complex_gradient=holomorphic,
-)  # fmt: skip
+    "matrix_exp",
+    "1 + A + A^2 / 2! + ... of square matrices.",
+    _exp_reference,
+    shape=square_shape,
+    gradient=_exp_gradient,
+    complex_gradient=holomorphic,
+)
 
 # Least squares.
 
 
 @schema
 class LstsqAttrs:
-    rtol: float = attr(
-        FLOAT, "singular values count from this share of the largest on", default=1e-6
-    )
+    rtol: float = attr(FLOAT, "singular values count from this share of the largest on", default=1e-6)
 
 
 def _lstsq_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -344,7 +388,13 @@ def _lstsq_gradient(ctx: Any, g: Any, times: Any = product) -> list[Any]:
 
 
 lstsq = lapack(
-    "lstsq", "The shortest X of those for which |A X - B| is smallest.", _lstsq_reference,
-    attrs=LstsqAttrs, inputs={"lhs": "A", "rhs": "B, as many rows"}, named=False,
-    shape=_lstsq_shape, gradient=_lstsq_gradient, complex_gradient=with_adjoints(_lstsq_gradient),
-)  # fmt: skip
+    "lstsq",
+    "The shortest X of those for which |A X - B| is smallest.",
+    _lstsq_reference,
+    attrs=LstsqAttrs,
+    inputs={"lhs": "A", "rhs": "B, as many rows"},
+    named=False,
+    shape=_lstsq_shape,
+    gradient=_lstsq_gradient,
+    complex_gradient=with_adjoints(_lstsq_gradient),
+)

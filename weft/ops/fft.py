@@ -48,9 +48,16 @@ def _transform(name: str, doc: str, attrs: type, dtype: Callable[[DType], DType]
         return [ins[0]], [None if ins[0] is None else dtype(ins[0])]
 
     return define(
-        name, doc, level=5, attrs=attrs, pattern=OPAQUE, shape=shape, dtype=infer,
-        layout=layouts.fixed_unknown, complex_gradient=as_written,
-    )  # fmt: skip
+        name,
+        doc,
+        level=5,
+        attrs=attrs,
+        pattern=OPAQUE,
+        shape=shape,
+        dtype=infer,
+        layout=layouts.fixed_unknown,
+        complex_gradient=as_written,
+    )
 
 
 def _lead(shape: Shape, extent: int | None) -> Shape:
@@ -84,9 +91,8 @@ def _between(sizes: Callable[[int], tuple[int, int]]) -> Callable[..., Any]:
 
 
 fft = _transform(
-    "fft", "y[k] = sum over m of x[m] exp(-2 pi i k m / n), along the last axis.", FourierAttrs,
-    _complex_only, _same,
-)  # fmt: skip
+    "fft", "y[k] = sum over m of x[m] exp(-2 pi i k m / n), along the last axis.", FourierAttrs, _complex_only, _same
+)
 
 
 def _fft(params: FourierAttrs, x: Array) -> Array:
@@ -101,15 +107,22 @@ fft.reference = _fft
 fft.gradient = lambda ctx, g: [F.fft(g, inverse=not ctx.params.inverse)]
 
 rfft = _transform(
-    "rfft", "The first n / 2 + 1 elements of the Fourier transform of n real numbers; with "
-    "`doubled`, those twice that stand for a frequency and its negative.", HalfFourierAttrs,
-    whole_dtype, _between(lambda n: (n, n // 2 + 1)),
-)  # fmt: skip
+    "rfft",
+    "The first n / 2 + 1 elements of the Fourier transform of n real numbers; with "
+    "`doubled`, those twice that stand for a frequency and its negative.",
+    HalfFourierAttrs,
+    whole_dtype,
+    _between(lambda n: (n, n // 2 + 1)),
+)
 irfft = _transform(
-    "irfft", "The real part of the inverse Fourier transform of n / 2 + 1 elements and zeros; with "
+    "irfft",
+    "The real part of the inverse Fourier transform of n / 2 + 1 elements and zeros; with "
     "`doubled`, those that stand for a frequency and its negative count twice, which makes it the "
-    "inverse of rfft times n.", HalfFourierAttrs, _to_parts, _between(lambda n: (n // 2 + 1, n)),
-)  # fmt: skip
+    "inverse of rfft times n.",
+    HalfFourierAttrs,
+    _to_parts,
+    _between(lambda n: (n // 2 + 1, n)),
+)
 
 
 def _scaled_middle(half: Array, n: int, factor: float) -> Array:

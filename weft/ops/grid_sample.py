@@ -26,16 +26,14 @@ CHANNELS = 8  # the same of channels
 @schema
 class GridSampleAttrs:
     mode: str = attr(
-        choice("bilinear", "nearest"), "whether places are between four elements, or are the "
-        "nearest one", default="bilinear",
-    )  # fmt: skip
-    padding: str = attr(
-        choice("zeros", "border", "reflection"), "what is outside the image", default="zeros"
+        choice("bilinear", "nearest"),
+        "whether places are between four elements, or are the nearest one",
+        default="bilinear",
     )
+    padding: str = attr(choice("zeros", "border", "reflection"), "what is outside the image", default="zeros")
     align_corners: bool = attr(
-        BOOL, "whether -1 and 1 are the centres of the first and last elements, not their outer "
-        "sides", default=False,
-    )  # fmt: skip
+        BOOL, "whether -1 and 1 are the centres of the first and last elements, not their outer sides", default=False
+    )
 
 
 def _shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Any:
@@ -64,9 +62,7 @@ def _scale(params: GridSampleAttrs, extent: int) -> float:
 # numpy
 
 
-def _places(
-    params: GridSampleAttrs, grid: Any, axis: int, extent: int
-) -> tuple[list[tuple[Any, Any]], Any]:
+def _places(params: GridSampleAttrs, grid: Any, axis: int, extent: int) -> tuple[list[tuple[Any, Any]], Any]:
     """The elements that each place reads along an axis with their weights, and how many of them it
     moves by when the number in the grid grows by one."""
     number = grid[..., 1 - axis]
@@ -108,9 +104,7 @@ def _taps(params: GridSampleAttrs, x: Any, grid: Any) -> Any:
     for row, vertical in rows:
         for column, level in columns:
             there = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            made.append(
-                (np.where(there, row, 0), vertical, np.where(there, column, 0), level, there)
-            )
+            made.append((np.where(there, row, 0), vertical, np.where(there, column, 0), level, there))
     return made, (down, across)
 
 
@@ -280,14 +274,8 @@ def _grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
     views = {0: made.results, 2: made.grid, total: made.images, 3: made.images}
     blocks = (made.channels + (CHANNELS - 1)) // CHANNELS
     elements = made.images[2]
-    with (
-        body.kernel(views, made.work) as (b, g, grid, *sums),
-        b.parallel("p", made.n * blocks) as p,
-    ):
-        image, first = (
-            b.let("image", p // max(blocks, 1)),
-            b.let("c", p % max(blocks, 1) * CHANNELS),
-        )
+    with body.kernel(views, made.work) as (b, g, grid, *sums), b.parallel("p", made.n * blocks) as p:
+        image, first = (b.let("image", p // max(blocks, 1)), b.let("c", p % max(blocks, 1) * CHANNELS))
         count = b.let("count", te.min(te.as_expr(made.channels) - first, CHANNELS))
         with b.loop("c", count) as c, b.loop("i", elements) as i:
             b.store(sums[0], (image, first + c, i), 0)
@@ -299,9 +287,7 @@ def _grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
     return body.kernels
 
 
-def _give(
-    b: te.KernelBuilder, made: _Sampled, g: te.Buffer, grid: te.Buffer, sums: te.Buffer, of: Any
-) -> None:
+def _give(b: te.KernelBuilder, made: _Sampled, g: te.Buffer, grid: te.Buffer, sums: te.Buffer, of: Any) -> None:
     """What places of some channels get, added to the elements that they read."""
     image, first, count = of
     taps = 1 if made.params.mode == "nearest" else 4
@@ -346,10 +332,7 @@ def _grid_grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> An
         with b.loop("c", made.channels) as c:
             loaded = [masked_load(x, (image, c, tap.at), tap.there) for tap in taps]
             e, f, h, k = (b.let("v", te.cast(value, made.wide)) for value in loaded)
-            steps = (
-                (h - e) * across[0] + (k - f) * across[1],
-                (f - e) * down[0] + (k - h) * down[1],
-            )
+            steps = ((h - e) * across[0] + (k - f) * across[1], (f - e) * down[0] + (k - h) * down[1])
             given = b.let("given", te.cast(g[image, c, spot], made.wide))
             for total, step in zip(sums, steps):
                 b.store(total, (), total[()] + step * given)
@@ -376,19 +359,43 @@ grid_sample = define(
     "grid_sample",
     "The data at every place of the grid, interpolated between the four elements around it, or "
     "those of the nearest elements.",
-    level=4, inputs=_INPUTS, attrs=GridSampleAttrs, pattern=OPAQUE, shape=_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_reference, kernels=_kernels, gradient=_gradient,
-)  # fmt: skip
+    level=4,
+    inputs=_INPUTS,
+    attrs=GridSampleAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    kernels=_kernels,
+    gradient=_gradient,
+)
 
 grid_sample_grad = define(
-    "_grid_sample_grad", "ograd, shared by the elements that grid_sample reads.", level=10,
-    inputs=_GRAD, attrs=GridSampleAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_grad_reference, kernels=_grad_kernels,
+    "_grid_sample_grad",
+    "ograd, shared by the elements that grid_sample reads.",
+    level=10,
+    inputs=_GRAD,
+    attrs=GridSampleAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_grad_reference,
+    kernels=_grad_kernels,
     ignored_inputs=[1],
-)  # fmt: skip
+)
 
 grid_sample_grad_grid = define(
-    "_grid_sample_grad_grid", "The gradient of the places that grid_sample reads.", level=10,
-    inputs=_GRAD, attrs=GridSampleAttrs, pattern=OPAQUE, shape=_grid_grad_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_grid_grad_reference, kernels=_grid_grad_kernels,
-)  # fmt: skip
+    "_grid_sample_grad_grid",
+    "The gradient of the places that grid_sample reads.",
+    level=10,
+    inputs=_GRAD,
+    attrs=GridSampleAttrs,
+    pattern=OPAQUE,
+    shape=_grid_grad_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_grid_grad_reference,
+    kernels=_grid_grad_kernels,
+)

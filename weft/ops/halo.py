@@ -69,8 +69,15 @@ def _compute(params: HaloAttrs, x: te.Tensor) -> te.Tensor:
 
 
 halo = define(
-    "_halo", "The data with a rim around its third and fourth axes.", level=10, attrs=HaloAttrs,
-    pattern=INJECTIVE, shape=_shape, layout=_layout, reference=_reference, compute=_compute,
-)  # fmt: skip
+    "_halo",
+    "The data with a rim around its third and fourth axes.",
+    level=10,
+    attrs=HaloAttrs,
+    pattern=INJECTIVE,
+    shape=_shape,
+    layout=_layout,
+    reference=_reference,
+    compute=_compute,
+)
 halo.set_attr("FPlaces", lambda params, shapes: [_first(params, shapes[0])])
 halo.set_attr("FRim", lambda params: params.fill)

@@ -219,9 +219,7 @@ def _grad_kernels(params: Params, inputs: Any, outputs: Any) -> Any:
 
 
 def _places(b: te.KernelBuilder, axis: Axis, k: te.Expr) -> list[tuple[te.Expr, te.Expr]]:
-    return [
-        (b.let("row", index), b.let("weight", weight)) for index, weight in _te_sources(axis, k)
-    ]
+    return [(b.let("row", index), b.let("weight", weight)) for index, weight in _te_sources(axis, k)]
 
 
 # Shapes
@@ -289,26 +287,54 @@ OGRAD = {"ograd": "the gradient of the output"}
 SHARED = {"dtype": numeric, "layout": layouts.pool}
 
 upsampling = define(
-    "upsampling", "Height and width `scale` times larger.", level=2, attrs=UpsamplingAttrs,
-    pattern=INJECTIVE, shape=_upsampling_shape, reference=_reference, compute=_compute,
-    gradient=lambda ctx, g: [F._upsampling_grad(g, **attributes(ctx.params))], **SHARED,
-)  # fmt: skip
+    "upsampling",
+    "Height and width `scale` times larger.",
+    level=2,
+    attrs=UpsamplingAttrs,
+    pattern=INJECTIVE,
+    shape=_upsampling_shape,
+    reference=_reference,
+    compute=_compute,
+    gradient=lambda ctx, g: [F._upsampling_grad(g, **attributes(ctx.params))],
+    **SHARED,
+)
 upsampling_grad = define(
-    "_upsampling_grad", "The transpose of upsampling.", level=10, inputs=OGRAD,
-    attrs=UpsamplingAttrs, pattern=OPAQUE, shape=_upsampling_grad_shape, kernels=_grad_kernels,
-    gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))], **SHARED,
-)  # fmt: skip
+    "_upsampling_grad",
+    "The transpose of upsampling.",
+    level=10,
+    inputs=OGRAD,
+    attrs=UpsamplingAttrs,
+    pattern=OPAQUE,
+    shape=_upsampling_grad_shape,
+    kernels=_grad_kernels,
+    gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))],
+    **SHARED,
+)
 upsampling_grad.reference = lambda p, g: _grad(p, g, unscaled(p, g.shape))
 
 resize = define(
-    "resize", "Height and width brought to a size.", level=2, attrs=ResizeAttrs,
-    pattern=INJECTIVE, shape=_resize_shape, reference=_reference, compute=_compute,
-    gradient=lambda ctx, g: [F._resize_grad(g, ctx.inputs[0], **attributes(ctx.params))], **SHARED,
-)  # fmt: skip
+    "resize",
+    "Height and width brought to a size.",
+    level=2,
+    attrs=ResizeAttrs,
+    pattern=INJECTIVE,
+    shape=_resize_shape,
+    reference=_reference,
+    compute=_compute,
+    gradient=lambda ctx, g: [F._resize_grad(g, ctx.inputs[0], **attributes(ctx.params))],
+    **SHARED,
+)
 resize_grad = define(
-    "_resize_grad", "The transpose of resize.", level=10, attrs=ResizeAttrs, pattern=OPAQUE,
-    inputs={**OGRAD, "data": "the data, of which only the shape is used"}, ignored_inputs=[1],
-    shape=_resize_grad_shape, kernels=_grad_kernels,
-    gradient=lambda ctx, gg: [F.resize(gg, **attributes(ctx.params)), None], **SHARED,
-)  # fmt: skip
+    "_resize_grad",
+    "The transpose of resize.",
+    level=10,
+    attrs=ResizeAttrs,
+    pattern=OPAQUE,
+    inputs={**OGRAD, "data": "the data, of which only the shape is used"},
+    ignored_inputs=[1],
+    shape=_resize_grad_shape,
+    kernels=_grad_kernels,
+    gradient=lambda ctx, gg: [F.resize(gg, **attributes(ctx.params)), None],
+    **SHARED,
+)
 resize_grad.reference = lambda p, g, x: _grad(p, g, x.shape)

@@ -60,9 +60,14 @@ def _must_hold(extent: Dim, indices: Shape) -> None:
 
 def _gathering(name: str, doc: str, **columns: Any) -> Any:
     return define(
-        name, doc, inputs=columns.pop("inputs", DATA_INDICES), pattern=INJECTIVE,
-        dtype=_indexed_dtype(1), layout=layouts.fixed_unknown, **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        inputs=columns.pop("inputs", DATA_INDICES),
+        pattern=INJECTIVE,
+        dtype=_indexed_dtype(1),
+        layout=layouts.fixed_unknown,
+        **columns,
+    )
 
 
 def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
@@ -70,10 +75,18 @@ def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
     took the elements."""
     inputs = {"ograd": "the gradient", "data": "has the wanted shape", "indices": "where"}
     return define(
-        name, doc, level=10, inputs=inputs, named=False, pattern=OPAQUE,
-        shape=backward_shape(forward), dtype=_indexed_dtype(2), layout=layouts.fixed_unknown,
-        ignored_inputs=[1], **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs=inputs,
+        named=False,
+        pattern=OPAQUE,
+        shape=backward_shape(forward),
+        dtype=_indexed_dtype(2),
+        layout=layouts.fixed_unknown,
+        ignored_inputs=[1],
+        **columns,
+    )
 
 
 def _row_within(b: te.KernelBuilder, index: te.Expr, extent: int) -> te.Expr:
@@ -85,9 +98,7 @@ def _row_within(b: te.KernelBuilder, index: te.Expr, extent: int) -> te.Expr:
 
 @schema
 class TakeAttrs:
-    axis: int | None = attr(
-        optional(INT), "along which axis; None for the flattened data", default=None
-    )
+    axis: int | None = attr(optional(INT), "along which axis; None for the flattened data", default=None)
 
 
 @schema
@@ -144,15 +155,27 @@ def _take_gradient(ctx, g):
 
 def _taking(name, doc, level, attrs, **columns):
     return _gathering(
-        name, doc, level=level, attrs=attrs, shape=_take_shape, reference=_take_reference,
-        compute=_take_compute, gradient=_take_gradient, complex_gradient=holomorphic, **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=level,
+        attrs=attrs,
+        shape=_take_shape,
+        reference=_take_reference,
+        compute=_take_compute,
+        gradient=_take_gradient,
+        complex_gradient=holomorphic,
+        **columns,
+    )
 
 
 take = _taking(
-    "take", "Elements of data, or its slices along an axis, at the indices. Negative ones count "
-    "from the end; one beyond an end takes the element there.", 3, TakeAttrs, named=False,
-)  # fmt: skip
+    "take",
+    "Elements of data, or its slices along an axis, at the indices. Negative ones count "
+    "from the end; one beyond an end takes the element there.",
+    3,
+    TakeAttrs,
+    named=False,
+)
 gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, GatherAttrs)
 
 
@@ -182,13 +205,15 @@ def _axis(params, shape):
 
 
 take_grad = _scattering(
-    "_take_grad", "The gradient of take and gather.", _take_shape, attrs=TakeAttrs,
-    reference=_take_grad_reference, kernels=_take_grad_kernels,
-)  # fmt: skip
+    "_take_grad",
+    "The gradient of take and gather.",
+    _take_shape,
+    attrs=TakeAttrs,
+    reference=_take_grad_reference,
+    kernels=_take_grad_kernels,
+)
 take_grad.complex_gradient = holomorphic
-take_grad.gradient = lambda ctx, g: [
-    F.take(g, ctx.inputs[2], axis=ctx.params.axis), None, None
-]  # fmt: skip
+take_grad.gradient = lambda ctx, g: [F.take(g, ctx.inputs[2], axis=ctx.params.axis), None, None]
 
 # Along several axes at once.
 
@@ -244,9 +269,13 @@ def _gather_nd_compute(x, indices):
 
 
 gather_nd = _gathering(
-    "gather_nd", "out[i...] = data[indices[0, i...], indices[1, i...], ...]", level=3,
-    shape=_gather_nd_shape, reference=_gather_nd_reference, compute=_gather_nd_compute,
-)  # fmt: skip
+    "gather_nd",
+    "out[i...] = data[indices[0, i...], indices[1, i...], ...]",
+    level=3,
+    shape=_gather_nd_shape,
+    reference=_gather_nd_reference,
+    compute=_gather_nd_compute,
+)
 gather_nd.complex_gradient = holomorphic
 gather_nd.gradient = lambda ctx, g: [F._gather_nd_grad(g, *ctx.inputs), None]
 
@@ -283,9 +312,12 @@ def _gather_nd_grad_kernels(inputs, outputs):
 
 
 gather_nd_grad = _scattering(
-    "_gather_nd_grad", "The gradient of gather_nd.", _gather_nd_shape,
-    reference=_gather_nd_grad_reference, kernels=_gather_nd_grad_kernels,
-)  # fmt: skip
+    "_gather_nd_grad",
+    "The gradient of gather_nd.",
+    _gather_nd_shape,
+    reference=_gather_nd_grad_reference,
+    kernels=_gather_nd_grad_kernels,
+)
 gather_nd_grad.complex_gradient = holomorphic
 gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
 
@@ -337,9 +369,13 @@ scatter_nd = define(
     "scatter_nd",
     "A copy of data in which data[indices[0, i...], indices[1, i...], ...] = updates[i...]. Of "
     "several updates of one place the last stays; its gradient goes to all of them.",
-    level=5, inputs={**DATA_INDICES, "updates": "the new values"}, pattern=OPAQUE,
-    shape=_scatter_nd_shape, dtype=_scatter_nd_dtype, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    level=5,
+    inputs={**DATA_INDICES, "updates": "the new values"},
+    pattern=OPAQUE,
+    shape=_scatter_nd_shape,
+    dtype=_scatter_nd_dtype,
+    layout=layouts.fixed_unknown,
+)
 scatter_nd.reference = _scatter_nd_reference
 scatter_nd.kernels = _scatter_nd_kernels
 scatter_nd.complex_gradient = holomorphic
@@ -394,15 +430,16 @@ def _gather_elements_compute(params, x, indices):
 
 
 gather_elements = _gathering(
-    "gather_elements", "out[i, j, k] = data[i, indices[i, j, k], k], for axis 1.", level=5,
-    attrs=GatherAttrs, shape=_gather_elements_shape, reference=_gather_elements_reference,
+    "gather_elements",
+    "out[i, j, k] = data[i, indices[i, j, k], k], for axis 1.",
+    level=5,
+    attrs=GatherAttrs,
+    shape=_gather_elements_shape,
+    reference=_gather_elements_reference,
     compute=_gather_elements_compute,
-)  # fmt: skip
+)
 gather_elements.complex_gradient = holomorphic
-gather_elements.gradient = lambda ctx, g: [
-    F._gather_elements_grad(g, *ctx.inputs, axis=ctx.params.axis),
-    None,
-]
+gather_elements.gradient = lambda ctx, g: [F._gather_elements_grad(g, *ctx.inputs, axis=ctx.params.axis), None]
 
 
 def _gather_elements_grad_reference(params, g, x, indices):
@@ -437,14 +474,15 @@ def _gather_elements_grad_kernels(params, inputs, outputs):
 
 
 gather_elements_grad = _scattering(
-    "_gather_elements_grad", "The gradient of gather_elements.", _gather_elements_shape,
-    attrs=GatherAttrs, reference=_gather_elements_grad_reference,
+    "_gather_elements_grad",
+    "The gradient of gather_elements.",
+    _gather_elements_shape,
+    attrs=GatherAttrs,
+    reference=_gather_elements_grad_reference,
     kernels=_gather_elements_grad_kernels,
-)  # fmt: skip
+)
 gather_elements_grad.complex_gradient = holomorphic
-gather_elements_grad.gradient = lambda ctx, g: [
-    F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None
-]  # fmt: skip
+gather_elements_grad.gradient = lambda ctx, g: [F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None]
 
 # One of two.
 
@@ -481,11 +519,14 @@ def _where_compute(condition, x, y):
 
 where = define(
     "where",
-    "x where the condition is not 0, else y. A condition of one dimension chooses whole slices "
-    "along the first axis.",
-    level=4, inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
-    pattern=INJECTIVE, shape=_where_shape, dtype=_where_dtype, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "x where the condition is not 0, else y. A condition of one dimension chooses whole slices along the first axis.",
+    level=4,
+    inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
+    pattern=INJECTIVE,
+    shape=_where_shape,
+    dtype=_where_dtype,
+    layout=layouts.fixed_unknown,
+)
 where.reference = _where_reference
 where.compute = _where_compute
 where.complex_gradient = holomorphic

@@ -14,18 +14,7 @@ from ..core.infer import same_dtype
 from ..core.op import set_role
 from ..core.schema import DTYPE, FLOAT, INT, INTS, attr, optional, schema
 from . import _layouts as layouts
-from ._families import (
-    INJECTIVE,
-    OPAQUE,
-    OUT_FUSABLE,
-    F,
-    as_written,
-    define,
-    full_dtype,
-    no_flow,
-    number,
-    unary,
-)
+from ._families import INJECTIVE, OPAQUE, OUT_FUSABLE, F, as_written, define, full_dtype, no_flow, number, unary
 
 _SHAPE = "the shape; () is a single number; left out, it is what the consumers need"
 
@@ -55,8 +44,7 @@ def _holds(value: float, dtype: DType | None) -> None:
     limits = np.iinfo(dtype)
     if not limits.min <= value <= limits.max:
         raise DTypeError(
-            f"{value} is no value of dtype {dtype_name(dtype)}",
-            why=f"it goes from {limits.min} to {limits.max}",
+            f"{value} is no value of dtype {dtype_name(dtype)}", why=f"it goes from {limits.min} to {limits.max}"
         )
 
 
@@ -71,9 +59,7 @@ def _filled_tensor(value: float, shape: tuple[int, ...], dtype: DType) -> te.Ten
 
 def _source(name, doc, attrs, value):
     """An operator without inputs; `value(params)` is what it is full of."""
-    op = define(
-        name, doc, level=4, inputs={}, attrs=attrs, pattern=OUT_FUSABLE, layout=layouts.no_inputs
-    )
+    op = define(name, doc, level=4, inputs={}, attrs=attrs, pattern=OUT_FUSABLE, layout=layouts.no_inputs)
     op.shape = lambda params, ins, outs: ([], [unify(params.shape, outs[0])])
     op.dtype = full_dtype
     op.reference = lambda p: _filled(value(p), _given(p, name), p.dtype)
@@ -117,9 +103,7 @@ def _source_like(name, doc, attrs, value):
 
 zeros_like = _source_like("zeros_like", "Zeros, of the shape and dtype of x.", None, lambda _: 0)
 ones_like = _source_like("ones_like", "Ones, of the shape and dtype of x.", None, lambda _: 1)
-full_like = _source_like(
-    "full_like", "One value, in the shape and dtype of x.", FullLikeAttrs, lambda p: p.fill_value
-)
+full_like = _source_like("full_like", "One value, in the shape and dtype of x.", FullLikeAttrs, lambda p: p.fill_value)
 
 
 def _full_like_dtype(params, ins, outs):
@@ -181,9 +165,15 @@ def _arange_compute(params):
 
 
 arange = define(
-    "arange", "start, start + step, start + 2 step, ... before stop.", level=5, inputs={},
-    attrs=ArangeAttrs, pattern=INJECTIVE, dtype=_arange_dtype, layout=layouts.no_inputs,
-)  # fmt: skip
+    "arange",
+    "start, start + step, start + 2 step, ... before stop.",
+    level=5,
+    inputs={},
+    attrs=ArangeAttrs,
+    pattern=INJECTIVE,
+    dtype=_arange_dtype,
+    layout=layouts.no_inputs,
+)
 arange.shape = lambda params, ins, outs: ([], [(_arange_length(params),)])
 arange.reference = _arange_reference
 arange.compute = _arange_compute
@@ -237,9 +227,7 @@ def _one_hot_reference(params, indices):
 def _one_hot_compute(params, indices):
     axis = _one_hot_axis(params, indices.rank + 1)
     shape = indices.shape[:axis] + (params.depth,) + indices.shape[axis:]
-    on, off = (
-        te.const(number(v, params.dtype), params.dtype) for v in (params.on_value, params.off_value)
-    )
+    on, off = (te.const(number(v, params.dtype), params.dtype) for v in (params.on_value, params.off_value))
 
     def value(*i: te.Expr) -> te.Expr:
         index = te.cast(indices[i[:axis] + i[axis + 1 :]], "int64")
@@ -252,9 +240,14 @@ one_hot = define(
     "one_hot",
     "on_value where the position along a new axis is the index (negative ones count from the "
     "end), off_value elsewhere; an index outside has no on_value.",
-    level=5, inputs={"indices": "which class"}, attrs=OneHotAttrs, pattern=INJECTIVE,
-    shape=_one_hot_shape, dtype=_one_hot_dtype, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    level=5,
+    inputs={"indices": "which class"},
+    attrs=OneHotAttrs,
+    pattern=INJECTIVE,
+    shape=_one_hot_shape,
+    dtype=_one_hot_dtype,
+    layout=layouts.fixed_unknown,
+)
 one_hot.reference = _one_hot_reference
 one_hot.compute = _one_hot_compute
 one_hot.gradient = no_flow
@@ -270,17 +263,28 @@ def _assign_shape(params, ins, outs):
 
 
 assign = define(
-    "_assign", "Writes rhs to the variable lhs; the output is rhs.", level=10,
-    inputs={"lhs": "the variable", "rhs": "its new value"}, named=False, pattern=OPAQUE,
-    shape=_assign_shape, layout=layouts.keep_left, mutates=[0], effect="mutates",
+    "_assign",
+    "Writes rhs to the variable lhs; the output is rhs.",
+    level=10,
+    inputs={"lhs": "the variable", "rhs": "its new value"},
+    named=False,
+    pattern=OPAQUE,
+    shape=_assign_shape,
+    layout=layouts.keep_left,
+    mutates=[0],
+    effect="mutates",
     inplace=[(1, 0)],
-)  # fmt: skip
+)
 assign.reference = lambda lhs, rhs: (rhs.copy(), rhs.copy())
 assign.compute = lambda lhs, rhs: te.compute(rhs.shape, lambda *i: rhs[i])
 assign.gradient = lambda ctx, g: [None, g]  # what the variable held does not matter
 
 undef = define(
-    "__undef__", "Stands where an output was removed; it has no value.", level=10, inputs={},
-    layout=layouts.no_inputs, shape=lambda params, ins, outs: ([], list(outs)),
+    "__undef__",
+    "Stands where an output was removed; it has no value.",
+    level=10,
+    inputs={},
+    layout=layouts.no_inputs,
+    shape=lambda params, ins, outs: ([], list(outs)),
     dtype=lambda params, ins, outs: ([], list(outs)),
-)  # fmt: skip
+)

@@ -95,9 +95,14 @@ def _concatenate_compute(params, *xs):
 
 
 concatenate = _variadic(
-    "concatenate", "Tensors one after another along an axis.", "the parts", level=1,
-    attrs=ConcatenateAttrs, shape=_concatenate_shape, layout=layouts.concatenated,
-)  # fmt: skip
+    "concatenate",
+    "Tensors one after another along an axis.",
+    "the parts",
+    level=1,
+    attrs=ConcatenateAttrs,
+    shape=_concatenate_shape,
+    layout=layouts.concatenated,
+)
 concatenate.reference = lambda p, *xs: np.concatenate(xs, p.axis)
 concatenate.compute = _concatenate_compute
 
@@ -144,8 +149,7 @@ def part_views(params, g, *xs):
     """What belongs to each part, as views of a gradient of the whole."""
     axis = normalize_axis(params.axis, g.ndim)
     return [
-        g[(slice(None),) * axis + (slice(start, start + x.shape[axis]),)]
-        for start, x in zip(_starts(params, xs), xs)
+        g[(slice(None),) * axis + (slice(start, start + x.shape[axis]),)] for start, x in zip(_starts(params, xs), xs)
     ]
 
 
@@ -163,10 +167,16 @@ def _concatenate_grad_compute(params, g, *xs):
 
 
 concatenate_grad = define(
-    "_concatenate_grad", "The parts of a gradient that belong to the inputs of concatenate.",
-    level=10, inputs={}, attrs=ConcatenateGradAttrs, pattern=INJECTIVE,
-    shape=_concatenate_grad_shape, dtype=first_dtype, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "_concatenate_grad",
+    "The parts of a gradient that belong to the inputs of concatenate.",
+    level=10,
+    inputs={},
+    attrs=ConcatenateGradAttrs,
+    pattern=INJECTIVE,
+    shape=_concatenate_grad_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+)
 concatenate_grad.set_num_inputs(lambda params: params.num_args + 1)
 concatenate_grad.set_num_outputs(lambda params: params.num_args)
 concatenate_grad.add_argument("ograd", "Tensor", "the gradient of the whole")
@@ -175,10 +185,7 @@ concatenate_grad.ignored_inputs = lambda params: range(1, params.num_args + 1)
 concatenate_grad.reference = _concatenate_grad_reference
 concatenate_grad.compute = _concatenate_grad_compute
 concatenate_grad.complex_gradient = holomorphic
-concatenate_grad.gradient = lambda ctx, *gs: [
-    F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis),
-    *[None] * len(gs),
-]
+concatenate_grad.gradient = lambda ctx, *gs: [F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis), *[None] * len(gs)]
 
 
 def _filled(ctx, gs):
@@ -220,8 +227,7 @@ def _sizes(params: SplitAttrs, dim: Dim) -> list[Dim]:
         raise InvalidValue(f"split at {cuts}", why="indices must be sorted ascending")
     if isinstance(dim, int) and cuts and cuts[-1] >= dim:
         raise ShapeError(
-            f"split at {cuts} of a dimension of {dim}",
-            why="the sum of sections must match the input.shape[axis]",
+            f"split at {cuts} of a dimension of {dim}", why="the sum of sections must match the input.shape[axis]"
         )
     ends = [*cuts, dim]
     inner = [b - a for a, b in zip((0, *cuts), cuts)]
@@ -268,15 +274,18 @@ def _split_reference(params, x):
 def _split_compute(params, x):
     axis = normalize_axis(params.axis, x.rank)
     cuts = _cuts(params, x.shape[axis])
-    return tuple(
-        _part(x, axis, start, changed(x.shape, axis, end - start)) for start, end in pairwise(cuts)
-    )
+    return tuple(_part(x, axis, start, changed(x.shape, axis, end - start)) for start, end in pairwise(cuts))
 
 
 split = define(
-    "split", "The parts of a tensor along an axis.", level=3, attrs=SplitAttrs, pattern=INJECTIVE,
-    shape=_split_shape, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "split",
+    "The parts of a tensor along an axis.",
+    level=3,
+    attrs=SplitAttrs,
+    pattern=INJECTIVE,
+    shape=_split_shape,
+    layout=layouts.fixed_unknown,
+)
 split.set_num_outputs(_num_parts)
 split.reference = _split_reference
 split.compute = _split_compute
@@ -320,9 +329,14 @@ def _stack_compute(params, *xs):
 
 
 stack = _variadic(
-    "stack", "Tensors of one shape along a new axis.", "the slices", level=5, attrs=StackAttrs,
-    shape=_stack_shape, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "stack",
+    "Tensors of one shape along a new axis.",
+    "the slices",
+    level=5,
+    attrs=StackAttrs,
+    shape=_stack_shape,
+    layout=layouts.fixed_unknown,
+)
 stack.reference = lambda p, *xs: np.stack(xs, p.axis)
 stack.compute = _stack_compute
 

@@ -34,9 +34,7 @@ from ._matrices import (
 
 @schema
 class TriangleAttrs:
-    lower: bool = attr(
-        BOOL, "whether the lower triangle stays, rather than the upper", default=True
-    )
+    lower: bool = attr(BOOL, "whether the lower triangle stays, rather than the upper", default=True)
     diagonal: int = attr(INT, "the last diagonal that stays; above the main one if > 0", default=0)
 
 
@@ -64,11 +62,18 @@ def _same_triangle(params: TriangleAttrs, x: Any) -> Any:
 
 
 triangle = define(
-    "triangle", "The lower or upper triangle of matrices, 0 elsewhere.", level=5,
-    attrs=TriangleAttrs, pattern=INJECTIVE, shape=_triangle_shape, layout=layouts.fixed_copy,
-    reference=_triangle_reference, compute=_triangle_compute,
-    gradient=lambda ctx, g: [_same_triangle(ctx.params, g)], complex_gradient=holomorphic,
-)  # fmt: skip
+    "triangle",
+    "The lower or upper triangle of matrices, 0 elsewhere.",
+    level=5,
+    attrs=TriangleAttrs,
+    pattern=INJECTIVE,
+    shape=_triangle_shape,
+    layout=layouts.fixed_copy,
+    reference=_triangle_reference,
+    compute=_triangle_compute,
+    gradient=lambda ctx, g: [_same_triangle(ctx.params, g)],
+    complex_gradient=holomorphic,
+)
 
 
 # Inverse, solution, determinant.
@@ -88,19 +93,24 @@ def _inverse_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 inverse = lapack(
-    "inverse", "The inverses of square matrices.",
-    lambda p, a: np.linalg.inv(swapped(a) if p.transposed else a), attrs=InverseAttrs,
-    shape=square_shape, gradient=_inverse_gradient, complex_gradient=holomorphic,
-)  # fmt: skip
+    "inverse",
+    "The inverses of square matrices.",
+    lambda p, a: np.linalg.inv(swapped(a) if p.transposed else a),
+    attrs=InverseAttrs,
+    shape=square_shape,
+    gradient=_inverse_gradient,
+    complex_gradient=holomorphic,
+)
 
 
 @schema
 class SolveAttrs:
     transposed: bool = attr(BOOL, "of the transposed matrices", default=False)
     triangle: str = attr(
-        choice("none", "lower", "upper"), "the triangle of A, before it is transposed, outside of "
-        "which nothing is read, and all counts as 0", default="none",
-    )  # fmt: skip
+        choice("none", "lower", "upper"),
+        "the triangle of A, before it is transposed, outside of which nothing is read, and all counts as 0",
+        default="none",
+    )
 
 
 def _solve_shape(params: SolveAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -131,10 +141,16 @@ def _solve(params: SolveAttrs, a: Array, b: Array) -> Array:
 
 
 solve = lapack(
-    "solve", "X with A X = B.", _solve, attrs=SolveAttrs,
-    inputs={"lhs": "A, square matrices", "rhs": "B, as many rows"}, named=False,
-    shape=_solve_shape, gradient=_solve_gradient, complex_gradient=holomorphic,
-)  # fmt: skip
+    "solve",
+    "X with A X = B.",
+    _solve,
+    attrs=SolveAttrs,
+    inputs={"lhs": "A, square matrices", "rhs": "B, as many rows"},
+    named=False,
+    shape=_solve_shape,
+    gradient=_solve_gradient,
+    complex_gradient=holomorphic,
+)
 
 
 def _number_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -167,24 +183,27 @@ def _cofactors_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 lapack(
-    "_cofactors", "The derivatives of determinants.", _cofactors, shape=square_shape,
-    gradient=_cofactors_gradient, complex_gradient=holomorphic,
-)  # fmt: skip
-det = lapack(
-    "det", "The determinants of square matrices.", np.linalg.det, shape=_number_shape,
+    "_cofactors",
+    "The derivatives of determinants.",
+    _cofactors,
+    shape=square_shape,
+    gradient=_cofactors_gradient,
     complex_gradient=holomorphic,
-)  # fmt: skip
+)
+det = lapack(
+    "det", "The determinants of square matrices.", np.linalg.det, shape=_number_shape, complex_gradient=holomorphic
+)
 det.gradient = lambda ctx, g: [F.broadcast_mul(_each(g), F._cofactors(ctx.inputs[0]))]
 
 slogdet = lapack(
-    "slogdet", "The signs of determinants, and the logarithms of their absolute values.",
-    lambda a: tuple(np.linalg.slogdet(a)), shape=_number_shape,
+    "slogdet",
+    "The signs of determinants, and the logarithms of their absolute values.",
+    lambda a: tuple(np.linalg.slogdet(a)),
+    shape=_number_shape,
     output_names=["sign", "logabsdet"],
-)  # fmt: skip
+)
 slogdet.set_num_outputs(2)
-slogdet.gradient = lambda ctx, _, g: [
-    F.broadcast_mul(_each(g), F.inverse(ctx.inputs[0], transposed=True))
-]
+slogdet.gradient = lambda ctx, _, g: [F.broadcast_mul(_each(g), F.inverse(ctx.inputs[0], transposed=True))]
 
 
 def _slogdet_gradient(ctx: Any, g_sign: Any, g: Any) -> list[Any]:
@@ -224,10 +243,13 @@ def mirrored(a: Array) -> Array:
 
 
 lapack(
-    "cholesky", "Lower triangles L with A = L L'; only the lower triangle of A is read.",
-    lambda a: np.linalg.cholesky(mirrored(a)), shape=square_shape, gradient=_cholesky_gradient,
+    "cholesky",
+    "Lower triangles L with A = L L'; only the lower triangle of A is read.",
+    lambda a: np.linalg.cholesky(mirrored(a)),
+    shape=square_shape,
+    gradient=_cholesky_gradient,
     complex_gradient=with_adjoints(_cholesky_gradient),
-)  # fmt: skip
+)
 
 
 def _eigh_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -260,12 +282,14 @@ def _eigh_gradient(ctx: Any, g_values: Any, g_vectors: Any, times: Any = product
 
 
 eigh = lapack(
-    "eigh", "Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which the "
-    "lower triangle is read.",
-    lambda a: tuple(np.linalg.eigh(mirrored(a))), shape=_eigh_shape, gradient=_eigh_gradient,
+    "eigh",
+    "Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which the lower triangle is read.",
+    lambda a: tuple(np.linalg.eigh(mirrored(a))),
+    shape=_eigh_shape,
+    gradient=_eigh_gradient,
     complex_gradient=with_adjoints(_eigh_gradient),
     output_names=["values", "vectors"],
-)  # fmt: skip
+)
 eigh.set_num_outputs(2)
 
 
@@ -288,11 +312,14 @@ def _qr_gradient(ctx: Any, g_q: Any, g_r: Any, times: Any = product) -> list[Any
 
 
 qr = lapack(
-    "qr", "A = Q R with orthogonal columns of Q and upper triangles R.",
-    lambda a: tuple(np.linalg.qr(a)), shape=_qr_shape, gradient=_qr_gradient,
+    "qr",
+    "A = Q R with orthogonal columns of Q and upper triangles R.",
+    lambda a: tuple(np.linalg.qr(a)),
+    shape=_qr_shape,
+    gradient=_qr_gradient,
     complex_gradient=with_adjoints(_qr_gradient),
     output_names=["q", "r"],
-)  # fmt: skip
+)
 qr.set_num_outputs(2)
 
 
@@ -329,11 +356,14 @@ def _svd_gradient(ctx: Any, g_u: Any, g_s: Any, g_vh: Any, times: Any = product)
 
 
 svd = lapack(
-    "svd", "A = U diag(s) V' with orthogonal columns of U and V, s in descending order.",
-    lambda a: tuple(np.linalg.svd(a, full_matrices=False)), shape=_svd_shape,
-    gradient=_svd_gradient, complex_gradient=with_adjoints(_svd_gradient),
+    "svd",
+    "A = U diag(s) V' with orthogonal columns of U and V, s in descending order.",
+    lambda a: tuple(np.linalg.svd(a, full_matrices=False)),
+    shape=_svd_shape,
+    gradient=_svd_gradient,
+    complex_gradient=with_adjoints(_svd_gradient),
     output_names=["u", "s", "vh"],
-)  # fmt: skip
+)
 svd.set_num_outputs(3)
 
 
@@ -344,11 +374,13 @@ def _svdvals_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 lapack(
-    "svdvals", "The singular values of matrices, in descending order.",
+    "svdvals",
+    "The singular values of matrices, in descending order.",
     lambda a: np.linalg.svd(a, compute_uv=False),
     shape=lambda params, ins, outs: ([None], [_svd_shape(params, ins, outs)[1][1]]),
-    gradient=_svdvals_gradient, complex_gradient=as_written,
-)  # fmt: skip
+    gradient=_svdvals_gradient,
+    complex_gradient=as_written,
+)
 
 
 def _pinv_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -375,9 +407,7 @@ def _pinv_gradient(ctx: Any, g: Any, times: Any = product) -> list[Any]:
 
 @schema
 class PinvAttrs:
-    rtol: float = attr(
-        FLOAT, "singular values count from this share of the largest on", default=1e-6
-    )
+    rtol: float = attr(FLOAT, "singular values count from this share of the largest on", default=1e-6)
     atol: float = attr(FLOAT, "singular values count from here on", default=0.0)
 
 
@@ -389,6 +419,11 @@ def _pinv_reference(params: PinvAttrs, a: Array) -> Array:
 
 
 lapack(
-    "pinv", "The pseudo-inverses of matrices.", _pinv_reference, attrs=PinvAttrs,
-    shape=_pinv_shape, gradient=_pinv_gradient, complex_gradient=with_adjoints(_pinv_gradient),
-)  # fmt: skip
+    "pinv",
+    "The pseudo-inverses of matrices.",
+    _pinv_reference,
+    attrs=PinvAttrs,
+    shape=_pinv_shape,
+    gradient=_pinv_gradient,
+    complex_gradient=with_adjoints(_pinv_gradient),
+)

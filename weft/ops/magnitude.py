@@ -13,25 +13,13 @@ from .. import te
 from ..base.shape import Shape, normalize_axis, unify
 from ..core.schema import FLOAT, INT, INTS, attr, schema
 from . import _layouts as layouts
-from ._families import (
-    OPAQUE,
-    OUT_FUSABLE,
-    F,
-    define,
-    floating,
-    in_dtype,
-    in_float32,
-    numeric,
-    unary,
-)
+from ._families import OPAQUE, OUT_FUSABLE, F, define, floating, in_dtype, in_float32, numeric, unary
 from .nn import along, one
 
 Array = NDArray[Any]
 
 
-def _axis_shape(
-    params: Any, ins: Sequence[Shape], outs: Sequence[Shape]
-) -> tuple[list[Shape], list[Shape]]:
+def _axis_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> tuple[list[Shape], list[Shape]]:
     shape = unify(ins[0], outs[0])
     if shape is not None:
         for axis in params.axis if isinstance(params.axis, tuple) else (params.axis,):
@@ -58,9 +46,7 @@ def _neighbour_sum(x: Array, axis: int, size: int, before: int) -> Array:
     return view.sum(axis=-1)
 
 
-def _te_neighbour_sum(
-    x: te.Tensor, axis: int, size: int, before: int, body: Any = lambda value: value
-) -> te.Tensor:
+def _te_neighbour_sum(x: te.Tensor, axis: int, size: int, before: int, body: Any = lambda value: value) -> te.Tensor:
     axis, k = normalize_axis(axis, x.rank), te.reduce_axis(size)
 
     def element(*i: Any) -> Any:
@@ -73,18 +59,20 @@ def _te_neighbour_sum(
 
 
 window_sum = define(
-    "_window_sum", "The sum of neighbours along an axis; outside is 0.", level=10,
-    attrs=WindowSumAttrs, pattern=OUT_FUSABLE, shape=_axis_shape, dtype=numeric,
+    "_window_sum",
+    "The sum of neighbours along an axis; outside is 0.",
+    level=10,
+    attrs=WindowSumAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_axis_shape,
+    dtype=numeric,
     layout=layouts.fixed_copy,
-)  # fmt: skip
+)
 window_sum.reference = in_dtype(lambda p, x: _neighbour_sum(x, p.axis, p.size, p.before))
 window_sum.compute = lambda p, x: _te_neighbour_sum(x, p.axis, p.size, p.before)
 window_sum.gradient = lambda ctx, g: [  # the window, mirrored
-    F._window_sum(
-        g, size=ctx.params.size, before=ctx.params.size - 1 - ctx.params.before,
-        axis=ctx.params.axis,
-    )
-]  # fmt: skip
+    F._window_sum(g, size=ctx.params.size, before=ctx.params.size - 1 - ctx.params.before, axis=ctx.params.axis)
+]
 
 
 @schema
@@ -106,11 +94,7 @@ def _lrn_reference(params: LrnAttrs, x: Array) -> Array:
 def _lrn_compute(params: LrnAttrs, x: te.Tensor) -> te.Tensor:
     squares = _te_neighbour_sum(x, params.axis, params.size, params.size // 2, lambda v: v * v)
     weight = params.alpha / params.size
-    return te.compute(
-        x.shape,
-        lambda *i: x[i] / te.pow(squares[i] * weight + params.bias, params.beta),
-        name="lrn",
-    )
+    return te.compute(x.shape, lambda *i: x[i] / te.pow(squares[i] * weight + params.bias, params.beta), name="lrn")
 
 
 def _lrn_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -126,10 +110,18 @@ def _lrn_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 lrn = define(
-    "lrn", "x / (bias + alpha/size * sum of x^2 over `size` neighbours)^beta.", level=1,
-    attrs=LrnAttrs, pattern=OPAQUE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
-    reference=in_dtype(_lrn_reference), compute=_lrn_compute, gradient=_lrn_gradient,
-)  # fmt: skip
+    "lrn",
+    "x / (bias + alpha/size * sum of x^2 over `size` neighbours)^beta.",
+    level=1,
+    attrs=LrnAttrs,
+    pattern=OPAQUE,
+    shape=_axis_shape,
+    dtype=floating,
+    layout=layouts.fixed_copy,
+    reference=in_dtype(_lrn_reference),
+    compute=_lrn_compute,
+    gradient=_lrn_gradient,
+)
 
 
 @schema
@@ -153,11 +145,7 @@ def _l2_reference(params: L2NormalizeAttrs, x: Array) -> Array:
 def _l2_compute(params: L2NormalizeAttrs, x: te.Tensor) -> te.Tensor:
     axes = _axes(params, x.rank)
     total = along(x, axes, "square_sum", lambda i: x[i] * x[i], te.sum)
-    return te.compute(
-        x.shape,
-        lambda *i: x[i] / te.sqrt(te.max(total[one(i, axes)], params.eps)),
-        name="l2_normalize",
-    )
+    return te.compute(x.shape, lambda *i: x[i] / te.sqrt(te.max(total[one(i, axes)], params.eps)), name="l2_normalize")
 
 
 def _l2_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -173,9 +161,13 @@ def _l2_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 l2_normalize = unary(
-    "l2_normalize", "x / sqrt(max(sum of x^2, eps)), with the sum over the axes.", level=1,
-    attrs=L2NormalizeAttrs, pattern=OUT_FUSABLE, dtype=floating,
-)  # fmt: skip
+    "l2_normalize",
+    "x / sqrt(max(sum of x^2, eps)), with the sum over the axes.",
+    level=1,
+    attrs=L2NormalizeAttrs,
+    pattern=OUT_FUSABLE,
+    dtype=floating,
+)
 l2_normalize.reference = in_dtype(_l2_reference)
 l2_normalize.compute = _l2_compute
 l2_normalize.gradient = _l2_gradient

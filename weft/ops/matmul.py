@@ -69,8 +69,7 @@ def _matmul_shape(params, ins, outs):
 
 def _matmul_reference(params, a, b):
     left, right = (
-        x.transpose() if turned else x
-        for x, turned in ((_wide(a), params.transpose_a), (_wide(b), params.transpose_b))
+        x.transpose() if turned else x for x, turned in ((_wide(a), params.transpose_a), (_wide(b), params.transpose_b))
     )
     flat = left.ndim == right.ndim == 2
     out = np.matmul(left, right) if flat else np.tensordot(left, right, 1)
@@ -92,9 +91,15 @@ matmul = define(
     "matmul",
     "Sums of products over the last axis of lhs and the first of rhs: "
     "out[i..., j...] = sum over k of lhs[i..., k] rhs[k, j...].",
-    level=1, inputs=LHS_RHS, named=False, attrs=MatmulAttrs, pattern=OUT_FUSABLE,
-    shape=_matmul_shape, dtype=numeric, layout=layouts.multiplied,
-)  # fmt: skip
+    level=1,
+    inputs=LHS_RHS,
+    named=False,
+    attrs=MatmulAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_matmul_shape,
+    dtype=numeric,
+    layout=layouts.multiplied,
+)
 matmul.reference = _matmul_reference
 matmul.compute = _matmul_compute
 matmul.complex_gradient = holomorphic
@@ -151,12 +156,20 @@ def _rhs_compute(params, g, a, like):
 
 def _matmul_grad(side, other, order, reference, compute):
     return define(
-        f"_matmul_grad_{side}", f"The gradient of matmul with respect to {side}.", level=10,
+        f"_matmul_grad_{side}",
+        f"The gradient of matmul with respect to {side}.",
+        level=10,
         inputs={"ograd": "gradient of the product", other: "the other factor", side: "its shape"},
-        named=False, attrs=MatmulAttrs, pattern=OUT_FUSABLE, dtype=numeric,
-        shape=backward_shape(_matmul_shape, own=2, order=order), layout=layouts.fixed_unknown,
-        ignored_inputs=[2], reference=reference, compute=compute,
-    )  # fmt: skip
+        named=False,
+        attrs=MatmulAttrs,
+        pattern=OUT_FUSABLE,
+        dtype=numeric,
+        shape=backward_shape(_matmul_shape, own=2, order=order),
+        layout=layouts.fixed_unknown,
+        ignored_inputs=[2],
+        reference=reference,
+        compute=compute,
+    )
 
 
 grad_lhs = _matmul_grad("lhs", "rhs", (2, 1), _lhs_reference, _lhs_compute)
@@ -242,9 +255,15 @@ def _batch_gradient(ctx, g):
 batch_matmul = define(
     "batch_matmul",
     "Products of matrices in the last two axes; the axes before them broadcast.",
-    level=5, inputs=LHS_RHS, named=False, attrs=BatchMatmulAttrs, pattern=OUT_FUSABLE,
-    shape=_batch_shape, dtype=numeric, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    level=5,
+    inputs=LHS_RHS,
+    named=False,
+    attrs=BatchMatmulAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_batch_shape,
+    dtype=numeric,
+    layout=layouts.fixed_unknown,
+)
 batch_matmul.reference = _batch_reference
 batch_matmul.compute = _batch_compute
 batch_matmul.complex_gradient = holomorphic

@@ -110,11 +110,18 @@ multibox_prior = define(
     "multibox_prior",
     "Anchor boxes (left, top, right, bottom) around the centre of every cell of the data, in parts "
     "of the image: for all sizes, and for the first size with every ratio after the first.",
-    level=4, inputs={"data": "(n, c, height, width), of which only the shape is used"},
-    attrs=PriorAttrs, pattern=OPAQUE, shape=_prior_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_prior_reference, compute=_prior_compute,
-    gradient=no_flow, ignored_inputs=[0],
-)  # fmt: skip
+    level=4,
+    inputs={"data": "(n, c, height, width), of which only the shape is used"},
+    attrs=PriorAttrs,
+    pattern=OPAQUE,
+    shape=_prior_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_prior_reference,
+    compute=_prior_compute,
+    gradient=no_flow,
+    ignored_inputs=[0],
+)
 
 
 # Boxes from predictions
@@ -233,13 +240,14 @@ multibox_transform_loc = define(
     "there are. With d the prediction, c and s the centre and size of an anchor and v variances: "
     "centre = d v s + c, size = exp(d v) s.",
     level=4,
-    inputs={
-        "cls_prob": "(batch, classes, anchors)",
-        "loc_pred": "(batch, 4 * anchors)",
-        "anchor": "(1, anchors, 4)",
-    },
-    attrs=TransformLocAttrs, pattern=OPAQUE, shape=_transform_shape, dtype=_transform_dtype,
-    layout=layouts.fixed_unknown, reference=_transform_reference, kernels=_transform_kernels,
+    inputs={"cls_prob": "(batch, classes, anchors)", "loc_pred": "(batch, 4 * anchors)", "anchor": "(1, anchors, 4)"},
+    attrs=TransformLocAttrs,
+    pattern=OPAQUE,
+    shape=_transform_shape,
+    dtype=_transform_dtype,
+    layout=layouts.fixed_unknown,
+    reference=_transform_reference,
+    kernels=_transform_kernels,
     output_names=["boxes", "valid_count"],
-)  # fmt: skip
+)
 multibox_transform_loc.set_num_outputs(2)

@@ -14,17 +14,7 @@ from ..base.errors import ShapeError
 from ..base.shape import Dim, Shape, mul_dims, normalize_axis, unify, unify_dim
 from ..core.schema import BOOL, INT, attr, schema
 from . import _layouts as layouts
-from ._families import (
-    INJECTIVE,
-    OUT_FUSABLE,
-    F,
-    define,
-    floating,
-    holomorphic,
-    in_dtype,
-    in_float32,
-    numeric,
-)
+from ._families import INJECTIVE, OUT_FUSABLE, F, define, floating, holomorphic, in_dtype, in_float32, numeric
 
 Array = NDArray[Any]
 Shapes = Sequence[Shape]
@@ -70,9 +60,7 @@ def _dense_reference(params: DenseAttrs, x: Array, w: Array, *bias: Array) -> Ar
 def _dense_compute(params: DenseAttrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
     k = te.reduce_axis(x.shape[-1])
     out = te.compute(
-        (*x.shape[:-1], params.units),
-        lambda *i: te.sum(x[(*i[:-1], k.var)] * w[i[-1], k.var], k),
-        name="dense",
+        (*x.shape[:-1], params.units), lambda *i: te.sum(x[(*i[:-1], k.var)] * w[i[-1], k.var], k), name="dense"
     )
     if not bias:
         return out
@@ -89,17 +77,23 @@ def _dense_gradient(ctx: Any, g: Any) -> list[Any]:
     ]
 
 
-_DENSE_INPUTS = {
-    "data": "the input, of shape (..., k)",
-    "weight": "(units, k)",
-    "bias": "(units,), if use_bias",
-}
+_DENSE_INPUTS = {"data": "the input, of shape (..., k)", "weight": "(units, k)", "bias": "(units,), if use_bias"}
 dense = define(
-    "dense", "data weight' + bias: a fully connected layer over the last axis.", level=1,
-    inputs=_DENSE_INPUTS, named=False, attrs=DenseAttrs, pattern=OUT_FUSABLE, shape=_dense_shape,
-    dtype=numeric, layout=layouts.fixed_copy, reference=_dense_reference, compute=_dense_compute,
-    gradient=_dense_gradient, complex_gradient=holomorphic,
-)  # fmt: skip
+    "dense",
+    "data weight' + bias: a fully connected layer over the last axis.",
+    level=1,
+    inputs=_DENSE_INPUTS,
+    named=False,
+    attrs=DenseAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_dense_shape,
+    dtype=numeric,
+    layout=layouts.fixed_copy,
+    reference=_dense_reference,
+    compute=_dense_compute,
+    gradient=_dense_gradient,
+    complex_gradient=holomorphic,
+)
 dense.set_num_inputs(lambda params: 3 if params.use_bias else 2)
 dense.input_names = lambda params: list(_DENSE_INPUTS)[: 3 if params.use_bias else 2]
 
@@ -130,12 +124,20 @@ def _rows_compute(x: te.Tensor) -> te.Tensor:
 
 
 as_rows = define(
-    "_as_rows", "x with all axes but the last merged into one.", level=10, pattern=INJECTIVE,
-    shape=_rows_shape, layout=layouts.fixed_unknown, reference=_as_rows, compute=_rows_compute,
-    gradient=lambda ctx, g: [F.reshape_like(g, ctx.inputs[0])], complex_gradient=holomorphic,
-    alias={0: 0}, inplace=[(0, 0)],
+    "_as_rows",
+    "x with all axes but the last merged into one.",
+    level=10,
+    pattern=INJECTIVE,
+    shape=_rows_shape,
+    layout=layouts.fixed_unknown,
+    reference=_as_rows,
+    compute=_rows_compute,
+    gradient=lambda ctx, g: [F.reshape_like(g, ctx.inputs[0])],
+    complex_gradient=holomorphic,
+    alias={0: 0},
+    inplace=[(0, 0)],
     inplace_identity=[True],
-)  # fmt: skip
+)
 
 # softmax
 
@@ -197,22 +199,14 @@ def exp_sum(x: te.Tensor, axis: tuple[int, ...]) -> tuple[te.Tensor, te.Tensor]:
 def _softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     axis = (normalize_axis(params.axis, x.rank),)
     top, total = exp_sum(x, axis)
-    return te.compute(
-        x.shape,
-        lambda *i: te.exp(x[i] - top[one(i, axis)]) / total[one(i, axis)],
-        name="softmax",
-    )
+    return te.compute(x.shape, lambda *i: te.exp(x[i] - top[one(i, axis)]) / total[one(i, axis)], name="softmax")
 
 
 @in_float32
 def _log_softmax_compute(params: AxisAttrs, x: te.Tensor) -> te.Tensor:
     axis = (normalize_axis(params.axis, x.rank),)
     top, total = exp_sum(x, axis)
-    return te.compute(
-        x.shape,
-        lambda *i: x[i] - top[one(i, axis)] - te.log(total[one(i, axis)]),
-        name="log_softmax",
-    )
+    return te.compute(x.shape, lambda *i: x[i] - top[one(i, axis)] - te.log(total[one(i, axis)]), name="log_softmax")
 
 
 def _softmax_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -233,14 +227,30 @@ def _log_softmax_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 softmax = define(
-    "softmax", "exp(x) / sum of exp(x) along the axis.", level=1, attrs=AxisAttrs,
-    pattern=OUT_FUSABLE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
-    compute=_softmax_compute, reference=in_dtype(_softmax_reference), gradient=_softmax_gradient,
+    "softmax",
+    "exp(x) / sum of exp(x) along the axis.",
+    level=1,
+    attrs=AxisAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_axis_shape,
+    dtype=floating,
+    layout=layouts.fixed_copy,
+    compute=_softmax_compute,
+    reference=in_dtype(_softmax_reference),
+    gradient=_softmax_gradient,
     inplace=[(0, 0)],
-)  # fmt: skip
+)
 log_softmax = define(
-    "log_softmax", "x - log(sum of exp(x)) along the axis.", level=1, attrs=AxisAttrs,
-    pattern=OUT_FUSABLE, shape=_axis_shape, dtype=floating, layout=layouts.fixed_copy,
-    compute=_log_softmax_compute, reference=in_dtype(_log_softmax_reference),
-    gradient=_log_softmax_gradient, inplace=[(0, 0)],
-)  # fmt: skip
+    "log_softmax",
+    "x - log(sum of exp(x)) along the axis.",
+    level=1,
+    attrs=AxisAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_axis_shape,
+    dtype=floating,
+    layout=layouts.fixed_copy,
+    compute=_log_softmax_compute,
+    reference=in_dtype(_log_softmax_reference),
+    gradient=_log_softmax_gradient,
+    inplace=[(0, 0)],
+)

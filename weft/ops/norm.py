@@ -68,9 +68,7 @@ class BatchNormAttrs:
     scale: bool = attr(BOOL, "whether gamma multiplies", default=True)
     momentum: float = attr(FLOAT, "how much of the moving values stays", default=0.9)
     training: bool = attr(BOOL, "whether the batch's own moments are used", default=False)
-    unbiased: bool = attr(
-        BOOL, "whether the moving variance takes n / (n - 1) of the batch's", default=False
-    )
+    unbiased: bool = attr(BOOL, "whether the moving variance takes n / (n - 1) of the batch's", default=False)
 
 
 def channel_axes(axis: int, rank: int, ranks: Sequence[int]) -> tuple[int, ...]:
@@ -94,10 +92,7 @@ def batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Infer
                 dims[axis] = unify_dim(dims[axis], dim)
     own = tuple([dims[axis] for axis in axes])
     whole = own if len(own) == 1 else (mul_dims(*own),)
-    moving = [
-        whole if (params.training if vector is None else len(vector) == 1) else own
-        for vector in ins[3:]
-    ]
+    moving = [whole if (params.training if vector is None else len(vector) == 1) else own for vector in ins[3:]]
     return [tuple(dims), own, own, *moving], [tuple(dims), own, own]
 
 
@@ -144,12 +139,7 @@ def _te_unbiasing(params: BatchNormAttrs, count: int) -> te.Expr:
 
 @in_float32
 def _batch_norm_compute(
-    params: BatchNormAttrs,
-    x: te.Tensor,
-    gamma: te.Tensor,
-    beta: te.Tensor,
-    mean: te.Tensor,
-    var: te.Tensor,
+    params: BatchNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, var: te.Tensor
 ) -> tuple[te.Tensor, ...]:
     axes = channel_axes(params.axis, x.rank, [gamma.rank])
     others = others_of(x.rank, axes)
@@ -208,9 +198,7 @@ def _batch_norm_gradient(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]
 
 def _gradient_in_training(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
     (x, gamma), params = ctx.inputs[:2], ctx.params
-    data, scales, shifts = F._batch_norm_grad(
-        g, x, gamma, *ctx.outputs[1:3], g_mean, g_var, **attributes(params)
-    )
+    data, scales, shifts = F._batch_norm_grad(g, x, gamma, *ctx.outputs[1:3], g_mean, g_var, **attributes(params))
     made = [scales if params.scale else None, shifts if params.center else None]
     return [data, *made, None, None]
 
@@ -250,14 +238,24 @@ batch_norm = define(
     "may be whole.",
     level=1,
     inputs={
-        "data": "the input", **GAMMA, **BETA,
-        "moving_mean": "the moving mean", "moving_var": "the moving variance",
+        "data": "the input",
+        **GAMMA,
+        **BETA,
+        "moving_mean": "the moving mean",
+        "moving_var": "the moving variance",
     },
-    attrs=BatchNormAttrs, pattern=OPAQUE, shape=batch_norm_shape, dtype=floating,
-    layout=layouts.batch_norm, reference=_batch_norm_reference, compute=_batch_norm_compute,
-    gradient=_batch_norm_gradient, visible_outputs=1, output_names=["output", "mean", "var"],
+    attrs=BatchNormAttrs,
+    pattern=OPAQUE,
+    shape=batch_norm_shape,
+    dtype=floating,
+    layout=layouts.batch_norm,
+    reference=_batch_norm_reference,
+    compute=_batch_norm_compute,
+    gradient=_batch_norm_gradient,
+    visible_outputs=1,
+    output_names=["output", "mean", "var"],
     mutates=[3, 4],
-).set_num_outputs(3)  # fmt: skip
+).set_num_outputs(3)
 batch_norm.effect = lambda params: "mutates" if params.training else "pure"
 
 # layer_norm and rms_norm: over the axes from `axis` to the last.
@@ -287,9 +285,7 @@ def _layer_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array, beta: 
 
 
 @in_float32
-def _layer_norm_compute(
-    params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor
-) -> te.Tensor:
+def _layer_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     axes = trailing_axes(params, x.rank)
     mean, variance = te_moments(x, axes)
 
@@ -308,11 +304,18 @@ def _layer_norm_gradient(ctx: Any, g: Any) -> list[Any]:
 layer_norm = define(
     "layer_norm",
     "gamma (data - mean) / sqrt(var + epsilon) + beta, with moments over the last axes.",
-    level=5, inputs={"data": "the input", **GAMMA, **BETA}, attrs=LayerNormAttrs,
-    pattern=OUT_FUSABLE, shape=trailing_shape, dtype=floating, layout=layouts.fixed_copy,
-    reference=_layer_norm_reference, compute=_layer_norm_compute, gradient=_layer_norm_gradient,
+    level=5,
+    inputs={"data": "the input", **GAMMA, **BETA},
+    attrs=LayerNormAttrs,
+    pattern=OUT_FUSABLE,
+    shape=trailing_shape,
+    dtype=floating,
+    layout=layouts.fixed_copy,
+    reference=_layer_norm_reference,
+    compute=_layer_norm_compute,
+    gradient=_layer_norm_gradient,
     inplace=[(0, 0)],
-)  # fmt: skip
+)
 
 
 def _rms_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array) -> Array:
@@ -326,9 +329,7 @@ def _rms_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor) ->
     axes = trailing_axes(params, x.rank)
     square = te_mean(x, axes, "mean_square", lambda i: x[i] * x[i])
     return te.compute(
-        x.shape,
-        lambda *i: x[i] / te.sqrt(square[one(i, axes)] + params.epsilon) * gamma[i[axes[0] :]],
-        name="rms_norm",
+        x.shape, lambda *i: x[i] / te.sqrt(square[one(i, axes)] + params.epsilon) * gamma[i[axes[0] :]], name="rms_norm"
     )
 
 
@@ -337,12 +338,20 @@ def _rms_norm_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 rms_norm = define(
-    "rms_norm", "gamma data / sqrt(mean of data^2 + epsilon), with the mean over the last axes.",
-    level=5, inputs={"data": "the input", **GAMMA}, attrs=LayerNormAttrs, pattern=OUT_FUSABLE,
-    shape=trailing_shape, dtype=floating, layout=layouts.fixed_copy,
-    reference=_rms_norm_reference, compute=_rms_norm_compute, gradient=_rms_norm_gradient,
+    "rms_norm",
+    "gamma data / sqrt(mean of data^2 + epsilon), with the mean over the last axes.",
+    level=5,
+    inputs={"data": "the input", **GAMMA},
+    attrs=LayerNormAttrs,
+    pattern=OUT_FUSABLE,
+    shape=trailing_shape,
+    dtype=floating,
+    layout=layouts.fixed_copy,
+    reference=_rms_norm_reference,
+    compute=_rms_norm_compute,
+    gradient=_rms_norm_gradient,
     inplace=[(0, 0)],
-)  # fmt: skip
+)
 
 # instance_norm and group_norm: (N, C, ...), over groups of channels and all that follows.
 
@@ -394,9 +403,7 @@ def _group_norm_compute(params: Any, x: te.Tensor, gamma: te.Tensor, beta: te.Te
     n, channels, *rest = x.shape
     groups = groups_of(params, channels)
     size = 1 if groups is channels else channels // groups
-    split = te.compute(
-        (n, groups, size, *rest), lambda *i: x[(i[0], i[1] * size + i[2], *i[3:])], name="groups"
-    )
+    split = te.compute((n, groups, size, *rest), lambda *i: x[(i[0], i[1] * size + i[2], *i[3:])], name="groups")
     mean, variance = te_moments(split, tuple(range(2, split.rank)))
 
     def element(*i: Any) -> Any:
@@ -413,11 +420,20 @@ def _channel_norm(name: str, doc: str, attrs: type) -> None:
         return list(grad(g, *ctx.inputs[:2], **attributes(ctx.params)))
 
     define(
-        name, doc, level=5, inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
-        attrs=attrs, pattern=OUT_FUSABLE, shape=group_norm_shape, dtype=floating,
-        layout=layouts.fixed_unknown, reference=_group_norm_reference, compute=_group_norm_compute,
-        gradient=gradient, inplace=[(0, 0)],
-    )  # fmt: skip
+        name,
+        doc,
+        level=5,
+        inputs={"data": "the input, (N, C, ...)", **GAMMA, **BETA},
+        attrs=attrs,
+        pattern=OUT_FUSABLE,
+        shape=group_norm_shape,
+        dtype=floating,
+        layout=layouts.fixed_unknown,
+        reference=_group_norm_reference,
+        compute=_group_norm_compute,
+        gradient=gradient,
+        inplace=[(0, 0)],
+    )
 
 
 _channel_norm(

@@ -101,9 +101,7 @@ def _second_gradient(frame: Frame, ctx: Any, to_data: Any, *to_vectors: Any) -> 
     return [to_g, back(to_x), frame.summed(F.elemwise_mul(g, projected))]
 
 
-def _gradients(
-    g: Array, unit: Array, scale: Array, gamma: Array, axes: tuple[int, ...], centred: bool
-) -> Array:
+def _gradients(g: Array, unit: Array, scale: Array, gamma: Array, axes: tuple[int, ...], centred: bool) -> Array:
     """dx in float64, of arrays that broadcast."""
     inner = g * gamma
     along = (inner * unit).mean(axes, keepdims=True)
@@ -131,9 +129,7 @@ def _te_gradient(
     return element
 
 
-def _te_sums(
-    x: te.Tensor, kept: Sequence[int], bodies: Sequence[Callable[[Any], Any]]
-) -> list[te.Tensor]:
+def _te_sums(x: te.Tensor, kept: Sequence[int], bodies: Sequence[Callable[[Any], Any]]) -> list[te.Tensor]:
     """Sums over all but some axes, which alone are left."""
     axes = [axis for axis in range(x.rank) if axis not in kept]
     shape = tuple([x.shape[axis] for axis in kept])
@@ -188,9 +184,7 @@ def _trailing_reference(centred: bool) -> Callable[..., Any]:
 
 def _trailing_compute(centred: bool) -> Callable[..., Any]:
     @in_float32
-    def compute(
-        params: LayerNormAttrs, g: te.Tensor, x: te.Tensor, gamma: te.Tensor
-    ) -> tuple[te.Tensor, ...]:
+    def compute(params: LayerNormAttrs, g: te.Tensor, x: te.Tensor, gamma: te.Tensor) -> tuple[te.Tensor, ...]:
         axes = trailing_axes(params, x.rank)
         if centred:
             mean, variance = te_moments(x, axes)
@@ -210,15 +204,21 @@ def _trailing_compute(centred: bool) -> Callable[..., Any]:
 def _trailing_grad(name: str, centred: bool) -> None:
     vectors = ["gamma", "beta"] if centred else ["gamma"]
     define(
-        name, f"The gradients of data and {' and '.join(vectors)}.", level=10,
-        inputs={**OGRAD, "data": "the input", "gamma": "the scales"}, named=False,
-        attrs=LayerNormAttrs, pattern=OPAQUE, shape=_trailing_grad_shape, dtype=floating,
-        layout=layouts.fixed_unknown, reference=_trailing_reference(centred),
-        compute=_trailing_compute(centred), output_names=["data", *vectors],
-        gradient=lambda ctx, *grads: _second_gradient(
-            _trailing_frame(ctx.params, centred), ctx, *grads
-        ),
-    ).set_num_outputs(1 + len(vectors))  # fmt: skip
+        name,
+        f"The gradients of data and {' and '.join(vectors)}.",
+        level=10,
+        inputs={**OGRAD, "data": "the input", "gamma": "the scales"},
+        named=False,
+        attrs=LayerNormAttrs,
+        pattern=OPAQUE,
+        shape=_trailing_grad_shape,
+        dtype=floating,
+        layout=layouts.fixed_unknown,
+        reference=_trailing_reference(centred),
+        compute=_trailing_compute(centred),
+        output_names=["data", *vectors],
+        gradient=lambda ctx, *grads: _second_gradient(_trailing_frame(ctx.params, centred), ctx, *grads),
+    ).set_num_outputs(1 + len(vectors))
 
 
 _trailing_grad("_layer_norm_grad", True)
@@ -256,9 +256,7 @@ def _group_reference(params: Any, g: Array, x: Array, gamma: Array) -> tuple[Arr
 
 
 @in_float32
-def _group_compute(
-    params: Any, g: te.Tensor, x: te.Tensor, gamma: te.Tensor
-) -> tuple[te.Tensor, ...]:
+def _group_compute(params: Any, g: te.Tensor, x: te.Tensor, gamma: te.Tensor) -> tuple[te.Tensor, ...]:
     n, channels, *rest = x.shape
     groups = groups_of(params, channels)
     size = 1 if groups is channels else channels // groups
@@ -277,13 +275,21 @@ def _group_compute(
 
 def _group_grad(name: str, attrs: type) -> None:
     define(
-        name, "The gradients of data, gamma and beta.", level=10,
-        inputs={**OGRAD, "data": "the input, (N, C, ...)", "gamma": "the scales"}, named=False,
-        attrs=attrs, pattern=OPAQUE, shape=_group_grad_shape, dtype=floating,
-        layout=layouts.fixed_unknown, reference=_group_reference, compute=_group_compute,
+        name,
+        "The gradients of data, gamma and beta.",
+        level=10,
+        inputs={**OGRAD, "data": "the input, (N, C, ...)", "gamma": "the scales"},
+        named=False,
+        attrs=attrs,
+        pattern=OPAQUE,
+        shape=_group_grad_shape,
+        dtype=floating,
+        layout=layouts.fixed_unknown,
+        reference=_group_reference,
+        compute=_group_compute,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
-    ).set_num_outputs(3)  # fmt: skip
+    ).set_num_outputs(3)
 
 
 _group_grad("_instance_norm_grad", InstanceNormAttrs)
@@ -300,9 +306,7 @@ def _batch_grad_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Infe
     return [data, data, *[own] * 5], [data, own, own]
 
 
-def _batch_reference(
-    params: BatchNormAttrs, g: Array, x: Array, *vectors: Array
-) -> tuple[Array, ...]:
+def _batch_reference(params: BatchNormAttrs, g: Array, x: Array, *vectors: Array) -> tuple[Array, ...]:
     axes = others_of(x.ndim, channel_axes(params.axis, x.ndim, [vectors[0].ndim]))
     spread = [1 if i in axes else extent for i, extent in enumerate(x.shape)]
     wide = [vector.astype(np.float64).reshape(spread) for vector in vectors]
@@ -317,9 +321,7 @@ def _batch_reference(
 
 
 @in_float32
-def _batch_compute(
-    params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors: te.Tensor
-) -> tuple[te.Tensor, ...]:
+def _batch_compute(params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors: te.Tensor) -> tuple[te.Tensor, ...]:
     gamma, mean, var, to_mean, to_var = vectors
     own = channel_axes(params.axis, x.rank, [gamma.rank])
     axes = others_of(x.rank, own)
@@ -383,11 +385,22 @@ define(
     "The gradients of data, gamma and beta, given the moments of the batch and their gradients.",
     level=10,
     inputs={
-        **OGRAD, "data": "the input", "gamma": "the scales", "mean": "the mean of each channel",
-        "var": "the variance of each channel", "mean_grad": "the gradient of the mean",
+        **OGRAD,
+        "data": "the input",
+        "gamma": "the scales",
+        "mean": "the mean of each channel",
+        "var": "the variance of each channel",
+        "mean_grad": "the gradient of the mean",
         "var_grad": "the gradient of the variance",
     },
-    named=False, attrs=BatchNormAttrs, pattern=OPAQUE, shape=_batch_grad_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_batch_reference, compute=_batch_compute,
-    output_names=["data", "gamma", "beta"], gradient=_batch_second_gradient,
-).set_num_outputs(3)  # fmt: skip
+    named=False,
+    attrs=BatchNormAttrs,
+    pattern=OPAQUE,
+    shape=_batch_grad_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_batch_reference,
+    compute=_batch_compute,
+    output_names=["data", "gamma", "beta"],
+    gradient=_batch_second_gradient,
+).set_num_outputs(3)

@@ -57,9 +57,14 @@ def _pack_compute(params, w):
 pack_panels = define(
     "_pack_panels",
     "A matrix as panels of columns: out[p, k, l] = data[k, p * lanes + l], 0 beyond the last.",
-    level=10, attrs=PackAttrs, pattern=INJECTIVE, shape=_pack_shape,
-    layout=layouts.fixed_unknown, reference=_pack_reference, compute=_pack_compute,
-)  # fmt: skip
+    level=10,
+    attrs=PackAttrs,
+    pattern=INJECTIVE,
+    shape=_pack_shape,
+    layout=layouts.fixed_unknown,
+    reference=_pack_reference,
+    compute=_pack_compute,
+)
 
 
 @schema
@@ -101,8 +106,16 @@ def _packed_compute(params, x, panels):
 
 
 packed_matmul = define(
-    "_packed_matmul", "out[..., n] = sum over k of data[..., k] * weight[n // lanes, k, n % lanes]",
-    level=10, inputs={"data": "the rows", "weight": "the panels of the columns"}, named=False,
-    attrs=PackedMatmulAttrs, pattern=OUT_FUSABLE, shape=_packed_shape, dtype=numeric,
-    layout=layouts.fixed_unknown, reference=_packed_reference, compute=_packed_compute,
-)  # fmt: skip
+    "_packed_matmul",
+    "out[..., n] = sum over k of data[..., k] * weight[n // lanes, k, n % lanes]",
+    level=10,
+    inputs={"data": "the rows", "weight": "the panels of the columns"},
+    named=False,
+    attrs=PackedMatmulAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_packed_shape,
+    dtype=numeric,
+    layout=layouts.fixed_unknown,
+    reference=_packed_reference,
+    compute=_packed_compute,
+)

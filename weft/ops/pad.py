@@ -31,9 +31,7 @@ class PadAttrs:
 def _widths(params: PadAttrs, rank: int) -> tuple[tuple[int, int], ...]:
     widths = params.pad_width
     if any(len(pair) != 2 or min(pair) < 0 for pair in widths):
-        raise InvalidValue(
-            f"pad_width cannot be {widths}", why="it has two numbers, not negative, for every axis"
-        )
+        raise InvalidValue(f"pad_width cannot be {widths}", why="it has two numbers, not negative, for every axis")
     if len(widths) != rank:
         raise ShapeError(f"pad_width has {len(widths)} pairs for a tensor of {rank} dimensions")
     return widths
@@ -189,17 +187,29 @@ def _gather_axis(mode: str, g: te.Tensor, axis: int, before: int, after: int) ->
 
 
 pad = define(
-    "pad", "The data with elements put around it: a value, the edge, or a mirror image.", level=1,
-    attrs=PadAttrs, pattern=INJECTIVE, shape=_pad_shape, layout=layouts.fixed_copy,
-    reference=_pad_reference, compute=_pad_compute,
+    "pad",
+    "The data with elements put around it: a value, the edge, or a mirror image.",
+    level=1,
+    attrs=PadAttrs,
+    pattern=INJECTIVE,
+    shape=_pad_shape,
+    layout=layouts.fixed_copy,
+    reference=_pad_reference,
+    compute=_pad_compute,
     gradient=lambda ctx, g: [F._pad_grad(g, **attributes(ctx.params))],
     complex_gradient=holomorphic,
-)  # fmt: skip
+)
 pad_grad = define(
-    "_pad_grad", "The transpose of pad: what is outside is added to where it was copied from.",
-    level=10, inputs={"ograd": "the gradient of the output"}, attrs=PadAttrs, pattern=OUT_FUSABLE,
-    shape=_grad_shape, layout=layouts.fixed_copy, reference=_grad_reference,
+    "_pad_grad",
+    "The transpose of pad: what is outside is added to where it was copied from.",
+    level=10,
+    inputs={"ograd": "the gradient of the output"},
+    attrs=PadAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_grad_shape,
+    layout=layouts.fixed_copy,
+    reference=_grad_reference,
     compute=_grad_compute,
     gradient=lambda ctx, gg: [F.pad(gg, **{**attributes(ctx.params), "pad_value": 0.0})],
     complex_gradient=holomorphic,
-)  # fmt: skip
+)

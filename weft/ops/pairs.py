@@ -36,14 +36,19 @@ from ._kernels import Body, read_stretched, unravelled, variable
 Gradient = Callable[[Any, Any], list[Any]]
 
 
-def _pair(
-    name: str, doc: str, reference: Any, body: Any, dtype: Any = floating,
-    gradient: Gradient = no_flow,
-) -> Op:  # fmt: skip
+def _pair(name: str, doc: str, reference: Any, body: Any, dtype: Any = floating, gradient: Gradient = no_flow) -> Op:
     op = define(
-        name, doc, level=10, inputs=LHS_RHS, named=False, pattern=BROADCAST, dtype=dtype,
-        shape=broadcast_shape, layout=layouts.broadcast_pair, inplace=[(0, 0), (1, 0)],
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs=LHS_RHS,
+        named=False,
+        pattern=BROADCAST,
+        dtype=dtype,
+        shape=broadcast_shape,
+        layout=layouts.broadcast_pair,
+        inplace=[(0, 0), (1, 0)],
+    )
     op.reference = in_dtype(reference)
     op.compute = pointwise(body)
     op.gradient = gradient
@@ -75,9 +80,8 @@ def _atan2_slopes(y: Any, x: Any, out: Any) -> tuple[Any, Any]:
 
 
 _pair(
-    "atan2", "The angle of the point (y, x), between -pi and pi.", np.arctan2, te.atan2,
-    gradient=_sloped(_atan2_slopes),
-)  # fmt: skip
+    "atan2", "The angle of the point (y, x), between -pi and pi.", np.arctan2, te.atan2, gradient=_sloped(_atan2_slopes)
+)
 
 
 def _hypot_body(x: te.Expr, y: te.Expr) -> te.Expr:
@@ -90,9 +94,12 @@ def _hypot_body(x: te.Expr, y: te.Expr) -> te.Expr:
 
 
 _pair(
-    "hypot", "sqrt(x^2 + y^2)", np.hypot, _hypot_body,
+    "hypot",
+    "sqrt(x^2 + y^2)",
+    np.hypot,
+    _hypot_body,
     gradient=_sloped(lambda x, y, out: (F.broadcast_div(x, out), F.broadcast_div(y, out))),
-)  # fmt: skip
+)
 
 
 def _copysign_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -103,10 +110,12 @@ def _copysign_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 _pair(
-    "copysign", "|x| with the sign of y.", np.copysign,
+    "copysign",
+    "|x| with the sign of y.",
+    np.copysign,
     lambda x, y: te.select((y < 0) | (y.equal(0) & (1 / y < 0)), -te.abs(x), te.abs(x)),
     gradient=_copysign_gradient,
-)  # fmt: skip
+)
 
 
 def _logaddexp_slopes(x: Any, y: Any, out: Any) -> tuple[Any, Any]:
@@ -125,10 +134,7 @@ def _logaddexp_body(x: te.Expr, y: te.Expr) -> te.Expr:
     return te.select(far, high, high + te.log1p(te.exp(low - te.select(far, 0.0, high))))
 
 
-_pair(
-    "logaddexp", "log(exp(x) + exp(y))", np.logaddexp, _logaddexp_body,
-    gradient=_sloped(_logaddexp_slopes),
-)  # fmt: skip
+_pair("logaddexp", "log(exp(x) + exp(y))", np.logaddexp, _logaddexp_body, gradient=_sloped(_logaddexp_slopes))
 
 # Divisions.
 
@@ -150,16 +156,17 @@ def _remainder_body(x: te.Expr, y: te.Expr) -> te.Expr:
 def _fmod_gradient(ctx: Any, g: Any) -> list[Any]:
     """dx = g, dy = -g trunc(x / y)"""
     times = F.trunc(F.broadcast_div(*ctx.inputs))
-    return [
-        F.collapse_sum(g, ctx.inputs[0]),
-        F.collapse_sum(F.negative(F.elemwise_mul(g, times)), ctx.inputs[1]),
-    ]
+    return [F.collapse_sum(g, ctx.inputs[0]), F.collapse_sum(F.negative(F.elemwise_mul(g, times)), ctx.inputs[1])]
 
 
 _pair(
-    "fmod", "The remainder of x / y with the sign of x; of integers, 0 where y is 0.", _remainder,
-    _remainder_body, numeric, _fmod_gradient,
-)  # fmt: skip
+    "fmod",
+    "The remainder of x / y with the sign of x; of integers, 0 where y is 0.",
+    _remainder,
+    _remainder_body,
+    numeric,
+    _fmod_gradient,
+)
 
 
 def _floor_body(x: te.Expr, y: te.Expr) -> te.Expr:
@@ -184,10 +191,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return np.where(y == 0, x / y, np.floor_divide(x, y))
 
 
-_pair(
-    "floor_divide", "x / y rounded down; of integers, 0 where y is 0.", _floor_divide, _floor_body,
-    numeric, _zeros,
-)  # fmt: skip
+_pair("floor_divide", "x / y rounded down; of integers, 0 where y is 0.", _floor_divide, _floor_body, numeric, _zeros)
 
 # Bits and whole numbers.
 
@@ -230,8 +234,7 @@ def _gcd_kernels(inputs: Any, outputs: Any) -> Any:
     with body.kernel(views, count * 90) as (b, x, y, out), b.parallel("p", count) as p:
         at = [b.let(f"i{d}", place) for d, place in enumerate(unravelled(p, shape))]
         first, second = (
-            variable(b, name, te.abs(te.cast(read_stretched(t, at), INT64)))
-            for name, t in (("a", x), ("b", y))
+            variable(b, name, te.abs(te.cast(read_stretched(t, at), INT64))) for name, t in (("a", x), ("b", y))
         )
         with b.loop("step", 2 * 8 * dtype.itemsize) as _:
             old = b.let("old", first[()])
@@ -243,10 +246,16 @@ def _gcd_kernels(inputs: Any, outputs: Any) -> Any:
 
 
 gcd = define(
-    "gcd", "The greatest common divisor of two integers, 0 of two zeros.", level=10,
-    inputs=LHS_RHS, named=False, pattern=OPAQUE, dtype=integral, shape=broadcast_shape,
+    "gcd",
+    "The greatest common divisor of two integers, 0 of two zeros.",
+    level=10,
+    inputs=LHS_RHS,
+    named=False,
+    pattern=OPAQUE,
+    dtype=integral,
+    shape=broadcast_shape,
     layout=layouts.broadcast_pair,
-)  # fmt: skip
+)
 gcd.reference = in_dtype(np.gcd)
 gcd.kernels = _gcd_kernels
 gcd.gradient = no_flow
@@ -260,15 +269,17 @@ def _choice_dtype(params: Any, ins: Any, outs: Any) -> Any:
 
 
 broadcast_where = define(
-    "broadcast_where", "x where the condition is not 0, else y; all three broadcast.", level=10,
+    "broadcast_where",
+    "x where the condition is not 0, else y; all three broadcast.",
+    level=10,
     inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
-    pattern=BROADCAST, dtype=_choice_dtype, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    pattern=BROADCAST,
+    dtype=_choice_dtype,
+    layout=layouts.fixed_unknown,
+)
 broadcast_where.shape = lambda params, ins, outs: ([None] * 3, [broadcast(*ins)])
 broadcast_where.reference = lambda c, x, y: np.where(c if c.dtype == BOOL else c != 0, x, y)
-broadcast_where.compute = pointwise(
-    lambda c, x, y: te.select(c if c.dtype == BOOL else c.not_equal(0), x, y)
-)
+broadcast_where.compute = pointwise(lambda c, x, y: te.select(c if c.dtype == BOOL else c.not_equal(0), x, y))
 
 
 def _choice_gradient(ctx: Any, g: Any) -> list[Any]:

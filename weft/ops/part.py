@@ -36,8 +36,7 @@ def _check(params: PartAttrs, shape: Shape) -> None:
     for start, length, step, dim in zip(*rows, shape):
         if length and isinstance(dim, int) and start + (length - 1) * step >= dim:
             raise ShapeError(
-                f"{length} indices from {start} by {step} are not in {dim}",
-                why=f"the data has shape {show(shape)}",
+                f"{length} indices from {start} by {step} are not in {dim}", why=f"the data has shape {show(shape)}"
             )
 
 
@@ -73,11 +72,16 @@ def _part_compute(params: PartAttrs, x: te.Tensor) -> te.Tensor:
 part = define(
     "part",
     "data[start : start + length step : step] along each axis, in a shape with as many elements.",
-    level=4, attrs=PartAttrs, pattern=INJECTIVE, shape=_part_shape, layout=layouts.fixed_unknown,
-    reference=_part_reference, compute=_part_compute,
+    level=4,
+    attrs=PartAttrs,
+    pattern=INJECTIVE,
+    shape=_part_shape,
+    layout=layouts.fixed_unknown,
+    reference=_part_reference,
+    compute=_part_compute,
     gradient=lambda ctx, g: [F._part_grad(g, ctx.inputs[0], **attributes(ctx.params))],
     complex_gradient=holomorphic,
-)  # fmt: skip
+)
 
 
 def _part_grad_shape(params: PartAttrs, ins: Any, outs: Any) -> Any:
@@ -111,11 +115,19 @@ def _part_grad_compute(params: PartAttrs, g: te.Tensor, x: te.Tensor) -> te.Tens
 
 
 part_grad = define(
-    "_part_grad", "A gradient where the part was taken, 0 elsewhere.", level=10,
-    inputs={"ograd": "the gradient", "data": "has the wanted shape"}, named=False,
-    attrs=PartAttrs, pattern=INJECTIVE, shape=_part_grad_shape, dtype=first_dtype,
-    layout=layouts.fixed_unknown, ignored_inputs=[1], reference=_part_grad_reference,
+    "_part_grad",
+    "A gradient where the part was taken, 0 elsewhere.",
+    level=10,
+    inputs={"ograd": "the gradient", "data": "has the wanted shape"},
+    named=False,
+    attrs=PartAttrs,
+    pattern=INJECTIVE,
+    shape=_part_grad_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+    reference=_part_grad_reference,
     compute=_part_grad_compute,
     gradient=lambda ctx, g: [F.part(g, **attributes(ctx.params)), None],
     complex_gradient=holomorphic,
-)  # fmt: skip
+)

@@ -68,9 +68,7 @@ class Pool(NamedTuple):
 
 
 def _windows(params: Params) -> Windows:
-    made = windows_of(
-        params.pool_size, params.strides, params.padding, params.dilation, "pool_size"
-    )
+    made = windows_of(params.pool_size, params.strides, params.padding, params.dilation, "pool_size")
     for win in made:
         if max(win.before, win.after) >= win.reach:
             raise InvalidValue(
@@ -91,9 +89,7 @@ def pool_of(params: Params, shape: tuple[int, ...]) -> Pool:
 
 
 def _out_extents(params: Params, windows: Windows, extents: Sequence[Dim]) -> list[Dim]:
-    return [
-        win.out_extent(extent, params.ceil_mode, "pool") for win, extent in zip(windows, extents)
-    ]
+    return [win.out_extent(extent, params.ceil_mode, "pool") for win, extent in zip(windows, extents)]
 
 
 def _pool_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
@@ -163,14 +159,10 @@ def _tap_axes(pool: Pool) -> list[te.ReduceAxis]:
     return [te.reduce_axis(win.size, name) for win, name in zip(pool.windows, ("kh", "kw"))]
 
 
-def _element(
-    params: Params, pool: Pool, x: te.Tensor, index: Sequence[Any], taps: Sequence[Any], fill: Any
-) -> Any:
+def _element(params: Params, pool: Pool, x: te.Tensor, index: Sequence[Any], taps: Sequence[Any], fill: Any) -> Any:
     """The element of a window, or the fill where it is padding."""
     places, conditions = [], []
-    for win, window, tap, extent, out in zip(
-        pool.windows, places_of(params, index), taps, pool.extents, pool.outs
-    ):
+    for win, window, tap, extent, out in zip(pool.windows, places_of(params, index), taps, pool.extents, pool.outs):
         places.append(win.source(window, tap))
         conditions += win.inside(places[-1], extent, out)
     return read(x, at_places(params, index, places), conditions, fill)
@@ -235,13 +227,7 @@ def _max_pick_compute(params: Params, values: te.Tensor, x: te.Tensor, y: te.Ten
     return te.compute(y.shape, element, name="max_pool2d_pick")
 
 
-def _scatter(
-    params: Params,
-    pool: Pool,
-    shape: tuple[int, ...],
-    gradient: Callable[..., Any],
-    name: str,
-) -> te.Tensor:
+def _scatter(params: Params, pool: Pool, shape: tuple[int, ...], gradient: Callable[..., Any], name: str) -> te.Tensor:
     """Sums, for every element, what the windows it stands in give it."""
     if isinstance(params, GlobalPool2DAttrs):  # the only window, of which its place is the tap
         alone = lambda *i: gradient(at_places(params, i, (0, 0)), places_of(params, i), [])
@@ -343,15 +329,10 @@ def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
 @in_float32
 def _avg_grad_compute(params: Params, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     pool = pool_of(params, x.shape)
-    share = te.compute(
-        g.shape,
-        lambda *i: g[i] / _count(params, pool, places_of(params, i), g.dtype),
-        name="share",
-    )
+    share = te.compute(g.shape, lambda *i: g[i] / _count(params, pool, places_of(params, i), g.dtype), name="share")
     return _scatter(
-        params, pool, x.shape,
-        lambda index, taps, conditions: read(share, index, conditions, 0), "avg_pool2d_grad",
-    )  # fmt: skip
+        params, pool, x.shape, lambda index, taps, conditions: read(share, index, conditions, 0), "avg_pool2d_grad"
+    )
 
 
 # The operators.
@@ -366,14 +347,19 @@ PICK_INPUTS = {
 MAX_GRAD_INPUTS = {**OGRAD, "input": "the data", "output": "the pool of the data"}
 
 
-def pool_op(
-    name: str, doc: str, attrs: type, shape: Callable[..., Any], *, level: int = 2, **columns: Any
-) -> Op:
+def pool_op(name: str, doc: str, attrs: type, shape: Callable[..., Any], *, level: int = 2, **columns: Any) -> Op:
     """An operator over height and width, with what all pools share."""
     return define(
-        name, doc, level=level, attrs=attrs, pattern=OUT_FUSABLE, shape=shape, layout=pool_layout,
-        dtype=numeric, **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=level,
+        attrs=attrs,
+        pattern=OUT_FUSABLE,
+        shape=shape,
+        layout=pool_layout,
+        dtype=numeric,
+        **columns,
+    )
 
 
 def _max_gradient(name: str) -> Callable[..., list[Any]]:
@@ -402,9 +388,7 @@ def _pick_shape(forward: Callable[..., Inferred]) -> Callable[..., Inferred]:
 
 def _chosen_gradient(name: str) -> Callable[..., list[Any]]:
     """Of what moves values between windows and their first largest elements: the way back."""
-    return lambda ctx, g: [
-        getattr(F, name)(g, *ctx.inputs[1:], **attributes(ctx.params)), None, None
-    ]  # fmt: skip
+    return lambda ctx, g: [getattr(F, name)(g, *ctx.inputs[1:], **attributes(ctx.params)), None, None]
 
 
 def _linear_gradient(name: str) -> Callable[..., list[Any]]:
@@ -413,58 +397,106 @@ def _linear_gradient(name: str) -> Callable[..., list[Any]]:
 
 
 max_pool2d = pool_op(
-    "max_pool2d", "The largest element of every window; padding never wins.", MaxPool2DAttrs,
-    _pool_shape, reference=_max_reference, compute=_max_compute,
+    "max_pool2d",
+    "The largest element of every window; padding never wins.",
+    MaxPool2DAttrs,
+    _pool_shape,
+    reference=_max_reference,
+    compute=_max_compute,
     gradient=_max_gradient("_max_pool2d_grad"),
-)  # fmt: skip
+)
 max_pool2d_grad = pool_op(
-    "_max_pool2d_grad", "ograd, given to the first largest element of every window.",
-    MaxPool2DAttrs, grad_shape(_pool_shape, 2), inputs=MAX_GRAD_INPUTS,
-    reference=_max_grad_reference, compute=_max_grad_compute, level=10,
+    "_max_pool2d_grad",
+    "ograd, given to the first largest element of every window.",
+    MaxPool2DAttrs,
+    grad_shape(_pool_shape, 2),
+    inputs=MAX_GRAD_INPUTS,
+    reference=_max_grad_reference,
+    compute=_max_grad_compute,
+    level=10,
     gradient=_chosen_gradient("_max_pool2d_pick"),
-)  # fmt: skip
+)
 max_pool2d_pick = pool_op(
-    "_max_pool2d_pick", "The value that stands on the first largest element of every window.",
-    MaxPool2DAttrs, _pick_shape(_pool_shape), inputs=PICK_INPUTS, level=10,
-    reference=_max_pick_reference, compute=_max_pick_compute,
+    "_max_pool2d_pick",
+    "The value that stands on the first largest element of every window.",
+    MaxPool2DAttrs,
+    _pick_shape(_pool_shape),
+    inputs=PICK_INPUTS,
+    level=10,
+    reference=_max_pick_reference,
+    compute=_max_pick_compute,
     gradient=_chosen_gradient("_max_pool2d_grad"),
-)  # fmt: skip
+)
 avg_pool2d = pool_op(
-    "avg_pool2d", "The mean of every window; padding counts only with count_include_pad.",
-    AvgPool2DAttrs, _pool_shape, reference=_avg_reference, compute=_avg_compute,
+    "avg_pool2d",
+    "The mean of every window; padding counts only with count_include_pad.",
+    AvgPool2DAttrs,
+    _pool_shape,
+    reference=_avg_reference,
+    compute=_avg_compute,
     gradient=_avg_gradient("_avg_pool2d_grad"),
-)  # fmt: skip
+)
 avg_pool2d_grad = pool_op(
-    "_avg_pool2d_grad", "ograd, shared equally by the elements of every window.",
-    AvgPool2DAttrs, grad_shape(_pool_shape, 1), level=10, inputs=GRAD_INPUTS, ignored_inputs=[1],
-    reference=_avg_grad_reference, compute=_avg_grad_compute,
+    "_avg_pool2d_grad",
+    "ograd, shared equally by the elements of every window.",
+    AvgPool2DAttrs,
+    grad_shape(_pool_shape, 1),
+    level=10,
+    inputs=GRAD_INPUTS,
+    ignored_inputs=[1],
+    reference=_avg_grad_reference,
+    compute=_avg_grad_compute,
     gradient=_linear_gradient("avg_pool2d"),
-)  # fmt: skip
+)
 global_max_pool2d = pool_op(
-    "global_max_pool2d", "The largest element of every channel; height and width become 1.",
-    GlobalPool2DAttrs, _global_shape, reference=_max_reference, compute=_max_compute,
+    "global_max_pool2d",
+    "The largest element of every channel; height and width become 1.",
+    GlobalPool2DAttrs,
+    _global_shape,
+    reference=_max_reference,
+    compute=_max_compute,
     gradient=_max_gradient("_global_max_pool2d_grad"),
-)  # fmt: skip
+)
 global_max_pool2d_grad = pool_op(
-    "_global_max_pool2d_grad", "ograd, given to the first largest element of every channel.",
-    GlobalPool2DAttrs, grad_shape(_global_shape, 2), inputs=MAX_GRAD_INPUTS,
-    reference=_max_grad_reference, compute=_max_grad_compute, level=10,
+    "_global_max_pool2d_grad",
+    "ograd, given to the first largest element of every channel.",
+    GlobalPool2DAttrs,
+    grad_shape(_global_shape, 2),
+    inputs=MAX_GRAD_INPUTS,
+    reference=_max_grad_reference,
+    compute=_max_grad_compute,
+    level=10,
     gradient=_chosen_gradient("_global_max_pool2d_pick"),
-)  # fmt: skip
+)
 global_max_pool2d_pick = pool_op(
-    "_global_max_pool2d_pick", "The value that stands on the first largest element of a channel.",
-    GlobalPool2DAttrs, _pick_shape(_global_shape), inputs=PICK_INPUTS, level=10,
-    reference=_max_pick_reference, compute=_max_pick_compute,
+    "_global_max_pool2d_pick",
+    "The value that stands on the first largest element of a channel.",
+    GlobalPool2DAttrs,
+    _pick_shape(_global_shape),
+    inputs=PICK_INPUTS,
+    level=10,
+    reference=_max_pick_reference,
+    compute=_max_pick_compute,
     gradient=_chosen_gradient("_global_max_pool2d_grad"),
-)  # fmt: skip
+)
 global_avg_pool2d = pool_op(
-    "global_avg_pool2d", "The mean of every channel; height and width become 1.",
-    GlobalPool2DAttrs, _global_shape, reference=_avg_reference, compute=_avg_compute,
+    "global_avg_pool2d",
+    "The mean of every channel; height and width become 1.",
+    GlobalPool2DAttrs,
+    _global_shape,
+    reference=_avg_reference,
+    compute=_avg_compute,
     gradient=_avg_gradient("_global_avg_pool2d_grad"),
-)  # fmt: skip
+)
 global_avg_pool2d_grad = pool_op(
-    "_global_avg_pool2d_grad", "ograd, shared equally by the elements of every channel.",
-    GlobalPool2DAttrs, grad_shape(_global_shape, 1), level=10, inputs=GRAD_INPUTS,
-    ignored_inputs=[1], reference=_avg_grad_reference, compute=_avg_grad_compute,
+    "_global_avg_pool2d_grad",
+    "ograd, shared equally by the elements of every channel.",
+    GlobalPool2DAttrs,
+    grad_shape(_global_shape, 1),
+    level=10,
+    inputs=GRAD_INPUTS,
+    ignored_inputs=[1],
+    reference=_avg_grad_reference,
+    compute=_avg_grad_compute,
     gradient=_linear_gradient("global_avg_pool2d"),
-)  # fmt: skip
+)

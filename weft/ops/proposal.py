@@ -24,16 +24,11 @@ Shapes = Sequence[Shape]
 
 @schema
 class ProposalAttrs:
-    rpn_pre_nms_top_n: int = attr(
-        INT, "how many of the best boxes to look at; none or less: all", default=6000
-    )
+    rpn_pre_nms_top_n: int = attr(INT, "how many of the best boxes to look at; none or less: all", default=6000)
     rpn_post_nms_top_n: int = attr(INT, "how many boxes to give", default=300, low=1)
-    threshold: float = attr(FLOAT, "overlap, as part of the union, beyond which it is too much",
-                            default=0.7)  # fmt: skip
+    threshold: float = attr(FLOAT, "overlap, as part of the union, beyond which it is too much", default=0.7)
     rpn_min_size: int = attr(INT, "the least side of a box in the original image", default=16)
-    scales: tuple[float, ...] = attr(
-        FLOATS, "of anchors, as multiples of the stride", default=(4, 8, 16, 32)
-    )
+    scales: tuple[float, ...] = attr(FLOATS, "of anchors, as multiples of the stride", default=(4, 8, 16, 32))
     ratios: tuple[float, ...] = attr(FLOATS, "height over width of anchors", default=(0.5, 1, 2))
     feature_stride: int = attr(INT, "elements of the image for one of the data", default=16, low=1)
     iou_loss: bool = attr(BOOL, "whether moves are of sides, not of centres", default=False)
@@ -180,22 +175,9 @@ def _kernels(params: ProposalAttrs, inputs: Any, outputs: Any) -> Any:
     views |= {3: (batch, post, 5), 4: (batch, post), boxes: (batch, count, 5)}
     views |= {order: (batch, 2, count), gone: (batch, count), kept: (batch, post)}
     looked = params.rpn_pre_nms_top_n if 0 < params.rpn_pre_nms_top_n < count else count
-    work = batch * count * (64 + max(count, 1).bit_length()) + 16 * batch * looked * min(
-        post, looked
-    )
+    work = batch * count * (64 + max(count, 1).bit_length()) + 16 * batch * looked * min(post, looked)
     with (
-        body.kernel(views, work) as (
-            b,
-            scores,
-            moves,
-            info,
-            out,
-            given,
-            made,
-            numbers,
-            lost,
-            stay,
-        ),
+        body.kernel(views, work) as (b, scores, moves, info, out, given, made, numbers, lost, stay),
         b.parallel("n", batch) as n,
     ):
         about = [b.let("info", te.cast(info[n, k], wide)) for k in range(3)]
@@ -264,9 +246,7 @@ def _emit_moved(b: Any, params: ProposalAttrs, box: list[Any], d: list[Any]) -> 
     return [*lows, *highs]
 
 
-def _emit_kept(
-    b: Any, params: ProposalAttrs, made: Any, lost: Any, stay: Any, n: Any, looked: int, place: Any
-) -> Any:
+def _emit_kept(b: Any, params: ProposalAttrs, made: Any, lost: Any, stay: Any, n: Any, looked: int, place: Any) -> Any:
     """Fills `stay` with rows that do not overlap a better one too much; how many there are."""
     found = variable(b, "found", 0)
     most = min(params.rpn_post_nms_top_n, looked)
@@ -319,7 +299,13 @@ proposal = define(
         "bbox_pred": "(batch, 4 * anchors, height, width)",
         "im_info": "(batch, 3): height, width and scale of the images",
     },
-    attrs=ProposalAttrs, pattern=OPAQUE, shape=_shape, dtype=floating, layout=layouts.fixed_unknown,
-    reference=_reference, kernels=_kernels, output_names=["output", "score"],
-)  # fmt: skip
+    attrs=ProposalAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    kernels=_kernels,
+    output_names=["output", "score"],
+)
 proposal.set_num_outputs(2)

@@ -21,21 +21,7 @@ from ..core.schema import BOOL, DTYPE, FLOAT, INT, INTS, Params, attr, schema
 from . import _layouts as layouts
 from ._families import OPAQUE, F, define, floating, no_flow
 from ._kernels import Body
-from ._twister import (
-    FLOAT64,
-    UINT32,
-    UINT64,
-    Stream,
-    Words,
-    box_muller,
-    draw,
-    each,
-    has_kept,
-    keep,
-    kept,
-    pair,
-    words,
-)
+from ._twister import FLOAT64, UINT32, UINT64, Stream, Words, box_muller, draw, each, has_kept, keep, kept, pair, words
 
 Array = NDArray[Any]
 Specs = Sequence[tuple[tuple[int, ...], DType]]
@@ -104,10 +90,20 @@ def _operator(name: str, doc: str, attrs: type, drawn: Draw, **columns: Any) -> 
         return made, source.state()
 
     return define(
-        name, doc, level=10, inputs={"state": STATE_DOC}, attrs=attrs, pattern=OPAQUE,
-        shape=_drawn_shape, layout=layouts.fixed_unknown, reference=reference, gradient=no_flow,
-        mutates=[0], effect="random", **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs={"state": STATE_DOC},
+        attrs=attrs,
+        pattern=OPAQUE,
+        shape=_drawn_shape,
+        layout=layouts.fixed_unknown,
+        reference=reference,
+        gradient=no_flow,
+        mutates=[0],
+        effect="random",
+        **columns,
+    )
 
 
 Element = Callable[[Words, te.Expr], te.Expr]
@@ -164,8 +160,11 @@ def _uniform_kernels(params: UniformAttrs, inputs: Specs, outputs: Specs) -> lis
 random_uniform = _operator(
     "random_uniform",
     "Numbers evenly spread over [low, high): 24 bits of a word each, or 53 of two if float64.",
-    UniformAttrs, _uniform_drawn, dtype=_uniform_dtype, kernels=_uniform_kernels,
-)  # fmt: skip
+    UniformAttrs,
+    _uniform_drawn,
+    dtype=_uniform_dtype,
+    kernels=_uniform_kernels,
+)
 
 # Normal numbers.
 
@@ -238,8 +237,9 @@ random_normal = _operator(
     "pair after the other, an odd one being kept for the next draw; more in blocks of sixteen.",
     NormalAttrs,
     lambda p, source, count: draws.normal(source, count, p.dtype, p.mean, p.std),
-    dtype=_float_dtype, kernels=_normal_kernels,
-)  # fmt: skip
+    dtype=_float_dtype,
+    kernels=_normal_kernels,
+)
 
 # Whole numbers.
 
@@ -292,8 +292,11 @@ def _as_element(value: te.Expr, dtype: DType) -> te.Expr:
 random_randint = _operator(
     "random_randint",
     "Whole numbers of [low, high): low plus the rest of a word, of 64 bits from 2^28 values on.",
-    RandintAttrs, _randint_drawn, dtype=_randint_dtype, kernels=_randint_kernels,
-)  # fmt: skip
+    RandintAttrs,
+    _randint_drawn,
+    dtype=_randint_dtype,
+    kernels=_randint_kernels,
+)
 
 # Choices.
 
@@ -301,9 +304,7 @@ random_randint = _operator(
 def _bernoulli_kernels(params: BernoulliAttrs, inputs: Specs, outputs: Specs) -> list[Any]:
     body = Body("random_bernoulli", inputs, outputs)
     stream = draw(body, 0, 2 * math.prod(params.shape))
-    return _each_drawn(
-        body, stream, lambda words, i: te.cast(words.float64(i) < params.p, params.dtype)
-    )
+    return _each_drawn(body, stream, lambda words, i: te.cast(words.float64(i) < params.p, params.dtype))
 
 
 random_bernoulli = _operator(
@@ -311,8 +312,9 @@ random_bernoulli = _operator(
     "1 with probability p, else 0: whether 53 random bits, as a number of [0, 1), are below p.",
     BernoulliAttrs,
     lambda params, source, count: draws.bernoulli(source, count, params.p).astype(params.dtype),
-    dtype=_any_dtype, kernels=_bernoulli_kernels,
-)  # fmt: skip
+    dtype=_any_dtype,
+    kernels=_bernoulli_kernels,
+)
 
 # dropout
 
@@ -386,11 +388,20 @@ dropout = define(
     "data mask, where mask is 0 for a random share `rate`, else 1 / (1 - rate). An element stays "
     "if 53 random bits, as a number of [0, 1), are below 1 - rate; at a rate of 0 or 1 nothing is "
     "drawn.",
-    level=1, inputs=_DROPOUT_INPUTS, named=False, attrs=DropoutAttrs, pattern=OPAQUE,
-    shape=_dropout_shape, dtype=_dropout_dtype, reference=_dropout_reference,
-    kernels=_dropout_kernels, gradient=_dropout_gradient, visible_outputs=1,
-    output_names=["output", "mask"], layout=_dropout_layout,
-)  # fmt: skip
+    level=1,
+    inputs=_DROPOUT_INPUTS,
+    named=False,
+    attrs=DropoutAttrs,
+    pattern=OPAQUE,
+    shape=_dropout_shape,
+    dtype=_dropout_dtype,
+    reference=_dropout_reference,
+    kernels=_dropout_kernels,
+    gradient=_dropout_gradient,
+    visible_outputs=1,
+    output_names=["output", "mask"],
+    layout=_dropout_layout,
+)
 
 
 def _dropout_inputs(params: Params) -> int:

@@ -55,9 +55,8 @@ def _along_axis(params: Any, ins: Any, outs: Any) -> Any:
 
 def _scan(name: str, doc: str, attrs: type, **columns: Any) -> Op:
     return define(
-        name, doc, level=5, attrs=attrs, pattern=OPAQUE, shape=_along_axis,
-        layout=layouts.fixed_copy, **columns,
-    )  # fmt: skip
+        name, doc, level=5, attrs=attrs, pattern=OPAQUE, shape=_along_axis, layout=layouts.fixed_copy, **columns
+    )
 
 
 Step = Callable[..., tuple[Any, Any]]
@@ -123,18 +122,13 @@ def _cumprod_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F.elemwise_mul(F.cumprod(ctx.inputs[0], axis=axis, exclusive=True), after)]
 
 
-cumprod = _scan(
-    "cumprod", "The product of all elements up to each one along an axis.", CumprodAttrs,
-    dtype=numeric,
-)  # fmt: skip
+cumprod = _scan("cumprod", "The product of all elements up to each one along an axis.", CumprodAttrs, dtype=numeric)
 cumprod.reference = in_dtype(_cumprod_reference)
 cumprod.kernels = _kernels("cumprod", 1, _cumprod_step, lambda p: False)
 cumprod.complex_gradient = holomorphic
 cumprod.gradient = _cumprod_gradient
 
-shift = _scan(
-    "_shift", "Each element moved by one along an axis; 0 comes in.", ShiftAttrs, dtype=numeric
-)
+shift = _scan("_shift", "Each element moved by one along an axis; 0 comes in.", ShiftAttrs, dtype=numeric)
 shift.reference = lambda p, x: _shifted(x, p.axis, p.back)
 shift.kernels = _kernels("shift", 0, lambda p, old, x: (x, lambda old, new: old), lambda p: p.back)
 shift.complex_gradient = holomorphic
@@ -170,9 +164,13 @@ def _recurrence_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 recurrence = _scan(
-    "_recurrence", "s_k = b_k + a_k s_k-1 along an axis; reversed, s_k = b_k + a_k+1 s_k+1.",
-    RecurrenceAttrs, inputs={"a": "the factors", "b": "what is added"}, named=False, dtype=numeric,
-)  # fmt: skip
+    "_recurrence",
+    "s_k = b_k + a_k s_k-1 along an axis; reversed, s_k = b_k + a_k+1 s_k+1.",
+    RecurrenceAttrs,
+    inputs={"a": "the factors", "b": "what is added"},
+    named=False,
+    dtype=numeric,
+)
 recurrence.reference = in_dtype(_recurrence_reference)
 recurrence.kernels = _kernels("recurrence", 0, _recurrence_step, lambda p: p.reverse)
 recurrence.complex_gradient = holomorphic
@@ -198,12 +196,9 @@ def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 logcumsumexp = _scan(
-    "logcumsumexp", "log of the sum of exp of all elements up to each one along an axis.",
-    AxisAttrs, dtype=floating,
-)  # fmt: skip
-logcumsumexp.reference = in_dtype(
-    lambda p, x: np.logaddexp.accumulate(wide(x), normalize_axis(p.axis, x.ndim))
+    "logcumsumexp", "log of the sum of exp of all elements up to each one along an axis.", AxisAttrs, dtype=floating
 )
+logcumsumexp.reference = in_dtype(lambda p, x: np.logaddexp.accumulate(wide(x), normalize_axis(p.axis, x.ndim)))
 logcumsumexp.kernels = _kernels("logcumsumexp", -math.inf, _log_sum_step, lambda p: False)
 logcumsumexp.gradient = _log_sum_gradient
 
@@ -257,9 +252,11 @@ def _beats(order: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _extreme(name: str, word: str, extreme: Any, order: Callable[[Any, Any], Any]) -> None:
     op = _scan(
-        name, f"The place of the {word} of all elements up to each one along an axis; of equal "
-        "ones the last, NaN before all.", AxisAttrs,
-    )  # fmt: skip
+        name,
+        f"The place of the {word} of all elements up to each one along an axis; of equal "
+        "ones the last, NaN before all.",
+        AxisAttrs,
+    )
     op.dtype = lambda params, ins, outs: ([None], [INT64])
     op.reference = _positions(extreme)
     op.kernels = _position_kernels(name, _beats(order))

@@ -119,9 +119,7 @@ def _reduce_compute(reduce: Callable[..., Any], keep: bool | None = None) -> Cal
     return compute
 
 
-def shape_after(
-    shape: Sequence[int], axes: Sequence[int], keepdims: bool, scalar: bool = False
-) -> tuple[int, ...]:
+def shape_after(shape: Sequence[int], axes: Sequence[int], keepdims: bool, scalar: bool = False) -> tuple[int, ...]:
     """What is left of a known shape."""
     if keepdims:
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
@@ -147,9 +145,14 @@ def wide(x: Any) -> Any:
 
 def _reduction(name: str, doc: str, **columns: Any) -> Any:
     return define(
-        name, doc, level=10, attrs=ReduceAttrs, pattern=COMM_REDUCE,
-        layout=layouts.reduced, **{"shape": _reduce_shape, **columns},
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        attrs=ReduceAttrs,
+        pattern=COMM_REDUCE,
+        layout=layouts.reduced,
+        **{"shape": _reduce_shape, **columns},
+    )
 
 
 def axes_of(params: Any) -> dict[str, Any]:
@@ -175,17 +178,13 @@ def _prod_expr(body: te.Expr, ks: Any) -> te.Expr:
 
 
 sum_ = _reduction("sum", "The sum along axes; of bools, whether one is true.")
-sum_.reference = _reduce_reference(
-    lambda x, axes: x.any(axes) if x.dtype == BOOL else np.sum(wide(x), axes)
-)
+sum_.reference = _reduce_reference(lambda x, axes: x.any(axes) if x.dtype == BOOL else np.sum(wide(x), axes))
 sum_.compute = _reduce_compute(sum_expr)
 sum_.complex_gradient = holomorphic
 sum_.gradient = lambda ctx, g: [expanded(ctx, g)]
 
 prod = _reduction("prod", "The product along axes; of bools, whether all are true.")
-prod.reference = _reduce_reference(
-    lambda x, axes: x.all(axes) if x.dtype == BOOL else np.prod(wide(x), axes)
-)
+prod.reference = _reduce_reference(lambda x, axes: x.all(axes) if x.dtype == BOOL else np.prod(wide(x), axes))
 prod.compute = _reduce_compute(_prod_expr)
 prod.complex_gradient = holomorphic
 prod.gradient = lambda ctx, g: [  # dx = g times the product of the others
@@ -193,9 +192,8 @@ prod.gradient = lambda ctx, g: [  # dx = g times the product of the others
 ]
 
 mean = _reduction(
-    "mean", "The sum along axes divided by the number of summands; of integers, rounded down.",
-    dtype=numeric,
-)  # fmt: skip
+    "mean", "The sum along axes divided by the number of summands; of integers, rounded down.", dtype=numeric
+)
 
 
 def reduced_count(params: Any, shape: Sequence[int]) -> int:
@@ -229,10 +227,15 @@ divide_by_count = define(
     "_divide_by_count",
     "The input divided by how many elements of another tensor a reduction along axes takes.",
     level=10,
-    inputs={"input": "what to divide", "shape_like": "has the axes"}, named=False, attrs=CountAttrs,
-    pattern=BROADCAST, shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
-    dtype=numeric, layout=layouts.fixed_unknown, ignored_inputs=[1],
-)  # fmt: skip
+    inputs={"input": "what to divide", "shape_like": "has the axes"},
+    named=False,
+    attrs=CountAttrs,
+    pattern=BROADCAST,
+    shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
+    dtype=numeric,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
 
 
 def _divide_reference(params: CountAttrs, g: Any, like: Any) -> Any:
@@ -254,8 +257,9 @@ divide_by_count.reference = _divide_reference
 divide_by_count.compute = _divide_compute
 divide_by_count.complex_gradient = holomorphic
 divide_by_count.gradient = lambda ctx, g: [
-    F._divide_by_count(g, ctx.inputs[1], less=ctx.params.less, **axes_of(ctx.params)), None
-]  # fmt: skip
+    F._divide_by_count(g, ctx.inputs[1], less=ctx.params.less, **axes_of(ctx.params)),
+    None,
+]
 
 
 def _limit(dtype: DType, sign: int) -> Any:
@@ -278,14 +282,12 @@ def _extremum_gradient(mask: str) -> Callable[..., Any]:
     return gradient
 
 
-max_ = _reduction("max", "The largest along axes, NaN if there is one; the lowest of the dtype "
-                  "over nothing.")  # fmt: skip
+max_ = _reduction("max", "The largest along axes, NaN if there is one; the lowest of the dtype over nothing.")
 max_.reference = _reduce_reference(lambda x, axes: x.max(axes, initial=_limit(x.dtype, -1)))
 max_.compute = _reduce_compute(te.max_of)
 max_.gradient = _extremum_gradient("_max_mask")
 
-min_ = _reduction("min", "The smallest along axes, NaN if there is one; the highest of the dtype "
-                  "over nothing.")  # fmt: skip
+min_ = _reduction("min", "The smallest along axes, NaN if there is one; the highest of the dtype over nothing.")
 min_.reference = _reduce_reference(lambda x, axes: x.min(axes, initial=_limit(x.dtype, 1)))
 min_.compute = _reduce_compute(te.min_of)
 min_.gradient = _extremum_gradient("_min_mask")
@@ -324,15 +326,17 @@ def _is_value(x: te.Expr, best: te.Expr) -> te.Expr:
 
 
 _mask(
-    "_max_mask", "1 where an element is the largest along axes, else 0.",
+    "_max_mask",
+    "1 where an element is the largest along axes, else 0.",
     lambda x, axes: x.max(axes, keepdims=True, initial=_limit(x.dtype, -1)),
     _reduce_compute(te.max_of, keep=True),
-)  # fmt: skip
+)
 _mask(
-    "_min_mask", "1 where an element is the smallest along axes, else 0.",
+    "_min_mask",
+    "1 where an element is the smallest along axes, else 0.",
     lambda x, axes: x.min(axes, keepdims=True, initial=_limit(x.dtype, 1)),
     _reduce_compute(te.min_of, keep=True),
-)  # fmt: skip
+)
 
 
 def _others_reference(params: Any, x: Any) -> Any:
@@ -361,9 +365,13 @@ def _others_compute(params: Any, x: te.Tensor) -> te.Tensor:
 
 
 prod_others = unary(
-    "_prod_others", "For every element, the product of the others along axes.", level=10,
-    attrs=AxesAttrs, pattern=OPAQUE, dtype=numeric,
-)  # fmt: skip
+    "_prod_others",
+    "For every element, the product of the others along axes.",
+    level=10,
+    attrs=AxesAttrs,
+    pattern=OPAQUE,
+    dtype=numeric,
+)
 prod_others.reference = _others_reference
 prod_others.compute = _others_compute
 
@@ -373,9 +381,7 @@ def _others_gradient(ctx: Any, g: Any) -> list[Any]:
     by the rule of cumprod."""
     p = ctx.params
     if len(p.axis) > 1 or p.exclude:
-        raise Unsupported(
-            "the second derivative of a product along several axes", hint="take one after another"
-        )
+        raise Unsupported("the second derivative of a product along several axes", hint="take one after another")
     flat = (lambda x: x) if p.axis else (lambda x: F.reshape(x, shape=(-1,)))
     axis = p.axis[0] if p.axis else 0
     x, given = flat(ctx.inputs[0]), flat(g)

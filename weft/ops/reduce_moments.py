@@ -103,12 +103,19 @@ def _variance_gradient(ctx: Any, g: Any, g_mean: Any) -> list[Any]:
 
 
 variance = define(
-    "_variance", "The sum of squared distances from the mean along axes, over n - correction; and "
-    "the mean.", level=10, attrs=VarianceAttrs, pattern=COMM_REDUCE, shape=_shape, dtype=floating,
-    layout=layouts.reduced, output_names=["variance", "mean"],
-    reference=_variance_reference, compute=_variance_compute,
+    "_variance",
+    "The sum of squared distances from the mean along axes, over n - correction; and the mean.",
+    level=10,
+    attrs=VarianceAttrs,
+    pattern=COMM_REDUCE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.reduced,
+    output_names=["variance", "mean"],
+    reference=_variance_reference,
+    compute=_variance_compute,
     gradient=_variance_gradient,
-).set_num_outputs(2)  # fmt: skip
+).set_num_outputs(2)
 
 
 def _root_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -117,9 +124,7 @@ def _root_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F.broadcast_where(y, F.elemwise_div(g, F.elemwise_add(y, y)), y)]
 
 
-root = unary(
-    "_root", "The square root, whose gradient is 0 where it is 0.", level=10, dtype=floating
-)
+root = unary("_root", "The square root, whose gradient is 0 where it is 0.", level=10, dtype=floating)
 root.reference, root.compute = in_dtype(np.sqrt), pointwise(te.sqrt)
 root.gradient = _root_gradient
 
@@ -145,10 +150,18 @@ def _norm_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 norm = define(
-    "_norm", "The root of the sum of squares along axes.", level=10, attrs=ReduceAttrs,
-    pattern=COMM_REDUCE, shape=_shape, dtype=floating, layout=layouts.reduced,
-    reference=in_dtype(_norm_reference), compute=_norm_compute, gradient=_norm_gradient,
-)  # fmt: skip
+    "_norm",
+    "The root of the sum of squares along axes.",
+    level=10,
+    attrs=ReduceAttrs,
+    pattern=COMM_REDUCE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.reduced,
+    reference=in_dtype(_norm_reference),
+    compute=_norm_compute,
+    gradient=_norm_gradient,
+)
 
 
 def _log_sum_reference(params: ReduceAttrs, x: Any) -> Any:
@@ -179,7 +192,15 @@ def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 logsumexp = define(
-    "logsumexp", "log of the sum of exp along axes.", level=10, attrs=ReduceAttrs,
-    pattern=COMM_REDUCE, shape=_shape, dtype=floating, layout=layouts.reduced,
-    reference=in_dtype(_log_sum_reference), compute=_log_sum_compute, gradient=_log_sum_gradient,
-)  # fmt: skip
+    "logsumexp",
+    "log of the sum of exp along axes.",
+    level=10,
+    attrs=ReduceAttrs,
+    pattern=COMM_REDUCE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.reduced,
+    reference=in_dtype(_log_sum_reference),
+    compute=_log_sum_compute,
+    gradient=_log_sum_gradient,
+)

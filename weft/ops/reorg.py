@@ -102,14 +102,25 @@ yolo_reorg = define(
     "Height and width s times smaller, s^2 times the channels, as the reorg layer of Darknet does: "
     "out[n, (i s + j) c / s^2 + k, ...] takes what is at (i, j) of every s x s block of the data, "
     "whose memory is read as c / s^2 images of (h s, w s).",
-    level=5, attrs=ReorgAttrs, pattern=INJECTIVE, shape=_reorg_shape,
-    layout=layouts.fixed_unknown, reference=_reorg_reference, compute=_reorg_compute,
+    level=5,
+    attrs=ReorgAttrs,
+    pattern=INJECTIVE,
+    shape=_reorg_shape,
+    layout=layouts.fixed_unknown,
+    reference=_reorg_reference,
+    compute=_reorg_compute,
     gradient=lambda ctx, g: [F._yolo_reorg_grad(g, stride=ctx.params.stride)],
-)  # fmt: skip
+)
 yolo_reorg_grad = define(
-    "_yolo_reorg_grad", "The transpose of yolo_reorg.", level=10, inputs={"ograd": "the gradient"},
-    attrs=ReorgAttrs, pattern=INJECTIVE, layout=layouts.fixed_unknown,
+    "_yolo_reorg_grad",
+    "The transpose of yolo_reorg.",
+    level=10,
+    inputs={"ograd": "the gradient"},
+    attrs=ReorgAttrs,
+    pattern=INJECTIVE,
+    layout=layouts.fixed_unknown,
     shape=_reorg_grad_shape,
-    reference=_reorg_grad_reference, compute=_reorg_grad_compute,
+    reference=_reorg_grad_reference,
+    compute=_reorg_grad_compute,
     gradient=lambda ctx, gg: [F.yolo_reorg(gg, stride=ctx.params.stride)],
-)  # fmt: skip
+)

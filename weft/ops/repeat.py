@@ -46,9 +46,14 @@ def _tile_compute(params, x):
 
 
 tile = define(
-    "tile", "Copies of a tensor side by side.", level=5, attrs=TileAttrs, pattern=INJECTIVE,
-    shape=_tile_shape, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "tile",
+    "Copies of a tensor side by side.",
+    level=5,
+    attrs=TileAttrs,
+    pattern=INJECTIVE,
+    shape=_tile_shape,
+    layout=layouts.fixed_unknown,
+)
 tile.reference = lambda p, x: np.tile(x, p.reps)
 tile.compute = _tile_compute
 tile.complex_gradient = holomorphic
@@ -59,10 +64,19 @@ def _summing(name, doc, attrs, shape, reference, compute, forward):
     """A gradient that sums what an operator, whose shape rule is `shape`, repeated; `forward`
     repeats again."""
     op = define(
-        name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False, attrs=attrs, shape=backward_shape(shape), dtype=numeric,
-        layout=layouts.fixed_unknown, ignored_inputs=[1], reference=reference, compute=compute,
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs={"ograd": "the gradient", "data": "has the wanted shape"},
+        named=False,
+        attrs=attrs,
+        shape=backward_shape(shape),
+        dtype=numeric,
+        layout=layouts.fixed_unknown,
+        ignored_inputs=[1],
+        reference=reference,
+        compute=compute,
+    )
     op.gradient = lambda ctx, g: [forward(ctx.params, g), None]
     op.complex_gradient = holomorphic
     return op
@@ -88,17 +102,20 @@ def _tile_grad_compute(params, g, x):
 
 
 _summing(
-    "_tile_grad", "The sum of a gradient over the copies that tile made.", TileAttrs,
-    _tile_shape, _tile_grad_reference, _tile_grad_compute, lambda p, g: F.tile(g, reps=p.reps),
-)  # fmt: skip
+    "_tile_grad",
+    "The sum of a gradient over the copies that tile made.",
+    TileAttrs,
+    _tile_shape,
+    _tile_grad_reference,
+    _tile_grad_compute,
+    lambda p, g: F.tile(g, reps=p.reps),
+)
 
 
 @schema
 class RepeatAttrs:
     repeats: int = attr(INT, "how often each element is there", low=0)
-    axis: int | None = attr(
-        optional(INT), "along which axis; None for the flattened tensor", default=None
-    )
+    axis: int | None = attr(optional(INT), "along which axis; None for the flattened tensor", default=None)
 
 
 def _repeat_shape(params, ins, outs):
@@ -120,9 +137,14 @@ def _repeat_compute(params, x):
 
 
 repeat = define(
-    "repeat", "Each element several times, one after another.", level=5, attrs=RepeatAttrs,
-    pattern=INJECTIVE, shape=_repeat_shape, layout=layouts.fixed_unknown,
-)  # fmt: skip
+    "repeat",
+    "Each element several times, one after another.",
+    level=5,
+    attrs=RepeatAttrs,
+    pattern=INJECTIVE,
+    shape=_repeat_shape,
+    layout=layouts.fixed_unknown,
+)
 repeat.reference = lambda p, x: np.repeat(x, p.repeats, p.axis)
 repeat.compute = _repeat_compute
 
@@ -157,7 +179,11 @@ def _repeat_grad_compute(params, g, x):
 
 
 _summing(
-    "_repeat_grad", "The sum of a gradient over the copies that repeat made.", RepeatAttrs,
-    _repeat_shape, _repeat_grad_reference, _repeat_grad_compute,
+    "_repeat_grad",
+    "The sum of a gradient over the copies that repeat made.",
+    RepeatAttrs,
+    _repeat_shape,
+    _repeat_grad_reference,
+    _repeat_grad_compute,
     lambda p, g: F.repeat(g, **_repeat_attrs(p)),
-)  # fmt: skip
+)

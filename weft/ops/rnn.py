@@ -35,13 +35,9 @@ class RnnAttrs:
     lengths: bool = attr(BOOL, "whether sequences have lengths of their own", default=False)
     clip_min: float = attr(FLOAT, "the least a cell of lstm may hold", default=-float("inf"))
     clip_max: float = attr(FLOAT, "the most it may hold", default=float("inf"))
-    clip_nan: bool = attr(
-        BOOL, "whether what is not a number becomes clip_min, where there is a limit", default=False
-    )
+    clip_nan: bool = attr(BOOL, "whether what is not a number becomes clip_min, where there is a limit", default=False)
     kept: bool = attr(
-        BOOL,
-        "whether what the gradient reads of every step is given, too; it has none itself",
-        default=False,
+        BOOL, "whether what the gradient reads of every step is given, too; it has none itself", default=False
     )
 
 
@@ -57,11 +53,7 @@ _INPUTS = {
 
 
 def input_names(params: RnnAttrs) -> list[str]:
-    absent = {
-        "cell": params.mode != "lstm",
-        "projection": not params.projected,
-        "length": not params.lengths,
-    }
+    absent = {"cell": params.mode != "lstm", "projection": not params.projected, "length": not params.lengths}
     return [name for name in _INPUTS if not absent.get(name)]
 
 
@@ -100,18 +92,24 @@ def _dims(params: RnnAttrs, known: dict[str, Shape]) -> dict[str, Any]:
     if not params.projected:
         state = size = unify_dim(state, size)
     kept = None if size is None else KEPT[params.mode] * size
-    return {
-        "steps": steps, "batch": batch, "wide": wide, "size": size, "state": state, "kept": kept
-    }  # fmt: skip
+    return {"steps": steps, "batch": batch, "wide": wide, "size": size, "state": state, "kept": kept}
 
 
 _AXES = {
-    "gates": "steps batch wide", "weight": "state wide", "bias": "wide", "state": "batch state",
-    "cell": "batch size", "projection": "size state", "length": "batch",
-    "output": "steps batch state", "before": "steps batch state", "raw": "steps batch size",
-    "hidden": "steps batch wide", "kept_gates": "steps batch kept",
+    "gates": "steps batch wide",
+    "weight": "state wide",
+    "bias": "wide",
+    "state": "batch state",
+    "cell": "batch size",
+    "projection": "size state",
+    "length": "batch",
+    "output": "steps batch state",
+    "before": "steps batch state",
+    "raw": "steps batch size",
+    "hidden": "steps batch wide",
+    "kept_gates": "steps batch kept",
     "kept_cells": "steps batch size",
-}  # fmt: skip
+}
 
 
 def _shaped(dims: dict[str, Any], names: Sequence[str]) -> list[Shape]:
@@ -332,11 +330,7 @@ def _gradient(ctx: Any, *heads: Any) -> list[Any]:
     results = F._rnn_grad(*heads[:own], *ctx.inputs, *outputs, **attrs)
     grads = dict(zip(grad_results(params), results))
     hidden = grads.get("hidden", grads["gates"])
-    grads |= {
-        "weight": _outer(hidden, grads["before"]),
-        "bias": F.sum(hidden, axis=(0, 1)),
-        "length": None,
-    }
+    grads |= {"weight": _outer(hidden, grads["before"]), "bias": F.sum(hidden, axis=(0, 1)), "length": None}
     if params.projected:
         grads["projection"] = _outer(grads["output"], grads["raw"])
     return [grads[name] for name in names]
@@ -349,13 +343,22 @@ def _outer(a: Any, b: Any) -> Any:
 
 
 rnn = define(
-    "rnn", "All steps of one recurrent layer in one direction: the outputs of every step, and the "
+    "rnn",
+    "All steps of one recurrent layer in one direction: the outputs of every step, and the "
     "state (of lstm also the cell) after the last. Past the end of a sequence that has a length "
     "outputs are 0.",
-    level=4, inputs=_INPUTS, named=False, attrs=RnnAttrs, pattern=OPAQUE, shape=_shape,
-    dtype=_dtype(input_names), layout=layouts.fixed_unknown, reference=_reference,
-    kernels=_kernels, gradient=_gradient,
-)  # fmt: skip
+    level=4,
+    inputs=_INPUTS,
+    named=False,
+    attrs=RnnAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=_dtype(input_names),
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    kernels=_kernels,
+    gradient=_gradient,
+)
 _names_of(rnn, input_names, output_names)
 
 _GRAD_INPUTS = {
@@ -368,10 +371,17 @@ _GRAD_INPUTS = {
     "kept_cells": "the cells after every step",
 }
 rnn_grad = define(
-    "_rnn_grad", "Gradients of rnn: of gates, state and cell, and what those of the matrices are "
-    "products of.",
-    level=10, inputs=_GRAD_INPUTS, named=False, attrs=RnnAttrs, pattern=OPAQUE, shape=_grad_shape,
-    dtype=_dtype(grad_names), layout=layouts.fixed_unknown, reference=_grad_reference,
+    "_rnn_grad",
+    "Gradients of rnn: of gates, state and cell, and what those of the matrices are products of.",
+    level=10,
+    inputs=_GRAD_INPUTS,
+    named=False,
+    attrs=RnnAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=_dtype(grad_names),
+    layout=layouts.fixed_unknown,
+    reference=_grad_reference,
     kernels=_grad_kernels,
-)  # fmt: skip
+)
 _names_of(rnn_grad, grad_names, grad_results)

@@ -22,10 +22,7 @@ class RoiAlignAttrs:
     pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     spatial_scale: float = attr(FLOAT, "what the boxes are multiplied by", default=1.0)
     sample_ratio: int = attr(INT, "points along each side of an output cell", default=2, low=1)
-    aligned: bool = attr(
-        BOOL, "whether places are centres of pixels, and boxes may be smaller than one",
-        default=False,
-    )  # fmt: skip
+    aligned: bool = attr(BOOL, "whether places are centres of pixels, and boxes may be smaller than one", default=False)
 
 
 def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
@@ -122,23 +119,14 @@ def _points(params: RoiAlignAttrs, boxes: te.Tensor, axis: int, extent: int) -> 
     shape = (boxes.shape[0], cells * ratio)
 
     def raw(box: Any, point: Any) -> Any:
-        low, high = (
-            te.cast(boxes[box, side - axis], "float64") * params.spatial_scale - half
-            for side in (2, 4)
-        )
+        low, high = (te.cast(boxes[box, side - axis], "float64") * params.spatial_scale - half for side in (2, 4))
         size = high - low if params.aligned else te.max(high - low, 1.0)
         return low + (te.cast(point, "float64") + 0.5) / (ratio * cells) * size
 
     place = te.compute(shape, raw, name="place")
     last = float(extent - 1)
-    inside = te.compute(
-        shape, lambda *i: (place[i] >= -1.0) & (place[i] <= float(extent)), name="inside"
-    )
-    inner = te.compute(
-        shape,
-        lambda *i: te.select(inside[i], te.min(te.max(place[i], 0.0), last), 0.0),
-        name="inner",
-    )
+    inside = te.compute(shape, lambda *i: (place[i] >= -1.0) & (place[i] <= float(extent)), name="inside")
+    inner = te.compute(shape, lambda *i: te.select(inside[i], te.min(te.max(place[i], 0.0), last), 0.0), name="inner")
     first = te.compute(shape, lambda *i: te.cast(te.floor(inner[i]), "int64"), name="first")
 
     def weight(behind: bool) -> te.Tensor:
@@ -204,10 +192,9 @@ def _grad_compute(params: RoiAlignAttrs, g: te.Tensor, x: te.Tensor, boxes: te.T
     n, _, _, width = x.shape
     count, channels, cells, across = g.shape
     matrices = [
-        _taken(_points(params, boxes, axis, x.shape[2 + axis]), params.pooled_size[axis],
-               params.sample_ratio)
+        _taken(_points(params, boxes, axis, x.shape[2 + axis]), params.pooled_size[axis], params.sample_ratio)
         for axis in (0, 1)
-    ]  # fmt: skip
+    ]
     j = te.reduce_axis(across, "j")
     rows = te.compute(
         (count, channels, cells, width),
@@ -226,8 +213,7 @@ def _grad_compute(params: RoiAlignAttrs, g: te.Tensor, x: te.Tensor, boxes: te.T
 
 _DATA = {
     "data": "(n, c, height, width)",
-    "rois": "(boxes, 5): the number of the image, left, top, right, bottom; a box of no image "
-    "of the batch gives 0",
+    "rois": "(boxes, 5): the number of the image, left, top, right, bottom; a box of no image of the batch gives 0",
 }
 _GRAD = {"ograd": "the gradient of the output", **_DATA}
 
@@ -235,17 +221,30 @@ roi_align = define(
     "roi_align",
     "Every box of every channel, split in cells, each the mean of points between which the image "
     "is interpolated. Points more than one element outside count as 0.",
-    level=4, inputs=_DATA, attrs=RoiAlignAttrs, pattern=OPAQUE, shape=_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_reference, compute=_compute,
+    level=4,
+    inputs=_DATA,
+    attrs=RoiAlignAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+    compute=_compute,
     gradient=lambda ctx, g: [F._roi_align_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
-)  # fmt: skip
+)
 
 roi_align_grad = define(
-    "_roi_align_grad", "ograd, shared by the elements that the points of roi_align read.",
-    level=10, inputs=_GRAD, attrs=RoiAlignAttrs, pattern=OPAQUE, shape=_grad_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_grad_reference, compute=_grad_compute,
+    "_roi_align_grad",
+    "ograd, shared by the elements that the points of roi_align read.",
+    level=10,
+    inputs=_GRAD,
+    attrs=RoiAlignAttrs,
+    pattern=OPAQUE,
+    shape=_grad_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_grad_reference,
+    compute=_grad_compute,
     ignored_inputs=[1],
-    gradient=lambda ctx, gg: [
-        F.roi_align(gg, ctx.inputs[2], **attributes(ctx.params)), None, None,
-    ],
-)  # fmt: skip
+    gradient=lambda ctx, gg: [F.roi_align(gg, ctx.inputs[2], **attributes(ctx.params)), None, None],
+)

@@ -15,20 +15,7 @@ from ..base.errors import ShapeError
 from ..base.shape import Shape, show
 from ..core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
 from . import _layouts as layouts
-from ._cells import (
-    BOXES,
-    Cell,
-    Pool,
-    Taps,
-    Visit,
-    define_pool,
-    shape_rule,
-    side,
-    sides_of,
-    single,
-    times,
-    whole,
-)
+from ._cells import BOXES, Cell, Pool, Taps, Visit, define_pool, shape_rule, side, sides_of, single, times, whole
 from ._families import OPAQUE, F, define, floating
 from ._kernels import Body, variable, wide_dtype
 
@@ -104,9 +91,7 @@ def _roi_pool_reference(params: RoiPoolAttrs, x: Any, boxes: Any) -> Any:
 
 def _emit_bounds(b: Any, params: RoiPoolAttrs, cell: Cell, axis: int) -> Any:
     scale = single(params.spatial_scale)
-    low, high = (
-        b.let("side", _te_away(times(side(cell.boxes, cell.box, k - axis), scale))) for k in (1, 3)
-    )
+    low, high = (b.let("side", _te_away(times(side(cell.boxes, cell.box, k - axis), scale))) for k in (1, 3))
     size = te.max(high - low + 1.0, 1.0)
     step = b.let("step", size / single(params.pooled_size[axis]))
     number, extent = (cell.i, cell.height) if axis == 0 else (cell.j, cell.width)
@@ -162,11 +147,19 @@ roi_pool = define(
     "Every box of every channel, its sides rounded to whole elements, split in cells, each its "
     "greatest element, or 0 where it has none. The second output, which is hidden, is the number "
     "of that element in the data, or -1.",
-    level=4, inputs=BOXES, attrs=RoiPoolAttrs, pattern=OPAQUE, shape=_roi_pool_shape,
-    dtype=_roi_pool_dtype, layout=layouts.fixed_unknown, reference=_roi_pool_reference,
-    kernels=_roi_pool_kernels, gradient=_roi_pool_gradient, visible_outputs=1,
+    level=4,
+    inputs=BOXES,
+    attrs=RoiPoolAttrs,
+    pattern=OPAQUE,
+    shape=_roi_pool_shape,
+    dtype=_roi_pool_dtype,
+    layout=layouts.fixed_unknown,
+    reference=_roi_pool_reference,
+    kernels=_roi_pool_kernels,
+    gradient=_roi_pool_gradient,
+    visible_outputs=1,
     output_names=["output", "places"],
-)  # fmt: skip
+)
 roi_pool.set_num_outputs(2)
 
 
@@ -177,9 +170,7 @@ roi_pool.set_num_outputs(2)
 class PsRoiPoolAttrs:
     output_dim: int = attr(INT, "channels of the output", low=1)
     pooled_size: int = attr(INT, "height and width of the output", low=1)
-    group_size: int = attr(
-        INT, "height and width of what tells a cell's channel; 0: the same", default=0, low=0
-    )
+    group_size: int = attr(INT, "height and width of what tells a cell's channel; 0: the same", default=0, low=0)
     spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
 
 
@@ -249,8 +240,10 @@ define_pool(
     "Every box, split in cells, each the mean of its elements in a channel of its own: of channel "
     "c of the output, cell (i, j) of k by k reads channel (c g + i g / k) g + j g / k of the data, "
     "with g = group_size.",
-    PsRoiPoolAttrs, shape_rule(PS), floating,
-)  # fmt: skip
+    PsRoiPoolAttrs,
+    shape_rule(PS),
+    floating,
+)
 
 
 # The mean of interpolated points
@@ -261,16 +254,10 @@ class AdaptiveRoiAlignAttrs:
     pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
     spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
     sample_ratio: int = attr(
-        INT, "points along each side of an output cell; 0: as many as it has elements",
-        default=0, low=0, high=1024,
-    )  # fmt: skip
-    aligned: bool = attr(
-        BOOL, "whether places are centres of pixels, and boxes may be smaller than one",
-        default=False,
-    )  # fmt: skip
-    position_sensitive: bool = attr(
-        BOOL, "whether each cell reads a channel of its own", default=False
+        INT, "points along each side of an output cell; 0: as many as it has elements", default=0, low=0, high=1024
     )
+    aligned: bool = attr(BOOL, "whether places are centres of pixels, and boxes may be smaller than one", default=False)
+    position_sensitive: bool = attr(BOOL, "whether each cell reads a channel of its own", default=False)
 
 
 def _align_channels(params: AdaptiveRoiAlignAttrs, channels: Any) -> Any:
@@ -323,9 +310,7 @@ def _emit_points(b: Any, params: AdaptiveRoiAlignAttrs, cell: Cell, axis: int) -
     """Where the points of a cell start along an axis, from one to the next, the first that may
     count, how many there are from there, and all."""
     half, scale = (0.5 if params.aligned else 0.0), single(params.spatial_scale)
-    low, high = (
-        b.let("side", times(side(cell.boxes, cell.box, k - axis), scale) - half) for k in (1, 3)
-    )
+    low, high = (b.let("side", times(side(cell.boxes, cell.box, k - axis), scale) - half) for k in (1, 3))
     size = high - low if params.aligned else te.max(high - low, 1.0)
     step = b.let("step", size / single(params.pooled_size[axis]))
     count = te.as_expr(params.sample_ratio)
@@ -384,5 +369,7 @@ define_pool(
     ),
     "roi_align whose number of points may follow from the size of each box, and whose cells may "
     "each read a channel of their own: cell (i, j) of h by w reads channel (c h + i) w + j.",
-    AdaptiveRoiAlignAttrs, shape_rule(ALIGN), floating,
-)  # fmt: skip
+    AdaptiveRoiAlignAttrs,
+    shape_rule(ALIGN),
+    floating,
+)

@@ -64,13 +64,18 @@ def _cumsum_kernels(params: Any, inputs: Any, outputs: Any) -> Any:
 
 
 cumsum = define(
-    "cumsum", "The sum of all elements up to each one along an axis.", level=5, attrs=CumsumAttrs,
-    pattern=OPAQUE, shape=_cumsum_shape, dtype=numeric, layout=layouts.fixed_copy,
-)  # fmt: skip
+    "cumsum",
+    "The sum of all elements up to each one along an axis.",
+    level=5,
+    attrs=CumsumAttrs,
+    pattern=OPAQUE,
+    shape=_cumsum_shape,
+    dtype=numeric,
+    layout=layouts.fixed_copy,
+)
 cumsum.reference = _cumsum_reference
 cumsum.kernels = _cumsum_kernels
 cumsum.complex_gradient = holomorphic
 cumsum.gradient = lambda ctx, g: [  # an element counts for all after it
-    F.cumsum(g, axis=ctx.params.axis, exclusive=ctx.params.exclusive,
-             reverse=not ctx.params.reverse)
-]  # fmt: skip
+    F.cumsum(g, axis=ctx.params.axis, exclusive=ctx.params.exclusive, reverse=not ctx.params.reverse)
+]

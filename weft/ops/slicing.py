@@ -11,16 +11,7 @@ from ..base.errors import InvalidValue, ShapeError
 from ..base.shape import Dim, normalize_axis, show
 from ..core.schema import INTS, attr, schema
 from . import _layouts as layouts
-from ._families import (
-    INJECTIVE,
-    F,
-    backward_shape,
-    define,
-    first_dtype,
-    holomorphic,
-    known,
-    shape_of_second,
-)
+from ._families import INJECTIVE, F, backward_shape, define, first_dtype, holomorphic, known, shape_of_second
 
 
 @schema
@@ -99,23 +90,31 @@ strided_slice = define(
     "strided_slice",
     "data[begin:end:stride] along each axis, as Python's slices: negative numbers count from the "
     "end, and what is outside is cut off; an empty slice is an error.",
-    level=1, attrs=StridedSliceAttrs, pattern=INJECTIVE, shape=_strided_slice_shape,
+    level=1,
+    attrs=StridedSliceAttrs,
+    pattern=INJECTIVE,
+    shape=_strided_slice_shape,
     layout=layouts.fixed_copy,
-)  # fmt: skip
+)
 strided_slice.reference = lambda p, x: x[np.ix_(*taken_indices(p, x.shape))] if x.ndim else x.copy()
 strided_slice.compute = _strided_slice_compute
 strided_slice.complex_gradient = holomorphic
-strided_slice.gradient = lambda ctx, g: [
-    F._strided_slice_grad(g, ctx.inputs[0], **_attrs(ctx.params))
-]
+strided_slice.gradient = lambda ctx, g: [F._strided_slice_grad(g, ctx.inputs[0], **_attrs(ctx.params))]
 
 
 def _backward(name, doc, **columns):
     return define(
-        name, doc, level=10, inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False, pattern=INJECTIVE, dtype=first_dtype,
-        layout=layouts.fixed_unknown, ignored_inputs=[1], **columns,
-    )  # fmt: skip
+        name,
+        doc,
+        level=10,
+        inputs={"ograd": "the gradient", "data": "has the wanted shape"},
+        named=False,
+        pattern=INJECTIVE,
+        dtype=first_dtype,
+        layout=layouts.fixed_unknown,
+        ignored_inputs=[1],
+        **columns,
+    )
 
 
 def _strided_slice_grad_reference(params, g, x):
@@ -147,10 +146,13 @@ def _strided_slice_grad_compute(params, g, x):
 
 
 strided_slice_grad = _backward(
-    "_strided_slice_grad", "A gradient where the slice was taken, 0 elsewhere.",
-    attrs=StridedSliceAttrs, shape=backward_shape(_strided_slice_shape),
-    reference=_strided_slice_grad_reference, compute=_strided_slice_grad_compute,
-)  # fmt: skip
+    "_strided_slice_grad",
+    "A gradient where the slice was taken, 0 elsewhere.",
+    attrs=StridedSliceAttrs,
+    shape=backward_shape(_strided_slice_shape),
+    reference=_strided_slice_grad_reference,
+    compute=_strided_slice_grad_compute,
+)
 strided_slice_grad.complex_gradient = holomorphic
 strided_slice_grad.gradient = lambda ctx, g: [F.strided_slice(g, **_attrs(ctx.params)), None]
 
@@ -176,9 +178,7 @@ def _slice_like_shape(params, ins, outs):
     for axis in _like_axes(params, len(ins[0]), len(ins[1])):
         have, want = ins[0][axis], ins[1][axis]
         if isinstance(have, int) and isinstance(want, int) and want > have:
-            raise ShapeError(
-                f"axis {axis} of shape {show(ins[0])} cannot be cut to that of {show(ins[1])}"
-            )
+            raise ShapeError(f"axis {axis} of shape {show(ins[0])} cannot be cut to that of {show(ins[1])}")
         made[axis] = want
     return [None, None], [tuple(made)]
 
@@ -188,11 +188,17 @@ def _cut_shape(params, x, like):
 
 
 slice_like = define(
-    "slice_like", "The first elements of data along axes, as many as another tensor has.",
-    level=4, inputs={"data": "what to cut", "slice_like": "has the wanted sizes"},
-    attrs=SliceLikeAttrs, pattern=INJECTIVE, shape=_slice_like_shape, dtype=first_dtype,
-    layout=layouts.fixed_unknown, ignored_inputs=[1],
-)  # fmt: skip
+    "slice_like",
+    "The first elements of data along axes, as many as another tensor has.",
+    level=4,
+    inputs={"data": "what to cut", "slice_like": "has the wanted sizes"},
+    attrs=SliceLikeAttrs,
+    pattern=INJECTIVE,
+    shape=_slice_like_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
 slice_like.reference = lambda p, x, like: x[tuple(map(slice, _cut_shape(p, x, like)))].copy()
 slice_like.compute = lambda p, x, like: te.compute(_cut_shape(p, x, like), lambda *i: x[i])
 slice_like.complex_gradient = holomorphic
@@ -225,9 +231,11 @@ def _slice_like_grad_compute(g, x):
 
 
 slice_like_grad = _backward(
-    "_slice_like_grad", "A gradient followed by zeros, to the shape of data.",
-    shape=_slice_like_grad_shape, reference=_slice_like_grad_reference,
+    "_slice_like_grad",
+    "A gradient followed by zeros, to the shape of data.",
+    shape=_slice_like_grad_shape,
+    reference=_slice_like_grad_reference,
     compute=_slice_like_grad_compute,
-)  # fmt: skip
+)
 slice_like_grad.complex_gradient = holomorphic
 slice_like_grad.gradient = lambda ctx, g: [F.slice_like(g, ctx.inputs[0]), None]

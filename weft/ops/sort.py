@@ -150,18 +150,29 @@ def _kernels(descending: Any, values: int | None, indices: int | None) -> Any:
 
 
 argsort = define(
-    "argsort", "Where the elements stand that come 1st, 2nd, 3rd... along an axis.", level=5,
-    attrs=ArgsortAttrs, pattern=OPAQUE, shape=_same_shape, layout=layouts.fixed_copy,
-    dtype=lambda params, ins, outs: ([None], [params.dtype]), gradient=no_flow,
+    "argsort",
+    "Where the elements stand that come 1st, 2nd, 3rd... along an axis.",
+    level=5,
+    attrs=ArgsortAttrs,
+    pattern=OPAQUE,
+    shape=_same_shape,
+    layout=layouts.fixed_copy,
+    dtype=lambda params, ins, outs: ([None], [params.dtype]),
+    gradient=no_flow,
     kernels=_kernels(lambda params: params.descending, None, 1),
-)  # fmt: skip
+)
 argsort.reference = lambda p, x: order_of(x, p.axis, p.descending).astype(p.dtype)
 
 sort = define(
-    "sort", "The elements in order along an axis.", level=5, attrs=SortAttrs, pattern=OPAQUE,
-    shape=_same_shape, layout=layouts.fixed_copy,
+    "sort",
+    "The elements in order along an axis.",
+    level=5,
+    attrs=SortAttrs,
+    pattern=OPAQUE,
+    shape=_same_shape,
+    layout=layouts.fixed_copy,
     kernels=_kernels(lambda params: params.descending, 1, None),
-)  # fmt: skip
+)
 sort.reference = lambda p, x: np.take_along_axis(x, order_of(x, p.axis, p.descending), p.axis)
 
 
@@ -181,12 +192,17 @@ def _topk_reference(params: TopkAttrs, x: Any) -> Any:
 
 
 topk = define(
-    "topk", "The k greatest (or smallest) elements along an axis, in order, and where they stand.",
-    level=5, attrs=TopkAttrs, pattern=OPAQUE, shape=_topk_shape, dtype=_topk_dtype,
-    layout=layouts.fixed_copy, reference=_topk_reference,
-    kernels=_kernels(lambda params: params.largest, 1, 2), output_names=["values", "indices"],
-)  # fmt: skip
+    "topk",
+    "The k greatest (or smallest) elements along an axis, in order, and where they stand.",
+    level=5,
+    attrs=TopkAttrs,
+    pattern=OPAQUE,
+    shape=_topk_shape,
+    dtype=_topk_dtype,
+    layout=layouts.fixed_copy,
+    reference=_topk_reference,
+    kernels=_kernels(lambda params: params.largest, 1, 2),
+    output_names=["values", "indices"],
+)
 topk.set_num_outputs(2)
-topk.gradient = lambda ctx, g, _: [
-    F._gather_elements_grad(g, ctx.inputs[0], ctx.outputs[1], axis=ctx.params.axis)
-]
+topk.gradient = lambda ctx, g, _: [F._gather_elements_grad(g, ctx.inputs[0], ctx.outputs[1], axis=ctx.params.axis)]

@@ -61,33 +61,23 @@ def _bell(x: Any) -> Any:
     return F.exp(-F.elemwise_mul(x, x))
 
 
-erfc = smooth(
-    "erfc", "1 - erf(x), exact where it is small.", lambda x, y: _bell(x) * (-1 / _HALF_ROOT_PI)
-)
+erfc = smooth("erfc", "1 - erf(x), exact where it is small.", lambda x, y: _bell(x) * (-1 / _HALF_ROOT_PI))
 by_formula(erfc, formulas.erfc)
 
 erfinv = smooth(
-    "erfinv", "The inverse of erf, of numbers between -1 and 1.",
+    "erfinv",
+    "The inverse of erf, of numbers between -1 and 1.",
     lambda x, y: F.exp(F.elemwise_mul(y, y)) * _HALF_ROOT_PI,
-)  # fmt: skip
+)
 by_formula(erfinv, formulas.erfinv)
 
-erfcx = smooth(
-    "erfcx", "exp(x^2) erfc(x)",
-    lambda x, y: F.elemwise_mul(x, y) * 2 - 1 / _HALF_ROOT_PI,
-)  # fmt: skip
+erfcx = smooth("erfcx", "exp(x^2) erfc(x)", lambda x, y: F.elemwise_mul(x, y) * 2 - 1 / _HALF_ROOT_PI)
 by_formula(erfcx, formulas.erfcx)
 
-lgamma = smooth(
-    "lgamma", "The logarithm of the absolute value of the gamma function.",
-    lambda x, y: F.digamma(x),
-)  # fmt: skip
+lgamma = smooth("lgamma", "The logarithm of the absolute value of the gamma function.", lambda x, y: F.digamma(x))
 by_formula(lgamma, formulas.log_gamma)
 
-digamma = smooth(
-    "digamma", "The derivative of lgamma; NaN at the negative integers.",
-    lambda x, y: F.polygamma(x, n=1),
-)  # fmt: skip
+digamma = smooth("digamma", "The derivative of lgamma; NaN at the negative integers.", lambda x, y: F.polygamma(x, n=1))
 by_formula(digamma, formulas.digamma)
 
 
@@ -96,9 +86,7 @@ class PolygammaAttrs:
     n: int = attr(INT, "which derivative", low=1, high=100)
 
 
-polygamma = unary(
-    "polygamma", "The n-th derivative of digamma.", level=5, attrs=PolygammaAttrs, dtype=floating
-)
+polygamma = unary("polygamma", "The n-th derivative of digamma.", level=5, attrs=PolygammaAttrs, dtype=floating)
 by_formula(polygamma, lambda m, p, x: formulas.polygamma(m, p.n, x))
 
 
@@ -130,10 +118,7 @@ by_formula(i1, lambda m, x: _bessel(m, 1, x))
 i0e = smooth("i0e", "exp(-|x|) i0(x)", lambda x, y: F.i1e(x) - F.elemwise_mul(F.sign(x), y))
 by_formula(i0e, lambda m, x: formulas.scaled_bessel(m, 0, x))
 
-i1e = smooth(
-    "i1e", "exp(-|x|) i1(x)",
-    lambda x, y: F.i0e(x) - F.elemwise_mul(F.sign(x), y) - ratio(x, y, 0.5),
-)  # fmt: skip
+i1e = smooth("i1e", "exp(-|x|) i1(x)", lambda x, y: F.i0e(x) - F.elemwise_mul(F.sign(x), y) - ratio(x, y, 0.5))
 by_formula(i1e, lambda m, x: formulas.scaled_bessel(m, 1, x))
 
 
@@ -148,10 +133,12 @@ def _test(name: str, doc: str, of_floats: Any, of_integers: Any, body: Any) -> O
 
 
 isfinite = _test(
-    "isfinite", "Whether x is neither infinite nor NaN.", np.isfinite,
+    "isfinite",
+    "Whether x is neither infinite nor NaN.",
+    np.isfinite,
     lambda x: np.ones(x.shape, bool),
     lambda x: te.isfinite(x) if is_float(x.dtype) else te.const(True, BOOL),
-)  # fmt: skip
+)
 isfinite.complex_gradient = as_written
 
 
@@ -162,6 +149,9 @@ def _sign_body(x: te.Expr) -> te.Expr:
 
 
 signbit = _test(
-    "signbit", "Whether x is negative, -0.0 included.",
-    lambda x: np.signbit(x) & ~np.isnan(x), lambda x: np.asarray(x < 0), _sign_body,
-)  # fmt: skip
+    "signbit",
+    "Whether x is negative, -0.0 included.",
+    lambda x: np.signbit(x) & ~np.isnan(x),
+    lambda x: np.asarray(x < 0),
+    _sign_body,
+)

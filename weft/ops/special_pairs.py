@@ -16,16 +16,7 @@ from ..base.dtype import FLOAT64, INT64
 from ..base.errors import Unsupported
 from ..core.schema import INT, attr, choice, schema
 from . import _layouts as layouts
-from ._families import (
-    LHS_RHS,
-    OPAQUE,
-    F,
-    broadcast_shape,
-    define,
-    floating,
-    in_dtype,
-    same_shape,
-)
+from ._families import LHS_RHS, OPAQUE, F, broadcast_shape, define, floating, in_dtype, same_shape
 from ._incomplete_gamma import lower_share, upper_share
 from ._kernels import Body, read_stretched, unravelled, variable
 from ._special import NUMPY
@@ -40,9 +31,14 @@ def _undefined(x: Array) -> NoReturn:
 
 
 no_derivative = define(
-    "_no_derivative", "Stands for a derivative that nobody has: an error where it is needed.",
-    level=10, pattern=OPAQUE, shape=same_shape, layout=layouts.fixed_copy, reference=_undefined,
-)  # fmt: skip
+    "_no_derivative",
+    "Stands for a derivative that nobody has: an error where it is needed.",
+    level=10,
+    pattern=OPAQUE,
+    shape=same_shape,
+    layout=layouts.fixed_copy,
+    reference=_undefined,
+)
 
 
 def _wide(function: Any) -> Any:
@@ -59,10 +55,7 @@ def _each_pair(name: str, inputs: Any, outputs: Any, work: int) -> Iterator[Any]
     views = {0: inputs[0][0], 1: inputs[1][0], 2: shape}
     with body.kernel(views, count * work) as (b, xs, ys, out), b.parallel("p", count) as p:
         at = [b.let(f"i{d}", place) for d, place in enumerate(unravelled(p, shape))]
-        pair = [
-            b.let(name, te.cast(read_stretched(t, at), FLOAT64))
-            for name, t in (("x", xs), ("y", ys))
-        ]
+        pair = [b.let(name, te.cast(read_stretched(t, at), FLOAT64)) for name, t in (("x", xs), ("y", ys))]
         yield b, *pair, lambda value: b.store(out, at, te.cast(value, dtype)), body.kernels
 
 
@@ -94,11 +87,19 @@ def _zeta_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 zeta = define(
-    "zeta", "The sum of (q + k)^-s for k = 0, 1, ...; lhs is s, rhs is q.", level=10,
-    inputs=LHS_RHS, named=False, pattern=OPAQUE, dtype=floating, shape=broadcast_shape,
-    layout=layouts.broadcast_pair, gradient=_zeta_gradient, kernels=_zeta_kernels,
+    "zeta",
+    "The sum of (q + k)^-s for k = 0, 1, ...; lhs is s, rhs is q.",
+    level=10,
+    inputs=LHS_RHS,
+    named=False,
+    pattern=OPAQUE,
+    dtype=floating,
+    shape=broadcast_shape,
+    layout=layouts.broadcast_pair,
+    gradient=_zeta_gradient,
+    kernels=_zeta_kernels,
     reference=_wide(lambda s, q: zeta_formula(NUMPY, s, q)),
-)  # fmt: skip
+)
 
 
 def _gamma_gradient(sign: float) -> Any:
@@ -115,25 +116,38 @@ def _gamma_gradient(sign: float) -> Any:
 
 def _incomplete(name: str, doc: str, function: Any, sign: float) -> Any:
     return define(
-        name, doc, level=10, inputs=LHS_RHS, named=False, pattern=OPAQUE, dtype=floating,
-        shape=broadcast_shape, layout=layouts.broadcast_pair, reference=_wide(function),
+        name,
+        doc,
+        level=10,
+        inputs=LHS_RHS,
+        named=False,
+        pattern=OPAQUE,
+        dtype=floating,
+        shape=broadcast_shape,
+        layout=layouts.broadcast_pair,
+        reference=_wide(function),
         gradient=_gamma_gradient(sign),
-    )  # fmt: skip
+    )
 
 
 igamma = _incomplete(
-    "igamma", "The integral of t^(a-1) exp(-t) from 0 to x, over gamma(a); lhs is a, rhs is x.",
-    lower_share, 1.0,
-)  # fmt: skip
+    "igamma", "The integral of t^(a-1) exp(-t) from 0 to x, over gamma(a); lhs is a, rhs is x.", lower_share, 1.0
+)
 igammac = _incomplete("igammac", "1 - igamma(a, x), exact where it is small.", upper_share, -1.0)
 
 # Orthogonal polynomials, by their recurrence of three terms.
 
 _HIGHEST = 100_000  # degrees above it are NaN
 FAMILIES = (
-    "chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he",
-    "laguerre_l", "legendre_p",
-)  # fmt: skip
+    "chebyshev_t",
+    "chebyshev_u",
+    "chebyshev_v",
+    "chebyshev_w",
+    "hermite_h",
+    "hermite_he",
+    "laguerre_l",
+    "legendre_p",
+)
 
 
 @schema
@@ -167,9 +181,7 @@ def _polynomial(params: PolynomialAttrs, x: Array, n: Array) -> Array:
         made = np.where(degrees == k, new[-1], made)
         a, b, c = _coefficients(params.family, float(k), lambda u, v, k=k: v if k else u)
         step = a * x + b
-        old, new = new, [
-            step * new[d] - c * old[d] + (d * a * new[d - 1] if d else 0.0) for d in orders
-        ]  # fmt: skip
+        old, new = new, [step * new[d] - c * old[d] + (d * a * new[d - 1] if d else 0.0) for d in orders]
     return made
 
 
@@ -190,9 +202,7 @@ def _polynomial_kernels(params: PolynomialAttrs, inputs: Any, outputs: Any) -> A
 
 
 def _one_step(b: Any, family: str, orders: range, x: Any, k: Any, old: Any, new: Any) -> None:
-    a, shift, c = _coefficients(
-        family, k, lambda u, v: te.select(k < 0.5, te.const(u, FLOAT64), te.const(v, FLOAT64))
-    )
+    a, shift, c = _coefficients(family, k, lambda u, v: te.select(k < 0.5, te.const(u, FLOAT64), te.const(v, FLOAT64)))
     factor = b.let("factor", a * x + shift)
     before = [b.let(f"before{d}", old[d][()]) for d in orders]
     now = [b.let(f"now{d}", new[d][()]) for d in orders]
@@ -210,10 +220,17 @@ def _polynomial_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 orthogonal_polynomial = define(
-    "orthogonal_polynomial", "The polynomials of a family at x, or a derivative of them; degrees "
-    "lose their fraction, and those below 0 give 0.", level=10, attrs=PolynomialAttrs,
-    inputs={"x": "where", "n": "the degrees, which broadcast with x"}, named=False, pattern=OPAQUE,
-    dtype=floating, shape=broadcast_shape, layout=layouts.broadcast_pair,
-    gradient=_polynomial_gradient, kernels=_polynomial_kernels,
+    "orthogonal_polynomial",
+    "The polynomials of a family at x, or a derivative of them; degrees lose their fraction, and those below 0 give 0.",
+    level=10,
+    attrs=PolynomialAttrs,
+    inputs={"x": "where", "n": "the degrees, which broadcast with x"},
+    named=False,
+    pattern=OPAQUE,
+    dtype=floating,
+    shape=broadcast_shape,
+    layout=layouts.broadcast_pair,
+    gradient=_polynomial_gradient,
+    kernels=_polynomial_kernels,
     reference=in_dtype(lambda p, x, n: _polynomial(p, x.astype(FLOAT64), n.astype(FLOAT64))),
-)  # fmt: skip
+)

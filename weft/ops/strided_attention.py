@@ -51,11 +51,7 @@ class View(NamedTuple):
 
 def views(params: StridedAttentionAttrs) -> tuple[View, View, View]:
     """Where query, key and value are in the inputs."""
-    ends = (
-        (params.queries, params.width),
-        (params.keys, params.width),
-        (params.keys, params.values),
-    )
+    ends = ((params.queries, params.width), (params.keys, params.width), (params.keys, params.values))
     given = (params.query, params.key, params.value)
     return tuple(View((*params.batch, *end), at[0], at[1:]) for end, at in zip(ends, given))  # type: ignore[return-value]
 
@@ -120,8 +116,13 @@ strided_attention = define(
         "value": "the same for the value",
         "mask": "broadcasts to (..., keys, queries), if there is one",
     },
-    named=False, attrs=StridedAttentionAttrs, pattern=OPAQUE, shape=_shape, dtype=floating,
-    layout=layouts.fixed_unknown, reference=_reference,
-)  # fmt: skip
+    named=False,
+    attrs=StridedAttentionAttrs,
+    pattern=OPAQUE,
+    shape=_shape,
+    dtype=floating,
+    layout=layouts.fixed_unknown,
+    reference=_reference,
+)
 strided_attention.set_num_inputs(lambda params: len(_names(params)))
 strided_attention.input_names = _names

@@ -24,9 +24,7 @@ Shapes = Sequence[Shape]
 @schema
 class NonMaxAttrs:
     max_output_size: int = attr(INT, "how many boxes may be left; -1: all", default=-1)
-    iou_threshold: float = attr(
-        FLOAT, "overlap, as part of the union, that is too much; 0: nothing is", default=0.5
-    )
+    iou_threshold: float = attr(FLOAT, "overlap, as part of the union, that is too much; 0: nothing is", default=0.5)
     force_suppress: bool = attr(BOOL, "whether other classes suppress too", default=False)
     top_k: int = attr(INT, "how many of the best boxes to look at; -1: all", default=-1)
     coord_start: int = attr(INT, "where the four sides begin in a row", default=2, low=0)
@@ -168,8 +166,7 @@ def _emit_suppression(b: Any, params: NonMaxAttrs, data: Any, kept: Any, n: Any,
                 if params.id_index >= 0 and not params.force_suppress:
                     rival = rival & read(a, params.id_index).equal(read(c, params.id_index))
                 with b.when(rival):
-                    sides = [[b.let("s", read(x, params.coord_start + k)) for k in range(4)]
-                             for x in (a, c)]  # fmt: skip
+                    sides = [[b.let("s", read(x, params.coord_start + k)) for k in range(4)] for x in (a, c)]
                     with b.when(_te_overlap(b, *sides) >= params.iou_threshold):
                         b.store(kept, (n, i + 1 + j), -1)
 
@@ -207,6 +204,11 @@ non_max_suppression = define(
     "positive score, or with a class below 0, neither suppresses nor is suppressed.",
     level=4,
     inputs={"data": "(batch, boxes, numbers of a box)", "valid_count": "(batch,), integers"},
-    attrs=NonMaxAttrs, pattern=OPAQUE, shape=_nms_shape, dtype=_nms_dtype,
-    layout=layouts.fixed_unknown, reference=_nms_reference, kernels=_nms_kernels,
-)  # fmt: skip
+    attrs=NonMaxAttrs,
+    pattern=OPAQUE,
+    shape=_nms_shape,
+    dtype=_nms_dtype,
+    layout=layouts.fixed_unknown,
+    reference=_nms_reference,
+    kernels=_nms_kernels,
+)

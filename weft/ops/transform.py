@@ -27,9 +27,7 @@ def _permutation(params: TransposeAttrs, rank: int) -> list[int]:
     if not params.axes:
         return list(range(rank))[::-1]
     if len(params.axes) != rank:
-        raise ShapeError(
-            f"transpose by {params.axes} of {rank} dimensions", why="each must be named once"
-        )
+        raise ShapeError(f"transpose by {params.axes} of {rank} dimensions", why="each must be named once")
     axes = [normalize_axis(axis, rank) for axis in params.axes]
     if len(set(axes)) != rank:
         raise InvalidValue(f"transpose by {params.axes}", why="an axis is named twice")
@@ -53,9 +51,14 @@ def _inverse(params: TransposeAttrs) -> tuple[int, ...]:
 
 
 transpose = define(
-    "transpose", "Axes in another order.", level=4, attrs=TransposeAttrs, pattern=INJECTIVE,
-    shape=_transpose_shape, layout=layouts.permuted,
-)  # fmt: skip
+    "transpose",
+    "Axes in another order.",
+    level=4,
+    attrs=TransposeAttrs,
+    pattern=INJECTIVE,
+    shape=_transpose_shape,
+    layout=layouts.permuted,
+)
 
 
 def transpose_view(params: TransposeAttrs, x: Any) -> Any:
@@ -101,9 +104,14 @@ def _flip_compute(params, x):
 
 
 flip = define(
-    "flip", "The elements along an axis, last first.", level=4, attrs=FlipAttrs,
-    pattern=INJECTIVE, shape=_flip_shape, layout=layouts.fixed_copy,
-)  # fmt: skip
+    "flip",
+    "The elements along an axis, last first.",
+    level=4,
+    attrs=FlipAttrs,
+    pattern=INJECTIVE,
+    shape=_flip_shape,
+    layout=layouts.fixed_copy,
+)
 flip.reference = lambda p, x: np.flip(x, p.axis).copy()
 flip.compute = _flip_compute
 flip.complex_gradient = holomorphic
@@ -160,9 +168,13 @@ def _layout_index(letter: str, whole: dict[str, Any], layout: Layout) -> Any:
 
 
 layout_transform = define(
-    "__layout_transform__", "The same tensor in another layout, such as NCHW as NCHW16c.",
-    level=1, attrs=LayoutTransformAttrs, pattern=INJECTIVE, shape=_layout_transform_shape,
-)  # fmt: skip
+    "__layout_transform__",
+    "The same tensor in another layout, such as NCHW as NCHW16c.",
+    level=1,
+    attrs=LayoutTransformAttrs,
+    pattern=INJECTIVE,
+    shape=_layout_transform_shape,
+)
 layout_transform.layout = lambda params, ins, last, outs: tuple(
     [layout] for layout in (Layout(params.src_layout), Layout(params.dst_layout))
 )

@@ -70,10 +70,7 @@ def _view(name: str, doc: str, **columns: Any) -> Any:
     given = {"pattern": INJECTIVE, "layout": layouts.fixed_unknown, **columns}
     op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **given)
     op.complex_gradient = holomorphic
-    op.gradient = lambda ctx, g: [
-        F.reshape_like(g, ctx.inputs[0]),
-        *[None] * (len(ctx.inputs) - 1),
-    ]
+    op.gradient = lambda ctx, g: [F.reshape_like(g, ctx.inputs[0]), *[None] * (len(ctx.inputs) - 1)]
     return op
 
 
@@ -170,9 +167,7 @@ class _Reshape:
 
     def _take(self) -> Dim:
         if self.at >= len(self.source):
-            raise ShapeError(
-                f"reshape {tuple(self.codes)} asks for more dimensions than {show(self.source)} has"
-            )
+            raise ShapeError(f"reshape {tuple(self.codes)} asks for more dimensions than {show(self.source)} has")
         self.at += 1
         return self.source[self.at - 1]
 
@@ -225,16 +220,21 @@ def _reshape_like_shape(params, ins, outs):
     if ins[0] is not None and shape is not None:
         have, want = mul_dims(*ins[0]), mul_dims(*shape)
         if all_numbers([have, want]) and have != want:
-            raise ShapeError(f"shape {show(ins[0])} cannot become {show(shape)}",
-                             why=f"{have} elements are not {want}")  # fmt: skip
+            raise ShapeError(f"shape {show(ins[0])} cannot become {show(shape)}", why=f"{have} elements are not {want}")
     return [None, shape], [shape]
 
 
 reshape_like = _view(
-    "reshape_like", "The elements of data in the shape of another tensor.", level=4,
-    inputs={"data": "the elements", "shape_like": "has the wanted shape"}, named=False,
-    shape=_reshape_like_shape, dtype=first_dtype, layout=layouts.fixed_unknown, ignored_inputs=[1],
-)  # fmt: skip
+    "reshape_like",
+    "The elements of data in the shape of another tensor.",
+    level=4,
+    inputs={"data": "the elements", "shape_like": "has the wanted shape"},
+    named=False,
+    shape=_reshape_like_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
 reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()
 reshape_like.compute = lambda x, like: reindexed(x, like.shape)
 
@@ -267,9 +267,8 @@ def _squeeze_shape(params, ins, outs):
 
 
 squeeze = _view(
-    "squeeze", "Drops axes of size 1; if none is left, one stays.", level=1, attrs=SqueezeAttrs,
-    shape=_squeeze_shape,
-)  # fmt: skip
+    "squeeze", "Drops axes of size 1; if none is left, one stays.", level=1, attrs=SqueezeAttrs, shape=_squeeze_shape
+)
 _by_shape(squeeze, _squeezed)
 
 
@@ -281,10 +280,7 @@ class ExpandDimsAttrs:
 
 def _expanded_at(params: ExpandDimsAttrs, rank: int) -> int:
     if not -rank - 1 <= params.axis <= rank:
-        raise OutOfRange(
-            f"axis {params.axis} of expand_dims on {rank} dimensions",
-            hint=f"use {-rank - 1} to {rank}",
-        )
+        raise OutOfRange(f"axis {params.axis} of expand_dims on {rank} dimensions", hint=f"use {-rank - 1} to {rank}")
     return params.axis if params.axis >= 0 else params.axis + rank + 1
 
 
@@ -303,7 +299,6 @@ def _expand_dims_shape(params, ins, outs):
 
 
 expand_dims = _view(
-    "expand_dims", "New axes of size 1.", level=1, attrs=ExpandDimsAttrs, pattern=BROADCAST,
-    shape=_expand_dims_shape,
-)  # fmt: skip
+    "expand_dims", "New axes of size 1.", level=1, attrs=ExpandDimsAttrs, pattern=BROADCAST, shape=_expand_dims_shape
+)
 _by_shape(expand_dims, _expanded)

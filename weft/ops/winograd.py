@@ -170,9 +170,14 @@ def _dot(factors: Any, values: Any) -> Any:
 winograd_weight = define(
     "_winograd_weight",
     "G g G^T of every filter: out[point, o // lanes, i, o % lanes].",
-    level=10, attrs=WinogradWeightAttrs, pattern=OPAQUE, shape=_weight_shape,
-    layout=layouts.fixed_unknown, reference=_weight_reference, kernels=_weight_kernels,
-)  # fmt: skip
+    level=10,
+    attrs=WinogradWeightAttrs,
+    pattern=OPAQUE,
+    shape=_weight_shape,
+    layout=layouts.fixed_unknown,
+    reference=_weight_reference,
+    kernels=_weight_kernels,
+)
 
 
 @schema
@@ -237,7 +242,11 @@ winograd_conv2d = define(
     "A 3x3 convolution of stride 1 on blocked channels, from transformed filters.",
     level=10,
     inputs={"data": "in blocks of channels", "weight": "from _winograd_weight", "bias": "or none"},
-    named=False, attrs=WinogradConv2DAttrs, pattern=OUT_FUSABLE, shape=_conv_shape,
-    layout=_conv_layout, reference=_conv_reference,
-)  # fmt: skip
+    named=False,
+    attrs=WinogradConv2DAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_conv_shape,
+    layout=_conv_layout,
+    reference=_conv_reference,
+)
 winograd_conv2d.set_num_inputs(lambda params: 3 if params.use_bias else 2)

@@ -14,9 +14,7 @@ class Moves:
     def __init__(self) -> None:
         self._entries: dict[Node, Sequence[NodeEntry]] = {}
 
-    def keep(
-        self, walker: Walker, node: Node, inputs: Sequence[NodeEntry]
-    ) -> list[NodeEntry] | None:
+    def keep(self, walker: Walker, node: Node, inputs: Sequence[NodeEntry]) -> list[NodeEntry] | None:
         """The same operator on other inputs; None where nothing changes, as a rule returns it."""
         deps = [self.node(dep) for dep in node.control_deps]
         if node.op is None or (list(inputs) == node.inputs and deps == node.control_deps):

@@ -81,9 +81,7 @@ def _part(view: View, made: NodeEntry, shape: tuple[int, ...]) -> View:
     return view._replace(shape=shape, start=view.start + first * view.steps[axis])
 
 
-def _reshaped(
-    shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]
-) -> tuple[int, ...] | None:
+def _reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
     """The steps of the same elements in another shape; None where no steps lead to them.
 
     >>> _reshaped((4, 6), (12, 1), (2, 2, 6)), _reshaped((4, 6), (12, 1), (24,))

@@ -251,11 +251,7 @@ def _transposes(walker: Walker, node: Node, inputs: Inputs) -> Found:
         axes, source = tuple(inner[axis] for axis in axes), source.node.inputs[0]
     if axes == tuple(range(len(shape))):
         return source
-    return (
-        None
-        if source is inputs[0]
-        else walker.make("transpose", [source], {"axes": axes}, node.name)
-    )
+    return None if source is inputs[0] else walker.make("transpose", [source], {"axes": axes}, node.name)
 
 
 @row("transpose", "transpose(x) in which axes longer than 1 keep their order -> reshape(x)")

@@ -32,12 +32,7 @@ class _AlteredNames(NameManager):
         return name or super().get(None, f"{self._base}_{hint}")
 
 
-@register_pass(
-    "AlterOpLayout",
-    requires=("shape", "dtype"),
-    provides=("layout",),
-    op_attrs=("FTVMAlterOpLayout",),
-)
+@register_pass("AlterOpLayout", requires=("shape", "dtype"), provides=("layout",), op_attrs=("FTVMAlterOpLayout",))
 def alter_op_layout(graph: Graph) -> Graph:
     """Asks every operator that has an `alter_layout` rule; shapes downstream of a change are left
     unknown until CorrectLayout has put the transforms in."""

@@ -45,9 +45,7 @@ class Layouts:
     def stamp(self, node: Node, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         return tuple(f._replace(layout=layout) for f, layout in zip(facts, self.now[node]))
 
-    def correct(
-        self, walker: Walker, node: Node, inputs: list[NodeEntry]
-    ) -> list[NodeEntry] | None:
+    def correct(self, walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
         last_outs = [fact.layout for fact in self.graph.node_facts(node)]
         if node.op is None:
             self.now[node] = [self.given.get(node, last_outs[0])]
@@ -74,9 +72,7 @@ class Layouts:
         rule = Op.layout.get(op)
         if rule is None:
             return last, last_outs
-        shapes = [
-            _written_shape(walker.fact(e).shape, *pair) for e, *pair in zip(inputs, ins, last)
-        ]
+        shapes = [_written_shape(walker.fact(e).shape, *pair) for e, *pair in zip(inputs, ins, last)]
         extra = (shapes,) if getattr(rule, "takes_shapes", False) else ()
         try:
             wanted, outs = rule(node.params, ins, last, last_outs, *extra)
@@ -89,17 +85,13 @@ class Layouts:
                 where=f"node {node.name!r}",
                 why=f"the node has {len(ins)} inputs and {len(last_outs)} outputs",
             )
-        asked = [
-            (w, walker.fact(e).shape) for w, e, now in zip(wanted, inputs, ins) if not now.defined
-        ]
+        asked = [(w, walker.fact(e).shape) for w, e, now in zip(wanted, inputs, ins) if not now.defined]
         if not all(fits(*pair) for pair in asked):
             return last, last_outs
         # An output of which the rule says nothing is as it was written.
         return list(wanted), [new if new.defined else old for new, old in zip(outs, last_outs)]
 
-    def arrive(
-        self, walker: Walker, entry: NodeEntry, wanted: Layout, reader: Node, written: bool
-    ) -> NodeEntry:
+    def arrive(self, walker: Walker, entry: NodeEntry, wanted: Layout, reader: Node, written: bool) -> NodeEntry:
         """An input in the layout that its reader wants."""
         have = self.now[entry.node][entry.index]
         if not wanted.defined or have == wanted:
@@ -149,8 +141,7 @@ def _given_layouts(graph: Graph) -> dict[Node, Layout]:
         return {}
     if len(names) != len(variables):
         raise InvalidValue(
-            f"graph attribute layout_inputs has {len(names)} values",
-            why=f"the graph has {len(variables)} inputs",
+            f"graph attribute layout_inputs has {len(names)} values", why=f"the graph has {len(variables)} inputs"
         )
     layouts = {node: Layout(name or "__undef__") for node, name in zip(variables, names)}
     return {node: layout for node, layout in layouts.items() if layout.defined}
@@ -172,7 +163,5 @@ def with_output_layouts(graph: Graph, wanted: Sequence[Layout]) -> Graph:
         walker.sources[made.node] = graph.sources.get(entry.node, (entry.node,))
         outputs.append(made)
     return graph.replace(
-        outputs=outputs,
-        facts={**graph.facts, **walker.facts},
-        sources={**graph.sources, **walker.sources},
+        outputs=outputs, facts={**graph.facts, **walker.facts}, sources={**graph.sources, **walker.sources}
     )

@@ -313,14 +313,10 @@ def _same_dtype(graph: Graph, scale: _Scale, path: Edits) -> bool:
 class _Folder:
     """The rewrite rule: scales vanish, and what takes them has its inputs multiplied."""
 
-    def __init__(
-        self, gone: dict[Node, _Scale], edits: dict[Node, list[tuple[_Scale, int, int]]]
-    ) -> None:
+    def __init__(self, gone: dict[Node, _Scale], edits: dict[Node, list[tuple[_Scale, int, int]]]) -> None:
         self.gone, self.edits, self.moves = gone, edits, Moves()
 
-    def __call__(
-        self, walker: Walker, node: Node, inputs: list[NodeEntry]
-    ) -> list[NodeEntry] | None:
+    def __call__(self, walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
         if node in self.gone:
             return self.moves.put(node, [inputs[self.gone[node].data]])
         for scale, position, after in self.edits.get(node, ()):

@@ -68,9 +68,7 @@ def fusible_groups(graph: Graph, *, fuse: bool = True) -> list[FusedGroup]:
         opened = grouping.of[number]
         if opened is not None:
             members.setdefault(opened.root, []).append(node)
-    return [
-        group_of(graph, nodes, grouping.master(root)) for root, nodes in sorted(members.items())
-    ]
+    return [group_of(graph, nodes, grouping.master(root)) for root, nodes in sorted(members.items())]
 
 
 class _Grouping:
@@ -312,11 +310,7 @@ class FusedEntry:
     master: int
 
 
-@register_pass(
-    "GraphFuse",
-    requires=("shape", "dtype", "group_root", "group_master"),
-    provides=("fused_entry",),
-)
+@register_pass("GraphFuse", requires=("shape", "dtype", "group_root", "group_master"), provides=("fused_entry",))
 def graph_fuse(graph: Graph) -> Graph:
     """Attribute `fused_entry`: a FusedEntry for the number of each group's root."""
     roots, masters = graph.attr("group_root"), graph.attr("group_master")

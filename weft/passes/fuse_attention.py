@@ -63,12 +63,19 @@ class _Finder:
         query, key, value = seen
         batch, (queries, width) = query.shape[:-2], query.shape[-2:]
         attrs = {
-            "batch": batch, "queries": queries, "keys": key.shape[-2], "width": width,
-            "values": value.shape[-1], "query": (query.start, *query.steps),
-            "key": (key.start, *key.steps), "value": (value.start, *value.steps),
-            "out_axes": (order := self._order(node, len(batch) + 2)), "unseen": chain.unseen,
-            "scale": chain.factor * query.factor * key.factor, "masked": chain.mask is not None,
-        }  # fmt: skip
+            "batch": batch,
+            "queries": queries,
+            "keys": key.shape[-2],
+            "width": width,
+            "values": value.shape[-1],
+            "query": (query.start, *query.steps),
+            "key": (key.start, *key.steps),
+            "value": (value.start, *value.steps),
+            "out_axes": (order := self._order(node, len(batch) + 2)),
+            "unseen": chain.unseen,
+            "scale": chain.factor * query.factor * key.factor,
+            "masked": chain.mask is not None,
+        }
         inputs = [moves.entry(entry) for entry in read]
         if chain.mask is not None:
             inputs[3] = _turned(walker, inputs[3])
@@ -123,14 +130,10 @@ class _Finder:
             inside.append(test)
             test = test.inputs[0].node
         is_nan = test.op_name == "broadcast_not_equal" and test.inputs == [p, p]
-        zero = other.node.op_name == "zeros" or (
-            other.node.op_name == "full" and other.node.params.fill_value == 0
-        )
+        zero = other.node.op_name == "zeros" or (other.node.op_name == "full" and other.node.params.fill_value == 0)
         return (p.node, "clean", [*inside, test]) if is_nan and zero else (None, "", [])
 
-    def _scores(
-        self, entry: NodeEntry, value: NodeEntry, unseen: str, inside: list[Node]
-    ) -> _Chain | None:
+    def _scores(self, entry: NodeEntry, value: NodeEntry, unseen: str, inside: list[Node]) -> _Chain | None:
         """The chain whose softmax reads an entry: a scaled product, a mask added to it."""
         found = self._product(entry)
         mask = None

@@ -47,9 +47,7 @@ class GradientNames(NameManager):
         return made
 
 
-@register_pass(
-    "Gradient", requires=("grad_ys", "grad_xs", "grad_ys_out_grad"), op_attrs=("FGradient",)
-)
+@register_pass("Gradient", requires=("grad_ys", "grad_xs", "grad_ys_out_grad"), op_attrs=("FGradient",))
 @collector_paused
 def gradient(graph: Graph) -> Graph:
     """The gradients of `grad_xs`.
@@ -174,10 +172,7 @@ class _Tape:
                 hint=f"set a rule with Op.get({op.name!r}).gradient = f(ctx, *output_gradients)",
             )
         self._must_be_real(node)
-        filled = [
-            grad or _node("zeros_like", [entry], f"{node.name}_zero_grad")
-            for grad, entry in zip(grads, entries)
-        ]
+        filled = [grad or _node("zeros_like", [entry], f"{node.name}_zero_grad") for grad, entry in zip(grads, entries)]
         written = op.mutates_of(node.params)
         for position, grad in enumerate(self._rule(node, op, filled)):
             entry = node.inputs[position]
@@ -283,9 +278,7 @@ def _sum(grads: list[NodeEntry]) -> NodeEntry:
     return _node("elemwise_sum", grads, "grad_sum", {"num_args": str(len(grads))})
 
 
-def _node(
-    op_name: str, inputs: Sequence[NodeEntry], name: str, attrs: dict[str, str] | None = None
-) -> NodeEntry:
+def _node(op_name: str, inputs: Sequence[NodeEntry], name: str, attrs: dict[str, str] | None = None) -> NodeEntry:
     return NodeEntry(Node(Op.get(op_name), name, attrs, inputs))
 
 
@@ -306,9 +299,7 @@ def _mirrored(entry: NodeEntry, mirrors: Mapping[Node, Node]) -> NodeEntry:
 
 
 def gradients(
-    ys: Symbol | Sequence[Symbol],
-    xs: Symbol | Sequence[Symbol],
-    grad_ys: Symbol | Sequence[Symbol] | None = None,
+    ys: Symbol | Sequence[Symbol], xs: Symbol | Sequence[Symbol], grad_ys: Symbol | Sequence[Symbol] | None = None
 ) -> list[Symbol]:
     """The gradient of the sum of `ys` with respect to each of `xs`, as symbols.
 
@@ -326,9 +317,7 @@ def gradients(
 
 
 def get_gradient_graph(
-    ys: Symbol | Sequence[Symbol],
-    xs: Symbol | Sequence[Symbol],
-    grad_ys: Symbol | Sequence[Symbol] | None = None,
+    ys: Symbol | Sequence[Symbol], xs: Symbol | Sequence[Symbol], grad_ys: Symbol | Sequence[Symbol] | None = None
 ) -> Graph:
     """The graph whose outputs are the gradients; see `gradients`."""
     outputs, inputs = _entries(ys, "ys"), _entries(xs, "xs")

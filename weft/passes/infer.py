@@ -31,10 +31,7 @@ _DTYPE = _Kind("dtype", Op.dtype, same_dtype, unify_dtype, dtype_hint, lambda d:
 
 
 @register_pass(
-    "InferShape",
-    provides=("shape", "shape_num_unknown_nodes"),
-    op_attrs=("FInferShape",),
-    changes_graph=False,
+    "InferShape", provides=("shape", "shape_num_unknown_nodes"), op_attrs=("FInferShape",), changes_graph=False
 )
 def infer_shape(graph: Graph) -> Graph:
     """Shapes of all entries, both ways, from `shape_inputs` (one for each variable), `shape_hints`
@@ -43,10 +40,7 @@ def infer_shape(graph: Graph) -> Graph:
 
 
 @register_pass(
-    "InferType",
-    provides=("dtype", "dtype_num_unknown_nodes"),
-    op_attrs=("FInferType",),
-    changes_graph=False,
+    "InferType", provides=("dtype", "dtype_num_unknown_nodes"), op_attrs=("FInferType",), changes_graph=False
 )
 def infer_type(graph: Graph) -> Graph:
     """Dtypes of all entries, both ways, from `dtype_inputs` (one for each variable), `dtype_hints`

@@ -19,10 +19,7 @@ from .correct_layout import Layouts, fits
 @register_pass("NameAxes", provides=("layout",), op_attrs=("FCorrectLayout",))
 def name_axes(graph: Graph) -> Graph:
     """The graph with names for the axes of every entry that an operator has names for."""
-    unnamed = {
-        node: tuple(fact._replace(layout=Layout()) for fact in facts)
-        for node, facts in graph.facts.items()
-    }
+    unnamed = {node: tuple(fact._replace(layout=Layout()) for fact in facts) for node, facts in graph.facts.items()}
     names = _Names(graph.replace(attrs={}, facts=unnamed))
     made = rewrite(names.graph, names.correct)
     facts = {node: names.stamp(node, made.node_facts(node)) for node in made.indexed.nodes}
@@ -46,9 +43,7 @@ class _Names(Layouts):
             return wanted, outs
         return [Layout()] * len(inputs), [Layout()] * len(outs)
 
-    def arrive(
-        self, walker: Walker, entry: NodeEntry, wanted: Layout, reader: Node, written: bool
-    ) -> NodeEntry:
+    def arrive(self, walker: Walker, entry: NodeEntry, wanted: Layout, reader: Node, written: bool) -> NodeEntry:
         """An input with the names that its reader has for it."""
         have = self.now[entry.node][entry.index]
         is_first = (entry.node, entry.index) not in self.read

@@ -40,16 +40,8 @@ class Step(NamedTuple):
 
 
 PIPELINE = (
-    Step(
-        "SettleInitialisers",
-        ("SettleInitialisers",),
-        "from here on a node alone says what it computes",
-    ),
-    Step(
-        "DropEmpty",
-        ("DropEmpty",),
-        "nothing later has to think of values without elements, but where they are read",
-    ),
+    Step("SettleInitialisers", ("SettleInitialisers",), "from here on a node alone says what it computes"),
+    Step("DropEmpty", ("DropEmpty",), "nothing later has to think of values without elements, but where they are read"),
     Step(
         "SimplifyInference",
         ("SimplifyInference",),
@@ -65,11 +57,7 @@ PIPELINE = (
         ("FoldScaleAxis",),
         "the scales are there now, and weights are still in the layout their rules know",
     ),
-    Step(
-        "CommonSubexpr",
-        ("CommonSubexpr",),
-        "folding repeats the scale's own computation; equal nodes become one",
-    ),
+    Step("CommonSubexpr", ("CommonSubexpr",), "folding repeats the scale's own computation; equal nodes become one"),
     Step(
         "FuseChains",
         ("FuseLayerNorm", "FuseAttention", "SimplifyAlgebra"),

@@ -14,9 +14,7 @@ UNPLACED = -1
 
 
 @register_pass(
-    "PlaceDevice",
-    requires=("device_group_attr_key", "device_assign_map", "device_copy_op"),
-    provides=("device",),
+    "PlaceDevice", requires=("device_group_attr_key", "device_assign_map", "device_copy_op"), provides=("device",)
 )
 def place_device(graph: Graph) -> Graph:
     """A device for each node, in attribute `device`.
@@ -79,7 +77,5 @@ def _devices(graph: Graph) -> list[int]:
         if devices[number] != UNPLACED:
             for entry in nodes[number].inputs:
                 source = ids[entry.node]
-                devices[source] = (
-                    devices[number] if devices[source] == UNPLACED else devices[source]
-                )
+                devices[source] = devices[number] if devices[source] == UNPLACED else devices[source]
     return [0 if device == UNPLACED else device for device in devices]

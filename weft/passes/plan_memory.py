@@ -24,12 +24,7 @@ UNKNOWN_DTYPE_BYTES = 4
     "PlanMemory",
     requires=("dtype", "shape"),
     op_attrs=("FInplaceOption",),
-    provides=(
-        "storage_id",
-        "storage_inplace_index",
-        "storage_allocated_bytes",
-        "storage_num_not_allocated",
-    ),
+    provides=("storage_id", "storage_inplace_index", "storage_allocated_bytes", "storage_num_not_allocated"),
     changes_graph=False,
 )
 def plan_memory(graph: Graph) -> Graph:

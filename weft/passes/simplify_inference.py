@@ -32,9 +32,7 @@ def simplify_inference(graph: Graph) -> Graph:
             return moves.keep(walker, node, read)
         if node.op_name == "batch_norm":
             moments = _in_blocks(walker, node, read)
-            return moves.put(
-                node, [_scale_and_shift(walker, node, [*read[:3], *moments]), *moments]
-            )
+            return moves.put(node, [_scale_and_shift(walker, node, [*read[:3], *moments]), *moments])
         return moves.put(node, [read[0], walker.make("__undef__", [], name="undef")])
 
     made = rewrite(graph.replace(attrs={}), simplify)

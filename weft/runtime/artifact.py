@@ -21,14 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name
-from ..base.errors import (
-    Error,
-    FormatError,
-    InvalidType,
-    InvalidValue,
-    NotFound,
-    Unsupported,
-)
+from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
 from .compatible import check_target
 from .executor import Executor
@@ -209,8 +202,7 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> Program:
         contents = json.loads(archive.read("program.json"))
         if contents["format"] != FORMAT or contents["version"] != VERSION:
             raise FormatError(
-                f"format {contents['format']!r} {contents['version']!r}",
-                why=f"this weft reads {FORMAT} {VERSION}",
+                f"format {contents['format']!r} {contents['version']!r}", why=f"this weft reads {FORMAT} {VERSION}"
             )
         check_target(contents["target"])
         return _program(archive, contents)

@@ -20,8 +20,7 @@ def _check(text: str, have: Target) -> None:
     if wanted.arch != have.arch or missing:
         raise Unsupported(
             "the program is for another processor",
-            why=f"it needs {wanted.arch} with {', '.join(missing) or 'its features'}; "
-            f"this is {have.arch}, {have.cpu}",
+            why=f"it needs {wanted.arch} with {', '.join(missing) or 'its features'}; this is {have.arch}, {have.cpu}",
             hint="compile the model on this machine, or for a smaller instruction set",
         )
 

@@ -41,8 +41,7 @@ class Executor:
         slots = program.plan.slots
         self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
         self._slots_of = {
-            role: [i for i, slot in enumerate(slots) if slot.role == role]
-            for role in ("input", "output", "constant")
+            role: [i for i, slot in enumerate(slots) if slot.role == role] for role in ("input", "output", "constant")
         }
         self._workspaces: deque[_Workspace] = deque()
         self._expected = {spec.name: spec for spec in program.inputs}

@@ -45,8 +45,7 @@ def register_func(name: str | Function, f: Function | None = None, override: boo
         with _lock:
             if name in _functions and not override:
                 raise RegistryError(
-                    f"global function {name!r} is already registered",
-                    hint="pass override=True to replace it",
+                    f"global function {name!r} is already registered", hint="pass override=True to replace it"
                 )
             _functions[name] = function
         return function

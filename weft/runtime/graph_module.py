@@ -48,19 +48,14 @@ def load_library(path: str | os.PathLike[str]) -> CompiledLibrary:
 
 
 def create(
-    graph: DescribedGraph | str | bytes,
-    lib: CompiledLibrary,
-    ctx: Device | None = None,
-    threads: int | None = None,
+    graph: DescribedGraph | str | bytes, lib: CompiledLibrary, ctx: Device | None = None, threads: int | None = None
 ) -> GraphModule:
     """A module that runs what `weft.compiler.build` made; the graph may come as its JSON.
 
     Its inputs start with the parameters that the build was given. A library from a file has none.
     """
     if not isinstance(lib, CompiledLibrary):
-        raise InvalidType(
-            f"lib is a {type(lib).__name__}", hint="pass what weft.compiler.build gave"
-        )
+        raise InvalidType(f"lib is a {type(lib).__name__}", hint="pass what weft.compiler.build gave")
     if ctx is not None and not isinstance(ctx, Device):
         raise InvalidType(f"ctx is a {type(ctx).__name__}", hint="weft.cpu(0)")
     check_belongs(description(graph), lib.program)
@@ -71,11 +66,7 @@ class GraphModule:
     """Inputs are set one by one and stay; a run makes new outputs."""
 
     def __init__(
-        self,
-        program: Program,
-        device: Device,
-        threads: int | None = None,
-        params: Mapping[str, Any] | None = None,
+        self, program: Program, device: Device, threads: int | None = None, params: Mapping[str, Any] | None = None
     ) -> None:
         self.program = program
         self.device = device
@@ -115,8 +106,7 @@ class GraphModule:
             return names[key]
         if key not in self._inputs:
             raise NotFound(
-                f"the graph has no input {key!r}",
-                why="its inputs: " + ", ".join(map(str, self.program.inputs)),
+                f"the graph has no input {key!r}", why="its inputs: " + ", ".join(map(str, self.program.inputs))
             )
         return key
 

@@ -27,9 +27,7 @@ class Spec(Protocol):
 def check_names(inputs: Mapping[str, Any], expected: Mapping[str, Spec]) -> None:
     """Raises unless there is a value for each expected input, and no other."""
     if not isinstance(inputs, (dict, Mapping)):
-        raise InvalidType(
-            f"inputs are given as a dict from name to array, not as a {type(inputs).__name__}"
-        )
+        raise InvalidType(f"inputs are given as a dict from name to array, not as a {type(inputs).__name__}")
     if inputs.keys() == expected.keys():
         return
     for name in inputs:
@@ -40,19 +38,15 @@ def check_names(inputs: Mapping[str, Any], expected: Mapping[str, Spec]) -> None
             )
     name = next(name for name in expected if name not in inputs)
     raise NotFound(
-        f"input {name!r} is missing",
-        why=f"expected {expected[name]}; given: " + (", ".join(inputs) or "nothing"),
+        f"input {name!r} is missing", why=f"expected {expected[name]}; given: " + (", ".join(inputs) or "nothing")
     )
 
 
-def by_name(
-    specs: Sequence[Spec], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
+def by_name(specs: Sequence[Spec], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Values given in the order of the inputs, and by name, all by name."""
     if len(args) > len(specs):
         raise InvalidValue(
-            f"{len(args)} arrays for {len(specs)} inputs",
-            why="inputs: " + (", ".join(map(str, specs)) or "none"),
+            f"{len(args)} arrays for {len(specs)} inputs", why="inputs: " + (", ".join(map(str, specs)) or "none")
         )
     named = {spec.name: value for spec, value in zip(specs, args)}
     twice = named.keys() & kwargs.keys()

@@ -53,9 +53,7 @@ def _unload(tracker: llvm.ResourceTracker, jit: _SharedJit) -> None:
 class Library:
     """Loaded object code. Its addresses are valid until `close()`, or until nobody holds it."""
 
-    def __init__(
-        self, jit: _SharedJit, tracker: llvm.ResourceTracker, symbols: Iterable[str]
-    ) -> None:
+    def __init__(self, jit: _SharedJit, tracker: llvm.ResourceTracker, symbols: Iterable[str]) -> None:
         self._jit = jit
         self._tracker: llvm.ResourceTracker | None = tracker
         self._addresses: dict[str, int] = {symbol: tracker[symbol] for symbol in symbols}
@@ -114,9 +112,7 @@ def load_ir(ir: str, symbols: Iterable[str]) -> Library:
 def _compiled(ir: str, triple: str) -> bytes:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(triple).create_target_machine(
-        opt=2, reloc="pic", codemodel="small", jit=True
-    )
+    machine = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="small", jit=True)
     try:
         module = llvm.parse_assembly(ir)
         module.verify()

@@ -32,11 +32,7 @@ class NativeKernel:
         self._function = _Function(self.address)
 
     def __call__(
-        self,
-        arrays: Sequence[Array],
-        scalars: Sequence[float] = (),
-        begin: int = 0,
-        end: int | None = None,
+        self, arrays: Sequence[Array], scalars: Sequence[float] = (), begin: int = 0, end: int | None = None
     ) -> None:
         """Run iterations begin .. end - 1, all of them when no end is given."""
         wanted = self.signature
@@ -57,10 +53,7 @@ class NativeKernel:
         extent = self.signature.extent
         end = extent if end is None else end
         if end is None:
-            raise InvalidValue(
-                f"the extent of kernel {self.signature.name} depends on its scalars",
-                hint="pass end=",
-            )
+            raise InvalidValue(f"the extent of kernel {self.signature.name} depends on its scalars", hint="pass end=")
         if not 0 <= begin <= end or (extent is not None and end > extent):
             raise OutOfRange(f"iterations {begin}..{end} of {extent}", where=self.signature.name)
         return end

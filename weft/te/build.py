@@ -126,11 +126,7 @@ class KernelBuilder:
         return var
 
     def store(
-        self,
-        target: Buffer,
-        indices: ExprLike | Sequence[ExprLike],
-        value: ExprLike,
-        mask: Expr | None = None,
+        self, target: Buffer, indices: ExprLike | Sequence[ExprLike], value: ExprLike, mask: Expr | None = None
     ) -> None:
         """`target[indices] = value`, in the lanes that the mask names."""
         at = as_indices(target, indices)
@@ -139,9 +135,7 @@ class KernelBuilder:
         guard = None if mask is None else widen(mask, lanes)
         self._blocks[-1].append(Store(target, at, given, guard))
 
-    def prefetch(
-        self, target: Buffer, indices: ExprLike | Sequence[ExprLike], level: int = 1
-    ) -> None:
+    def prefetch(self, target: Buffer, indices: ExprLike | Sequence[ExprLike], level: int = 1) -> None:
         """A hint that an element will be read soon."""
         self._blocks[-1].append(Prefetch(target, as_indices(target, indices), level))
 
@@ -228,9 +222,7 @@ class KernelBuilder:
         top = self._blocks[0]
         if self._parallel is not None and len(top) != 1:
             raise InvalidValue(f"kernel {self.name} has statements after its parallel loop")
-        kernel = Kernel(
-            self.name, tuple(self._buffers), _block(top), self._parallel, tuple(self._scalars)
-        )
+        kernel = Kernel(self.name, tuple(self._buffers), _block(top), self._parallel, tuple(self._scalars))
         verify(kernel)
         return kernel
 

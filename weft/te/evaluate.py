@@ -14,19 +14,7 @@ import numpy as np
 
 from ..base.dtype import BOOL, FLOAT32, DType, is_float, is_integer
 from ..base.errors import DTypeError
-from .expr import (
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Ramp,
-    Select,
-    Shuffle,
-    Unary,
-)
+from .expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Ramp, Select, Shuffle, Unary
 
 Value = Any  # numpy.generic or numpy.ndarray
 Function = Callable[..., Value]
@@ -92,8 +80,7 @@ _COMPARE: dict[str, Function] = {
     "ne": np.not_equal,
 }
 _NUMPY_NAMES = (
-    "exp exp2 log log2 log10 log1p expm1 sqrt tanh sin cos tan sinh cosh "
-    "floor ceil trunc isnan isinf isfinite fmod"
+    "exp exp2 log log2 log10 log1p expm1 sqrt tanh sin cos tan sinh cosh floor ceil trunc isnan isinf isfinite fmod"
 ).split()
 _CALLS: dict[str, Function] = {
     **{name: getattr(np, name) for name in _NUMPY_NAMES},

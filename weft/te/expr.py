@@ -477,9 +477,7 @@ def _same_type(what: str, a: Expr, b: Expr) -> None:
 def access_lanes(source: Source, indices: Sequence[Expr]) -> int:
     """How many lanes an access to these indices of a source has; checks that they fit."""
     if len(indices) != source.rank:
-        raise InvalidValue(
-            f"{len(indices)} indices into {source.name}, which has {source.rank} dimensions"
-        )
+        raise InvalidValue(f"{len(indices)} indices into {source.name}, which has {source.rank} dimensions")
     widths = {index.lanes for index in indices if index.lanes > 1}
     widths |= {source.lanes} if source.lanes > 1 else set()
     if len(widths) > 1 or (source.lanes > 1 and any(index.lanes > 1 for index in indices)):
@@ -495,9 +493,7 @@ def access_lanes(source: Source, indices: Sequence[Expr]) -> int:
 
 def _check_mask(what: str, mask: Expr, lanes: int) -> None:
     if mask.dtype != BOOL or mask.lanes != lanes:
-        raise DTypeError(
-            f"the condition of {what} is {mask.dtype} x{mask.lanes}, not bool x{lanes}"
-        )
+        raise DTypeError(f"the condition of {what} is {mask.dtype} x{mask.lanes}, not bool x{lanes}")
 
 
 def _member(name: str, allowed: object) -> None:

@@ -86,13 +86,9 @@ def launch_extents(kernel: Kernel, scalars: Sequence[int] = ()) -> Launch:
     """
     grid = grid_of(kernel)
     if grid is None:
-        raise InvalidValue(
-            f"kernel {kernel.name} has no grid", why="none of its loops is bound to blocks"
-        )
+        raise InvalidValue(f"kernel {kernel.name} has no grid", why="none of its loops is bound to blocks")
     if len(scalars) != len(kernel.scalars):
-        raise InvalidValue(
-            f"kernel {kernel.name} takes {len(kernel.scalars)} scalars, not {len(scalars)}"
-        )
+        raise InvalidValue(f"kernel {kernel.name} takes {len(kernel.scalars)} scalars, not {len(scalars)}")
     values = {var: var.dtype.type(number) for var, number in zip(kernel.scalars, scalars)}
     with np.errstate(all="ignore"):
         return grid.launch(Frame(kernel.name, values))

@@ -83,8 +83,7 @@ class _Block:
             if other != step:
                 does = "has ended" if other is None else "waits at another one"
                 raise BarrierError(
-                    f"{waiting.name} waits at a barrier that {thread.name} does not reach: "
-                    f"it {does}",
+                    f"{waiting.name} waits at a barrier that {thread.name} does not reach: it {does}",
                     where=self.where,
                     why="all threads of a block have to reach a barrier",
                     hint="put the barrier outside conditions and loops that differ by thread",
@@ -145,9 +144,7 @@ class _Thread(Frame):
                 other = _name("block", block.grid.blocks, clash.who)
                 self._race(done, buffer, element, clash.done, other, "blocks run in any order")
 
-    def _race(
-        self, done: str, buffer: Buffer, element: Element, before: str, other: str, why: str
-    ) -> None:
+    def _race(self, done: str, buffer: Buffer, element: Element, before: str, other: str, why: str) -> None:
         raise RaceError(
             f"element {element} of {buffer.name} is {before} by {other} and {done} by {self.name}",
             where=self.where,
@@ -155,9 +152,7 @@ class _Thread(Frame):
         )
 
 
-def _stops(
-    steps: Sequence[Step], threads: Sequence[_Thread], start: int
-) -> list[tuple[_Thread, int | None]]:
+def _stops(steps: Sequence[Step], threads: Sequence[_Thread], start: int) -> list[tuple[_Thread, int | None]]:
     """Where each thread stops next. That one reads what nobody wrote is an error only when all have
     run: if another would have written it, that is a race, and found as such."""
     stops: list[tuple[_Thread, int | None]] = []

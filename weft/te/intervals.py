@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..base.dtype import BOOL, INT64, DType, is_integer
-from .expr import (
-    Binary,
-    Broadcast,
-    Cast,
-    Const,
-    Expr,
-    Ramp,
-    Select,
-    Unary,
-    Var,
-    integer_range,
-)
+from .expr import Binary, Broadcast, Cast, Const, Expr, Ramp, Select, Unary, Var, integer_range
 
 Interval = tuple[int, int]
 Ranges = Mapping[Var, Interval]

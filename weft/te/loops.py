@@ -210,7 +210,5 @@ def as_indices(source: Buffer, indices: ExprLike | Sequence[ExprLike]) -> tuple[
     """Indices as a tuple of expressions, one per dimension of the buffer."""
     given = indices if isinstance(indices, (tuple, list)) else (indices,)
     if len(given) != source.rank:
-        raise InvalidValue(
-            f"{len(given)} indices into buffer {source.name} of {source.rank} dimensions"
-        )
+        raise InvalidValue(f"{len(given)} indices into buffer {source.name} of {source.rank} dimensions")
     return tuple(as_expr(index) for index in given)

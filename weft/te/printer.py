@@ -23,21 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..base.dtype import BOOL, FLOAT32, INT64, DType, dtype_name
-from .expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Reduce,
-    Select,
-    Shuffle,
-    Unary,
-    Var,
-)
+from .expr import Binary, Call, Cast, Compare, Const, Expr, Load, Ramp, Reduce, Select, Shuffle, Unary, Var
 from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from .tensor import Tensor
 from .visit import parts, postorder

@@ -20,9 +20,7 @@ class Combiner(NamedTuple):
 
 
 def _lowest(dtype: DType) -> Number:
-    return (
-        -float("inf") if is_float(dtype) else False if dtype == BOOL else int(np.iinfo(dtype).min)
-    )
+    return -float("inf") if is_float(dtype) else False if dtype == BOOL else int(np.iinfo(dtype).min)
 
 
 def _highest(dtype: DType) -> Number:
@@ -70,13 +68,9 @@ def reduce(combiner: str, body: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -
     dtype('float32')
     """
     if combiner not in COMBINERS:
-        raise InvalidValue(
-            f"unknown reduction {combiner!r}", why="weft has " + ", ".join(COMBINERS)
-        )
+        raise InvalidValue(f"unknown reduction {combiner!r}", why="weft has " + ", ".join(COMBINERS))
     if combiner in ("any", "all") and body.dtype != BOOL:
-        raise DTypeError(
-            f"{combiner} of {body.dtype}", why="it reduces bools", hint="compare with 0"
-        )
+        raise DTypeError(f"{combiner} of {body.dtype}", why="it reduces bools", hint="compare with 0")
     if combiner in ("sum", "prod") and body.dtype == BOOL:
         raise DTypeError(f"{combiner} of bool", hint="te.cast to an integer, or use any or all")
     return Reduce(combiner, body, (axes,) if isinstance(axes, ReduceAxis) else tuple(axes))

@@ -40,9 +40,7 @@ class _Inliner:
     def __init__(self, producers: Collection[Tensor]) -> None:
         for producer in producers:
             if producer.body is None or producer.is_reduction:
-                raise InvalidValue(
-                    f"tensor {producer.name} cannot be inlined", why="it is not element-wise"
-                )
+                raise InvalidValue(f"tensor {producer.name} cannot be inlined", why="it is not element-wise")
         self.producers = producers
         self.intern = Interner()
         self.opened: dict[tuple[int, ...], Expr] = {}  # a read -> the body that stands for it
@@ -199,10 +197,7 @@ def _whole_body(tensor: Tensor, buffers: Mapping[Tensor, Buffer]) -> Expr:
 
 
 def _without_reductions(
-    body: Expr,
-    name: str,
-    buffers: Mapping[Tensor, Buffer],
-    accumulators: dict[tuple[int, ...], _Accumulator],
+    body: Expr, name: str, buffers: Mapping[Tensor, Buffer], accumulators: dict[tuple[int, ...], _Accumulator]
 ) -> Expr:
     """The body reading buffers, with an accumulator for each distinct reduction in it."""
 

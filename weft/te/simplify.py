@@ -149,8 +149,7 @@ class Simplifier:
         if not has_interval(node):
             return 0, 0
         inner = [
-            self._interval[id(part)] if isinstance(part, Expr) and has_interval(part) else None
-            for part in parts(node)
+            self._interval[id(part)] if isinstance(part, Expr) and has_interval(part) else None for part in parts(node)
         ]
         low, high = interval_of(node, inner, self.ranges)
         if node.dtype == INT64 and node.lanes == 1 and isinstance(node, Binary):

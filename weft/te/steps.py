@@ -85,8 +85,7 @@ def _place(frame: Frame, buffer: Buffer, indices: Sequence[Value], active: Value
         used = index if active is None or np.ndim(index) == 0 else index[active]
         if np.any((used < 0) | (used >= extent)):
             raise OutOfRange(
-                f"index {_show_index(indices, active)} of buffer {buffer.name} is outside axis "
-                f"{axis}",
+                f"index {_show_index(indices, active)} of buffer {buffer.name} is outside axis {axis}",
                 where=frame.where,
                 why=f"the shape is {frame.shapes[buffer]}",
             )

@@ -9,20 +9,7 @@ from dataclasses import dataclass
 
 from ..base.dtype import BOOL, FLOAT32, DType, as_dtype
 from ..base.errors import InvalidValue, OutOfRange, ShapeError
-from .expr import (
-    Const,
-    Expr,
-    ExprLike,
-    Load,
-    Reduce,
-    ReduceAxis,
-    Source,
-    Symbolic,
-    Var,
-    as_expr,
-    cast,
-    select,
-)
+from .expr import Const, Expr, ExprLike, Load, Reduce, ReduceAxis, Source, Symbolic, Var, as_expr, cast, select
 from .visit import masked_load, parts, postorder
 
 
@@ -72,9 +59,7 @@ class Tensor:
         return [source for source in dict.fromkeys(read) if isinstance(source, Tensor)]
 
 
-def placeholder(
-    shape: Sequence[int], dtype: DType | str = FLOAT32, name: str = "placeholder"
-) -> Tensor:
+def placeholder(shape: Sequence[int], dtype: DType | str = FLOAT32, name: str = "placeholder") -> Tensor:
     """A tensor that is given.
 
     >>> x = placeholder((2, 3), "float32", "x")
@@ -85,11 +70,7 @@ def placeholder(
 
 
 def compute(
-    shape: Sequence[int],
-    fn: Callable[..., ExprLike],
-    name: str | None = None,
-    *,
-    dtype: DType | str | None = None,
+    shape: Sequence[int], fn: Callable[..., ExprLike], name: str | None = None, *, dtype: DType | str | None = None
 ) -> Tensor:
     """A tensor whose element (i, j, ...) is `fn(i, j, ...)`; with a dtype, cast to it.
 

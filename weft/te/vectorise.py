@@ -8,19 +8,7 @@ from dataclasses import replace
 
 from ..base.dtype import INT64
 from ..base.errors import InvalidValue, Unsupported
-from .expr import (
-    Broadcast,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Unary,
-    Var,
-    access_lanes,
-    as_expr,
-    binary,
-    widen,
-)
+from .expr import Broadcast, Const, Expr, Load, Ramp, Unary, Var, access_lanes, as_expr, binary, widen
 from .intervals import Interval, Ranges
 from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from .simplify import Simplifier, simplify
@@ -139,9 +127,7 @@ class _Widening:
         condition = self.expr(node.condition, mask)
         sides = [node.then] + ([node.otherwise] if node.otherwise is not None else [])
         if condition.lanes == 1:
-            self.todo.append(
-                lambda: self.done.append(_rejoined(condition, self.done.pop(), len(sides)))
-            )
+            self.todo.append(lambda: self.done.append(_rejoined(condition, self.done.pop(), len(sides))))
             self._pair(sides, [mask] * len(sides))
             return
         name = self._named(condition)
@@ -214,8 +200,7 @@ class _Widening:
             return own, [*indices, self.lane]
         if any(index.lanes > 1 for index in indices):
             raise Unsupported(
-                f"register buffer {own.name} is indexed by vector loop {self.var.name}",
-                hint="give it scope 'scratch'",
+                f"register buffer {own.name} is indexed by vector loop {self.var.name}", hint="give it scope 'scratch'"
             )
         return own, indices
 
@@ -241,8 +226,7 @@ class _Widening:
         carried = lanes == 1 and any(load.source is buffer for load in loads(value))
         if carried or (lanes == 1 and value.lanes > 1):
             raise InvalidValue(
-                f"every lane of vector loop {self.var.name} writes the same element of "
-                f"{buffer.name}",
+                f"every lane of vector loop {self.var.name} writes the same element of {buffer.name}",
                 hint="allocate it inside the loop, or vectorise another one",
             )
         if lanes == 1 and guard is not None and guard.lanes > 1:

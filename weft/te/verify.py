@@ -74,9 +74,7 @@ def _verify_grid(kernel: Kernel, special: Sequence[Stmt]) -> None:
     if grid is None:
         raise InvalidValue("a barrier outside all blocks", why="there is nobody to wait for")
     if kernel.parallel is not None:
-        raise InvalidValue(
-            f"the kernel has a parallel loop, {kernel.parallel.var.name}, and loops bound to a grid"
-        )
+        raise InvalidValue(f"the kernel has a parallel loop, {kernel.parallel.var.name}, and loops bound to a grid")
     for loop in grid.blocks:
         _check_block_extent(loop, kernel.scalars)
     _check_threads(grid.threads)
@@ -117,8 +115,7 @@ def _check_loops(loops: Sequence[For]) -> None:
         around = [other for other in seen.values() if is_block(other) != is_block(loop)]
         if is_block(loop) and around:
             raise InvalidValue(
-                f"loop {name}, bound to {kind}, is inside {around[0].var.name}, bound to "
-                f"{around[0].kind}",
+                f"loop {name}, bound to {kind}, is inside {around[0].var.name}, bound to {around[0].kind}",
                 why="threads are inside blocks",
             )
         if not is_block(loop) and not around:
@@ -173,8 +170,7 @@ def _check_threads(loops: Sequence[For]) -> None:
         counts.append(count)
     if prod(counts) > MAX_THREADS_IN_ALL:
         raise InvalidValue(
-            f"a block of {' x '.join(map(str, counts))} threads",
-            why=f"a block has at most {MAX_THREADS_IN_ALL}",
+            f"a block of {' x '.join(map(str, counts))} threads", why=f"a block has at most {MAX_THREADS_IN_ALL}"
         )
 
 

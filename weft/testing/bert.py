@@ -35,9 +35,7 @@ def self_attention(data: Symbol, seq_len: int, hidden: int, heads: int, name: st
     return sym.dense(mixed, units=hidden, name=f"{name}_output")
 
 
-def encoder_layer(
-    data: Symbol, seq_len: int, hidden: int, heads: int, intermediate: int, name: str
-) -> Symbol:
+def encoder_layer(data: Symbol, seq_len: int, hidden: int, heads: int, intermediate: int, name: str) -> Symbol:
     """Attention and two dense layers, each added to its input and normalised."""
     attention = self_attention(data, seq_len, hidden, heads, f"{name}_attention")
     net = _norm(sym.elemwise_add(data, attention), f"{name}_norm1")
@@ -65,11 +63,7 @@ def get_symbol(
 
 
 def get_workload(
-    batch_size: int = 1,
-    seq_len: int = 128,
-    dtype: str = "float32",
-    seed: int = 0,
-    **kwargs: object,
+    batch_size: int = 1, seq_len: int = 128, dtype: str = "float32", seed: int = 0, **kwargs: object
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The encoder with random parameters; its data are int64 ids below `vocabulary`."""
     net = get_symbol(seq_len=seq_len, **kwargs)

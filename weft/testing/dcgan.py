@@ -27,9 +27,15 @@ def deconv2d(
         pads.append((cut + 1) // 2)
         extra.append(2 * pads[-1] - cut)
     return sym.conv2d_transpose(
-        data, channels=oshape[0], kernel_size=kshape, strides=stride, padding=tuple(pads),
-        output_padding=tuple(extra), use_bias=False, name=name,
-    )  # fmt: skip
+        data,
+        channels=oshape[0],
+        kernel_size=kshape,
+        strides=stride,
+        padding=tuple(pads),
+        output_padding=tuple(extra),
+        use_bias=False,
+        name=name,
+    )
 
 
 def deconv2d_bn_relu(data: Symbol, prefix: str, **kwargs: object) -> Symbol:
@@ -38,9 +44,7 @@ def deconv2d_bn_relu(data: Symbol, prefix: str, **kwargs: object) -> Symbol:
     return sym.relu(sym.batch_norm(net, epsilon=1e-5 + 1e-12, name=f"{prefix}_batch_norm"))
 
 
-def get_symbol(
-    oshape: Sequence[int] = (3, 64, 64), ngf: int = 128, code: Symbol | None = None
-) -> Symbol:
+def get_symbol(oshape: Sequence[int] = (3, 64, 64), ngf: int = 128, code: Symbol | None = None) -> Symbol:
     """From a code of any length to images of `oshape`: 64 x 64 with `ngf` channels at the end."""
     if tuple(oshape[1:]) != (64, 64):
         raise InvalidValue(f"DCGAN makes images of 64 x 64, not {tuple(oshape[1:])}")

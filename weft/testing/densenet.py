@@ -26,9 +26,13 @@ def _norm_relu(data: Symbol, name: str) -> Symbol:
 
 def _conv(data: Symbol, channels: int, size: int, name: str) -> Symbol:
     return sym.conv2d(
-        data, channels=channels, kernel_size=(size, size), padding=(size // 2, size // 2),
-        use_bias=False, name=f"{name}_conv",
-    )  # fmt: skip
+        data,
+        channels=channels,
+        kernel_size=(size, size),
+        padding=(size // 2, size // 2),
+        use_bias=False,
+        name=f"{name}_conv",
+    )
 
 
 def dense_layer(data: Symbol, growth: int, name: str) -> Symbol:
@@ -46,9 +50,7 @@ def _transition(data: Symbol, channels: int, name: str) -> Symbol:
 def get_symbol(num_classes: int = 1000, num_layers: int = 121, width: float = 1.0) -> Symbol:
     """DenseNet of 121, 161, 169 or 201 layers."""
     if num_layers not in _SPECS:
-        raise InvalidValue(
-            f"there is no DenseNet of {num_layers} layers", hint=f"one of {sorted(_SPECS)}"
-        )
+        raise InvalidValue(f"there is no DenseNet of {num_layers} layers", hint=f"one of {sorted(_SPECS)}")
     stem, growth, blocks = _SPECS[num_layers]
     channels, growth = scaled(stem, width), scaled(growth, width)
     net = conv_bn_relu(sym.Variable("data"), channels, "stem", (7, 7), (2, 2), (3, 3))

@@ -16,9 +16,12 @@ def get_symbol(num_actions: int = 18, width: float = 1.0) -> Symbol:
     net = sym.Variable("data")
     for number, (channels, size, stride) in enumerate([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 1):
         net = sym.conv2d(
-            net, channels=scaled(channels, width), kernel_size=(size, size),
-            strides=(stride, stride), name=f"conv{number}",
-        )  # fmt: skip
+            net,
+            channels=scaled(channels, width),
+            kernel_size=(size, size),
+            strides=(stride, stride),
+            name=f"conv{number}",
+        )
         net = sym.relu(net, name=f"relu{number}")
     net = sym.dense(sym.flatten(net), units=scaled(512, width), name="fc1")
     return sym.dense(sym.relu(net, name="relu4"), units=num_actions, name="fc2")

@@ -27,9 +27,7 @@ def Conv(
     return conv_bn_relu(data, num_filter, f"{name}{suffix}", kernel, stride, pad, epsilon=2e-5)
 
 
-def Pooling(
-    data: Symbol, kernel: Pair, stride: Pair, pad: Pair, pool_type: str, name: str
-) -> Symbol:
+def Pooling(data: Symbol, kernel: Pair, stride: Pair, pad: Pair, pool_type: str, name: str) -> Symbol:
     """A max or avg pool; padding counts as zeros in the average."""
     attrs = {"pool_size": kernel, "strides": stride, "padding": pad, "name": name}
     if pool_type == "max":
@@ -70,29 +68,21 @@ def Inception7A(
     """1 x 1, 5 x 5, twice 3 x 3, and a pool."""
     fives = _tower(data, f"{name}_tower", _square(num_5x5_red, 1), _square(num_5x5, 5, pad=2))
     threes = _tower(
-        data, f"{name}_tower_1",
-        _square(num_3x3_red, 1), _square(num_3x3_1, 3, pad=1), _square(num_3x3_2, 3, pad=1),
-    )  # fmt: skip
+        data, f"{name}_tower_1", _square(num_3x3_red, 1), _square(num_3x3_1, 3, pad=1), _square(num_3x3_2, 3, pad=1)
+    )
     ones = Conv(data, num_1x1, name=f"{name}_conv")
     pooled = Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv")
     return _joined(name, ones, fives, threes, pooled)
 
 
 def Inception7B(
-    data: Symbol,
-    num_3x3: int,
-    num_d3x3_red: int,
-    num_d3x3_1: int,
-    num_d3x3_2: int,
-    pool: str,
-    name: str,
+    data: Symbol, num_3x3: int, num_d3x3_red: int, num_d3x3_1: int, num_d3x3_2: int, pool: str, name: str
 ) -> Symbol:
     """Halves the image: 3 x 3, twice 3 x 3, and a pool."""
     threes = Conv(data, num_3x3, (3, 3), (2, 2), name=f"{name}_conv")
     deep = _tower(
-        data, f"{name}_tower",
-        _square(num_d3x3_red, 1), _square(num_d3x3_1, 3, pad=1), _square(num_d3x3_2, 3, 2),
-    )  # fmt: skip
+        data, f"{name}_tower", _square(num_d3x3_red, 1), _square(num_d3x3_1, 3, pad=1), _square(num_d3x3_2, 3, 2)
+    )
     return _joined(name, threes, deep, Pooling(data, (3, 3), (2, 2), (0, 0), pool, f"{name}_pool"))
 
 
@@ -116,15 +106,16 @@ def Inception7C(
     name: str,
 ) -> Symbol:
     """1 x 1, a 7 x 7 in two lines, two of them in four, and a pool."""
-    once = _tower(
-        data, f"{name}_tower",
-        _square(num_d7_red, 1), (num_d7_1, *_ROW), (num_d7_2, *_COLUMN),
-    )  # fmt: skip
+    once = _tower(data, f"{name}_tower", _square(num_d7_red, 1), (num_d7_1, *_ROW), (num_d7_2, *_COLUMN))
     twice = _tower(
-        data, f"{name}_tower_1",
-        _square(num_q7_red, 1), (num_q7_1, *_COLUMN), (num_q7_2, *_ROW), (num_q7_3, *_COLUMN),
+        data,
+        f"{name}_tower_1",
+        _square(num_q7_red, 1),
+        (num_q7_1, *_COLUMN),
+        (num_q7_2, *_ROW),
+        (num_q7_3, *_COLUMN),
         (num_q7_4, *_ROW),
-    )  # fmt: skip
+    )
     ones = Conv(data, num_1x1, name=f"{name}_conv")
     pooled = Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv")
     return _joined(name, ones, once, twice, pooled)
@@ -144,10 +135,13 @@ def Inception7D(
     """Halves the image: 3 x 3, a 7 x 7 in two lines with 3 x 3, and a pool."""
     threes = _tower(data, f"{name}_tower", _square(num_3x3_red, 1), _square(num_3x3, 3, 2))
     sevens = _tower(
-        data, f"{name}_tower_1",
-        _square(num_d7_3x3_red, 1), (num_d7_1, *_ROW), (num_d7_2, *_COLUMN),
+        data,
+        f"{name}_tower_1",
+        _square(num_d7_3x3_red, 1),
+        (num_d7_1, *_ROW),
+        (num_d7_2, *_COLUMN),
         _square(num_d7_3x3, 3, 2),
-    )  # fmt: skip
+    )
     pooled = Pooling(data, (3, 3), (2, 2), (0, 0), pool, f"{name}_pool")
     return _joined(name, threes, sevens, pooled)
 

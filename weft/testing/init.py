@@ -22,8 +22,7 @@ class Initializer:
                 array[...] = getattr(self, f"init_{suffix}")(name, array.shape)
                 return
         raise InvalidValue(
-            f"no rule to initialise {name!r}",
-            hint="names end with weight, bias, gamma, beta, mean or var",
+            f"no rule to initialise {name!r}", hint="names end with weight, bias, gamma, beta, mean or var"
         )
 
     def init_weight(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -48,11 +47,7 @@ class Xavier(Initializer):
     """
 
     def __init__(
-        self,
-        rnd_type: str = "uniform",
-        factor_type: str = "avg",
-        magnitude: float = 3,
-        seed: int = 0,
+        self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3, seed: int = 0
     ) -> None:
         super().__init__(seed)
         if rnd_type not in ("uniform", "gaussian") or factor_type not in ("in", "out", "avg"):

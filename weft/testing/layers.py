@@ -26,9 +26,15 @@ def conv_bn_relu(
 ) -> Symbol:
     """Convolution without bias, batch norm, and an activation: relu, relu6 or none."""
     net = sym.conv2d(
-        data, channels=channels, kernel_size=kernel, strides=stride, padding=pad, groups=groups,
-        use_bias=False, name=f"{name}_conv",
-    )  # fmt: skip
+        data,
+        channels=channels,
+        kernel_size=kernel,
+        strides=stride,
+        padding=pad,
+        groups=groups,
+        use_bias=False,
+        name=f"{name}_conv",
+    )
     net = sym.batch_norm(net, epsilon=epsilon, name=f"{name}_bn")
     if activation == "relu6":
         return sym.clip(net, a_min=0.0, a_max=6.0, name=f"{name}_relu6")

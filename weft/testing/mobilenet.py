@@ -37,9 +37,15 @@ def separable_conv_block(
     """A filter for each channel, then a mix of the channels."""
     strides = (2, 2) if downsample else (1, 1)
     net = conv_bn_relu(
-        data, depthwise_channels, f"{name}_depthwise", kernel_size, strides, padding,
-        groups=depthwise_channels, epsilon=epsilon,
-    )  # fmt: skip
+        data,
+        depthwise_channels,
+        f"{name}_depthwise",
+        kernel_size,
+        strides,
+        padding,
+        groups=depthwise_channels,
+        epsilon=epsilon,
+    )
     return conv_bn_relu(net, pointwise_channels, f"{name}_pointwise", epsilon=epsilon)
 
 
@@ -53,9 +59,7 @@ def mobile_net(num_classes: int = 1000, alpha: float = 1.0, is_shallow: bool = F
     """The network; `alpha` is the width, `is_shallow` leaves five blocks out."""
     channels = scaled(32, alpha)
     net = conv_block(sym.Variable("data"), "conv_block_1", channels, strides=(2, 2))
-    for number, (count, halve) in enumerate(
-        _BLOCKS + ([] if is_shallow else _DEEP) + _LAST, start=1
-    ):
+    for number, (count, halve) in enumerate(_BLOCKS + ([] if is_shallow else _DEEP) + _LAST, start=1):
         name, wide = f"separable_conv_block_{number}", scaled(count, alpha)
         net = separable_conv_block(net, name, channels, wide, downsample=halve)
         channels = wide

@@ -11,28 +11,17 @@ from .layers import classify, conv_bn_relu, scaled
 from .workload import create_workload
 
 # Expansion, channels, how many, stride of the first.
-_STAGES = [
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-]
+_STAGES = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 
 
-def inverted_residual(
-    data: Symbol, inputs: int, channels: int, stride: int, expansion: int, name: str
-) -> Symbol:
+def inverted_residual(data: Symbol, inputs: int, channels: int, stride: int, expansion: int, name: str) -> Symbol:
     """Widen, filter each channel, narrow without activation; add the input where it fits."""
     net, inner = data, inputs * expansion
     if expansion != 1:
         net = conv_bn_relu(net, inner, f"{name}_expand", activation="relu6")
     net = conv_bn_relu(
-        net, inner, f"{name}_depthwise", (3, 3), (stride, stride), (1, 1), groups=inner,
-        activation="relu6",
-    )  # fmt: skip
+        net, inner, f"{name}_depthwise", (3, 3), (stride, stride), (1, 1), groups=inner, activation="relu6"
+    )
     net = conv_bn_relu(net, channels, f"{name}_project", activation=None)
     if stride == 1 and inputs == channels:
         net = sym.elemwise_add(data, net, name=f"{name}_add")
@@ -43,9 +32,7 @@ def get_symbol(num_classes: int = 1000, multiplier: float = 1.0) -> Symbol:
     """The network; `multiplier` is the width."""
     divisor = 8 if multiplier >= 0.5 else 4
     channels = scaled(32, multiplier, divisor)
-    net = conv_bn_relu(
-        sym.Variable("data"), channels, "first", (3, 3), (2, 2), (1, 1), activation="relu6"
-    )
+    net = conv_bn_relu(sym.Variable("data"), channels, "first", (3, 3), (2, 2), (1, 1), activation="relu6")
     for stage, (expansion, count, repeats, stride) in enumerate(_STAGES, start=1):
         made = scaled(count, multiplier, divisor)
         for unit in range(repeats):

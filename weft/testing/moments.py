@@ -37,9 +37,7 @@ def _mean_square(value: np.ndarray) -> float:
     return float(np.mean(np.square(value, dtype=np.float64))) if value.size else 0.0
 
 
-def _settle_batch_norm(
-    node: Node, ins: list[float], params: Params, rng: np.random.Generator
-) -> float:
+def _settle_batch_norm(node: Node, ins: list[float], params: Params, rng: np.random.Generator) -> float:
     mean, var = (params.get(node.inputs[i].node.name) for i in (3, 4))
     if mean is not None and var is not None:
         mean[...] = 0.1 * np.sqrt(ins[0]) * rng.standard_normal(mean.shape)

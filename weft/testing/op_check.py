@@ -108,9 +108,7 @@ def random_samples(op: Op) -> list[Sample]:
     try:
         count = op.inputs_of(op.parse({}))
     except Error as error:
-        raise InvalidValue(
-            f"operator {op.name} needs attributes", why=str(error), hint="give samples"
-        ) from None
+        raise InvalidValue(f"operator {op.name} needs attributes", why=str(error), hint="give samples") from None
     rng = np.random.default_rng(zlib.crc32(op.name.encode()))
     shapes: list[tuple[int, ...]] = [(), (5,), (3, 4), (2, 1, 7), (3, 0, 2)]
     arrays = [[_uniform(rng, shape) for _ in range(max(count, 1))] for shape in shapes]
@@ -283,10 +281,7 @@ def run_native(kernel: Kernel, arrays: Sequence[Array]) -> None:
 
 
 def run_lowered(
-    op: Op,
-    sample: Sample,
-    target: Target | None = None,
-    placed: Callable[[Array], Array] = np.copy,
+    op: Op, sample: Sample, target: Target | None = None, placed: Callable[[Array], Array] = np.copy
 ) -> list[Array]:
     """What the kernels give that the operator is lowered to, as machine code; every array that
     they touch has gone through `placed`."""
@@ -294,9 +289,7 @@ def run_lowered(
     outputs = tuple(NodeEntry(node, index) for index in range(node.num_outputs))
     group = FusedGroup((node,), tuple(dict.fromkeys(node.inputs)), outputs, node)
     chosen = target or Target.create()
-    memory: dict[Any, Array] = {
-        entry: placed(np.array(x, order="C")) for entry, x in zip(node.inputs, sample.inputs)
-    }
+    memory: dict[Any, Array] = {entry: placed(np.array(x, order="C")) for entry, x in zip(node.inputs, sample.inputs)}
     for kernel, places, _ in lower(group, fact, chosen):
         for place in [*places, *outputs]:
             if place not in memory:
@@ -313,9 +306,7 @@ def _typed_node(op: Op, sample: Sample) -> tuple[Node, Callable[[NodeEntry], Fac
     names = {f"x{i}": x for i, x in enumerate(sample.inputs)}
     made = op(*map(Variable, names), **dict(sample.attrs))
     graph = infer(
-        Graph(made.outputs),
-        {name: x.shape for name, x in names.items()},
-        {name: x.dtype for name, x in names.items()},
+        Graph(made.outputs), {name: x.shape for name, x in names.items()}, {name: x.dtype for name, x in names.items()}
     )
     (node,) = (node for node in graph.indexed.nodes if node.op is not None)
     return node, graph.fact
@@ -391,10 +382,7 @@ def in_dtype(sample: Sample, dtype: DType) -> Sample:
     """The sample with its float32 inputs in another dtype; for unsigned ones, what is positive."""
     signed = dtype.kind in "if"
     with np.errstate(invalid="ignore"):  # NaN as an integer is whatever it is
-        inputs = [
-            (x if signed else np.abs(x)).astype(dtype) if x.dtype == FLOAT32 else x
-            for x in sample.inputs
-        ]
+        inputs = [(x if signed else np.abs(x)).astype(dtype) if x.dtype == FLOAT32 else x for x in sample.inputs]
     return replace(sample, inputs=inputs, oracle=None)
 
 
@@ -442,11 +430,7 @@ def _partly_known(shapes: Sequence[tuple[int, ...]]) -> list[list[Shape]]:
     """Shapes of which some are unknown, or some dimensions, or are names."""
     found: list[list[Shape]] = [[None] * len(shapes)]
     for position, shape in enumerate(shapes):
-        weaker: list[Shape] = [
-            None,
-            (None,) * len(shape),
-            tuple(f"n{i}" for i in range(len(shape))),
-        ]
+        weaker: list[Shape] = [None, (None,) * len(shape), tuple(f"n{i}" for i in range(len(shape)))]
         weaker += [(*shape[:axis], None, *shape[axis + 1 :]) for axis in range(len(shape))]
         found += [[*shapes[:position], weak, *shapes[position + 1 :]] for weak in weaker]
     return found
@@ -544,9 +528,8 @@ def check_gradient(op: Op, sample: Sample, directions: int = 3) -> None:
         moved = sum((0.0 if grads[i] is None else np.sum(grads[i] * steps[i])) for i in checked)
         expected = _difference(op, wide, steps, seeds)
         np.testing.assert_allclose(
-            moved, expected, rtol=1e-5, atol=1e-6,
-            err_msg=f"operator {op.name}: {sample}: gradient and differences",
-        )  # fmt: skip
+            moved, expected, rtol=1e-5, atol=1e-6, err_msg=f"operator {op.name}: {sample}: gradient and differences"
+        )
 
 
 def _weights(rng: np.random.Generator, out: Array) -> Array:
@@ -581,9 +564,7 @@ def _is_undefined(gradient: Symbol) -> bool:
     return op is not None and op.name == "_no_derivative"
 
 
-def _run_gradient(
-    gradient: _Gradient, inputs: Sequence[Array], seeds: Sequence[Array]
-) -> list[Array | None]:
+def _run_gradient(gradient: _Gradient, inputs: Sequence[Array], seeds: Sequence[Array]) -> list[Array | None]:
     named = {f"x{i}": x for i, x in enumerate(inputs)}
     named |= {f"g{i}": g for i, g in enumerate(seeds)}
     values = iter(evaluate(gradient.symbol, named))
@@ -607,23 +588,16 @@ def _check_gradient_facts(op: Op, sample: Sample, gradient: _Gradient) -> None:
     for value, x, entry in zip(evaluate(graph, named), wanted, graph.outputs):
         fact = graph.fact(entry)
         assert is_static(fact.shape), place
-        assert (value.shape, value.dtype) == (x.shape, x.dtype), (
-            f"{place} is {value.dtype}{value.shape}"
-        )
+        assert (value.shape, value.dtype) == (x.shape, x.dtype), f"{place} is {value.dtype}{value.shape}"
         assert (fact.shape, fact.dtype) == (x.shape, x.dtype), f"{place} is inferred {fact}"
 
 
-def _difference(
-    op: Op, sample: Sample, steps: Mapping[int, Array], seeds: Sequence[Array], h: float = 1e-6
-) -> float:
+def _difference(op: Op, sample: Sample, steps: Mapping[int, Array], seeds: Sequence[Array], h: float = 1e-6) -> float:
     """The slope of sum(seed * output) along the steps, by a central difference; of complex outputs,
     that of both parts, each with its part of the seed."""
     totals = []
     for sign in (1, -1):
-        moved = [
-            np.asarray(x + sign * h * steps[i]) if i in steps else x
-            for i, x in enumerate(sample.inputs)
-        ]
+        moved = [np.asarray(x + sign * h * steps[i]) if i in steps else x for i, x in enumerate(sample.inputs)]
         outs = run_sample(op, replace(sample, inputs=moved))
         totals.append(sum(np.sum(np.conj(seed) * out).real for seed, out in zip(seeds, outs)))
     return float((totals[0] - totals[1]) / (2 * h))

@@ -26,12 +26,7 @@ _UNITS = {
 
 
 def residual_unit(
-    data: Symbol,
-    num_filter: int,
-    stride: tuple[int, int],
-    dim_match: bool,
-    name: str,
-    bottle_neck: bool = True,
+    data: Symbol, num_filter: int, stride: tuple[int, int], dim_match: bool, name: str, bottle_neck: bool = True
 ) -> Symbol:
     """The input plus what convolutions make of it; a 1 x 1 convolution fits it where it differs."""
     act = _norm_relu(data, f"{name}_bn1")
@@ -53,9 +48,14 @@ def _norm_relu(data: Symbol, name: str) -> Symbol:
 
 def _conv(data: Symbol, channels: int, size: int, stride: tuple[int, int], name: str) -> Symbol:
     return sym.conv2d(
-        data, channels=channels, kernel_size=(size, size), strides=stride,
-        padding=(size // 2, size // 2), use_bias=False, name=name,
-    )  # fmt: skip
+        data,
+        channels=channels,
+        kernel_size=(size, size),
+        strides=stride,
+        padding=(size // 2, size // 2),
+        use_bias=False,
+        name=name,
+    )
 
 
 def resnet(
@@ -78,9 +78,7 @@ def resnet(
         for unit in range(units[stage]):
             name = f"stage{stage + 1}_unit{unit + 1}"
             steps = stride if unit == 0 else (1, 1)
-            net = residual_unit(
-                net, filter_list[stage + 1], steps, unit > 0, name, bottle_neck=bottle_neck
-            )
+            net = residual_unit(net, filter_list[stage + 1], steps, unit > 0, name, bottle_neck=bottle_neck)
     return classify(_norm_relu(net, "bn1"), num_classes)
 
 
@@ -107,16 +105,13 @@ def _small(num_layers: int) -> tuple[list[int], list[int], bool]:
     if (num_layers - 2) % 6 == 0 and num_layers < 164:
         return [(num_layers - 2) // 6] * 3, [16, 16, 32, 64], False
     raise InvalidValue(
-        f"there is no ResNet of {num_layers} layers for small images",
-        hint="6n + 2 below 164, or 9n + 2 from 164 on",
+        f"there is no ResNet of {num_layers} layers for small images", hint="6n + 2 below 164, or 9n + 2 from 164 on"
     )
 
 
 def _large(num_layers: int) -> tuple[Sequence[int], list[int], bool]:
     if num_layers not in _UNITS:
-        raise InvalidValue(
-            f"there is no ResNet of {num_layers} layers", hint=f"one of {sorted(_UNITS)}"
-        )
+        raise InvalidValue(f"there is no ResNet of {num_layers} layers", hint=f"one of {sorted(_UNITS)}")
     bottle_neck = num_layers >= 50
     filters = [64, 256, 512, 1024, 2048] if bottle_neck else [64, 64, 128, 256, 512]
     return _UNITS[num_layers], filters, bottle_neck

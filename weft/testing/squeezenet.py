@@ -12,10 +12,7 @@ from .layers import scaled
 from .workload import create_workload
 
 # Pools stand before these fire modules, counted from 1; the first pool follows the stem.
-_VERSIONS = {
-    "1.0": {"stem": (96, 7), "pools": (4, 8)},
-    "1.1": {"stem": (64, 3), "pools": (3, 5)},
-}
+_VERSIONS = {"1.0": {"stem": (96, 7), "pools": (4, 8)}, "1.1": {"stem": (64, 3), "pools": (3, 5)}}
 _FIRE = [(16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256)]
 
 

@@ -46,9 +46,7 @@ def in_training(network: Symbol) -> Symbol:
     return Symbol([made[node].entry(index) for node, index, _ in network.outputs])
 
 
-def training_step(
-    network: Symbol, batch: int, data: str = "data", label: str = "label"
-) -> TrainingStep:
+def training_step(network: Symbol, batch: int, data: str = "data", label: str = "label") -> TrainingStep:
     """The mean cross entropy of a network that ends in a softmax, against a variable of one-hot
     rows, and its gradients for all that is learned: every input but the data."""
     net = in_training(network)

@@ -16,20 +16,14 @@ _FILTERS = (64, 128, 256, 512, 512)
 
 
 def get_feature(
-    internal_layer: Symbol,
-    layers: Sequence[int],
-    filters: Sequence[int],
-    batch_norm: bool = False,
+    internal_layer: Symbol, layers: Sequence[int], filters: Sequence[int], batch_norm: bool = False
 ) -> Symbol:
     """The convolutions; each stage ends with a pool."""
     net = internal_layer
     for stage, count in enumerate(layers, start=1):
         for number in range(1, count + 1):
             name = f"{stage}_{number}"
-            net = sym.conv2d(
-                net, channels=filters[stage - 1], kernel_size=(3, 3), padding=(1, 1),
-                name=f"conv{name}",
-            )  # fmt: skip
+            net = sym.conv2d(net, channels=filters[stage - 1], kernel_size=(3, 3), padding=(1, 1), name=f"conv{name}")
             net = sym.batch_norm(net, name=f"bn{name}") if batch_norm else net
             net = sym.relu(net, name=f"relu{name}")
         net = sym.max_pool2d(net, pool_size=(2, 2), strides=(2, 2), name=f"pool{stage}")
@@ -45,9 +39,7 @@ def get_classifier(input_data: Symbol, num_classes: int, hidden: int = 4096) -> 
     return sym.dense(net, units=num_classes, name="fc8")
 
 
-def get_symbol(
-    num_classes: int, num_layers: int = 11, batch_norm: bool = False, width: float = 1.0
-) -> Symbol:
+def get_symbol(num_classes: int, num_layers: int = 11, batch_norm: bool = False, width: float = 1.0) -> Symbol:
     """VGG of 11, 13, 16 or 19 layers."""
     if num_layers not in _LAYERS:
         raise InvalidValue(f"there is no VGG of {num_layers} layers", hint="11, 13, 16 or 19")

@@ -32,12 +32,7 @@ RUNTIME = "onnxruntime"
 
 
 def convert_model(
-    path: Path,
-    output: Path,
-    params: Path | None,
-    shapes: Mapping[str, Sequence[Dim]],
-    opset: int,
-    console: Console,
+    path: Path, output: Path, params: Path | None, shapes: Mapping[str, Sequence[Dim]], opset: int, console: Console
 ) -> None:
     """Reads a model, writes it as ONNX, and compares what both give; says what was done."""
     if output.suffix.lower() != ".onnx":
@@ -69,10 +64,7 @@ class Stages:
     """A bar that shows what is going on, once that has taken a while."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )  # fmt: skip
+        columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task("", total=None)
         self._start = time.monotonic()
@@ -104,11 +96,7 @@ class Stages:
 
 
 def compare(
-    symbol: Symbol,
-    params: Mapping[str, Any],
-    shapes: Mapping[str, Sequence[Dim]],
-    file: Path,
-    stages: Stages,
+    symbol: Symbol, params: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]], file: Path, stages: Stages
 ) -> str:
     """How far apart they are, as text; raises if that is too far."""
     stages.begin("compile")
@@ -131,8 +119,7 @@ def compare(
             return f"{name} gives the same within {found:.1g}"
     worst = max(differences, key=lambda key: differences[key])
     raise RunError(
-        f"the ONNX file gives other outputs than the model: {worst!r} is off by {found:.2g} of its "
-        "largest magnitude",
+        f"the ONNX file gives other outputs than the model: {worst!r} is off by {found:.2g} of its largest magnitude",
         where=name,
         why="nothing was written",
     )

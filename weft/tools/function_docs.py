@@ -21,9 +21,7 @@ from ..eager.tensor import types
 from ..eager.tensor.tensor import Tensor
 from ..eager.torch_core.public_names import NAMES
 
-_PACKAGE: Any = sys.modules[
-    (__package__ or "").partition(".")[0]
-]  # where the lazy names are listed
+_PACKAGE: Any = sys.modules[(__package__ or "").partition(".")[0]]  # where the lazy names are listed
 PAGE = "docs/tensor-functions.md"
 STUBS = {"weft": "weft/__init__.pyi"}
 TABLE_OF_NAMES = "weft/tensor_names.py"
@@ -31,13 +29,19 @@ WROTE = "written by `make docs` from the function table"
 
 # How a name in an annotation is written in a stub, where functions and dtypes have such names.
 _BUILTINS = {
-    name: f"builtins.{name}"
-    for name in "bool bytes complex dict float int list object str tuple type".split()
+    name: f"builtins.{name}" for name in "bool bytes complex dict float int list object str tuple type".split()
 }
 _WORDS = {
-    **_BUILTINS, "Any": "Any", "None": "None", "Tensor": "Tensor", "Size": "_Size",
-    "dtype": "_dtype", "device": "_device", "layout": "_layout", "Iterator": "Iterator",
-}  # fmt: skip
+    **_BUILTINS,
+    "Any": "Any",
+    "None": "None",
+    "Tensor": "Tensor",
+    "Size": "_Size",
+    "dtype": "_dtype",
+    "device": "_device",
+    "layout": "_layout",
+    "Iterator": "Iterator",
+}
 # Methods that Python calls for an operator; a tensor and its operand make a tensor.
 _BINARY = "add sub mul matmul truediv div floordiv mod pow and or xor lshift rshift".split()
 _OPERATORS = {
@@ -75,11 +79,13 @@ def files() -> dict[str, str]:
 def page() -> str:
     """All functions by family, each with its signature and what it gives."""
     lines = [
-        "# Functions on tensors", "",
+        "# Functions on tensors",
+        "",
         f"{len(TABLE)} functions with PyTorch's names and meaning ({WROTE}; do not edit). A method "
         "has the first argument as self; an in-place form has a name that ends with an underscore; "
-        "`out=` names a tensor to write to.", "",
-    ]  # fmt: skip
+        "`out=` names a tensor to write to.",
+        "",
+    ]
     for module, rows in _families().items():
         title = (sys.modules[module].__doc__ or module).partition(": ")[2].replace("\n", " ")
         title = re.split(r"[.;]", title)[0]
@@ -132,8 +138,7 @@ def package_stub() -> str:
     """What `weft` has."""
     lines = [_HEADER.format(what="The names of weft"), _TYPES]
     lines += [
-        "from . import "
-        + ", ".join(f"{m} as {m}" for m, path in _PACKAGE._MODULES.items() if m == path),
+        "from . import " + ", ".join(f"{m} as {m}" for m, path in _PACKAGE._MODULES.items() if m == path),
         "from . import symbol as sym",
         "from .base import config as config",
         "from .base import ndarray as nd",
@@ -241,9 +246,7 @@ def _function_stub(name: str, call: Callable[..., Any], method: bool = False) ->
         kinds = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
         rest = parameters if parameters and parameters[0].kind in kinds else parameters[1:]
         parameters = [first.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD), *rest]
-    made = inspect.Signature(
-        parameters, return_annotation=_Verbatim(_annotated(signature.return_annotation))
-    )
+    made = inspect.Signature(parameters, return_annotation=_Verbatim(_annotated(signature.return_annotation)))
     return f"def {name}{made}: ..."
 
 

@@ -44,15 +44,9 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "eig": ([np.array([[0, 1], [-1, 0]], "float32")], {}),
     "eigvals": ([np.array([[0, 1], [-1, 0]], "float32")], {}),
     "ldl_factor": ([np.array([[1, 2], [2, 1]], "float32")], {}),
-    "ldl_solve": (
-        [np.array([[4, 0], [0.5, 3]], "float32"), np.int32([1, 2]),
-         np.array([[4], [5]], "float32")],
-        {},
-    ),
+    "ldl_solve": ([np.array([[4, 0], [0.5, 3]], "float32"), np.int32([1, 2]), np.array([[4], [5]], "float32")], {}),
     "row_swaps": ([(3, 2), np.int32([3, 2, 3])], {}),
-    "orthogonal_polynomial": (
-        [np.float32([-1, 0.5, 2]), np.float32([3])], {"family": "chebyshev_t"},
-    ),
+    "orthogonal_polynomial": ([np.float32([-1, 0.5, 2]), np.float32([3])], {"family": "chebyshev_t"}),
     "zeta": ([np.float32([2, 3, 4]), np.float32([1])], {}),
     "igamma": ([np.float32([1, 2, 4]), np.float32([2])], {}),
     "igammac": ([np.float32([1, 2, 4]), np.float32([2])], {}),
@@ -63,9 +57,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     ),
     "adaptive_avg_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
     "adaptive_max_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
-    "adaptive_roi_align": (
-        [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
-    ),
+    "adaptive_roi_align": ([(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "arange": ([], {"start": 1, "stop": 7, "step": 2}),
     "batch_matmul": ([(2, 2, 3), (2, 3, 1)], {}),
     "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
@@ -82,8 +74,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     ),
     "correlation": ([(1, 1, 3, 3), (1, 1, 3, 3)], {"pad_size": 1}),
     "ctc_loss": (
-        [np.log(np.float32([[[0.5, 0.5]], [[0.25, 0.75]]])), np.int32([[1]]), np.int32([2]),
-         np.int32([1])],
+        [np.log(np.float32([[[0.5, 0.5]], [[0.25, 0.75]]])), np.int32([[1]]), np.int32([2]), np.int32([1])],
         {},
     ),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
@@ -108,14 +99,12 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "matmul": ([(2, 3), (3, 2)], {}),
     "multibox_prior": ([(1, 1, 1, 2)], {"sizes": (0.5,), "ratios": (1.0, 2.0)}),
     "multibox_transform_loc": (
-        [np.float32([[[0.2, 0.9], [0.8, 0.1]]]), (1, 8),
-         np.float32([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])],
+        [np.float32([[[0.2, 0.9], [0.8, 0.1]]]), (1, 8), np.float32([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])],
         {"threshold": 0.5},
     ),
     "nll_loss": ([(2, 3), np.int64([2, 0])], {}),
     "non_max_suppression": (
-        [np.float32([[[0, 0.9, 0, 0, 4, 4], [0, 0.8, 1, 0, 5, 4], [1, 0.7, 0, 0, 4, 4]]]),
-         np.int32([3])],
+        [np.float32([[[0, 0.9, 0, 0, 4, 4], [0, 0.8, 1, 0, 5, 4], [1, 0.7, 0, 0, 4, 4]]]), np.int32([3])],
         {},
     ),
     "one_hot": ([np.int32([2, 0])], {"depth": 3}),
@@ -128,9 +117,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
         [np.float32([[[[0.1, 0.8]], [[0.9, 0.2]]]]), (1, 4, 1, 2), np.float32([[16, 32, 1]])],
         {"rpn_post_nms_top_n": 2, "rpn_min_size": 4, "scales": (1,), "ratios": (1,)},
     ),
-    "psroi_pool": (
-        [(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"output_dim": 1, "pooled_size": 2},
-    ),
+    "psroi_pool": ([(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"output_dim": 1, "pooled_size": 2}),
     "random_bernoulli": ([_STATE], {"shape": (2, 3)}),
     "random_normal": ([_STATE], {"mean": 1.0, "shape": (4,)}),
     "random_randint": ([_STATE], {"low": -5, "high": 5, "shape": (6,)}),
@@ -139,12 +126,8 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "reshape_like": ([(2, 3), (3, 2)], {}),
     "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),
     "rnn": ([(2, 1, 2), (2, 2), (2,), (1, 2)], {"mode": "rnn_tanh"}),
-    "roi_align": (
-        [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
-    ),
-    "roi_pool": (
-        [(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)},
-    ),
+    "roi_align": ([(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
+    "roi_pool": ([(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "scatter_nd": ([(3,), np.int32([[2, 0]]), (2,)], {}),
     "slice_like": ([(2, 3), (1, 2)], {}),
     "split": ([(2, 4)], {"indices_or_sections": 2}),
@@ -155,12 +138,22 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "where": ([np.int32([[1, 0, 1]]), (1, 3), (1, 3)], {}),
     "yolo_reorg": ([(1, 4, 2, 2)], {"stride": 2}),
     "zeros": ([], {"shape": (2, 2)}),
-}  # fmt: skip
+}
 _SHAPES: list[tuple[int, ...]] = [(2, 3), _IMAGE]
 _VALUES = {
-    "scalar": 2, "axis": 1, "shape": (2, 3), "pool_size": (2, 2), "scale": 2, "repeats": 2,
-    "reps": (1, 2), "fill_value": 1.5, "num_args": 2, "size": (2, 2), "k": 2, "p": 2,
-}  # fmt: skip
+    "scalar": 2,
+    "axis": 1,
+    "shape": (2, 3),
+    "pool_size": (2, 2),
+    "scale": 2,
+    "repeats": 2,
+    "reps": (1, 2),
+    "fill_value": 1.5,
+    "num_args": 2,
+    "size": (2, 2),
+    "k": 2,
+    "p": 2,
+}
 
 
 def families() -> dict[str, list[Op]]:

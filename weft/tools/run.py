@@ -56,8 +56,7 @@ def run_model(
     for name, value in zip(model.outputs, outputs):
         show_output(name, value, console)
     console.print(
-        f"time     best {1e3 * min(seconds):.3f} ms, median {1e3 * float(np.median(seconds)):.3f} "
-        f"ms of {repeat}",
+        f"time     best {1e3 * min(seconds):.3f} ms, median {1e3 * float(np.median(seconds)):.3f} ms of {repeat}",
         highlight=False,
     )
     return outputs
@@ -72,9 +71,7 @@ def read_array(path: Path) -> Array:
     except (OSError, ValueError, EOFError) as error:
         raise FormatError("this is no .npy file", where=str(path), why=str(error)) from None
     if not isinstance(value, np.ndarray):
-        raise FormatError(
-            "this holds several arrays", where=str(path), hint="save one with np.save"
-        )
+        raise FormatError("this holds several arrays", where=str(path), hint="save one with np.save")
     return value
 
 
@@ -87,9 +84,7 @@ def compiled_with_progress(
     console: Console,
 ) -> CompiledModel:
     """The model compiled while a bar counts its kernels; an open batch becomes 1."""
-    columns = (
-        TextColumn("compile "), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    )  # fmt: skip
+    columns = (TextColumn("compile "), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("compile", total=None)
@@ -99,9 +94,7 @@ def compiled_with_progress(
 
         def made(known: Mapping[str, Sequence[Dim]]) -> CompiledModel:
             model = path if params is None else read_model(path, params, known)
-            return compile(
-                model, shape=known, threads=threads, opt_level=opt_level, progress=progress
-            )
+            return compile(model, shape=known, threads=threads, opt_level=opt_level, progress=progress)
 
         model = made(shapes)
         closed = batches_of_one(model.inputs)
@@ -117,8 +110,7 @@ def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequen
     for spec in inputs:
         if tuple(shapes.get(spec.name, spec.shape)) != spec.shape:
             raise ShapeError(
-                f"input {spec.name!r} has shape {shapes[spec.name]}",
-                why=f"the model is compiled for {spec}",
+                f"input {spec.name!r} has shape {shapes[spec.name]}", why=f"the model is compiled for {spec}"
             )
 
 
@@ -126,9 +118,7 @@ def batches_of_one(inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
     """The shapes of inputs whose first dimension alone is open, with 1 in its place."""
     asked = [spec for spec in inputs if spec.shape is None or not is_static(spec.shape[1:])]
     if asked:
-        raise open_shapes(
-            f"the shape of input {asked[0].name!r} is open", {s.name: s.shape for s in inputs}
-        )
+        raise open_shapes(f"the shape of input {asked[0].name!r} is open", {s.name: s.shape for s in inputs})
     shapes = {spec.name: spec.shape for spec in inputs if not is_static(spec.shape)}
     return {name: (1, *shape[1:]) for name, shape in shapes.items()}
 
@@ -153,9 +143,7 @@ def random_array(rng: np.random.Generator, spec: InputSpec | TensorSpec) -> Arra
     return np.asarray(rng.integers(0, RANDOM_INTEGERS, spec.shape)).astype(spec.dtype)
 
 
-def timed(
-    model: Model, inputs: Mapping[str, Array], repeat: int
-) -> tuple[list[Array], list[float]]:
+def timed(model: Model, inputs: Mapping[str, Array], repeat: int) -> tuple[list[Array], list[float]]:
     """The outputs, and the seconds of each run after a first one."""
     outputs = model.run(inputs)
     seconds = []
@@ -171,9 +159,7 @@ def show_output(name: str, value: Array, console: Console) -> None:
     first = np.array2string(value.reshape(-1)[:FIRST_VALUES], precision=4, separator=", ")
     more = " ..." if value.size > FIRST_VALUES else ""
     kind = f"{dtype_name(value.dtype)}{list(value.shape)}"
-    console.print(
-        f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True
-    )
+    console.print(f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True)
     if is_logits(value):
         console.print(f"top {TOP} of {name}", highlight=False, markup=False, soft_wrap=True)
         table = Table("class", "value")

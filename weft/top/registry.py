@@ -75,9 +75,7 @@ class AttrDict:
                 raise ValueError("it is not there")
             return parse(text)
         except (ValueError, KeyError) as error:
-            raise InvalidValue(
-                f"attribute {key!r} cannot be read", why=f"{text!r}: {error}"
-            ) from None
+            raise InvalidValue(f"attribute {key!r} cannot be read", why=f"{text!r}: {error}") from None
 
 
 def register_compute(op_name: str, f: Rule | None = None, level: int = 10) -> Rule:

@@ -19,12 +19,7 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.eager.archive.allowed import (
-    add_safe_globals,
-    clear_safe_globals,
-    get_safe_globals,
-    safe_globals,
-)
+from weft.eager.archive.allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from weft.eager.archive.extra_files import ExtraFilesMap
 from weft.eager.archive.file_reader import PyTorchFileReader
 from weft.eager.archive.file_writer import PyTorchFileWriter, archive_name
@@ -94,9 +89,7 @@ while True:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path, seed):
     path = tmp_path / "a.pt"
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
     try:
         for _ in range(2 + 3 * seed):  # and then it is writing the next one
             done = int(child.stdout.readline())
@@ -362,9 +355,7 @@ def through(value):
     return load(file)
 
 
-@pytest.mark.parametrize(
-    "value", [Color.RED, Settings(0.5, [1]), Pair(1, "b"), [Color, Settings], {"k": Pair(1, ())}]
-)
+@pytest.mark.parametrize("value", [Color.RED, Settings(0.5, [1]), Pair(1, "b"), [Color, Settings], {"k": Pair(1, ())}])
 def test_classes_that_the_user_allows(value):
     with pytest.raises(TypeError, match=r"add_safe_globals\("):
         save(value, io.BytesIO())

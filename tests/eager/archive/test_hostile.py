@@ -57,14 +57,7 @@ def storage(kind=b"FloatStorage", key="0", location="cpu", numel=6, first="stora
     return b"(" + parts + integer(numel) + b"tQ"
 
 
-def tensor(
-    offset=0,
-    size=(2, 3),
-    stride=(3, 1),
-    grad=b"\x89",
-    held=None,
-    hooks=b"ccollections\nOrderedDict\n)R",
-):
+def tensor(offset=0, size=(2, 3), stride=(3, 1), grad=b"\x89", held=None, hooks=b"ccollections\nOrderedDict\n)R"):
     numbers = lambda values: b"(" + b"".join(map(integer, values)) + b"t"
     held = storage() if held is None else held
     arguments = held + integer(offset) + numbers(size) + numbers(stride) + grad + hooks
@@ -159,11 +152,7 @@ def test_names_that_are_not_data(name, tmp_path):
     canary = tmp_path / "canary"
     call = f"c{module}\n{attribute}\n".encode() + text(f"touch {canary}") + b"\x85R"
     for body in (call, f"c{module}\n{attribute}\n".encode(), b"]" + call + b"a"):
-        refused(
-            archive(whole(body)),
-            r"Unsupported global|is blocked|unsupported",
-            pickle.UnpicklingError,
-        )
+        refused(archive(whole(body)), r"Unsupported global|is blocked|unsupported", pickle.UnpicklingError)
     stacked = text(module) + text(attribute) + b"\x93)R"
     refused(archive(b"\x80\x04" + stacked + b"."), "Unsupported global|is blocked")
     assert not canary.exists()
@@ -262,12 +251,7 @@ def deep_tuple(depth):
         + b"\x7f" * 10_000
         + b"tQ",
         b"ctorch\nSize\n\x8b" + struct.pack("<I", 10_000) + b"\x7f" * 10_000 + b"\x85\x85R",
-        b"ctorch\ndevice\n"
-        + text("cpu")
-        + b"\x8b"
-        + struct.pack("<I", 10_000)
-        + b"\x7f" * 10_000
-        + b"\x86R",
+        b"ctorch\ndevice\n" + text("cpu") + b"\x8b" + struct.pack("<I", 10_000) + b"\x7f" * 10_000 + b"\x86R",
         b"(" + tensor() + b"NNNNtQ",
         b"(" + text("storage") + tensor() + text("0") + text("cpu") + b"K\x06tQ",
         b"c_codecs\nencode\n" + text("a") + tensor() + b"\x86R",
@@ -446,10 +430,7 @@ def test_overlapping_records():
     entry = bytes(data[first : first + size])
     other = entry.replace(b"archive/data.pkl", b"archive/dati.pkl")
     end = len(data) - 22
-    count, length = (
-        struct.unpack_from("<H", data, end + 10)[0],
-        struct.unpack_from("<I", data, end + 12)[0],
-    )
+    count, length = (struct.unpack_from("<H", data, end + 10)[0], struct.unpack_from("<I", data, end + 12)[0])
     struct.pack_into("<HHI", data, end + 8, count + 1, count + 1, length + size)
     data[end:end] = other
     refused(io.BytesIO(bytes(data)), "overlaps the one before it")
@@ -482,9 +463,7 @@ def test_old_archives_that_lie():
     big = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": False}]
     refused(io.BytesIO(b"".join(pickle.dumps(head, 2) for head in big)), "other byte order")
     part = storage(numel=2).replace(b"tQ", text("v") + integer(1) + integer(5) + b"\x87tQ")
-    refused(
-        legacy(whole(tensor(size=(1,), stride=(1,), held=part)), ["0"], tail), "elements 1 to 6"
-    )
+    refused(legacy(whole(tensor(size=(1,), stride=(1,), held=part)), ["0"], tail), "elements 1 to 6")
     inside = storage(numel=2).replace(b"tQ", text("v") + integer(1) + integer(1) + b"\x87tQ")
     found = load(legacy(whole(tensor(size=(1,), stride=(1,), held=inside)), ["0"], tail))
     assert found.tolist() == [2.5]

@@ -144,9 +144,7 @@ def test_what_lies_between_elements_is_read_and_tested(path, tmp_path):
             folder = root + "x" * pad
             with zipfile.ZipFile(moved, "w") as target:
                 for name in names:
-                    target.writestr(
-                        f"{root}{'x' * pad}/{name.partition('/')[2]}", source.read(name)
-                    )
+                    target.writestr(f"{root}{'x' * pad}/{name.partition('/')[2]}", source.read(name))
             folder = root + "x" * pad
             at = ZipReader(io.BytesIO(moved.read_bytes())).payload_offset(f"{folder}/data/0")
             if at % 4:

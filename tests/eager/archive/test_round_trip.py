@@ -209,10 +209,7 @@ def test_compressed_archives():
     torch = oracle("torch")
     file, packed = io.BytesIO(), io.BytesIO()
     torch.save({"zeros": torch.zeros(100_000), "text": "x" * 1000}, file)
-    with (
-        zipfile.ZipFile(file) as source,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target,
-    ):
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
             target.writestr(name, source.read(name))
     packed.seek(0)

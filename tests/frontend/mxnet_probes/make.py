@@ -38,9 +38,7 @@ def main():
         for with_onednn, sections in SECTIONS.items():
             path = Path(folder) / f"{with_onednn}.npz"
             env = {**os.environ, "MXNET_MKLDNN_ENABLED": with_onednn}
-            subprocess.run(
-                [sys.executable, __file__, str(path), *sections.split()], env=env, check=True
-            )
+            subprocess.run([sys.executable, __file__, str(path), *sections.split()], env=env, check=True)
             rows.update(np.load(path))
     np.savez_compressed(Path(__file__).parent.with_name("mxnet_probes.npz"), **rows)
     print(len({key.split("/")[0] for key in rows}), "probes")

@@ -51,9 +51,7 @@ def scalars():
 
 
 def binary():
-    for name in (
-        "elemwise_add elemwise_sub elemwise_mul elemwise_div _power _maximum _minimum _mod".split()
-    ):
+    for name in "elemwise_add elemwise_sub elemwise_mul elemwise_div _power _maximum _minimum _mod".split():
         make = getattr(S, name, None) or getattr(mx.sym._internal, name)
         low = 0.1 if name in ("_power", "elemwise_div") else -2.0
         probe(f"two_{name}", make(var("x"), var("y")), x=floats(3, 4, low=low), y=floats(3, 4))
@@ -67,27 +65,9 @@ def binary():
         probe(f"broadcast_{name}", getattr(S, f"broadcast_{name}")(var("x"), var("y")), x=x, y=y)
     y = np.array([[0.0, 1.0, -1.5]], "float32")
     probe("mod_by_zero", S.broadcast_mod(var("x"), var("y")), x=floats(2, 3), y=y)
-    probe(
-        "add_n",
-        S.add_n(var("x"), var("y"), var("z")),
-        x=floats(2, 3),
-        y=floats(2, 3),
-        z=floats(2, 3),
-    )
-    probe(
-        "where",
-        S.where(var("x"), var("y"), var("z")),
-        x=ints(2, 3, 4),
-        y=floats(3, 4),
-        z=floats(3, 4),
-    )
-    probe(
-        "where_rows",
-        S.where(var("x"), var("y"), var("z")),
-        x=ints(2, 3),
-        y=floats(3, 4),
-        z=floats(3, 4),
-    )
+    probe("add_n", S.add_n(var("x"), var("y"), var("z")), x=floats(2, 3), y=floats(2, 3), z=floats(2, 3))
+    probe("where", S.where(var("x"), var("y"), var("z")), x=ints(2, 3, 4), y=floats(3, 4), z=floats(3, 4))
+    probe("where_rows", S.where(var("x"), var("y"), var("z")), x=ints(2, 3), y=floats(3, 4), z=floats(3, 4))
     probe("hypot_two", mx.sym._internal._hypot(var("x"), var("y")), x=floats(4), y=floats(4))
 
 
@@ -110,39 +90,22 @@ def reductions():
     probe("moments", S.moments(var("x"), axes=(0, 2)), x=floats(2, 3, 4))
     probe("dot", S.dot(var("x"), var("y")), x=floats(2, 3), y=floats(3, 4))
     probe("dot_deep", S.dot(var("x"), var("y")), x=floats(2, 5, 3), y=floats(3, 4, 2))
-    probe(
-        "dot_turned",
-        S.dot(var("x"), var("y"), transpose_a=True, transpose_b=True),
-        x=floats(3, 2),
-        y=floats(4, 3),
-    )
+    probe("dot_turned", S.dot(var("x"), var("y"), transpose_a=True, transpose_b=True), x=floats(3, 2), y=floats(4, 3))
     probe("dot_vectors", S.dot(var("x"), var("y")), x=floats(3), y=floats(3))
-    probe(
-        "batch_dot",
-        S.batch_dot(var("x"), var("y"), transpose_b=True),
-        x=floats(2, 3, 4),
-        y=floats(2, 5, 4),
-    )
-    probe(
-        "gemm2", S.linalg_gemm2(var("x"), var("y"), alpha=0.5), x=floats(2, 3, 4), y=floats(2, 4, 5)
-    )
+    probe("batch_dot", S.batch_dot(var("x"), var("y"), transpose_b=True), x=floats(2, 3, 4), y=floats(2, 5, 4))
+    probe("gemm2", S.linalg_gemm2(var("x"), var("y"), alpha=0.5), x=floats(2, 3, 4), y=floats(2, 4, 5))
     probe("softmax", S.softmax(var("x"), axis=1, temperature=2.0), x=floats(2, 3, 4))
     probe("log_softmax", S.log_softmax(var("x")), x=floats(2, 3, 4))
     length = np.array([[1, 3], [2, 3]], "int32")
     probe(
-        "softmax_length",
-        S.softmax(var("x"), var("y", "int32"), axis=1, use_length=True),
-        x=floats(2, 3, 2),
-        y=length,
+        "softmax_length", S.softmax(var("x"), var("y", "int32"), axis=1, use_length=True), x=floats(2, 3, 2), y=length
     )
     probe("softmax_activation", S.SoftmaxActivation(var("x")), x=floats(2, 3))
     probe("softmax_activation_deep", S.SoftmaxActivation(var("x")), x=floats(2, 3, 4))
     probe("softmax_activation_image", S.SoftmaxActivation(var("x")), x=floats(2, 3, 4, 2))
     probe("softmax_channel", S.SoftmaxActivation(var("x"), mode="channel"), x=floats(2, 3, 4, 2))
     probe("topk", S.topk(var("x"), k=2, axis=-1), x=floats(3, 6))
-    probe(
-        "topk_both", S.topk(var("x"), k=3, axis=0, ret_typ="both", is_ascend=True), x=floats(5, 4)
-    )
+    probe("topk_both", S.topk(var("x"), k=3, axis=0, ret_typ="both", is_ascend=True), x=floats(5, 4))
     probe("topk_value", S.topk(var("x"), k=2, ret_typ="value"), x=floats(3, 6))
     probe("topk_mask", S.topk(var("x"), k=2, ret_typ="mask"), x=floats(3, 6))
     probe("sort", S.sort(var("x"), axis=0), x=floats(5, 4))
@@ -154,20 +117,13 @@ def reductions():
 def outputs():
     for multi in (False, True):
         made = S.SoftmaxOutput(var("x"), var("softmax_label"), multi_output=multi)
-        probe(
-            f"softmax_output_{int(multi)}",
-            made,
-            x=floats(2, 3, 4),
-            softmax_label=ints(3, 2, 4 if multi else 3),
-        )
+        probe(f"softmax_output_{int(multi)}", made, x=floats(2, 3, 4), softmax_label=ints(3, 2, 4 if multi else 3))
     image = S.SoftmaxOutput(var("x"), var("softmax_label"))
     probe("softmax_output_image", image, x=floats(2, 3, 4, 2), softmax_label=ints(2, 2, 3, 4))
     kept = S.SoftmaxOutput(var("x"), var("softmax_label"), preserve_shape=True)
     probe("softmax_output_kept", kept, x=floats(2, 3, 4), softmax_label=ints(2, 2, 3))
     volume = S.SoftmaxOutput(var("x"), var("softmax_label"))
-    probe(
-        "softmax_output_volume", volume, x=floats(2, 3, 2, 3, 2), softmax_label=ints(2, 2, 3, 2, 3)
-    )
+    probe("softmax_output_volume", volume, x=floats(2, 3, 2, 3, 2), softmax_label=ints(2, 2, 3, 2, 3))
     for name in ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput"):
         made = getattr(S, name)(var("x"), var("label"))
         probe(name, made, x=floats(2, 3), label=floats(2, 3))

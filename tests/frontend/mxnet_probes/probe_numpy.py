@@ -45,10 +45,17 @@ def numpy_arithmetic(np_, npx):
     probe("np_divide_whole", np_var("x", "int32") / 4, x=wide["x"])
     probe("np_add_mixed", np_.add(np_var("x", "int32"), y), **wide)
     for name, made in {
-        "add": x + 1.5, "subtract": x - 1.5, "rsubtract": 1.5 - x, "multiply": x * 1.5,
-        "divide": x / 1.5, "rdivide": 1.5 / x, "power": x**1.5, "rpower": 1.5**x,
-        "mod": x % 1.5, "rmod": 1.5 % x,
-    }.items():  # fmt: skip
+        "add": x + 1.5,
+        "subtract": x - 1.5,
+        "rsubtract": 1.5 - x,
+        "multiply": x * 1.5,
+        "divide": x / 1.5,
+        "rdivide": 1.5 / x,
+        "power": x**1.5,
+        "rpower": 1.5**x,
+        "mod": x % 1.5,
+        "rmod": 1.5 % x,
+    }.items():
         probe(f"np_{name}_number", made, x=floats(7, low=0.1))
     for name in "equal not_equal greater greater_equal less less_equal".split():
         probe(f"np_{name}", getattr(np_, name)(x, y), x=ints(3, 2, 4), y=ints(3, 4))
@@ -88,10 +95,17 @@ def numpy_shapes(np_, npx):
     x, y = np_var("x"), np_var("y")
     probe("np_reshape", np_.reshape(x, (3, -1)), x=floats(2, 3, 4))
     probe("np_reshape_scalar", np_.reshape(x, ()), x=floats(1, 1))
-    for i, (codes, shape) in enumerate((
-        ((-2, -1), (2, 3, 4)), ((-4,), (2, 3, 4)), ((-5, -2), (2, 3, 4)), ((-3, -4), (1, 3, 4)),
-        ((-6, 1, 2, -4), (2, 3, 4)), ((-2, -6, -1, 2, 2), (2, 4, 2)), ((6, -1), (2, 3, 4)),
-    )):  # fmt: skip
+    for i, (codes, shape) in enumerate(
+        (
+            ((-2, -1), (2, 3, 4)),
+            ((-4,), (2, 3, 4)),
+            ((-5, -2), (2, 3, 4)),
+            ((-3, -4), (1, 3, 4)),
+            ((-6, 1, 2, -4), (2, 3, 4)),
+            ((-2, -6, -1, 2, 2), (2, 4, 2)),
+            ((6, -1), (2, 3, 4)),
+        )
+    ):
         probe(f"npx_reshape_{i}", npx.reshape(x, codes), x=floats(*shape))
     probe("npx_reshape_back", npx.reshape(x, (-1, -2), reverse=True), x=floats(2, 3, 4))
     probe("np_transpose", np_.transpose(x), x=floats(2, 3, 4))
@@ -102,8 +116,7 @@ def numpy_shapes(np_, npx):
     probe("np_squeeze_axis", np_.squeeze(x, axis=0), x=floats(1, 3, 1))
     probe("np_squeeze_all", np_.squeeze(x), x=floats(1, 1))
     for axis in (0, 1, -1):
-        probe(f"np_concatenate_{axis}", np_.concatenate([x, y], axis=axis), x=floats(2, 3, 4),
-              y=floats(2, 3, 4))  # fmt: skip
+        probe(f"np_concatenate_{axis}", np_.concatenate([x, y], axis=axis), x=floats(2, 3, 4), y=floats(2, 3, 4))
         probe(f"np_stack_{axis}", np_.stack([x, y], axis=axis), x=floats(2, 3), y=floats(2, 3))
     for name in ("hstack", "vstack"):
         made = getattr(np_, name)([x, y])
@@ -119,10 +132,9 @@ def numpy_shapes(np_, npx):
     probe("np_full_like", np_.full_like(x, 2.5) + x, x=floats(3))
     probe("np_arange", np_.arange(1, 7, 2) + x, x=floats(3))
     probe("np_identity", np_.identity(3) + x, x=floats(3))
-    for i, (a, b) in enumerate((
-        ((2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 2, 3), (3, 4)),
-        ((5, 1, 2, 3), (4, 3, 2)), ((3,), (3,)),
-    )):  # fmt: skip
+    for i, (a, b) in enumerate(
+        (((2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 2, 3), (3, 4)), ((5, 1, 2, 3), (4, 3, 2)), ((3,), (3,)))
+    ):
         probe(f"np_matmul_{i}", np_.matmul(x, y), x=floats(*a), y=floats(*b))
     for i, (a, b) in enumerate((((2, 3), (3, 4)), ((3,), (3,)), ((2, 5, 3), (3,)))):
         probe(f"np_dot_{i}", np_.dot(x, y), x=floats(*a), y=floats(*b))

@@ -8,18 +8,11 @@ from probing import RNG, S, floats, ints, probe, var
 def detection():
     boxes = np.sort(floats(1, 6, 2, 2, low=0, high=1), axis=2).reshape(1, 6, 4)
     for form in ("corner", "center"):
-        made = S.contrib.box_decode(
-            var("x"), var("y"), format=form, std0=0.1, std1=0.1, std2=0.2, std3=0.2
-        )
+        made = S.contrib.box_decode(var("x"), var("y"), format=form, std0=0.1, std1=0.1, std2=0.2, std3=0.2)
         probe(f"box_decode_{form}", made, x=floats(2, 6, 4), y=boxes)
     made = S.contrib.box_decode(var("x"), var("y"), format="corner", clip=0.5)
     probe("box_decode_clip", made, x=floats(2, 6, 4), y=boxes)
-    probe(
-        "box_iou",
-        S.contrib.box_iou(var("x"), var("y")),
-        x=boxes[0],
-        y=boxes[0, :3] + np.float32(0.1),
-    )
+    probe("box_iou", S.contrib.box_iou(var("x"), var("y")), x=boxes[0], y=boxes[0, :3] + np.float32(0.1))
     corners = np.sort(floats(2, 12, 2, 2, low=0, high=1), axis=2).reshape(2, 12, 4)
     data = np.concatenate([ints(3, 2, 12, 1), floats(2, 12, 1, low=0, high=1), corners], axis=2)
     for name, attrs in {
@@ -28,29 +21,14 @@ def detection():
         "no_class": {"overlap_thresh": 0.4},
         "valid": {"overlap_thresh": 0.3, "valid_thresh": 0.4, "topk": 5, "id_index": 0},
         "background": {"overlap_thresh": 0.3, "id_index": 0, "background_id": 0},
-        "center": {
-            "overlap_thresh": 0.3,
-            "id_index": 0,
-            "in_format": "center",
-            "out_format": "corner",
-        },
+        "center": {"overlap_thresh": 0.3, "id_index": 0, "in_format": "center", "out_format": "corner"},
     }.items():
         probe(f"box_nms_{name}", S.contrib.box_nms(var("x"), **attrs), x=data)
     for name, attrs in {
         "plain": {"sizes": (0.5, 0.25), "ratios": (1, 2, 0.5)},
-        "steps": {
-            "sizes": (0.3,),
-            "ratios": (2,),
-            "steps": (0.2, 0.4),
-            "offsets": (0.3, 0.6),
-            "clip": True,
-        },
+        "steps": {"sizes": (0.3,), "ratios": (2,), "steps": (0.2, 0.4), "offsets": (0.3, 0.6), "clip": True},
     }.items():
-        probe(
-            f"multibox_prior_{name}",
-            S.contrib.MultiBoxPrior(var("x"), **attrs),
-            x=floats(1, 3, 4, 6),
-        )
+        probe(f"multibox_prior_{name}", S.contrib.MultiBoxPrior(var("x"), **attrs), x=floats(1, 3, 4, 6))
     anchors = np.sort(floats(1, 8, 2, 2, low=0, high=1), axis=2).reshape(1, 8, 4)
     scores = floats(2, 4, 8, low=0, high=1)
     scores /= scores.sum(axis=1, keepdims=True)
@@ -60,35 +38,17 @@ def detection():
         "top": {"nms_topk": 4, "threshold": 0.3, "clip": False},
     }.items():
         made = S.contrib.MultiBoxDetection(var("x"), var("y"), var("z"), **attrs)
-        probe(
-            f"multibox_detection_{name}",
-            made,
-            x=scores,
-            y=floats(2, 32, low=-0.5, high=0.5),
-            z=anchors,
-        )
+        probe(f"multibox_detection_{name}", made, x=scores, y=floats(2, 32, low=-0.5, high=0.5), z=anchors)
     rois = np.array([[0, 0, 0, 4, 4], [1, 1.5, 2.2, 6.1, 7], [0, 3, 3, 3.2, 3.1]], "float32")
     for name, attrs in {
         "plain": {"pooled_size": (2, 2), "spatial_scale": 1.0, "sample_ratio": 2},
         "scaled": {"pooled_size": (3, 2), "spatial_scale": 0.5, "sample_ratio": 2},
-        "aligned": {
-            "pooled_size": (2, 2),
-            "spatial_scale": 1.0,
-            "sample_ratio": 2,
-            "aligned": True,
-        },
+        "aligned": {"pooled_size": (2, 2), "spatial_scale": 1.0, "sample_ratio": 2, "aligned": True},
     }.items():
-        probe(
-            f"roi_align_{name}",
-            S.contrib.ROIAlign(var("x"), var("y"), **attrs),
-            x=floats(2, 3, 8, 9),
-            y=rois,
-        )
+        probe(f"roi_align_{name}", S.contrib.ROIAlign(var("x"), var("y"), **attrs), x=floats(2, 3, 8, 9), y=rois)
 
 
-BOXES = np.array(
-    [[0, 0, 0, 4, 4], [1, 1.5, 2.5, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30]], "float32"
-)
+BOXES = np.array([[0, 0, 0, 4, 4], [1, 1.5, 2.5, 6.1, 7], [0, 3, 3, 3.2, 3.1], [1, -3, 5, 2, 30]], "float32")
 
 
 def regions():
@@ -163,15 +123,17 @@ def spatial():
     probe("grid_warp", S.GridGenerator(var("x"), transform_type="warp"), x=floats(2, 2, 3, 4))
     for name, target in (("small", (3, 4)), ("large", (7, 9))):
         made = S.SpatialTransformer(
-            var("x"), var("y"), target_shape=target, transform_type="affine",
-            sampler_type="bilinear",
-        )  # fmt: skip
+            var("x"), var("y"), target_shape=target, transform_type="affine", sampler_type="bilinear"
+        )
         probe(f"transformer_{name}", made, x=image, y=maps)
-    for i, attrs in enumerate((
-        {}, {"max_displacement": 2, "stride2": 2, "pad_size": 2},
-        {"kernel_size": 3, "pad_size": 2, "stride1": 2},
-        {"max_displacement": 4, "stride2": 2, "pad_size": 4, "is_multiply": False},
-    )):  # fmt: skip
+    for i, attrs in enumerate(
+        (
+            {},
+            {"max_displacement": 2, "stride2": 2, "pad_size": 2},
+            {"kernel_size": 3, "pad_size": 2, "stride1": 2},
+            {"max_displacement": 4, "stride2": 2, "pad_size": 4, "is_multiply": False},
+        )
+    ):
         made = S.Correlation(var("x"), var("y"), **attrs)
         probe(f"correlation_{i}", made, x=floats(2, 3, 7, 8), y=floats(2, 3, 7, 8))
     pixels = RNG.randint(0, 256, (5, 6, 3)).astype("uint8")
@@ -179,9 +141,7 @@ def spatial():
     probe("image_tensors", S.image.to_tensor(var("x", "uint8")), x=pixels[None])
     made = S.image.normalize(var("x"), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.1))
     probe("image_normalize", made, x=floats(3, 4, 5))
-    probe(
-        "image_normalize_one", S.image.normalize(var("x"), mean=0.4, std=0.2), x=floats(2, 3, 4, 5)
-    )
+    probe("image_normalize_one", S.image.normalize(var("x"), mean=0.4, std=0.2), x=floats(2, 3, 4, 5))
     probe("image_crop", S.image.crop(var("x"), x=1, y=2, width=3, height=2), x=floats(5, 6, 3))
     for name in ("flip_left_right", "flip_top_bottom"):  # a row in the middle is left unwritten
         probe(f"image_{name}", getattr(S.image, name)(var("x")), x=floats(4, 6, 3))
@@ -205,9 +165,7 @@ def deformable():
         groups = attrs.get("num_deformable_group", 1)
         shape = (6, 4 // attrs.get("num_group", 1), *attrs["kernel"])
         plain = S.Convolution(
-            var("x"),
-            num_filter=1,
-            **{k: v for k, v in attrs.items() if k in ("kernel", "pad", "stride", "dilate")},
+            var("x"), num_filter=1, **{k: v for k, v in attrs.items() if k in ("kernel", "pad", "stride", "dilate")}
         )
         places = plain.infer_shape(x=x.shape)[1][0][2:]
         arrays = {"x": x, "y": floats(2, 2 * taps * groups, *places), "c_weight": floats(*shape)}
@@ -243,9 +201,7 @@ def rarely():
     probe("amp_cast", S.amp_cast(var("x"), dtype="float16"), x=floats(2, 3))
     for narrow in (False, True):
         made = S.amp_multicast(var("x", "float16"), var("y"), num_outputs=2, cast_narrow=narrow)
-        probe(
-            f"amp_multicast_{int(narrow)}", made, x=floats(2, 3).astype("float16"), y=floats(2, 3)
-        )
+        probe(f"amp_multicast_{int(narrow)}", made, x=floats(2, 3).astype("float16"), y=floats(2, 3))
     probe("zeros_ones", S.broadcast_add(var("x"), S.zeros((2, 3)) - S.ones((2, 3))), x=floats(2, 3))
     made = I._rnn_param_concat(var("x"), var("y"), dim=0, num_args=2)
     probe("param_concat", made, x=floats(6), y=floats(4))
@@ -259,12 +215,7 @@ def rarely():
     for kind in ("max", "avg", "sum"):
         for full in ("valid", "full"):
             made = S.Pooling_v1(
-                var("x"),
-                kernel=(3, 3),
-                stride=(2, 2),
-                pad=(1, 1),
-                pool_type=kind,
-                pooling_convention=full,
+                var("x"), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type=kind, pooling_convention=full
             )
             probe(f"pool_v1_{kind}_{full}", made, x=floats(1, 2, 6, 9))
     made = S.contrib.SparseEmbedding(var("x"), input_dim=5, output_dim=3, name="e")

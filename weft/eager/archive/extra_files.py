@@ -59,17 +59,14 @@ class ExtraFilesMap(MutableMapping[str, str]):
 
 def _check(name: Any, content: Any) -> None:
     if not isinstance(name, str) or not isinstance(content, str):
-        raise InvalidType(
-            f"extra files are text by name, not {type(name).__name__} to {type(content).__name__}"
-        )
+        raise InvalidType(f"extra files are text by name, not {type(name).__name__} to {type(content).__name__}")
 
 
 def check_extra_files(files: Any) -> None:
     """Refuses all but a mapping of texts by name."""
     if not isinstance(files, Mapping):
         raise InvalidType(
-            f"_extra_files must be a mapping, not {type(files).__name__}",
-            hint="use weft.ExtraFilesMap or a dict",
+            f"_extra_files must be a mapping, not {type(files).__name__}", hint="use weft.ExtraFilesMap or a dict"
         )
     for name, content in files.items():
         _check(name, content)

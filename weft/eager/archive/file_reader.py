@@ -163,8 +163,7 @@ def _opened(path: str) -> Any:
         return open(path, "rb")
     except OSError as error:
         raise ArchiveError(
-            f"open file failed because of errno {error.errno} on fopen: {error.strerror}, "
-            f"file path: {path}"
+            f"open file failed because of errno {error.errno} on fopen: {error.strerror}, file path: {path}"
         ) from None
 
 

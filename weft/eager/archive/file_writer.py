@@ -30,11 +30,7 @@ class PyTorchFileWriter:
     __module__ = "weft"
 
     def __init__(
-        self,
-        file: Any,
-        compute_crc32: bool = True,
-        storage_alignment: int = 64,
-        name: str | None = None,
+        self, file: Any, compute_crc32: bool = True, storage_alignment: int = 64, name: str | None = None
     ) -> None:
         if isinstance(storage_alignment, bool) or not isinstance(storage_alignment, int):
             raise InvalidType(f"storage_alignment is a number of bytes: {storage_alignment!r:.60}")
@@ -47,9 +43,7 @@ class PyTorchFileWriter:
         elif callable(getattr(file, "write", None)):
             self._name = name or "archive"
         else:
-            raise NotAFile(
-                "expected 'f' to be string, path, or a file-like object with a 'write' attribute"
-            )
+            raise NotAFile("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
         self._zip = ZipWriter(file, storage_alignment)
         self._min_version = _VERSION
         self._finished = False

@@ -17,11 +17,7 @@ from .storages import StorageId, faced, parse_id, place
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
-_SYSTEM = {
-    "protocol_version": _PROTOCOL,
-    "little_endian": True,
-    "type_sizes": {"short": 2, "int": 4, "long": 4},
-}
+_SYSTEM = {"protocol_version": _PROTOCOL, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
 
 
 class LegacyReader:

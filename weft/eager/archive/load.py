@@ -100,9 +100,7 @@ def _load_file(file: Any, map_location: Any, mmap: bool, encoding: str, extra: A
 def _load_legacy(file: Any, start: int, map_location: Any, encoding: str) -> Any:
     head = file.read(265)
     if head[8:9] == b"{" and head[:1] != b"\x80":
-        raise ArchiveError(
-            "the file looks like safetensors", hint="weft.serialization.load_safetensors reads it"
-        )
+        raise ArchiveError("the file looks like safetensors", hint="weft.serialization.load_safetensors reads it")
     if head[257:262] == b"ustar":
         raise Unsupported("an archive of the tar format, which PyTorch left in 2017")
     file.seek(start)
@@ -123,9 +121,7 @@ def _content(file: Any) -> Any:
 
 
 class _ZipLoader:
-    def __init__(
-        self, archive: PyTorchFileReader, map_location: Any, mmap: bool, encoding: str
-    ) -> None:
+    def __init__(self, archive: PyTorchFileReader, map_location: Any, mmap: bool, encoding: str) -> None:
         self._archive = archive
         self._map_location = map_location
         self._mmap = mmap
@@ -134,9 +130,7 @@ class _ZipLoader:
 
     def load(self) -> Any:
         if self._archive.has_record("constants.pkl"):
-            raise Unsupported(
-                "a TorchScript archive", hint="save the state_dict of the module instead"
-            )
+            raise Unsupported("a TorchScript archive", hint="save the state_dict of the module instead")
         self._foreign = self._byte_order() != sys.byteorder
         size, whole = self._archive.get_record_size("data.pkl"), self._archive.length
         if size > max(_PICKLE_BYTES, _PICKLE_GROWTH * whole):

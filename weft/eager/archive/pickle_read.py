@@ -77,9 +77,7 @@ class Unpickler:
                 break
             operate = _OPCODES.get(code)
             if operate is None:
-                raise UnsafeContent(
-                    f"Unsupported operand {code} in a pickle", where=f"byte {self.position - 1}"
-                )
+                raise UnsafeContent(f"Unsupported operand {code} in a pickle", where=f"byte {self.position - 1}")
             operate(self)
         value = self.pop()
         if self._stack:
@@ -148,9 +146,7 @@ class Unpickler:
 
     def packed(self, values: list[Any]) -> tuple[Any, ...]:
         """A tuple, which may hold functions as long as it is only used for a call."""
-        made = tuple(
-            self.plain(v) if isinstance(v, Maker) and v.itself is not None else v for v in values
-        )
+        made = tuple(self.plain(v) if isinstance(v, Maker) and v.itself is not None else v for v in values)
         if any(isinstance(value, Maker) or id(value) in self._calls for value in made):
             self._calls.add(id(made))
             self._kept.append(made)
@@ -190,9 +186,7 @@ class Unpickler:
         """Gives a made object its state."""
         maker = self._makers.get(id(value)) or self._maker_of_class(type(value))
         if maker is None or maker.build is None:
-            raise UnsafeContent(
-                f"Can only build Tensor, Parameter or OrderedDict objects, not a {_kind(value)}"
-            )
+            raise UnsafeContent(f"Can only build Tensor, Parameter or OrderedDict objects, not a {_kind(value)}")
         _guarded(f"the state of {maker.name}", maker.build, value, state)
 
     def _maker_of_class(self, kind: type) -> Maker | None:
@@ -291,12 +285,10 @@ _pushing({b"N": None, b"\x88": True, b"\x89": False}, lambda _, value: value)
 _pushing({b"]": list, b"}": dict, b")": tuple, b"\x8f": set}, lambda _, make: make())
 _pushing({b"J": "<i", b"K": "<B", b"M": "<H", b"G": ">d"}, lambda self, form: self.number(form))
 _pushing(  # text
-    {b"X": "<I", b"\x8c": "<B", b"\x8d": "<Q"},
-    lambda self, form: self.unicode(self.number(form)),
+    {b"X": "<I", b"\x8c": "<B", b"\x8d": "<Q"}, lambda self, form: self.unicode(self.number(form))
 )
 _pushing(  # bytes
-    {b"B": "<I", b"C": "<B", b"\x8e": "<Q"},
-    lambda self, form: bytes(self.take(self.number(form))),
+    {b"B": "<I", b"C": "<B", b"\x8e": "<Q"}, lambda self, form: bytes(self.take(self.number(form)))
 )
 _pushing(  # text or bytes of Python 2
     {b"T": "<I", b"U": "<B"}, lambda self, form: self.text(self.take(self.number(form)))

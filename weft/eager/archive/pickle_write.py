@@ -22,9 +22,7 @@ class Reduced:
 
     __slots__ = ("arguments", "name", "new", "state")
 
-    def __init__(
-        self, name: str, arguments: tuple[Any, ...], state: Any = None, new: bool = False
-    ) -> None:
+    def __init__(self, name: str, arguments: tuple[Any, ...], state: Any = None, new: bool = False) -> None:
         self.name = name
         self.arguments = arguments
         self.state = state

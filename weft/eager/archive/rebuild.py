@@ -28,13 +28,7 @@ def tensor_v1(storage: Any, offset: Any, size: Any, stride: Any) -> Tensor:
 
 
 def tensor_v2(
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    hooks: Any,
-    metadata: Any = None,
+    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, metadata: Any = None
 ) -> Tensor:
     """torch._utils._rebuild_tensor_v2"""
     _check_extras(hooks, metadata)
@@ -42,14 +36,7 @@ def tensor_v2(
 
 
 def tensor_v3(
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    hooks: Any,
-    kind: Any,
-    metadata: Any = None,
+    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, kind: Any, metadata: Any = None
 ) -> Tensor:
     """torch._utils._rebuild_tensor_v3, for dtypes that have no storage of their own"""
     _check_extras(hooks, metadata)
@@ -100,12 +87,7 @@ def _check_extras(hooks: Any, metadata: Any) -> None:
 
 
 def strided_tensor(
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    kind: dtype | None = None,
+    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, kind: dtype | None = None
 ) -> Tensor:
     """A tensor over a storage, after checking that all of it lies inside."""
     if not is_storage(storage):
@@ -150,13 +132,7 @@ def _check_inside(sizes: tuple[int, ...], strides: tuple[int, ...], start: int, 
         )
 
 
-def _view(
-    untyped: UntypedStorage,
-    kind: dtype,
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    start: int,
-) -> Any:
+def _view(untyped: UntypedStorage, kind: dtype, sizes: tuple[int, ...], strides: tuple[int, ...], start: int) -> Any:
     if 0 in sizes:
         return _empty(sizes, kind, strides)
     steps = tuple(step * kind.itemsize for step in strides)

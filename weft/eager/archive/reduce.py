@@ -64,8 +64,7 @@ class StorageTable:
         key, seen = self._keys[id(storage)]
         if seen != name:
             raise RunError(
-                "Cannot save multiple tensors or storages that view the same data as different "
-                "types",
+                "Cannot save multiple tensors or storages that view the same data as different types",
                 hint="clone() one of them",
             )
         numel = storage.nbytes() // width

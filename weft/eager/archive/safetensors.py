@@ -43,9 +43,7 @@ _METADATA = "__metadata__"
 
 
 @typed_errors
-def save_safetensors(
-    tensors: Mapping[str, Tensor], f: Any, metadata: Mapping[str, str] | None = None
-) -> None:
+def save_safetensors(tensors: Mapping[str, Tensor], f: Any, metadata: Mapping[str, str] | None = None) -> None:
     """Writes tensors by name to a path or a file. Each is stored by itself, row-major."""
     header = _header(tensors, metadata)
     if isinstance(f, (str, os.PathLike)):
@@ -176,9 +174,7 @@ def _entry(name: str, field: Any) -> Entry:
         raise ArchiveError("data_offsets are no two offsets", where=where)
     kind = DTYPE_NAMES[_CODES[code]]
     if offsets[1] - offsets[0] != math.prod(shape) * kind.itemsize:
-        raise ArchiveError(
-            f"{offsets[1] - offsets[0]} bytes for shape {shape} of {kind.name}", where=where
-        )
+        raise ArchiveError(f"{offsets[1] - offsets[0]} bytes for shape {shape} of {kind.name}", where=where)
     return kind, tuple(shape), offsets[0], offsets[1]
 
 
@@ -191,9 +187,7 @@ def _check_cover(entries: Mapping[str, Entry], length: int) -> None:
     at = 0
     for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if start != at:
-            raise ArchiveError(
-                f"tensor {name!r:.60} starts at byte {start}, the one before it ends at {at}"
-            )
+            raise ArchiveError(f"tensor {name!r:.60} starts at byte {start}, the one before it ends at {at}")
         at = end
     if at != length:
         raise ArchiveError(f"tensors take {at} bytes, the file has {length}")

@@ -51,9 +51,7 @@ def save(
     elif callable(getattr(f, "write", None)):
         write(obj, f, "archive", extra)
     else:
-        raise NotAFile(
-            "expected 'f' to be string, path, or a file-like object with a 'write' attribute"
-        )
+        raise NotAFile("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
 
 
 def _write_old(obj: Any, file: Any, name: str, extra: Mapping[str, str]) -> None:

@@ -115,9 +115,7 @@ class ZipReader:
         return at >= 0 and self._read_at(at, 4) == b"PK\6\7"
 
     def _find_directory64(self, end: int) -> tuple[int, int, int, int]:
-        locator = _END64_LOCATOR.unpack(
-            self._read_at(end - _END64_LOCATOR.size, _END64_LOCATOR.size)
-        )
+        locator = _END64_LOCATOR.unpack(self._read_at(end - _END64_LOCATOR.size, _END64_LOCATOR.size))
         if locator[0] != b"PK\6\7" or locator[1] or locator[3] > 1:
             raise ArchiveError("zip64 locator is damaged")
         fields = _END64.unpack(self._read_at(locator[2], _END64.size))

@@ -47,9 +47,7 @@ def tell_forward(node: Any) -> None:
     if lines:
         told = "".join(lines)
         warnings.warn(
-            f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-            f"{told}",
-            stacklevel=2,
+            f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{told}", stacklevel=2
         )
 
 

@@ -116,9 +116,7 @@ def _output_grad(output: Tensor | GradientEdge, given: Any) -> Any:
     shape, kind = _meta(output)
     if given is not None:
         if not isinstance(given, Tensor):
-            raise InvalidType(
-                f"gradients can be either Tensors or None, but got {type(given).__name__}"
-            )
+            raise InvalidType(f"gradients can be either Tensors or None, but got {type(given).__name__}")
         if given._array.shape != shape:
             raise RunError(
                 f"Mismatch in shape: grad_output has a shape of {given.shape} and output has a "
@@ -130,9 +128,7 @@ def _output_grad(output: Tensor | GradientEdge, given: Any) -> Any:
     if math.prod(shape) != 1:
         raise RunError("grad can be implicitly created only for scalar outputs")
     if not is_float(kind):
-        raise RunError(
-            f"grad can be implicitly created only for real scalar outputs but got {OF_NUMPY[kind]}"
-        )
+        raise RunError(f"grad can be implicitly created only for real scalar outputs but got {OF_NUMPY[kind]}")
     return wrap(np.ones(shape, kind))
 
 
@@ -141,11 +137,7 @@ def _output_grad(output: Tensor | GradientEdge, given: Any) -> Any:
 
 @row(name="backward", space=None)
 def _backward(
-    self: Tensor,
-    gradient: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
+    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
     """Adds the gradients of this tensor to the `grad` of the leaves it was made from."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
@@ -190,9 +182,7 @@ def retain_grad(self: Tensor) -> None:
 def detach_(self: Tensor) -> Tensor:
     """Takes this tensor out of the graph, in place."""
     if self._base is not None:
-        raise RunError(
-            "Can't detach views in-place.", hint="use detach() instead, or clone() the view first"
-        )
+        raise RunError("Can't detach views in-place.", hint="use detach() instead, or clone() the view first")
     self._grad_fn, self._output_nr, self._requires_grad = None, 0, False
     return self
 

@@ -61,16 +61,13 @@ def params_of(op: Op, attrs: dict[str, Any]) -> Any:
 _params: dict[Op, dict[Any, Any]] = {}
 
 
-def split_arguments(
-    op: Op, args: Sequence[Any], kwargs: dict[str, Any], kind: type
-) -> tuple[list[Any], Any]:
+def split_arguments(op: Op, args: Sequence[Any], kwargs: dict[str, Any], kind: type) -> tuple[list[Any], Any]:
     """The inputs of a call, in order, and its params. Inputs are of a class, also by name."""
     inputs = list(args)
     for position, value in enumerate(inputs):
         if not isinstance(value, kind):
             raise InvalidType(
-                f"argument {position} of {op.name} must be a {kind.__name__}, "
-                f"not {type(value).__name__}",
+                f"argument {position} of {op.name} must be a {kind.__name__}, not {type(value).__name__}",
                 hint="attributes go by keyword",
             )
     named = {key: value for key, value in kwargs.items() if isinstance(value, kind)}
@@ -196,8 +193,7 @@ class GradientProgram:
         results = list(rule(context, *grads))
         if len(results) != inputs:
             raise RunError(
-                f"the gradient of {op and op.name} gave {len(results)} values",
-                why=f"it has {inputs} inputs",
+                f"the gradient of {op and op.name} gave {len(results)} values", why=f"it has {inputs} inputs"
             )
         self.steps = recorder.steps
         self.results = [None if result is None else result.ref for result in results]

@@ -40,8 +40,7 @@ def _as_tuple(value: Any, what: str, name: str) -> tuple[bool, Tensors]:
 def _entered(tensors: Tensors, create_graph: bool, tracked: bool = True) -> Tensors:
     """Tensors that a function is called with: in the graph they come from, or in one of its own."""
     if create_graph:
-        return tuple(view_as(x, x) if x.requires_grad else x.detach().requires_grad_(tracked)
-                     for x in tensors)  # fmt: skip
+        return tuple(view_as(x, x) if x.requires_grad else x.detach().requires_grad_(tracked) for x in tensors)
     return tuple(x.detach().requires_grad_(tracked) for x in tensors)
 
 
@@ -74,9 +73,7 @@ def _gradients(
     return grad(ys, inputs, gs, retain_graph=True, create_graph=create_graph, allow_unused=True)
 
 
-def _filled(
-    grads: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str
-) -> list[Tensor]:
+def _filled(grads: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str) -> list[Tensor]:
     """Gradients with zeros for those that are none; errors in strict mode."""
     made = []
     for number, (one, x) in enumerate(zip(grads, like)):
@@ -102,14 +99,10 @@ def _vectors(name: str, v: Any, like: Tensors, create_graph: bool, of: str) -> A
         return (wrap(np.ones_like(like[0]._array)),)
     parts = _entered(_as_tuple(v, "v", name)[1], create_graph, False)
     if len(parts) != len(like):
-        raise RunError(
-            f"v is a tuple of invalid length: should be {len(like)} but got {len(parts)}"
-        )
+        raise RunError(f"v is a tuple of invalid length: should be {len(like)} but got {len(parts)}")
     for number, (part, x) in enumerate(zip(parts, like)):
         if part._array.shape != x._array.shape:
-            raise RunError(
-                f"Entry {number} in v has invalid size: should be {x.shape} but got {part.shape}."
-            )
+            raise RunError(f"Entry {number} in v has invalid size: should be {x.shape} but got {part.shape}.")
     return parts
 
 
@@ -155,9 +148,7 @@ def _one_number(name: str, many: bool, ys: Tensors) -> None:
     if many:
         raise RunError(f"The function given to {name} should return a single Tensor")
     if ys[0]._array.size != 1:
-        raise RunError(
-            f"The Tensor returned by the function given to {name} should contain a single element"
-        )
+        raise RunError(f"The Tensor returned by the function given to {name} should contain a single element")
 
 
 @typed_errors
@@ -200,9 +191,13 @@ def _hessian_product(
 
 @typed_errors
 def jacobian(
-    func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
-    vectorize: bool = False, strategy: str = "reverse-mode",
-) -> Any:  # fmt: skip
+    func: Function,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
     """The derivatives of every element that a function gives by every element of its inputs. Those
     of one output element are one backward pass, whatever `vectorize` and `strategy` ask for.
 
@@ -221,9 +216,7 @@ def jacobian(
 
 def _check_strategy(create_graph: bool, strict: bool, vectorize: bool, strategy: str) -> None:
     if strategy not in ("forward-mode", "reverse-mode"):
-        raise InvalidValue(
-            f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}'
-        )
+        raise InvalidValue(f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}')
     if strict and vectorize:
         raise RunError("jacobian: `strict=True` and `vectorized=True` are not supported together.")
     if strategy == "forward-mode" and create_graph:
@@ -259,9 +252,13 @@ def _together(rows: list[Tensor], shape: tuple[int, ...], x: Tensor) -> Tensor:
 
 @typed_errors
 def hessian(
-    func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
-    vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
-) -> Any:  # fmt: skip
+    func: Function,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
     """The second derivatives of a function that gives one number: the jacobian of its jacobian.
 
     >>> hessian(lambda x: (x * x * x).sum(), wrap(np.array([1.0, 2.0]))).tolist()

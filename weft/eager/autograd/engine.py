@@ -341,9 +341,7 @@ def current_run() -> Run | None:
 def _root_edge(tensor: Any, number: int) -> tuple[Node, int]:
     edge = tensor._edge()
     if edge[0] is None:
-        raise RunError(
-            f"element {number} of tensors does not require grad and does not have a grad_fn"
-        )
+        raise RunError(f"element {number} of tensors does not require grad and does not have a grad_fn")
     found: tuple[Node, int] = edge
     return found
 
@@ -358,9 +356,7 @@ def _captures(inputs: Sequence[Any]) -> dict[tuple[Node, int], int]:
     return made
 
 
-def _results(
-    run: Run, inputs: Sequence[Any], allow_unused: bool, accumulate: bool
-) -> tuple[Any, ...]:
+def _results(run: Run, inputs: Sequence[Any], allow_unused: bool, accumulate: bool) -> tuple[Any, ...]:
     made = []
     for tensor in inputs:
         grad = run.captured.get(run.captures[tensor._edge()])

@@ -34,9 +34,7 @@ class FunctionCtx(Node):
         """Keeps inputs or outputs; `saved_tensors` gives them back in backward."""
         for tensor in tensors:
             if tensor is not None and not isinstance(tensor, Tensor):
-                raise InvalidType(
-                    f"save_for_backward can only save variables, but got {type(tensor).__name__}"
-                )
+                raise InvalidType(f"save_for_backward can only save variables, but got {type(tensor).__name__}")
         self._to_save = tensors
 
     save_for_forward = save_for_backward
@@ -44,9 +42,7 @@ class FunctionCtx(Node):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         if self._saved is None:
-            raise RunError(
-                FREED, hint="specify retain_graph=True when calling backward the first time"
-            )
+            raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
         return tuple(s and s.unpack(self, tensor_of) for s in self._saved)
 
     def mark_dirty(self, *tensors: Tensor) -> None:
@@ -75,10 +71,7 @@ class FunctionCtx(Node):
 
     def apply(self, grads: list[Any]) -> Sequence[Any]:
         if self._materialize:
-            grads = [
-                wrap(np.zeros(*meta)) if grad is None else grad
-                for grad, meta in zip(grads, self.outputs)
-            ]
+            grads = [wrap(np.zeros(*meta)) if grad is None else grad for grad, meta in zip(grads, self.outputs)]
         made = self.function.backward(self, *grads)
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         count = len(self.needs_input_grad)
@@ -167,9 +160,7 @@ def _record(ctx: FunctionCtx, args: Sequence[Any], outputs: list[Any]) -> list[A
     ctx.outputs = tuple((t._array.shape, t._array.dtype) for t in tensors)
     for index, tensor in enumerate(tensors):
         if id(tensor) in dirty and tensor.requires_grad and tensor.is_leaf:
-            raise RunError(
-                "a leaf Variable that requires grad is being used in an in-place operation."
-            )
+            raise RunError("a leaf Variable that requires grad is being used in an in-place operation.")
         if id(tensor) not in constant and tensor._array.dtype.kind in "fcV":
             tensor._grad_fn, tensor._output_nr, tensor._requires_grad = ctx, index, True
             tensor._history += 1
@@ -197,9 +188,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Once(Node):
     def apply(self, grads: list[Any]) -> Sequence[Any]:
-        raise RunError(
-            "trying to differentiate twice a function that was marked with @once_differentiable"
-        )
+        raise RunError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 def _once(result: Tensor, grads: Sequence[Any]) -> Tensor:

@@ -41,9 +41,7 @@ def gradcheck(
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     checked = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
     if not checked:
-        raise InvalidValue(
-            "gradcheck expects at least one input tensor to require gradient, but none of them do"
-        )
+        raise InvalidValue("gradcheck expects at least one input tensor to require gradient, but none of them do")
     try:
         outputs = _outputs(func, args)
         for number, output in enumerate(outputs):
@@ -114,9 +112,7 @@ def _in_parts(array: Array) -> Array:
     return np.concatenate([flat.real, flat.imag]) if is_complex(array.dtype) else flat
 
 
-def _numerical(
-    func: Callable[..., Any], args: Sequence[Any], tensor: Tensor, number: int, eps: float
-) -> Array:
+def _numerical(func: Callable[..., Any], args: Sequence[Any], tensor: Tensor, number: int, eps: float) -> Array:
     """The same by central differences. The tensor's own memory is changed, and put back."""
     array = tensor._array
     rows = []
@@ -177,6 +173,11 @@ def gradgradcheck(
 
     assert count == len(outputs)
     return gradcheck(
-        gradients, (*args, *seeds), eps=eps, atol=atol, rtol=rtol,
-        raise_exception=raise_exception, nondet_tol=nondet_tol,
-    )  # fmt: skip
+        gradients,
+        (*args, *seeds),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+    )

@@ -18,10 +18,18 @@ from .modes import _Mode, modes
 from .node import AccumulateGrad, Meta, Node
 
 __all__ = [
-    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
-    "get_gradient_edge", "increment_version", "is_multithreading_enabled",
-    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks", "set_multithreading_enabled",
-]  # fmt: skip
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "is_multithreading_enabled",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "set_multithreading_enabled",
+]
 
 
 class GradientEdge(NamedTuple):
@@ -51,10 +59,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that a tensor's gradient arrives at."""
     node, index = tensor._edge()
     if node is None:
-        raise RunError(
-            "It is not possible to get the gradient edge for a Tensor that does not require "
-            "gradients"
-        )
+        raise RunError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     return GradientEdge(node, index)
 
 
@@ -79,9 +84,7 @@ class saved_tensors_hooks:
     """Inside, `pack_hook(tensor)` gives what is kept of each tensor that is saved for a backward
     pass, and `unpack_hook` makes the tensor of it again."""
 
-    def __init__(
-        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
-    ) -> None:
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
         self._before: list[Any] = []
 
@@ -172,9 +175,7 @@ _gathering = held_lock("table")
 class _Gathering:
     """The gradients that have arrived in each of the passes that are running."""
 
-    def __init__(
-        self, edges: Sequence[tuple[Node, int]], function: Callable[[Any], None], first: bool
-    ) -> None:
+    def __init__(self, edges: Sequence[tuple[Node, int]], function: Callable[[Any], None], first: bool) -> None:
         self.edges, self.function, self.first = edges, function, first
         self.arrived: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
         self.left: WeakKeyDictionary[Any, int] = WeakKeyDictionary()

@@ -44,9 +44,7 @@ class Node:
     _metadata: dict[str, Any] | None = None
     _retained: dict[int, Any] | None = None  # tensors that keep their gradient, weakly
 
-    def __init__(
-        self, next_functions: tuple[tuple[Node | None, int], ...], outputs: tuple[Meta, ...]
-    ) -> None:
+    def __init__(self, next_functions: tuple[tuple[Node | None, int], ...], outputs: tuple[Meta, ...]) -> None:
         self.next_functions = next_functions
         self.outputs = outputs
         self.sequence_nr = next(_sequence)
@@ -238,8 +236,7 @@ class Packed(Saved):
         self.packed = _unrecorded(pack, tensor.detach() if is_output else tensor)
         if self.counter[0] != self.version:
             raise RunError(
-                "A saved tensor pack hook is modifying its input in place.",
-                hint="make changes on a clone()",
+                "A saved tensor pack hook is modifying its input in place.", hint="make changes on a clone()"
             )
         self.array = None
 
@@ -284,8 +281,7 @@ def _shaped(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
 
 # Operators whose gradients read outputs that users may write to, as PyTorch's read inputs instead.
 OVERWRITTEN = frozenset(
-    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d "
-    "_variance".split()
+    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d _variance".split()
 )
 
 
@@ -335,9 +331,7 @@ class OpNode(Node):
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         if self.saved is None:
-            raise RunError(
-                FREED, hint="specify retain_graph=True when calling backward the first time"
-            )
+            raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
         wanted = self.wanted
         values = [saved.unpack(self, self.tensor_of) for saved in self.saved]
         values += [self._of_shape(meta) for meta in self.shapes]

@@ -28,9 +28,7 @@ class PythonEngine(Engine):
     ) -> tuple[Any, ...]:
         for name, given in (("tensors", tensors), ("grad_tensors", grad_tensors)):
             if not isinstance(given, tuple):
-                raise RunError(
-                    f"{name} argument is expected to be a tuple, but got {type(given).__name__}"
-                )
+                raise RunError(f"{name} argument is expected to be a tuple, but got {type(given).__name__}")
         if len(tensors) != len(grad_tensors):
             raise RunError(f"got {len(tensors)} tensors and {len(grad_tensors)} gradients")
         for number, (tensor, grad) in enumerate(zip(tensors, grad_tensors)):
@@ -39,13 +37,10 @@ class PythonEngine(Engine):
             raise RunError("inputs to run_backward must be a tuple")
         for one in inputs:
             if not isinstance(one, (Tensor, GradientEdge)):
-                raise RunError(
-                    f"all inputs have to be Tensors or GradientEdges, but got {type(one).__name__}"
-                )
+                raise RunError(f"all inputs have to be Tensors or GradientEdges, but got {type(one).__name__}")
         return super().run_backward(
-            tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable,
-            accumulate_grad,
-        )  # fmt: skip
+            tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
+        )
 
 
 PythonEngine.__name__ = PythonEngine.__qualname__ = "_EngineBase"  # as PyTorch calls its own
@@ -55,19 +50,12 @@ PythonEngine.__module__ = "weft._C"
 def _check_root(number: int, tensor: Any, grad: Any) -> None:
     if not isinstance(tensor, (Tensor, GradientEdge)):
         raise RunError(
-            f"element {number} of tensors tuple is neither a Tensor nor a GradientEdge",
-            why=f"it is {tensor!r:.60}",
+            f"element {number} of tensors tuple is neither a Tensor nor a GradientEdge", why=f"it is {tensor!r:.60}"
         )
     if grad is None and (isinstance(tensor, GradientEdge) or tensor.requires_grad):
-        raise RunError(
-            f"element {number} of gradients tuple is None, but the corresponding Tensor requires "
-            "grad"
-        )
+        raise RunError(f"element {number} of gradients tuple is None, but the corresponding Tensor requires grad")
     if grad is not None and not isinstance(grad, Tensor):
-        raise RunError(
-            f"element {number} of gradients tuple is not a Tensor or None",
-            why=f"it is {grad!r:.60}",
-        )
+        raise RunError(f"element {number} of gradients tuple is not a Tensor or None", why=f"it is {grad!r:.60}")
 
 
 _base_engine, _python_engine = Engine(), PythonEngine()
@@ -120,11 +108,7 @@ def set_default_engine(engine: Any) -> None:
 
 def _checked(engine: Any) -> Any:
     if isinstance(engine, type):
-        raise InvalidType(
-            f"{engine.__name__} is a class, not an engine", hint=f"make one: {engine.__name__}()"
-        )
+        raise InvalidType(f"{engine.__name__} is a class, not an engine", hint=f"make one: {engine.__name__}()")
     if not callable(getattr(engine, "run_backward", None)):
-        raise InvalidType(
-            f"{type(engine).__name__} is no engine", why="an engine has run_backward(...)"
-        )
+        raise InvalidType(f"{type(engine).__name__} is no engine", why="an engine has run_backward(...)")
     return engine

@@ -28,9 +28,7 @@ class Region:
     def buffer(self, values: Array | None) -> tuple[Array, Array]:
         """Fresh memory laid out as the base, holding values or zeros; and the view's part of it."""
         memory = np.zeros(self.bytes, np.uint8)
-        whole = np.ndarray(
-            self.base_shape, self.base_dtype, memory, self.base_start, self.base_strides
-        )
+        whole = np.ndarray(self.base_shape, self.base_dtype, memory, self.base_start, self.base_strides)
         if values is not None:
             np.copyto(whole, values, casting="unsafe")
         part: Array = np.ndarray(self.shape, self.dtype, memory, self.start, self.strides)

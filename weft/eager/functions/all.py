@@ -5,46 +5,11 @@ from __future__ import annotations
 from ... import ops as _operators  # noqa: F401  registers what rows compose
 from ..autograd import backward  # noqa: F401
 from ..tensor import indexing  # noqa: F401
-from .create import (  # noqa: F401
-    attributes,
-    create,
-    data,
-    exchange,
-    memory,
-    storage,
-)
-from .fft import (  # noqa: F401
-    spectral,
-    transforms,
-    windows,
-)
-from .index import (  # noqa: F401
-    histogram,
-    index,
-    reduce_at,
-    sort,
-)
-from .linalg import (  # noqa: F401
-    checked,
-    einsum,
-    factors,
-    linear,
-    lowrank,
-    lu,
-    matmul,
-    reflect,
-    systems,
-)
-from .math import (  # noqa: F401
-    arithmetic,
-    bessel,
-    cast,
-    compare,
-    complex,
-    pairs,
-    special,
-    unary,
-)
+from .create import attributes, create, data, exchange, memory, storage  # noqa: F401
+from .fft import spectral, transforms, windows  # noqa: F401
+from .index import histogram, index, reduce_at, sort  # noqa: F401
+from .linalg import checked, einsum, factors, linear, lowrank, lu, matmul, reflect, systems  # noqa: F401
+from .math import arithmetic, bessel, cast, compare, complex, pairs, special, unary  # noqa: F401
 from .nn import (  # noqa: F401
     activation,
     adaptive,
@@ -65,21 +30,9 @@ from .nn import (  # noqa: F401
     pool,
     recurrent,
 )
-from .random import (  # noqa: F401
-    fill,
-)
-from .reduce import (  # noqa: F401
-    extreme,
-    quantile,
-    reduce,
-)
-from .shape import (  # noqa: F401
-    geometry,
-    join,
-    parts,
-    shape,
-    view_copies,
-)
+from .random import fill  # noqa: F401
+from .reduce import extreme, quantile, reduce  # noqa: F401
+from .shape import geometry, join, parts, shape, view_copies  # noqa: F401
 from .table import FUNCTIONS, TABLE
 
 __all__ = ["FUNCTIONS", "TABLE"]

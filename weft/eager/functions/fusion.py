@@ -14,16 +14,7 @@ from ...core.infer import same_dtype
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...lower.open.pointwise import Element, element_of
-from ..autograd.derivative import (
-    INPUT,
-    KEPT_PROGRAMS,
-    STEP,
-    Complexity,
-    GradientProgram,
-    Ref,
-    Step,
-    composed_gradient,
-)
+from ..autograd.derivative import INPUT, KEPT_PROGRAMS, STEP, Complexity, GradientProgram, Ref, Step, composed_gradient
 from ..autograd.modes import modes
 from ..autograd.node import OpNode
 from ..dispatch import kernel_of, record
@@ -121,9 +112,7 @@ class Composite:
             self.elements[dtypes] = element_of(self.compute, dtypes)
         return self.elements[dtypes]
 
-    def program(
-        self, params: Any, inputs: int, outputs: int, complexity: Complexity | None
-    ) -> GradientProgram:
+    def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
         rule = functools.partial(composed_gradient, self.steps)
         return GradientProgram(None, None, inputs, outputs, complexity, rule)
 

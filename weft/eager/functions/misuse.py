@@ -11,15 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from ...base.errors import (
-    Error,
-    InvalidType,
-    InvalidValue,
-    NotFound,
-    OutOfMemory,
-    OutOfRange,
-    RunError,
-)
+from ...base.errors import Error, InvalidType, InvalidValue, NotFound, OutOfMemory, OutOfRange, RunError
 from ..tensor.tensor import Tensor, too_many_axes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,11 +36,7 @@ _OWN = {(__package__ or "").partition(".")[0], "numpy", "ml_dtypes"}
 
 
 def raise_explained(
-    name: str,
-    function: Callable[..., Any],
-    error: Exception,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    name: str, function: Callable[..., Any], error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> NoReturn:
     """Raises what `explained` says, in place of the error that is being handled."""
     found = explained(name, function, error, args, kwargs)
@@ -58,11 +46,7 @@ def raise_explained(
 
 
 def explained(
-    name: str,
-    function: Callable[..., Any],
-    error: Exception,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    name: str, function: Callable[..., Any], error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Exception:
     """The error to raise for one that a call ended with. Errors of weft stay as they are unless an
     argument is no tensor, and so do errors of functions that the user passed in."""
@@ -118,11 +102,7 @@ def _shown(function: Callable[..., Any]) -> str:
 
 
 def _wrong_argument(
-    name: str,
-    function: Callable[..., Any],
-    error: Exception,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    name: str, function: Callable[..., Any], error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> InvalidType | None:
     """For the first argument that is not of the type its parameter says; after an error of weft
     only tensors are asked for, since it said something about the others itself."""
@@ -143,8 +123,7 @@ def _wrong_argument(
             continue
         if kind is None and isinstance(value, (str, bytes)) and "str" not in str(wanted):
             return InvalidType(
-                f"{name}(): argument {parameter.name!r} (position {position + 1}) cannot be "
-                f"{value!r:.40}"
+                f"{name}(): argument {parameter.name!r} (position {position + 1}) cannot be {value!r:.40}"
             )
         if kind is not None and not isinstance(value, (kind, Tensor)):
             return InvalidType(

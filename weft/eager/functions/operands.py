@@ -117,8 +117,7 @@ def must_be_tensors(name: str, **values: Any) -> None:
     for position, (key, value) in enumerate(values.items()):
         if not isinstance(value, Tensor):
             raise InvalidType(
-                f"{name}(): argument '{key}' (position {position + 1}) must be Tensor, "
-                f"not {type(value).__name__}"
+                f"{name}(): argument '{key}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
             )
 
 

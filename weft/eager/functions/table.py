@@ -68,13 +68,27 @@ def row(
     """
     if function is None:
         return functools.partial(
-            row, name=name, space=space, method=method, inplace=inplace, out=out, aliases=aliases,
-            elementwise=elementwise, writes=writes,
-        )  # fmt: skip
+            row,
+            name=name,
+            space=space,
+            method=method,
+            inplace=inplace,
+            out=out,
+            aliases=aliases,
+            elementwise=elementwise,
+            writes=writes,
+        )
     made = Row(
-        name or function.__name__, function, space, method, inplace, out, tuple(aliases),
-        Fused(function) if elementwise else None, writes,
-    )  # fmt: skip
+        name or function.__name__,
+        function,
+        space,
+        method,
+        inplace,
+        out,
+        tuple(aliases),
+        Fused(function) if elementwise else None,
+        writes,
+    )
     TABLE[made.name if space in ("weft", None) else f"{space}.{made.name}"] = made
     _install(made)
     return function
@@ -137,12 +151,9 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
         return
     if made.out == "strict" and target._array.dtype != result._array.dtype:
         raise RunError(
-            f"{made.name}(): Expected out tensor to have dtype {result.dtype}, but got "
-            f"{target.dtype} instead"
+            f"{made.name}(): Expected out tensor to have dtype {result.dtype}, but got {target.dtype} instead"
         )
-    inputs = [
-        tensor for arg in args for tensor in (arg if isinstance(arg, (tuple, list)) else [arg])
-    ]
+    inputs = [tensor for arg in args for tensor in (arg if isinstance(arg, (tuple, list)) else [arg])]
     resized = target._array.shape != result._array.shape
     for tensor in inputs:
         if isinstance(tensor, Tensor) and (

@@ -58,9 +58,7 @@ class _Heads:
                 seen = min(self.keys, last) if self.params.is_causal else self.keys
                 yield slice(head, head + 1), slice(first, last), seen
 
-    def probabilities(
-        self, heads: slice, rows: slice, seen: int, out: Array | None = None
-    ) -> Array:
+    def probabilities(self, heads: slice, rows: slice, seen: int, out: Array | None = None) -> Array:
         """The softmax of some rows of scores."""
         scores = multiply(self.q[heads, rows], self.k[heads, :seen].swapaxes(-1, -2), out=out)
         masked = self.params.mask if self.mask is not None else "none"

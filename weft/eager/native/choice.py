@@ -82,9 +82,12 @@ WRITTEN_FROM = {
     "_grid_sample_grad": 1 << 12,
     "_grid_sample_grad_grid": 1 << 12,
     "roi_pool": 1 << 12,
-    "psroi_pool": 1 << 12, "_psroi_pool_grad": 1 << 12, "deformable_psroi_pool": 1 << 12,
-    "ctc_loss": 1, "_ctc_loss_grad": 1,
-}  # fmt: skip
+    "psroi_pool": 1 << 12,
+    "_psroi_pool_grad": 1 << 12,
+    "deformable_psroi_pool": 1 << 12,
+    "ctc_loss": 1,
+    "_ctc_loss_grad": 1,
+}
 
 # The same of others, with what runs a call of them.
 CALLS: dict[str, tuple[int, Run]] = {

@@ -18,15 +18,7 @@ from ...lower.open.convolution import convolution_kernel
 from ...lower.open.depthwise import depthwise_filters_kernel, depthwise_kernel
 from ...lower.open.filters import SUMMED, added_parts_kernel, filters_kernel
 from ...lower.open.fold import fold_kernel
-from ...lower.open.window_plans import (
-    Plan,
-    Shape,
-    WindowSum,
-    forward_sum,
-    plan_filters,
-    plan_sum,
-    transposed_sum,
-)
+from ...lower.open.window_plans import Plan, Shape, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
 from ...ops._convolution import convolution_of
 from ...ops.conv import conv_shape, transpose_shape
 from ...runtime.open_kernel import OpenKernel
@@ -153,9 +145,7 @@ def _transpose_grad_weight(params: Any, shapes: Shapes) -> WindowSum | None:
     return forward_sum(convolution_of(params), g, ins[1], x) if out == g else None
 
 
-def _plan_for(
-    plans: Callable[..., Plan | None], params: Any, arrays: Sequence[Array]
-) -> Plan | None:
+def _plan_for(plans: Callable[..., Plan | None], params: Any, arrays: Sequence[Array]) -> Plan | None:
     return plans(params, tuple([a.shape for a in arrays]), tuple([a.dtype for a in arrays]))
 
 

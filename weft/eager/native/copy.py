@@ -113,9 +113,7 @@ def run_triangle(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
         return None
     made = np.empty(x.shape, x.dtype)
     rows, columns = x.shape[-2:]
-    kernel = open_kernel(
-        ("triangle", moved, params.lower), lambda t: triangle_kernel(moved, params.lower, t)
-    )
+    kernel = open_kernel(("triangle", moved, params.lower), lambda t: triangle_kernel(moved, params.lower, t))
     scalars = [x.size // columns, rows, columns, params.diagonal]
     kernel.run([dense(x), made], scalars, scalars[0], x.size * NANOSECONDS)
     return made

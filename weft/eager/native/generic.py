@@ -45,8 +45,7 @@ class _Call(NamedTuple):
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         buffers = [
-            a if a.flags.c_contiguous or number not in self.read else dense(a)
-            for number, a in enumerate(arrays)
+            a if a.flags.c_contiguous or number not in self.read else dense(a) for number, a in enumerate(arrays)
         ]
         buffers += [np.empty(shape, dtype) for shape, dtype in self.allocated]
         for step in self.steps:
@@ -69,9 +68,7 @@ def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     return _known((op, params), arrays, make).run(arrays)
 
 
-def run_computed(
-    key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]
-) -> list[Array]:
+def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
     return _known(key, arrays, lambda: _computed(key, name, compute, arrays)).run(arrays)
@@ -88,9 +85,7 @@ def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) ->
     return _calls.find(whole, make)
 
 
-def _computed(
-    key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]
-) -> _Call:
+def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> _Call:
     specs = [(array.shape, array.dtype) for array in arrays]
     shapes, dtypes = [shape for shape, _ in specs], [dtype for _, dtype in specs]
     lower = partial(lower_open, name, compute, shapes, dtypes, host())
@@ -110,11 +105,7 @@ def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
 
 
 def _made(
-    key: Hashable,
-    name: str,
-    inputs: int,
-    specs: Sequence[Spec],
-    lower: Callable[[], OpenProgram[Kernel]],
+    key: Hashable, name: str, inputs: int, specs: Sequence[Spec], lower: Callable[[], OpenProgram[Kernel]]
 ) -> _Call:
     """A call by a program that serves these sizes; it is looked for on disk and made if none is
     there yet."""
@@ -141,9 +132,7 @@ def _served(kind: Hashable, sizes: tuple[int, ...]) -> _Call | None:
     return None
 
 
-def _call(
-    program: OpenProgram[OpenKernel], sizes: tuple[int, ...], numbers: Sequence[int]
-) -> _Call:
+def _call(program: OpenProgram[OpenKernel], sizes: tuple[int, ...], numbers: Sequence[int]) -> _Call:
     allocated = [(tuple([numbers[n] for n in m.shape]), m.dtype) for m in program.allocated]
     steps = [
         _Step(step.kernel, step.buffers, numbers[step.turns], numbers[step.elements] * step.work)

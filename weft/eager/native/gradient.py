@@ -62,13 +62,10 @@ class FusedGradient:
         if not bodies:
             return self._generic(arrays)
         return [
-            _stretched(run_pointwise((self.key, number), body, arrays), shapes[0])
-            for number, body in enumerate(bodies)
+            _stretched(run_pointwise((self.key, number), body, arrays), shapes[0]) for number, body in enumerate(bodies)
         ]
 
-    def _route(
-        self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]
-    ) -> list[Element] | None:
+    def _route(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Element] | None:
         """Each result as what it does to an element, for arrays that all have its shape, or one
         element for all of it; an empty list where they need the generic way."""
         dtypes, whole = tuple([array.dtype for array in arrays]), shapes[0]
@@ -77,9 +74,7 @@ class FusedGradient:
         alike = all([array.shape == whole or array.size == 1 for array in arrays])
         if alike and all([shape == whole for shape in shapes]):
             if dtypes not in self.elements:
-                self.elements[dtypes] = [
-                    element_of(partial(self.compute, [ref]), dtypes) for ref in self.results
-                ]
+                self.elements[dtypes] = [element_of(partial(self.compute, [ref]), dtypes) for ref in self.results]
             bodies = self.elements[dtypes]
             if None not in bodies:
                 return bodies  # type: ignore[return-value]

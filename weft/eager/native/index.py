@@ -45,10 +45,7 @@ def _elements(x: Array, axis: int, indices: Array, y: Array, what: str) -> bool:
         scalars += row
     dtype = x.dtype if what == "add" else MOVED[x.itemsize]
     rank = indices.ndim
-    kernel = open_kernel(
-        ("elements", dtype, rank, what),
-        lambda target: elements_kernel(dtype, rank, what, target),
-    )
+    kernel = open_kernel(("elements", dtype, rank, what), lambda target: elements_kernel(dtype, rank, what, target))
     scalars += [x.shape[axis], step]
     kernel.run([x, indices, y], scalars, turns, indices.size * NANOSECONDS)
     return True
@@ -81,9 +78,7 @@ def add_rows(x: Array, axis: int, indices: Array, y: Array) -> bool:
     blocks = _rows(y, axis, indices.ndim, (outer, count, inner))
     strides = [stride // y.itemsize for stride in blocks.strides]
     whole = inner == 1 or strides[2] == 1
-    kernel = open_kernel(
-        ("add rows", x.dtype, whole), lambda target: add_rows_kernel(x.dtype, whole, target)
-    )
+    kernel = open_kernel(("add rows", x.dtype, whole), lambda target: add_rows_kernel(x.dtype, whole, target))
     scalars = [outer, count, inner, x.shape[axis], strides[0], strides[1]]
     given = dense(indices.astype(np.int64, copy=False))
     work = count * NANOSECONDS + y.size * 0.2

@@ -19,9 +19,7 @@ Array = np.ndarray[Any, Any]
 WRITTEN_FROM = 1 << 14  # elements
 
 
-def write_native(
-    function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[str, Any]
-) -> bool:
+def write_native(function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether the result of a function was written to the target here. It was not if the target is
     small, of another shape or dtype, or shares memory with an operand in another order, and if its
     gradient needs what is overwritten."""

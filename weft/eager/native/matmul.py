@@ -64,19 +64,14 @@ def _flat(array: Array, rows: int) -> Array:
 
 
 def _batched(params: Any, a: Array, b: Array) -> Product:
-    return Product(
-        a.swapaxes(-1, -2) if params.transpose_a else a,
-        b.swapaxes(-1, -2) if params.transpose_b else b,
-    )
+    return Product(a.swapaxes(-1, -2) if params.transpose_a else a, b.swapaxes(-1, -2) if params.transpose_b else b)
 
 
 def _dense(params: Any, x: Array, w: Array, bias: Array | None = None) -> Product:
     return Product(x, w.T, bias=bias)
 
 
-def _run(
-    product: Callable[..., Product | None], _: Op, params: Any, arrays: Sequence[Array]
-) -> Any:
+def _run(product: Callable[..., Product | None], _: Op, params: Any, arrays: Sequence[Array]) -> Any:
     """The product that a call stands for; None where it is small, or not one of matrices."""
     dtype = arrays[0].dtype
     if dtype not in (FLOAT32, FLOAT64) or any([array.dtype != dtype for array in arrays]):

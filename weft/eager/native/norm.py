@@ -153,9 +153,7 @@ def _class_rows(backward: bool, params: CrossEntropyAttrs, arrays: list[Array]) 
     if classes.max() >= length:
         classes = np.minimum(classes, length - 1)
     if backward:
-        kernel = open_kernel(
-            ("cross_entropy_grad", dtype), partial(cross_entropy_grad_kernel, dtype)
-        )
+        kernel = open_kernel(("cross_entropy_grad", dtype), partial(cross_entropy_grad_kernel, dtype))
     else:
         key = ("cross_entropy", smooth, dtype)
         kernel = open_kernel(key, partial(cross_entropy_kernel, smooth, dtype))
@@ -185,9 +183,7 @@ def run_trailing_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Arra
 _LAYER_GRAD = Op.get("_layer_norm_grad")
 
 
-def _normed_rows(
-    x: Array, length: int, groups: int, epsilon: float, gamma: Array, beta: Array | None = None
-) -> Array:
+def _normed_rows(x: Array, length: int, groups: int, epsilon: float, gamma: Array, beta: Array | None = None) -> Array:
     centred, rows = beta is not None, x.size // length
     out = np.empty(x.shape, x.dtype)
     kernel = open_kernel(("row_norm", centred, x.dtype), partial(row_norm_kernel, centred, x.dtype))
@@ -251,9 +247,7 @@ def _grouped(shape: tuple[int, ...], groups: int) -> _Sets:
     items, channels = shape[:2]
     size, length = channels // groups, prod(shape[2:])
     whole = size * length
-    return _Sets(
-        items * groups, groups, size, 1, length, 1, whole, channels * length, whole, length, 0
-    )
+    return _Sets(items * groups, groups, size, 1, length, 1, whole, channels * length, whole, length, 0)
 
 
 def _columns(x: Array, axis: int) -> Array | None:
@@ -265,9 +259,7 @@ def _columns(x: Array, axis: int) -> Array | None:
     return view if view.flags.c_contiguous else None
 
 
-def _run_columns(
-    name: str, make: Callable[..., Any], arrays: Sequence[Array], x: Array, work: float
-) -> None:
+def _run_columns(name: str, make: Callable[..., Any], arrays: Sequence[Array], x: Array, work: float) -> None:
     rows, columns = x.size // x.shape[-1], x.shape[-1]
     turns = -(-columns // host().lanes(x.dtype))
     kernel = open_kernel((name, x.dtype), partial(make, x.dtype))
@@ -279,9 +271,7 @@ def _batched(shape: tuple[int, ...], axis: int) -> _Sets:
     """Every channel of all items: a part of as many segments."""
     axis %= len(shape)
     items, channels, length = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    return _Sets(
-        channels, channels, 1, items, length, items, length, 0, length, 0, channels * length
-    )
+    return _Sets(channels, channels, 1, items, length, items, length, 0, length, 0, channels * length)
 
 
 def _normed_parts(x: Array, sets: _Sets, epsilon: float, *scales: Array) -> list[Array]:
@@ -293,9 +283,7 @@ def _normed_parts(x: Array, sets: _Sets, epsilon: float, *scales: Array) -> list
     return made
 
 
-def _part_gradients(
-    g: Array, x: Array, sets: _Sets, epsilon: float, gamma: Array, *moments: Array
-) -> list[Array]:
+def _part_gradients(g: Array, x: Array, sets: _Sets, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
     """dx, then dgamma and dbeta of each part of a set."""
     count, given = sets.sets * sets.parts, bool(moments)
     made = [np.empty(x.shape, x.dtype), *[np.empty(count, x.dtype) for _ in range(2)]]
@@ -366,9 +354,7 @@ def _normed_channels(x: Array, axis: int, epsilon: float, *scales: Array) -> lis
     return [np.moveaxis(made[0], -1, axis), *made[1:]]
 
 
-def _channel_gradients(
-    g: Array, x: Array, axis: int, epsilon: float, gamma: Array, *moments: Array
-) -> list[Array]:
+def _channel_gradients(g: Array, x: Array, axis: int, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
     view = _columns(x, axis)
     if view is None:
         return _part_gradients(g, x, _batched(x.shape, axis), epsilon, gamma, *moments)
@@ -379,9 +365,7 @@ def _channel_gradients(
     return [np.moveaxis(made[0], -1, axis), *made[1:]]
 
 
-def _scaled(
-    params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array
-) -> Array:
+def _scaled(params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array) -> Array:
     """x scale + shift, with both of each channel from float64."""
     with np.errstate(all="ignore"):
         scale = (gamma if params.scale else 1) / np.sqrt(var.astype(FLOAT64) + params.epsilon)

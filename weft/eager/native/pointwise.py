@@ -55,9 +55,7 @@ def are_native(dtypes: Dtypes) -> bool:
     return all([dtype.kind in "fiub" and dtype.itemsize <= 8 for dtype in dtypes])
 
 
-def run_pointwise(
-    key: Hashable, body: Element, arrays: Sequence[Array], out: Array | None = None
-) -> Array:
+def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Array | None = None) -> Array:
     """The result of an element-wise computation that a key names, laid out in memory as its
     operands are; or written to an array of the shape of the result that `is_writable`."""
     used = [arrays[place] for place in body.places]
@@ -80,9 +78,7 @@ def run_pointwise(
         plan = body.plans[spot] = _planned(key, body, used, out)
     if plan.copied:
         used = [
-            dense(np.broadcast_to(array, plan.shape).transpose(plan.order))
-            if number in plan.copied
-            else array
+            dense(np.broadcast_to(array, plan.shape).transpose(plan.order)) if number in plan.copied else array
             for number, array in enumerate(used)
         ]
     if out is not None:
@@ -104,9 +100,7 @@ def add_into(target: Array, addend: Array) -> None:
     np.add(target, addend, out=target)
 
 
-def _in_one_go(
-    arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None
-) -> tuple[bool, ...] | None:
+def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None) -> tuple[bool, ...] | None:
     """Which arrays are walked along with the result; the others have one element for all of it.
     None where some array is neither, or elements are not in order of memory."""
     if out is not None and not out.flags.c_contiguous:
@@ -196,9 +190,7 @@ def is_writable(array: Array) -> bool:
     return min(steps, key=abs) == size and not any([step % size for step in steps])
 
 
-def _collapsed(
-    shape: tuple[int, ...], arrays: Sequence[Array]
-) -> tuple[list[int], list[list[int]]]:
+def _collapsed(shape: tuple[int, ...], arrays: Sequence[Array]) -> tuple[list[int], list[list[int]]]:
     """The axes that are left when neighbours that all arrays walk in one go are joined, and each
     array's strides along them, in elements."""
     extents: list[int] = []

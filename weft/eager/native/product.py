@@ -134,16 +134,11 @@ def _call(
     return _Call(shape, plan, scalars, starts, is_swapped)
 
 
-def _steps(
-    shape: tuple[int, ...], strides: tuple[int, ...], leading: tuple[int, ...], dtype: DType
-) -> tuple[int, ...]:
+def _steps(shape: tuple[int, ...], strides: tuple[int, ...], leading: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Elements from one to the next along each axis; 0 along those there are not."""
     if any(stride % dtype.itemsize for stride in strides):
         raise LayoutError(f"strides of {strides} bytes of {dtype}", why="elements are cut")
-    own = [
-        stride // dtype.itemsize if extent > 1 else 0
-        for extent, stride in zip(shape[:-2], strides[:-2])
-    ]
+    own = [stride // dtype.itemsize if extent > 1 else 0 for extent, stride in zip(shape[:-2], strides[:-2])]
     inner = [stride // dtype.itemsize for stride in strides[-2:]]
     return (*[0] * (len(leading) - len(own)), *own, *inner)
 
@@ -186,12 +181,7 @@ class Plan(NamedTuple):
 
 @lru_cache(4096)
 def plan_product(
-    batch: int,
-    rows: int,
-    columns: int,
-    depth: int,
-    layout: tuple[bool, bool, bool],
-    dtype: DType,
+    batch: int, rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool], dtype: DType
 ) -> Plan:
     """How a product is made. `layout`: whether products are side by side in rows of a, and in
     columns of b; whether columns of b are."""
@@ -234,9 +224,7 @@ def _part(depth: int) -> int:
     return min(-(-depth // (parts * EVEN)) * EVEN, MAX_DEPTH)
 
 
-def _cut(
-    kind: str, batch: int, rows: int, columns: int, depth: int, size: TileSize, most: int
-) -> tuple[int, int]:
+def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileSize, most: int) -> tuple[int, int]:
     """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`:
     what this machine is expected to be done with first."""
     work = batch * rows * columns * depth

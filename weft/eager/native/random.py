@@ -67,9 +67,7 @@ class NativeTwister(MersenneTwister):
         return raw, first
 
 
-def normal_blocks(
-    source: NativeTwister, count: int, dtype: DType, mean: float, std: float
-) -> Array:
+def normal_blocks(source: NativeTwister, count: int, dtype: DType, mean: float, std: float) -> Array:
     """float32 or float64 numbers of a normal distribution, sixteen or more."""
     words = 2 if dtype == FLOAT64 else 1
     first = drawn_in_blocks(count, dtype)
@@ -96,9 +94,7 @@ def _twister_kernel(target: Target) -> te.Kernel:
     return lower_vectors(b.finish())
 
 
-def _each_kernel(
-    name: str, dtype: DType, element: Callable[[Words, te.Expr], te.Expr]
-) -> te.Kernel:
+def _each_kernel(name: str, dtype: DType, element: Callable[[Words, te.Expr], te.Expr]) -> te.Kernel:
     """Numbers that are made of a word each. Scalars: the first word, and how many."""
     b = te.KernelBuilder(name)
     first, count = b.scalar("first"), b.scalar("count")

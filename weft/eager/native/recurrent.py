@@ -14,13 +14,7 @@ from ...base.plan import PARALLEL_WORK
 from ...base.target import host
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.recurrent import (
-    backward_kernel,
-    forward_kernel,
-    pack_kernel,
-    step_tile,
-    tile_cells,
-)
+from ...lower.open.recurrent import backward_kernel, forward_kernel, pack_kernel, step_tile, tile_cells
 from ...ops._rnn_kernels import GATES, KEPT, limited
 from ...ops.rnn import grad_names, input_names
 from ...runtime.open_kernel import OpenKernel
@@ -131,14 +125,7 @@ class _Layer:
         self._call(kernel, arrays, 0, self.steps, self.batch, self.tiles, whole)
 
     def _call(
-        self,
-        kernel: OpenKernel,
-        arrays: Sequence[Array],
-        first: int,
-        steps: int,
-        rows: int,
-        tiles: int,
-        work: float,
+        self, kernel: OpenKernel, arrays: Sequence[Array], first: int, steps: int, rows: int, tiles: int, work: float
     ) -> None:
         row_turns = -(-self.batch // rows)
         turns = row_turns * -(-self.tiles // tiles)

@@ -61,12 +61,7 @@ def _again(x: Array) -> list[int]:
 
 
 def _of_repeated(
-    kind: Reduction,
-    x: Array,
-    axes: tuple[int, ...],
-    result: DType | None,
-    shape: tuple[int, ...] | None,
-    mean: bool,
+    kind: Reduction, x: Array, axes: tuple[int, ...], result: DType | None, shape: tuple[int, ...] | None, mean: bool
 ) -> Array:
     """The same where axes repeat one element: it is read once, and counts as often."""
     again = _again(x)
@@ -116,9 +111,7 @@ def _reduction(kind: Reduction, mean: bool = False) -> Callable[..., Array | Non
     return run
 
 
-def _by_numpy(
-    kind: Reduction, x: Array, axes: tuple[int, ...], shape: tuple[int, ...], mean: bool
-) -> Array:
+def _by_numpy(kind: Reduction, x: Array, axes: tuple[int, ...], shape: tuple[int, ...], mean: bool) -> Array:
     wide = FLOAT64 if x.dtype.kind == "f" and (kind is SUM or kind is PROD) else x.dtype
     made = COMBINE[kind.combiner](x, axes, wide)
     if mean:

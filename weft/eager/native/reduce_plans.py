@@ -16,16 +16,7 @@ from ...base.dtype import DType
 from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...compiler.open_kernels import open_kernel
-from ...lower.open.reduction import (
-    BLOCK,
-    CHUNK,
-    CHUNK_ROWS,
-    Form,
-    Reduction,
-    Widths,
-    reduction_kernel,
-    term_and_total,
-)
+from ...lower.open.reduction import BLOCK, CHUNK, CHUNK_ROWS, Form, Reduction, Widths, reduction_kernel, term_and_total
 from ...runtime.open_kernel import OpenKernel
 
 Array = np.ndarray[Any, Any]
@@ -150,8 +141,7 @@ def make_plan(
         ),
         scalars=tuple(_scalars(outer, along, inner, chunks, apart)),
         turns=prod([axis.extent for axis in outer]) * chunks * -(-width // BLOCK),
-        work=prod(whole)
-        * (BYTE * sum([dtype.itemsize for dtype in dtypes]) + CALLED * reduction.calls),
+        work=prod(whole) * (BYTE * sum([dtype.itemsize for dtype in dtypes]) + CALLED * reduction.calls),
         made=shape if complete and in_order else made,
         dtype=widths.result,
         rest=tuple([number for number, more in enumerate(left) if more]),
@@ -204,10 +194,7 @@ def _steps(array: Array) -> list[int] | None:
 
 
 def _joined(
-    shape: Sequence[int],
-    order: Sequence[int],
-    steps: Sequence[Sequence[int] | None],
-    axes: Sequence[int],
+    shape: Sequence[int], order: Sequence[int], steps: Sequence[Sequence[int] | None], axes: Sequence[int]
 ) -> list[Axis]:
     """The axes in an order, without those of one element, neighbours of one kind that are walked in
     one go joined; at least one is reduced. Arrays without steps are dense."""
@@ -229,9 +216,7 @@ def _joined(
     return found
 
 
-def joined_axes(
-    shape: Sequence[int], axes: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def joined_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The extents of an array in order of memory when neighbours that are reduced, or kept, are
     joined; and which of them are reduced."""
     found = _joined(shape, range(len(shape)), [None], axes)
@@ -251,9 +236,7 @@ def _taken_apart(walked: Sequence[Axis]) -> tuple[list[Axis], Axis, Axis | None]
     return [*walked[:place], *walked[place + 1 : -1]], walked[place], walked[-1]
 
 
-def _scalars(
-    outer: Sequence[Axis], along: Axis, inner: Axis | None, chunks: int, apart: bool
-) -> Iterator[int]:
+def _scalars(outer: Sequence[Axis], along: Axis, inner: Axis | None, chunks: int, apart: bool) -> Iterator[int]:
     """As the kernel takes them."""
     yield from [axis.extent for axis in outer]
     yield from (along.extent, chunks)

@@ -31,16 +31,12 @@ def _picked(params: Any) -> Callable[..., te.Expr]:
 
 def _sum(params: Any) -> Scan:
     return Scan(
-        "cumsum", lambda x: (x,), lambda a, b: (a[0] + b[0],), (0,), _picked(params),
-        params.exclusive, params.reverse,
-    )  # fmt: skip
+        "cumsum", lambda x: (x,), lambda a, b: (a[0] + b[0],), (0,), _picked(params), params.exclusive, params.reverse
+    )
 
 
 def _prod(params: Any) -> Scan:
-    return Scan(
-        "cumprod", lambda x: (x,), lambda a, b: (a[0] * b[0],), (1,), _picked(params),
-        params.exclusive,
-    )  # fmt: skip
+    return Scan("cumprod", lambda x: (x,), lambda a, b: (a[0] * b[0],), (1,), _picked(params), params.exclusive)
 
 
 def _log_sum(params: Any) -> Scan:
@@ -106,9 +102,7 @@ def _before(reverse: bool, times: bool) -> Scan:
     """The product of all elements before each one, times another."""
     written: Any = lambda before, after, x, *other: before[0] * other[0] if times else before[0]
     name = "times those after" if times else "product of those before"
-    return Scan(
-        name, lambda x, *other: (x,), lambda a, b: (a[0] * b[0],), (1,), written, True, reverse
-    )
+    return Scan(name, lambda x, *other: (x,), lambda a, b: (a[0] * b[0],), (1,), written, True, reverse)
 
 
 def run_prod_others(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:

@@ -21,17 +21,14 @@ FEW = 8
 _FLOAT32, _FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
 
-def uniform(
-    generator: Generator, count: int, dtype: DType, low: float = 0.0, high: float = 1.0
-) -> Array:
+def uniform(generator: Generator, count: int, dtype: DType, low: float = 0.0, high: float = 1.0) -> Array:
     """Numbers evenly spread over [low, high); so are both parts of complex ones."""
     if is_complex(dtype):
         return uniform(generator, 2 * count, _part_of(dtype), low, high).view(dtype)
     _need_float("uniform_", dtype)
     if not low <= high:
         raise RunError(
-            "uniform_ expects to return a [from, to) range, "
-            f"but found from={_plain(low)} > to={_plain(high)}"
+            f"uniform_ expects to return a [from, to) range, but found from={_plain(low)} > to={_plain(high)}"
         )
     if not high - low <= draws.largest(dtype):
         raise RunError(
@@ -43,12 +40,7 @@ def uniform(
 
 
 def normal(
-    generator: Generator,
-    count: int,
-    dtype: DType,
-    mean: float = 0.0,
-    std: float = 1.0,
-    in_order: bool = True,
+    generator: Generator, count: int, dtype: DType, mean: float = 0.0, std: float = 1.0, in_order: bool = True
 ) -> Array:
     """Numbers of a normal distribution; how they are made depends on whether they go to memory in
     order. Both parts of complex ones together have the deviation."""
@@ -68,9 +60,7 @@ def normal(
         return draws.normal(bits, count, dtype, mean, std, in_order)
 
 
-def random_between(
-    generator: Generator, count: int, dtype: DType, low: int, high: int | None
-) -> Array:
+def random_between(generator: Generator, count: int, dtype: DType, low: int, high: int | None) -> Array:
     """Whole numbers of [low, high) as elements of a dtype; no high means all that it can hold."""
     if high is None:
         high = _past_largest(dtype)
@@ -108,9 +98,7 @@ def digits(dtype: DType) -> int:
 
 def _check_order(low: int, high: int) -> None:
     if low >= high:
-        raise RunError(
-            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        )
+        raise RunError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
 
 
 def _check_bounds(dtype: DType, low: int, high: int) -> None:
@@ -165,9 +153,7 @@ def exponential(generator: Generator, count: int, dtype: DType, rate: float = 1.
     return (-1.0 / rate * np.log1p(-drawn)).astype(dtype)
 
 
-def cauchy(
-    generator: Generator, count: int, dtype: DType, median: float = 0.0, sigma: float = 1.0
-) -> Array:
+def cauchy(generator: Generator, count: int, dtype: DType, median: float = 0.0, sigma: float = 1.0) -> Array:
     """median + sigma * tan(pi * (u - 1/2))"""
     _need_float("cauchy_", dtype)
     if not sigma > 0:
@@ -177,9 +163,7 @@ def cauchy(
         return (median + sigma * np.tan(math.pi * (drawn - 0.5))).astype(dtype)
 
 
-def log_normal(
-    generator: Generator, count: int, dtype: DType, mean: float = 1.0, std: float = 2.0
-) -> Array:
+def log_normal(generator: Generator, count: int, dtype: DType, mean: float = 1.0, std: float = 2.0) -> Array:
     """exp of a normal number"""
     if not std > 0:
         raise RunError(f"log_normal_ expects std > 0.0, but found std={_plain(std)}")
@@ -201,9 +185,7 @@ def geometric(generator: Generator, count: int, dtype: DType, p: float) -> Array
         return np.ceil(np.log(drawn) / math.log(1.0 - p)).astype(dtype)
 
 
-def multinomial(
-    generator: Generator, weights: Array, samples: int, replacement: bool = False
-) -> NDArray[np.int64]:
+def multinomial(generator: Generator, weights: Array, samples: int, replacement: bool = False) -> NDArray[np.int64]:
     """For each row of weights, the positions of that many samples."""
     kind = weights.dtype
     _check_weights(weights, samples, replacement)
@@ -238,9 +220,7 @@ def _check_weights(weights: Array, samples: int, replacement: bool) -> None:
     if weights.ndim not in (1, 2):
         raise RunError("prob_dist must be 1 or 2 dim")
     if not is_float(weights.dtype):
-        raise RunError(
-            f"multinomial only supports floating-point dtypes for input, got: {weights.dtype.name}"
-        )
+        raise RunError(f"multinomial only supports floating-point dtypes for input, got: {weights.dtype.name}")
     if samples <= 0:
         raise RunError("cannot sample n_sample <= 0 samples")
     if not replacement and samples > weights.shape[-1]:

@@ -205,9 +205,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(
-    devices: Iterable[Any] | None = None, enabled: bool = True, device_type: Any = None
-) -> Iterator[None]:
+def fork_rng(devices: Iterable[Any] | None = None, enabled: bool = True, device_type: Any = None) -> Iterator[None]:
     """Puts the default generator back to the state it had, when the block ends. It is the only one
     there is, so that `devices` may name no device but the processor.
 

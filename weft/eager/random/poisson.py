@@ -53,9 +53,7 @@ def _rounded(value: float) -> float:
     return float(np.float32(value))
 
 
-def binomial(
-    generator: Generator, counts: NDArray[Any], chances: NDArray[Any]
-) -> NDArray[np.float64]:
+def binomial(generator: Generator, counts: NDArray[Any], chances: NDArray[Any]) -> NDArray[np.float64]:
     """How many of a count of trials succeed, for every count and the chance beside it."""
     rounded = float if counts.dtype == _FLOAT64 else _rounded
     flat = [x.reshape(-1).astype(_FLOAT64) for x in (counts, chances)]
@@ -122,8 +120,11 @@ def _density(count: float, odds: float, mode: int, k: float, rounded: Rounding) 
         (mode + 0.5) * math.log((mode + 1) / (odds * others))
         + rounded(count + 1) * math.log(others / following)
         + (k + 0.5) * math.log(odds * following / rounded(k + 1))
-        + _tail(mode) + _tail(count - mode) - _tail(k) - _tail(rest)
-    )  # fmt: skip
+        + _tail(mode)
+        + _tail(count - mode)
+        - _tail(k)
+        - _tail(rest)
+    )
 
 
 def _tail(k: float) -> float:

@@ -29,8 +29,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy whose storage is copied once for all tensors of a structure."""
     if not tensor.is_leaf:
         raise RunError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-            "protocol at the moment.",
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.",
             hint="detach() it first",
         )
     made = over_storage(tensor.untyped_storage().__deepcopy__(memo), tensor)
@@ -55,9 +54,7 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
     return rebuilt, (storage, tensor.dtype.name, place, tensor.requires_grad, type(tensor))
 
 
-def rebuilt(
-    storage: UntypedStorage, kind: str, place: Any, requires_grad: bool, family: type = Tensor
-) -> Tensor:
+def rebuilt(storage: UntypedStorage, kind: str, place: Any, requires_grad: bool, family: type = Tensor) -> Tensor:
     """The tensor that `reduced` took apart."""
     start, shape, strides = place
     memory = storage._bytes if 0 not in shape else np.empty(0, np.uint8)

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 from ...base.errors import InvalidType, RunError
 
 _TYPES = (
-    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta "
-    "hpu mtia privateuseone"
+    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia privateuseone"
 ).split()
 _SPELLING = re.compile(r"([A-Za-z_]+)(?::(0|[1-9][0-9]*))?")
 _MAX_INDEX = 127
@@ -92,18 +91,14 @@ def _parse(value: object) -> tuple[str, int | None]:
         _check_index(value)
         raise RunError("Cannot access accelerator device when none is available.")
     if not isinstance(value, str):
-        raise InvalidType(
-            f"device() takes a device or a string such as 'cpu', not {value.__class__.__name__}"
-        )
+        raise InvalidType(f"device() takes a device or a string such as 'cpu', not {value.__class__.__name__}")
     if not value:
         raise RunError("Device string must not be empty")
     match = _SPELLING.fullmatch(value)
     if match is None:
         raise RunError(f"Invalid device string: '{value}'")
     if match[1] not in _TYPES:
-        raise RunError(
-            f"Expected one of {', '.join(_TYPES)} device type at start of device string: {match[1]}"
-        )
+        raise RunError(f"Expected one of {', '.join(_TYPES)} device type at start of device string: {match[1]}")
     return match[1], None if match[2] is None else int(match[2])
 
 
@@ -115,9 +110,7 @@ def _check_pair(kind: object, index: object, spelled: int | None) -> None:
         name = index.__class__.__name__
         raise InvalidType(f"device(): argument 'index' (position 2) must be int, not {name}")
     if spelled is not None:
-        raise RunError(
-            "type (string) must not include an index because index was passed explicitly: " + kind
-        )
+        raise RunError("type (string) must not include an index because index was passed explicitly: " + kind)
 
 
 def _check_index(index: int | None) -> None:

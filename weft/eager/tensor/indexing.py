@@ -24,15 +24,7 @@ from .tensor import DimensionError, Tensor, too_many_axes, wrap
 from .viewing import Array, part_of, permuted, place_of, reshaped
 
 _TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
-    Op.get(name)
-    for name in (
-        "take",
-        "gather_nd",
-        "scatter_nd",
-        "_gather_nd_grad",
-        "broadcast_add",
-        "broadcast_where",
-    )
+    Op.get(name) for name in ("take", "gather_nd", "scatter_nd", "_gather_nd_grad", "broadcast_add", "broadcast_where")
 )
 Chosen = list[Array | None]  # an array of indices for each axis, None where all are taken
 
@@ -141,9 +133,7 @@ _MORE = object()  # an axis that the mask of an axis before it covers, too
 
 def _inside(index: int, axis: int, size: int) -> int:
     if not -size <= index < size:
-        raise DimensionError(
-            f"index {index} is out of bounds for dimension {axis} with size {size}"
-        )
+        raise DimensionError(f"index {index} is out of bounds for dimension {axis} with size {size}")
     return index + size if index < 0 else index
 
 
@@ -153,9 +143,7 @@ def _bounds(item: slice, size: int) -> tuple[int, int, int]:
             raise InvalidValue("step must be greater than zero")
         start, stop, step = item.indices(size)
     except TypeError:
-        raise InvalidType(
-            "slice indices must be integers or None or have an __index__ method"
-        ) from None
+        raise InvalidType("slice indices must be integers or None or have an __index__ method") from None
     return start if stop > start else 0, max(-((start - stop) // step), 0), step
 
 
@@ -191,10 +179,7 @@ def _arrays(chosen: Sequence[Any], shape: Sequence[int]) -> Chosen:
     arrays = _of_one_shape(arrays)
     if any(array is not None and not array.size for array in arrays):
         return [None if array is None else np.zeros_like(array) for array in arrays]
-    return [
-        None if array is None else _inside_all(array, axis, shape[axis])
-        for axis, array in enumerate(arrays)
-    ]
+    return [None if array is None else _inside_all(array, axis, shape[axis]) for axis, array in enumerate(arrays)]
 
 
 def _inside_all(indices: Array, axis: int, size: int) -> Array:
@@ -202,8 +187,7 @@ def _inside_all(indices: Array, axis: int, size: int) -> Array:
     low, high = int(indices.min()), int(indices.max())
     if low < -size or high >= size:
         raise DimensionError(
-            f"index {low if low < -size else high} is out of bounds for dimension {axis} with size "
-            f"{size}"
+            f"index {low if low < -size else high} is out of bounds for dimension {axis} with size {size}"
         )
     return np.where(indices < 0, indices + size, indices) if low < 0 else indices
 

@@ -25,14 +25,11 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
         )
     if not target._array.flags.writeable:
         raise RunError(
-            "this tensor's memory is read-only",
-            why="it was made from a read-only array",
-            hint="write to a clone()",
+            "this tensor's memory is read-only", why="it was made from a read-only array", hint="write to a clone()"
         )
     if 0 in target._array.strides and _overlaps(target):
         raise RunError(
-            "unsupported operation: more than one element of the written-to tensor refers to a "
-            "single memory location.",
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location.",
             hint="clone() the tensor before performing the operation",
         )
     base = target._base
@@ -70,10 +67,7 @@ def _overlaps(target: Tensor) -> bool:
 def write(target: Tensor, result: Tensor) -> Tensor:
     """Gives a tensor the values and the history of a result; its base and views see them, too."""
     if result._array.shape != target._array.shape:
-        raise RunError(
-            f"output with shape {list(target.shape)} doesn't match the broadcast shape "
-            f"{list(result.shape)}"
-        )
+        raise RunError(f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)}")
     if modes.grad and result._requires_grad:
         check_writable(target, True)
     result = _cast_back(result, target)
@@ -110,13 +104,11 @@ def _cast_back(result: Tensor, target: Tensor) -> Tensor:
     if have == want:
         return result
     lost = (is_complex(have) and not is_complex(want)) or (
-        (is_float(have) and (is_integer(want) or want == BOOL))
-        or (is_integer(have) and want == BOOL)
+        (is_float(have) and (is_integer(want) or want == BOOL)) or (is_integer(have) and want == BOOL)
     )
     if lost:
         raise RunError(
-            f"result type {result.dtype.title} can't be cast to the desired output type "
-            f"{target.dtype.title}"
+            f"result type {result.dtype.title} can't be cast to the desired output type {target.dtype.title}"
         )
     return result._cast(want)
 

@@ -23,9 +23,7 @@ class OrderedNames(Generic[Value]):
         try:
             self._items: dict[str, Value] = dict(items)
         except (TypeError, ValueError):
-            raise InvalidType(
-                f"{type(self).__name__} takes pairs of a name and a value, not {items!r:.60}"
-            ) from None
+            raise InvalidType(f"{type(self).__name__} takes pairs of a name and a value, not {items!r:.60}") from None
         for name, value in self._items.items():
             check_named(self.kind, name, value)
 
@@ -113,14 +111,10 @@ class Module:
             left += reversed(below)
 
     def named_parameters(self) -> OrderedTensorDict:
-        return OrderedTensorDict(
-            (path + name, t) for path, m in self._walk() for name, t in m.parameters_.items()
-        )
+        return OrderedTensorDict((path + name, t) for path, m in self._walk() for name, t in m.parameters_.items())
 
     def named_buffers(self) -> OrderedTensorDict:
-        return OrderedTensorDict(
-            (path + name, t) for path, m in self._walk() for name, t in m.buffers_.items()
-        )
+        return OrderedTensorDict((path + name, t) for path, m in self._walk() for name, t in m.buffers_.items())
 
     def named_modules(self) -> OrderedModuleDict:
         return OrderedModuleDict((path.removesuffix("."), m) for path, m in self._walk())

@@ -32,11 +32,7 @@ class PrintOptions:
 
 
 _options = PrintOptions()
-_PROFILES = {
-    "default": (4, 1000, 3, 80),
-    "short": (2, 1000, 2, 80),
-    "full": (4, math.inf, 3, 80),
-}
+_PROFILES = {"default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4, math.inf, 3, 80)}
 
 
 def set_printoptions(
@@ -57,12 +53,7 @@ def set_printoptions(
     if profile in _PROFILES:
         row = _PROFILES[profile]
         _options.precision, _options.threshold, _options.edgeitems, _options.linewidth = row
-    given = {
-        "precision": precision,
-        "threshold": threshold,
-        "edgeitems": edgeitems,
-        "linewidth": linewidth,
-    }
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, value in given.items():
         if value is not None:
             setattr(_options, name, value)
@@ -178,9 +169,7 @@ def _body(array: Array, indent: int, summarize: bool, writer: _Writer) -> str:
         rows: list[Any] = [*range(edge), None, *range(size - edge, size)]
     else:
         rows = list(range(size))
-    parts = [
-        "..." if row is None else _body(array[row], indent + 1, summarize, writer) for row in rows
-    ]
+    parts = ["..." if row is None else _body(array[row], indent + 1, summarize, writer) for row in rows]
     return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
@@ -198,11 +187,7 @@ def format_array(array: Array, indent: int = 0) -> str:
 
 
 def format_tensor(
-    array: Array,
-    *,
-    requires_grad: bool = False,
-    grad_fn: str | None = None,
-    prefix: str = "tensor(",
+    array: Array, *, requires_grad: bool = False, grad_fn: str | None = None, prefix: str = "tensor("
 ) -> str:
     """A tensor as PyTorch prints it.
 

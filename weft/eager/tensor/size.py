@@ -49,9 +49,7 @@ class Size(tuple[int, ...]):
 
     def __add__(self, other: object) -> Any:
         if not isinstance(other, tuple):
-            raise InvalidType(
-                f"can only concatenate tuple (not {type(other).__name__}) to weft.Size"
-            )
+            raise InvalidType(f"can only concatenate tuple (not {type(other).__name__}) to weft.Size")
         return Size(tuple.__add__(self, other))
 
     def __radd__(self, other: object) -> Any:

@@ -72,12 +72,7 @@ def bytes_of(array: NDArray[Any]) -> Bytes:
 def interface_of(elements: NDArray[Any]) -> dict[str, Any]:
     """What numpy needs to see elements; it then keeps their memory alive, not the storage, which
     may move."""
-    return {
-        "version": 3,
-        "shape": elements.shape,
-        "typestr": elements.dtype.str,
-        "data": bytes_of(elements),
-    }
+    return {"version": 3, "shape": elements.shape, "typestr": elements.dtype.str, "data": bytes_of(elements)}
 
 
 def as_asked(elements: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
@@ -148,9 +143,7 @@ class UntypedStorage:
     def _adopt_views(self) -> None:
         """Finds the views that never asked for their storage. That takes a look at all objects, but
         only here, so that making views is quick."""
-        roots = {
-            id(root): root for tensor in self._alive() if (root := _root_of(tensor)) is not None
-        }
+        roots = {id(root): root for tensor in self._alive() if (root := _root_of(tensor)) is not None}
         for root in roots.values():
             for tensor in (root, *_views_of(root)):
                 tensor.untyped_storage()
@@ -216,15 +209,11 @@ class UntypedStorage:
         """Takes over the bytes of a storage of the same size."""
         if not hasattr(source, "untyped"):
             raise InvalidType(
-                "copy_(): argument 'source' (position 1) must be weft.UntypedStorage, "
-                f"not {type(source).__name__}"
+                f"copy_(): argument 'source' (position 1) must be weft.UntypedStorage, not {type(source).__name__}"
             )
         theirs = source.untyped()._bytes
         if theirs.size != self._bytes.size:
-            raise RunError(
-                f"size does not match, self was {self._bytes.size} bytes "
-                f"but src was {theirs.size} bytes"
-            )
+            raise RunError(f"size does not match, self was {self._bytes.size} bytes but src was {theirs.size} bytes")
         self._bytes[...] = theirs
         return self
 
@@ -240,9 +229,7 @@ class UntypedStorage:
             raise InvalidType(f"byteswap takes a weft.dtype, not {dtype!r:.60}")
         width = dtype.to_real().itemsize
         if len(self) % dtype.itemsize:
-            raise RunError(
-                f"byteswap: {len(self)} bytes are no whole number of {dtype.name} elements"
-            )
+            raise RunError(f"byteswap: {len(self)} bytes are no whole number of {dtype.name} elements")
         self._bytes[...] = self._bytes.reshape(-1, width)[:, ::-1].reshape(-1)
 
     def resizable(self) -> bool:
@@ -356,9 +343,7 @@ def _initial_bytes(data: Any) -> Bytes:
     if isinstance(data, (int, np.integer)) and not isinstance(data, bool):
         return allocate(int(data))
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
-        raise InvalidType(
-            f"UntypedStorage() takes a size in bytes or a sequence, not {type(data).__name__}"
-        )
+        raise InvalidType(f"UntypedStorage() takes a size in bytes or a sequence, not {type(data).__name__}")
     values = [_byte(value) for value in data]
     memory = allocate(len(values))
     memory[...] = values
@@ -367,9 +352,7 @@ def _initial_bytes(data: Any) -> Bytes:
 
 def _byte(value: Any) -> int:
     if not isinstance(value, (int, np.integer)):
-        raise InvalidType(
-            f"can only set storage content with an int, but got {type(value).__name__} instead"
-        )
+        raise InvalidType(f"can only set storage content with an int, but got {type(value).__name__} instead")
     if not 0 <= value <= 255:
         raise RunError("value cannot be converted to type uint8 without overflow")
     return int(value)
@@ -418,9 +401,7 @@ def map_file(filename: Any, shared: bool, nbytes: int) -> Bytes:
         os.close(file)
 
 
-def read_buffer(
-    buffer: Any, width: int, byte_order: str | None, count: int, offset: int, parts: int = 1
-) -> Bytes:
+def read_buffer(buffer: Any, width: int, byte_order: str | None, count: int, offset: int, parts: int = 1) -> Bytes:
     """A copy of `count` elements of a buffer (all, if negative) in this machine's byte order;
     an element is `width` bytes in that many equal parts."""
     try:
@@ -431,20 +412,16 @@ def read_buffer(
     _check_order(byte_order, width)
     if not 0 <= offset <= source.size:
         raise InvalidValue(
-            "offset must be non-negative and no greater than buffer length "
-            f"({source.size}), but got {offset}"
+            f"offset must be non-negative and no greater than buffer length ({source.size}), but got {offset}"
         )
     there = source.size - offset
     if count < 0:
         if there % width:
-            raise InvalidValue(
-                f"buffer size ({source.size}) must be a multiple of element size ({width})"
-            )
+            raise InvalidValue(f"buffer size ({source.size}) must be a multiple of element size ({width})")
         count = there // width
     if count * width > there:
         raise InvalidValue(
-            f"buffer has only {there // width} elements after offset {offset}, "
-            f"but specified a size of {count}"
+            f"buffer has only {there // width} elements after offset {offset}, but specified a size of {count}"
         )
     memory = allocate(count * width)
     memory[...] = source[offset : offset + count * width]
@@ -458,6 +435,4 @@ def _check_order(byte_order: str | None, width: int) -> None:
     if byte_order is None and width > 1:
         raise InvalidType("function missing required argument 'byte_order' (pos 2)")
     if byte_order not in (None, "native", "little", "big"):
-        raise InvalidValue(
-            f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')"
-        )
+        raise InvalidValue(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")

@@ -27,11 +27,7 @@ COPY_HANDLERS: dict[type, list[CopyEntry]] = {}
 
 
 def insert_storage_copy_function(
-    source: type,
-    handlers: list[CopyEntry],
-    function: CopyFunction,
-    non_blocking: bool = False,
-    broadcast: bool = False,
+    source: type, handlers: list[CopyEntry], function: CopyFunction, non_blocking: bool = False, broadcast: bool = False
 ) -> None:
     """Adds a way to copy from a class of storages to the list of a destination."""
     if not isinstance(source, type) or not callable(function):
@@ -40,9 +36,7 @@ def insert_storage_copy_function(
 
 
 def register_copies(
-    destination: type,
-    sources: Iterable[type],
-    registry: dict[type, list[CopyEntry]] = COPY_HANDLERS,
+    destination: type, sources: Iterable[type], registry: dict[type, list[CopyEntry]] = COPY_HANDLERS
 ) -> None:
     """Makes a destination class take elements of those source classes; twice is once."""
     handlers = registry.setdefault(destination, [])
@@ -55,17 +49,12 @@ def register_copies(
 def copy_elements(destination: Any, source: Any) -> None:
     """Converts every element of the source, which has as many as the destination."""
     if len(source) != len(destination):
-        raise RunError(
-            f"size does not match, self has {len(destination)} elements but src has {len(source)}"
-        )
+        raise RunError(f"size does not match, self has {len(destination)} elements but src has {len(source)}")
     destination._elements()[...] = convert(source._elements(), destination.dtype.numpy)
 
 
 def find_copy(
-    destination: type,
-    source: type,
-    non_blocking: bool = False,
-    registry: dict[type, list[CopyEntry]] = COPY_HANDLERS,
+    destination: type, source: type, non_blocking: bool = False, registry: dict[type, list[CopyEntry]] = COPY_HANDLERS
 ) -> CopyEntry:
     """The entry that copies between two classes; one that blocks will do if none else is there."""
     handlers = [entry for kind in destination.__mro__ for entry in registry.get(kind, ())]

@@ -181,8 +181,7 @@ class Tensor:
         if self.grad_fn is not None:
             if not requires_grad:
                 raise RunError(
-                    "you can only change requires_grad flags of leaf variables.",
-                    hint="use var_no_grad = var.detach()",
+                    "you can only change requires_grad flags of leaf variables.", hint="use var_no_grad = var.detach()"
                 )
             return self
         kind = self._array.dtype
@@ -254,15 +253,12 @@ class Tensor:
 
     def _check_grad(self, value: Any) -> None:
         if not isinstance(value, Tensor):
-            raise InvalidType(
-                f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
-            )
+            raise InvalidType(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
         if value is self:
             raise RunError("can't assign Variable as its own grad")
         if value._array.dtype != self._array.dtype:
             raise RunError(
-                f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with "
-                f"dtype '{self.dtype}'",
+                f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with dtype '{self.dtype}'",
                 hint="the gradient must have the tensor's dtype",
             )
         if value._array.shape != self._array.shape:
@@ -306,8 +302,7 @@ class Tensor:
         kind = value._array.dtype
         if self.requires_grad and not (is_float(kind) or is_complex(kind)):
             raise RunError(
-                "data set to a tensor that requires gradients must be floating point or complex "
-                "dtype",
+                "data set to a tensor that requires gradients must be floating point or complex dtype",
                 why=f"this one is {value.dtype}",
             )
         self._array = value._array
@@ -333,9 +328,7 @@ class Tensor:
     def item(self) -> Any:
         """The only element, as a Python number."""
         if self._array.size != 1:
-            raise RunError(
-                f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
-            )
+            raise RunError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
         return self._array.item()
 
     def tolist(self) -> Any:
@@ -345,8 +338,7 @@ class Tensor:
         """The same memory as a numpy array; with `force`, whatever it takes."""
         if self._requires_grad and not force:
             raise RunError(
-                "Can't call numpy() on Tensor that requires grad.",
-                hint="use tensor.detach().numpy() instead",
+                "Can't call numpy() on Tensor that requires grad.", hint="use tensor.detach().numpy() instead"
             )
         return self._array
 
@@ -383,9 +375,7 @@ class Tensor:
 
     def __index__(self) -> int:
         if self._array.size != 1 or self._array.dtype.kind not in "iub":
-            raise InvalidType(
-                "only integer tensors of a single element can be converted to an index"
-            )
+            raise InvalidType("only integer tensors of a single element can be converted to an index")
         return int(self._array.item())
 
     def __len__(self) -> int:
@@ -401,9 +391,7 @@ class Tensor:
     def __repr__(self) -> str:
         node = self.grad_fn
         return format_tensor(
-            self._array,
-            requires_grad=self.requires_grad,
-            grad_fn=None if node is None else node.name(),
+            self._array, requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()
         )
 
     def __format__(self, form: str) -> str:
@@ -466,10 +454,7 @@ def axis_of(dim: int, rank: int) -> int:
 
 
 def out_of_range(dim: int, bound: int) -> IndexError:
-    return DimensionError(
-        f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
-        f"but got {dim})"
-    )
+    return DimensionError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
 
 
 def too_many_axes(what: str, why: str) -> Unsupported:

@@ -13,15 +13,7 @@ from ...base.errors import InvalidType, NotFound, RunError
 from . import types
 from .convert import from_python
 from .device import device, require_cpu
-from .storage import (
-    UntypedStorage,
-    as_asked,
-    interface_of,
-    map_file,
-    neighbours,
-    position,
-    read_buffer,
-)
+from .storage import UntypedStorage, as_asked, interface_of, map_file, neighbours, position, read_buffer
 from .storage_copy import find_copy, register_copies
 
 
@@ -35,9 +27,7 @@ class ElementStorage:
     is_cuda = False
     is_sparse = False
 
-    def __init__(
-        self, data: Any = 0, /, *, wrap_storage: UntypedStorage | None = None, device: Any = None
-    ) -> None:
+    def __init__(self, data: Any = 0, /, *, wrap_storage: UntypedStorage | None = None, device: Any = None) -> None:
         require_cpu(device)
         if type(self) is ElementStorage or not hasattr(type(self), "dtype"):
             raise InvalidType(f"cannot create '{type(self).__name__}' instances")
@@ -85,9 +75,7 @@ class ElementStorage:
     def _element(self, value: Any) -> Any:
         if not isinstance(value, (bool, int, float, complex, np.number, np.bool_)):
             kind = "a float" if self.dtype.is_floating_point else "an int"
-            raise InvalidType(
-                f"can only set storage content with {kind}, but got {type(value).__name__} instead"
-            )
+            raise InvalidType(f"can only set storage content with {kind}, but got {type(value).__name__} instead")
         return from_python([value], self.dtype.numpy)[0]
 
     def fill_(self, value: Any) -> Any:
@@ -135,9 +123,7 @@ class ElementStorage:
         return cls(wrap_storage=UntypedStorage._over(memory, shared=shared))
 
     @classmethod
-    def from_buffer(
-        cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0
-    ) -> Any:
+    def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> Any:
         """A storage with a copy of elements from an object that has the buffer protocol.
 
         `byte_order` is 'native', 'little' or 'big', and `offset` counts bytes.
@@ -243,8 +229,7 @@ def _initial(storage: ElementStorage, data: Any) -> UntypedStorage:
         return made
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
         raise InvalidType(
-            f"{type(storage).__name__}() takes a size, a sequence or wrap_storage=, "
-            f"not {type(data).__name__}"
+            f"{type(storage).__name__}() takes a size, a sequence or wrap_storage=, not {type(data).__name__}"
         )
     elements = from_python(data, storage.dtype.numpy)
     made = UntypedStorage(elements.nbytes)

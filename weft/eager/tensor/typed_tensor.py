@@ -111,8 +111,7 @@ def set_default_tensor_type(t: Any) -> None:
         name = t.removeprefix("weft.")
         if name not in TENSOR_CLASSES:
             raise NoSuchType(
-                f"module 'weft' has no attribute {name!r}",
-                why="the tensor types are " + ", ".join(TENSOR_CLASSES),
+                f"module 'weft' has no attribute {name!r}", why="the tensor types are " + ", ".join(TENSOR_CLASSES)
             )
         t = TENSOR_CLASSES[name]
     if not isinstance(t, tensortype):

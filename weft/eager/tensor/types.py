@@ -151,9 +151,7 @@ for _row in _ROWS.split("\n"):
 
 uint8, int8, int16, int32, int64 = (DTYPE_NAMES[n] for n in "uint8 int8 int16 int32 int64".split())
 uint16, uint32, uint64 = (DTYPE_NAMES[n] for n in "uint16 uint32 uint64".split())
-float16, bfloat16, float32, float64 = (
-    DTYPE_NAMES[n] for n in "float16 bfloat16 float32 float64".split()
-)
+float16, bfloat16, float32, float64 = (DTYPE_NAMES[n] for n in "float16 bfloat16 float32 float64".split())
 complex64, complex128, bool_ = (DTYPE_NAMES[n] for n in "complex64 complex128 bool".split())
 
 _REAL = {complex64: float32, complex128: float64}
@@ -179,9 +177,7 @@ def as_dtype(value: object) -> dtype:
     else:
         found = _of_foreign(value)
     if found is None:
-        raise InvalidType(
-            f"{value!r} is no dtype of weft", why="weft has " + ", ".join(DTYPE_NAMES)
-        )
+        raise InvalidType(f"{value!r} is no dtype of weft", why="weft has " + ", ".join(DTYPE_NAMES))
     return found
 
 
@@ -210,9 +206,7 @@ def set_default_dtype(d: dtype) -> None:
     """Sets, for the whole process, the dtype of tensors made from Python floats."""
     global _default_dtype
     if not isinstance(d, dtype):
-        raise InvalidType(
-            "invalid dtype object: only floating-point types are supported as the default type"
-        )
+        raise InvalidType("invalid dtype object: only floating-point types are supported as the default type")
     if not d.is_floating_point:
         raise InvalidType("only floating-point types are supported as the default type")
     _default_dtype = d
@@ -318,8 +312,7 @@ class finfo(_Info):
         of = (_default_dtype if type is None else _checked("finfo", type)).to_real()
         if not of.is_floating_point:
             raise InvalidType(
-                "weft.finfo() requires a floating point input type. "
-                "Use weft.iinfo to handle 'weft.finfo'"
+                "weft.finfo() requires a floating point input type. Use weft.iinfo to handle 'weft.finfo'"
             )
         self._dtype = of
         self._limits: Any = ml_dtypes.finfo(of.numpy)  # type: ignore[no-untyped-call]
@@ -369,9 +362,7 @@ class iinfo(_Info):
         if of is bool_:
             raise InvalidType("weft.bool is not supported by weft.iinfo")
         if of.is_floating_point or of.is_complex:
-            raise InvalidType(
-                "weft.iinfo() requires an integer input type. Use weft.finfo to handle 'weft.iinfo'"
-            )
+            raise InvalidType("weft.iinfo() requires an integer input type. Use weft.finfo to handle 'weft.iinfo'")
         self._dtype = of
 
     @property

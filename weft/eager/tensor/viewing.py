@@ -24,8 +24,7 @@ from .tensor import Tensor, as_view, wrap
 
 Array = np.ndarray[Any, Any]
 _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _TAKE, _COPY, _SPLIT = (
-    Op.get(name)
-    for name in ("reshape", "transpose", "broadcast_to", "part", "take", "copy", "split")
+    Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part", "take", "copy", "split")
 )
 
 
@@ -106,9 +105,7 @@ def pieces_of(source: Tensor, axis: int, sizes: Sequence[int]) -> list[Tensor]:
     """Runs of neighbours along an axis, which they fill: one node gives them all."""
     array, ends = source._array, list(accumulate(sizes))
     head = (slice(None),) * axis
-    made = [
-        as_view(array[(*head, slice(end - size, end))], source) for size, end in zip(sizes, ends)
-    ]
+    made = [as_view(array[(*head, slice(end - size, end))], source) for size, end in zip(sizes, ends)]
     if modes.grad and source._requires_grad and made:
         params = _split_attrs(tuple(ends[:-1]), axis)
         record(kernel_of(_SPLIT), params, (source,), made)

@@ -229,8 +229,7 @@ def set_num_interop_threads(num: int) -> None:
     with _state:
         if _executor is not None or _asked:
             raise RunError(
-                "cannot set number of interop threads after parallel work has started or "
-                "set_num_interop_threads called"
+                "cannot set number of interop threads after parallel work has started or set_num_interop_threads called"
             )
         _asked.append(num)
 

@@ -6,15 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...base.counters import (
-    AVG,
-    SUM,
-    AggregationType,
-    LockingLogger,
-    LoggerBase,
-    NoopLogger,
-    set_logger,
-)
+from ...base.counters import AVG, SUM, AggregationType, LockingLogger, LoggerBase, NoopLogger, set_logger
 from ...base.errors import InvalidType
 from ..archive.extra_files import ExtraFilesMap
 from ..archive.file_reader import PyTorchFileReader
@@ -37,13 +29,7 @@ from ..tensor.storage_copy import COPY_HANDLERS, copy_pairs, insert_storage_copy
 from ..tensor.tensor import Tensor
 from ..tensor.typed_storage import STORAGE_BASES, init_storage
 from .future import Future, fork, wait
-from .processor import (
-    FatalError,
-    features,
-    get_num_threads,
-    set_flush_denormal,
-    set_num_threads,
-)
+from .processor import FatalError, features, get_num_threads, set_flush_denormal, set_num_threads
 
 Namespace = dict[str, Any]
 Step = Callable[[Namespace], None]
@@ -52,9 +38,7 @@ Step = Callable[[Namespace], None]
 def set_grad_enabled(mode: bool) -> None:
     """Turns the recording of operators on or off for this thread."""
     if not isinstance(mode, bool):
-        raise InvalidType(
-            f"set_grad_enabled(): argument 'enabled' must be bool, not {type(mode).__name__}"
-        )
+        raise InvalidType(f"set_grad_enabled(): argument 'enabled' must be bool, not {type(mode).__name__}")
     modes.grad = mode
 
 

@@ -34,9 +34,7 @@ def type_of(self: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: 
 def cuda(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """Refuses: no tensor of weft is on a CUDA device."""
     non_blocking_of("cuda", non_blocking, kwargs)
-    raise Unsupported(
-        f"{type(self).__name__}.cuda()", why="tensors of weft are in the memory of the processor"
-    )
+    raise Unsupported(f"{type(self).__name__}.cuda()", why="tensors of weft are in the memory of the processor")
 
 
 @typed_errors

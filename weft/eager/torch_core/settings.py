@@ -49,9 +49,7 @@ def get_float32_matmul_precision() -> str:
 def set_float32_matmul_precision(precision: str) -> None:
     """Allows matrix products of float32 to be less exact, of which no use is made."""
     if not isinstance(precision, str):
-        raise RunError(
-            f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}"
-        )
+        raise RunError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
     if precision not in PRECISIONS:
         warnings.warn(
             f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
@@ -67,8 +65,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     for name, value in (("mode", mode), ("warn_only", warn_only)):
         if not isinstance(value, bool):
             raise InvalidType(
-                f"use_deterministic_algorithms(): argument '{name}' must be bool, not "
-                f"{type(value).__name__}"
+                f"use_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
             )
     _settings.deterministic, _settings.warn_only = mode, warn_only
 
@@ -90,8 +87,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     if isinstance(debug_mode, str):
         if debug_mode not in DEBUG_MODES:
             raise RunError(
-                "invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got "
-                f"{debug_mode}"
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
             )
         debug_mode = DEBUG_MODES.index(debug_mode)
     if debug_mode not in (0, 1, 2):
@@ -121,9 +117,16 @@ def is_warn_always_enabled() -> bool:
 SETTINGS = {
     function.__name__: function
     for function in (
-        are_deterministic_algorithms_enabled, get_default_device, get_deterministic_debug_mode,
-        get_float32_matmul_precision, is_deterministic_algorithms_warn_only_enabled,
-        is_warn_always_enabled, set_default_device, set_deterministic_debug_mode,
-        set_float32_matmul_precision, set_warn_always, use_deterministic_algorithms,
+        are_deterministic_algorithms_enabled,
+        get_default_device,
+        get_deterministic_debug_mode,
+        get_float32_matmul_precision,
+        is_deterministic_algorithms_warn_only_enabled,
+        is_warn_always_enabled,
+        set_default_device,
+        set_deterministic_debug_mode,
+        set_float32_matmul_precision,
+        set_warn_always,
+        use_deterministic_algorithms,
     )
-}  # fmt: skip
+}

@@ -38,9 +38,7 @@ def unflatten_dense(flat: Tensor, tensors: Iterable[Tensor]) -> tuple[Tensor, ..
     for like in _tensors(tensors):
         size = like.numel()
         if start + size > flat.numel():
-            raise RunError(
-                f"start ({start}) + length ({size}) exceeds dimension size ({flat.numel()})."
-            )
+            raise RunError(f"start ({start}) + length ({size}) exceeds dimension size ({flat.numel()}).")
         made.append(flat[start : start + size].view(like.shape))
         start += size
     return tuple(made)
@@ -51,9 +49,7 @@ def flatten_sparse(tensors: Iterable[Tensor]) -> NoReturn:
 
 
 def unflatten_sparse(flat: Tensor, tensors: Iterable[Tensor]) -> NoReturn:
-    raise Unsupported(
-        "weft has no sparse tensors", hint="_unflatten_dense_tensors takes dense ones"
-    )
+    raise Unsupported("weft has no sparse tensors", hint="_unflatten_dense_tensors takes dense ones")
 
 
 def take(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
@@ -99,7 +95,5 @@ def _tensors(values: Any) -> list[Tensor]:
     listed = list(values)
     for position, value in enumerate(listed):
         if not isinstance(value, Tensor):
-            raise InvalidType(
-                f"expected Tensor as element {position}, but got {type(value).__name__}"
-            )
+            raise InvalidType(f"expected Tensor as element {position}, but got {type(value).__name__}")
     return listed

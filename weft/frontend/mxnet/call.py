@@ -69,9 +69,7 @@ class Call(Building):
         if unknown and known.attributes:  # an operator that has none reads none
             raise Unsupported(f"{self.op_type} with attribute {unknown[0]!r}")
         if not known.variadic and given > len(known.inputs):
-            raise FormatError(
-                f"{given} inputs", why=f"{self.op_type} takes {len(known.inputs)} at most"
-            )
+            raise FormatError(f"{given} inputs", why=f"{self.op_type} takes {len(known.inputs)} at most")
 
     # What the node says.
 

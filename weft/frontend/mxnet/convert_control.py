@@ -109,9 +109,12 @@ def foreach(call: Call) -> list[Value]:
     outputs = call.attr("num_out_data")
     _check_outputs(call, body, outputs + len(states))
     return call.emitter.control(
-        "scan", call.name, captures.inputs, [body],
+        "scan",
+        call.name,
+        captures.inputs,
+        [body],
         {"num_data": len(data), "num_states": len(states), "num_outputs": outputs},
-    )  # fmt: skip
+    )
 
 
 def _check_outputs(call: Call, body: Symbol, count: int) -> None:
@@ -138,15 +141,15 @@ def while_loop(call: Call) -> list[Value]:
     outputs = call.attr("num_out_data")
     _check_outputs(call, graphs[1], outputs + len(states))
     return call.emitter.control(
-        "while_loop", call.name, captures.inputs, graphs,
-        {"num_states": len(states), "num_outputs": outputs,
-         "max_iterations": call.attr("max_iterations")},
-    )  # fmt: skip
+        "while_loop",
+        call.name,
+        captures.inputs,
+        graphs,
+        {"num_states": len(states), "num_outputs": outputs, "max_iterations": call.attr("max_iterations")},
+    )
 
 
-def _closed(
-    captures: Captures, part: Part, values: Sequence[Value], own: Sequence[int | None]
-) -> Symbol:
+def _closed(captures: Captures, part: Part, values: Sequence[Value], own: Sequence[int | None]) -> Symbol:
     """A subgraph of which some arguments are the node's first inputs, None where it reads none."""
     facts: dict[int, Fact] = {}
     for position, place in enumerate(own):
@@ -161,10 +164,7 @@ def _closed(
 def cond(call: Call) -> list[Value]:
     """One subgraph or the other; where which one is known already, just that."""
     parts, inputs = [_part(call, number, 3) for number in range(3)], call.all()
-    given = [
-        _picked(inputs, call.attr(name))
-        for name in ("cond_input_locs", "then_input_locs", "else_input_locs")
-    ]
+    given = [_picked(inputs, call.attr(name)) for name in ("cond_input_locs", "then_input_locs", "else_input_locs")]
     for part, values in zip(parts, given):
         if part.arguments != len(values):
             raise FormatError(f"a subgraph of {part.arguments} inputs gets {len(values)}")
@@ -177,6 +177,4 @@ def cond(call: Call) -> list[Value]:
     branches = [_closed(captures, parts[n], given[n], [None]) for n in (1, 2)]
     for branch in branches:
         _check_outputs(call, branch, count)
-    return call.emitter.control(
-        "cond", call.name, captures.inputs, branches, {"num_outputs": count}
-    )
+    return call.emitter.control("cond", call.name, captures.inputs, branches, {"num_outputs": count})

@@ -59,9 +59,7 @@ def _taps(call: Call, count: int) -> Taps:
         plain = grids[2 + axis] * strides[axis] + grids[axis] * dilation[axis] - pads[axis]
         part = call.sliced(offsets, {3: (axis, axis + 1, 1)})
         part = call.reshape(part, (batch, count, taps * plain.shape[1]))
-        made.append(
-            call.op("broadcast_add", part, call.make(plain.reshape(1, 1, -1), call.dtype(part)))
-        )
+        made.append(call.op("broadcast_add", part, call.make(plain.reshape(1, 1, -1), call.dtype(part))))
     return Taps(*made)
 
 
@@ -111,25 +109,17 @@ def _neighbours_within(call: Call, place: Value, extent: int) -> Neighbours:
     one, up to one step, are on it."""
     low, high = (call.make([edge], call.dtype(place)) for edge in (0, extent))
     counts = call.op(
-        "elemwise_mul",
-        call.op("broadcast_greater_equal", place, low),
-        call.op("broadcast_less", place, high),
+        "elemwise_mul", call.op("broadcast_greater_equal", place, low), call.op("broadcast_less", place, high)
     )
     inside = call.op("clip", place, a_min=0.0, a_max=float(extent - 1))
     first = call.op("floor", inside)
     part = call.op("elemwise_sub", inside, first)
-    second = call.op("clip", call.op("__add_scalar__", first, scalar=1.0), a_min=0.0,
-                     a_max=float(extent - 1))  # fmt: skip
+    second = call.op("clip", call.op("__add_scalar__", first, scalar=1.0), a_min=0.0, a_max=float(extent - 1))
     before = call.op("__rsub_scalar__", part, scalar=1.0)
-    return [
-        (first, call.op("elemwise_mul", before, counts)),
-        (second, call.op("elemwise_mul", part, counts)),
-    ]
+    return [(first, call.op("elemwise_mul", before, counts)), (second, call.op("elemwise_mul", part, counts))]
 
 
-def _filtered(
-    call: Call, columns: Value, weight: Value, batch: int, places: tuple[int, ...]
-) -> Value:
+def _filtered(call: Call, columns: Value, weight: Value, batch: int, places: tuple[int, ...]) -> Value:
     """The filters, group by group, times the columns."""
     groups, filters = call.attr("num_group"), call.attr("num_filter")
     channels, size = call.shape(call[0])[1], math.prod(places)

@@ -48,10 +48,7 @@ def box_decode(call: Call) -> Value:
     anchors = _coordinates(call, call[1])
     ax, ay, aw, ah = _centres(call, anchors) if corners else anchors
     offsets = _coordinates(call, call[0])
-    dx, dy, dw, dh = (
-        call.op("__mul_scalar__", part, scalar=call.attr(f"std{i}"))
-        for i, part in enumerate(offsets)
-    )
+    dx, dy, dw, dh = (call.op("__mul_scalar__", part, scalar=call.attr(f"std{i}")) for i, part in enumerate(offsets))
     x = call.op("broadcast_add", call.op("broadcast_mul", dx, aw), ax)
     y = call.op("broadcast_add", call.op("broadcast_mul", dy, ah), ay)
     sizes = []
@@ -146,9 +143,7 @@ def _around(call: Call, rows: Value, start: int) -> tuple[list[Value], Value, li
     """What stands before the box, the box, and what stands behind it."""
     width = call.shape(rows)[2]
     bounds = (0, start), (start, start + 4), (start + 4, width)
-    before, box, after = (
-        [call.sliced(rows, {2: (low, high, 1)})] if high > low else [] for low, high in bounds
-    )
+    before, box, after = ([call.sliced(rows, {2: (low, high, 1)})] if high > low else [] for low, high in bounds)
     return before, box[0], after
 
 
@@ -200,12 +195,8 @@ def multibox_prior(call: Call) -> Value:
     top, left = call.attr("offsets")
     pairs = [(size, ratios[0]) for size in sizes] + [(sizes[0], ratio) for ratio in ratios[1:]]
     call.check_table(height, width, len(pairs), 4)
-    halves = np.array(
-        [(size * height / width * math.sqrt(r) / 2, size / math.sqrt(r) / 2) for size, r in pairs]
-    )
-    y, x = np.meshgrid(
-        (np.arange(height) + top) * down, (np.arange(width) + left) * across, indexing="ij"
-    )
+    halves = np.array([(size * height / width * math.sqrt(r) / 2, size / math.sqrt(r) / 2) for size, r in pairs])
+    y, x = np.meshgrid((np.arange(height) + top) * down, (np.arange(width) + left) * across, indexing="ij")
     centres = np.stack([x, y], -1)[:, :, None]
     boxes = np.concatenate([centres - halves, centres + halves], -1).reshape(1, -1, 4)
     boxes = boxes.clip(0, 1) if call.attr("clip") else boxes

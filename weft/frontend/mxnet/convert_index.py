@@ -34,8 +34,7 @@ def take(call: Call) -> Value:
     axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
     if call.attr("mode") == "raise":
         raise Unsupported(
-            "take that fails on indices out of range is not supported",
-            hint="mode='clip' gives the same for all others",
+            "take that fails on indices out of range is not supported", hint="mode='clip' gives the same for all others"
         )
     return call.op("take", call[0], _inside(call, call[1], call.shape(call[0])[axis]), axis=axis)
 
@@ -127,9 +126,7 @@ def _places(call: Call, axis: int, rank: int) -> Value:
 
 def _lengths(call: Call, batch: int, rank: int) -> Value:
     count = call.shape(call[0])[batch]
-    return call.reshape(
-        call.cast(call[1], FLOAT32), [count if a == batch else 1 for a in range(rank)]
-    )
+    return call.reshape(call.cast(call[1], FLOAT32), [count if a == batch else 1 for a in range(rank)])
 
 
 @converter("SequenceMask")
@@ -178,7 +175,6 @@ def sequence_reverse(call: Call) -> Value:
     mirrored = call.op("__sub_scalar__", call.op("broadcast_sub", lengths, places), scalar=1)
     both = tuple(dim if a in (axis, batch) else 1 for a, dim in enumerate(shape))
     inside = call.cast(call.op("broadcast_less", places, lengths), BOOL)
-    source = call.op("where", call.broadcast_to(inside, both), mirrored,
-                     call.broadcast_to(places, both))  # fmt: skip
+    source = call.op("where", call.broadcast_to(inside, both), mirrored, call.broadcast_to(places, both))
     indices = call.broadcast_to(call.cast(source, INT64), shape)
     return call.op("gather_elements", data, indices, axis=axis)

@@ -93,10 +93,7 @@ def convolution(call: Call) -> Value:
 
 
 def _convolution_3d(
-    call: Call,
-    inputs: Sequence[Value],
-    steps: tuple[Sequence[int], ...],
-    attrs: dict[str, object],
+    call: Call, inputs: Sequence[Value], steps: tuple[Sequence[int], ...], attrs: dict[str, object]
 ) -> Value:
     """The sum over the kernel's depth of convolutions of images, all depths at once."""
     data, weight, *bias = inputs
@@ -120,10 +117,16 @@ def _convolution_3d(
         kernel = call.reshape(kernel, [d for i, d in enumerate(call.shape(kernel)) if i != 2])
         attrs["use_bias"] = bool(bias) and tap == 0
         made = call.op(
-            "conv2d", images, kernel, *(bias if tap == 0 else ()),
-            kernel_size=call.shape(kernel)[2:], strides=tuple(strides[1:]),
-            padding=tuple(pads[1:]), dilation=tuple(dilation[1:]), **attrs,
-        )  # fmt: skip
+            "conv2d",
+            images,
+            kernel,
+            *(bias if tap == 0 else ()),
+            kernel_size=call.shape(kernel)[2:],
+            strides=tuple(strides[1:]),
+            padding=tuple(pads[1:]),
+            dilation=tuple(dilation[1:]),
+            **attrs,
+        )
         total = made if total is None else call.op("elemwise_add", total, made)
     filters, *extents = call.shape(total)[1:]
     volume = call.reshape(total, (n, out, filters, *extents))
@@ -162,11 +165,7 @@ def deconvolution(call: Call) -> Value:
 
 
 def _pads_for(
-    call: Call,
-    target: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
+    call: Call, target: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What gives the output a wanted size: half of what is too much is cut on each side."""
     pads, extra = [], []
@@ -204,10 +203,7 @@ def batch_norm(call: Call) -> Value:
     axis = call.attr("axis") if call.op_type in ("BatchNorm", "_contrib_BatchNormWithReLU") else 1
     if call.attr("fix_gamma"):
         gamma = call.op("ones_like", call[4])
-    made = call.op(
-        "batch_norm", call[0], gamma, call[2], call[3], call[4],
-        epsilon=call.attr("eps"), axis=axis,
-    )  # fmt: skip
+    made = call.op("batch_norm", call[0], gamma, call[2], call[3], call[4], epsilon=call.attr("eps"), axis=axis)
     return call.op("relu", made) if call.op_type.endswith("ReLU") else made
 
 
@@ -347,12 +343,7 @@ def _resized(call: Call, height: int, width: int) -> tuple[int, int]:
     return tuple(dim if dim % 2 == odd else dim + step for dim in (height, width))
 
 
-_ROUNDED = {
-    "to_even_down": (0, -1),
-    "to_even_up": (0, 1),
-    "to_odd_down": (1, -1),
-    "to_odd_up": (1, 1),
-}
+_ROUNDED = {"to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1), "to_odd_up": (1, 1)}
 
 
 def _odd_scaled(extent: int, scale: float) -> int:

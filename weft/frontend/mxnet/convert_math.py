@@ -43,10 +43,19 @@ ALIKE.update(
 
 
 @converter(
-    "_copy", "BlockGrad", "MakeLoss", "make_loss", "_CrossDeviceCopy", "LinearRegressionOutput",
-    "MAERegressionOutput", "SVMOutput", "IdentityAttachKLSparseReg", "cast_storage",
-    "_identity_with_attr_like_rhs", "_contrib_gradientmultiplier",
-)  # fmt: skip
+    "_copy",
+    "BlockGrad",
+    "MakeLoss",
+    "make_loss",
+    "_CrossDeviceCopy",
+    "LinearRegressionOutput",
+    "MAERegressionOutput",
+    "SVMOutput",
+    "IdentityAttachKLSparseReg",
+    "cast_storage",
+    "_identity_with_attr_like_rhs",
+    "_contrib_gradientmultiplier",
+)
 def identity(call: Call) -> Value:
     """What only matters to gradients; a label is not read."""
     call.ignore("grad_scale", "valid_thresh", "normalization", "margin", "use_linear", "stype")
@@ -218,9 +227,7 @@ def _is_true(call: Call, value: Value) -> Value:
 
 
 for _name, _op in _COMPARED.items():
-    converter(f"broadcast_{_name}", f"_{_name}", f"_{_name}_scalar")(
-        _comparison(_op, lambda call, value: value)
-    )
+    converter(f"broadcast_{_name}", f"_{_name}", f"_{_name}_scalar")(_comparison(_op, lambda call, value: value))
 for _name, _op in {
     "logical_and": "broadcast_min",
     "logical_or": "broadcast_max",
@@ -315,13 +322,7 @@ def clip(call: Call) -> Value:
 
 # Activations.
 
-_ACTIVATIONS = {
-    "relu": "relu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "softrelu": "softplus",
-    "softsign": "softsign",
-}
+_ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "softrelu": "softplus", "softsign": "softsign"}
 
 
 @converter("Activation")
@@ -353,11 +354,7 @@ def _two_slopes(call: Call, slope: float) -> Value:
     if slope >= 0:
         return call.op("leaky_relu", call[0], alpha=slope)
     below = call.op("clip", call[0], a_min=-math.inf, a_max=0.0)
-    return call.op(
-        "elemwise_add",
-        call.op("relu", call[0]),
-        call.op("__mul_scalar__", below, scalar=slope),
-    )
+    return call.op("elemwise_add", call.op("relu", call[0]), call.op("__mul_scalar__", below, scalar=slope))
 
 
 def _prelu(call: Call, data: Value, gamma: Value) -> Value:

@@ -19,12 +19,15 @@ from .registry import ALIKE, CONVERTERS, Alike, converter
 # Functions of one number that are the same on floats, by the names of the older operators.
 _ONE = {
     "absolute": "abs",
-    **{name: name for name in (
-        "negative reciprocal sign ceil floor trunc fix square sqrt cbrt exp log log10 log2 log1p "
-        "expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees "
-        "radians rint"
-    ).split()},
-}  # fmt: skip
+    **{
+        name: name
+        for name in (
+            "negative reciprocal sign ceil floor trunc fix square sqrt cbrt exp log log10 log2 log1p "
+            "expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees "
+            "radians rint"
+        ).split()
+    },
+}
 
 
 def _like(name: str) -> Callable[[Call], Value]:
@@ -84,12 +87,7 @@ def _real(call: Call, value: Value) -> Value:
     return value if is_float(call.dtype(value)) else call.cast(value, FLOAT32)
 
 
-_TWO = {
-    "add": "broadcast_add",
-    "subtract": "broadcast_sub",
-    "multiply": "broadcast_mul",
-    "power": "broadcast_pow",
-}
+_TWO = {"add": "broadcast_add", "subtract": "broadcast_sub", "multiply": "broadcast_mul", "power": "broadcast_pow"}
 
 
 def _pair(op: str) -> Callable[[Call], Value]:

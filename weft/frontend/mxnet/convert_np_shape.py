@@ -116,9 +116,7 @@ def squeeze(call: Call) -> Value:
 @converter("_npi_stack")
 def stacked(call: Call) -> Value:
     values = call.all()
-    return call.op(
-        "stack", *values, axis=normalize_axis(call.attr("axis"), call.rank(values[0]) + 1)
-    )
+    return call.op("stack", *values, axis=normalize_axis(call.attr("axis"), call.rank(values[0]) + 1))
 
 
 @converter("_npi_concatenate")

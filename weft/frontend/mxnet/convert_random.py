@@ -73,9 +73,13 @@ def exponential(call: Call) -> Value:
 @converter("_random_randint")
 def randint(call: Call) -> Value:
     return call.op(
-        "random_randint", _state(call), low=call.attr("low"), high=call.attr("high"),
-        shape=_shape(call), dtype=call.dtype_attr() or INT32,
-    )  # fmt: skip
+        "random_randint",
+        _state(call),
+        low=call.attr("low"),
+        high=call.attr("high"),
+        shape=_shape(call),
+        dtype=call.dtype_attr() or INT32,
+    )
 
 
 # Distributions whose parameters are inputs: some numbers for each of them.
@@ -85,9 +89,7 @@ def _each(call: Call) -> tuple[list[Value], tuple[int, ...], DType]:
     """The parameters with axes for the numbers drawn, and shape and dtype of the result."""
     own, more = call.shape(call[0]), tuple(call.attr("shape"))
     dtype = call.dtype_attr() or call.dtype(call[0])
-    reshaped = [
-        call.cast(call.reshape(value, (*own, *[1] * len(more))), dtype) for value in call.all()
-    ]
+    reshaped = [call.cast(call.reshape(value, (*own, *[1] * len(more))), dtype) for value in call.all()]
     return reshaped, (*own, *more), dtype
 
 

@@ -119,9 +119,7 @@ def topk(call: Call) -> Value | list[Value]:
     data, axis = _ordered_axis(call)
     kind, extent = call.attr("ret_typ"), call.shape(data)[axis]
     k = call.attr("k") if call.attr("k") > 0 else extent
-    values, places = call.op(
-        "topk", data, k=min(k, extent), axis=axis, largest=not call.attr("is_ascend")
-    )
+    values, places = call.op("topk", data, k=min(k, extent), axis=axis, largest=not call.attr("is_ascend"))
     if kind == "mask":
         call.ignore("dtype")
         return _mask(call, places, axis, data)

@@ -45,10 +45,7 @@ def psroi_pooling(call: Call) -> Value:
 @converter("_contrib_DeformablePSROIPooling")
 def deformable_psroi_pooling(call: Call) -> Value:
     call.only_first_output()
-    names = (
-        "output_dim pooled_size group_size spatial_scale part_size sample_per_part trans_std "
-        "no_trans"
-    ).split()
+    names = ("output_dim pooled_size group_size spatial_scale part_size sample_per_part trans_std no_trans").split()
     attrs = {name: call.attr(name) for name in names}
     moves = [] if attrs["no_trans"] else [call[2]]
     call.ignore(2)
@@ -61,8 +58,7 @@ def proposal(call: Call) -> list[Value]:
     if call.op_type == "_contrib_Proposal" and call.shape(call[0])[0] != 1:
         raise FormatError("Proposal takes one image", hint="MultiProposal takes several")
     names = (
-        "rpn_pre_nms_top_n rpn_post_nms_top_n threshold rpn_min_size scales ratios feature_stride "
-        "iou_loss"
+        "rpn_pre_nms_top_n rpn_post_nms_top_n threshold rpn_min_size scales ratios feature_stride iou_loss"
     ).split()
     call.ignore("output_score")
     attrs = {name: call.attr(name) for name in names}

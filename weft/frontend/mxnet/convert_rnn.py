@@ -102,10 +102,7 @@ def _weights(call: Call, form: Form, features: int) -> Iterator[Weights]:
         raise FormatError(f"{form.layers} layers with {given} parameters")
     later = [state * form.directions] * (form.layers - 1)
     ins = [size for size in (features, *later) for _ in range(form.directions)]
-    each = [
-        [(wide, size), (wide, state), *([(state, form.size)] if form.projected else [])]
-        for size in ins
-    ]
+    each = [[(wide, size), (wide, state), *([(state, form.size)] if form.projected else [])] for size in ins]
     matrices = sum(math.prod(shape) for shapes in each for shape in shapes)
     total = matrices + 2 * wide * len(ins)
     if given != total:
@@ -178,8 +175,7 @@ def ctc_loss(call: Call) -> Value:
     first = call.attr("blank_label") == "first"
     uses = call.attr("use_data_lengths"), call.attr("use_label_lengths")
     given = iter(range(2, 4))
-    steps = call[next(given)] if uses[0] else call.op("full", shape=(batch,), dtype=INT32,
-                                                      fill_value=time)  # fmt: skip
+    steps = call[next(given)] if uses[0] else call.op("full", shape=(batch,), dtype=INT32, fill_value=time)
     count = call[next(given)] if uses[1] else _label_count(call, labels, 0.0 if first else -1.0)
     whole = [call.cast(value, INT32) for value in (labels, steps, count)]
     probabilities = call.op("log_softmax", data, axis=2)

@@ -332,10 +332,7 @@ def split_at(call: Call) -> list[Value]:
     if not places:
         raise FormatError("a split into no parts")
     ends = [*places[1:], extent]
-    parts = [
-        call.sliced(data, {axis: (min(start, extent), min(end, extent), 1)})
-        for start, end in zip(places, ends)
-    ]
+    parts = [call.sliced(data, {axis: (min(start, extent), min(end, extent), 1)}) for start, end in zip(places, ends)]
     return _squeezed(call, parts, axis)
 
 

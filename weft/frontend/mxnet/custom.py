@@ -27,10 +27,7 @@ def get_op(name: str) -> Callable[..., Symbol]:
 
 
 def converted_by(
-    function: SymbolConverter,
-    emitter: Emitter,
-    inputs: Sequence[Value],
-    attrs: Mapping[str, str],
+    function: SymbolConverter, emitter: Emitter, inputs: Sequence[Value], attrs: Mapping[str, str]
 ) -> list[Value]:
     """What the function makes of the inputs, with facts about each output."""
     symbols = [emitter.symbol(value) for value in inputs]

@@ -43,14 +43,7 @@ __all__ = ["from_mxnet", "get_op"]
 
 # Inputs that only training reads.
 _LABELS = dict.fromkeys(
-    (
-        "SoftmaxOutput",
-        "LinearRegressionOutput",
-        "LogisticRegressionOutput",
-        "MAERegressionOutput",
-        "SVMOutput",
-    ),
-    1,
+    ("SoftmaxOutput", "LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput", "SVMOutput"), 1
 )
 # Inputs that hold what was learned, by the names that MXNet's operators give them.
 _LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".split())
@@ -110,9 +103,7 @@ def _head(emitter: Emitter, value: Value, node: Node, count: int) -> Symbol:
     return emitter.symbol(value) if plain else emitter.output(value, f"{node.name}_output")
 
 
-def _tables(
-    identity_list: Iterable[str] | None, convert_map: Mapping[str, SymbolConverter] | None
-) -> Tables:
+def _tables(identity_list: Iterable[str] | None, convert_map: Mapping[str, SymbolConverter] | None) -> Tables:
     own = {name: identity_converter(name) for name in identity_list or ()}
     return Tables({**own, **(convert_map or {})})
 
@@ -167,11 +158,7 @@ def _described(op: str, names: list[str]) -> str:
 
 
 def _variables(
-    graph: SymbolFile,
-    arrays: Arrays,
-    live: Iterable[int],
-    emitter: Emitter,
-    given: Mapping[str, tuple[Dim, ...]],
+    graph: SymbolFile, arrays: Arrays, live: Iterable[int], emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
 ) -> dict[int, list[Value]]:
     numbers = [number for number in live if graph.nodes[number].op == "null"]
     names = [graph.nodes[number].name for number in numbers]
@@ -186,18 +173,14 @@ def _variables(
         if name in arrays and name not in given:
             values[number] = [emitter.stored(name, arrays[name])]
         else:
-            values[number] = [
-                _input(graph, number, arrays, readers.get(number, []), emitter, given)
-            ]
+            values[number] = [_input(graph, number, arrays, readers.get(number, []), emitter, given)]
     return values
 
 
 def _check_given(given: Mapping[str, tuple[Dim, ...]], inputs: list[str]) -> None:
     for name in given:
         if name not in inputs:
-            raise NotFound(
-                f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs)
-            )
+            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs))
 
 
 def _readers(graph: SymbolFile, live: Iterable[int]) -> dict[int, list[tuple[Node, str]]]:
@@ -231,8 +214,7 @@ def _check_learned(
     if missing and arrays:
         raise NotFound(
             f"{len(missing)} parameters have no value: {', '.join(missing[:5])}",
-            hint="give the parameter file that belongs to the symbol, or shape={name: ...} for "
-            "those that are inputs",
+            hint="give the parameter file that belongs to the symbol, or shape={name: ...} for those that are inputs",
         )
 
 
@@ -296,11 +278,7 @@ def _shape_for(reader: Node, weight: tuple[int, ...]) -> Shape:
 
 
 def _converted(
-    graph: SymbolFile,
-    live: Mapping[int, set[int]],
-    tables: Tables,
-    emitter: Emitter,
-    values: dict[int, list[Value]],
+    graph: SymbolFile, live: Mapping[int, set[int]], tables: Tables, emitter: Emitter, values: dict[int, list[Value]]
 ) -> list[Value]:
     """The outputs of a graph whose variables have values."""
     for number in live:
@@ -346,9 +324,7 @@ def _convert(
         values[number] = _results(node, tables, emitter, inputs, frozenset(live[number]))
 
 
-def _results(
-    node: Node, tables: Tables, emitter: Emitter, inputs: list[Value], wanted: frozenset[int]
-) -> list[Value]:
+def _results(node: Node, tables: Tables, emitter: Emitter, inputs: list[Value], wanted: frozenset[int]) -> list[Value]:
     if node.op in tables.own:
         attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
         return converted_by(tables.own[node.op], emitter, list(map(_settled, inputs)), attrs)

@@ -26,9 +26,7 @@ _MOST_AXES = 32
 _LARGEST_EXTENT = 1 << 48
 # A sparse array may be made dense up to this size, or this many times what is stored of it.
 _DENSE_BYTES, _DENSE_FACTOR = 1 << 26, 1 << 10
-_DTYPE_CODES = (
-    "float32 float64 float16 uint8 int32 int8 int64 bool int16 uint16 uint32 uint64 bfloat16"
-).split()
+_DTYPE_CODES = ("float32 float64 float16 uint8 int32 int8 int64 bool int16 uint16 uint32 uint64 bfloat16").split()
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -122,8 +120,7 @@ class _Reader:
         left = len(self.data) - self.at
         if size > left:
             raise FormatError(
-                f"{what} would take {size} bytes, and {left} are left",
-                why="the file is truncated or damaged",
+                f"{what} would take {size} bytes, and {left} are left", why="the file is truncated or damaged"
             )
         self.at += size
         return self.data[self.at - size : self.at]

@@ -56,10 +56,7 @@ SIGNATURES: dict[str, str] = {
     "L2Normalization": "data | eps:float=1e-10 mode:text=instance",
     "LRN": "data | alpha:float=0.0001 beta:float=0.75 knorm:float=2 nsize:int",
     "LayerNorm": "data gamma beta | axis:int=-1 eps:float=1e-05 output_mean_var:bool=0",
-    "LeakyReLU": (
-        "data gamma | act_type:text=leaky slope:float=0.25 lower_bound:float=0.125 "
-        "upper_bound:float=0.334"
-    ),
+    "LeakyReLU": ("data gamma | act_type:text=leaky slope:float=0.25 lower_bound:float=0.125 upper_bound:float=0.334"),
     "LinearRegressionOutput": "data label | grad_scale:float=1",
     "LogisticRegressionOutput": "data label | grad_scale:float=1",
     "MAERegressionOutput": "data label | grad_scale:float=1",
@@ -94,8 +91,7 @@ SIGNATURES: dict[str, str] = {
         "smooth_alpha:float=0"
     ),
     "SpatialTransformer": (
-        "data loc | target_shape:ints=(0,0) transform_type:text sampler_type:text "
-        "cudnn_off:bool?=None"
+        "data loc | target_shape:ints=(0,0) transform_type:text sampler_type:text cudnn_off:bool?=None"
     ),
     "SwapAxis": "data | dim1:int=0 dim2:int=0",
     "UpSampling": (
@@ -104,8 +100,7 @@ SIGNATURES: dict[str, str] = {
     ),
     "_CrossDeviceCopy": "data",
     "_arange": (
-        "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= "
-        "dtype:text=float32"
+        "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= dtype:text=float32"
     ),
     "_cond": (
         "cond then_branch else_branch data* | num_args:int num_outputs:int cond_input_locs:ints "
@@ -141,39 +136,30 @@ SIGNATURES: dict[str, str] = {
         "nms_topk:int=-1"
     ),
     "_contrib_MultiBoxPrior": (
-        "data | sizes:floats=(1) ratios:floats=(1) clip:bool=0 steps:floats=(-1,-1) "
-        "offsets:floats=(0.5,0.5)"
+        "data | sizes:floats=(1) ratios:floats=(1) clip:bool=0 steps:floats=(-1,-1) offsets:floats=(0.5,0.5)"
     ),
     "_contrib_MultiProposal": (
         "cls_prob bbox_pred im_info | rpn_pre_nms_top_n:int=6000 rpn_post_nms_top_n:int=300 "
         "threshold:float=0.7 rpn_min_size:int=16 scales:floats=(4,8,16,32) "
         "ratios:floats=(0.5,1,2) feature_stride:int=16 output_score:bool=0 iou_loss:bool=0"
     ),
-    "_contrib_PSROIPooling": (
-        "data rois | spatial_scale:float output_dim:int pooled_size:int group_size:int=0"
-    ),
+    "_contrib_PSROIPooling": ("data rois | spatial_scale:float output_dim:int pooled_size:int group_size:int=0"),
     "_contrib_Proposal": (
         "cls_prob bbox_pred im_info | rpn_pre_nms_top_n:int=6000 rpn_post_nms_top_n:int=300 "
         "threshold:float=0.7 rpn_min_size:int=16 scales:floats=(4,8,16,32) "
         "ratios:floats=(0.5,1,2) feature_stride:int=16 output_score:bool=0 iou_loss:bool=0"
     ),
     "_contrib_ROIAlign": (
-        "data rois | pooled_size:ints spatial_scale:float sample_ratio:int=-1 "
-        "position_sensitive:bool=0 aligned:bool=0"
+        "data rois | pooled_size:ints spatial_scale:float sample_ratio:int=-1 position_sensitive:bool=0 aligned:bool=0"
     ),
-    "_contrib_SparseEmbedding": (
-        "data weight | input_dim:int output_dim:int dtype:text=float32 sparse_grad:bool=0"
-    ),
+    "_contrib_SparseEmbedding": ("data weight | input_dim:int output_dim:int dtype:text=float32 sparse_grad:bool=0"),
     "_contrib_SyncBatchNorm": (
         "data gamma beta moving_mean moving_var | eps:float=0.001 momentum:float=0.9 "
         "fix_gamma:bool=1 use_global_stats:bool=0 output_mean_var:bool=0 ndev:int=1 key:text"
     ),
-    "_contrib_arange_like": (
-        "data | start:float=0 step:float=1 repeat:int=1 ctx:text= axis:int?=None"
-    ),
+    "_contrib_arange_like": ("data | start:float=0 step:float=1 repeat:int=1 ctx:text= axis:int?=None"),
     "_contrib_box_decode": (
-        "data anchors | std0:float=1 std1:float=1 std2:float=1 std3:float=1 clip:float=-1 "
-        "format:text=center"
+        "data anchors | std0:float=1 std1:float=1 std2:float=1 std3:float=1 clip:float=-1 format:text=center"
     ),
     "_contrib_box_iou": "lhs rhs | format:text=corner",
     "_contrib_box_nms": (
@@ -196,8 +182,7 @@ SIGNATURES: dict[str, str] = {
     "_equal_scalar": "data | scalar:float=1 is_int:bool=1",
     "_eye": "| N:int M:int=0 k:int=0 ctx:text= dtype:text=float32",
     "_foreach": (
-        "fn data* | num_args:int num_outputs:int num_out_data:int in_state_locs:ints "
-        "in_data_locs:ints remain_locs:ints"
+        "fn data* | num_args:int num_outputs:int num_out_data:int in_state_locs:ints in_data_locs:ints remain_locs:ints"
     ),
     "_full": "| shape:ints?=None ctx:text= dtype:text=float32 value:float",
     "_grad_add": "lhs rhs",
@@ -217,9 +202,7 @@ SIGNATURES: dict[str, str] = {
     "_lesser_equal": "lhs rhs",
     "_lesser_equal_scalar": "data | scalar:float=1 is_int:bool=1",
     "_lesser_scalar": "data | scalar:float=1 is_int:bool=1",
-    "_linalg_gemm": (
-        "A B C | transpose_a:bool=0 transpose_b:bool=0 alpha:float=1 beta:float=1 axis:int=-2"
-    ),
+    "_linalg_gemm": ("A B C | transpose_a:bool=0 transpose_b:bool=0 alpha:float=1 beta:float=1 axis:int=-2"),
     "_linalg_gemm2": "A B | transpose_a:bool=0 transpose_b:bool=0 alpha:float=1 axis:int=-2",
     "_logical_and": "lhs rhs",
     "_logical_and_scalar": "data | scalar:float=1 is_int:bool=1",
@@ -255,8 +238,7 @@ SIGNATURES: dict[str, str] = {
     "_npi_add": "lhs rhs",
     "_npi_add_scalar": "data | scalar:float=1 is_int:bool=1",
     "_npi_arange": (
-        "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= "
-        "dtype:text=float32"
+        "| start:float stop:float?=None step:float=1 repeat:int=1 infer_range:bool=0 ctx:text= dtype:text=float32"
     ),
     "_npi_arccos": "x",
     "_npi_arccosh": "x",
@@ -439,9 +421,7 @@ SIGNATURES: dict[str, str] = {
     "log10": "data",
     "log1p": "data",
     "log2": "data",
-    "log_softmax": (
-        "data length | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0"
-    ),
+    "log_softmax": ("data length | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0"),
     "logical_not": "data",
     "make_loss": "data",
     "max": "data | axis:ints?=None keepdims:bool=0 exclude:bool=0",
@@ -461,9 +441,7 @@ SIGNATURES: dict[str, str] = {
     "reciprocal": "data",
     "relu": "data",
     "repeat": "data | repeats:int axis:int?=None",
-    "reshape_like": (
-        "lhs rhs | lhs_begin:int?=None lhs_end:int?=None rhs_begin:int?=None rhs_end:int?=None"
-    ),
+    "reshape_like": ("lhs rhs | lhs_begin:int?=None lhs_end:int?=None rhs_begin:int?=None rhs_end:int?=None"),
     "reverse": "data | axis:ints",
     "rint": "data",
     "round": "data",
@@ -478,9 +456,7 @@ SIGNATURES: dict[str, str] = {
     "slice_axis": "data | axis:int begin:int end:int?",
     "slice_like": "data shape_like | axes:ints=()",
     "smooth_l1": "data | scalar:float=1",
-    "softmax": (
-        "data length | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0"
-    ),
+    "softmax": ("data length | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0"),
     "softmin": "data | axis:int=-1 temperature:float?=None dtype:text?=None use_length:bool?=0",
     "softsign": "data",
     "sort": "data | axis:int?=-1 is_ascend:bool=1",

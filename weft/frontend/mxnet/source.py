@@ -78,8 +78,7 @@ def newest_params(path: Path) -> Path:
     if not found or not path.name.endswith(_SUFFIX):
         raise NotFound(
             f"there is no parameter file {prefix}-NNNN.params beside {str(path)!r}",
-            hint="from_mxnet(path, params_path), or --params on the command line; {} for a model "
-            "without any",
+            hint="from_mxnet(path, params_path), or --params on the command line; {} for a model without any",
         )
     return max(found)[1]
 

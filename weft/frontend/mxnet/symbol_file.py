@@ -155,11 +155,7 @@ def _attrs(item: Mapping[str, Any], where: str) -> dict[str, str]:
 def _upgraded(file: SymbolFile) -> SymbolFile:
     for node in file.nodes:
         _hide(node)
-        if (
-            file.version < 905
-            and node.op in ("argmax", "argmin")
-            and node.attrs.get("axis") == "-1"
-        ):
+        if file.version < 905 and node.op in ("argmax", "argmin") and node.attrs.get("axis") == "-1":
             del node.attrs["axis"]  # it used to mean all axes
     return _with_missing_inputs(file) if file.version < 900 else file
 
@@ -213,7 +209,5 @@ def text_of_symbol(symbol: object) -> str | bytes | Mapping[str, Any]:
         return symbol
     to_json = getattr(symbol, "tojson", None)
     if not callable(to_json):
-        raise InvalidType(
-            f"from_mxnet takes a path, JSON or a symbol of MXNet, not {type(symbol).__name__}"
-        )
+        raise InvalidType(f"from_mxnet takes a path, JSON or a symbol of MXNet, not {type(symbol).__name__}")
     return to_json()

@@ -56,8 +56,7 @@ class Call(Building):
             raise FormatError(f"attribute {missing[0]!r} is missing")
         if not schema.min_input <= len(self.inputs) <= schema.max_input:
             raise FormatError(
-                f"{len(self.inputs)} inputs",
-                why=f"{node.op_type} takes {schema.min_input} to {schema.max_input}",
+                f"{len(self.inputs)} inputs", why=f"{node.op_type} takes {schema.min_input} to {schema.max_input}"
             )
         for index, (value, known) in enumerate(zip(self.inputs, schema.inputs)):
             if value is None and known.option == _SINGLE:

@@ -25,10 +25,7 @@ def attention(call: Call) -> Value:
     kind = "none" if mask is None else "boolean" if call.dtype(mask) == BOOL else "additive"
     attrs = {"scale": call.attr("scale"), "is_causal": bool(call.attr("is_causal"))}
     made = call.op(
-        "scaled_dot_product_attention",
-        *(query, key, value, *([] if mask is None else [mask])),
-        mask=kind,
-        **attrs,
+        "scaled_dot_product_attention", *(query, key, value, *([] if mask is None else [mask])), mask=kind, **attrs
     )
     return _packed(call, made) if packed else made
 

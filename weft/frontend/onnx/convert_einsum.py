@@ -49,9 +49,7 @@ def _parse(call: Call) -> tuple[list[str], str]:
     return full, dots + "".join(sorted(set(once) - set(dots)))
 
 
-def _product(
-    call: Call, values: list[Value], terms: list[str], kept: set[str]
-) -> tuple[list[Value], list[str]]:
+def _product(call: Call, values: list[Value], terms: list[str], kept: set[str]) -> tuple[list[Value], list[str]]:
     """Two operands as one: shared axes that are kept are batches, other shared ones are summed."""
     (a, b), (s, t) = values, terms
     a, s = _summed(call, a, s, kept | set(t))
@@ -64,9 +62,7 @@ def _product(
     b = _ordered(call, b, t, "".join(batch + inner + columns))
     sizes = _sizes(call, a, batch + rows + inner, b, batch + inner + columns)
     left = call.reshape(a, [*(sizes[x] for x in batch), _size(sizes, rows), _size(sizes, inner)])
-    right = call.reshape(
-        b, [*(sizes[x] for x in batch), _size(sizes, inner), _size(sizes, columns)]
-    )
+    right = call.reshape(b, [*(sizes[x] for x in batch), _size(sizes, inner), _size(sizes, columns)])
     made = call.op("batch_matmul", left, right)
     term = batch + rows + columns
     return [call.reshape(made, [sizes[letter] for letter in term])], ["".join(term)]

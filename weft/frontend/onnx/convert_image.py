@@ -70,9 +70,7 @@ def _resize_by(call: Call, scales: list[float], coordinates: str, nearest: str) 
     return _resized(call, sizes, scales, coordinates, nearest)
 
 
-def _resized(
-    call: Call, sizes: list[int], scales: list[float] | None, coordinates: str, nearest: str
-) -> Value:
+def _resized(call: Call, sizes: list[int], scales: list[float] | None, coordinates: str, nearest: str) -> Value:
     data, shape, mode = call[0], call.shape(call[0]), call.attr("mode")
     if mode not in _METHODS:
         raise Unsupported(f"{call.op_type} with mode {mode!r} is not supported")

@@ -60,9 +60,7 @@ def slice_(call: Call) -> Value:
     return _sliced(call, starts, ends, axes, steps)
 
 
-def _sliced(
-    call: Call, starts: list[int], ends: list[int], axes: list[int], steps: list[int]
-) -> Value:
+def _sliced(call: Call, starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise FormatError("starts, ends, axes and steps differ in number")
     rank = call.rank(call[0])
@@ -224,8 +222,7 @@ def one_hot(call: Call) -> Value:
     off, on = (float(item) for item in call.constant(2, "the values"))
     indices = call.cast(call[0], INT64)
     dtype = call.dtype(call[2])
-    return call.op("one_hot", indices, depth=depth, axis=call.attr("axis"), on_value=on,
-                   off_value=off, dtype=dtype)  # fmt: skip
+    return call.op("one_hot", indices, depth=depth, axis=call.attr("axis"), on_value=on, off_value=off, dtype=dtype)
 
 
 @converter("EyeLike", since=9)
@@ -271,6 +268,4 @@ def reverse_sequence(call: Call) -> Value:
     if {time, batch} != {0, 1}:
         raise FormatError("the time and batch axes must be 0 and 1")
     places = places.reshape(shape[:2] + (1,) * (len(shape) - 2))
-    return call.op(
-        "gather_elements", data, call.broadcast_to(call.make(places, INT64), shape), axis=time
-    )
+    return call.op("gather_elements", data, call.broadcast_to(call.make(places, INT64), shape), axis=time)

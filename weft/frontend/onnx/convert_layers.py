@@ -317,9 +317,7 @@ def group_norm(call: Call) -> Value:
         if groups < 1 or channels % groups:
             raise FormatError(f"{channels} channels do not split into {groups} groups")
         scale, bias = (_repeated(call, value, groups, channels) for value in (scale, bias))
-    return call.op(
-        "group_norm", call[0], scale, bias, num_groups=groups, epsilon=call.attr("epsilon")
-    )
+    return call.op("group_norm", call[0], scale, bias, num_groups=groups, epsilon=call.attr("epsilon"))
 
 
 def _repeated(call: Call, value: Value, groups: int, channels: int) -> Value:
@@ -349,12 +347,4 @@ def local_response_norm(call: Call) -> Value:
         size, alpha = whole, alpha * whole / size
     if size % 2 == 0:
         raise Unsupported(f"LRN of an even size, {size}, is not supported")
-    return call.op(
-        "lrn",
-        call[0],
-        size=size,
-        axis=1,
-        alpha=alpha,
-        beta=call.attr("beta"),
-        bias=call.attr("bias"),
-    )
+    return call.op("lrn", call[0], size=size, axis=1, alpha=alpha, beta=call.attr("beta"), bias=call.attr("bias"))

@@ -13,9 +13,7 @@ from ..emitter import FOLDED_ELEMENTS, Value
 from .call import Call
 from .registry import ALIKE, Alike, converter
 
-ALIKE.update(
-    Concat=Alike("concatenate", {"axis": "axis"}),
-)
+ALIKE.update(Concat=Alike("concatenate", {"axis": "axis"}))
 
 
 # Constants.

@@ -66,9 +66,7 @@ def to_onnx(
     (['Relu'], 'y_output')
     """
     if opset not in _OPSETS:
-        raise InvalidValue(
-            f"opset {opset} is not written", hint=f"{_OPSETS.start} to {_OPSETS.stop - 1}"
-        )
+        raise InvalidValue(f"opset {opset} is not written", hint=f"{_OPSETS.start} to {_OPSETS.stop - 1}")
     _report(_without_writer(symbol))
     arrays = {name: _as_numpy(value) for name, value in params.items()}
     graph = _typed(symbol, arrays, shape or {}, dtype or {})
@@ -85,10 +83,7 @@ def _as_numpy(value: Any) -> np.ndarray:
 
 
 def _typed(
-    symbol: Symbol,
-    arrays: Mapping[str, np.ndarray],
-    shape: Mapping[str, Sequence[int]],
-    dtype: Mapping[str, Any],
+    symbol: Symbol, arrays: Mapping[str, np.ndarray], shape: Mapping[str, Sequence[int]], dtype: Mapping[str, Any]
 ) -> Graph:
     """The graph with every shape and dtype known."""
     names = set(symbol.list_input_names())
@@ -106,8 +101,7 @@ def _typed(
             if not is_static(fact.shape) or fact.dtype is None:
                 inputs = [n for n in graph.indexed.nodes if n.op is None]
                 raise open_shapes(
-                    f"the shape of {node.name!r} is not known",
-                    {n.name: graph.facts[n][0].shape for n in inputs},
+                    f"the shape of {node.name!r} is not known", {n.name: graph.facts[n][0].shape for n in inputs}
                 )
     return graph
 
@@ -141,9 +135,7 @@ def _described(op: str, why: str, nodes: list[str]) -> str:
 # The graph.
 
 
-def _model(
-    graph: Graph, arrays: Mapping[str, np.ndarray], opset: int
-) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+def _model(graph: Graph, arrays: Mapping[str, np.ndarray], opset: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The model without its weights, and the weights."""
     writer = Writer(opset)
     names: dict[NodeEntry, str] = {}
@@ -166,9 +158,7 @@ def _model(
     return model, {name: array for name, array in writer.arrays.items() if name in used}
 
 
-def _needed(
-    nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
-) -> tuple[list[onnx.NodeProto], set[str]]:
+def _needed(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> tuple[list[onnx.NodeProto], set[str]]:
     """The nodes that the outputs need, and all names that are read."""
     used, kept = set(outputs), []
     for node in reversed(nodes):
@@ -191,10 +181,7 @@ def _read_inside(node: onnx.NodeProto) -> set[str]:
 
 
 def _variables(
-    graph: Graph,
-    arrays: Mapping[str, np.ndarray],
-    writer: Writer,
-    names: dict[NodeEntry, str],
+    graph: Graph, arrays: Mapping[str, np.ndarray], writer: Writer, names: dict[NodeEntry, str]
 ) -> list[onnx.ValueInfoProto]:
     """Variables come first and keep their names; those without a value are inputs."""
     inputs = []
@@ -227,9 +214,7 @@ def _variable_name(node: Node, namer: Callable[[str], str]) -> str:
     return name
 
 
-def _outputs(
-    graph: Graph, writer: Writer, names: Mapping[NodeEntry, str]
-) -> list[onnx.ValueInfoProto]:
+def _outputs(graph: Graph, writer: Writer, names: Mapping[NodeEntry, str]) -> list[onnx.ValueInfoProto]:
     """The outputs; one that is a variable, or is there twice, gets a node of its own."""
     infos, seen = [], set()
     for entry in graph.outputs:

@@ -90,8 +90,7 @@ def _declared(model: Model) -> dict[str, Fact]:
         tensor = item.type.tensor_type
         if tensor.HasField("shape") and tensor.elem_type in DTYPE_OF:
             dims: list[Dim] = [
-                d.dim_value if d.HasField("dim_value") else d.dim_param or None
-                for d in tensor.shape.dim
+                d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim
             ]
             facts[item.name] = Fact(tuple(dims), DTYPE_OF[tensor.elem_type])
     return facts

@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from ...base.dtype import DType
-from ...base.errors import (
-    Error,
-    FormatError,
-    InvalidValue,
-    NotFound,
-    Unsupported,
-)
+from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
@@ -74,12 +68,7 @@ def from_onnx(
 
 
 def _convert_or_note(
-    model: Model,
-    emitter: Emitter,
-    values: dict[str, Value],
-    node: onnx.NodeProto,
-    position: int,
-    gaps: Gaps,
+    model: Model, emitter: Emitter, values: dict[str, Value], node: onnx.NodeProto, position: int, gaps: Gaps
 ) -> None:
     made = [name for name in node.output if name]
     if gaps.lacks(node):
@@ -107,8 +96,7 @@ def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
         domain = node_domain(node)
         if domain not in model.opsets:
             raise FormatError(
-                f"the model imports no opset of domain {domain or 'ai.onnx'!r}",
-                where=node_label(node, position),
+                f"the model imports no opset of domain {domain or 'ai.onnx'!r}", where=node_label(node, position)
             )
         opset = model.opsets[domain]
         known = find(domain, node.op_type, opset) is not None
@@ -127,9 +115,7 @@ def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
 # Inputs and initialisers.
 
 
-def _inputs(
-    model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]], gaps: Gaps
-) -> dict[str, Value]:
+def _inputs(model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> dict[str, Value]:
     graph = model.graph
     values: dict[str, Value] = {}
     for position, tensor in enumerate(graph.initializer):
@@ -145,8 +131,7 @@ def _inputs(
     for name in given:
         if name not in {item.name for item in real}:
             raise NotFound(
-                f"the model has no input {name!r}",
-                why="its inputs: " + ", ".join(item.name for item in real),
+                f"the model has no input {name!r}", why="its inputs: " + ", ".join(item.name for item in real)
             )
     shapes = {item.name: _declared_shape(item) for item in real}
     bound = _bind_symbols(shapes, given)
@@ -179,9 +164,7 @@ def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
     return tuple(dims)
 
 
-def _bind_symbols(
-    shapes: Mapping[str, Shape], given: Mapping[str, tuple[Dim, ...]]
-) -> dict[str, Shape]:
+def _bind_symbols(shapes: Mapping[str, Shape], given: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
     """The shapes with what is given filled in; a symbol means one number wherever it stands."""
     symbols: dict[str, int] = {}
     for name, wanted in given.items():
@@ -199,9 +182,7 @@ def _bind_symbols(
                 f"input {name!r} of shape {show(declared)} cannot be {show(wanted)}",
                 why=f"symbols so far: {symbols}" if symbols else None,
             )
-    return {
-        name: unify(given.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()
-    }
+    return {name: unify(given.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
 
 
 def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:
@@ -213,13 +194,7 @@ def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:
 # One node.
 
 
-def _convert(
-    model: Model,
-    emitter: Emitter,
-    values: dict[str, Value],
-    node: onnx.NodeProto,
-    position: int,
-) -> None:
+def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onnx.NodeProto, position: int) -> None:
     label = node_label(node, position)
     opset = model.opsets[node_domain(node)]
     schema = _schema(node.op_type, opset, node_domain(node))
@@ -242,9 +217,7 @@ def _results(how: Converter | Alike, call: Call) -> list[Value | None]:
     return call.named(results)
 
 
-def _bind_outputs(
-    node: onnx.NodeProto, results: list[Value | None], values: dict[str, Value], label: str
-) -> None:
+def _bind_outputs(node: onnx.NodeProto, results: list[Value | None], values: dict[str, Value], label: str) -> None:
     for index, name in enumerate(node.output):
         result = results[index] if index < len(results) else None
         if name and result is None:

@@ -81,9 +81,7 @@ def _parse(data: bytes, where: str) -> onnx.ModelProto:
     try:
         return onnx.ModelProto.FromString(data)
     except DecodeError:
-        raise FormatError(
-            "this is not an ONNX model", where=where, why="it is truncated, or another format"
-        ) from None
+        raise FormatError("this is not an ONNX model", where=where, why="it is truncated, or another format") from None
 
 
 def node_label(node: onnx.NodeProto, position: int) -> str:

@@ -42,9 +42,7 @@ def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Con
 
 def find(domain: str, op_type: str, opset: int) -> Converter | Alike | None:
     """What converts an operator of an opset."""
-    rows = [
-        function for since, function in _converters.get((domain, op_type), ()) if since <= opset
-    ]
+    rows = [function for since, function in _converters.get((domain, op_type), ()) if since <= opset]
     if rows:
         return rows[-1]
     return ALIKE.get(op_type) if not domain else None

@@ -30,9 +30,7 @@ def with_weights(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> on
             "the model is larger than 2 GiB, which an ONNX file cannot hold",
             hint="give a path: the weights are then written to a file beside it",
         )
-    model.graph.initializer.extend(
-        numpy_helper.from_array(_plain(array), name) for name, array in arrays.items()
-    )
+    model.graph.initializer.extend(numpy_helper.from_array(_plain(array), name) for name, array in arrays.items())
     return model
 
 
@@ -70,9 +68,7 @@ def checked(model: onnx.ModelProto | str) -> None:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         why = " ".join(str(error).split())[:300]
-        raise Unsupported(
-            "ONNX does not take what its operators would have to be", why=why
-        ) from None
+        raise Unsupported("ONNX does not take what its operators would have to be", why=why) from None
 
 
 def _total(arrays: Mapping[str, np.ndarray]) -> int:
@@ -90,9 +86,7 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _write_beside(
-    folder: Path, name: str, model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]
-) -> None:
+def _write_beside(folder: Path, name: str, model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> None:
     """Weights in a file that is named by what it holds: a model never meets another's weights."""
     digest = hashlib.sha256()
     part = folder / "weights"

@@ -38,9 +38,7 @@ DTYPE_OF = {code: DTYPES[name] for code, name in _TYPE_NAMES.items()}
 CODE_OF = {dtype: code for code, dtype in DTYPE_OF.items()}
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe does not wait for its other end
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_ALLOW_LINKS = (
-    "if you trust the folder, as where a model hub made the links: from_onnx(path, links=True)"
-)
+_ALLOW_LINKS = "if you trust the folder, as where a model hub made the links: from_onnx(path, links=True)"
 _LARGEST = 1 << 48  # elements: more than any machine holds, and safe to multiply
 
 _FIELD_OF = {
@@ -72,9 +70,7 @@ def dtype_of(code: int, where: str) -> DType:
     return dtype
 
 
-def to_numpy(
-    tensor: TensorProto, where: str, folder: Folder | None = None, large: NDArray | None = None
-) -> np.ndarray:
+def to_numpy(tensor: TensorProto, where: str, folder: Folder | None = None, large: NDArray | None = None) -> np.ndarray:
     """The tensor as an array; `large`: the bytes that its raw_data had."""
     dtype = dtype_of(tensor.data_type, where)
     shape = checked_dims(tensor.dims, where)
@@ -93,9 +89,7 @@ def to_numpy(
     return numpy_helper.to_array(tensor)
 
 
-def _from_bytes(
-    data: bytes | bytearray | np.ndarray, dtype: DType, shape: tuple[int, ...]
-) -> np.ndarray:
+def _from_bytes(data: bytes | bytearray | np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
     """Little-endian, whatever the machine is."""
     stored = dtype if dtype.isnative and sys.byteorder == "little" else dtype.newbyteorder("<")
     return np.frombuffer(data, stored).astype(dtype, copy=False).reshape(shape)
@@ -131,9 +125,7 @@ def _external_bytes(tensor: TensorProto, size: int, where: str, folder: Folder |
     offset = _number(entries.get("offset", "0"), "offset", where)
     length = _number(entries.get("length", str(size)), "length", where)
     if length != size:
-        raise FormatError(
-            f"external data of {length} bytes for a tensor of {size} bytes", where=where
-        )
+        raise FormatError(f"external data of {length} bytes for a tensor of {size} bytes", where=where)
     path = _inside(folder, entries.get("location", ""), where)
     return _read_range(path, folder.links, offset, size, where)
 
@@ -197,9 +189,7 @@ def _read_range(path: Path, links: bool, offset: int, size: int, where: str) -> 
             data = bytearray(size)
             file.readinto(data)
     except OSError as error:
-        raise FormatError(
-            f"cannot read external data {path.name!r}", where=where, why=error.strerror
-        ) from None
+        raise FormatError(f"cannot read external data {path.name!r}", where=where, why=error.strerror) from None
     return data
 
 

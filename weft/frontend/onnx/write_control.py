@@ -16,10 +16,7 @@ def _truth(w: Writing, name: str) -> str:
 
 @writes("cond")
 def cond(w: Writing) -> None:
-    branches = [
-        w.body([], lambda part=part: w.subgraph(part, w.inputs, w.ins), w.outs)
-        for part in w.source.subgraphs
-    ]
+    branches = [w.body([], lambda part=part: w.subgraph(part, w.inputs, w.ins), w.outs) for part in w.source.subgraphs]
     w.give_all("If", _truth(w, w.inputs[0]), then_branch=branches[0], else_branch=branches[1])
 
 
@@ -66,9 +63,7 @@ def while_loop(w: Writing) -> None:
     items = [Fact(fact.shape[1:], fact.dtype) for fact in w.outs[:count]]
     graph = w.body(first + list(zip(inner, facts)), turn, [Fact((), BOOL), *w.outs[count:], *items])
     start = holds(w.inputs[:states])
-    made = w.nodes(
-        "Loop", states + count, w.ints(params.max_iterations), start, *w.inputs[:states], body=graph
-    )
+    made = w.nodes("Loop", states + count, w.ints(params.max_iterations), start, *w.inputs[:states], body=graph)
     for index, name in enumerate(made[:states], count):
         w.give_value(name, index)
     for index, name in enumerate(made[states:]):

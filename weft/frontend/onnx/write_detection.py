@@ -35,9 +35,18 @@ def roi_align(w: Writing) -> None:
     images = w.reshape(w.cast(_images(w, rows), INT64), [-1])
     mode = "half_pixel" if params.aligned else "output_half_pixel"
     height, width = params.pooled_size
-    made = w.node("RoiAlign", data, _column(w, rows, 1, 5), images, output_height=height,
-           output_width=width, sampling_ratio=params.sample_ratio, mode="avg",
-           spatial_scale=params.spatial_scale, coordinate_transformation_mode=mode)  # fmt: skip
+    made = w.node(
+        "RoiAlign",
+        data,
+        _column(w, rows, 1, 5),
+        images,
+        output_height=height,
+        output_width=width,
+        sampling_ratio=params.sample_ratio,
+        mode="avg",
+        spatial_scale=params.spatial_scale,
+        coordinate_transformation_mode=mode,
+    )
 
     if getattr(params, "position_sensitive", False):
         made = _own_channels(w, made, height * width)
@@ -57,8 +66,9 @@ def roi_pool(w: Writing) -> None:
     """The greatest element of each cell."""
     data, rows = w.inputs
     inside = w.node("Concat", _images(w, rows), _column(w, rows, 1, 5), axis=1)
-    made = w.node("MaxRoiPool", data, inside, pooled_shape=list(w.params.pooled_size),
-                  spatial_scale=w.params.spatial_scale)  # fmt: skip
+    made = w.node(
+        "MaxRoiPool", data, inside, pooled_shape=list(w.params.pooled_size), spatial_scale=w.params.spatial_scale
+    )
     w.give_value(_unless_nowhere(w, rows, made))
 
 

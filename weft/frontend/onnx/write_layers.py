@@ -97,10 +97,7 @@ def batch_matmul(w: Writing) -> None:
     if not w.shape[-2 if flags[0] else -1]:
         w.give_value(_zeros(w))
         return
-    sides = [
-        _swapped(w, name, len(fact.shape)) if flag else name
-        for name, fact, flag in zip(w.inputs, w.ins, flags)
-    ]
+    sides = [_swapped(w, name, len(fact.shape)) if flag else name for name, fact, flag in zip(w.inputs, w.ins, flags)]
     w.give("MatMul", *sides)
 
 
@@ -134,8 +131,7 @@ def attention(w: Writing) -> None:
 def grid_sample(w: Writing) -> None:
     """One mode was called bilinear before opset 20, and linear since."""
     mode = "linear" if w.opset >= 20 and w.params.mode == "bilinear" else w.params.mode
-    w.give("GridSample", *w.inputs, mode=mode, padding_mode=w.params.padding,
-           align_corners=w.params.align_corners)  # fmt: skip
+    w.give("GridSample", *w.inputs, mode=mode, padding_mode=w.params.padding, align_corners=w.params.align_corners)
 
 
 _METHODS = {"NEAREST_NEIGHBOR": "nearest", "BILINEAR": "linear"}
@@ -145,9 +141,15 @@ _METHODS = {"NEAREST_NEIGHBOR": "nearest", "BILINEAR": "linear"}
 def upsampling(w: Writing) -> None:
     layout, scale = w.params.layout, w.params.scale
     data = w.moved(w.inputs[0], layout, "NCHW")
-    made = w.node("Resize", data, "", w.constant([1, 1, scale, scale], FLOAT32),
-                  mode=_METHODS[w.params.method], nearest_mode="floor",
-                  coordinate_transformation_mode="asymmetric")  # fmt: skip
+    made = w.node(
+        "Resize",
+        data,
+        "",
+        w.constant([1, 1, scale, scale], FLOAT32),
+        mode=_METHODS[w.params.method],
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    )
     w.give_value(w.moved(made, "NCHW", layout))
 
 
@@ -161,6 +163,14 @@ def resize(w: Writing) -> None:
     out = w.outs[0].shape
     sizes = w.ints([out[params.layout.index(letter)] for letter in "NCHW"])
     data, mode = w.moved(w.inputs[0], params.layout, "NCHW"), _METHODS[params.method]
-    made = w.node("Resize", data, "", "", sizes, mode=mode, nearest_mode=params.nearest_mode,
-                  coordinate_transformation_mode=coordinates)  # fmt: skip
+    made = w.node(
+        "Resize",
+        data,
+        "",
+        "",
+        sizes,
+        mode=mode,
+        nearest_mode=params.nearest_mode,
+        coordinate_transformation_mode=coordinates,
+    )
     w.give_value(w.moved(made, "NCHW", params.layout))

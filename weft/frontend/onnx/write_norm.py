@@ -68,16 +68,14 @@ def local_response_norm(w: Writing) -> None:
     params, x = w.params, w.inputs[0]
     axis = params.axis % w.rank
     if axis == 1 and w.rank == 4 and params.size % 2:
-        w.give("LRN", x, size=params.size, alpha=params.alpha, beta=params.beta,
-               bias=params.bias)  # fmt: skip
+        w.give("LRN", x, size=params.size, alpha=params.alpha, beta=params.beta, bias=params.bias)
         return
     before = [0] * w.rank
     after = list(before)
     before[axis], after[axis] = params.size // 2, params.size - 1 - params.size // 2
     padded = w.node("Pad", w.node("Mul", x, x), w.ints(before + after))
     parts = [
-        w.node("Slice", padded, w.ints([at]), w.ints([at + w.shape[axis]]), w.ints([axis]))
-        for at in range(params.size)
+        w.node("Slice", padded, w.ints([at]), w.ints([at + w.shape[axis]]), w.ints([axis])) for at in range(params.size)
     ]
     total = w.node("Mul", w.node("Sum", *parts), w.constant(params.alpha / params.size))
     total = w.node("Add", total, w.constant(params.bias))

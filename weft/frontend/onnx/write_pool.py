@@ -59,16 +59,12 @@ def max_pool2d(w: Writing) -> None:
         data = w.node("Max", data, w.constant(lowest))
     if any(pad >= row.size for pad, row in zip(pads, rows * 2)):  # more than ONNX takes
         data, pads = _padded(w, data, pads, lowest), [0] * 4
-    made = w.node("MaxPool", data, pads=pads, dilations=[row.dilation for row in rows],
-                  **_strides(rows))  # fmt: skip
+    made = w.node("MaxPool", data, pads=pads, dilations=[row.dilation for row in rows], **_strides(rows))
     w.give_value(w.moved(made, "NCHW", w.params.layout))
 
 
 def _strides(rows: list[Windows]) -> dict[str, list[int]]:
-    return {
-        "kernel_shape": [row.size for row in rows],
-        "strides": [row.stride for row in rows],
-    }
+    return {"kernel_shape": [row.size for row in rows], "strides": [row.stride for row in rows]}
 
 
 def _padded(w: Writing, data: str, pads: list[int], value: float) -> str:
@@ -82,10 +78,7 @@ def avg_pool2d(w: Writing) -> None:
     w.require(is_float(w.dtype), "integers")
     data = w.moved(w.inputs[0], w.params.layout, "NCHW")
     plain = all(
-        row.dilation == 1
-        and row.sticking_out == row.after
-        and max(row.before, row.after) < row.size
-        for row in rows
+        row.dilation == 1 and row.sticking_out == row.after and max(row.before, row.after) < row.size for row in rows
     )
     if plain:
         pads = [row.before for row in rows] + [row.after for row in rows]
@@ -103,8 +96,14 @@ def _summed(w: Writing, data: str, rows: list[Windows]) -> str:
     pads = [row.before for row in rows] + [row.sticking_out for row in rows]
     channels = w.shape[w.params.layout.index("C")]
     ones = w.constant(np.ones((channels, 1, *(row.size for row in rows))))
-    return w.node("Conv", _padded(w, data, pads, 0), ones, group=channels,
-                  dilations=[row.dilation for row in rows], **_strides(rows))  # fmt: skip
+    return w.node(
+        "Conv",
+        _padded(w, data, pads, 0),
+        ones,
+        group=channels,
+        dilations=[row.dilation for row in rows],
+        **_strides(rows),
+    )
 
 
 @writes("global_avg_pool2d", "global_max_pool2d")

@@ -87,9 +87,7 @@ _SORTED_AS = {np.dtype(name): INT32 for name in ("bool", "int8", "uint8", "int16
 
 def sorted_parts(w: Writing, name: str, count: int, axis: int, largest: bool) -> tuple[str, str]:
     """The first elements along an axis and their places, as int64."""
-    values, places = w.nodes(
-        "TopK", 2, name, w.ints([count]), axis=axis, largest=int(largest), sorted=1
-    )
+    values, places = w.nodes("TopK", 2, name, w.ints([count]), axis=axis, largest=int(largest), sorted=1)
     return values, places
 
 

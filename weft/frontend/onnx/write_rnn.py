@@ -34,8 +34,7 @@ def rnn(w: Writing) -> None:
     weights = [_ordered(w, name) for name in (weight, turned)]
     biases = w.node("Concat", _ordered(w, bias), _ordered(w, given["bias"]), axis=1)
     lengths = _lengths(w, given["length"]) if params.lengths else ""
-    states = [w.reshape(given[name], (1, batch, size)) for name in ("state", "cell")
-              if name in given]  # fmt: skip
+    states = [w.reshape(given[name], (1, batch, size)) for name in ("state", "cell") if name in given]
     attrs = {"linear_before_reset": 1} if params.mode == "gru" else {}
     if params.mode.startswith("rnn"):
         attrs["activations"] = ["Tanh" if params.mode == "rnn_tanh" else "Relu"]

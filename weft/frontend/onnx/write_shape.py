@@ -10,10 +10,7 @@ from .tensors import CODE_OF
 from .write_reduce import reduced_axes
 from .writing import ALIKE, AlikeOp, Writing, writes
 
-ALIKE.update(
-    concatenate=AlikeOp("Concat", {"axis": "axis"}),
-    flatten=AlikeOp("Flatten"),
-)
+ALIKE.update(concatenate=AlikeOp("Concat", {"axis": "axis"}), flatten=AlikeOp("Flatten"))
 
 
 @writes("reshape", "reshape_like", "squeeze", "expand_dims", "_as_rows")

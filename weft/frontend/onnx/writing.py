@@ -105,12 +105,7 @@ class Writer:
         self.gaps: Gaps = {}
 
     def append(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        name: str,
-        attrs: Mapping[str, Any],
+        self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, attrs: Mapping[str, Any]
     ) -> None:
         """One more node; attributes that are None are left out."""
         given = {key: _plain(value) for key, value in attrs.items() if value is not None}
@@ -122,9 +117,7 @@ class Writer:
 class Writing:
     """One weft node: names of its tensors, what is known of them, and its params."""
 
-    def __init__(
-        self, writer: Writer, graph: Graph, names: Mapping[NodeEntry, str], node: Node
-    ) -> None:
+    def __init__(self, writer: Writer, graph: Graph, names: Mapping[NodeEntry, str], node: Node) -> None:
         self.writer = writer
         self.source = node
         self.name = node.name
@@ -229,10 +222,7 @@ class Writing:
         return self.node(op_type, name, axes=list(axes), keepdims=int(keepdims))
 
     def body(
-        self,
-        inputs: Sequence[tuple[str, Fact]],
-        make: Callable[[], Sequence[str]],
-        outputs: Sequence[Fact],
+        self, inputs: Sequence[tuple[str, Fact]], make: Callable[[], Sequence[str]], outputs: Sequence[Fact]
     ) -> onnx.GraphProto:
         """A graph inside a node: what `make` writes and gives. It sees the tensors around it."""
         outer, self.writer.nodes = self.writer.nodes, []
@@ -264,11 +254,7 @@ class Writing:
         shapes = {name: fact.shape for name, fact in known.items()}
         dtypes = {name: fact.dtype for name, fact in known.items()}
         graph = infer(Graph(symbol.outputs), shapes, dtypes)
-        names = {
-            NodeEntry(node): values[numbers[node.name]]
-            for node in graph.indexed.nodes
-            if node.op is None
-        }
+        names = {NodeEntry(node): values[numbers[node.name]] for node in graph.indexed.nodes if node.op is None}
         write_nodes(self.writer, graph, names)
         return [names[entry._replace(version=0)] for entry in graph.outputs]
 

@@ -112,9 +112,7 @@ class _Writer:
 
     def _turn(self, part: Part, first: Expr, count: Expr) -> None:
         b, size = self.b, self.size
-        self.patches = Patches(
-            b, self.source, self.taps, self.images, self.results, size.lanes, self.max_vectors
-        )
+        self.patches = Patches(b, self.source, self.taps, self.images, self.results, size.lanes, self.max_vectors)
         self.patches.walk(part, first, count)
         room = self.max_vectors * size.lanes
         self.panels = b.alloc("panels", self.dtype, (MAX_DEPTH * room,), alignment=64)
@@ -174,10 +172,7 @@ class _Writer:
 
     def _tiles(self, depth: Expr, is_first: Expr, is_last: Expr) -> None:
         b, size = self.b, self.size
-        with (
-            row_tiles(b, size, self.rows) as (row, left),
-            even_panels(b, size, self.patches.vectors) as panel,
-        ):
+        with row_tiles(b, size, self.rows) as (row, left), even_panels(b, size, self.patches.vectors) as panel:
             at = b.let("at", panel.number * (depth * size.width))
             straight = b.let("straight", is_last & self._is_straight(panel))
             started = b.let("started", widen(~is_first, size.lanes))

@@ -48,9 +48,7 @@ def copied_elements(dtype: DType) -> int:
 class _Planes:
     """What both kernels have in common."""
 
-    def __init__(
-        self, b: KernelBuilder, target: Target, dtype: DType, factors: Sequence[str]
-    ) -> None:
+    def __init__(self, b: KernelBuilder, target: Target, dtype: DType, factors: Sequence[str]) -> None:
         self.b, self.dtype, self.lanes = b, dtype, target.lanes(dtype)
         self.source = b.arg("source", dtype, (UNBOUNDED,))
         self.factors = [b.arg(name, dtype, (UNBOUNDED,)) for name in factors]
@@ -90,14 +88,7 @@ class _Planes:
                 self._copy_row(room, to, wide, inside, first, start, images.across)
 
     def _copy_row(
-        self,
-        room: Buffer,
-        to: Expr,
-        wide: Expr,
-        inside: Expr,
-        first: Expr,
-        start: Expr,
-        step: Expr | int,
+        self, room: Buffer, to: Expr, wide: Expr, inside: Expr, first: Expr, start: Expr, step: Expr | int
     ) -> None:
         b, lanes = self.b, self.lanes
         with b.loop("v", ceil_div(wide, lanes)) as v:
@@ -150,9 +141,7 @@ def depthwise_kernel(target: Target, dtype: DType) -> Kernel:
 class _Results:
     """Writes the results of a rectangle."""
 
-    def __init__(
-        self, planes: _Planes, room: Buffer, image: Expr, output: Expr, bias: Expr
-    ) -> None:
+    def __init__(self, planes: _Planes, room: Buffer, image: Expr, output: Expr, bias: Expr) -> None:
         self.planes, self.room = planes, room
         self.image, self.output, self.bias = image, output, bias
 
@@ -180,9 +169,7 @@ class _Results:
         for i in range(ROWS):
             b.store(sums, i, const(0, planes.dtype))
         step = b.let("step", planes.images.down * planes.copies.pitch)
-        rows = [
-            b.let("row", binary("min", y + i, planes.rows - 1) * step + column) for i in range(ROWS)
-        ]
+        rows = [b.let("row", binary("min", y + i, planes.rows - 1) * step + column) for i in range(ROWS)]
         with b.loop("tap", part.taps) as tap:
             at = b.let("at", (part.first_tap + tap) * TAP_FIELDS)
             place = b.let("place", planes.taps[at])
@@ -247,9 +234,7 @@ def _add_windows(planes: _Planes, room: Buffer, sums: Buffer, image: Expr, outpu
     b, lanes, part = planes.b, planes.lanes, planes.part
     step = b.let("step", planes.images.down * planes.copies.pitch)
     with b.loop("taps", ceil_div(part.taps, TAPS)) as group:
-        numbers = [
-            b.let("tap", binary("min", group * TAPS + i, part.taps - 1)) for i in range(TAPS)
-        ]
+        numbers = [b.let("tap", binary("min", group * TAPS + i, part.taps - 1)) for i in range(TAPS)]
         places = [b.let("place", planes.taps[number * TAP_FIELDS]) for number in numbers]
         made = b.alloc("made", planes.dtype, (TAPS,), scope="register", lanes=lanes)
         for i, number in enumerate(numbers):

@@ -75,13 +75,7 @@ def _swap(b: KernelBuilder, a: Buffer, row: Expr, other: Expr, n: Expr, lanes: i
 
 
 def _subtract(
-    b: KernelBuilder,
-    a: Buffer,
-    row: Expr,
-    factor: Expr,
-    other: Expr,
-    between: tuple[Expr, Expr],
-    lanes: int,
+    b: KernelBuilder, a: Buffer, row: Expr, factor: Expr, other: Expr, between: tuple[Expr, Expr], lanes: int
 ) -> None:
     """row -= factor * other, between two columns."""
     k = Var("k")

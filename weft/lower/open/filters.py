@@ -20,15 +20,7 @@ from ...te.loops import Kernel
 from ...te.visit import masked_load
 from .patches import UNBOUNDED, Patches, part_at, scalars, tap_tables, window_arguments
 from .strange import Strange
-from .tile import (
-    Sums,
-    TileSize,
-    ceil_div,
-    choose_tile,
-    lanes_from,
-    row_tiles,
-    tile_size,
-)
+from .tile import Sums, TileSize, ceil_div, choose_tile, lanes_from, row_tiles, tile_size
 
 MAX_TAPS = 288  # of all channels of a turn
 PIXEL_BYTES = 512  # of the windows that are packed at a time, for each tap
@@ -100,9 +92,7 @@ class _Writer:
     def _turn(self) -> None:
         b, size, cut, images = self.b, self.size, self.cut, self.images
         self.sums_rows = rows = MAX_TAPS + size.rows
-        self.patches = Patches(
-            b, self.source, self.taps, images, self.results, size.lanes, self.chunk // size.lanes
-        )
+        self.patches = Patches(b, self.source, self.taps, images, self.results, size.lanes, self.chunk // size.lanes)
         self.packed = b.alloc("packed", self.dtype, (rows * self.chunk,), alignment=64)
         self.panel = b.alloc("panel", self.dtype, (self.chunk * size.width,), alignment=64)
         self.sums = b.alloc("made", self.dtype, (MAX_PANELS * rows * size.width,), alignment=64)
@@ -125,18 +115,14 @@ class _Writer:
             self.count = b.let("count", binary("min", pixels - done, self.chunk))
             self.patches.walk(part, begin + done, self.count)
             place = lambda v: (v * size.lanes, self.chunk)
-            self.patches.pack(
-                self.packed, place, self.read_at, self.tap, self.tap_count, self.channel_count
-            )
+            self.patches.pack(self.packed, place, self.read_at, self.tap, self.tap_count, self.channel_count)
             self._panels(chunk.equal(0))
         self._finish()
 
     def _panels(self, is_first: Expr) -> None:
         b, size = self.b, self.size
         started = b.let("started", widen(~is_first, size.lanes))
-        with b.loop(
-            "panel", (self.vectors + self.panel_vectors - 1) // self.panel_vectors
-        ) as panel:
+        with b.loop("panel", (self.vectors + self.panel_vectors - 1) // self.panel_vectors) as panel:
             done = b.let("done", panel * self.panel_vectors)
             wide = b.let("wide", binary("min", self.panel_vectors, self.vectors - done))
             self._pack_outputs(done * size.lanes, wide)

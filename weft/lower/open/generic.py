@@ -61,11 +61,7 @@ class OpenProgram(NamedTuple, Generic[K]):
 
 
 def lower_open(
-    name: str,
-    compute: Callable[..., Any],
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[DType],
-    target: Target,
+    name: str, compute: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[DType], target: Target
 ) -> OpenProgram[Kernel]:
     """The kernels of a computation on tensors of these shapes, for all like it. `compute` takes te
     tensors and gives one or several. Extents of 1 stay as they are."""
@@ -123,10 +119,7 @@ def _all_loads(tensor: Tensor, places: Mapping[Tensor, int]) -> list[Load]:
 
 def extents(trace: Trace, number: int, shape: Sequence[int]) -> list[Any]:
     """The extents of an input as arguments, but for those of 1."""
-    return [
-        1 if extent == 1 else trace.extent(f"n{number}_{axis}", extent)
-        for axis, extent in enumerate(shape)
-    ]
+    return [1 if extent == 1 else trace.extent(f"n{number}_{axis}", extent) for axis, extent in enumerate(shape)]
 
 
 def _distinct(made: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -140,12 +133,7 @@ def _distinct(made: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _step(
-    name: str,
-    group: Sequence[Tensor],
-    rows: int,
-    places: Mapping[Tensor, int],
-    trace: Trace,
-    target: Target,
+    name: str, group: Sequence[Tensor], rows: int, places: Mapping[Tensor, int], trace: Trace, target: Target
 ) -> OpenStep[Kernel]:
     read = {t: None for stage in group for t in reached_tensors(stage, places) if t in places}
     buffers = {

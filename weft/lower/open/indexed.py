@@ -29,9 +29,7 @@ def _within(index: Expr, extent: Expr) -> Expr:
     return binary("max", binary("min", counted, extent - 1), 0)
 
 
-def _places(
-    b: KernelBuilder, number: Expr, extents: Sequence[Expr], *steps: Sequence[Expr]
-) -> list[Expr]:
+def _places(b: KernelBuilder, number: Expr, extents: Sequence[Expr], *steps: Sequence[Expr]) -> list[Expr]:
     """Where row `number` begins, for each list of steps along the axes before the last."""
     places: list[Expr] = [as_expr(0)] * len(steps)
     left = number

@@ -92,9 +92,8 @@ def _moved(body: Stmt, outer: Var, inner: Var, joined: Var, buffers: Buffers) ->
             strides = [*source.strides]
             del strides[place]
             made[source] = Buffer(
-                source.name, source.dtype, tuple(shape), tuple(strides), source.scope,
-                source.lanes, source.alignment,
-            )  # fmt: skip
+                source.name, source.dtype, tuple(shape), tuple(strides), source.scope, source.lanes, source.alignment
+            )
         return made[source]
 
     def rule(node: Any) -> Any:
@@ -114,9 +113,7 @@ def _moved(body: Stmt, outer: Var, inner: Var, joined: Var, buffers: Buffers) ->
     return body
 
 
-def join_axes(
-    axes: Sequence[Any], body: Stmt, buffers: Buffers, trace: Trace
-) -> tuple[list[Any], Stmt]:
+def join_axes(axes: Sequence[Any], body: Stmt, buffers: Buffers, trace: Trace) -> tuple[list[Any], Stmt]:
     """Neighbouring axes of a nest, joined where they can be."""
     joined = list(axes)
     place = len(joined) - 2

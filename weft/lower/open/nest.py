@@ -39,12 +39,7 @@ class Nest(NamedTuple):
 
 
 def nest_kernel(
-    name: str,
-    buffers: Sequence[Buffer],
-    nests: Sequence[Nest],
-    rows: int,
-    target: Target,
-    trace: Trace,
+    name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: Target, trace: Trace
 ) -> tuple[Kernel, Any]:
     """The kernel of some nests, one after the other, and how many turns its parallel loop has. The
     first `rows` axes are the same for all of them, and what later ones read is of their own row."""
@@ -125,9 +120,7 @@ def _is_dense(reads: Sequence[Load], var: Var) -> bool:
     return 1 in steps and all(s in (0, 1) for s in steps)
 
 
-def _shared_axes(
-    vector: Axis | None, outer: list[Axis], body: Stmt, lanes: int
-) -> tuple[list[Axis], Stmt]:
+def _shared_axes(vector: Axis | None, outer: list[Axis], body: Stmt, lanes: int) -> tuple[list[Axis], Stmt]:
     """The axes of the parallel loop and what one turn does; a single axis is cut into blocks."""
     if vector is None:
         return outer, body
@@ -156,12 +149,7 @@ def vector_loop(var: Var, start: Expr, end: Expr, lanes: int, body: Stmt) -> Stm
 
 
 def _finished(
-    name: str,
-    buffers: Sequence[Buffer],
-    outer: Sequence[Axis],
-    turns: Any,
-    body: Stmt,
-    trace: Trace,
+    name: str, buffers: Sequence[Buffer], outer: Sequence[Axis], turns: Any, body: Stmt, trace: Trace
 ) -> Kernel:
     """The kernel whose parallel loop goes through all axes in `outer`."""
     number = Var("p")

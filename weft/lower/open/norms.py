@@ -70,9 +70,7 @@ class _Writer:
             return down_columns(self.b, "sum", dtypes, rows, lambda j: values(j, j), number)
         return over_segments(self.b, "sum", dtypes, segments, self.lanes, values, number)
 
-    def moments(
-        self, read: Read, segments: Segments, count: Expr, centred: bool, epsilon: Expr
-    ) -> _Moments:
+    def moments(self, read: Read, segments: Segments, count: Expr, centred: bool, epsilon: Expr) -> _Moments:
         """The mean, then the squares of what is left of elements without it."""
         if not centred:
             (squares,) = self.sums(segments, lambda s, j: [read(s, j) * read(s, j)], 1)
@@ -91,9 +89,7 @@ class _Writer:
         (total,) = self.sums(segments, lambda s, j: [read(s, j)], 1)
         return self.narrow("near", total / count)
 
-    def corrected(
-        self, near: Expr, left: Expr, squares: Expr, count: Expr, epsilon: Expr
-    ) -> _Moments:
+    def corrected(self, near: Expr, left: Expr, squares: Expr, count: Expr, epsilon: Expr) -> _Moments:
         """From the sums of x - near and its square."""
         mean = self.b.let("mean", te.cast(near, FLOAT64) + left / count)
         variance = self.b.let("variance", (squares - left * left / count) / count)
@@ -263,10 +259,7 @@ def part_norm_kernel(dtype: DType, target: Target) -> Kernel:
             shift = b.let("shift", beta[channel])
             with b.loop("segment", sets.segments) as segment:
                 at = b.let("at", place.at(segment, part * sets.part_step))
-                w.each(
-                    sets.length,
-                    lambda j: [Store(y, (at + j,), (x[at + j] - mean) * scale + shift)],
-                )
+                w.each(sets.length, lambda j: [Store(y, (at + j,), (x[at + j] - mean) * scale + shift)])
     return lower_vectors(b.finish())
 
 
@@ -288,9 +281,7 @@ def part_norm_grad_kernel(given: bool, dtype: DType, target: Target) -> Kernel:
     with b.parallel("number", sets.sets) as number:
         place = _Place(b, sets, number)
         if given:
-            mean_of, variance_of, to_mean, to_variance = (
-                te.cast(vector[number], FLOAT64) for vector in vectors
-            )
+            mean_of, variance_of, to_mean, to_variance = (te.cast(vector[number], FLOAT64) for vector in vectors)
             own = w.scaled(mean_of, variance_of, epsilon[0])
         else:
             read = lambda segment, j: x[place.at(segment, j)]
@@ -390,9 +381,7 @@ def column_norm_grad_kernel(dtype: DType, target: Target) -> Kernel:
         count = b.let("count", te.cast(rows, FLOAT64))
         with b.vector("lane", lanes) as lane:
             column = first + lane
-            mean_of, variance, to_mean, to_variance = (
-                te.cast(vector[column], FLOAT64) for vector in vectors
-            )
+            mean_of, variance, to_mean, to_variance = (te.cast(vector[column], FLOAT64) for vector in vectors)
             own = w.scaled(mean_of, variance, epsilon[0])
             mean = w.narrow("narrow_mean", mean_of)
 

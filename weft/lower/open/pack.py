@@ -27,9 +27,7 @@ class Columns(NamedTuple):
     depth: Expr
 
 
-def pack_panel(
-    b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at: Expr
-) -> None:
+def pack_panel(b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at: Expr) -> None:
     """Stores panels[at + k * width + column]; lanes without a column are 0."""
     with b.when(columns.column_step.equal(1)):
         _copy(b, size, columns, panels, at, 1)
@@ -43,18 +41,8 @@ def pack_panel(
         _copy(b, size, rest, panels, at + done * size.width, columns.column_step)
 
 
-def _copy(
-    b: KernelBuilder,
-    size: TileSize,
-    columns: Columns,
-    panels: Buffer,
-    at: Expr,
-    step: ExprLike,
-) -> None:
-    masks = [
-        b.let("mask", lanes_from(v * size.lanes, size.lanes) < columns.number)
-        for v in range(size.vectors)
-    ]
+def _copy(b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at: Expr, step: ExprLike) -> None:
+    masks = [b.let("mask", lanes_from(v * size.lanes, size.lanes) < columns.number) for v in range(size.vectors)]
     with b.loop("k", columns.depth) as k:
         first = b.let("first", columns.first + k * columns.product_step)
         for v, mask in enumerate(masks):
@@ -64,9 +52,7 @@ def _copy(
             b.store(panels, lanes_from(to, size.lanes), value)
 
 
-def _transpose(
-    b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at: Expr, done: Expr
-) -> None:
+def _transpose(b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at: Expr, done: Expr) -> None:
     """Packs some products, which are side by side, of all columns."""
     item = panels.dtype.itemsize
     group, lanes = GROUP_BYTES // item, min(size.lanes, VECTOR_BYTES // item)
@@ -94,21 +80,11 @@ def _transpose(
 
 
 def _transpose_step(
-    b: KernelBuilder,
-    source: Buffer,
-    rows: Sequence[Expr],
-    group: int,
-    step: Expr,
-    panels: Buffer,
-    to: Expr,
-    width: int,
+    b: KernelBuilder, source: Buffer, rows: Sequence[Expr], group: int, step: Expr, panels: Buffer, to: Expr, width: int
 ) -> None:
     lines = []
     for j in range(group):
-        parts = [
-            source[lanes_from(rows[q + j] + step * group, group)]
-            for q in range(0, len(rows), group)
-        ]
+        parts = [source[lanes_from(rows[q + j] + step * group, group)] for q in range(0, len(rows), group)]
         joined = parts[0]
         if len(parts) == 2:
             joined = Shuffle(parts[0], parts[1], tuple(range(2 * group)))

@@ -104,14 +104,7 @@ class Patches:
     """Holds where the pixels of a turn are."""
 
     def __init__(
-        self,
-        b: KernelBuilder,
-        source: Buffer,
-        taps: Buffer,
-        images: Images,
-        results: Results,
-        lanes: int,
-        vectors: int,
+        self, b: KernelBuilder, source: Buffer, taps: Buffer, images: Images, results: Results, lanes: int, vectors: int
     ) -> None:
         """The source is addressed by two indices that add up."""
         self.b, self.source, self.taps, self.lanes = b, source, taps, lanes
@@ -194,11 +187,7 @@ class Patches:
                 begin = b.let("begin", self.read_at[first])
                 with b.loop("k", channels * taps) as k:
                     copy(k, lanes_from(begin, lanes), there, there)
-            with (
-                b.otherwise(),
-                self._runs(first, whole) as (at, run),
-                b.loop("tap", taps) as tap,
-            ):
+            with b.otherwise(), self._runs(first, whole) as (at, run), b.loop("tap", taps) as tap:
                 mask = b.let("mask", run & self._inside(first, first_tap + tap))
                 with b.when(self.images.across.equal(1)), b.loop("channel", channels) as channel:
                     copy(channel * taps + tap, lanes_from(at, lanes), mask, run)

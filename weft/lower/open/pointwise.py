@@ -11,19 +11,7 @@ from ...base.dtype import BOOL, DType
 from ...base.errors import Error
 from ...base.target import Target
 from ...te.build import KernelBuilder
-from ...te.expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Reduce,
-    Var,
-    as_expr,
-    minimum,
-)  # fmt: skip
+from ...te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr, minimum
 from ...te.loops import Buffer, Kernel, Store
 from ...te.printer import show
 from ...te.schedule import bind_shared, inline
@@ -59,9 +47,7 @@ def element_of(compute: Callable[..., Any], dtypes: Sequence[DType]) -> Element 
     return element
 
 
-def _element_for(
-    shape: tuple[int, ...], compute: Callable[..., Any], dtypes: Sequence[DType]
-) -> Element | None:
+def _element_for(shape: tuple[int, ...], compute: Callable[..., Any], dtypes: Sequence[DType]) -> Element | None:
     inputs = [te.placeholder(shape, dtype, f"x{n}") for n, dtype in enumerate(dtypes)]
     try:
         made = compute(*inputs)
@@ -159,9 +145,7 @@ def pointwise_kernel(name: str, element: Element, walk: Walk, target: Target) ->
     return lower_vectors(b.finish())
 
 
-def row_starts(
-    b: KernelBuilder, row: Expr, extents: Sequence[Expr], strides: Sequence[Sequence[Expr]]
-) -> list[Expr]:
+def row_starts(b: KernelBuilder, row: Expr, extents: Sequence[Expr], strides: Sequence[Sequence[Expr]]) -> list[Expr]:
     """Where each operand's row begins."""
     index: list[Expr] = []
     for extent in reversed(extents[1:]):

@@ -118,15 +118,7 @@ def first_largest_kernel(dtype: DType, target: Target) -> Kernel:
 
 
 def _found(
-    made: _Images,
-    x: Buffer,
-    tops: Buffer,
-    start: Expr,
-    own: Expr,
-    row: Expr,
-    first: Expr,
-    count: Expr,
-    lane: Expr,
+    made: _Images, x: Buffer, tops: Buffer, start: Expr, own: Expr, row: Expr, first: Expr, count: Expr, lane: Expr
 ) -> Expr:
     """Where in the image the first element stands that is the largest of its window; taps are
     asked from the last to the first."""

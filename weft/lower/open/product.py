@@ -19,18 +19,7 @@ from ...te.loops import Buffer, Kernel
 from ...te.visit import masked_load
 from .operands import Block, Operands
 from .pack import Columns, pack_panel
-from .tile import (
-    Panel,
-    Sums,
-    TileSize,
-    ceil_div,
-    choose_tile,
-    clamped,
-    even_panels,
-    lanes_from,
-    row_tiles,
-    tile_size,
-)
+from .tile import Panel, Sums, TileSize, ceil_div, choose_tile, clamped, even_panels, lanes_from, row_tiles, tile_size
 
 PANEL_BYTES = 216 << 10  # of packed columns, beside which rows fit the second cache
 MAX_DEPTH = 384  # products of a part
@@ -177,9 +166,7 @@ class _Writer:
         with b.otherwise():
             copy(given.a_row_step)
 
-    def _asker(
-        self, kind: TileSize, part: _Part, rows: _Rows, panel: Panel, unroll: int
-    ) -> Callable[[Expr], None]:
+    def _asker(self, kind: TileSize, part: _Part, rows: _Rows, panel: Panel, unroll: int) -> Callable[[Expr], None]:
         """Each tile asks for a share of the panel packed next: where columns are side by side, one
         line of some products, else one line of each column."""
         b, given = self.b, self.given
@@ -200,14 +187,7 @@ class _Place:
     parts are added to what is there."""
 
     def __init__(
-        self,
-        operands: Operands,
-        block: Block,
-        kind: TileSize,
-        size: TileSize,
-        rows: _Rows,
-        panel: Panel,
-        start: Expr,
+        self, operands: Operands, block: Block, kind: TileSize, size: TileSize, rows: _Rows, panel: Panel, start: Expr
     ) -> None:
         self.b, self.operands, self.kind, self.size = operands.builder, operands, kind, size
         self.left, self.places, self.edge = rows.left, rows.places, rows.edge

@@ -99,9 +99,8 @@ def reduction_kernel(
     results = [b.arg(f"y{number}", widths.result, (size,)) for number in range(reduction.number)]
     runs = CALL_RUNS if reduction.calls else COLUMN_RUNS if form.columns else RUNS
     body = _Body(
-        b, reduction, widths, form, operands, results, runs,
-        min(target.lanes(dtype) for dtype in dtypes), count,
-    )  # fmt: skip
+        b, reduction, widths, form, operands, results, runs, min(target.lanes(dtype) for dtype in dtypes), count
+    )
     (_columns if form.columns else _rows)(body, extents, chunks, inner, strides)
     return lower_vectors(b.finish())
 
@@ -122,8 +121,7 @@ class _Body(NamedTuple):
         made = [self.reduction.terms(*at(number)) for number in range(length)]
         term, total = self.widths.term, self.widths.total
         return [
-            cast(_tree(self.reduction.combiner, [cast(value, term) for value in each]), total)
-            for each in zip(*made)
+            cast(_tree(self.reduction.combiner, [cast(value, term) for value in each]), total) for each in zip(*made)
         ]
 
     def start(self, totals: Sequence[Buffer]) -> None:
@@ -162,9 +160,7 @@ def _product(factors: Sequence[Expr]) -> Expr:
     return size
 
 
-def _rows(
-    body: _Body, extents: Sequence[Expr], chunks: Expr, inner: Expr, strides: Sequence[Any]
-) -> None:
+def _rows(body: _Body, extents: Sequence[Expr], chunks: Expr, inner: Expr, strides: Sequence[Any]) -> None:
     b, lanes = body.b, body.lanes
     with b.parallel("p", _product(extents) * chunks) as p:
         row, first, count = p, as_expr(0), body.length
@@ -204,9 +200,7 @@ def _reader(body: _Body, starts: Sequence[Expr], first: Expr) -> Callable[[Expr]
     return read
 
 
-def _whole_runs(
-    body: _Body, totals: Sequence[Buffer], count: Expr, read: Callable[[Expr], list[Expr]]
-) -> Expr:
+def _whole_runs(body: _Body, totals: Sequence[Buffer], count: Expr, read: Callable[[Expr], list[Expr]]) -> Expr:
     """Whole vectors, most of them in long runs; how many elements that are."""
     b, lanes = body.b, body.lanes
     done = as_expr(0)
@@ -244,9 +238,7 @@ def _over_lanes(body: _Body, shares: Buffer) -> Expr:
     return b.let("whole", _tree(combiner, items))
 
 
-def _columns(
-    body: _Body, extents: Sequence[Expr], chunks: Expr, inner: Expr, strides: Sequence[Any]
-) -> None:
+def _columns(body: _Body, extents: Sequence[Expr], chunks: Expr, inner: Expr, strides: Sequence[Any]) -> None:
     b = body.b
     blocks = (inner + (BLOCK - 1)) // BLOCK
     with b.parallel("p", _product(extents) * chunks * blocks) as p:
@@ -265,8 +257,7 @@ def _columns(
             beside = [as_expr(int(dense)) for dense in body.form.dense]
         starts = row_starts(b, outside, extents, around)
         starts = [
-            b.let("start", start + chunk * step + block * next)
-            for start, step, next in zip(starts, steps, beside)
+            b.let("start", start + chunk * step + block * next) for start, step, next in zip(starts, steps, beside)
         ]
         width = b.let("width", minimum(as_expr(BLOCK), inner - block))
         kind = body.widths.total
@@ -291,13 +282,7 @@ def _columns(
 
 
 def _below(
-    body: _Body,
-    starts: Sequence[Expr],
-    steps: Sequence[Expr],
-    beside: Sequence[Expr],
-    row: Expr,
-    j: Expr,
-    number: int,
+    body: _Body, starts: Sequence[Expr], steps: Sequence[Expr], beside: Sequence[Expr], row: Expr, j: Expr, number: int
 ) -> list[Expr]:
     """The elements of the operands so many rows below one of a block."""
     return [

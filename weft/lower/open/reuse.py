@@ -55,11 +55,7 @@ def _saving(nest: Nest, store: Store, kept: Store) -> Nest:
     both = bind_shared([store, kept])
 
     def rule(node: Any) -> Any:
-        if (
-            isinstance(node, For)
-            and isinstance(node.body, Store)
-            and node.body.buffer is store.buffer
-        ):
+        if isinstance(node, For) and isinstance(node.body, Store) and node.body.buffer is store.buffer:
             return For(node.var, node.extent, both, node.kind)
         return node
 
@@ -71,7 +67,5 @@ def _reading(last: Nest, wanted: Expr) -> Nest:
     store = last.body
     assert isinstance(store, Store)
     found = Load(store.buffer, store.indices)
-    value = rewrite(
-        store.value, lambda node: found if _is_call(node) and same(node, wanted) else node
-    )
+    value = rewrite(store.value, lambda node: found if _is_call(node) and same(node, wanted) else node)
     return Nest(last.axes, Store(store.buffer, store.indices, value))

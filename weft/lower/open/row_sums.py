@@ -94,18 +94,14 @@ def _in_parts(
     return rest
 
 
-def _accumulators(
-    b: KernelBuilder, name: str, combiner: str, dtype: DType, number: int
-) -> list[Buffer]:
+def _accumulators(b: KernelBuilder, name: str, combiner: str, dtype: DType, number: int) -> list[Buffer]:
     made = [b.alloc(f"{name}{n}", dtype, (), scope="register") for n in range(number)]
     for acc in made:
         b.store(acc, (), identity(combiner, dtype))
     return made
 
 
-def _join(
-    b: KernelBuilder, combiner: str, accumulators: Sequence[Buffer], values: Sequence[Expr]
-) -> None:
+def _join(b: KernelBuilder, combiner: str, accumulators: Sequence[Buffer], values: Sequence[Expr]) -> None:
     for acc, value in zip(accumulators, values):
         b.store(acc, (), combine(combiner, acc[()], te.cast(value, acc.dtype)))
 
@@ -118,9 +114,7 @@ def _tree(combiner: str, items: list[Expr]) -> Expr:
     return items[0]
 
 
-def _over_lanes(
-    b: KernelBuilder, combiner: str, shares: Sequence[Buffer], lanes: int
-) -> list[Expr]:
+def _over_lanes(b: KernelBuilder, combiner: str, shares: Sequence[Buffer], lanes: int) -> list[Expr]:
     """What all lanes have, some of them at a time."""
     together = min(TOGETHER, lanes)
     number, dtype = len(shares), shares[0].dtype

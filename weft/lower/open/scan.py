@@ -92,9 +92,7 @@ class _Vectors(NamedTuple):
         values = [b.let("x", cast(masked_load(x, (place,), inside), self.wide)) for x in self.xs]
         state = self._bound(scan.lift(*values))
         if inside is not None:
-            state = self._bound(
-                [select(inside, own, none) for own, none in zip(state, self.nothing)]
-            )
+            state = self._bound([select(inside, own, none) for own, none in zip(state, self.nothing)])
         step = 1
         while step < self.lanes:
             state = self._bound(scan.join(self._moved(state, step), state))
@@ -147,10 +145,5 @@ def column_scan_kernel(scan: Scan, dtypes: Sequence[DType], target: Target) -> K
             before = tuple([state[j] for state in states])
             after = scan.join(before, scan.lift(*values))
             written = cast(scan.written(before, after, *values), out.dtype)
-            each(
-                [
-                    Store(out, (row + j,), written),
-                    *[Store(state, (j,), value) for state, value in zip(states, after)],
-                ]
-            )
+            each([Store(out, (row + j,), written), *[Store(state, (j,), value) for state, value in zip(states, after)]])
     return lower_vectors(b.finish())

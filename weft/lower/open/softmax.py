@@ -40,13 +40,9 @@ class _Rows:
     def sum(self, value: At, count: Expr | None = None) -> Expr:
         return self._over("sum", (self.dtype, FLOAT64), value, count)
 
-    def _over(
-        self, combiner: str, dtypes: tuple[DType, DType], value: At, count: Expr | None = None
-    ) -> Expr:
+    def _over(self, combiner: str, dtypes: tuple[DType, DType], value: At, count: Expr | None = None) -> Expr:
         segments = Segments(1, self.length if count is None else count)
-        return over_segments(
-            self.b, combiner, dtypes, segments, self.lanes, lambda _, j: [value(j)], 1
-        )[0]
+        return over_segments(self.b, combiner, dtypes, segments, self.lanes, lambda _, j: [value(j)], 1)[0]
 
     def powers(self, value: At, top: Expr, to: Buffer, start: Expr, count: Expr) -> Expr:
         """Stores exp(value - top), and sums it up."""
@@ -135,10 +131,7 @@ def cross_entropy_grad_kernel(dtype: DType, target: Target) -> Kernel:
             read: At = lambda j: x[start + j]
             total = made.powers(read, made.top(read, length), dx, start, length)
             given = b.let("given", te.cast(g[row], FLOAT64))
-            factor, even = (
-                made.narrow("factor", given / total),
-                made.narrow("even", given * shares[1]),
-            )
+            factor, even = (made.narrow("factor", given / total), made.narrow("even", given * shares[1]))
             made.each(dx, start, lambda j: dx[start + j] * factor - even, as_expr(0), length)
             b.store(dx, start + own, dx[start + own] - te.cast(given * shares[0], dtype))
     return lower_vectors(b.finish())

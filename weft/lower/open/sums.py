@@ -130,8 +130,5 @@ def _in_parts(loop: For) -> Stmt:
     rest = Var(loop.var.name)
     after = substitute(loop.body, {loop.var: loop.extent // PART * PART + rest})
     return Seq(
-        (
-            For(block, loop.extent // PART, Alloc(part, Seq(steps))),
-            _abreast(For(rest, loop.extent % PART, after)),
-        )
+        (For(block, loop.extent // PART, Alloc(part, Seq(steps))), _abreast(For(rest, loop.extent % PART, after)))
     )

@@ -123,12 +123,7 @@ class _Thin:
         return [[factor(i, j) for j in range(deep)] for i in range(rows)]
 
     def _vector(
-        self,
-        row: Expr,
-        column: Expr,
-        runs: Sequence[Expr],
-        factors: Sequence[Sequence[Expr]],
-        mask: Expr | None,
+        self, row: Expr, column: Expr, runs: Sequence[Expr], factors: Sequence[Sequence[Expr]], mask: Expr | None
     ) -> None:
         b = self.b
         index = [lanes_from(run + column, self.lanes) for run in runs]
@@ -177,14 +172,7 @@ class _Dot:
             self._step(sums, rows, columns, done, lanes_from(done, lanes) < given.depth)
         self._write(sums, row, left, column)
 
-    def _step(
-        self,
-        sums: Buffer,
-        rows: Sequence[Expr],
-        columns: Sequence[Expr],
-        k: Expr,
-        mask: Expr | None,
-    ) -> None:
+    def _step(self, sums: Buffer, rows: Sequence[Expr], columns: Sequence[Expr], k: Expr, mask: Expr | None) -> None:
         b, operands = self.b, self.operands
 
         def run(source: Buffer, at: Expr) -> Expr:

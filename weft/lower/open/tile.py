@@ -119,12 +119,7 @@ class Sums:
                 step(turns * unroll + rest)
 
     def _step(
-        self,
-        k: Expr,
-        read: Callable[[int, Expr], Expr],
-        panels: Buffer,
-        first: Expr,
-        masks: Sequence[Expr] | None,
+        self, k: Expr, read: Callable[[int, Expr], Expr], panels: Buffer, first: Expr, masks: Sequence[Expr] | None
     ) -> None:
         b, size = self.b, self.size
         at = b.let("at", first)
@@ -201,12 +196,7 @@ def choose_tile(
 
 
 def _choose_vectors(
-    b: KernelBuilder,
-    size: TileSize,
-    wide: Expr,
-    vectors: int,
-    write: Callable[[TileSize], None],
-    least: int,
+    b: KernelBuilder, size: TileSize, wide: Expr, vectors: int, write: Callable[[TileSize], None], least: int
 ) -> None:
     if vectors == least:
         write(size._replace(vectors=least))

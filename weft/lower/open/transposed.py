@@ -109,15 +109,8 @@ def _square(
     for first in range(0, len(rows), lanes):
         lines = []
         for k in range(group):
-            parts = [
-                masked_load(x, (lanes_from(rows[first + q + k], group),), inside)
-                for q in range(0, lanes, group)
-            ]
-            joined = (
-                parts[0]
-                if len(parts) == 1
-                else Shuffle(parts[0], parts[1], tuple(range(2 * group)))
-            )
+            parts = [masked_load(x, (lanes_from(rows[first + q + k], group),), inside) for q in range(0, lanes, group)]
+            joined = parts[0] if len(parts) == 1 else Shuffle(parts[0], parts[1], tuple(range(2 * group)))
             lines.append(b.let("line", joined))
         for k, line in enumerate(transposed(b, lines)):
             index = lanes_from(to + k * out_step + first, lanes)

@@ -161,11 +161,7 @@ def _parts(job: WindowSum) -> tuple[list[_Place], list[tuple[int, ...]]]:
     for y in job.lines[0]:
         for x in job.lines[1]:
             (top, bottom), (left, right) = y.reach, x.reach
-            own = [
-                _Place(dy, dx, dy - top, dx - left, p * across + q)
-                for p, dy in y.taps
-                for q, dx in x.taps
-            ]
+            own = [_Place(dy, dx, dy - top, dx - left, p * across + q) for p, dy in y.taps for q, dx in x.taps]
             reach = (top, bottom, left, right)
             parts.append((y.results, x.results, len(taps), len(own), *reach, y.first, x.first))
             assert len(parts[-1]) == len(Part._fields)
@@ -206,17 +202,33 @@ def plan_sum(job: WindowSum, target: Target, dtype: DType) -> Plan:
     block = min(max(most, 1), convolution.MAX_DEPTH)
     turns = pixel_turns * row_turns * others
     cut = (
-        turn_pixels, pixel_turns, turn_rows, row_turns, job.groups, block,
-        convolution.MAX_DEPTH // block, job.source[0], turns,
-    )  # fmt: skip
+        turn_pixels,
+        pixel_turns,
+        turn_rows,
+        row_turns,
+        job.groups,
+        block,
+        convolution.MAX_DEPTH // block,
+        job.source[0],
+        turns,
+    )
     scalars = (*_strides(job), *_weight_steps(job), *cut)
     products = prod(job.out) * job.deep * len(taps) / len(parts)
     work = products / PRODUCTS_PER_NS + prod(job.out)
     tables = (_table(taps), _table(parts))
     return Plan(
-        "convolution", tables, scalars, job.out, 1, turns, work, target.lanes(dtype),
-        job.reaches_out, pointwise=job.is_pointwise, transposed=job.transposed,
-    )  # fmt: skip
+        "convolution",
+        tables,
+        scalars,
+        job.out,
+        1,
+        turns,
+        work,
+        target.lanes(dtype),
+        job.reaches_out,
+        pointwise=job.is_pointwise,
+        transposed=job.transposed,
+    )
 
 
 def _suits_fold(job: WindowSum) -> bool:
@@ -251,12 +263,15 @@ def _cut(rows: int, pixels: int, others: int, target: Target, dtype: DType) -> t
     size, most = tile_size(target, dtype), convolution.turn_vectors(target, dtype)
     total = _ceil(pixels, size.lanes)
     choices = [
-        (most, convolution.MAX_ROWS), (most, 64), (most // 2, 64), (most // 2, 32),
-        (most // 4, 32), (most // 4, 16),
-    ]  # fmt: skip
+        (most, convolution.MAX_ROWS),
+        (most, 64),
+        (most // 2, 64),
+        (most // 2, 32),
+        (most // 4, 32),
+        (most // 4, 16),
+    ]
     vectors, tall = next(
-        ((v, r) for v, r in choices if others * _ceil(total, v) * _ceil(rows, r) >= FEW_TURNS),
-        choices[-1],
+        ((v, r) for v, r in choices if others * _ceil(total, v) * _ceil(rows, r) >= FEW_TURNS), choices[-1]
     )
     made = even_parts(total, _ceil(total, vectors), size.vectors)
     turn_rows = even_parts(rows, _ceil(rows, tall), size.rows)
@@ -282,9 +297,7 @@ def plan_filters(job: WindowSum, target: Target, dtype: DType) -> Plan:
     block_taps = _ceil(len(taps), _ceil(len(taps), filters.MAX_TAPS))
     fitting = filters.MAX_TAPS // block_taps
     block_channels = _ceil(job.deep, _ceil(job.deep, fitting))
-    turns_of = [
-        (job.rows, wide), (len(taps), block_taps), (job.deep, block_channels)
-    ]  # fmt: skip
+    turns_of = [(job.rows, wide), (len(taps), block_taps), (job.deep, block_channels)]
     cuts = [_ceil(total, part) for total, part in turns_of]
     others = prod(cuts) * job.groups
     pixels = job.source[0] * parts[0][0] * parts[0][1]
@@ -292,33 +305,31 @@ def plan_filters(job: WindowSum, target: Target, dtype: DType) -> Plan:
     split = even_parts(pixels, splits, chunk)
     splits = _ceil(pixels, split)
     cut = (
-        job.rows, job.deep, len(taps), wide, cuts[0], block_taps, cuts[1], block_channels, cuts[2],
-        job.groups, split, pixels, int(swapped), others * splits,
-    )  # fmt: skip
+        job.rows,
+        job.deep,
+        len(taps),
+        wide,
+        cuts[0],
+        block_taps,
+        cuts[1],
+        block_channels,
+        cuts[2],
+        job.groups,
+        split,
+        pixels,
+        int(swapped),
+        others * splits,
+    )
     work = pixels * prod(job.filters) / PRODUCTS_PER_NS + prod(job.filters)
     tables, scalars = (_table(taps), _table(parts)), (*_strides(job), *cut)
     turns, outside = others * splits, job.reaches_out
-    return Plan(
-        "filters",
-        tables,
-        scalars,
-        job.filters,
-        splits,
-        turns,
-        work,
-        size.lanes,
-        outside,
-        swapped,
-        pointwise,
-    )
+    return Plan("filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise)
 
 
 def _swapped(job: WindowSum) -> WindowSum:
     """One product of each window and what it stands on is the same product the other way round."""
     lines: Any = tuple([Line(0, count, [(0, 0)])] for count in job.out[2:])
-    return job._replace(
-        source=job.out, out=job.source, steps=(1, 1), out_steps=job.steps, lines=lines
-    )
+    return job._replace(source=job.out, out=job.source, steps=(1, 1), out_steps=job.steps, lines=lines)
 
 
 # One plane of the source for each output.
@@ -347,10 +358,7 @@ def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _
     bands, blocks = _ceil(most_rows, rows), _ceil(most_columns, columns)
     rows = _ceil(most_rows, bands)
     remainder = ((rows - 1) * down + high + 1) * pitch
-    taps = [
-        (p.right % across * remainder + p.down * pitch + p.right // across, p.number)
-        for p in places
-    ]
+    taps = [(p.right % across * remainder + p.down * pitch + p.right // across, p.number) for p in places]
     numbers = (rows, columns, bands, blocks, pitch, remainder, job.out[1], job.rows)
     assert len(numbers) == len(depthwise.Copies._fields)
     return _Copies(numbers, taps, bands * blocks)

@@ -21,22 +21,14 @@ Spec = tuple[tuple[int, ...], DType]
 NANOSECONDS = 0.5  # of a unit of work
 
 
-def lower_written(
-    op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]
-) -> OpenProgram[Kernel]:
+def lower_written(op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> OpenProgram[Kernel]:
     """The kernels of one call, for all calls like it. Its sizes are those of the inputs, then those
     of the outputs."""
     trace = Trace()
-    specs = [
-        (tuple(extents(trace, number, shape)), dtype)
-        for number, (shape, dtype) in enumerate([*inputs, *outputs])
-    ]
+    specs = [(tuple(extents(trace, number, shape)), dtype) for number, (shape, dtype) in enumerate([*inputs, *outputs])]
     count = len(inputs)
     made = op.call_with(Op.kernels[op], params, specs[:count], specs[count:])
-    memory = {
-        number: Memory(tuple(map(trace.row_of, shape)), dtype)
-        for number, (shape, dtype) in enumerate(specs)
-    }
+    memory = {number: Memory(tuple(map(trace.row_of, shape)), dtype) for number, (shape, dtype) in enumerate(specs)}
     steps = []
     for kernel, positions, work in made:
         for buffer, position in zip(kernel.buffers, positions):

@@ -49,9 +49,7 @@ def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
 
 
 def _device_method(name: str) -> None:
-    def moved(
-        input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
-    ) -> Tensor:
+    def moved(input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
         require_cpu(Device(name))
         return input
 
@@ -148,16 +146,13 @@ def dim_order(input: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]
     """Dimensions from the outermost in memory to the innermost"""
     if isinstance(ambiguity_check, bool):
         ambiguous = ambiguity_check and _has_several_orders(input)
-    elif isinstance(ambiguity_check, list) and all(
-        isinstance(one, memory_format) for one in ambiguity_check
-    ):
+    elif isinstance(ambiguity_check, list) and all(isinstance(one, memory_format) for one in ambiguity_check):
         ambiguous = sum(input.is_contiguous(one) for one in ambiguity_check) != 1
     else:
         raise InvalidType("The ambiguity_check argument must be a bool or a list of memory formats")
     if ambiguous:
         raise RunError(
-            "The tensor does not have unique dim order, or cannot map to exact one of the given "
-            "memory formats."
+            "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
         )
     return tuple(memory_order(input._array))
 

@@ -43,8 +43,7 @@ def shape_of(name: str, sizes: Any) -> tuple[int, ...]:
     for size in sizes:
         if isinstance(size, (float, str)) or not hasattr(size, "__index__"):
             raise InvalidType(
-                f"{name}(): argument 'size' must be tuple of ints, but found element of type "
-                f"{type(size).__name__}"
+                f"{name}(): argument 'size' must be tuple of ints, but found element of type {type(size).__name__}"
             )
         shape.append(int(size.__index__()))
     for size in shape:
@@ -80,9 +79,10 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
         return made(make(shape_of(f"new_{name}", sizes), kind), options)
 
     for function, called, text in (
-        (sized, name, doc), (like, f"{name}_like", f"{doc}, of the shape and dtype of another"),
+        (sized, name, doc),
+        (like, f"{name}_like", f"{doc}, of the shape and dtype of another"),
         (new, f"new_{name}", f"{doc}, of the same dtype"),
-    ):  # fmt: skip
+    ):
         function.__name__ = function.__qualname__ = called
         function.__doc__ = text
     row(sized, method=False, out=True)
@@ -157,9 +157,7 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, **options: A
 
 
 @row(space=None)
-def new_full(
-    input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def new_full(input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """a tensor full of one value, of the same dtype"""
     shape = shape_of("new_full", (size,))
     return made(_filled(shape, fill_value, dtype, input._array.dtype), options)
@@ -178,9 +176,7 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **options: Any) 
 
 
 @row(space=None)
-def new_empty_strided(
-    input: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def new_empty_strided(input: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """a tensor of the same dtype whose values are not set, with given steps"""
     return made(_strided(size, stride, kind_of(dtype, input._array.dtype)), options)
 
@@ -188,10 +184,7 @@ def new_empty_strided(
 def _strided(size: Any, stride: Any, kind: DType) -> Array:
     shape, steps = shape_of("empty_strided", (size,)), tuple(int(step) for step in stride)
     if len(shape) != len(steps):
-        raise RunError(
-            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
-            f"({len(steps)})"
-        )
+        raise RunError(f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(steps)})")
     if any(step < 0 for step in steps):
         raise RunError("empty_strided(): strides must not be negative")
     extent = sum((n - 1) * step for n, step in zip(shape, steps)) + 1 if 0 not in shape else 0
@@ -204,9 +197,7 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, **opti
     """a tensor whose values are not set, its dimensions lying in memory in a given order"""
     shape, order = shape_of("empty_permuted", (size,)), tuple(physical_layout)
     if len(shape) != len(order):
-        raise RunError(
-            "Number of dimensions in size does not match the length of the physical_layout"
-        )
+        raise RunError("Number of dimensions in size does not match the length of the physical_layout")
     if any(not 0 <= axis < len(shape) for axis in order):
         raise RunError(f"Dimension out of range in physical_layout {list(order)}")
     if len(set(order)) != len(order):
@@ -254,9 +245,7 @@ def arange(*bounds: Any, dtype: Any = None, out: Any = None, **options: Any) -> 
 
 
 @row(name="range", method=False, out=True)
-def _closed_range(
-    start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def _closed_range(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **options: Any) -> Tensor:
     """start, start + step, ... up to end itself; of floats unless a dtype is given"""
     first, last, by = (_bound(value) for value in (start, end, step))
     kind = kind_of(dtype)
@@ -284,9 +273,7 @@ def _range_of(bounds: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
             given[key] = options.pop(key)
     if "end" not in given:
         raise InvalidType("arange() received an invalid combination of arguments")
-    start, end, step = (
-        _bound(given.get(key, n)) for key, n in zip(("start", "end", "step"), (0, 0, 1))
-    )
+    start, end, step = (_bound(given.get(key, n)) for key, n in zip(("start", "end", "step"), (0, 0, 1)))
     for value in (start, end, step):
         if not isinstance(value, (int, float, np.generic)):
             raise InvalidType(f"arange(): a bound must be Number, not {type(value).__name__}")
@@ -335,9 +322,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, **options: 
 
 
 @row(method=False, out=True)
-def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any) -> Tensor:
     """base to the power of numbers from start to end, both included, at equal distances"""
     first, last, count = _steps("logspace", start, end, steps)
     kind = _real_or_complex((first, last), dtype)
@@ -364,18 +349,14 @@ def _indices(name: str, rows: int, columns: int, dtype: Any, options: Any, find:
 
 
 @row(method=False)
-def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any) -> Tensor:
     """the places of the lower triangle of a matrix, as two rows of indices"""
     find = lambda n, m: np.nonzero(np.tri(n, m, offset, bool))
     return _indices("tril_indices", row, col, dtype, options, find)
 
 
 @row(method=False)
-def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any) -> Tensor:
     """the places of the upper triangle of a matrix, as two rows of indices"""
     find = lambda n, m: np.nonzero(~np.tri(n, m, offset - 1, bool))
     return _indices("triu_indices", row, col, dtype, options, find)

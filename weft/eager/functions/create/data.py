@@ -26,8 +26,7 @@ def array_of(data: Any, dtype: Any = None) -> Array:
         return convert(_supported(values), kind_of(dtype, values.dtype)).copy()
     if isinstance(data, str):
         raise InvalidType("new(): invalid data type 'str'")
-    if data is None or not (hasattr(data, "__len__") or hasattr(data, "__float__")
-                            or isinstance(data, complex)):  # fmt: skip
+    if data is None or not (hasattr(data, "__len__") or hasattr(data, "__float__") or isinstance(data, complex)):
         raise RunError(f"Could not infer dtype of {type(data).__name__}")
     values = _of_sequence(data)
     kind = kind_of(dtype, _inferred(values, data))
@@ -42,8 +41,7 @@ def _of_sequence(data: Any) -> Array:
         values = np.array(parts)
     except ValueError:
         raise InvalidValue(
-            "expected sequences of equal lengths at each depth",
-            why="the lengths of nested sequences differ",
+            "expected sequences of equal lengths at each depth", why="the lengths of nested sequences differ"
         ) from None
     except OverflowError:
         raise InvalidValue("Overflow when unpacking long long") from None
@@ -124,18 +122,16 @@ def _supported(values: Array) -> Array:
 
 @row(method=False)
 def tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """a copy of Python data, or of an array, as a tensor"""
     return made(array_of(data, dtype), {"device": device, "requires_grad": requires_grad})
 
 
 @row(space=None)
 def new_tensor(
-    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    **options: Any,
-) -> Tensor:  # fmt: skip
+    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any
+) -> Tensor:
     """a copy of data as a tensor of the same dtype"""
     kind = input.dtype if dtype is None and not isinstance(data, Tensor) else dtype
     return made(array_of(data, kind), {"device": device, "requires_grad": requires_grad})
@@ -173,9 +169,7 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 
 @row(method=False)
-def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Tensor:
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """a tensor over the memory of an object that gives a buffer"""
     kind = as_dtype(dtype).numpy
     try:
@@ -186,8 +180,7 @@ def frombuffer(
         raise InvalidValue(f"both buffer length ({size}) and count ({count}) must not be 0")
     if not 0 <= offset < size:
         raise InvalidValue(
-            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
-            f"({size} bytes) minus 1"
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
         )
     rest = size - offset
     if count < 0 and rest % kind.itemsize:

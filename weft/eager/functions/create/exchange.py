@@ -29,9 +29,7 @@ def _exported(
     if stream is not None:
         raise dlpack.DLPackError(f"a tensor of the CPU has no streams, got stream={stream!r}")
     if dl_device is not None and tuple(dl_device) != dlpack.CPU:
-        raise dlpack.DLPackError(
-            f"cannot export to device {tuple(dl_device)}", why="weft exports to the CPU, (1, 0)"
-        )
+        raise dlpack.DLPackError(f"cannot export to device {tuple(dl_device)}", why="weft exports to the CPU, (1, 0)")
     memory = self._array.copy() if copy else self._array
     return dlpack.to_dlpack(memory, max_version, copied=bool(copy))
 

@@ -35,13 +35,7 @@ def _storage_class(kind: dtype) -> Any:
 
 
 @row(space=None)
-def set_(
-    input: Tensor,
-    source: Any = None,
-    storage_offset: int = 0,
-    size: Any = None,
-    stride: Any = None,
-) -> Tensor:
+def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Looks at another storage, or at that of another tensor; the storage grows if it must"""
     check_writable(input)
     if isinstance(source, Tensor):
@@ -61,10 +55,7 @@ def set_(
 
 def _set_to_tensor(input: Tensor, source: Tensor) -> Tensor:
     if source.dtype is not input.dtype:
-        raise RunError(
-            f"Could not set tensor of type {source.dtype.name} to a tensor of type "
-            f"{input.dtype.name}"
-        )
+        raise RunError(f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}")
     untyped = source.untyped_storage()
     _move(input, source._array, untyped, source._start or 0)
     return input
@@ -95,11 +86,7 @@ def _row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _looking_at(
-    input: Tensor,
-    untyped: UntypedStorage,
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    offset: int,
+    input: Tensor, untyped: UntypedStorage, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> Tensor:
     width, kind = input.itemsize, input._array.dtype
     steps, start = tuple(step * width for step in strides), offset * width
@@ -123,9 +110,7 @@ def _move(input: Tensor, array: Any, untyped: UntypedStorage, start: int) -> Non
 
 
 @row(method=False)
-def from_file(
-    filename: Any, shared: bool | None = None, size: int = 0, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def from_file(filename: Any, shared: bool | None = None, size: int = 0, *, dtype: Any = None, **options: Any) -> Tensor:
     """A tensor over the bytes of a file; with `shared`, writes go into it"""
     if size < 0:
         raise RunError(f"unable to map {size} elements of a file")

@@ -49,11 +49,18 @@ def _lengths(n_fft: int, hop: int | None, length: int | None) -> tuple[int, int]
 
 @row
 def stft(
-    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
-    window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
-    normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
     align_to_window: bool | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Fourier transforms of parts of a signal, each multiplied with a window: (frequency, time)"""
     hop, length = _lengths(n_fft, hop_length, win_length)
     has_complex = any(x is not None and is_complex(x._array.dtype) for x in (input, window))
@@ -115,10 +122,17 @@ def _spectrum(frames: Tensor, n_fft: int, one_sided: bool) -> Tensor:
 
 @row
 def istft(
-    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
-    window: Tensor | None = None, center: bool = True, normalized: bool = False,
-    onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
     """The signal whose `stft` is given: of windows that overlap, the mean by their squares"""
     hop, width = _lengths(n_fft, hop_length, win_length)
     _check_spectrum(input, n_fft, hop, width)
@@ -150,8 +164,7 @@ def istft(
 def _check_spectrum(input: Tensor, n_fft: int, hop: int, width: int) -> None:
     if not is_complex(input._array.dtype):
         raise RunError(
-            "istft requires a complex-valued input tensor matching the output from stft with "
-            "return_complex=True."
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
         )
     if not input._array.size:
         raise RunError("istft: input tensor cannot be empty.")
@@ -191,15 +204,13 @@ def _cut(signal: Tensor, squares: Tensor, n_fft: int, center: bool, length: int 
     signal, squares = narrow(signal, 1, start, have), narrow(squares, 1, start, have)
     if np.abs(squares._array).min() <= _LEAST:
         raise RunError(
-            "istft: window overlap add min: 1",
-            why="windows are zero at an element, of which nothing is known",
+            "istft: window overlap add min: 1", why="windows are zero at an element, of which nothing is known"
         )
     made = div(*promoted(signal, squares))
     if have == end - start:
         return made
     warnings.warn(
-        "The length of signal is shorter than the length parameter. Result is being padded with "
-        "zeros in the tail.",
+        "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail.",
         stacklevel=4,
     )
     return constant_pad_nd(made, (0, end - start - have))

@@ -110,9 +110,7 @@ def _doubled(x: Tensor, axis: int, n: int, norm: str | None, inverse: bool = Tru
 
 
 def _complex_row(name: str, doc: str, inverse: bool) -> None:
-    def transform(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
-    ) -> Tensor:
+    def transform(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
         axis = axis_of(dim, input._array.ndim)
         count = _points(name, input._array.shape[axis] if n is None else n)
         return _turned(as_complex(input), axis, count, norm, inverse)
@@ -165,9 +163,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 # More dimensions.
 
 
-def _axes_and_sizes(
-    name: str, input: Tensor, s: Any, dim: Any, half: bool = False
-) -> tuple[list[int], list[int]]:
+def _axes_and_sizes(name: str, input: Tensor, s: Any, dim: Any, half: bool = False) -> tuple[list[int], list[int]]:
     """The axes that are transformed, and how many points along each; for half a spectrum as input,
     twice as many along the last."""
     shape = input._array.shape
@@ -179,15 +175,12 @@ def _axes_and_sizes(
             raise RunError("FFT dims must be unique")
         if given is not None and len(given) != len(axes):
             raise RunError(
-                "When given, dim and shape arguments must have the same length. Got "
-                f"dim={dims} and shape={given}"
+                f"When given, dim and shape arguments must have the same length. Got dim={dims} and shape={given}"
             )
     else:
         count = len(shape) if given is None else len(given)
         if count > len(shape):
-            raise RunError(
-                f"Got shape with {count} values but input tensor only has {len(shape)} dimensions."
-            )
+            raise RunError(f"Got shape with {count} values but input tensor only has {len(shape)} dimensions.")
         axes = list(range(len(shape) - count, len(shape)))
     sizes = [shape[axis] for axis in axes]
     if half and sizes:
@@ -197,9 +190,7 @@ def _axes_and_sizes(
     return axes, [_points(name, size) for size in sizes]
 
 
-def _each(
-    x: Tensor, axes: Sequence[int], sizes: Sequence[int], norm: str | None, inverse: bool
-) -> Tensor:
+def _each(x: Tensor, axes: Sequence[int], sizes: Sequence[int], norm: str | None, inverse: bool) -> Tensor:
     for axis, size in zip(axes, sizes):
         x = _turned(x, axis, size, norm, inverse)
     return x
@@ -240,22 +231,23 @@ def _row_of_more(name: str, run: Callable[..., Tensor], of: str) -> None:
     def any_dims(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
         return run(f"{name}n", input, s, dim, norm)
 
-    def two_dims(
-        input: Tensor, s: Any = None, dim: Any = _LAST_TWO, norm: str | None = None
-    ) -> Tensor:
+    def two_dims(input: Tensor, s: Any = None, dim: Any = _LAST_TWO, norm: str | None = None) -> Tensor:
         return run(f"{name}2", input, s, dim, norm)
 
     for function, suffix, shown in ((any_dims, "n", "dimensions"), (two_dims, "2", "two of them")):
         function.__name__ = function.__qualname__ = f"{name}{suffix}"
-        function.__doc__ = (
-            f"{of} along {shown}" if suffix == "n" else f"`{name}n` of two dimensions"
-        )
+        function.__doc__ = f"{of} along {shown}" if suffix == "n" else f"`{name}n` of two dimensions"
         row(function, space=FFT, method=False, out=True)
 
 
 for _name, _run in {
-    "fft": _fftn, "ifft": _fftn, "rfft": _rfftn, "ihfft": _rfftn, "irfft": _irfftn, "hfft": _irfftn,
-}.items():  # fmt: skip
+    "fft": _fftn,
+    "ifft": _fftn,
+    "rfft": _rfftn,
+    "ihfft": _rfftn,
+    "irfft": _irfftn,
+    "hfft": _irfftn,
+}.items():
     _row_of_more(_name, _run, f"`{_name}`")
 
 

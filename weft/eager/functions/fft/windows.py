@@ -20,8 +20,7 @@ def _places(name: str, window_length: Any, periodic: bool, dtype: Any) -> tuple[
     itself leaves the last one out."""
     if isinstance(window_length, float) or not hasattr(window_length, "__index__"):
         raise InvalidType(
-            f"{name}(): argument 'window_length' (position 1) must be int, not "
-            f"{type(window_length).__name__}"
+            f"{name}(): argument 'window_length' (position 1) must be int, not {type(window_length).__name__}"
         )
     kind, length = kind_of(dtype), int(window_length)
     if is_complex(kind):
@@ -40,18 +39,14 @@ def _window(values: Array, kind: DType, options: dict[str, Any]) -> Tensor:
 
 
 @row(method=False)
-def bartlett_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Any) -> Tensor:
     """A triangle: 1 - |2 t - 1| for t from 0 to 1"""
     t, kind = _places("bartlett_window", window_length, periodic, dtype)
     return _window(1 - np.abs(2 * t - 1), kind, options)
 
 
 @row(method=False)
-def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Any) -> Tensor:
     """(1 - cos 2 pi t) / 2 for t from 0 to 1"""
     t, kind = _places("hann_window", window_length, periodic, dtype)
     return _window(np.sin(np.pi * np.minimum(t, 1 - t)) ** 2, kind, options)
@@ -59,18 +54,21 @@ def hann_window(
 
 @row(method=False)
 def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
-    dtype: Any = None, **options: Any,
-) -> Tensor:  # fmt: skip
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    **options: Any,
+) -> Tensor:
     """alpha - beta cos 2 pi t for t from 0 to 1"""
     t, kind = _places("hamming_window", window_length, periodic, dtype)
     return _window(alpha - beta * np.cos(2 * np.pi * t), kind, options)
 
 
 @row(method=False)
-def blackman_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Any
-) -> Tensor:
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Any) -> Tensor:
     """0.42 - 0.5 cos 2 pi t + 0.08 cos 4 pi t for t from 0 to 1"""
     t, kind = _places("blackman_window", window_length, periodic, dtype)
     return _window(0.42 - 0.5 * np.cos(2 * np.pi * t) + 0.08 * np.cos(4 * np.pi * t), kind, options)
@@ -78,9 +76,8 @@ def blackman_window(
 
 @row(method=False)
 def kaiser_window(
-    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None,
-    **options: Any,
-) -> Tensor:  # fmt: skip
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, **options: Any
+) -> Tensor:
     """i0(beta sqrt(1 - (2 t - 1)**2)) / i0(beta) for t from 0 to 1"""
     t, kind = _places("kaiser_window", window_length, periodic, dtype)
     inside = np.clip(1 - (2 * t - 1) ** 2, 0, None)

@@ -36,9 +36,8 @@ def _must_be_floats(name: str, input: Tensor) -> None:
 
 @row
 def histogram(
-    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None,
-    density: bool = False,
-) -> Histogram:  # fmt: skip
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> Histogram:
     """How many elements lie in each of `bins` intervals, which may be given by their edges"""
     _must_be_floats("histogram", input)
     points = input._array.reshape(-1, 1)
@@ -51,9 +50,8 @@ def histogram(
 
 @row(method=False)
 def histogramdd(
-    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
-    density: bool = False,
-) -> Histogram:  # fmt: skip
+    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> Histogram:
     """How many points, along the last dimension, lie in each cell of a grid"""
     _must_be_floats("histogramdd", input)
     shape = input._array.shape
@@ -62,9 +60,7 @@ def histogramdd(
     rank = shape[-1]
     given = list(bins) if isinstance(bins, (tuple, list)) else [bins] * rank
     if len(given) != rank:
-        raise RunError(
-            "histogramdd: The size of bins must be equal to the innermost dimension of the input."
-        )
+        raise RunError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     if weight is not None and weight._array.shape != shape[:-1]:
         raise _wrong_weight(shape, weight)
     own = None if weight is None else _weights(input, weight).reshape(-1)
@@ -157,10 +153,7 @@ def _range(values: Array, bounds: Any, axis: int) -> tuple[float, float]:
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RunError(f"histogramdd: dimension {axis}'s range [{low}, {high}] is not finite")
     if low > high:
-        raise RunError(
-            f"histogramdd: min should not exceed max, but got min {low} max {high} for dimension "
-            f"{axis}"
-        )
+        raise RunError(f"histogramdd: min should not exceed max, but got min {low} max {high} for dimension {axis}")
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
@@ -171,9 +164,16 @@ _STARTS = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.i
 
 @row(method=False)
 def segment_reduce(
-    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
-    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
-) -> Tensor:  # fmt: skip
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
     """The sum, mean, product, greatest or smallest of runs of given lengths along an axis"""
     must_be_real("segment_reduce", data)
     _must_be_floats("segment_reduce", data)
@@ -205,9 +205,7 @@ def _runs(
     if numbers.dtype not in (np.int64, np.int32):
         raise Unsupported(f'"segment_reduce" not implemented for lengths of {given.dtype.title!r}')
     if numbers.ndim != axis + 1:
-        raise RunError(
-            f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}."
-        )
+        raise RunError(f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}.")
     if numbers.shape[:-1] != tuple(shape[:axis]):
         raise RunError("segment_reduce(): Expected data and lengths to have the same first sizes.")
     if offsets is not None:

@@ -26,10 +26,15 @@ from ..table import row
 _GATHER, _GATHER_GRAD, _TAKE, _TAKE_GRAD, _ADD, _MUL, _WHERE = (
     Op.get(name)
     for name in (
-        "gather_elements", "_gather_elements_grad", "take", "_take_grad", "broadcast_add",
-        "broadcast_mul", "broadcast_where",
+        "gather_elements",
+        "_gather_elements_grad",
+        "take",
+        "_take_grad",
+        "broadcast_add",
+        "broadcast_mul",
+        "broadcast_where",
     )
-)  # fmt: skip
+)
 
 
 def whole(index: Tensor, name: str, error: type[Exception] = RunError) -> Array:
@@ -91,9 +96,7 @@ def first_part(src: Tensor, shape: Sequence[int], name: str) -> Tensor:
     if len(have) != len(shape):
         raise RunError("Index tensor must have the same number of dimensions as src tensor")
     if any(n > dim for n, dim in zip(shape, have)):
-        raise RunError(
-            f"{name}: Expected index {list(shape)} to be no larger than src {list(have)}"
-        )
+        raise RunError(f"{name}: Expected index {list(shape)} to be no larger than src {list(have)}")
     index = tuple(slice(0, n) for n in shape)
     return part_of(src, [(0, n, 1) for n in shape], src._array[index])
 
@@ -106,9 +109,7 @@ def element_places(shape: Sequence[int], axis: int, where: Array) -> Array:
         steps = (
             where
             if at == axis
-            else np.arange(where.shape[at]).reshape(
-                [-1 if a == at else 1 for a in range(where.ndim)]
-            )
+            else np.arange(where.shape[at]).reshape([-1 if a == at else 1 for a in range(where.ndim)])
         )
         places = places + steps * stride
         stride *= shape[at]
@@ -125,9 +126,8 @@ def _source_at(input: Tensor, where: Array, src: Any, name: str) -> Tensor:
 
 
 def _write_scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
-    reduce: str | None = None,
-) -> bool:  # fmt: skip
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> bool:
     if reduce is not None or not input._array.ndim:
         return False
     _, axis, where = at_elements(input, dim, index, "scatter")
@@ -139,9 +139,8 @@ def _write_scatter(
 
 @row(inplace=True, out=True, writes=_write_scatter)
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
-    reduce: str | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
     """A copy with input[index[i, j], j] = src[i, j], along axis 0"""
     src = value if src is None else src
     if reduce not in (None, "add", "multiply"):
@@ -239,9 +238,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return made if input._array.ndim else reshape(made, ())
 
 
-def _source_of(
-    input: Tensor, data: Tensor, axis: int, places: Array, source: Tensor, name: str
-) -> Tensor:
+def _source_of(input: Tensor, data: Tensor, axis: int, places: Array, source: Tensor, name: str) -> Tensor:
     """What is written at slices, in the shape that they have together."""
     if source._array.dtype != input._array.dtype:
         raise RunError(f"{name}(): self and source expected to have the same dtype")
@@ -263,9 +260,7 @@ def _rows(data: Tensor, axis: int, places: Array) -> Chosen:
     return [places if at == axis else None for at in range(data._array.ndim)]
 
 
-def _write_index_add(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
-) -> bool:
+def _write_index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> bool:
     if alpha != 1 or not input._array.ndim:
         return False
     data, axis, places = along(input, dim, index, "index_add")
@@ -317,8 +312,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         raise DimensionError("index_fill_(): Expected dtype int64 for index.")
     if isinstance(value, Tensor) and value._array.ndim:
         raise RunError(
-            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)."
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     data, axis = _with_axis(input), axis_of(dim, input._array.ndim)
     size = data._array.shape[axis]
@@ -370,10 +364,7 @@ def _flat_places(input: Tensor, index: Tensor, name: str) -> Array:
     if not places.size or int(places.view(np.uint64).max()) < size:
         return places
     if not (-size <= places.min() and places.max() < size):
-        raise DimensionError(
-            f"out of range: tried to access index {int(places.max())} on a tensor of {size} "
-            "elements."
-        )
+        raise DimensionError(f"out of range: tried to access index {int(places.max())} on a tensor of {size} elements.")
     return np.where(places < 0, places + size, places)
 
 
@@ -422,9 +413,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Elements along an axis at indices; the other axes broadcast"""
     if indices._array.dtype != np.int64:
-        raise RunError(
-            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}"
-        )
+        raise RunError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
     if dim is None:
         return gather(reshape(input, -1), 0, reshape(indices, -1))
     rank = input._array.ndim
@@ -480,8 +469,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     held = mask_of(mask, "masked_fill")
     if isinstance(value, Tensor) and value._array.ndim:
         raise RunError(
-            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)."
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     _broadcast(input._array.shape, held.shape)
     filler = in_dtype(_fits(value, input), input._array.dtype)
@@ -510,10 +498,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     shape = _broadcast(input._array.shape, held.shape)
     places = np.flatnonzero(np.broadcast_to(held, shape))
     if source._array.size < places.size:
-        raise RunError(
-            f"Number of elements of source < number of ones in mask: {source.numel()} < "
-            f"{places.size}"
-        )
+        raise RunError(f"Number of elements of source < number of ones in mask: {source.numel()} < {places.size}")
     if not places.size:
         return copied(expand(input, shape))
     values = chosen_from(reshape(source, -1), [np.arange(places.size)])

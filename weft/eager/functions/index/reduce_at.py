@@ -18,9 +18,7 @@ from ..shape.shape import reshape
 from ..table import row
 from .index import along, at_elements, copied, element_places, first_part, multiplied
 
-_ADD, _DIV, _WHERE = (
-    Op.get(name) for name in ("broadcast_add", "broadcast_div", "broadcast_where")
-)
+_ADD, _DIV, _WHERE = (Op.get(name) for name in ("broadcast_add", "broadcast_div", "broadcast_where"))
 
 
 def _reduced(data: Tensor, places: Array, values: Tensor, reduce: str, include: bool) -> Tensor:
@@ -54,9 +52,7 @@ def _mean(total: Tensor, places: Array, touched: Array, include: bool) -> Tensor
     return apply(_DIV, None, [total, wrap(counts)])[0]
 
 
-def _extreme(
-    data: Tensor, places: Array, values: Tensor, reduce: str, touched: Array, include: bool
-) -> Tensor:
+def _extreme(data: Tensor, places: Array, values: Tensor, reduce: str, touched: Array, include: bool) -> Tensor:
     """Equal extremes share the gradient: the result is their mean."""
     fold = np.maximum if reduce == "amax" else np.minimum
     result = data._array.copy().reshape(-1)
@@ -69,9 +65,7 @@ def _extreme(
         return wrap(best)
     own = (data._array == best) & (~touched | include)
     theirs = values._array == result[where].reshape(values._array.shape)
-    total = apply(
-        _ADD, None, [_kept(data, own, 0), zeros_but(best.shape, places, _kept(values, theirs, 0))]
-    )[0]
+    total = apply(_ADD, None, [_kept(data, own, 0), zeros_but(best.shape, places, _kept(values, theirs, 0))])[0]
     counts = own + np.bincount(where, theirs.reshape(-1), best.size).reshape(best.shape)
     return apply(_DIV, None, [total, wrap(np.maximum(counts, 1).astype(best.dtype))])[0]
 
@@ -103,9 +97,8 @@ def scatter_reduce(
 
 @row(inplace=True, out=True)
 def index_reduce(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
-    include_self: bool = True,
-) -> Tensor:  # fmt: skip
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """A copy in which slices of an axis are reduced with those of a source"""
     must_be_real("index_reduce", input, source)
     _must_reduce("index_reduce", reduce, _REDUCES[1:])

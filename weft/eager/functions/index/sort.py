@@ -40,18 +40,14 @@ def _rows(input: Tensor, name: str) -> Array:
 
 
 @row(out=True)
-def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
-) -> ValuesIndices:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> ValuesIndices:
     """The elements in order along an axis, and where they stood; NaN counts as the greatest"""
     axis = axis_of(dim, input._array.ndim)
     return _taken(input, axis, order_of(_rows(input, "sort"), axis, descending))
 
 
 @row
-def argsort(
-    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
-) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:
     """Where the elements stand that come 1st, 2nd, ... along an axis"""
     axis = axis_of(dim, input._array.ndim)
     order = order_of(_rows(input, "argsort"), axis, descending)
@@ -65,9 +61,7 @@ def msort(input: Tensor) -> Tensor:
 
 
 @row(out=True)
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> ValuesIndices:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The k greatest (or smallest) elements along an axis, in order, and where they stand"""
     axis, rows = axis_of(dim, input._array.ndim), _rows(input, "topk")
     if not 0 <= k <= rows.shape[axis]:
@@ -98,17 +92,21 @@ FEW = 8
 
 @row(method=False, out=True)
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """Where elements would go into rows that are in order"""
     must_be_real("searchsorted", sorted_sequence)
     if side not in (None, "left", "right"):
         raise RunError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
         raise RunError(
-            "searchsorted(): side and right can't be set to opposites, got side of left "
-            "while right was True"
+            "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
     rows = sorted_sequence._array
     if sorter is not None:
@@ -135,9 +133,7 @@ def _sorter(sorter: Tensor, rows: Array) -> Array:
 
 def _must_search(rows: Array, values: Array) -> None:
     if rows.dtype != values.dtype:
-        raise RunError(
-            "searchsorted(): input value tensor and boundaries tensor should have same dtype"
-        )
+        raise RunError("searchsorted(): input value tensor and boundaries tensor should have same dtype")
     if not rows.ndim:
         raise RunError("searchsorted(): boundaries tensor should have positive dimension")
     if rows.ndim > 1 and rows.shape[:-1] != values.shape[:-1]:
@@ -158,15 +154,11 @@ def _found(rows: Array, values: Array, side: Any) -> Array:
 
 
 @row(out=True)
-def bucketize(
-    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries elements lie"""
     must_be_real("bucketize", input)
     if boundaries._array.ndim != 1:
-        raise RunError(
-            f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})"
-        )
+        raise RunError(f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})")
     left, rows = promoted(input, boundaries)
     return searchsorted(rows, left, out_int32=out_int32, right=right)
 
@@ -209,14 +201,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 
 @row(method=False, out=True)
-def isin(
-    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
-) -> Tensor:
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among others"""
     must_be_real("isin", elements, test_elements)
-    arrays = [
-        x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements)
-    ]
+    arrays = [x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements)]
     return wrap(np.asarray(np.isin(*arrays, assume_unique=False, invert=invert)))
 
 
@@ -225,15 +213,16 @@ def isin(
 
 @row
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False,
-    return_counts: bool = False, dim: int | None = None,
-) -> Any:  # fmt: skip
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
     """The distinct elements, or slices of an axis, in order"""
     must_be_real("unique", input)
     array, axis = _for_unique(input, dim)
-    values, inverse, counts = np.unique(
-        array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-    )
+    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     inverse = inverse.reshape(input._array.shape if dim is None else -1)
     return _told(values, inverse, counts, return_inverse, return_counts)
 
@@ -244,15 +233,11 @@ def _for_unique(input: Tensor, dim: int | None) -> tuple[Array, int | None]:
     axis = axis_of(dim, input._array.ndim)
     shape = input._array.shape
     if not input._array.size and shape[axis]:
-        raise RunError(
-            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
-        )
+        raise RunError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     return input._array, axis if shape else None
 
 
-def _told(
-    values: Array, inverse: Array, counts: Array, return_inverse: bool, return_counts: bool
-) -> Any:
+def _told(values: Array, inverse: Array, counts: Array, return_inverse: bool, return_counts: bool) -> Any:
     made = [wrap(np.ascontiguousarray(values))]
     if return_inverse:
         made.append(wrap(inverse.astype(np.int64)))
@@ -263,9 +248,8 @@ def _told(
 
 @row
 def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:  # fmt: skip
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
     """The elements, or slices of an axis, that differ from the one before"""
     must_be_real("unique_consecutive", input)
     array, axis = _for_unique(input, dim)

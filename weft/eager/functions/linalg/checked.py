@@ -96,9 +96,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseExResult:
 
 
 @row(space=LINALG, method=False, out=True)
-def solve_ex(
-    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
-) -> SolveExResult:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveExResult:
     """`solve`; where there is no solution, NaN and the place of the first 0"""
     error = "torch.linalg.solve: {which}The solver failed because the input matrix is singular."
     make = lambda matrix: solve(matrix, B, left=left)

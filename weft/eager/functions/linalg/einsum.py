@@ -29,9 +29,7 @@ DOTS = len(LETTERS)  # labels from here on are the axes of an ellipsis, from the
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products, by an equation such as "ij,jk->ik\""""
     if isinstance(equation, str):
-        given = (
-            operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
-        )
+        given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
         tensors = list(given)
         if not tensors:
             raise RunError("einsum(): must provide at least one operand")
@@ -71,9 +69,7 @@ def _parsed(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels
             raise RunError("einsum(): output subscript appears more than once in the output")
         known = {label for labels in inputs for label in labels}
         if not known >= set(output):
-            raise RunError(
-                "einsum(): output subscript does not appear in the equation for any input operand"
-            )
+            raise RunError("einsum(): output subscript does not appear in the equation for any input operand")
         return inputs, output
     return inputs, _implied(inputs)
 
@@ -89,8 +85,7 @@ def _labels(part: str, rank: int | None, dots: int = 0) -> Labels:
     for letter in before + after:
         if letter not in LETTERS:
             raise RunError(
-                f"einsum(): invalid subscript given at index, subscripts must be in [a-zA-Z], got "
-                f"{letter!r}"
+                f"einsum(): invalid subscript given at index, subscripts must be in [a-zA-Z], got {letter!r}"
             )
     named = len(before) + len(after)
     if rank is not None:
@@ -163,9 +158,7 @@ def _sizes(terms: Sequence[tuple[Tensor, Labels]]) -> dict[int, int]:
     return sizes
 
 
-def _without(
-    tensor: Tensor, labels: Labels, counts: Counter[int], others: Sequence[int] = ()
-) -> tuple[Tensor, Labels]:
+def _without(tensor: Tensor, labels: Labels, counts: Counter[int], others: Sequence[int] = ()) -> tuple[Tensor, Labels]:
     """A term summed over the labels that are needed nowhere else."""
     kept = [label for label in labels if counts[label] > 0 or label in others]
     if len(kept) == len(labels):
@@ -206,9 +199,7 @@ def _seen(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor if tensor._array.shape == shape else reshape(tensor, shape)
 
 
-def _stretched(
-    tensor: Tensor, labels: Labels, shared: Sequence[int], sizes: dict[int, int]
-) -> Tensor:
+def _stretched(tensor: Tensor, labels: Labels, shared: Sequence[int], sizes: dict[int, int]) -> Tensor:
     shape = tensor._array.shape
     wide = [sizes[k] if k in shared else n for k, n in zip(labels, shape)]
     return tensor if tuple(wide) == shape else expand(tensor, wide)

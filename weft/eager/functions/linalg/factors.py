@@ -28,11 +28,8 @@ from .matmul import batched
 
 _INVERSE, _SOLVE, _DET, _SLOGDET, _CHOLESKY, _EIGH, _QR, _SVD, _SVDVALS, _PINV, _TRIANGLE = (
     Op.get(name)
-    for name in (
-        "inverse", "solve", "det", "slogdet", "cholesky", "eigh", "qr", "svd", "svdvals", "pinv",
-        "triangle",
-    )
-)  # fmt: skip
+    for name in ("inverse", "solve", "det", "slogdet", "cholesky", "eigh", "qr", "svd", "svdvals", "pinv", "triangle")
+)
 
 
 class EighResult(NamedTuple):
@@ -68,9 +65,7 @@ def must_be_matrices(name: str, A: Tensor) -> None:
     if A._array.ndim < 2:
         raise RunError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if not (is_float(A._array.dtype) or is_complex(A._array.dtype)):
-        raise RunError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.title}"
-        )
+        raise RunError(f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.title}")
 
 
 def must_be_squares(name: str, A: Tensor) -> None:
@@ -105,10 +100,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     vector = len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
     if not left:
         if vector:
-            raise RunError(
-                "linalg.solve: Vector broadcasting of the left hand side is not supported for "
-                "left=False."
-            )
+            raise RunError("linalg.solve: Vector broadcasting of the left hand side is not supported for left=False.")
         return transpose(solved(transpose(A, -2, -1), transpose(B, -2, -1)), -2, -1)
     return squeeze(solved(A, unsqueeze(B, -1)), -1) if vector else solved(A, B)
 
@@ -130,16 +122,12 @@ def solved(A: Tensor, B: Tensor, triangle: str = "none") -> Tensor:
 
 
 @row(space=LINALG, method=False, out=True)
-def solve_triangular(
-    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """X with A X = B, where A is a triangle"""
     must_be_squares("linalg.solve_triangular", A)
     part = A
     if unitriangular:
-        eye = wrap(
-            np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
-        )
+        eye = wrap(np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape))
         strict = TriangleAttrs(lower=not upper, diagonal=1 if upper else -1)
         part = _one(_TRIANGLE, strict, A) + eye
     if not left:
@@ -262,9 +250,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
 
 
 @row(space=LINALG, method=False, out=True)
-def pinv(
-    A: Tensor, *, atol: Any = None, rtol: Any = None, rcond: Any = None, hermitian: bool = False
-) -> Tensor:
+def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, rcond: Any = None, hermitian: bool = False) -> Tensor:
     """The pseudo-inverse of a matrix"""
     must_be_matrices("linalg.pinv", A)
     if hermitian:
@@ -317,9 +303,7 @@ def _without(made: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 @row(name="norm", space=LINALG, method=False, out=True)
-def _norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
+def _norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """A norm of vectors along one axis, or of matrices along two"""
     if dim is not None:
         axes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
@@ -328,9 +312,7 @@ def _norm(
     if ord is None:
         return vector_norm(A, 2, None if dim is None else axes, keepdim, dtype=dtype)
     if dim is None and A._array.ndim not in (1, 2):
-        raise RunError(
-            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D"
-        )
+        raise RunError("linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D")
     if len(axes) == 1:
         return vector_norm(A, ord, axes, keepdim, dtype=dtype)
     if len(axes) != 2:
@@ -339,9 +321,7 @@ def _norm(
 
 
 @row(space=LINALG, method=False)
-def matrix_rank(
-    A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
-) -> Tensor:
+def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """How many singular values are not nearly 0"""
     must_be_matrices("linalg.matrix_rank", A)
     sizes = np.linalg.svd(A._array, compute_uv=False)

@@ -62,14 +62,10 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     left, right = promoted(*broadcast_tensors(input, other))
     if input._array.shape[axis] != 3 or other._array.shape[axis] != 3:
         raise RunError(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got "
-            f"{input.shape[axis]} and {other.shape[axis]}"
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
         )
     turn = lambda x, order: taken(x, axis, np.asarray(order))
-    return sub(
-        mul(turn(left, (1, 2, 0)), turn(right, (2, 0, 1))),
-        mul(turn(left, (2, 0, 1)), turn(right, (1, 2, 0))),
-    )
+    return sub(mul(turn(left, (1, 2, 0)), turn(right, (2, 0, 1))), mul(turn(left, (2, 0, 1)), turn(right, (1, 2, 0))))
 
 
 @row(name="cross", out=True)
@@ -115,8 +111,7 @@ def must_be_square(name: str, A: Tensor) -> None:
         raise RunError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if shape[-1] != shape[-2]:
         raise RunError(
-            f"{name}: A must be batches of square matrices, but they are {shape[-2]} by "
-            f"{shape[-1]} matrices"
+            f"{name}: A must be batches of square matrices, but they are {shape[-2]} by {shape[-1]} matrices"
         )
 
 
@@ -132,9 +127,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
         if x._array.ndim < 2:
             raise RunError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1._array.shape[-1] != x2._array.shape[-1]:
-        raise RunError(
-            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
-        )
+        raise RunError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RunError("cdist only supports non-negative p values")
     if compute_mode not in _MODES:
@@ -148,9 +141,14 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
 
 
 _MODES = {
-    None: None, 0: None, "use_mm_for_euclid_dist_if_necessary": None,
-    1: True, "use_mm_for_euclid_dist": True, 2: False, "donot_use_mm_for_euclid_dist": False,
-}  # fmt: skip
+    None: None,
+    0: None,
+    "use_mm_for_euclid_dist_if_necessary": None,
+    1: True,
+    "use_mm_for_euclid_dist": True,
+    2: False,
+    "donot_use_mm_for_euclid_dist": False,
+}
 FEW_ROWS = 25  # whose distances are those of differences unless products are asked for
 
 
@@ -185,14 +183,12 @@ row(pdist, method=False)
 
 @row
 def cov(
-    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None,
-    aweights: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
     """The covariances of rows, which are variables"""
     if input._array.ndim > 2:
         raise RunError(
-            f"cov(): expected input to have two or fewer dimensions but got an input with "
-            f"{input.ndim} dimensions"
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
         )
     rows = floating(input if input._array.ndim == 2 else reshape(input, (1, -1)))
     count = rows._array.shape[1]
@@ -209,9 +205,7 @@ def cov(
     return reshape(made, ()) if made._array.shape == (1, 1) else made
 
 
-def _weights(
-    count: int, fweights: Tensor | None, aweights: Tensor | None
-) -> tuple[Tensor, Any] | None:
+def _weights(count: int, fweights: Tensor | None, aweights: Tensor | None) -> tuple[Tensor, Any] | None:
     for name, tensor, whole in (("fweights", fweights, True), ("aweights", aweights, False)):
         if tensor is None:
             continue
@@ -234,9 +228,7 @@ def _weights(
     return scale, total(scale)
 
 
-def _degrees(
-    count: int, fweights: Tensor | None, aweights: Tensor | None, share: Any, correction: int
-) -> Any:
+def _degrees(count: int, fweights: Tensor | None, aweights: Tensor | None, share: Any, correction: int) -> Any:
     """What covariances are divided by, not below 0."""
     if aweights is None or correction == 0:
         taken_off: Any = correction
@@ -252,8 +244,7 @@ def corrcoef(input: Tensor) -> Tensor:
     """The correlations of rows, which are variables"""
     if input._array.ndim > 2:
         raise RunError(
-            f"corrcoef(): expected input to have two or fewer dimensions but got an input with "
-            f"{input.ndim} dimensions"
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
         )
     spread = cov(input)
     if not spread._array.ndim:

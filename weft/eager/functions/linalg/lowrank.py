@@ -30,9 +30,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 
 @row(method=False)
-def svd_lowrank(
-    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
-) -> Parts:
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> Parts:
     """U, S and V of the q greatest singular values of A - M, found from random vectors"""
     m, n = A._array.shape[-2:]
     if M is not None:
@@ -52,9 +50,7 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     least = min(A._array.shape[-2:])
     count = min(6, least) if q is None else q
     if not 0 <= count <= least:
-        raise InvalidValue(
-            f"q(={count}) must be non-negative integer and not greater than min(m, n)={least}"
-        )
+        raise InvalidValue(f"q(={count}) must be non-negative integer and not greater than min(m, n)={least}")
     if niter < 0:
         raise InvalidValue(f"niter(={niter}) must be non-negative integer")
     moved = sub(A, mean(A, -2, True)) if center else A

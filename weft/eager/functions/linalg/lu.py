@@ -23,9 +23,7 @@ from ..table import row
 from .factors import must_be_squares, solved
 from .linear import LINALG
 
-_LU, _SWAPS, _LDL, _LDL_SOLVE = (
-    Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve")
-)
+_LU, _SWAPS, _LDL, _LDL_SOLVE = (Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve"))
 
 
 class LUFactorResult(NamedTuple):
@@ -69,10 +67,7 @@ class LDLFactorExResult(NamedTuple):
 def must_have_factors(name: str, A: Tensor) -> None:
     """Refuses what has no two dimensions, and numbers that are whole."""
     if A._array.ndim < 2:
-        raise RunError(
-            f"{name}: Expected tensor with 2 or more dimensions. "
-            f"Got size: {list(A._array.shape)} instead"
-        )
+        raise RunError(f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A._array.shape)} instead")
     kind = A._array.dtype
     if not (is_float(kind) or is_complex(kind)):
         raise Unsupported(f'"{name}" not implemented for {A.dtype.title!r}')
@@ -134,8 +129,7 @@ def _check_pivots(name: str, info: Tensor) -> None:
     which = f"(Batch element {bad[0]}): " if info._array.ndim else ""
     place = int(info._array.flat[bad[0]])
     raise LinAlgError(
-        f"{name}: {which}U[{place},{place}] is zero and using it on lu_solve would result in a "
-        "division by zero",
+        f"{name}: {which}U[{place},{place}] is zero and using it on lu_solve would result in a division by zero",
         hint="linalg.lu and linalg.lu_factor_ex give the factors all the same",
     )
 
@@ -157,9 +151,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> LUResult:
 
 
 @row(method=False, out=True)
-def lu_unpack(
-    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
-) -> LUResult:
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
     """The permutation and both triangles of what `lu_factor` gives"""
     if unpack_pivots and LU_pivots._array.dtype != np.int32:
         raise RunError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of int32")
@@ -188,9 +180,7 @@ def _lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor,
 
 
 @row(name="lu_solve", space=LINALG, method=False, out=True)
-def _lu_solve(
-    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
-) -> Tensor:
+def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """X with A X = B by A's factors; with `left=False` X A = B; with `adjoint`, of A's adjoint"""
     must_be_squares("linalg.lu_solve", LU)
     _must_be_alike("linalg.lu_solve", LU, B)
@@ -248,9 +238,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 
 
 @row(space=LINALG, method=False, out=True)
-def ldl_factor_ex(
-    A: Tensor, *, hermitian: bool = False, check_errors: bool = False
-) -> LDLFactorExResult:
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorExResult:
     """`ldl_factor`, and the place of the first block of D that is 0, 0 if there is none"""
     must_be_squares("linalg.ldl_factor_ex", A)
     made = LDLFactorExResult(*apply(_LDL, SymmetricAttrs(hermitian=_of(A, hermitian)), [A]))

@@ -61,9 +61,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of the matrices in the last two axes; a vector is a row or a column"""
     a, b = input._array, other._array
     if not a.ndim or not b.ndim:
-        raise RunError(
-            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
-        )
+        raise RunError(f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D")
     _must_match("matmul", input, other)
     if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
         rows = (math.prod(a.shape[:-1]), a.shape[-1])
@@ -76,9 +74,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     try:
         np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise RunError(
-            f"The size of the batch dimensions of {list(a.shape)} and {list(b.shape)} must match"
-        ) from None
+        raise RunError(f"The size of the batch dimensions of {list(a.shape)} and {list(b.shape)} must match") from None
     return batched(input, other)
 
 
@@ -101,8 +97,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     want = [input._array.shape[0], input._array.shape[2]]
     if list(mat2._array.shape[:2]) != want:
         raise RunError(
-            f"Expected size for first two dimensions of batch2 tensor to be: {want} but got: "
-            f"{list(mat2.shape[:2])}."
+            f"Expected size for first two dimensions of batch2 tensor to be: {want} but got: {list(mat2.shape[:2])}."
         )
     return batched(input, mat2)
 
@@ -114,9 +109,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     if a.ndim != 2 or b.ndim != 1:
         raise RunError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
     if a.shape[1] != b.shape[0]:
-        raise RunError(
-            f"size mismatch, got input ({a.shape[0]}), mat ({_by(a.shape)}), vec ({b.shape[0]})"
-        )
+        raise RunError(f"size mismatch, got input ({a.shape[0]}), mat ({_by(a.shape)}), vec ({b.shape[0]})")
     _must_match("mv", input, vec)
     return product(input, vec)
 
@@ -135,8 +128,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
         raise RunError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
     if a.dtype != b.dtype:
         raise RunError(
-            f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and "
-            f"{tensor.dtype.title}"
+            f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and {tensor.dtype.title}"
         )
     if a.shape != b.shape:
         raise RunError(
@@ -175,9 +167,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 def _whole_factors(tensor: Tensor, *factors: Any) -> None:
     if is_integer(tensor._array.dtype) and any(isinstance(f, float) for f in factors):
-        raise RunError(
-            "For integral input tensors, argument alpha must not be a floating point number."
-        )
+        raise RunError("For integral input tensors, argument alpha must not be a floating point number.")
 
 
 def _added(input: Tensor, made: Tensor, beta: Any, alpha: Any, name: str) -> Tensor:
@@ -228,17 +218,13 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 
 @row(inplace=True, out=True)
-def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2"""
     return _added(input, bmm(batch1, batch2), beta, alpha, "baddbmm")
 
 
 @row(inplace=True, out=True)
-def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch"""
     a, b = batch1._array.shape, batch2._array.shape
     _must_have("addbmm", batch1, 3, "batch1")
@@ -351,10 +337,7 @@ def _in_best_order(matrices: Sequence[Tensor]) -> Tensor:
     for length in range(1, count):
         for i in range(count - length):
             j = i + length
-            tries = [
-                costs[i, k] + costs[k + 1, j] + float(sizes[i] * sizes[k + 1] * sizes[j + 1])
-                for k in range(i, j)
-            ]
+            tries = [costs[i, k] + costs[k + 1, j] + float(sizes[i] * sizes[k + 1] * sizes[j + 1]) for k in range(i, j)]
             best = int(np.argmin(tries))
             costs[i, j], split[i, j] = tries[best], i + best
     return _multiplied(matrices, split)

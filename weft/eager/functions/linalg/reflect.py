@@ -90,16 +90,13 @@ def _check_tau(name: str, input: Tensor, tau: Tensor) -> None:
         )
     if a.shape[:-2] != t.shape[:-1]:
         raise RunError(
-            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got "
-            f"{list(t.shape[:-1])}"
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(t.shape[:-1])}"
         )
     if a.shape[-1] < t.shape[-1]:
         raise RunError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
     must_be_matrices(name, input)
     if a.dtype != t.dtype:
-        raise RunError(
-            f"{name}: tau dtype {tau.dtype.title} does not match input dtype {input.dtype.title}"
-        )
+        raise RunError(f"{name}: tau dtype {tau.dtype.title} does not match input dtype {input.dtype.title}")
 
 
 def _compact(input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,8 +114,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections 1 - tau v v', whose vectors are in A"""
     if A._array.ndim >= 2 and A._array.shape[-2] < A._array.shape[-1]:
         raise RunError(
-            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to "
-            "input.shape[-1]"
+            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )
     _check_tau("torch.linalg.householder_product", A, tau)
     rows, columns = A._array.shape[-2:]
@@ -131,9 +127,7 @@ row(householder_product, name="orgqr", out=True)
 
 
 @row(out=True)
-def ormqr(
-    input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
-) -> Tensor:
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """A matrix multiplied with the product of reflections, or with its adjoint, from a side"""
     _check_tau("torch.ormqr", input, tau)
     _check_other(input, tau, other, left)
@@ -150,9 +144,7 @@ def _check_other(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
         raise RunError("torch.ormqr: other must have at least 2 dimensions.")
     side = -2 if left else -1
     if b.shape[side] < tau._array.shape[-1]:
-        raise RunError(
-            f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]"
-        )
+        raise RunError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
     if b.shape[side] != a.shape[-2]:
         raise RunError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
     if a.shape[:-2] != b.shape[:-2]:

@@ -24,16 +24,7 @@ from ..shape.join import cat, flip, tril, triu
 from ..shape.parts import narrow, select
 from ..shape.shape import expand, movedim, reshape, squeeze, unsqueeze
 from ..table import row
-from .factors import (
-    inv,
-    matrix_norm,
-    must_be_matrices,
-    must_be_squares,
-    solve,
-    solve_triangular,
-    solved,
-    svdvals,
-)
+from .factors import inv, matrix_norm, must_be_matrices, must_be_squares, solve, solve_triangular, solved, svdvals
 from .linear import LINALG
 from .matmul import batched
 
@@ -75,9 +66,7 @@ def _must_fit(A: Tensor, B: Tensor, driver: str) -> None:
             "(input.dim() - other.dim()) <= 1"
         )
     if driver not in _DRIVERS:
-        raise RunError(
-            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
-        )
+        raise RunError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
 
 
 @row(space=LINALG, method=False, out=True)
@@ -103,9 +92,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Lst
     return LstsqResult(squeeze(solution, -1) if vector else solution, rest, rank, sizes)
 
 
-def _told(
-    A: Tensor, B: Tensor, solution: Tensor, driver: str, share: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _told(A: Tensor, B: Tensor, solution: Tensor, driver: str, share: float) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of squares, ranks and singular values, each where the driver tells it."""
     m, n = A._array.shape[-2:]
     values = np.linalg.svd(A._array, compute_uv=False)
@@ -126,8 +113,7 @@ def _must_be_systems(name: str, b: Tensor, A: Tensor) -> None:
     for label, tensor in (("b", b), ("A", A)):
         if tensor._array.ndim < 2:
             raise RunError(
-                f"{name}: {label} should have at least 2 dimensions, but has "
-                f"{tensor._array.ndim} dimensions instead"
+                f"{name}: {label} should have at least 2 dimensions, but has {tensor._array.ndim} dimensions instead"
             )
     must_be_squares(name, A)
     if A._array.dtype != b._array.dtype:
@@ -155,11 +141,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 
 @row(out=True)
 def triangular_solve(
-    input: Tensor,
-    A: Tensor,
-    upper: bool = True,
-    transpose: bool = False,
-    unitriangular: bool = False,
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> TriangularSolveResult:
     """X with A X = B, where A is a triangle, or its transpose; and A"""
     _must_be_systems("torch.triangular_solve", input, A)
@@ -282,7 +264,5 @@ def vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:
     wide = x if is_float(kind) or is_complex(kind) else x._cast(np.dtype(np.int64))
     if count == 0:
         return wrap(np.empty((x._array.shape[0], 0), wide._array.dtype))
-    made = (
-        _powers(wide, count) if count > 1 else wrap(np.ones((len(x._array), 1), wide._array.dtype))
-    )
+    made = _powers(wide, count) if count > 1 else wrap(np.ones((len(x._array), 1), wide._array.dtype))
     return made if increasing else flip(made, (-1,))

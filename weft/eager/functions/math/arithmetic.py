@@ -46,13 +46,9 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
         raise RunError("Boolean alpha only supported for Boolean results.")
     whole = all(is_integer(kind) or kind == BOOL for kind in kinds)
     if whole and isinstance(alpha, (float, complex)) and not isinstance(other, float):
-        raise RunError(
-            "For integral input tensors, argument alpha must not be a floating point number."
-        )
+        raise RunError("For integral input tensors, argument alpha must not be a floating point number.")
     if isinstance(alpha, complex) and not any(is_complex(kind) for kind in kinds):
-        raise RunError(
-            "For non-complex input tensors, argument alpha must not be a complex number."
-        )
+        raise RunError("For non-complex input tensors, argument alpha must not be a complex number.")
     if all(kind == BOOL for kind in kinds) and isinstance(other, (Tensor, bool)):
         alpha = bool(alpha)
     elif kinds and all(is_integer(kind) for kind in kinds):
@@ -127,10 +123,7 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tenso
         return _divided_down(left, right)
     if rounding_mode == "trunc":
         return _divided_to_zero(left, right)
-    raise RunError(
-        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
-        f"'{rounding_mode}'"
-    )
+    raise RunError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
 
 
 def _must_have_tensor(name: str, input: Any, other: Any) -> None:
@@ -370,9 +363,8 @@ def bind_operators(symbols: dict[str, Any]) -> None:
 
 
 bind_operators(
-    {"add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide,
-     "mod": remainder, "pow": pow}
-)  # fmt: skip
+    {"add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow}
+)
 for _symbol, _function, _op in (("add", add, _ADD), ("sub", sub, _SUB), ("mul", mul, _MUL)):
     setattr(Tensor, f"__{_symbol}__", _short(_function, _op))
 Tensor.__rdiv__ = Tensor.__rtruediv__

@@ -37,9 +37,7 @@ for _order in (0, 1):
     _of_one(f"bessel_j{_order}", f"bessel_j{_order}", f"the Bessel function J{_order}")
     _of_one(f"bessel_y{_order}", f"bessel_y{_order}", f"the Bessel function Y{_order}, NaN below 0")
     _of_one(f"modified_bessel_i{_order}", f"i{_order}", f"the modified Bessel function I{_order}")
-    _of_one(
-        f"modified_bessel_k{_order}", f"bessel_k{_order}", f"the modified Bessel function K{_order}"
-    )
+    _of_one(f"modified_bessel_k{_order}", f"bessel_k{_order}", f"the modified Bessel function K{_order}")
     _of_one(f"scaled_modified_bessel_k{_order}", f"scaled_bessel_k{_order}", f"exp(x) K{_order}(x)")
 _of_one("spherical_bessel_j0", "spherical_bessel_j0", "sin(x) / x, 1 at 0")
 _of_one("airy_ai", "airy_ai", "the Airy function Ai")

@@ -124,10 +124,19 @@ def _cast_method(name: str, kind: str) -> None:
 
 
 for _name, _kind in {
-    "bfloat16": "bfloat16", "bool": "bool", "byte": "uint8", "char": "int8", "double": "float64",
-    "float": "float32", "half": "float16", "int": "int32", "long": "int64", "short": "int16",
-    "cfloat": "complex64", "cdouble": "complex128",
-}.items():  # fmt: skip
+    "bfloat16": "bfloat16",
+    "bool": "bool",
+    "byte": "uint8",
+    "char": "int8",
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}.items():
     _cast_method(_name, _kind)
 
 
@@ -149,8 +158,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
             source = stretched(source, input._array.shape)
         except ValueError:
             raise RunError(
-                f"The expanded size of the tensor {list(input.shape)} must match the existing "
-                f"size {list(source.shape)}"
+                f"The expanded size of the tensor {list(input.shape)} must match the existing size {list(source.shape)}"
             ) from None
     return write(input, source)
 
@@ -161,13 +169,10 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RunError(
-                "fill_ only supports 0-dimension value tensor but got tensor with "
-                f"{value._array.ndim} dimensions."
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
             )
     elif not isinstance(value, (int, float, complex, np.generic)):
-        raise InvalidType(
-            f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}"
-        )
+        raise InvalidType(f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}")
     must_fit(input._array.dtype, value)
     return copy_(input, value)
 
@@ -216,9 +221,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """the dtype that two tensors or numbers meet in"""
     for value in (tensor1, tensor2):
         if not isinstance(value, (Tensor, int, float, complex, np.generic)):
-            raise InvalidType(
-                f"result_type() takes tensors and numbers, not {type(value).__name__}"
-            )
+            raise InvalidType(f"result_type() takes tensors and numbers, not {type(value).__name__}")
     return OF_NUMPY[result_dtype([tensor1, tensor2])]
 
 

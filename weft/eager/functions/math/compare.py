@@ -186,8 +186,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     kind = condition._array.dtype
     if kind != BOOL and kind != np.uint8:
         raise RunError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{condition.dtype}"
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
         )
     chosen = choose(condition, input, other)
     must_fit(chosen._array.dtype, input, other)
@@ -213,9 +212,7 @@ def _must_be_one_dtype(name: str, input: Tensor, other: Tensor) -> DType:
 
 
 @row
-def isclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Tensor:
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """where |input - other| <= atol + rtol * |other|"""
     kind = _must_be_one_dtype("isclose", input, other)
     _must_be_tolerances(rtol, atol)
@@ -235,9 +232,7 @@ def _finite(values: Tensor) -> Tensor:
 
 
 @row
-def allclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> bool:
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """whether isclose holds everywhere"""
     return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
 
@@ -286,9 +281,7 @@ for _name, _function in {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge":
 
 def _inverted(input: Tensor) -> Tensor:
     if input._array.dtype != BOOL and not is_integer(input._array.dtype):
-        raise InvalidType(
-            "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
-        )
+        raise InvalidType("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
     return bitwise_not(input)
 
 

@@ -24,8 +24,7 @@ from .compare import choose, eq, lt, ne
 from .unary import cos, sin
 
 _CONJ, _REAL, _IMAG, _COMPLEX, _ANGLE, _AS_REAL, _AS_COMPLEX, _SIGN = (
-    Op.get(name)
-    for name in "conj real imag complex angle view_as_real view_as_complex sign".split()
+    Op.get(name) for name in "conj real imag complex angle view_as_real view_as_complex sign".split()
 )
 _PARTS = (DTYPES["float32"], DTYPES["float64"])
 
@@ -188,18 +187,14 @@ def adjoint(input: Tensor) -> Tensor:
 def _adjoint_of_matrix(self: Tensor) -> Tensor:
     rank = self._array.ndim
     if rank not in (0, 2):
-        raise RunError(
-            f"tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor."
-        )
+        raise RunError(f"tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor.")
     return adjoint(self) if rank else conj(self)
 
 
 def _adjoint_of_matrices(self: Tensor) -> Tensor:
     rank = self._array.ndim
     if rank == 1:
-        raise RunError(
-            "tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor."
-        )
+        raise RunError("tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor.")
     return adjoint(self) if rank else conj(self)
 
 

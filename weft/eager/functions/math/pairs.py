@@ -22,13 +22,9 @@ from .compare import choose, eq, ge, gt, le, lt, ne
 from .complex import real
 from .unary import exp, log, log1p, sin
 
-_ATAN2, _HYPOT, _COPYSIGN, _LOGADDEXP = (
-    Op.get(name) for name in ("atan2", "hypot", "copysign", "logaddexp")
-)
+_ATAN2, _HYPOT, _COPYSIGN, _LOGADDEXP = (Op.get(name) for name in ("atan2", "hypot", "copysign", "logaddexp"))
 _SIGN, _SGN, _CLIP = Op.get("sign"), Op.get("sgn"), Op.get("clip")
-_ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (
-    Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit")
-)
+_ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit"))
 
 
 def _floats(*values: Any) -> list[Tensor]:
@@ -273,9 +269,8 @@ def _must_be_ordered(name: str, input: Tensor) -> None:
 @row(inplace=True, out=True, elementwise=True)
 @fused
 def nan_to_num(
-    input: Tensor, nan: float | None = None, posinf: float | None = None,
-    neginf: float | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """input with numbers in the place of NaN and the infinities"""
     must_be_real("nan_to_num", input)
     kind = input._array.dtype

@@ -19,9 +19,7 @@ from .arithmetic import add, mul
 from .compare import choose, eq, gt, lt
 from .unary import digamma, erfc, erfinv, exp, lgamma, log, log1p, square
 
-_SOFTMAX, _LOG_SOFTMAX, _POLYGAMMA = (
-    Op.get(name) for name in ("softmax", "log_softmax", "polygamma")
-)
+_SOFTMAX, _LOG_SOFTMAX, _POLYGAMMA = (Op.get(name) for name in ("softmax", "log_softmax", "polygamma"))
 
 
 def _bessel(name: str, doc: str) -> None:
@@ -129,9 +127,7 @@ def _normalised(name: str, op: Op, input: Tensor, dim: int, dtype: Any) -> Tenso
         raise Unsupported(f'"{name}" not implemented for {values.dtype.title!r}')
     axis = axis_of(dim, values._array.ndim)
     if not values._array.ndim:
-        return (
-            exp(add(values, mul(values, -1))) if name == "softmax" else add(values, mul(values, -1))
-        )
+        return exp(add(values, mul(values, -1))) if name == "softmax" else add(values, mul(values, -1))
     return apply(op, params_of(op, {"axis": axis}), [values])[0]
 
 

@@ -30,12 +30,9 @@ from ..table import in_place, row
 
 NN = "weft.nn.functional"
 _ELU, _SELU, _GELU, _SILU, _MISH, _RELU, _LEAKY, _SOFTPLUS, _SOFTSIGN = (
-    Op.get(name)
-    for name in "elu selu gelu silu mish relu leaky_relu softplus softsign".split()
-)  # fmt: skip
-_HARD_SIGMOID, _HARD_SWISH, _HARD_TANH = (
-    Op.get(name) for name in "hard_sigmoid hard_swish _hard_tanh".split()
+    Op.get(name) for name in "elu selu gelu silu mish relu leaky_relu softplus softsign".split()
 )
+_HARD_SIGMOID, _HARD_SWISH, _HARD_TANH = (Op.get(name) for name in "hard_sigmoid hard_swish _hard_tanh".split())
 
 
 def given_back(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
@@ -80,9 +77,7 @@ def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
 
 
 @row(space=NN, method=False)
-def hardtanh(
-    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Tensor:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x limited to [min_val, max_val]"""
     if min_val > max_val:
         raise InvalidValue("min_val cannot be greater than max_val")
@@ -119,13 +114,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight x, with one weight for all or one for each channel"""
     count, rank = weight._array.size, input._array.ndim
     if weight._array.dtype != input._array.dtype:
-        raise RunError(
-            f"prelu: Type promoting not supported. Got {input.dtype.title} and {weight.dtype.title}"
-        )
+        raise RunError(f"prelu: Type promoting not supported. Got {input.dtype.title} and {weight.dtype.title}")
     if weight._array.ndim > 1:
-        raise RunError(
-            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
-        )
+        raise RunError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     if count != 1:
         channels = 1 if rank == 0 else input._array.shape[1] if rank > 1 else 1
         if not rank:
@@ -328,8 +319,7 @@ def _implied_axis(name: str, dim: int | None, rank: int) -> int:
     if dim is not None:
         return dim
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
-        "dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
         stacklevel=3,
     )
     return 0 if rank in (0, 1, 3) else 1
@@ -343,25 +333,19 @@ def _in_kind(input: Tensor, dtype: Any, name: str) -> Tensor:
 
 
 @row(name="softmax", space=NN, method=False)
-def _nn_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+def _nn_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(x) divided by its sum along an axis"""
     return softmax(input, _implied_axis("softmax", dim, input._array.ndim), dtype)
 
 
 @row(name="log_softmax", space=NN, method=False)
-def _nn_log_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+def _nn_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along an axis"""
     return log_softmax(input, _implied_axis("log_softmax", dim, input._array.ndim), dtype)
 
 
 @row(space=NN, method=False)
-def softmin(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax(-x) along an axis"""
     axis = _implied_axis("softmin", dim, input._array.ndim)
     return softmax(neg(_in_kind(input, dtype, "softmin")), axis)

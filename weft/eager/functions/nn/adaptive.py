@@ -29,9 +29,7 @@ def _outs(input: Tensor, rank: int, output_size: Any, name: str) -> tuple[int, .
     if rank > 1 and len(shape) <= rank:
         raise InvalidValue(f"Input dimension should be at least {rank + 1}, got {len(shape)}")
     if len(shape) not in (rank + 1, rank + 2):
-        raise RunError(
-            f"{name}{rank}d(): Expected {rank + 1}D or {rank + 2}D tensor, but got {list(shape)}"
-        )
+        raise RunError(f"{name}{rank}d(): Expected {rank + 1}D or {rank + 2}D tensor, but got {list(shape)}")
     for axis in range(-1, -rank - 1, -1):
         if not shape[axis]:
             raise RunError(

@@ -34,10 +34,15 @@ _ATTENTION = Op.get("scaled_dot_product_attention")
 
 @row(space=NN, method=False)
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
     enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """softmax(scale query key' + mask) value"""
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
@@ -56,9 +61,7 @@ def scaled_dot_product_attention(
     return apply(_ATTENTION, params, inputs)[0]
 
 
-def _check(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool
-) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
     if min(x._array.ndim for x in (query, key, value)) < 2:
         raise RunError(
             "scaled_dot_product_attention: Expected query, key, and value to all be  at least 2 "
@@ -71,9 +74,7 @@ def _check(
             f"{query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead."
         )
     if attn_mask is not None and is_causal:
-        raise RunError(
-            "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
-        )
+        raise RunError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     kinds = (np.dtype(bool), query._array.dtype)
     if attn_mask is not None and attn_mask._array.dtype not in kinds:
         raise RunError(
@@ -83,9 +84,8 @@ def _check(
 
 
 def _with_dropout(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, causal: bool,
-    scale: float | None,
-) -> Tensor:  # fmt: skip
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, causal: bool, scale: float | None
+) -> Tensor:
     factor = 1 / math.sqrt(query._array.shape[-1]) if scale is None else scale
     scores = mul(matmul(query, transpose(key, -2, -1)), factor)
     if causal:
@@ -116,9 +116,7 @@ def _check_probability(p: float) -> None:
         raise InvalidValue(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _dropped(
-    input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int] | None = None
-) -> Tensor:
+def _dropped(input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int] | None = None) -> Tensor:
     _check_probability(p)
     if not training or p == 0 or not input._array.size:
         return input
@@ -149,9 +147,7 @@ _shape1, _shape2, _shape3 = _of_features(1, True), _of_features(2, False), _of_f
 
 
 @row(space=NN, method=False)
-def dropout1d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels left out with probability p"""
     if input._array.ndim not in (2, 3):
         raise RunError(f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input.")
@@ -159,17 +155,13 @@ def dropout1d(
 
 
 @row(space=NN, method=False)
-def dropout2d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels left out with probability p"""
     return _dropped(input, p, training, inplace, _shape2(input))
 
 
 @row(space=NN, method=False)
-def dropout3d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels left out with probability p"""
     return _dropped(input, p, training, inplace, _shape3(input))
 
@@ -194,17 +186,13 @@ def _alpha_dropped(
 
 
 @row(space=NN, method=False)
-def alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance after selu"""
     return _alpha_dropped(input, p, training, inplace)
 
 
 @row(space=NN, method=False)
-def feature_alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels"""
     if training and p and input._array.ndim < 2:
         raise RunError("Feature dropout requires at least 2 dimensions in the input")
@@ -213,9 +201,8 @@ def feature_alpha_dropout(
 
 @row(space=NN, method=False)
 def rrelu(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
-    inplace: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
     """x where x > 0, else x times a random number between two bounds, or their mean"""
     must_be_real("rrelu", input)
     if lower > upper:

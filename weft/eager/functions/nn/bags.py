@@ -23,11 +23,18 @@ _WHOLE = (np.int64, np.int32)
 
 @row(space=NN, method=False)
 def embedding_bag(
-    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
-    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",
-    sparse: bool = False, per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False, padding_idx: int | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
     """The sum, mean or greatest of the rows of a matrix at the indices of each bag"""
     _check_bags(input, weight, offsets, mode, scale_grad_by_freq, per_sample_weights)
     if input._array.ndim == 2:
@@ -41,28 +48,30 @@ def embedding_bag(
         _check_indices(input, weight)
         shorten_rows(weight, input._array, max_norm, norm_type)
     return _bags(
-        weight, input, offsets, scale_grad_by_freq, _MODES.index(mode), sparse,
-        per_sample_weights, include_last_offset, padding_idx,
-    )[0]  # fmt: skip
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        _MODES.index(mode),
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )[0]
 
 
 def _check_bags(
-    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, frequent: bool,
-    own: Tensor | None,
-) -> None:  # fmt: skip
+    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, frequent: bool, own: Tensor | None
+) -> None:
     if own is not None and own._array.shape != input._array.shape:
         raise InvalidValue(
             f"embedding_bag: If per_sample_weights ({own.shape}) is not None, then it must have "
             f"the same shape as the input ({input.shape})"
         )
     if weight._array.ndim != 2:
-        raise InvalidValue(
-            f"weight has to be a 2D Tensor, but got Tensor of dimension {weight._array.ndim}"
-        )
+        raise InvalidValue(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight._array.ndim}")
     if input._array.ndim not in (1, 2):
-        raise InvalidValue(
-            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input._array.ndim}"
-        )
+        raise InvalidValue(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input._array.ndim}")
     if input._array.ndim == 2 and offsets is not None:
         raise InvalidValue("if input is 2D, then offsets has to be None: its rows are the bags")
     if input._array.ndim == 1 and (offsets is None or offsets._array.ndim != 1):
@@ -72,9 +81,7 @@ def _check_bags(
     if mode == "max" and frequent:
         raise InvalidValue("max mode does not support scaling the gradient by the frequency")
     if own is not None and mode != "sum":
-        raise Unsupported(
-            f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})"
-        )
+        raise Unsupported(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
 
 
 def _check_indices(indices: Tensor, weight: Tensor) -> None:
@@ -90,8 +97,7 @@ def _check_indices(indices: Tensor, weight: Tensor) -> None:
     wrong = np.flatnonzero((places < 0) | (places >= count))
     if wrong.size:
         raise RunError(
-            f"Index {wrong[0]} of input takes value {places[wrong[0]]} which is not in the valid "
-            f"range [0, {count})"
+            f"Index {wrong[0]} of input takes value {places[wrong[0]]} which is not in the valid range [0, {count})"
         )
 
 
@@ -109,8 +115,7 @@ def _ends(offsets: Tensor, count: int, include_last: bool) -> tuple[Array, Array
         )
     if starts.size and starts[-1] > count:
         raise RunError(
-            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
-            f"{starts[-1]}"
+            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {starts[-1]}"
         )
     ends = starts[1:] if include_last else np.append(starts[1:], count)
     starts = starts[:-1] if include_last else starts
@@ -121,10 +126,16 @@ def _ends(offsets: Tensor, count: int, include_last: bool) -> tuple[Array, Array
 
 @row(name="embedding_bag", method=False)
 def _bags(
-    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
-    mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False, padding_idx: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The results of bags, the bag of each index, the sizes of bags, the greatest's indices"""
     _check_indices(indices, weight)
     starts, ends = _ends(offsets, indices._array.size, include_last_offset)
@@ -151,8 +162,7 @@ def _unpadded(indices: Array, padding: int | None, count: int) -> Array:
         return np.arange(indices.size)
     if not -count <= padding < count:
         raise RunError(
-            f"padding_idx must be within the number of embeddings, -{count} through {count - 1}, "
-            f"but got {padding}"
+            f"padding_idx must be within the number of embeddings, -{count} through {count - 1}, but got {padding}"
         )
     return np.flatnonzero(indices != padding % count)
 

@@ -79,9 +79,14 @@ def _inside(places: Array, classes: int, ignored: int) -> Array:
 
 @row(space=NN, method=False)
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
-    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """-x of the right class, where x are logarithms of probabilities"""
     must_be_real("nll_loss", input)
     how = reduction_of(reduction, size_average, reduce)
@@ -131,10 +136,15 @@ def _averaged(values: Tensor, counted: _Counted, how: str) -> Tensor:
 
 @row(space=NN, method=False)
 def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
-    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """-log of the softmax of the right class, or of classes by their probabilities"""
     how = reduction_of(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -165,9 +175,7 @@ def _by_class(weight: Tensor, input: Tensor) -> Tensor:
     return reshape(weight, [-1 if at == axis else 1 for at in range(input._array.ndim)])
 
 
-def _soft(
-    scores: Tensor, target: Tensor, weight: Tensor | None, how: str, smoothing: float
-) -> Tensor:
+def _soft(scores: Tensor, target: Tensor, weight: Tensor | None, how: str, smoothing: float) -> Tensor:
     axis = _class_axis(scores)
     classes = scores._array.shape[axis]
     if smoothing:
@@ -191,9 +199,13 @@ def _smoothed(scores: Tensor, places: Tensor, weight: Tensor, how: str, smoothin
 
 @row(space=NN, method=False)
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
-    reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """-(y log x + (1 - y) log(1 - x)), logarithms not below -100"""
     how = reduction_of(reduction, size_average, reduce)
     if input._array.shape != target._array.shape:
@@ -215,23 +227,24 @@ def _loss_of_chances(input: Tensor, target: Tensor, weight: Tensor | None) -> Te
 
 @row(space=NN, method=False)
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
-    reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
     how = reduction_of(reduction, size_average, reduce)
     if input._array.shape != target._array.shape:
-        raise InvalidValue(
-            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
-        )
+        raise InvalidValue(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     values = _loss_of_scores(input, target, weight, pos_weight)
     return reduced(values, how)
 
 
 @fused
-def _loss_of_scores(
-    input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None
-) -> Tensor:
+def _loss_of_scores(input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None) -> Tensor:
     softened = apply(_SOFTPLUS, None, [neg(input)])[0]  # -log s
     if pos_weight is not None:
         softened = mul(softened, add(mul(sub(pos_weight, 1), target), 1))
@@ -246,18 +259,21 @@ def _rows_of(input: Tensor, target: Tensor, name: str) -> tuple[Tensor, Array]:
     rank, shape = input._array.ndim, input._array.shape
     good = (rank == 2 and shape[1]) or (rank == 1 and shape[0]) or not rank
     if not good:
-        raise RunError(
-            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
-            f"{list(shape)}"
-        )
+        raise RunError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
     return reshape(input, (-1, shape[-1])) if rank else reshape(input, (1, 1)), target._array
 
 
 @row(space=NN, method=False)
 def multi_margin_loss(
-    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
-    size_average: Any = None, reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """The mean over other classes of max(0, margin - x[right] + x) to the power p"""
     how = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -285,17 +301,14 @@ def multi_margin_loss(
 
 @row(space=NN, method=False)
 def multilabel_margin_loss(
-    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> Tensor:
     """Over right and other classes, max(0, 1 - x[right] + x[other]); targets end at a -1"""
     how = reduction_of(reduction, size_average, reduce)
     rows, places = _rows_of(input, target, "multilabel_margin_loss")
     count, classes = rows._array.shape
     if places.shape != input._array.shape:
-        raise RunError(
-            f"inconsistent target size: {list(places.shape)} for input of size: {list(input.shape)}"
-        )
+        raise RunError(f"inconsistent target size: {list(places.shape)} for input of size: {list(input.shape)}")
     places = places.reshape(count, classes)
     if places.size and not (places.min() >= -1 and places.max() < classes):
         raise RunError("target out of range")
@@ -311,14 +324,17 @@ def multilabel_margin_loss(
 
 @row(space=NN, method=False)
 def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
-    reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """The mean over classes of binary cross entropy with logits"""
     how = reduction_of(reduction, size_average, reduce)
     values = add(
-        mul(target, apply(_SOFTPLUS, None, [neg(input)])[0]),
-        mul(sub(1, target), apply(_SOFTPLUS, None, [input])[0]),
+        mul(target, apply(_SOFTPLUS, None, [neg(input)])[0]), mul(sub(1, target), apply(_SOFTPLUS, None, [input])[0])
     )
     values = values if weight is None else mul(values, weight)
     return reduced(mean(values, -1), how)
@@ -350,9 +366,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 @row(space=NN, method=False)
 def embedding(
-    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
-    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """The rows of a matrix at indices; the padding row has no gradient"""
     places = input._array
     if places.dtype not in (np.int64, np.int32):

@@ -28,9 +28,7 @@ from ..shape.shape import reshape, squeeze, t, transpose, unsqueeze
 from ..table import row
 from .activation import NN
 
-_DENSE, _CONV, _TRANSPOSED, _PAD = (
-    Op.get(name) for name in ("dense", "conv2d", "conv2d_transpose", "pad")
-)
+_DENSE, _CONV, _TRANSPOSED, _PAD = (Op.get(name) for name in ("dense", "conv2d", "conv2d_transpose", "pad"))
 
 
 @row(space=NN, method=False)
@@ -58,13 +56,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """x1 W x2 + b for each output"""
     a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
     if len(a) != len(b) or a[:-1] != b[:-1]:
-        raise RunError(
-            f"bilinear(): input batch dimensions do not match: got {list(a)} and {list(b)}"
-        )
+        raise RunError(f"bilinear(): input batch dimensions do not match: got {list(a)} and {list(b)}")
     if w[1:] != (a[-1], b[-1]):
-        raise RunError(
-            f"bilinear(): input sizes do not match the weight: got {a[-1]}, {b[-1]} and {list(w)}"
-        )
+        raise RunError(f"bilinear(): input sizes do not match the weight: got {a[-1]}, {b[-1]} and {list(w)}")
     made = einsum("...i,oij,...j->...o", input1, weight, input2)
     return made if bias is None else add(made, bias)
 
@@ -93,10 +87,7 @@ def _check(input: Tensor, weight: Tensor, bias: Tensor | None, rank: int, name: 
     kinds = [tensor for tensor in (weight, bias) if tensor is not None]
     for tensor in kinds:
         if tensor._array.dtype != input._array.dtype:
-            raise RunError(
-                f"Input type ({input.dtype.name}) and bias type ({tensor.dtype.name}) should be "
-                "the same"
-            )
+            raise RunError(f"Input type ({input.dtype.name}) and bias type ({tensor.dtype.name}) should be the same")
 
 
 def _positive(name: str, numbers: Sequence[int]) -> None:
@@ -104,9 +95,7 @@ def _positive(name: str, numbers: Sequence[int]) -> None:
         raise RunError(f"non-positive {name} is not supported")
 
 
-def _check_channels(
-    channels: int, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool
-) -> int:
+def _check_channels(channels: int, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool) -> int:
     """The number of output channels."""
     shape = weight._array.shape
     if groups <= 0:
@@ -138,8 +127,9 @@ def _check_channels(
     return out
 
 
-def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int],
-             rank: int) -> list[tuple[int, int]]:  # fmt: skip
+def _padding(
+    padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int], rank: int
+) -> list[tuple[int, int]]:
     """What goes before and after, along each dimension."""
     if not isinstance(padding, str):
         pads = several(padding, rank, "padding")
@@ -167,21 +157,16 @@ def _fits(sizes: Sequence[int], pads: Any, kernel: Sequence[int], dilation: Sequ
         )
 
 
-def _by_parts(
-    run: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None
-) -> Tensor:
+def _by_parts(run: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A convolution of complex numbers as four of their parts."""
     (a, b), (c, d) = ((real(x), imag(x)) for x in (input, weight))
     own = (None, None) if bias is None else (real(bias), imag(bias))
-    return of_parts(
-        sub(run(a, c, own[0]), run(b, d, None)), add(run(a, d, own[1]), run(b, c, None))
-    )
+    return of_parts(sub(run(a, c, own[0]), run(b, d, None)), add(run(a, d, own[1]), run(b, c, None)))
 
 
 def _convolved(
-    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
-    dilation: Any, groups: int,
-) -> Tensor:  # fmt: skip
+    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
     name = f"conv{rank}d"
     _check(input, weight, bias, rank, name)
     if is_complex(input._array.dtype):
@@ -202,32 +187,33 @@ def _convolved(
 
 
 def _conv2(
-    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any,
-    groups: int, out: int,
-) -> Tensor:  # fmt: skip
+    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any, groups: int, out: int
+) -> Tensor:
     (top, bottom), (left, right) = pads
     params = Conv2DAttrs(
-        channels=out, kernel_size=weight._array.shape[2:], strides=tuple(steps),
-        padding=(top, left, bottom, right), dilation=tuple(gaps), groups=groups,
+        channels=out,
+        kernel_size=weight._array.shape[2:],
+        strides=tuple(steps),
+        padding=(top, left, bottom, right),
+        dilation=tuple(gaps),
+        groups=groups,
         use_bias=bias is not None,
-    )  # fmt: skip
+    )
     inputs = [data, weight] if bias is None else [data, weight, bias]
     return apply(_CONV, params, inputs)[0]
 
 
 def _conv1(
-    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any,
-    groups: int, out: int,
-) -> Tensor:  # fmt: skip
+    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any, groups: int, out: int
+) -> Tensor:
     wide, kernel = unsqueeze(data, 2), unsqueeze(weight, 2)
     made = _conv2(wide, kernel, bias, (1, *steps), [(0, 0), *pads], (1, *gaps), groups, out)
     return squeeze(made, 2)
 
 
 def _conv3(
-    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any,
-    groups: int, out: int,
-) -> Tensor:  # fmt: skip
+    data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any, groups: int, out: int
+) -> Tensor:
     """The sum over the taps along the first dimension, slices of which are items of a batch."""
     if any(pads[0]):
         widths = ((0, 0), (0, 0), pads[0], (0, 0), (0, 0))
@@ -255,35 +241,57 @@ def _every(data: Tensor, axis: int, start: int, count: int, step: int) -> Tensor
 
 @row(space=NN, method=False)
 def conv1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Sums of products of weights and windows along one dimension"""
     return _convolved(1, input, weight, bias, stride, padding, dilation, groups)
 
 
 @row(space=NN, method=False)
 def conv2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Sums of products of weights and windows of images"""
     return _convolved(2, input, weight, bias, stride, padding, dilation, groups)
 
 
 @row(space=NN, method=False)
 def conv3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Sums of products of weights and windows of volumes"""
     return _convolved(3, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _spread(
-    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
-    output_padding: Any, groups: int, dilation: Any,
-) -> Tensor:  # fmt: skip
+    rank: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
     name = f"conv_transpose{rank}d"
     _check(input, weight, bias, rank, name)
     if is_complex(input._array.dtype):
@@ -298,8 +306,7 @@ def _spread(
     _check_output_padding(extra, steps, gaps)
     if 0 in data._array.shape[2:]:
         raise RunError(
-            "Only zero batch or zero channel inputs are supported, but got input shape: "
-            f"{list(data._array.shape)}"
+            f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._array.shape)}"
         )
     out = _check_channels(data._array.shape[1], weight, bias, groups, True)
     sizes = _Spread(steps, pads, extra, gaps)
@@ -312,8 +319,7 @@ def _check_output_padding(extra: Sequence[int], steps: Sequence[int], gaps: Sequ
     for added, step, gap in zip(extra, steps, gaps):
         if added >= max(step, gap):
             raise RunError(
-                f"output_padding {added} is too large",
-                why="it must be smaller than the stride or the dilation",
+                f"output_padding {added} is too large", why="it must be smaller than the stride or the dilation"
             )
 
 
@@ -326,26 +332,26 @@ class _Spread(NamedTuple):
     gaps: tuple[int, ...]
 
 
-def _spread2(
-    data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int
-) -> Tensor:
+def _spread2(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     params = Conv2DTransposeAttrs(
-        channels=out, kernel_size=weight._array.shape[2:], strides=sizes.steps, padding=sizes.pads,
-        output_padding=sizes.extra, dilation=sizes.gaps, groups=groups, use_bias=bias is not None,
-    )  # fmt: skip
+        channels=out,
+        kernel_size=weight._array.shape[2:],
+        strides=sizes.steps,
+        padding=sizes.pads,
+        output_padding=sizes.extra,
+        dilation=sizes.gaps,
+        groups=groups,
+        use_bias=bias is not None,
+    )
     return apply(_TRANSPOSED, params, [data, weight] if bias is None else [data, weight, bias])[0]
 
 
-def _spread1(
-    data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int
-) -> Tensor:
+def _spread1(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     wide = _Spread(*[(first, *own) for first, own in zip((1, 0, 0, 1), sizes)])
     return squeeze(_spread2(unsqueeze(data, 2), unsqueeze(weight, 2), bias, wide, groups, out), 2)
 
 
-def _spread3(
-    data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int
-) -> Tensor:
+def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     """All taps along the first dimension as channels of images, each then added where it lies."""
     (step, *_), (pad, *_), (more, *_), (gap, *_) = sizes
     items, channels, depth, *rest = data._array.shape
@@ -388,27 +394,45 @@ def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Te
 
 @row(space=NN, method=False)
 def conv_transpose1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of `conv1d` in its data"""
     return _spread(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @row(space=NN, method=False)
 def conv_transpose2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of `conv2d` in its data"""
     return _spread(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @row(space=NN, method=False)
 def conv_transpose3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of `conv3d` in its data"""
     return _spread(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 

@@ -10,12 +10,7 @@ from ...tensor.tensor import Tensor
 from ..table import row
 from .activation import NN, celu, elu, hardtanh, leaky_relu, relu, selu
 from .activation import threshold as above_threshold
-from .adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
+from .adaptive import adaptive_avg_pool1d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d
 from .attention import alpha_dropout, dropout, dropout2d, feature_alpha_dropout, rrelu
 from .conv import bilinear
 from .image import channel_shuffle
@@ -40,9 +35,7 @@ def _selu(input: Tensor) -> Tensor:
     return selu(input)
 
 
-def _rrelu(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
-) -> Tensor:
+def _rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
     """x where x > 0, else x times a random number between two bounds, or their mean"""
     return rrelu(input, lower, upper, training)
 
@@ -68,9 +61,7 @@ def selu_(input: Tensor) -> Tensor:
 
 @row(method=False)
 @row(space=NN, method=False)
-def rrelu_(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
-) -> Tensor:
+def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
     """In-place `rrelu`"""
     return rrelu(input, lower, upper, training, True)
 
@@ -146,16 +137,25 @@ def _max_pools(rank: int, function: Any) -> None:
     """`max_pool` of the core, and the forms that give indices as well."""
 
     def greatest(
-        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
         ceil_mode: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         made: Tensor = function(input, kernel_size, stride or None, padding, dilation, ceil_mode)
         return made
 
     def with_indices(
-        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False, return_indices: bool = False,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> tuple[Tensor, Tensor]:
         given = (kernel_size, stride or None, padding, dilation, ceil_mode, True)
         made: tuple[Tensor, Tensor] = function(input, *given)
         return made
@@ -175,9 +175,7 @@ for _rank, _pool in enumerate((max_pool1d, max_pool2d, max_pool3d), 1):
 
 
 def _adaptive_with_indices(function: Any) -> Any:
-    def with_indices(
-        input: Tensor, output_size: Any, return_indices: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple[Tensor, Tensor]:
         made: tuple[Tensor, Tensor] = function(input, output_size, True)
         return made
 

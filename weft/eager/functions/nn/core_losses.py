@@ -43,16 +43,17 @@ def _how(reduction: int) -> str:
 
 @row(name="binary_cross_entropy_with_logits", method=False)
 def _bce_with_logits(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
     reduction: int = _DEFAULT,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
     if input._array.shape != target._array.shape:
         input = expand(input, target._array.shape)
     how = _how(reduction)
-    return binary_cross_entropy_with_logits(
-        input, target, weight, reduction=how, pos_weight=pos_weight
-    )
+    return binary_cross_entropy_with_logits(input, target, weight, reduction=how, pos_weight=pos_weight)
 
 
 @row(name="cosine_embedding_loss", method=False)
@@ -64,17 +65,13 @@ def _cosine_embedding_loss(
 
 
 @row(name="hinge_embedding_loss", method=False)
-def _hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = _DEFAULT
-) -> Tensor:
+def _hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = _DEFAULT) -> Tensor:
     """x where the target is 1, max(0, margin - x) where it is -1"""
     return hinge_embedding_loss(input, target, margin, reduction=_how(reduction))
 
 
 @row(name="kl_div", method=False)
-def _kl_div(
-    input: Tensor, target: Tensor, reduction: int = _DEFAULT, *, log_target: bool = False
-) -> Tensor:
+def _kl_div(input: Tensor, target: Tensor, reduction: int = _DEFAULT, *, log_target: bool = False) -> Tensor:
     """y (log y - x), of a target that may be a logarithm itself"""
     return kl_div(input, target, reduction=_how(reduction), log_target=log_target)
 
@@ -88,18 +85,22 @@ def _margin_ranking_loss(
 
 
 @row(name="poisson_nll_loss", method=False)
-def _poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
-) -> Tensor:
+def _poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """exp(x) - y x, or x - y log(x + eps)"""
     return poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=_how(reduction))
 
 
 @row(name="triplet_margin_loss", method=False)
 def _triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
-    eps: float = 1e-6, swap: bool = False, reduction: int = _DEFAULT,
-) -> Tensor:  # fmt: skip
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = _DEFAULT,
+) -> Tensor:
     """max(0, distance to the positive - distance to the negative + margin)"""
     how = _how(reduction)
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=how)
@@ -110,14 +111,11 @@ def _triplet_margin_loss(
 
 @row(name="embedding", method=False)
 def _embedding(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:  # fmt: skip
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
     """The rows of a matrix at indices; the padding row has no gradient"""
     known = 0 <= padding_idx < weight._array.shape[0]
-    return embedding(
-        indices, weight, padding_idx if known else None, scale_grad_by_freq=scale_grad_by_freq
-    )
+    return embedding(indices, weight, padding_idx if known else None, scale_grad_by_freq=scale_grad_by_freq)
 
 
 @row(method=False)
@@ -139,9 +137,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
     return affine_grid(theta, size, align_corners)
 
 
-def _sampled(
-    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Tensor:
+def _sampled(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
     """Images between their elements, at points from (-1, -1) to (1, 1)"""
     mode = _named("interpolation_mode", _READINGS, interpolation_mode)
     outside = _named("padding_mode", _OUTSIDES, padding_mode)
@@ -158,10 +154,16 @@ row(_sampled, name="grid_sampler_3d", method=False)
 
 @row(name="instance_norm", method=False)
 def _instance_norm(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-    running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
     cudnn_enabled: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias for each channel of each item"""
     moving = (running_mean, running_var)
     return instance_norm(input, *moving, weight, bias, use_input_stats, momentum, eps)
@@ -169,23 +171,26 @@ def _instance_norm(
 
 @row(method=False)
 def convolution(
-    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
     """The convolution of as many dimensions as the weight has, or its transpose"""
     rank = weight._array.ndim - 2
     if not 1 <= rank <= 3:
-        raise RunError(
-            f"weight should have at least three dimensions, and at most 5, got {rank + 2}"
-        )
+        raise RunError(f"weight should have at least three dimensions, and at most 5, got {rank + 2}")
     made: Tensor
     if transposed:
         spread = FUNCTIONS["weft"][f"conv_transpose{rank}d"]
         made = spread(input, weight, bias, stride, padding, output_padding, groups, dilation)
     else:
-        made = (conv1d, conv2d, conv3d)[rank - 1](
-            input, weight, bias, stride, padding, dilation, groups
-        )
+        made = (conv1d, conv2d, conv3d)[rank - 1](input, weight, bias, stride, padding, dilation, groups)
     return made
 
 

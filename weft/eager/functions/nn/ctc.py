@@ -26,30 +26,43 @@ Array = np.ndarray[Any, Any]
 
 @row(method=False)
 def ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: int = 1, zero_infinity: bool = False,
-) -> Tensor:  # fmt: skip
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
     """How unlikely targets are, over all ways to stretch them to the steps of log_probs"""
     if reduction not in (0, 1, 2):
         raise RunError(f"{reduction} is not a valid value for reduction")
-    return _loss(log_probs, targets, input_lengths, target_lengths, blank,
-                 _REDUCTIONS[reduction], zero_infinity)  # fmt: skip
+    return _loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity)
 
 
 @row(name="ctc_loss", space=NN, method=False)
 def _named_ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: str = "mean", zero_infinity: bool = False,
-) -> Tensor:  # fmt: skip
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
     """How unlikely targets are, over all ways to stretch them to the steps of log_probs"""
-    return _loss(log_probs, targets, input_lengths, target_lengths, blank,
-                 reduction_of(reduction), zero_infinity)  # fmt: skip
+    return _loss(log_probs, targets, input_lengths, target_lengths, blank, reduction_of(reduction), zero_infinity)
 
 
 def _loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int,
-    reduction: str, zero_infinity: bool,
-) -> Tensor:  # fmt: skip
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
+) -> Tensor:
     if log_probs._array.dtype not in (FLOAT32, FLOAT64):
         raise Unsupported(f'"ctc_loss_cpu" not implemented for {log_probs.dtype.title!r}')
     batched = log_probs._array.ndim != 2
@@ -62,17 +75,14 @@ def _loss(
     ends = _lengths("input_lengths", input_lengths, batch)
     counts = _lengths("target_lengths", target_lengths, batch)
     if ends.max() > steps:
-        raise RunError(
-            f"Expected input_lengths to have value at most {steps}, but got value {ends.max()}"
-        )
+        raise RunError(f"Expected input_lengths to have value at most {steps}, but got value {ends.max()}")
     labels = _padded(targets._array.astype(np.int64), counts, batched)
     used = labels[np.arange(labels.shape[1]) < counts[:, None]]
     if used.size and (used.min() < 0 or used.max() >= classes):
         raise RunError(f"targets must be classes from 0 to {classes - 1}")
     params = CtcAttrs(
-        blank=blank, zero_infinity=bool(zero_infinity), normalized=True,
-        kept=modes.grad and log_probs.requires_grad,
-    )  # fmt: skip
+        blank=blank, zero_infinity=bool(zero_infinity), normalized=True, kept=modes.grad and log_probs.requires_grad
+    )
     losses = apply(_CTC, params, [x, *map(wrap, (labels, ends, counts))])[0]
     losses = losses if batched else reshape(losses, ())
     if reduction == "mean":
@@ -99,8 +109,7 @@ def _padded(targets: Array, counts: Array, batched: bool) -> Array:
     if targets.ndim == 2:
         if len(targets) != len(counts) or targets.shape[1] < counts.max():
             raise RunError(
-                f"Expected targets of size at least ({len(counts)}, {counts.max()}), but got "
-                f"size {targets.shape}"
+                f"Expected targets of size at least ({len(counts)}, {counts.max()}), but got size {targets.shape}"
             )
         return targets
     if targets.ndim != 1 or targets.size != counts.sum():

@@ -43,9 +43,7 @@ def _pooled(
 ) -> tuple[Tensor, Tensor]:
     name, shape = f"fractional_max_pool{rank}d", input._array.shape
     if len(shape) not in (rank + 1, rank + 2):
-        raise DimensionError(
-            f"{name}: expected {rank + 1}D or {rank + 2}D input, got {len(shape)}D"
-        )
+        raise DimensionError(f"{name}: expected {rank + 1}D or {rank + 2}D input, got {len(shape)}D")
     if input._array.dtype.kind not in "fV":
         raise Unsupported(f'"{name}" not implemented for {input.dtype.title!r}')
     sizes = shape[-rank:]
@@ -72,8 +70,7 @@ def _check(name: str, shape: Sequence[int], kernel: Sequence[int], outs: Sequenc
     rank = len(kernel)
     if 0 in shape[-rank - 1 :]:
         raise RunError(
-            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got "
-            f"{list(shape)}"
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(shape)}"
         )
     room = 0 if rank == 2 else 1  # volumes need an element more, as in PyTorch
     for size, own, out in zip(shape[-rank:], kernel, outs):
@@ -86,10 +83,7 @@ def _check_samples(input: Tensor, samples: Tensor, batch: int, channels: int, ra
     if samples._array.dtype != input._array.dtype:
         raise RunError("Expect _random_samples to have the same dtype as input")
     if len(shape) != 3 or shape[0] < batch or shape[1:] != (channels, rank):
-        raise RunError(
-            f"Expect _random_samples to have the size ({batch}, {channels}, {rank}), got "
-            f"{list(shape)}"
-        )
+        raise RunError(f"Expect _random_samples to have the size ({batch}, {channels}, {rank}), got {list(shape)}")
     if not np.isfinite(samples._array.astype(np.float64)).all():
         raise RunError("Expect _random_samples to be finite")
 
@@ -136,16 +130,24 @@ def _taken(input: Tensor, places: Array, rank: int) -> Tensor:
 
 def _rows(rank: int) -> None:
     def pool(
-        input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-        return_indices: bool = False, _random_samples: Tensor | None = None,
-    ) -> Any:  # fmt: skip
+        input: Tensor,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> Any:
         made = _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
         return made if return_indices else made[0]
 
     def with_indices(
-        input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-        return_indices: bool = False, _random_samples: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        input: Tensor,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         return _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
 
     pool.__name__ = f"fractional_max_pool{rank}d"

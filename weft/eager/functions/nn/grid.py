@@ -21,16 +21,13 @@ _GRID_SAMPLE = Op.get("grid_sample")
 
 @row(space=NN, method=False)
 def grid_sample(
-    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
-    align_corners: bool | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
     """Images between their elements, at points from (-1, -1) to (1, 1)"""
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise InvalidValue(f"expected mode to be 'bilinear', 'nearest' or 'bicubic', got {mode!r}")
     if padding_mode not in ("zeros", "border", "reflection"):
-        raise InvalidValue(
-            f"expected padding_mode to be 'zeros', 'border' or 'reflection', got {padding_mode!r}"
-        )
+        raise InvalidValue(f"expected padding_mode to be 'zeros', 'border' or 'reflection', got {padding_mode!r}")
     a, b = input._array.shape, grid._array.shape
     if len(a) != len(b) or len(a) not in (4, 5) or a[0] != b[0] or b[-1] != len(a) - 2:
         raise RunError(

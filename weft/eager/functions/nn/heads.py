@@ -31,9 +31,7 @@ from .image import constant_pad_nd
 
 
 @row(space=NN, method=False)
-def gumbel_softmax(
-    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
-) -> Tensor:
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """softmax((logits + noise of Gumbel's distribution) / tau); with `hard`, a 1 at the greatest
     whose gradient is that of the softmax"""
     if eps != 1e-10:
@@ -52,10 +50,17 @@ def gumbel_softmax(
 
 @row(space=NN, method=False)
 def linear_cross_entropy(
-    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
-    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
-    label_smoothing: float = 0.0, options: Any = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
     """The cross entropy of linear(input, linear_weight); options of memory change nothing"""
     in_parts = options is not None and not label_smoothing and target._array.dtype == np.int64
     if in_parts and linear_weight._array.ndim == 2 and is_complex(input._array.dtype):
@@ -71,14 +76,11 @@ def linear_cross_entropy(
         scores = add(scores, linear_bias)
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(
-        scores, target, weight, ignore_index=ignored, reduction=reduction,
-        label_smoothing=label_smoothing,
-    )  # fmt: skip
+        scores, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+    )
 
 
-def _score_sizes(
-    input: Tensor, weight: Tensor, bias: Tensor | None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _score_sizes(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes of items, and of classes and what they are asked for at."""
     shape, wide = input._array.shape, weight._array.shape
     if len(shape) not in (1, 2):
@@ -117,16 +119,32 @@ class _Sizes(NamedTuple):
 
 @row(space=NN, method=False)
 def multi_head_attention_forward(
-    query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int,
-    in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None,
-    bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor,
-    out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None,
-    need_weights: bool = True, attn_mask: Tensor | None = None,
-    use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None,
-    k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None,
-    static_k: Tensor | None = None, static_v: Tensor | None = None,
-    average_attn_weights: bool = True, is_causal: bool = False,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
     """Projections of query, key and value, attention in each of several parts of them, and a
     projection of the results; with the weights of attention if they are asked for"""
     batched = _is_batched(query, key, value, key_padding_mask, attn_mask, num_heads)
@@ -136,8 +154,7 @@ def multi_head_attention_forward(
     sizes = _sizes_of(query, key, num_heads, embed_dim_to_check)
     if is_causal and attn_mask is None:
         raise RunError(
-            "Need attn_mask if specifying the is_causal hint.",
-            hint="is_causal only says that attn_mask is a triangle",
+            "Need attn_mask if specifying the is_causal hint.", hint="is_causal only says that attn_mask is a triangle"
         )
     padding = _additive(key_padding_mask, query, "key_padding_mask")
     is_causal = is_causal and padding is None
@@ -175,14 +192,11 @@ def multi_head_attention_forward(
 
 
 def _is_batched(
-    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None,
-    heads: int,
-) -> bool:  # fmt: skip
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
+) -> bool:
     rank = query._array.ndim
     if rank not in (2, 3):
-        raise Unfit(
-            f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor"
-        )
+        raise Unfit(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
     if key._array.ndim != rank or value._array.ndim != rank:
         raise Unfit(
             f"For a {rank}-D `query`, expected `key` and `value` to be {rank}-D but found "
@@ -194,9 +208,7 @@ def _is_batched(
             f"found {padding._array.ndim}-D tensor instead"
         )
     if mask is not None and mask._array.ndim not in (2, 3):
-        raise Unfit(
-            f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask._array.ndim}-D tensor"
-        )
+        raise Unfit(f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask._array.ndim}-D tensor")
     return rank == 3
 
 
@@ -232,10 +244,7 @@ def _projected(inputs: Any, weights: Any, bias: Tensor | None) -> list[Tensor]:
         raise Unfit("use_separate_proj_weight is True but one of the projections is None")
     key, value = inputs[1:]
     if key._array.shape[:2] != value._array.shape[:2]:
-        raise Unfit(
-            f"key's sequence and batch dims {list(key.shape[:2])} do not match value's "
-            f"{list(value.shape[:2])}"
-        )
+        raise Unfit(f"key's sequence and batch dims {list(key.shape[:2])} do not match value's {list(value.shape[:2])}")
     biases = (None,) * 3 if bias is None else chunk(bias, 3)
     return [linear(x, weight, b) for x, weight, b in zip(inputs, weights, biases)]
 
@@ -246,17 +255,13 @@ def _of_heads(mask: Tensor | None, sizes: _Sizes) -> Tensor | None:
         return None
     wanted = (sizes.items * sizes.heads, sizes.targets, sizes.sources)[3 - mask._array.ndim :]
     if mask._array.shape != wanted:
-        raise RunError(
-            f"The shape of the {mask._array.ndim}D attn_mask is {mask.shape}, but should be "
-            f"{wanted}."
-        )
+        raise RunError(f"The shape of the {mask._array.ndim}D attn_mask is {mask.shape}, but should be {wanted}.")
     return unsqueeze(mask, 0) if mask._array.ndim == 2 else mask
 
 
 def _with_biases(
-    k: Tensor, v: Tensor, bias_k: Tensor | None, bias_v: Tensor | None, static_k: Any,
-    static_v: Any, sizes: _Sizes,
-) -> list[Tensor]:  # fmt: skip
+    k: Tensor, v: Tensor, bias_k: Tensor | None, bias_v: Tensor | None, static_k: Any, static_v: Any, sizes: _Sizes
+) -> list[Tensor]:
     """Keys and values with one more, the same for every item."""
     if bias_k is None or bias_v is None:
         raise Unfit("bias_k and bias_v must be set both, or neither")
@@ -275,8 +280,7 @@ def _static(given: Tensor, name: str, sizes: _Sizes) -> Tensor:
     first, _, last = given._array.shape
     if (first, last) != (sizes.items * sizes.heads, sizes.width):
         raise Unfit(
-            f"expecting {name} of size ({sizes.items * sizes.heads}, *, {sizes.width}), but got "
-            f"{list(given.shape)}"
+            f"expecting {name} of size ({sizes.items * sizes.heads}, *, {sizes.width}), but got {list(given.shape)}"
         )
     return given
 
@@ -285,38 +289,26 @@ def _widened(mask: Tensor | None, added: int) -> Tensor | None:
     return mask if mask is None or not added else constant_pad_nd(mask, (0, added))
 
 
-def _merged(
-    mask: Tensor | None, padding: Tensor | None, sizes: _Sizes, sources: int
-) -> Tensor | None:
+def _merged(mask: Tensor | None, padding: Tensor | None, sizes: _Sizes, sources: int) -> Tensor | None:
     """One mask of both."""
     if padding is None:
         return mask
     if padding._array.shape != (sizes.items, sources):
-        raise Unfit(
-            f"expecting key_padding_mask shape of {(sizes.items, sources)}, but got {padding.shape}"
-        )
-    per_head = expand(
-        reshape(padding, (sizes.items, 1, 1, sources)), (sizes.items, sizes.heads, 1, sources)
-    )
+        raise Unfit(f"expecting key_padding_mask shape of {(sizes.items, sources)}, but got {padding.shape}")
+    per_head = expand(reshape(padding, (sizes.items, 1, 1, sources)), (sizes.items, sizes.heads, 1, sources))
     own = reshape(per_head, (sizes.items * sizes.heads, 1, sources))
     return own if mask is None else add(mask, own)
 
 
-def _weighed(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float
-) -> tuple[Tensor, Tensor]:
+def _weighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
     scores = matmul(mul(q, 1 / math.sqrt(q._array.shape[-1])), transpose(k, -2, -1))
     shares = softmax(scores if mask is None else add(scores, mask), -1)
     shares = dropout(shares, p) if p > 0 else shares
     return matmul(shares, v), shares
 
 
-def _unweighed(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, sizes: _Sizes
-) -> Tensor:
-    heads = [
-        reshape(x, (sizes.items, sizes.heads, x._array.shape[1], sizes.width)) for x in (q, k, v)
-    ]
+def _unweighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, sizes: _Sizes) -> Tensor:
+    heads = [reshape(x, (sizes.items, sizes.heads, x._array.shape[1], sizes.width)) for x in (q, k, v)]
     if mask is not None:
         lead = (sizes.items, sizes.heads) if mask._array.shape[0] > 1 else (1, 1)
         mask = reshape(mask, (*lead, *mask._array.shape[1:]))

@@ -29,9 +29,7 @@ from .activation import NN
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .conv import several
 
-_PAD, _RESIZE, _TAKE_GRAD, _COPY = (
-    Op.get(name) for name in ("pad", "resize", "_take_grad", "copy")
-)
+_PAD, _RESIZE, _TAKE_GRAD, _COPY = (Op.get(name) for name in ("pad", "resize", "_take_grad", "copy"))
 
 
 @row(space=NN, method=False)
@@ -154,17 +152,20 @@ _pad = pad
 
 @row(space=NN, method=False)
 def interpolate(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Another number of places along the dimensions after batch and channel"""
     must_be_real("interpolate", input)
     rank = input._array.ndim - 2
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise InvalidValue(
-            "align_corners option can only be set with the interpolating modes: linear | bilinear "
-            "| bicubic | trilinear"
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
     if antialias:
         raise Unsupported("interpolate has no antialias")
@@ -189,9 +190,7 @@ def _check_mode(mode: str, rank: int, input: Tensor) -> None:
     if rank not in ranks.get(mode, (1, 2, 3)):
         raise NotImplementedRun(f"Got {rank + 2}D input, but {mode} mode needs another")
     if 0 in input._array.shape[1:]:
-        raise RunError(
-            f"Non-empty 4D data tensor expected but got a tensor with sizes {list(input.shape)}"
-        )
+        raise RunError(f"Non-empty 4D data tensor expected but got a tensor with sizes {list(input.shape)}")
 
 
 def _target(
@@ -225,21 +224,16 @@ def _target(
         raise InvalidValue("either size or scale_factor should be defined")
     if any(n <= 0 for n in outs):
         raise RunError(
-            f"Input and output sizes should be greater than 0, but got input {list(sizes)} output "
-            f"{list(outs)}"
+            f"Input and output sizes should be greater than 0, but got input {list(sizes)} output {list(outs)}"
         )
     return outs, scales
 
 
-def _resized(
-    input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool
-) -> Tensor:
+def _resized(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool) -> Tensor:
     """By the operator of two dimensions; of three, the last two first."""
     shape = input._array.shape
     if len(outs) == 1:
-        made = _resize2(
-            unsqueeze(input, 2), (1, *outs), (1.0, *scales) if scales else (), mode, corners
-        )
+        made = _resize2(unsqueeze(input, 2), (1, *outs), (1.0, *scales) if scales else (), mode, corners)
         return reshape(made, (*shape[:2], *outs))
     if len(outs) == 2:
         return _resize2(input, outs, scales, mode, corners)
@@ -253,9 +247,7 @@ def _resized(
     return reshape(made, (items, channels, *outs))
 
 
-def _resize2(
-    input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool
-) -> Tensor:
+def _resize2(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool) -> Tensor:
     if mode.startswith("nearest"):
         exact = mode == "nearest-exact"
         how = {
@@ -299,9 +291,8 @@ def _cubic_weights(size: int, out: int, scale: float, corners: bool) -> Array:
 
 @row(space=NN, method=False)
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Tensor:
     """`interpolate`"""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -327,8 +318,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     shape, r = input._array.shape, upscale_factor
     if len(shape) < 3:
         raise RunError(
-            "pixel_shuffle expects input to have at least 3 dimensions, but got input with "
-            f"{len(shape)} dimension(s)"
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
         )
     if r <= 0:
         raise RunError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
@@ -352,8 +342,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     shape, r = input._array.shape, downscale_factor
     if len(shape) < 3:
         raise RunError(
-            "pixel_unshuffle expects input to have at least 3 dimensions, but got input with "
-            f"{len(shape)} dimension(s)"
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
         )
     if r <= 0:
         raise RunError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
@@ -376,14 +365,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of groups, taken in turn"""
     shape = input._array.shape
     if len(shape) < 3:
-        raise RunError(
-            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}"
-        )
+        raise RunError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}")
     if groups <= 0 or shape[1] % groups:
-        raise RunError(
-            f"Number of channels must be divisible by groups. Got {shape[1]} channels and {groups} "
-            "groups."
-        )
+        raise RunError(f"Number of channels must be divisible by groups. Got {shape[1]} channels and {groups} groups.")
     split = reshape(input, (shape[0], groups, shape[1] // groups, *shape[2:]))
     return reshape(permute(split, (0, 2, 1, *range(3, len(shape) + 1))), shape)
 
@@ -397,29 +381,21 @@ for _function in (pixel_shuffle, pixel_unshuffle, channel_shuffle):
 class Blocks:
     """The sliding blocks of images, as numbers of elements: (elements of a block, blocks)."""
 
-    def __init__(
-        self, sizes: Sequence[int], kernel_size: Any, dilation: Any, padding: Any, stride: Any
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> None:
         self.kernel = several(kernel_size, 2, "kernel_size")
         self.padding = several(padding, 2, "padding")
         gaps, steps = several(dilation, 2, "dilation"), several(stride, 2, "stride")
         if min(*self.kernel, *gaps, *steps) <= 0 or min(self.padding) < 0:
-            raise RunError(
-                "kernel_size, dilation and stride should be greater than zero, padding not below it"
-            )
+            raise RunError("kernel_size, dilation and stride should be greater than zero, padding not below it")
         self.sizes = [n + 2 * p for n, p in zip(sizes, self.padding)]
-        self.outs = [
-            (n - d * (k - 1) - 1) // s + 1
-            for n, d, k, s in zip(self.sizes, gaps, self.kernel, steps)
-        ]
+        self.outs = [(n - d * (k - 1) - 1) // s + 1 for n, d, k, s in zip(self.sizes, gaps, self.kernel, steps)]
         if min(self.outs) < 1:
             raise RunError(
                 f"Given input with spatial size {list(sizes)}, the array of sliding blocks is "
                 f"{self.outs}, but its components must be at least one."
             )
         axes = [
-            (np.arange(k)[:, None] * d + np.arange(o) * s)
-            for k, d, o, s in zip(self.kernel, gaps, self.outs, steps)
+            (np.arange(k)[:, None] * d + np.arange(o) * s) for k, d, o, s in zip(self.kernel, gaps, self.outs, steps)
         ]
         flat = axes[0][:, None, :, None] * self.sizes[1] + axes[1][None, :, None, :]
         self.places = flat.reshape(math.prod(self.kernel), math.prod(self.outs))
@@ -436,9 +412,7 @@ def _batched(input: Tensor, rank: int, name: str) -> tuple[Tensor, bool]:
 
 
 @row(space=NN, method=False)
-def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Tensor:
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The sliding blocks of images as columns: (N, C k k, blocks)"""
     data, batched = _batched(input, 4, "unfold")
     items, channels, *sizes = data._array.shape
@@ -452,9 +426,8 @@ def unfold(
 
 @row(space=NN, method=False)
 def fold(
-    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-    stride: Any = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
     """Images that are the sums of blocks given as columns"""
     data, batched = _batched(input, 3, "fold")
     outs = several(output_size, 2, "output_size")

@@ -76,9 +76,13 @@ def _pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 @row(space=NN, method=False)
 def mse_loss(
-    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean", weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
     """(x - y) squared"""
     must_be_real("mse_loss", input, target)
     left, right = _pair(input, target)
@@ -98,9 +102,13 @@ def _gap(left: Tensor, right: Tensor) -> Tensor:
 
 @row(space=NN, method=False)
 def l1_loss(
-    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean", weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
     """|x - y|"""
     left, right = _pair(input, target)
     values = _gap(left, right)
@@ -117,9 +125,13 @@ def _bent(left: Tensor, right: Tensor, bend: float, scale: float = 1.0) -> Tenso
 
 @row(space=NN, method=False)
 def smooth_l1_loss(
-    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean", beta: float = 1.0,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
     """d squared / (2 beta) where d = |x - y| is below beta, else d - beta / 2"""
     must_be_real("smooth_l1_loss", input, target)
     if beta < 0:
@@ -132,9 +144,8 @@ def smooth_l1_loss(
 
 @row(space=NN, method=False)
 def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
-    weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """d squared / 2 where d = |x - y| is below delta, else delta (d - delta / 2)"""
     must_be_real("huber_loss", input, target)
     if delta <= 0:
@@ -145,9 +156,13 @@ def huber_loss(
 
 @row(space=NN, method=False)
 def kl_div(
-    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean", log_target: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
     """y (log y - x), where x is a logarithm"""
     must_be_real("kl_div", input, target)
     values = _divergence(input, target, log_target)
@@ -166,9 +181,15 @@ def _divergence(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
 
 @row(space=NN, method=False)
 def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
-    size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: Any = None,
+    eps: float = 1e-8,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """exp(x) - y x, or x - y log(x) if the input is no logarithm"""
     how = reduction_of(reduction, size_average, reduce)
     return reduced(_poisson_loss(input, target, log_input, full, eps), how)
@@ -189,9 +210,8 @@ def _poisson_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, ep
 
 @row(space=NN, method=False)
 def gaussian_nll_loss(
-    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
     """(log(v) + (x - y) squared / v) / 2"""
     must_be_real("gaussian_nll_loss", input)
     how = reduction_of(reduction)
@@ -220,9 +240,13 @@ def _gaussian_loss(input: Tensor, target: Tensor, spread: Tensor, full: bool) ->
 
 @row(space=NN, method=False)
 def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None,
-    reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """x where y is 1, max(0, margin - x) where it is -1"""
     values = _hinge(*broadcast_tensors(input, target), margin)
     return reduced(values, reduction_of(reduction, size_average, reduce))
@@ -236,9 +260,14 @@ def _hinge(wide: Tensor, mark: Tensor, margin: float) -> Tensor:
 
 @row(space=NN, method=False)
 def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
-    reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """max(0, -y (x1 - x2) + margin)"""
     ranks = [tensor._array.ndim for tensor in (input1, input2, target)]
     if len(set(ranks)) != 1:
@@ -257,9 +286,8 @@ def _ranking(input1: Tensor, input2: Tensor, target: Tensor, margin: float) -> T
 
 @row(space=NN, method=False)
 def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> Tensor:
     """log(1 + exp(-y x))"""
     values = _soft_margin(input, target)
     return reduced(values, reduction_of(reduction, size_average, reduce))
@@ -286,9 +314,7 @@ row(cosine_similarity, method=False)
 
 
 @row(space=NN, method=False)
-def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis"""
     return vector_norm(add(sub(x1, x2), eps), p, -1, keepdim)
 
@@ -298,9 +324,14 @@ row(pairwise_distance, method=False)
 
 @row(space=NN, method=False)
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
-    reduce: Any = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
     """1 - cos where y is 1, max(0, cos - margin) where it is -1"""
     axis = target._array.ndim
     if axis > 1:
@@ -320,10 +351,17 @@ def cosine_embedding_loss(
 
 @row(space=NN, method=False)
 def triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
-    eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: Any = None,
+    reduce: Any = None,
     reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """max(0, |a - p| - |a - n| + margin)"""
     if margin <= 0:
         raise InvalidValue(f"margin must be greater than 0, got {margin}")
@@ -340,9 +378,8 @@ def triplet_margin_loss(
 
 
 def _triplet(
-    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool,
-    how: str,
-) -> Tensor:  # fmt: skip
+    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, how: str
+) -> Tensor:
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
@@ -351,9 +388,15 @@ def _triplet(
 
 @row(space=NN, method=False)
 def triplet_margin_with_distance_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
-    margin: float = 1.0, swap: bool = False, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
     """`triplet_margin_loss` with any distance"""
     if margin <= 0:
         raise InvalidValue(f"margin must be greater than 0, got {margin}")

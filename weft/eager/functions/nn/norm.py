@@ -52,13 +52,10 @@ def _of_instances(epsilon: float) -> InstanceNormAttrs:
 
 
 @lru_cache(256)
-def _batched(
-    epsilon: float, scale: bool, center: bool, momentum: float, training: bool
-) -> BatchNormAttrs:
+def _batched(epsilon: float, scale: bool, center: bool, momentum: float, training: bool) -> BatchNormAttrs:
     return BatchNormAttrs(
-        epsilon=epsilon, scale=scale, center=center, momentum=momentum, training=training,
-        unbiased=True,
-    )  # fmt: skip
+        epsilon=epsilon, scale=scale, center=center, momentum=momentum, training=training, unbiased=True
+    )
 
 
 def _ones(count: Any, input: Tensor) -> Tensor:
@@ -86,9 +83,7 @@ def _own_shape(input: Tensor, normalized_shape: Any, *tensors: Tensor | None) ->
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                 f"{list(tensor.shape)} and normalized_shape = {list(shape)}"
             )
-    if input._array.shape[input._array.ndim - len(shape) :] != shape or input._array.ndim < len(
-        shape
-    ):
+    if input._array.shape[input._array.ndim - len(shape) :] != shape or input._array.ndim < len(shape):
         raise RunError(
             f"Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
@@ -98,9 +93,8 @@ def _own_shape(input: Tensor, normalized_shape: Any, *tensors: Tensor | None) ->
 
 @row(space=NN, method=False)
 def layer_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
-    bias: Tensor | None = None, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias, over the last axes"""
     shape = _own_shape(input, normalized_shape, weight, bias)
     params = _trailing(-len(shape), float(eps))
@@ -112,9 +106,7 @@ row(layer_norm, method=False)
 
 
 @row(space=NN, method=False)
-def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """weight x / sqrt(mean of x squared + eps), over the last axes"""
     shape = _own_shape(input, normalized_shape, weight)
     small = float(np.finfo(input._array.dtype).eps) if eps is None else float(eps)
@@ -131,9 +123,8 @@ row(rms_norm, method=False)
 
 @row(space=NN, method=False)
 def group_norm(
-    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias, over groups of channels"""
     shape = input._array.shape
     if len(shape) < 2:
@@ -162,9 +153,7 @@ row(group_norm, method=False)
 def _must_have_spread(shape: Sequence[int]) -> None:
     """Moments of a single value say nothing."""
     if int(np.prod(shape[:1] + shape[2:])) == 1:
-        raise InvalidValue(
-            f"Expected more than 1 value per channel when training, got input size {list(shape)}"
-        )
+        raise InvalidValue(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
 
 
 def _check_channels(count: int, **vectors: Tensor | None) -> None:
@@ -175,10 +164,15 @@ def _check_channels(count: int, **vectors: Tensor | None) -> None:
 
 @row(space=NN, method=False)
 def batch_norm(
-    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
-    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
-    momentum: float = 0.1, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias for each channel; when training with moments
     of the batch, by which the running ones move"""
     must_be_real("batch_norm", input)
@@ -192,21 +186,20 @@ def batch_norm(
     elif running_mean is None or running_var is None:
         raise RunError("Expected running_mean and running_var to be defined when training=False")
     count = shape[1]
-    _check_channels(
-        count, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
-    )
+    _check_channels(count, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     scaled = (weight is not None, bias is not None)
     params = _batched(float(eps), *scaled, 1 - momentum, bool(training))
     inputs = [
-        input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input),
-        _given(running_mean, _zeros, count, input), _given(running_var, _ones, count, input),
-    ]  # fmt: skip
+        input,
+        _given(weight, _ones, count, input),
+        _given(bias, _zeros, count, input),
+        _given(running_mean, _zeros, count, input),
+        _given(running_var, _ones, count, input),
+    ]
     return _batch_normed(params, inputs, [running_mean, running_var])
 
 
-def _batch_normed(
-    params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]
-) -> Tensor:
+def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]) -> Tensor:
     """Runs the operator, which gives what moves after its outputs."""
     kernel = kernel_of(_BATCH)
     results = kernel.run(params, [tensor._array for tensor in inputs])
@@ -226,18 +219,21 @@ row(batch_norm, method=False)
 
 @row(space=NN, method=False)
 def instance_norm(
-    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
-    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
-    momentum: float = 0.1, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias for each channel of each item"""
     shape = input._array.shape
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if int(np.prod(shape[2:])) == 1:
-        raise InvalidValue(
-            f"Expected more than 1 spatial element when training, got input size {list(shape)}"
-        )
+        raise InvalidValue(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
     count = shape[1]
     inputs = [input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input)]
     if running_mean is not None and running_var is not None:
@@ -257,15 +253,11 @@ def _move(x: Array, mean: Tensor, var: Tensor, momentum: float) -> None:
 
 
 @row(space=NN, method=False)
-def local_response_norm(
-    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Tensor:
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha times the mean of the squares of near channels) to the power beta"""
     shape = input._array.shape
     if len(shape) < 3:
-        raise InvalidValue(
-            f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)"
-        )
+        raise InvalidValue(f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
     if not input._array.size:
         return input
     params = WindowSumAttrs(size=size, before=size // 2, axis=1)
@@ -275,9 +267,7 @@ def local_response_norm(
 
 
 @row(space=NN, method=False)
-def normalize(
-    input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
-) -> Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """x divided by its norm along an axis, which counts as eps at least"""
     length = clamp(vector_norm(input, p, dim, True), min=eps)
     return div(input, expand_as(length, input))

@@ -47,9 +47,8 @@ def native_layer_norm(
 
 @row(method=False)
 def native_group_norm(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int,
-    group: int, eps: float,
-) -> Normed:  # fmt: skip
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
+) -> Normed:
     """`group_norm`, the means and 1 / the deviations of all groups"""
     if input._array.size != N * C * HxW:
         raise RunError(f"Expected X.numel() == N * C * HxW to be true, but got {input.shape}")
@@ -60,9 +59,15 @@ def native_group_norm(
 
 @row(method=False)
 def native_batch_norm(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-    running_var: Tensor | None, training: bool, momentum: float, eps: float,
-) -> Normed:  # fmt: skip
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Normed:
     """`batch_norm`, and when training the means and 1 / the deviations of the batch"""
     made = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:

@@ -27,9 +27,7 @@ from ..table import row
 from .activation import NN, relu
 from .conv import several
 
-_MAX, _AVG, _GATHER, _SIGN = (
-    Op.get(name) for name in "max_pool2d avg_pool2d gather_elements sign".split()
-)
+_MAX, _AVG, _GATHER, _SIGN = (Op.get(name) for name in "max_pool2d avg_pool2d gather_elements sign".split())
 
 Numbers = tuple[int, ...]  # for each dimension
 
@@ -38,9 +36,8 @@ class Plan:
     """The windows of a pool along every dimension."""
 
     def __init__(
-        self, sizes: Numbers, kernel: Numbers, stride: Numbers, padding: Numbers,
-        dilation: Numbers, ceil: bool,
-    ) -> None:  # fmt: skip
+        self, sizes: Numbers, kernel: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers, ceil: bool
+    ) -> None:
         self.sizes, self.kernel, self.stride = sizes, kernel, stride
         self.padding, self.dilation, self.ceil = padding, dilation, ceil
         self._check()
@@ -83,9 +80,15 @@ _plan = lru_cache(1024)(Plan)
 
 
 def planned(
-    input: Tensor, rank: int, kernel_size: Any, stride: Any, padding: Any,
-    dilation: Any = 1, ceil_mode: bool = False, name: str = "pool",
-) -> Plan:  # fmt: skip
+    input: Tensor,
+    rank: int,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    name: str = "pool",
+) -> Plan:
     shape = input._array.shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[len(shape) - rank - 1 :]:
         raise RunError(
@@ -205,9 +208,15 @@ def _first_best(values: Array) -> Array:
 
 
 def _max_pool(
-    rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool, return_indices: bool,
-) -> Any:  # fmt: skip
+    rank: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
     plan = planned(input, rank, kernel_size, stride, padding, dilation, ceil_mode, "max_pool")
     if return_indices:
         return _with_indices(input, plan)
@@ -216,35 +225,49 @@ def _max_pool(
 
 @row(space=NN, method=False)
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The greatest of each window along one dimension"""
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @row(space=NN, method=False)
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The greatest of each window of images"""
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @row(space=NN, method=False)
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The greatest of each window of volumes"""
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def _unpool(
-    rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any,
-    output_size: Any,
-) -> Tensor:  # fmt: skip
+    rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Tensor:
     must_be_real(f"max_unpool{rank}d", input)
     shape = input._array.shape
     if indices._array.dtype != np.int64:
@@ -272,27 +295,24 @@ def _unpool(
 
 @row(space=NN, method=False)
 def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    output_size: Any = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Zeros, with the greatest of windows back where they stood"""
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
 @row(space=NN, method=False)
 def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    output_size: Any = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Zeros, with the greatest of windows back where they stood"""
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
 @row(space=NN, method=False)
 def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    output_size: Any = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Zeros, with the greatest of windows back where they stood"""
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
@@ -301,9 +321,15 @@ def max_unpool3d(
 
 
 def _avg_pool(
-    rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None,
-) -> Tensor:  # fmt: skip
+    rank: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
     plan = planned(input, rank, kernel_size, stride, padding, 1, ceil_mode, "avg_pool")
     if divisor_override == 0:
         raise RunError("divisor must be not zero")
@@ -343,38 +369,46 @@ def _whole_means(data: Array, plan: Plan, counts: Array) -> Tensor:
 
 @row(space=NN, method=False)
 def avg_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
     """The mean of each window along one dimension"""
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 @row(space=NN, method=False)
 def avg_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """The mean of each window of images"""
-    return _avg_pool(
-        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 @row(space=NN, method=False)
 def avg_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Tensor:  # fmt: skip
-    """The mean of each window of volumes"""
-    return _avg_pool(
-        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-def _lp_pool(
-    rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
+    """The mean of each window of volumes"""
+    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _lp_pool(rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     means = _avg_pool(rank, pow(input, norm_type), kernel_size, stride, 0, ceil_mode, True, None)
     count = int(np.prod(several(kernel_size, rank, "kernel_size")))
     signs = apply(_SIGN, None, [means])[0]
@@ -382,24 +416,18 @@ def _lp_pool(
 
 
 @row(space=NN, method=False)
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-) -> Tensor:
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of each window along one dimension"""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @row(space=NN, method=False)
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-) -> Tensor:
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of each window of images"""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @row(space=NN, method=False)
-def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-) -> Tensor:
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of each window of volumes"""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -70,9 +70,16 @@ class _Layers:
     """A call of one of the functions of layers."""
 
     def __init__(
-        self, mode: str, params: Any, has_biases: bool, num_layers: int, dropout: float,
-        train: bool, bidirectional: bool, hx: Sequence[Tensor],
-    ) -> None:  # fmt: skip
+        self,
+        mode: str,
+        params: Any,
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        hx: Sequence[Tensor],
+    ) -> None:
         self.mode, self.dropout = mode, dropout if train else 0.0
         self.ways = 2 if bidirectional else 1
         self.projected = len(hx) == 2 and hx[0]._array.shape[2:] != hx[1]._array.shape[2:]
@@ -82,9 +89,7 @@ class _Layers:
         self.weights = self.weights[: num_layers * self.ways]
         for state in hx:
             if state._array.ndim != 3 or len(state) != len(self.weights):
-                raise RunError(
-                    f"Expected hidden size ({len(self.weights)}, batch, cells), got {state.shape}"
-                )
+                raise RunError(f"Expected hidden size ({len(self.weights)}, batch, cells), got {state.shape}")
         self.states = list(zip(*[unbind(state) for state in hx]))
 
     def _weights(self, params: list[Tensor], has_biases: bool) -> list[_Weights]:
@@ -116,9 +121,8 @@ class _Layers:
 
 
 def _steps(
-    mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights, reverse: bool,
-    packed: _Packed | None = None,
-) -> list[Tensor]:  # fmt: skip
+    mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights, reverse: bool, packed: _Packed | None = None
+) -> list[Tensor]:
     """One layer in one direction: the outputs, and the last state (and cell)."""
     _check(mode, x, states, weights)
     gates, bias = _gates(mode, x, weights)
@@ -126,16 +130,13 @@ def _steps(
         padded = taken(gates, 0, packed.inside)
         gates = reshape(padded, (packed.steps, packed.batch, -1))
     if gates._array.shape[1] != len(states[0]):
-        raise RunError(
-            f"Expected hidden size of batch {gates.shape[1]}, got {list(states[0].shape)}"
-        )
+        raise RunError(f"Expected hidden size of batch {gates.shape[1]}, got {list(states[0].shape)}")
     inputs = [gates, t(weights.of_state), bias, *states]
     inputs += [] if weights.projection is None else [t(weights.projection)]
     recorded = modes.grad and any([tensor.requires_grad for tensor in inputs])
     params = RnnAttrs(
-        mode=mode, reverse=reverse, projected=weights.projection is not None,
-        lengths=packed is not None, kept=recorded,
-    )  # fmt: skip
+        mode=mode, reverse=reverse, projected=weights.projection is not None, lengths=packed is not None, kept=recorded
+    )
     inputs += [] if packed is None else [packed.lengths]
     out, *last = apply(_RNN, params, inputs)[: 1 + len(states)]
     if packed is not None:
@@ -160,9 +161,7 @@ def _check(mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights) ->
     others = [tensor for tensor in (*states, *weights) if tensor is not None]
     for tensor in others:
         if tensor._array.dtype != dtype:
-            raise RunError(
-                f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {tensor.dtype}"
-            )
+            raise RunError(f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {tensor.dtype}")
     if not is_float(dtype):
         raise RunError(f"a recurrent layer is not implemented for {x.dtype}")
     wide = GATES[mode] * states[-1]._array.shape[-1]
@@ -183,9 +182,7 @@ def _check(mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights) ->
 
 def _padded(layers: _Layers, input: Tensor, batch_first: bool) -> tuple[Tensor, ...]:
     if input._array.ndim != 3:
-        raise DimensionError(
-            f"Dimension out of range (input has {input.ndim} dimensions, expected 3)"
-        )
+        raise DimensionError(f"Dimension out of range (input has {input.ndim} dimensions, expected 3)")
     x = transpose(input, 0, 1) if batch_first else input
     if not len(x):
         raise RunError("Expected sequence length to be larger than 0 in RNN")
@@ -193,10 +190,7 @@ def _padded(layers: _Layers, input: Tensor, batch_first: bool) -> tuple[Tensor, 
     return transpose(out, 0, 1) if batch_first else out, *last
 
 
-_PADDED = [
-    "input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
-    "batch_first",
-]  # fmt: skip
+_PADDED = ["input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first"]
 _DATA = ["data", "batch_sizes", *_PADDED[1:-1]]
 
 
@@ -252,8 +246,7 @@ def _cell(mode: str, x: Tensor, states: Sequence[Tensor], *weights: Tensor | Non
     """One step."""
     if x._array.ndim < 2:
         raise DimensionError(
-            f"Dimension out of range (expected to be in range of [-{x.ndim}, {x.ndim - 1}], "
-            "but got 1)"
+            f"Dimension out of range (expected to be in range of [-{x.ndim}, {x.ndim - 1}], but got 1)"
         )
     made = _Weights(*weights, None)  # type: ignore[arg-type]
     features, wide = made.of_input._array.shape[1], made.of_state._array.shape[1]
@@ -261,22 +254,16 @@ def _cell(mode: str, x: Tensor, states: Sequence[Tensor], *weights: Tensor | Non
         raise RunError(f"input has inconsistent input_size: got {x.shape[1]} expected {features}")
     for number, state in enumerate(states):
         if state._array.shape[:1] != x._array.shape[:1]:
-            raise RunError(
-                f"Input batch size {len(x)} doesn't match hidden{number} batch size {len(state)}"
-            )
+            raise RunError(f"Input batch size {len(x)} doesn't match hidden{number} batch size {len(state)}")
         if state._array.shape[1:] != (wide,):
-            raise RunError(
-                f"hidden{number} has inconsistent hidden_size: got {state.shape[-1]}, "
-                f"expected {wide}"
-            )
+            raise RunError(f"hidden{number} has inconsistent hidden_size: got {state.shape[-1]}, expected {wide}")
     return _steps(mode, unsqueeze(x, 0), states, made, False)[1:]
 
 
 @row(method=False)
 def lstm_cell(
-    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-    b_hh: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """One step of long short-term memory: the state and the cell"""
     if len(hx) != 2:
         raise RunError("lstm_cell expects two hidden states")
@@ -286,9 +273,8 @@ def lstm_cell(
 
 def _plain_cell(mode: str, doc: str) -> Callable[..., Tensor]:
     def call(
-        input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-        b_hh: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+    ) -> Tensor:
         return _cell(mode, input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
 
     call.__name__, call.__doc__ = f"{mode}_cell", doc

@@ -66,9 +66,7 @@ def randint(*bounds: Any, generator: Any = None, dtype: Any = None, **options: A
     return made(_between(generator, shape, kind, int(low), int(high)), options)
 
 
-def _between(
-    generator: Any, shape: tuple[int, ...], kind: DType, low: int, high: int | None
-) -> Array:
+def _between(generator: Any, shape: tuple[int, ...], kind: DType, low: int, high: int | None) -> Array:
     count = math.prod(shape)
     return distributions.random_between(given(generator), count, kind, low, high).reshape(shape)
 
@@ -103,35 +101,25 @@ def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **opti
 
 
 @row(method=False)
-def randn_like(
-    input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any
-) -> Tensor:
+def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Numbers of the standard normal distribution, in the shape of another tensor"""
     source = given(generator)
     return _like(
-        input, dtype, options,
-        lambda n, kind, ordered: distributions.normal(source, n, kind, in_order=ordered),
-    )  # fmt: skip
+        input, dtype, options, lambda n, kind, ordered: distributions.normal(source, n, kind, in_order=ordered)
+    )
 
 
 @row(method=False)
-def randint_like(
-    input: Tensor, *bounds: int, generator: Any = None, dtype: Any = None, **options: Any
-) -> Tensor:
+def randint_like(input: Tensor, *bounds: int, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Whole numbers of [low, high), in the shape of another tensor"""
     source = given(generator)
     named = [options.pop(name) for name in ("low", "high") if name in options]
     low, high = (int(bound) for bound in (0, *bounds, *named)[-2:])
-    return _like(
-        input, dtype, options,
-        lambda n, kind, _: distributions.random_between(source, n, kind, low, high),
-    )  # fmt: skip
+    return _like(input, dtype, options, lambda n, kind, _: distributions.random_between(source, n, kind, low, high))
 
 
 @row(method=False, out=True)
-def normal(
-    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, **options: Any
-) -> Tensor:
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, **options: Any) -> Tensor:
     """Normal numbers of a mean and a deviation, each one number or one for each element"""
     if size is not None:
         shape = shape_of("normal", (tuple(size),))
@@ -167,9 +155,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
 
 
 @row(out=True)
-def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
-) -> Tensor:
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
     """The positions of samples that are drawn by weight, from each row"""
     weights = np.ascontiguousarray(input._array)
     return wrap(distributions.multinomial(given(generator), weights, num_samples, replacement))
@@ -189,9 +175,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     for name, tensor in (("count", count), ("prob", prob)):
         if not is_float(tensor._array.dtype):
             title = as_dtype(tensor._array.dtype).title
-            raise InvalidValue(
-                f"binomial only supports floating-point dtypes for {name}, got: {title}"
-            )
+            raise InvalidValue(f"binomial only supports floating-point dtypes for {name}, got: {title}")
     kind = count._array.dtype
     if prob._array.dtype != kind:
         raise RunError(f"binomial needs one dtype, got {kind.name} and {prob._array.dtype.name}")
@@ -271,9 +255,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         return _fill(self, lambda n, _: convert(distributions.bernoulli(source, n, float(p)), kind))
     order = _outermost_first(self._array)
     chances = expand(p, self._array.shape)._array.transpose(order)
-    return _fill(
-        self, lambda *_: distributions.bernoulli_each(source, chances).reshape(-1).astype(kind)
-    )
+    return _fill(self, lambda *_: distributions.bernoulli_each(source, chances).reshape(-1).astype(kind))
 
 
 @row(space=None)

@@ -167,9 +167,7 @@ def _place(name: str, op: Op, input: Tensor, dim: int | None, keepdim: bool) -> 
     rank = input._array.ndim
     axes = tuple(range(rank)) if dim is None else dims_of(dim, rank)
     if dim is None and not input._array.size:
-        raise DimensionError(
-            f"{name}(): Expected reduction dim to be specified for input.numel() == 0."
-        )
+        raise DimensionError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
     must_not_be_empty(name, input, axes)
     return reduce_by(op, input, axes, keepdim, dtype=INT64)
 
@@ -319,9 +317,8 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 
 @row(out=True)
 def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
-    append: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
     """the differences of neighbours along a dimension, n times"""
     must_be_tensors("diff", input=input)
     if not input._array.ndim:

@@ -35,10 +35,7 @@ def _must_be_quantiles(name: str, input: Tensor, q: Any, interpolation: str) -> 
     if not input._array.size:
         raise RunError(f"{name}() input tensor must be non-empty")
     if interpolation not in INTERPOLATIONS:
-        raise RunError(
-            f"{name}() interpolation must be one of {', '.join(INTERPOLATIONS)}, but got "
-            f"{interpolation}"
-        )
+        raise RunError(f"{name}() interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}")
     quantiles = q if isinstance(q, Tensor) else in_dtype(q, input._array.dtype)
     if quantiles._array.ndim > 1:
         raise RunError(f"{name}() q must be a scalar or 1D tensor")
@@ -49,9 +46,7 @@ def _must_be_quantiles(name: str, input: Tensor, q: Any, interpolation: str) -> 
     return quantiles
 
 
-def _quantile(
-    name: str, input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
-) -> Tensor:
+def _quantile(name: str, input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Tensor:
     quantiles = _must_be_quantiles(name, input, q, interpolation)
     rank = input._array.ndim
     axis = None if dim is None else axis_of(dim, rank)
@@ -60,9 +55,7 @@ def _quantile(
     ranks = _ranks(name, ordered, reshape(quantiles, (-1,)))
     found = _between(ordered, ranks, interpolation)
     made = movedim(found, -1, 0)
-    kept = (
-        [1] * rank if axis is None else [n if k != axis else 1 for k, n in enumerate(input.shape)]
-    )
+    kept = [1] * rank if axis is None else [n if k != axis else 1 for k, n in enumerate(input.shape)]
     left = list(made._array.shape[1:])
     lead = [made._array.shape[0]] if quantiles._array.ndim else []
     return reshape(made, (*lead, *(kept if keepdim else left)))
@@ -92,18 +85,16 @@ def _between(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
 
 @row(out=True)
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = "linear",
-) -> Tensor:  # fmt: skip
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
     """the number that a share q of the elements is below, along a dimension or of everything"""
     return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 
 @row(out=True)
 def nanquantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = "linear",
-) -> Tensor:  # fmt: skip
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
     """the quantile of what is not NaN"""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
@@ -112,9 +103,7 @@ def nanquantile(
 
 
 @row(method=False)
-def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
-) -> tuple[Tensor, ...]:
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """the slope along each dimension, by differences of second order"""
     must_be_tensors("gradient", input=input)
     axes = _given_axes(dim, input._array.ndim)
@@ -153,8 +142,7 @@ def _distances(spacing: Any, axes: Sequence[int], input: Tensor) -> list[Any]:
     for axis, each in zip(axes, spacing):
         if isinstance(each, Tensor) and each._array.shape != (input._array.shape[axis],):
             raise RunError(
-                "gradient expected each element of spacing to have as many elements as "
-                "the dimension it belongs to"
+                "gradient expected each element of spacing to have as many elements as the dimension it belongs to"
             )
     return list(spacing)
 
@@ -166,8 +154,9 @@ def _slope(x: Tensor, axis: int, h: Any, edge_order: int) -> Tensor:
         shape = [-1 if k == axis else 1 for k in range(x._array.ndim)]
         gaps = reshape(sub(narrow(h, 0, 1, size - 1), narrow(h, 0, 0, size - 1)), shape)
     else:
-        gaps = wrap(np.full([size - 1 if k == axis else 1 for k in range(x._array.ndim)], h,
-                            get_default_dtype().numpy))._cast(x._array.dtype)  # fmt: skip
+        gaps = wrap(
+            np.full([size - 1 if k == axis else 1 for k in range(x._array.ndim)], h, get_default_dtype().numpy)
+        )._cast(x._array.dtype)
     before, after = (narrow(gaps, axis, k, size - 2) for k in (0, 1)) if size > 2 else (None, None)
     steps = div(sub(at(1, size - 1), at(0, size - 1)), gaps)
     parts = [_edge(steps, gaps, axis, 0, edge_order)]
@@ -185,8 +174,7 @@ def _edge(steps: Tensor, gaps: Tensor, axis: int, place: int, order: int) -> Ten
     if order == 1:
         return own
     inner = place + 1 if place == 0 else place - 1
-    other, gap, beyond = (narrow(t, axis, k, 1) for t, k in
-                          ((steps, inner), (gaps, place), (gaps, inner)))  # fmt: skip
+    other, gap, beyond = (narrow(t, axis, k, 1) for t, k in ((steps, inner), (gaps, place), (gaps, inner)))
     return add(own, div(mul(sub(own, other), gap), add(gap, beyond)))
 
 

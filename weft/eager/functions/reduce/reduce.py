@@ -161,9 +161,7 @@ def _variance_attrs(axes: tuple[int, ...], keepdims: bool, correction: float) ->
     return VarianceAttrs(axis=axes, keepdims=keepdims, scalar=True, correction=correction)
 
 
-def _complex_moments(
-    input: Tensor, axes: tuple[int, ...], less: float, keepdim: bool
-) -> tuple[Tensor, Tensor]:
+def _complex_moments(input: Tensor, axes: tuple[int, ...], less: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     middle = reduce_by(_MEAN, input, axes, True)
     count = math.prod(input._array.shape[axis] for axis in axes)
     total = reduce_by(_SUM, _squared(sub(input, middle)), axes, keepdim)
@@ -183,27 +181,24 @@ def root(input: Tensor) -> Tensor:
 
 @row(out=True)
 def var(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
-    correction: Any = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
     """the variance: squared distances from the mean, over count - correction"""
     return _moments("var", input, dim, unbiased, keepdim, correction)[0]
 
 
 @row(out=True)
 def std(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
-    correction: Any = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
     """the standard deviation, the root of the variance"""
     return root(_moments("std", input, dim, unbiased, keepdim, correction)[0])
 
 
 @row
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
-    correction: Any = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
     """the variance, and the mean"""
     made, middle = _moments("var_mean", input, dim, unbiased, keepdim, correction)
     return made, middle if _has_variance(input, made) else mean(input, dim, keepdim)
@@ -211,9 +206,8 @@ def var_mean(
 
 @row
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
-    correction: Any = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
     """the standard deviation, and the mean"""
     variance, middle = _moments("std_mean", input, dim, unbiased, keepdim, correction)
     spread = root(variance)
@@ -250,18 +244,13 @@ def _norm(input: Tensor, order: float, axes: tuple[int, ...], keepdim: bool) -> 
 
 
 @row(space="weft.linalg", method=False, out=True)
-def vector_norm(
-    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
+def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """(sum of |x|**ord) ** (1 / ord) along dimensions, or of everything"""
     must_be_tensors("linalg.vector_norm", x=x)
     if dtype is not None:
         x = x._cast(kind_of(dtype))
     if not (is_float(x._array.dtype) or is_complex(x._array.dtype)):
-        raise RunError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{x.dtype.title}"
-        )
+        raise RunError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.title}")
     axes = dims_of(dim, x._array.ndim)
     if ord < 0 or math.isinf(ord):
         _must_have_extremes(x, axes)
@@ -277,9 +266,7 @@ def _must_have_extremes(x: Tensor, axes: tuple[int, ...]) -> None:
 
 
 @row(out=True)
-def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Tensor:
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """the p-norm of vectors along dimensions; "fro" is the root of the sum of squares, "nuc" the
     sum of singular values"""
     if p == "nuc":

@@ -97,8 +97,7 @@ def _check_plain(name: str, *tensors: Tensor) -> None:
     for tensor in tensors:
         if tensor.requires_grad:
             raise RunError(
-                f"Can't call {name}() on Variable that requires grad.",
-                hint=f"use var.detach().{name}() instead",
+                f"Can't call {name}() on Variable that requires grad.", hint=f"use var.detach().{name}() instead"
             )
     check_writable(tensors[0])
 

@@ -33,15 +33,11 @@ def listed(name: str, tensors: Any) -> list[Tensor]:
     """A sequence of tensors, or an error that says what is wrong with it."""
     if not isinstance(tensors, (tuple, list)):
         raise InvalidType(
-            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not "
-            f"{type(tensors).__name__}"
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
         )
     for number, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
-            raise InvalidType(
-                f"expected Tensor as element {number} in argument 0, but got "
-                f"{type(tensor).__name__}"
-            )
+            raise InvalidType(f"expected Tensor as element {number} in argument 0, but got {type(tensor).__name__}")
     return list(tensors)
 
 
@@ -76,9 +72,7 @@ def _must_fit(parts: Sequence[Tensor], axis: int) -> None:
     for number, part in enumerate(parts[1:], 1):
         shape = part._array.shape
         if len(shape) != len(first):
-            raise RunError(
-                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
-            )
+            raise RunError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
         for at, (want, have) in enumerate(zip(first, shape)):
             if at != axis and want != have:
                 raise RunError(
@@ -142,10 +136,7 @@ def repeat(input: Tensor, repeats: Any, *more: Any) -> Tensor:
     """Copies side by side, so often along each axis; new axes come first"""
     times = sizes_of((repeats, *more))
     if len(times) < input._array.ndim:
-        raise RunError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
-            "tensor"
-        )
+        raise RunError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(n < 0 for n in times):
         raise RunError(f"Trying to create tensor with negative dimension: {list(times)}")
     return apply(_TILE, TileAttrs(reps=times), [input])[0]
@@ -172,9 +163,7 @@ def repeat_interleave(
     _must_count(counts, size)
     chosen = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != chosen.size:
-        raise RunError(
-            f"repeat_interleave: Invalid output_size, expected {chosen.size} but got {output_size}"
-        )
+        raise RunError(f"repeat_interleave: Invalid output_size, expected {chosen.size} but got {output_size}")
     return taken(source if source._array.ndim else reshape(source, 1), axis, chosen)
 
 
@@ -254,9 +243,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if rank < 2:
         raise RunError(f"expected total dims >= 2, but got total dims = {rank}")
     if dims[0] == dims[1] or abs(dims[0] - dims[1]) == rank:
-        raise RunError(
-            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
-        )
+        raise RunError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     first, second = (axis_of(dim, rank) for dim in dims)
     turns = k % 4
     if turns == 2:
@@ -296,10 +283,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         raise RunError("meshgrid expects a non-empty TensorList")
     for vector in vectors:
         if vector._array.ndim > 1:
-            raise RunError(
-                "meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
-                f"{list(vector.shape)}"
-            )
+            raise RunError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(vector.shape)}")
         if vector._array.dtype != vectors[0]._array.dtype:
             raise RunError("meshgrid expects all tensors to have the same dtype")
     if indexing not in ("ij", "xy"):

@@ -14,15 +14,7 @@ from ....ops.index import TakeAttrs
 from ....ops.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
-from ...tensor.tensor import (
-    MULTIPLE,
-    DimensionError,
-    Tensor,
-    as_view,
-    axis_of,
-    element_strides,
-    wrap,
-)
+from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
 from ...tensor.viewing import (
     Array,
     pieces_of,
@@ -59,9 +51,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise RunError("start must be an 0-dim integral Tensor.")
     size, first = input._array.shape[axis], int(start)
     if not -size <= first <= size:
-        raise DimensionError(
-            f"start out of range (expected to be in range of [{-size}, {size}], but got {first})"
-        )
+        raise DimensionError(f"start out of range (expected to be in range of [{-size}, {size}], but got {first})")
     first = first + size if first < 0 else first
     if first + length > size:
         raise RunError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
@@ -89,9 +79,7 @@ def index_of(input: Tensor, axis: int, index: int) -> int:
     """An index along an axis, counted from the front."""
     size = input._array.shape[axis]
     if not -size <= index < size:
-        raise DimensionError(
-            f"index {index} is out of bounds for dimension {axis} with size {size}"
-        )
+        raise DimensionError(f"index {index} is out of bounds for dimension {axis} with size {size}")
     return index + size if index < 0 else index
 
 
@@ -138,9 +126,7 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         raise RunError(f"split expects split_size be non-negative, but got split_size={step}")
     if not step:
         if size:
-            raise RunError(
-                f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
-            )
+            raise RunError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
         return (slice_of(input, axis, 0, 0),)
     count = max(-(-size // step), 1)
     sizes = [min(step, size - i * step) for i in range(count)]
@@ -156,8 +142,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     size, sizes = input._array.shape[axis], [int(n) for n in split_sizes]
     if any(n < 0 for n in sizes):
         raise RunError(
-            "split_with_sizes expects split_sizes have only non-negative entries, but got "
-            f"split_sizes={sizes}"
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes}"
         )
     if sum(sizes) != size:
         raise RunError(
@@ -208,9 +193,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 def _must_be_split(input: Tensor, places: Any) -> None:
     if not input._array.ndim:
-        raise RunError(
-            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
-        )
+        raise RunError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     if isinstance(places, Tensor) and (places._array.ndim > 1 or places._array.dtype != np.int64):
         raise RunError(
             "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
@@ -290,9 +273,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if size < 0:
         raise RunError(f"size is {size} but must be >= 0")
     if size > extent:
-        raise RunError(
-            f"maximum size for tensor at dimension {axis} is {extent} but size is {size}"
-        )
+        raise RunError(f"maximum size for tensor at dimension {axis} is {extent} but size is {size}")
     if step <= 0:
         raise RunError(f"step is {step} but must be > 0")
     return seen_by(input, lambda x: _windows(x, axis, extent, size, step))
@@ -315,10 +296,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     if len(sizes) != len(strides):
         raise RunError("mismatch in length of strides and shape")
     if any(n < 0 for n in (*sizes, *strides)):
-        raise RunError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: "
-            f"{list(strides)}"
-        )
+        raise RunError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}")
     offset = input.storage_offset() if storage_offset is None else storage_offset
     root = input if input._root is None else input._root
     memory = _memory(root)
@@ -340,9 +318,7 @@ def _memory(root: Tensor) -> Array:
     return whole
 
 
-def _strided(
-    input: Tensor, memory: Array, sizes: Sequence[int], strides: Sequence[int], offset: int
-) -> Tensor:
+def _strided(input: Tensor, memory: Array, sizes: Sequence[int], strides: Sequence[int], offset: int) -> Tensor:
     def view(flat: Array) -> Array:
         start = flat[offset:] if 0 not in sizes else flat[:0]
         steps = [stride * flat.itemsize for stride in strides]
@@ -408,18 +384,14 @@ def slice_scatter(
 
 
 @row
-def diagonal_scatter(
-    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Tensor:
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy with another diagonal"""
     first, second = _diagonal_axes(input, dim1, dim2)
     return _replaced(input, src, lambda x: np.diagonal(x, offset, first, second), "diagonal")
 
 
 @row
-def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
-) -> Tensor:
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy with other values where `as_strided` looks"""
     flat = wrap(positions_of(input._array.shape))
     places = as_strided(flat, size, stride, storage_offset or 0)._array
@@ -431,9 +403,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """Matrices with the last axis on a diagonal"""
     array = input._array
     if not array.ndim:
-        raise DimensionError(
-            "Dimension out of range (expected to be in range of [-1, 0], but got -2)"
-        )
+        raise DimensionError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
     rank = array.ndim + 1
     first, second = axis_of(dim1, rank), axis_of(dim2, rank)
     if first == second:

@@ -68,13 +68,11 @@ def _view_dtype(input: Tensor, kind: dtype) -> Tensor:
         ratio = max(have, want.itemsize) // min(have, want.itemsize)
         if not array.ndim:
             raise RunError(
-                f"self.dim() cannot be 0 to view {input.dtype.title} as {kind.title} (different "
-                "element sizes)"
+                f"self.dim() cannot be 0 to view {input.dtype.title} as {kind.title} (different element sizes)"
             )
         if array.size and array.strides[-1] != have:
             raise RunError(
-                f"self.stride(-1) must be 1 to view {input.dtype.title} as {kind.title} "
-                "(different element sizes)"
+                f"self.stride(-1) must be 1 to view {input.dtype.title} as {kind.title} (different element sizes)"
             )
         if want.itemsize > have and array.shape[-1] % ratio:
             raise RunError(
@@ -128,9 +126,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     shape = input._array.shape
     axis = axis_of(dim, len(shape))
     if not isinstance(sizes, (tuple, list)):
-        raise InvalidType(
-            f"unflatten(): argument 'sizes' must be tuple of ints, not {type(sizes).__name__}"
-        )
+        raise InvalidType(f"unflatten(): argument 'sizes' must be tuple of ints, not {type(sizes).__name__}")
     if not sizes:
         raise RunError("unflatten: sizes must be non-empty")
     known = math.prod(size for size in sizes if size != -1)
@@ -226,8 +222,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     count = [len(d) if isinstance(d, (tuple, list)) else 1 for d in (source, destination)]
     if count[0] != count[1]:
         raise RunError(
-            "movedim: Invalid source or destination dims: source and destination must have the "
-            "same number of elements"
+            "movedim: Invalid source or destination dims: source and destination must have the same number of elements"
         )
     come = _unique_axes("movedim", source, rank, "source")
     go = _unique_axes("movedim", destination, rank, "destination")
@@ -257,8 +252,7 @@ def expand(input: Tensor, size: Any = (), *more: Any, implicit: bool = False) ->
             made[axis] = have
         elif want < 0:
             raise RunError(
-                f"The expanded size of the tensor ({want}) isn't allowed in a leading, "
-                f"non-existing dimension {axis}"
+                f"The expanded size of the tensor ({want}) isn't allowed in a leading, non-existing dimension {axis}"
             )
         elif have not in (1, want):
             raise RunError(
@@ -328,9 +322,7 @@ def atleast_2d(*tensors: Any) -> Any:
 @row(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """A vector as (1, n, 1), a matrix as (m, n, 1)"""
-    return _at_least(
-        3, tensors, lambda shape: (*((1,) if len(shape) < 2 else ()), *(shape or (1,)), 1)
-    )
+    return _at_least(3, tensors, lambda shape: (*((1,) if len(shape) < 2 else ()), *(shape or (1,)), 1))
 
 
 def _reversed(self: Tensor) -> Tensor:
@@ -341,9 +333,7 @@ def _reversed(self: Tensor) -> Tensor:
 
 def _turned(self: Tensor) -> Tensor:
     if self._array.ndim == 1:
-        raise RunError(
-            "tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor."
-        )
+        raise RunError("tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor.")
     return transpose(self, -2, -1) if self._array.ndim else self
 
 

@@ -29,9 +29,7 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
-def slice(
-    input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Tensor:
+def slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """Every step-th place of an axis from a start to before an end"""
     axis = axis_of(dim, input._array.ndim)
     if not input._array.ndim:
@@ -60,7 +58,24 @@ def _copying(function: Callable[..., Any], name: str) -> Any:
 
 
 for _function in (
-    alias, as_strided, detach, diagonal, expand, permute, select, slice, split, split_with_sizes,
-    squeeze, t, transpose, unbind, unfold, unsqueeze, view, view_as_complex, view_as_real,
-):  # fmt: skip
+    alias,
+    as_strided,
+    detach,
+    diagonal,
+    expand,
+    permute,
+    select,
+    slice,
+    split,
+    split_with_sizes,
+    squeeze,
+    t,
+    transpose,
+    unbind,
+    unfold,
+    unsqueeze,
+    view,
+    view_as_complex,
+    view_as_real,
+):
     _copying(_function, f"{_function.__name__}_copy")
