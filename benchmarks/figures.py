@@ -39,7 +39,7 @@ from weft.core.op import Op
 from weft.core.parse import parse_graph
 from weft.core.passes import list_passes
 from weft.core.symbol import Symbol, Variable
-from weft.lower import layouts
+from weft.lower.cpu import layouts
 
 SIZE = 100_000
 FAN_IN = 8

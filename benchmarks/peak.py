@@ -8,9 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from weft.base.target import host
+from weft.codegen.cpu.object import compile_object
 from weft.codegen.emit import function_attributes
-from weft.codegen.object import compile_object
-from weft.runtime.jit import load_object
+from weft.runtime.cpu.jit import load_object
 
 # At least latency times units of any core (5 * 2 on Haswell, 4 * 2 on Zen and AVX-512 Intel), and
 # with their factor no more than the 16 registers of AVX2.

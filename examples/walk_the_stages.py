@@ -13,8 +13,8 @@ import numpy as np
 from weft import symbol as sym
 from weft import te
 from weft.base.target import host
+from weft.codegen.cpu.object import compile_assembly
 from weft.codegen.emit import emit_kernel
-from weft.codegen.object import compile_assembly
 from weft.compiler.assemble import assemble
 from weft.compiler.prepare import prepare, typed_graph
 from weft.core.interpret import evaluate
@@ -22,7 +22,7 @@ from weft.core.op import Op
 from weft.frontend import from_onnx, to_onnx
 from weft.lower.group import lower_group
 from weft.passes.fuse import fusible_groups
-from weft.runtime.executor import Executor
+from weft.runtime.cpu.executor import Executor
 from weft.te.printer import show
 
 MOST_LINES = 24

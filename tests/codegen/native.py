@@ -10,8 +10,8 @@ import pytest
 
 from weft.base.errors import Unsupported
 from weft.base.target import Target
-from weft.codegen.compile import compile_kernel
-from weft.runtime.kernel import NativeKernel
+from weft.codegen.cpu.compile import compile_kernel
+from weft.runtime.cpu.kernel import NativeKernel
 from weft.te.expr import Expr, Load, Ramp, Var, as_expr, compare, const
 from weft.te.loops import Kernel, Parallel, Store, buffer
 

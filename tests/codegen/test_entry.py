@@ -10,11 +10,11 @@ import pytest
 from weft.base.errors import InvalidValue
 from weft.base.plan import PARALLEL_WORK, BufferRef, ExecPlan, HostStep, KernelStep, Slot
 from weft.base.target import host
+from weft.codegen.cpu.entry import emit_entry
+from weft.codegen.cpu.object import compile_object
 from weft.codegen.emit import emit_kernel
-from weft.codegen.entry import emit_entry
-from weft.codegen.object import compile_object
-from weft.runtime.jit import load_object
-from weft.runtime.pool import thread_pool
+from weft.runtime.cpu.jit import load_object
+from weft.runtime.cpu.pool import thread_pool
 from weft.te.expr import Var
 from weft.te.loops import Kernel, Parallel, Store, buffer
 

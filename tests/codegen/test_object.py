@@ -11,9 +11,9 @@ import pytest
 
 from weft.base.errors import Unsupported
 from weft.base.target import Target, host
-from weft.codegen.object import compile_assembly, compile_object
+from weft.codegen.cpu.object import compile_assembly, compile_object
 from weft.core.bulk import collector_paused
-from weft.runtime.jit import load_ir
+from weft.runtime.cpu.jit import load_ir
 
 ELF, MACHINES = b"\x7fELF", {"aarch64": 183, "riscv64": 243, "x86_64": 62}
 PATIENCE = 60.0  # seconds, after which a child counts as hanging

@@ -269,7 +269,7 @@ import json, sys
 import numpy as np
 import weft
 from weft import symbol as sym
-import weft.codegen.object as objects
+import weft.codegen.cpu.object as objects
 from weft.compiler import kernels, groups
 
 def none(*args, **kwargs):

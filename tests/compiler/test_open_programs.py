@@ -24,7 +24,7 @@ from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.native import generic as native_generic
-from weft.lower.open.generic import lower_open
+from weft.lower.cpu.open.generic import lower_open
 
 
 @pytest.fixture

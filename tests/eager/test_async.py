@@ -16,7 +16,7 @@ from weft.base.counters import AVG, SUM, AggregationType, LockingLogger, LoggerB
 from weft.eager.autograd.modes import is_grad_enabled, no_grad
 from weft.eager.torch_core import processor
 from weft.eager.torch_core.future import Future, collect_all, fork, wait, wait_all
-from weft.runtime.pool import thread_count, thread_pool
+from weft.runtime.cpu.pool import thread_count, thread_pool
 
 
 def test_a_future_is_completed_once():
@@ -184,7 +184,7 @@ def test_aggregation_types_are_those_of_pytorch():
 @pytest.fixture
 def threads():
     yield
-    sys.modules["weft.runtime.pool"]._chosen = None
+    sys.modules["weft.runtime.cpu.pool"]._chosen = None
 
 
 def test_threads(threads):
@@ -219,8 +219,8 @@ ON_WORKERS = """
 import ctypes
 import numpy as np
 from weft.eager.torch_core.processor import set_flush_denormal
-from weft.runtime.jit import load_ir
-from weft.runtime.pool import thread_pool
+from weft.runtime.cpu.jit import load_ir
+from weft.runtime.cpu.pool import thread_pool
 
 IR = '''
 define void @divide(ptr %buffers, ptr %scalars, i64 %begin, i64 %end) nounwind {

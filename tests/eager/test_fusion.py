@@ -12,7 +12,7 @@ from weft.eager.functions import fusion
 from weft.eager.functions.fusion import Fused, fused
 from weft.eager.functions.math.arithmetic import add, mul
 from weft.eager.native import pointwise as native_pointwise
-from weft.runtime import open_kernel
+from weft.runtime.cpu import open_kernel
 
 SHAPE = (130, 257)
 ACTIVATIONS = """relu hardtanh relu6 leaky_relu elu selu celu silu mish hardswish

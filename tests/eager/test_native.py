@@ -22,7 +22,7 @@ from weft.eager.native import pool as native_pool
 from weft.eager.native import product as native_product
 from weft.eager.native import reduce as native_reduce
 from weft.ops._families import F
-from weft.runtime import open_kernel
+from weft.runtime.cpu import open_kernel
 
 CONTRACT = 5e-5  # of the output's largest magnitude
 

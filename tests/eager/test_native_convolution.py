@@ -13,8 +13,8 @@ import weft
 from weft import ops  # noqa: F401
 from weft.core.op import Op
 from weft.eager.native.convolution import CONVOLUTIONS
-from weft.ops.conv import Conv2DAttrs, Conv2DTransposeAttrs
-from weft.runtime import pool
+from weft.ops.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
+from weft.runtime.cpu import pool
 
 CONTRACT = 5e-5
 CONVOLUTION_OPS = {"conv2d", "_conv2d_grad", "_conv2d_grad_data", "_conv2d_grad_weight"}

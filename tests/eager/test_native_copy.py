@@ -6,7 +6,7 @@ from codegen.guard import guarded
 
 import weft
 from weft.eager.native.copy import _transposed, copy_into, dense, ordered_copy, run_triangle
-from weft.ops.linalg import TriangleAttrs
+from weft.ops.linalg.lapack import TriangleAttrs
 
 DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"]
 DTYPES += ["complex64", "complex128"]

@@ -6,7 +6,7 @@ from codegen.guard import guarded
 
 import weft
 from weft.eager.native import index as native_index
-from weft.ops.index import GatherAttrs, TakeAttrs
+from weft.ops.shape.index import GatherAttrs, TakeAttrs
 
 RNG = np.random.default_rng(0)
 

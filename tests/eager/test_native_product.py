@@ -13,7 +13,7 @@ from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import apply
 from weft.eager.native.product import multiply, worth_native
-from weft.runtime import open_kernel
+from weft.runtime.cpu import open_kernel
 
 rng = np.random.default_rng(0)
 

@@ -11,8 +11,8 @@ from weft.compiler import open_kernels
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.native import reduce as native_reduce
-from weft.lower.open.reduction import CHUNK
-from weft.runtime import open_kernel
+from weft.lower.cpu.open.reduction import CHUNK
+from weft.runtime.cpu import open_kernel
 
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
 SPECIAL = (np.nan, np.inf, -np.inf)

@@ -11,7 +11,7 @@ import weft
 from weft.core.op import Op
 from weft.core.schema import text_of
 from weft.eager.native.recurrent import run_rnn, run_rnn_grad
-from weft.ops.rnn import kept_names
+from weft.ops.nn.rnn import kept_names
 
 CLASSES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 CELLS = {"lstm": "LSTMCell", "gru": "GRUCell", "rnn_tanh": "RNNCell", "rnn_relu": "RNNCell"}

@@ -12,7 +12,7 @@ from rich.console import Console
 import weft
 from weft.core.interpret import evaluate
 from weft.frontend import from_mxnet
-from weft.lower import layouts
+from weft.lower.cpu import layouts
 from weft.tools.convert import convert_model
 
 FOLDERS = (

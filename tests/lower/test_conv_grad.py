@@ -14,8 +14,8 @@ import weft
 from weft.base.errors import Unsupported
 from weft.base.target import host
 from weft.core.op import Op
-from weft.lower.taps import Line, phases, runs
-from weft.ops._windows import Window
+from weft.lower.cpu.taps import Line, phases, runs
+from weft.ops.nn._windows import Window
 from weft.testing.op_check import Sample, run_lowered, run_sample
 
 CONTRACT = 5e-5  # of the output's largest magnitude

@@ -9,8 +9,8 @@ from weft.base import config
 from weft.base.errors import Error, OutOfMemory, Unsupported
 from weft.base.memory import memory_of
 from weft.base.ndarray import empty
-from weft.lower.taps import Line, Phase, phases, reach, runs
-from weft.ops._windows import Window
+from weft.lower.cpu.taps import Line, Phase, phases, reach, runs
+from weft.ops.nn._windows import Window
 
 HUGE = 1 << 40
 sym = weft.symbol

@@ -10,7 +10,7 @@ from oracles import oracle
 
 import weft
 from weft.base.target import host
-from weft.lower.layouts import winograd_tile
+from weft.lower.cpu.layouts import winograd_tile
 
 rng = np.random.default_rng(7)
 

@@ -14,11 +14,11 @@ from oracles import oracle
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
 from weft.eager.native.convolution import KERNELS
-from weft.lower.open.filters import SUMMED
-from weft.lower.open.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
-from weft.ops._convolution import NCHW, OIHW, Convolution
-from weft.ops._windows import Window
-from weft.runtime.open_kernel import OpenKernel
+from weft.lower.cpu.open.filters import SUMMED
+from weft.lower.cpu.open.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
+from weft.ops.nn._convolution import NCHW, OIHW, Convolution
+from weft.ops.nn._windows import Window
+from weft.runtime.cpu.open_kernel import OpenKernel
 
 TARGETS = targets()
 

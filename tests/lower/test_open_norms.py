@@ -8,7 +8,7 @@ from lower.accuracy import agrees, targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.open.norms import (
+from weft.lower.cpu.open.norms import (
     column_norm_grad_kernel,
     column_norm_kernel,
     part_norm_grad_kernel,
@@ -16,7 +16,7 @@ from weft.lower.open.norms import (
     row_norm_grad_kernel,
     row_norm_kernel,
 )
-from weft.runtime.open_kernel import OpenKernel
+from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)

@@ -10,7 +10,7 @@ from weft import ops  # noqa: F401
 from weft.compiler import open_kernels
 from weft.core.op import Op
 from weft.eager.native.pointwise import element, op_key, run_pointwise
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 ADD, SIN = Op.get("broadcast_add"), Op.get("sin")
 

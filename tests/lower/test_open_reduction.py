@@ -7,7 +7,7 @@ from codegen.guard import guarded
 from lower.accuracy import targets
 
 from weft.compiler.kernels import kernel_cache
-from weft.lower.open.reduction import (
+from weft.lower.cpu.open.reduction import (
     BLOCK,
     CHUNK,
     CHUNK_ROWS,
@@ -17,8 +17,8 @@ from weft.lower.open.reduction import (
     reduction_kernel,
     term_and_total,
 )
-from weft.lower.open.scan import Scan, column_scan_kernel, row_scan_kernel
-from weft.runtime.open_kernel import OpenKernel
+from weft.lower.cpu.open.scan import Scan, column_scan_kernel, row_scan_kernel
+from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 DTYPES = ("float32", "float64", "int64", "uint8")

@@ -8,15 +8,15 @@ from lower.accuracy import agrees, targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.open.pool_grad import first_largest_kernel, shares_kernel
-from weft.lower.open.softmax import (
+from weft.lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
+from weft.lower.cpu.open.softmax import (
     cross_entropy_grad_kernel,
     cross_entropy_kernel,
     probabilities_kernel,
     softmax_grad_kernel,
     softmax_kernel,
 )
-from weft.runtime.open_kernel import OpenKernel
+from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)

@@ -10,7 +10,7 @@ from lower.accuracy import agrees, targets
 
 import weft
 from weft.core.op import Op
-from weft.lower.product import plan_product
+from weft.lower.cpu.product import plan_product
 from weft.testing.op_check import Sample, run_lowered
 
 rng = np.random.default_rng(9)

@@ -6,8 +6,8 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.lower import layouts
-from weft.ops.winograd import TRANSFORMS
+from weft.lower.cpu import layouts
+from weft.ops.nn.winograd import TRANSFORMS
 
 BOUND = 2.5  # times the direct form's error
 SEEDS = range(3)

@@ -15,9 +15,9 @@ from weft.base.target import host
 from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
 from weft.core.schema import text_of
-from weft.lower.open.generic import lower_open
-from weft.lower.open.written import lower_written
-from weft.runtime.open_kernel import OpenKernel
+from weft.lower.cpu.open.generic import lower_open
+from weft.lower.cpu.open.loop_bodies import lower_written
+from weft.runtime.cpu.open_kernel import OpenKernel
 from weft.testing import op_check
 
 # Their computes take shapes through the rules of inference, which know numbers and names only.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.ops.sort import order_of
+from weft.ops.shape.sort import order_of
 
 FLOATS = ["float16", "float32", "float64"]
 KINDS = [*FLOATS, "bool", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"]

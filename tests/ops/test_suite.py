@@ -17,7 +17,7 @@ from weft.base.errors import DTypeError
 from weft.core.infer import same_dtype
 from weft.core.op import Op, list_ops
 from weft.core.schema import fields_of, text_of
-from weft.lower.dispatch import TEMPLATES
+from weft.lower.cpu.dispatch import TEMPLATES
 from weft.testing import op_check
 
 for _path in sorted(Path(__file__).parent.glob("samples_*.py")):

@@ -7,7 +7,7 @@ from passes.graphs import F, Group, Symbol, Variable, agree, op_names, typed, va
 from passes.test_layouts import with_layouts
 
 import weft
-import weft.lower.layouts  # what AlterOpLayout asks
+import weft.lower.cpu.layouts  # what AlterOpLayout asks
 from weft.base.errors import ShapeError
 from weft.core.interpret import evaluate
 from weft.core.ir import NodeEntry

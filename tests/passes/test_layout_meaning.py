@@ -10,7 +10,7 @@ from passes.graphs import F, Group, Variable, op_names, typed
 from passes.layout_graphs import RandomGraph
 
 import weft
-import weft.lower.layouts  # what AlterOpLayout asks
+import weft.lower.cpu.layouts  # what AlterOpLayout asks
 from weft.core.graph import Graph
 from weft.core.interpret import evaluate
 from weft.core.symbol import Symbol

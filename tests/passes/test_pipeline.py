@@ -8,7 +8,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from passes.graphs import F, Graph, Group, Variable, agree, op_names, typed, values
 
-import weft.lower.layouts  # noqa: F401  what AlterOpLayout asks
+import weft.lower.cpu.layouts  # noqa: F401  what AlterOpLayout asks
 from weft.base.errors import NotFound
 from weft.core.interpret import evaluate
 from weft.core.op import Op

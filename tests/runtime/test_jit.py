@@ -12,8 +12,8 @@ import pytest
 
 from weft.base.errors import NotFound, RunError
 from weft.base.target import host
-from weft.codegen.object import compile_object
-from weft.runtime.jit import LIBRARIES_PER_JIT, load_ir, load_object
+from weft.codegen.cpu.object import compile_object
+from weft.runtime.cpu.jit import LIBRARIES_PER_JIT, load_ir, load_object
 
 Unary = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 

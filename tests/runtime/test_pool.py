@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from weft.base.errors import InvalidValue
-from weft.runtime import pool as pool_module
-from weft.runtime.jit import load_ir
-from weft.runtime.pool import ThreadPool, thread_count, thread_pool
-from weft.runtime.pool_code import has_threads
+from weft.runtime.cpu import pool as pool_module
+from weft.runtime.cpu.jit import load_ir
+from weft.runtime.cpu.pool import ThreadPool, thread_count, thread_pool
+from weft.runtime.cpu.pool_code import has_threads
 
 pytestmark = pytest.mark.skipif(not has_threads(), reason="the pool is serial here")
 
@@ -134,8 +134,8 @@ def test_a_stopped_pool_runs_on_the_caller(library):
 
 EXIT = """
 import ctypes, threading
-from weft.runtime.jit import load_ir
-from weft.runtime.pool import thread_pool
+from weft.runtime.cpu.jit import load_ir
+from weft.runtime.cpu.pool import thread_pool
 ir = "define void @f(ptr %a, ptr %b, i64 %c, i64 %d) {\\n  ret void\\n}"
 library = load_ir(ir, ["f"])
 pool = thread_pool()

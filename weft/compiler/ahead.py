@@ -11,7 +11,7 @@ from ..base.machine import usable_cores
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
-from ..lower.dispatch import lower
+from ..lower.cpu.dispatch import lower
 from ..lower.group import LoweredKernel, Strides
 from .groups import group_signature, is_known
 from .kernels import kernel_cache

@@ -17,14 +17,14 @@ from ..base.memory import require
 from ..base.plan import ExecPlan, HostStep, KernelStep, Step
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
-from ..codegen.entry import emit_entry
+from ..codegen.cpu.entry import emit_entry
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from ..lower.dispatch import has_body, lower
+from ..lower.cpu.dispatch import has_body, lower
+from ..lower.cpu.halo import rim_kernel
 from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name
-from ..lower.halo import rim_kernel
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
 from .ahead import lowered_ahead
 from .disk_cache import CompiledKernel

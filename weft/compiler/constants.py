@@ -11,9 +11,9 @@ from ..base.target import host
 from ..core.graph import Graph
 from ..core.interpret import evaluate
 from ..core.ir import NodeEntry
-from ..lower.dispatch import has_body
+from ..lower.cpu.dispatch import has_body
 from ..passes.fuse import fusible_groups
-from ..runtime.executor import Executor
+from ..runtime.cpu.executor import Executor
 from ..runtime.program import Array
 from .assemble import assemble
 

@@ -19,7 +19,7 @@ from ..core.op import Op
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
 from ..passes.fuse import fusible_groups
-from ..runtime.executor import Executor
+from ..runtime.cpu.executor import Executor
 from ..runtime.functions import register_func
 from ..runtime.program import Array, Program
 from .assemble import assemble

@@ -20,10 +20,10 @@ import numpy as np
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error
 from ..base.plan import BufferSpec, KernelCode
-from ..codegen.object import llvm_version
+from ..codegen.cpu.object import llvm_version
 from ..core.ir import Node
 from ..core.op import Op
-from ..lower.dispatch import bodies_of
+from ..lower.cpu.dispatch import bodies_of
 from ..lower.group import Temporary
 from ..version import __version__
 

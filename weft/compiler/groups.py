@@ -13,7 +13,7 @@ from ..base.forks import held_lock
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
-from ..lower.dispatch import lower
+from ..lower.cpu.dispatch import lower
 from ..lower.group import LoweredKernel, Strides, Temporary
 from ..lower.signature import signature
 from .disk_cache import CompiledKernel, decoded, encoded, group_key

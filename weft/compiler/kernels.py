@@ -16,9 +16,9 @@ from ..base.file_cache import file_cache
 from ..base.forks import held_lock
 from ..base.plan import KernelCode
 from ..base.target import Target
-from ..codegen.compile import describe
+from ..codegen.cpu.compile import describe
+from ..codegen.cpu.object import cache_key, compile_assembly, compile_object, key_material
 from ..codegen.emit import emit_kernel
-from ..codegen.object import cache_key, compile_assembly, compile_object, key_material
 from ..te.loops import Kernel
 from ..te.printer import show
 

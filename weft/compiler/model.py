@@ -23,10 +23,10 @@ from ..core.symbol import Symbol
 from ..frontend.files import from_file, from_memory
 from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
-from ..runtime.compatible import check_target
-from ..runtime.executor import Executor
+from ..runtime.cpu.compatible import check_target
+from ..runtime.cpu.executor import Executor
+from ..runtime.cpu.pool import thread_count
 from ..runtime.inputs import as_input, by_name, check_names
-from ..runtime.pool import thread_count
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .assemble import assemble

@@ -14,7 +14,7 @@ from ..base.forks import held_lock
 from ..base.plan import KernelCode
 from ..base.target import Target, host
 from ..core.bulk import collector_paused
-from ..runtime.open_kernel import OpenKernel
+from ..runtime.cpu.open_kernel import OpenKernel
 from ..te.loops import Kernel
 from .disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
 from .kernels import kernel_cache

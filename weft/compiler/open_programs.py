@@ -15,8 +15,8 @@ from ..base.file_cache import file_cache
 from ..base.plan import KernelCode
 from ..base.target import host
 from ..core.bulk import collector_paused
-from ..lower.open.generic import Memory, OpenProgram, OpenStep
-from ..runtime.open_kernel import OpenKernel, load_kernels
+from ..lower.cpu.open.generic import Memory, OpenProgram, OpenStep
+from ..runtime.cpu.open_kernel import OpenKernel, load_kernels
 from ..te.loops import Kernel
 from ..te.sizes import read_table
 from .disk_cache import CompiledKernel, decoded, encoded

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..core.fused import FusedGroup
 from ..core.ir import Node, NodeEntry
 from ..core.op import Op
-from ..lower.dispatch import takes_strides
+from ..lower.cpu.dispatch import takes_strides
 
 Shape = tuple[int, ...]
 

@@ -18,7 +18,7 @@ from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
 from ..core.op import Op
 from ..core.symbol import Symbol
-from ..lower.layouts import layouts_for
+from ..lower.cpu.layouts import layouts_for
 from ..passes.fold_constants import constant_part
 from ..passes.pipeline import optimize
 from ..runtime.program import Array

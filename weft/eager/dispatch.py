@@ -14,8 +14,9 @@ import numpy as np
 from ..base.errors import Error, RunError, ShapeError, Unsupported
 from ..base.quiet import quietly
 from ..core.op import Op, subscribe
-from ..ops import broadcast, elemwise, views  # noqa: F401  operators named here
 from ..ops._families import holomorphic
+from ..ops.math import broadcast, elemwise  # noqa: F401  operators named here
+from ..ops.shape import views  # noqa: F401  operators named here
 from .autograd.anomaly import anomaly, remember_forward
 from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
 from .autograd.gradient_views import views_of

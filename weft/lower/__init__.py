@@ -1,1 +1,1 @@
-"""From a fused group of nodes to kernels: stages, generic schedules, templates."""
+"""From a fused group of nodes to kernels. Here is what all backends share: groups, stages, signatures, epilogues."""

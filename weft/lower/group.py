@@ -18,9 +18,9 @@ from ..te.loops import For, Kernel, Seq, Stmt, buffer
 from ..te.schedule import loop_nest
 from ..te.simplify_loops import statements
 from ..te.tensor import Tensor
-from .nest import Axis
-from .pointwise import pointwise_kernel
-from .reduction import reduction_kernel
+from .cpu.nest import Axis
+from .cpu.pointwise import pointwise_kernel
+from .cpu.reduction import reduction_kernel
 from .stages import stages
 
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..base.shape import is_static, normalize_axis
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
-from ..ops.slicing import taken_indices
+from ..ops.shape.slicing import taken_indices
 
 SAME_ORDER = frozenset("reshape flatten squeeze expand_dims reshape_like".split())
 FACTORS = {"__mul_scalar__": 1, "__div_scalar__": -1}

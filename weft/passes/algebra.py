@@ -20,7 +20,7 @@ from ..core.passes import register_pass
 from ..core.schema import is_hidden
 from ..core.walk import Walker, rewrite
 from ..ops._layouts import is_same_order
-from ..ops.reduce import reduced_axes
+from ..ops.reduce.reductions import reduced_axes
 
 MAX_STEPS = 8  # rewrites of one node, each of what the one before made
 

@@ -12,7 +12,7 @@ from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..core.passes import register_pass
 from ..core.walk import Walker, rewrite
-from ..ops.norm import channel_axes
+from ..ops.nn.norm import channel_axes
 from ._moves import Moves
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
-from .compatible import check_target
-from .executor import Executor
+from .cpu.compatible import check_target
+from .cpu.executor import Executor
 from .inputs import by_name
 from .program import Array, KernelInfo, Program, TensorSpec, described
 from .report import Report, report_of

@@ -17,7 +17,7 @@ from ..base.forks import renewed_lock
 from ..base.ndarray import NDArray, array, empty
 from ..base.param_dict import load_param_dict
 from .artifact import load_program, save_program
-from .executor import Executor
+from .cpu.executor import Executor
 from .graph_text import DescribedGraph, check_belongs, description
 from .program import Program, described
 

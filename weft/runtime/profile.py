@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.plan import KernelStep
-from .executor import aligned
+from .cpu.executor import aligned
+from .cpu.jit import load_object
 from .inputs import as_input
-from .jit import load_object
 from .program import KernelInfo, Program
 
 _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -20,7 +20,7 @@ from ..base.errors import Error, InvalidValue
 from ..base.layout import Layout
 from ..base.shape import Shape, is_static, unify
 from ..base.target import Target
-from ..codegen.compile import compile_kernel
+from ..codegen.cpu.compile import compile_kernel
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.infer import infer, same_dtype, unify_dtype, unknown_entries
@@ -30,9 +30,9 @@ from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..core.schema import REQUIRED, Field, fields_of, text_of
 from ..core.symbol import Group, Symbol, Variable
-from ..lower.dispatch import TEMPLATES, lower
+from ..lower.cpu.dispatch import TEMPLATES, lower
 from ..lower.group import Temporary
-from ..runtime.kernel import NativeKernel
+from ..runtime.cpu.kernel import NativeKernel
 from ..te.interpret import run_kernel
 from ..te.loops import Kernel
 from ..te.schedule import loop_kernel

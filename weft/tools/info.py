@@ -11,7 +11,7 @@ import numpy as np
 from ..base.file_cache import cache_folder
 from ..base.target import host
 from ..core.op import list_ops
-from ..runtime.pool import thread_count
+from ..runtime.cpu.pool import thread_count
 from ..version import __version__
 
 

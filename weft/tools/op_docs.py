@@ -159,18 +159,30 @@ _VALUES = {
 def families() -> dict[str, list[Op]]:
     """The operators by the file that registers them."""
     owner: dict[Op, str] = {}
-    modules = [v for name in ops.__all__ if isinstance(v := getattr(ops, name), ModuleType)]
-    for module in modules:
+    for name, module in sorted(_modules().items()):
         for value in vars(module).values():
             if isinstance(value, Op):
-                owner.setdefault(value, module.__name__)
+                owner.setdefault(value, name)
     found: dict[str, list[Op]] = {}
     family = ""
     for op in list_ops():
-        family = owner.get(op) or family  # those of a loop come after one that has a name
+        family = owner.get(op) or _rule_module(op) or family  # those of a loop come after one that has a name
         if op.name in ops.OWN:
-            found.setdefault(family.rpartition(".")[2], []).append(op)
+            found.setdefault(family, []).append(op)
     return dict(sorted(found.items()))
+
+
+def _rule_module(op: Op) -> str | None:
+    """The file in which one of an operator's rules is written."""
+    rules = [column.get(op) for column in (Op.gradient, Op.reference, Op.compute)]
+    names = [getattr(rule, "__module__", "").rpartition(".")[2] for rule in rules]
+    return next((name for name in names if name in _modules() and not name.startswith("_")), None)
+
+
+def _modules() -> dict[str, ModuleType]:
+    """The files of operators, by their names."""
+    inside = [module for name, module in sys.modules.items() if name.startswith(f"{ops.__name__}.")]
+    return {module.__name__.rpartition(".")[2]: module for module in inside if not hasattr(module, "__path__")}
 
 
 def pages() -> dict[str, str]:
@@ -193,7 +205,7 @@ def _is_internal(op: Op) -> bool:
 
 
 def _page(family: str, members: Sequence[Op]) -> str:
-    doc = sys.modules[f"{ops.__name__}.{family}"].__doc__ or ""
+    doc = _modules()[family].__doc__ or ""
     parts = [f"# {family}", doc.strip()]
     parts += [_entry(op) for op in members if not _is_internal(op)]
     internal = [op for op in members if _is_internal(op)]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core.op import Op
-from ...ops import join, pad, part, transform  # noqa: F401  operators named here
-from ...ops.expand import expanded_view
-from ...ops.join import part_views, split_views
-from ...ops.pad import inner_view
-from ...ops.part import part_view
-from ...ops.transform import transpose_view
+from ...ops.shape import join, pad, part, transform  # noqa: F401  operators named here
+from ...ops.shape.expand import expanded_view
+from ...ops.shape.join import part_views, split_views
+from ...ops.shape.pad import inner_view
+from ...ops.shape.part import part_view
+from ...ops.shape.transform import transpose_view
 
 Array = np.ndarray[Any, Any]
 View = Callable[[Any, Sequence[Array]], Sequence[Array] | None]

@@ -13,7 +13,7 @@ from ...base.dtype import DType
 from ...core.infer import same_dtype
 from ...core.op import Op
 from ...core.pattern import OpPattern
-from ...lower.open.pointwise import Element, element_of
+from ...lower.cpu.open.pointwise import Element, element_of
 from ..autograd.derivative import INPUT, KEPT_PROGRAMS, STEP, Complexity, GradientProgram, Ref, Step, composed_gradient
 from ..autograd.modes import modes
 from ..autograd.node import OpNode

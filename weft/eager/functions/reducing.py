@@ -8,8 +8,8 @@ from typing import Any
 
 from ...base.errors import RunError
 from ...core.op import Op
-from ...ops.index import GatherAttrs
-from ...ops.reduce import ReduceAttrs
+from ...ops.reduce.reductions import ReduceAttrs
+from ...ops.shape.index import GatherAttrs
 from ..dispatch import apply
 from ..tensor.tensor import DimensionError, Tensor, axis_of
 from ..tensor.viewing import reshaped

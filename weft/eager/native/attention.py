@@ -13,7 +13,7 @@ import numpy as np
 from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT64
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.softmax import probabilities_kernel, softmax_grad_kernel
+from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
 from .product import multiply
 
 Array = np.ndarray[Any, Any]

@@ -14,14 +14,14 @@ from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import Error
 from ...base.target import host
 from ...compiler.open_kernels import open_kernel
-from ...lower.open.convolution import convolution_kernel
-from ...lower.open.depthwise import depthwise_filters_kernel, depthwise_kernel
-from ...lower.open.filters import SUMMED, added_parts_kernel, filters_kernel
-from ...lower.open.fold import fold_kernel
-from ...lower.open.window_plans import Plan, Shape, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
-from ...ops._convolution import convolution_of
-from ...ops.conv import conv_shape, transpose_shape
-from ...runtime.open_kernel import OpenKernel
+from ...lower.cpu.open.convolution import convolution_kernel
+from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel
+from ...lower.cpu.open.filters import SUMMED, added_parts_kernel, filters_kernel
+from ...lower.cpu.open.fold import fold_kernel
+from ...lower.cpu.open.window_plans import Plan, Shape, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
+from ...ops.nn._convolution import convolution_of
+from ...ops.nn.conv import conv_shape, transpose_shape
+from ...runtime.cpu.open_kernel import OpenKernel
 from .copy import dense
 from .product import multiply
 

@@ -12,8 +12,8 @@ import numpy as np
 from ...base.dtype import FLOAT32, FLOAT64, INT32
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.elimination import COLUMNS, panel_kernel, substitution_kernel
-from ...ops._elimination import first_zero, permutation
+from ...lower.cpu.open.elimination import COLUMNS, panel_kernel, substitution_kernel
+from ...ops.linalg._elimination import first_zero, permutation
 from .copy import dense
 from .product import multiply
 

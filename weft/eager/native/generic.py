@@ -15,9 +15,9 @@ from ...compiler.open_kernels import making
 from ...compiler.open_programs import VARIANTS, open_program
 from ...core.infer import same_dtype
 from ...core.op import Op
-from ...lower.open.generic import OpenProgram, lower_open
-from ...lower.open.written import lower_written
-from ...runtime.open_kernel import OpenKernel
+from ...lower.cpu.open.generic import OpenProgram, lower_open
+from ...lower.cpu.open.loop_bodies import lower_written
+from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .copy import dense
 from .pointwise import op_key

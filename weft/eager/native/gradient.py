@@ -13,7 +13,7 @@ from ...base.dtype import BOOL, FLOAT32, FLOAT64
 from ...base.errors import Error
 from ...core.op import Op
 from ...core.pattern import OpPattern
-from ...lower.open.pointwise import Element, element_of
+from ...lower.cpu.open.pointwise import Element, element_of
 from ..autograd.derivative import KEPT_PROGRAMS, STEP, UNKNOWN, Ref, Wanted
 from .generic import run_computed
 from .pointwise import op_key, run_pointwise

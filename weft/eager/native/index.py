@@ -12,8 +12,8 @@ from ...base.dtype import FLOAT32, FLOAT64, INT64
 from ...base.shape import normalize_axis
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kernel, nonzero_kernel
-from ...ops.index import row_numbers
+from ...lower.cpu.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kernel, nonzero_kernel
+from ...ops.shape.index import row_numbers
 from .copy import dense
 from .generic import run_written
 

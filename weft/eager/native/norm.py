@@ -15,7 +15,7 @@ from ...base.quiet import quietly
 from ...base.target import host
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.norms import (
+from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,
     column_norm_kernel,
     part_norm_grad_kernel,
@@ -23,14 +23,14 @@ from ...lower.open.norms import (
     row_norm_grad_kernel,
     row_norm_kernel,
 )
-from ...lower.open.pointwise import Walk, element_of, pointwise_kernel
-from ...lower.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
+from ...lower.cpu.open.pointwise import Walk, element_of, pointwise_kernel
+from ...lower.cpu.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
 from ...ops._families import pointwise
-from ...ops.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
-from ...ops.magnitude import L2NormalizeAttrs
-from ...ops.nn import AxisAttrs
-from ...ops.norm import BatchNormAttrs, groups_of, moved, unbiasing
-from ...runtime.open_kernel import OpenKernel
+from ...ops.math.magnitude import L2NormalizeAttrs
+from ...ops.nn.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
+from ...ops.nn.dense_softmax import AxisAttrs
+from ...ops.nn.norm import BatchNormAttrs, groups_of, moved, unbiasing
+from ...runtime.cpu.open_kernel import OpenKernel
 from .copy import dense
 from .generic import run_generic
 from .pointwise import MOVED
@@ -226,7 +226,7 @@ def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array | No
 
 
 class _Sets(NamedTuple):
-    """Scalars of the kernels for parts, as `lower.open.norms` has them."""
+    """Scalars of the kernels for parts, as `lower.cpu.open.norms` has them."""
 
     sets: int
     groups: int

@@ -12,9 +12,9 @@ import numpy as np
 from ...compiler.disk_cache import is_own
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op, OpMap
-from ...lower.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
-from ...ops import broadcast  # noqa: F401  operators named here
-from ...runtime.open_kernel import OpenKernel
+from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
+from ...ops.math import broadcast  # noqa: F401  operators named here
+from ...runtime.cpu.open_kernel import OpenKernel
 from .copy import dense
 
 Array = np.ndarray[Any, Any]

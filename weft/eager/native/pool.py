@@ -13,10 +13,10 @@ import numpy as np
 from ...base.dtype import FLOAT32, FLOAT64
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.pool_grad import first_largest_kernel, shares_kernel
-from ...ops.adaptive_pool import bins_of, sizes_of
-from ...ops.image import Axis, axes_of, sources_of, unscaled
-from ...ops.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
+from ...lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
+from ...ops.nn.adaptive_pool import bins_of, sizes_of
+from ...ops.nn.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
+from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
 from .copy import dense
 from .generic import run_generic, run_written
 from .product import multiply
@@ -73,7 +73,7 @@ def run_avg_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 
 def _scalars(pool: Pool, images: int) -> list[int]:
-    """As the kernels of `lower.open.pool_grad` take them."""
+    """As the kernels of `lower.cpu.open.pool_grad` take them."""
     made = [images]
     for extent, count, win in zip(pool.extents, pool.outs, pool.windows):
         made += [extent, count, win.size, win.stride, win.before, win.dilation]

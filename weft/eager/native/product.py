@@ -14,10 +14,10 @@ from ...base.errors import DTypeError, LayoutError, ShapeError
 from ...base.plan import PARALLEL_WORK
 from ...base.target import Target, host
 from ...compiler.open_kernels import open_kernel
-from ...lower.open.product import MAX_DEPTH, panel_elements, product_kernel
-from ...lower.open.thin import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
-from ...lower.open.tile import TileSize, tile_size
-from ...runtime.open_kernel import OpenKernel
+from ...lower.cpu.open.product import MAX_DEPTH, panel_elements, product_kernel
+from ...lower.cpu.open.skinny_product import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
+from ...lower.cpu.open.tile import TileSize, tile_size
+from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 
 Array = np.ndarray[Any, Any]

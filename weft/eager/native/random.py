@@ -15,7 +15,7 @@ from ...base.draws import BLOCK, drawn_in_blocks
 from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...base.target import Target
 from ...compiler.open_kernels import open_kernel
-from ...ops._twister import Words, box_muller, next_word
+from ...ops.random._twister import Words, box_muller, next_word
 from ...te.transform import lower_vectors
 
 Array = NDArray[Any]

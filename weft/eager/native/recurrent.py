@@ -14,11 +14,11 @@ from ...base.plan import PARALLEL_WORK
 from ...base.target import host
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.recurrent import backward_kernel, forward_kernel, pack_kernel, step_tile, tile_cells
-from ...ops._rnn_kernels import GATES, KEPT, limited
-from ...ops.rnn import grad_names, input_names
-from ...runtime.open_kernel import OpenKernel
-from ...runtime.pool import eager_threads
+from ...lower.cpu.open.recurrent import backward_kernel, forward_kernel, pack_kernel, step_tile, tile_cells
+from ...ops.nn._rnn_kernels import GATES, KEPT, limited
+from ...ops.nn.rnn import grad_names, input_names
+from ...runtime.cpu.open_kernel import OpenKernel
+from ...runtime.cpu.pool import eager_threads
 from .product import MULTIPLICATIONS_PER_NS, multiply
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ CACHED = 1 << 20  # bytes of weights that stay near a core, so that each reads a
 
 class _Sequences(NamedTuple):
     """Sequences as rows of steps: how long they are, from the longest on, the order this takes
-    (None where they have one length), and the table of steps (lower/open/recurrent.py)."""
+    (None where they have one length), and the table of steps (lower/cpu/open/recurrent.py)."""
 
     lengths: Array
     order: Array | None

@@ -14,9 +14,9 @@ from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
 from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...core.op import Op
-from ...lower.open.reduction import Reduction
-from ...ops.expand import collapse_axes, repeated_axes
-from ...ops.reduce import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
+from ...lower.cpu.open.reduction import Reduction
+from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
+from ...ops.shape.expand import collapse_axes, repeated_axes
 from .generic import run_generic
 from .reduce_plans import COMBINE, KEPT, Plan, joined_axes, make_plan
 

@@ -16,8 +16,17 @@ from ...base.dtype import DType
 from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...compiler.open_kernels import open_kernel
-from ...lower.open.reduction import BLOCK, CHUNK, CHUNK_ROWS, Form, Reduction, Widths, reduction_kernel, term_and_total
-from ...runtime.open_kernel import OpenKernel
+from ...lower.cpu.open.reduction import (
+    BLOCK,
+    CHUNK,
+    CHUNK_ROWS,
+    Form,
+    Reduction,
+    Widths,
+    reduction_kernel,
+    term_and_total,
+)
+from ...runtime.cpu.open_kernel import OpenKernel
 
 Array = np.ndarray[Any, Any]
 

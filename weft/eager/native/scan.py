@@ -13,8 +13,8 @@ from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import normalize_axis
 from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
-from ...lower.open.scan import BLOCK, Scan, State, column_scan_kernel, row_scan_kernel, state_dtype
-from ...ops.reduce import reduced_axes
+from ...lower.cpu.open.scan import BLOCK, Scan, State, column_scan_kernel, row_scan_kernel, state_dtype
+from ...ops.reduce.reductions import reduced_axes
 from .reduce_plans import joined_axes
 
 Array = np.ndarray[Any, Any]

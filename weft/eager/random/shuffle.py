@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ...runtime.jit import load_ir
+from ...runtime.cpu.jit import load_ir
 
 _MANY = 20_000  # from here on it pays to load native code
 _IR = """

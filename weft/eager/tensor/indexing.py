@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.errors import InvalidType, InvalidValue, RunError
 from ...core.op import Op
-from ...ops.index import TakeAttrs
+from ...ops.shape.index import TakeAttrs
 from ..autograd.modes import modes
 from ..autograd.node_names import entitle
 from ..dispatch import apply, kernel_of, record

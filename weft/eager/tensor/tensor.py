@@ -14,7 +14,7 @@ from ...base.dtype import DType, is_complex, is_float
 from ...base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...base.forks import held_lock
 from ...core.op import Op
-from ...ops.elemwise import CastAttrs
+from ...ops.math.elemwise import CastAttrs
 from ..autograd.derivative import split_arguments
 from ..autograd.hooks import Hooks, RemovableHandle
 from ..autograd.modes import modes

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...core.op import Op
-from ...ops.broadcast import BroadcastToAttrs
-from ...ops.index import TakeAttrs
-from ...ops.join import SplitAttrs
-from ...ops.part import PartAttrs
-from ...ops.transform import TransposeAttrs
-from ...ops.views import ReshapeAttrs
+from ...ops.math.broadcast import BroadcastToAttrs
+from ...ops.shape.index import TakeAttrs
+from ...ops.shape.join import SplitAttrs
+from ...ops.shape.part import PartAttrs
+from ...ops.shape.transform import TransposeAttrs
+from ...ops.shape.views import ReshapeAttrs
 from ..autograd.modes import modes
 from ..dispatch import kernel_of, record
 from ..native.copy import ordered_copy

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...base.errors import InvalidType, RunError
 from ...base.forks import held_lock
-from ...runtime.pool import thread_count
+from ...runtime.cpu.pool import thread_count
 from ..autograd.modes import modes
 from ..functions.misuse import typed_errors
 

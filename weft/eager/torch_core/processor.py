@@ -14,8 +14,8 @@ import numpy as np
 
 from ...base.device import context
 from ...base.errors import InvalidValue, RunError
-from ...runtime.jit import load_ir
-from ...runtime.pool import choose_threads, restart_workers, thread_count
+from ...runtime.cpu.jit import load_ir
+from ...runtime.cpu.pool import choose_threads, restart_workers, thread_count
 
 _FLUSH_TO_ZERO, _DENORMALS_ARE_ZERO = 1 << 15, 1 << 6
 _IR = """

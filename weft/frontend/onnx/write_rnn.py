@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.dtype import INT32
 from ...core.ir import NodeEntry
-from ...ops.rnn import input_names
+from ...ops.nn.rnn import input_names
 from .writing import Writing, writes
 
 _OP_TYPES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.dtype import FLOAT64, INT64
-from ...ops.expand import repeated_axes
+from ...ops.shape.expand import repeated_axes
 from .tensors import CODE_OF
 from .write_reduce import reduced_axes
 from .writing import ALIKE, AlikeOp, Writing, writes

@@ -10,8 +10,8 @@ import numpy as np
 from ....base.dtype import is_complex, is_float
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.complex import part_dtype
-from ....ops.fft import FourierAttrs, HalfFourierAttrs
+from ....ops.math.complex import part_dtype
+from ....ops.math.fft import FourierAttrs, HalfFourierAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ..math.arithmetic import div, mul

@@ -11,8 +11,8 @@ import numpy as np
 from ....base.dtype import DType, is_complex, is_float
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.complex import WHOLES
-from ....ops.fft import FourierAttrs, HalfFourierAttrs
+from ....ops.math.complex import WHOLES
+from ....ops.math.fft import FourierAttrs, HalfFourierAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, axis_of
 from ..create.create import kind_of, made

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.index import GatherAttrs, TakeAttrs
+from ....ops.shape.index import GatherAttrs, TakeAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply, kernel_of, record
 from ...native.copy import ordered_copy

@@ -9,8 +9,8 @@ import numpy as np
 from ....base.dtype import is_complex, is_integer
 from ....base.errors import RunError, Unsupported
 from ....core.op import Op
-from ....ops.index import GatherAttrs
-from ....ops.sort import order_of
+from ....ops.shape.index import GatherAttrs
+from ....ops.shape.sort import order_of
 from ...dispatch import apply
 from ...native.index import nonzero as nonzero_places
 from ...tensor.indexing import chosen_from

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....base.dtype import INT32, is_complex
 from ....base.errors import LinAlgError
-from ....ops._elimination import first_bad_minor, first_zero, lu_factors
+from ....ops.linalg._elimination import first_bad_minor, first_zero, lu_factors
 from ...tensor.tensor import Tensor, wrap
 from ..math.compare import choose
 from ..math.complex import adjoint

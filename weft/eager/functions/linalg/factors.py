@@ -10,7 +10,7 @@ import numpy as np
 from ....base.dtype import is_complex, is_float
 from ....base.errors import LinAlgError, RunError
 from ....core.op import Op
-from ....ops.linalg import InverseAttrs, PinvAttrs, SolveAttrs, TriangleAttrs, mirrored
+from ....ops.linalg.lapack import InverseAttrs, PinvAttrs, SolveAttrs, TriangleAttrs, mirrored
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..math.complex import adjoint

@@ -9,7 +9,7 @@ import numpy as np
 from ....base.dtype import is_complex, is_float, is_integer
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
-from ....ops.distances import DistancesAttrs
+from ....ops.linalg.distances import DistancesAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..math.arithmetic import add, div, mul, sub

@@ -10,8 +10,8 @@ import numpy as np
 from ....base.dtype import is_complex, is_float, is_integer
 from ....base.errors import LinAlgError, RunError, Unsupported
 from ....core.op import Op
-from ....ops._elimination import first_zero
-from ....ops.factors import LUAttrs, SwapAttrs, SymmetricAttrs
+from ....ops.linalg._elimination import first_zero
+from ....ops.linalg.factors import LUAttrs, SwapAttrs, SymmetricAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap

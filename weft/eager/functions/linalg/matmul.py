@@ -12,7 +12,7 @@ import numpy as np
 from ....base.dtype import is_integer
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.matmul import BatchMatmulAttrs, MatmulAttrs
+from ....ops.linalg.matmul import BatchMatmulAttrs, MatmulAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..create.memory import sum_to_size

@@ -11,8 +11,8 @@ import numpy as np
 from ....base.dtype import BOOL, is_complex, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
-from ....ops._elimination import first_zero, lu_factors
-from ....ops.factors import LstsqAttrs
+from ....ops.linalg._elimination import first_zero, lu_factors
+from ....ops.linalg.factors import LstsqAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ..math.compare import choose

@@ -8,7 +8,7 @@ from ....base.dtype import BOOL, DTYPES, is_complex, is_float, is_integer
 from ....base.errors import RunError, Unsupported
 from ....core.op import Op
 from ....ops._families import ScalarAttrs
-from ....ops.elemwise import PRODUCTS
+from ....ops.math.elemwise import PRODUCTS
 from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply, apply_pair
 from ...tensor.tensor import Tensor

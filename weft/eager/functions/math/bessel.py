@@ -8,7 +8,7 @@ from typing import Any
 from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidType, Unsupported
 from ....core.op import Op
-from ....ops.special_pairs import FAMILIES, PolynomialAttrs
+from ....ops.math.special_pairs import FAMILIES, PolynomialAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor
 from ..operands import floating, must_be_real, must_be_tensors, promoted, promoted_floats

@@ -10,7 +10,7 @@ import numpy as np
 from ....base.dtype import BOOL, is_complex, is_float, is_integer
 from ....base.errors import InvalidType, RunError, Unsupported
 from ....core.op import Op
-from ....ops.elemwise import ClipAttrs
+from ....ops.math.elemwise import ClipAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import finfo

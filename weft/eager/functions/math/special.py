@@ -8,7 +8,7 @@ from typing import Any
 from ....base.dtype import FLOAT64, is_complex, is_float
 from ....base.errors import RunError, Unsupported
 from ....core.op import Op
-from ....ops.special import PolygammaAttrs
+from ....ops.math.special import PolygammaAttrs
 from ...autograd.derivative import params_of
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, axis_of

@@ -9,8 +9,8 @@ from typing import Any
 from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
-from ....ops.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyReluAttrs
-from ....ops.elemwise import ClipAttrs
+from ....ops.math.elemwise import ClipAttrs
+from ....ops.nn.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyReluAttrs
 from ...autograd.node import keep_old_values
 from ...autograd.node_names import title_of
 from ...dispatch import apply

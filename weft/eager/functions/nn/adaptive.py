@@ -9,7 +9,7 @@ import numpy as np
 
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
-from ....ops.adaptive_pool import AdaptivePool2DAttrs
+from ....ops.nn.adaptive_pool import AdaptivePool2DAttrs
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
 from ...tensor.tensor import Tensor, wrap

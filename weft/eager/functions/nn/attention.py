@@ -12,7 +12,7 @@ from ....base.draws import keep_scale, uniform64
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ....core.op import Op
-from ....ops.attention import AttentionAttrs
+from ....ops.nn.attention import AttentionAttrs
 from ...dispatch import apply
 from ...random.generator import default_generator
 from ...tensor.tensor import Tensor, wrap

@@ -10,7 +10,7 @@ import numpy as np
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
-from ....ops.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
+from ....ops.nn.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
 from ...tensor.tensor import DimensionError, Tensor, wrap

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....core.op import Op
-from ....ops._rnn_kernels import limited
-from ....ops.rnn import RnnAttrs, grad_names, grad_results, input_names
+from ....ops.nn._rnn_kernels import limited
+from ....ops.nn.rnn import RnnAttrs, grad_names, grad_results, input_names
 from ...autograd.backward import grad
 from ...dispatch import COMPOSED
 from ...tensor.tensor import Tensor, wrap

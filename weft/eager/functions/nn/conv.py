@@ -11,9 +11,9 @@ import numpy as np
 from ....base.dtype import is_complex
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.conv import Conv2DAttrs, Conv2DTransposeAttrs
-from ....ops.nn import DenseAttrs
-from ....ops.pad import PadAttrs
+from ....ops.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
+from ....ops.nn.dense_softmax import DenseAttrs
+from ....ops.shape.pad import PadAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import part_of

@@ -9,7 +9,7 @@ import numpy as np
 from ....base.dtype import FLOAT32, FLOAT64, is_integer
 from ....base.errors import RunError, Unsupported
 from ....core.op import Op
-from ....ops.ctc import CtcAttrs
+from ....ops.nn.ctc import CtcAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ....core.op import Op
-from ....ops.grid_sample import GridSampleAttrs
+from ....ops.vision.grid_sample import GridSampleAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ..linalg.matmul import batched

@@ -11,9 +11,9 @@ import numpy as np
 from ....base.dtype import is_complex
 from ....base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ....core.op import Op
-from ....ops.image import ResizeAttrs
-from ....ops.index import TakeAttrs
-from ....ops.pad import PadAttrs
+from ....ops.shape.index import TakeAttrs
+from ....ops.shape.pad import PadAttrs
+from ....ops.vision.image import ResizeAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import Array

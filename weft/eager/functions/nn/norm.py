@@ -11,8 +11,8 @@ import numpy as np
 from ....base.dtype import is_complex, is_integer
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
-from ....ops.magnitude import WindowSumAttrs
-from ....ops.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
+from ....ops.math.magnitude import WindowSumAttrs
+from ....ops.nn.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply, kernel_of, record
 from ...tensor.tensor import Tensor, wrap

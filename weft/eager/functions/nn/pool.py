@@ -13,8 +13,8 @@ import numpy as np
 from ....base.dtype import is_integer
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.index import GatherAttrs
-from ....ops.pool import AvgPool2DAttrs, MaxPool2DAttrs
+from ....ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
+from ....ops.shape.index import GatherAttrs
 from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import Array

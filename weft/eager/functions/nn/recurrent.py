@@ -12,8 +12,8 @@ import numpy as np
 from ....base.dtype import INT64, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
-from ....ops._rnn_kernels import GATES
-from ....ops.rnn import RnnAttrs
+from ....ops.nn._rnn_kernels import GATES
+from ....ops.nn.rnn import RnnAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.tensor import DimensionError, Tensor, wrap

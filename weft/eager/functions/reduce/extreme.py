@@ -12,10 +12,10 @@ import numpy as np
 from ....base.dtype import BOOL, INT64, is_complex, is_float
 from ....base.errors import InvalidType, RunError, Unsupported
 from ....core.op import Op
-from ....ops.index import GatherAttrs
-from ....ops.recurrence import AxisAttrs, CumprodAttrs
-from ....ops.scan import CumsumAttrs
-from ....ops.sort import order_of
+from ....ops.nn.recurrence import AxisAttrs, CumprodAttrs
+from ....ops.reduce.scan import CumsumAttrs
+from ....ops.shape.index import GatherAttrs
+from ....ops.shape.sort import order_of
 from ...dispatch import apply
 from ...tensor.inplace import write_out
 from ...tensor.tensor import Array, DimensionError, Tensor, axis_of, wrap

@@ -11,7 +11,7 @@ import numpy as np
 from ....base.dtype import INT64, is_complex, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
-from ....ops.reduce_moments import VarianceAttrs
+from ....ops.reduce.reduce_moments import VarianceAttrs
 from ...dispatch import apply
 from ...native.reduce import integer_sum
 from ...tensor.tensor import Tensor, wrap

@@ -10,11 +10,11 @@ import numpy as np
 
 from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
-from ....ops.index import TakeAttrs
-from ....ops.join import ConcatenateAttrs, StackAttrs
-from ....ops.linalg import TriangleAttrs
-from ....ops.repeat import TileAttrs
-from ....ops.transform import FlipAttrs
+from ....ops.linalg.lapack import TriangleAttrs
+from ....ops.shape.index import TakeAttrs
+from ....ops.shape.join import ConcatenateAttrs, StackAttrs
+from ....ops.shape.repeat import TileAttrs
+from ....ops.shape.transform import FlipAttrs
 from ...dispatch import apply
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor, axis_of, wrap

@@ -10,8 +10,8 @@ import numpy as np
 
 from ....base.errors import RunError
 from ....core.op import Op
-from ....ops.index import TakeAttrs
-from ....ops.join import ConcatenateAttrs
+from ....ops.shape.index import TakeAttrs
+from ....ops.shape.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap

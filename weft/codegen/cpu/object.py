@@ -1,0 +1,102 @@
+"""LLVM IR text becomes object code or assembly for a target."""
+
+from __future__ import annotations
+
+import hashlib
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from ...base.errors import InvalidValue, RunError, Unsupported
+from ...base.forks import held_lock, hold_over_forks
+from ...base.memory import require
+from ...base.target import Target
+
+_lock = held_lock("compiling")
+hold_over_forks(ffi.lib._lock._lock, "llvm")  # llvmlite's own, around every call
+_machines: dict[tuple[str, str, str], llvm.TargetMachine] = {}
+
+# What LLVM takes for itself and for each character of a module: it ends the process where it does
+# not get that.
+_OWN_BYTES = 32 << 20
+_BYTES_PER_CHARACTER = 64
+
+# Emitted code needs no IR passes; "O2" is for scalar loops that LLVM is to vectorise.
+PIPELINES = ("none", "O2")
+
+
+def cache_key(ir: str, target: Target, passes: str = "none") -> str:
+    """The name under which the object code of this text for this target may be kept."""
+    return hashlib.sha256(key_material(ir, target, passes)).hexdigest()
+
+
+def key_material(ir: str, target: Target, passes: str = "none") -> bytes:
+    """All that decides what object code comes out."""
+    parts = (ir, target.triple, target.cpu, target.features, passes, llvm_version())
+    return "\0".join(parts).encode()
+
+
+def llvm_version() -> str:
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:
+    """Object code, position-independent, as a JIT loads it."""
+    require(_OWN_BYTES + _BYTES_PER_CHARACTER * len(ir), "compiling a kernel")
+    with _lock:
+        machine = _target_machine(target)
+        return bytes(machine.emit_object(_module(ir, machine, passes)))
+
+
+def compile_assembly(ir: str, target: Target, passes: str = "none") -> str:
+    """The same as assembly text."""
+    with _lock:
+        machine = _target_machine(target)
+        return str(machine.emit_assembly(_module(ir, machine, passes)))
+
+
+def _module(ir: str, machine: llvm.TargetMachine, passes: str) -> llvm.ModuleRef:
+    try:
+        module = llvm.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        raise RunError("LLVM does not accept the generated code", why=str(error)) from None
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    if passes == "O2":
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    elif passes != "none":
+        raise InvalidValue(f"unknown pass pipeline {passes!r}", why=f"there are {PIPELINES}")
+    return module
+
+
+def _target_machine(target: Target) -> llvm.TargetMachine:
+    key = (target.triple, target.cpu, target.features)
+    if key not in _machines:
+        _machines[key] = _llvm_target(target.triple).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True
+        )
+    return _machines[key]
+
+
+def _llvm_target(triple: str) -> llvm.Target:
+    """LLVM's part for this kind of machine; those for other machines are set up when one is first
+    asked for."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise Unsupported(
+            f"no code can be made for {triple!r}",
+            why=str(error),
+            hint="name an architecture that LLVM has, such as x86_64 or aarch64",
+        ) from None

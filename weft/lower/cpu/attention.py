@@ -1,0 +1,320 @@
+"""The template of _strided_attention: one kernel, a turn for each block of queries of each head.
+
+Queries lie in the lanes while scores are computed: the block of queries is transposed once, keys
+are read where they are, an element at a time for all queries, and the softmax needs no sums across
+lanes. The product with the values has the values' columns in the lanes. Scores stay in scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any, NamedTuple
+
+from ... import te
+from ...base.dtype import FLOAT32, FLOAT64, DType
+from ...base.shape import StaticShape, is_static, numel
+from ...base.target import Target
+from ...core.fused import FusedGroup
+from ...core.ir import Fact, NodeEntry
+from ...ops.nn.strided_attention import View, mask_shape, views
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, Load, as_expr
+from ...te.loops import Buffer
+from ..group import LoweredKernel, kernel_name
+from .long_sums import finished
+from .tile import balanced, registers
+
+SCORE_BYTES = 192 << 10  # of a block of queries: they stay in the second cache, and on the stack
+UNROLL = 4
+MAX_TURNS = 12  # keys, or queries, whose results are side by side in registers
+EXP_WORK = 16  # operations of an exponential
+
+
+class _Block(NamedTuple):
+    """Queries from row `first` on, in `vectors` vectors of which the last may not be full."""
+
+    first: Expr
+    rows: int
+    vectors: int
+
+
+def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
+    """The kernel of a group that is a _strided_attention."""
+    (node,) = group.nodes
+    facts = [fact(entry) for entry in node.inputs]
+    made = _Attention(kernel_name(group), node.params, facts, target)
+    params = node.params
+    heads = prod(params.batch) * params.queries * params.keys
+    work = heads * (params.width + params.values + EXP_WORK)
+    arguments = (*node.inputs, NodeEntry(node))
+    return [LoweredKernel(finished(made.kernel()), arguments, work)]
+
+
+def query_vectors(keys: int, lanes: int, itemsize: int) -> int:
+    """How many vectors of queries a block has; 0 where even one has too many scores."""
+    return next((n for n in (2, 1) if keys * n * lanes * itemsize <= SCORE_BYTES), 0)
+
+
+class _Attention:
+    def __init__(self, name: str, params: Any, facts: Sequence[Fact], target: Target) -> None:
+        self.b, self.params = KernelBuilder(name), params
+        assert facts[0].dtype is not None
+        self.dtype: DType = facts[0].dtype
+        self.wide = FLOAT64 if self.dtype == FLOAT64 else FLOAT32
+        self.lanes, self.budget = max(target.lanes(self.wide), 2), registers(target)
+        self.views = views(params)
+        self.sources = [self._flat(f"in{i}", fact) for i, fact in enumerate(facts)]
+        self.mask_steps = _broadcast_steps(facts[3].shape, params) if params.masked else ()
+        self.out_steps = _out_steps(params)
+        size = prod(params.batch) * params.queries * params.values
+        self.out = self.b.arg("out", self.dtype, (size,))
+        self.most = query_vectors(params.keys, self.lanes, self.wide.itemsize) or 1
+
+    def _flat(self, name: str, fact: Fact) -> Buffer:
+        assert is_static(fact.shape)
+        return self.b.arg(name, self.dtype, (numel(fact.shape),))
+
+    def kernel(self) -> Any:
+        b, params = self.b, self.params
+        block = self.most * self.lanes
+        full, rest = divmod(params.queries, block)
+        blocks = full + bool(rest)
+        with b.parallel("p", prod(params.batch) * blocks) as p:
+            self.at = self._batch_index(p // blocks if blocks > 1 else p)
+            number = b.let("block", p % blocks) if blocks > 1 else as_expr(0)
+            self._scratch(min(block, -(-params.queries // self.lanes) * self.lanes))
+            whole = _Block(number * block, block, self.most)
+            last = _Block(as_expr(full * block), rest, -(-rest // self.lanes))
+            if full and rest:
+                with b.when(number < full):
+                    self._block(whole)
+                with b.otherwise():
+                    self._block(last)
+            elif blocks:
+                self._block(whole if full else last)
+        return b.finish()
+
+    def _batch_index(self, number: Expr) -> list[Expr]:
+        found: list[Expr] = []
+        for extent in reversed(self.params.batch):
+            found.append(self.b.let("head", number % extent))
+            number = number // extent
+        return found[::-1]
+
+    def _scratch(self, width: int) -> None:
+        alloc, params = self.b.alloc, self.params
+        self.turned = alloc("turned", self.wide, (params.width, width))
+        self.scores = alloc("scores", self.wide, (params.keys, width))
+        self.top = alloc("top", self.wide, (width,))
+        self.inverse = alloc("inverse", self.wide, (width,))
+
+    def _block(self, block: _Block) -> None:
+        self._turn_queries(block)
+        self._score(block)
+        self._exponentials(block)
+        self._products(block)
+
+    def _start(self, view: View) -> Expr:
+        """Where the matrix of this turn begins."""
+        total = as_expr(view.start)
+        for index, step in zip(self.at, view.steps):
+            total = total + index * step
+        return total
+
+    def _turn_queries(self, block: _Block) -> None:
+        """turned[e, query] = scale * query[query, e]; lanes without a query hold zeros."""
+        b, view, source = self.b, self.views[0], self.sources[0]
+        row, column = view.steps[-2:]
+        start = b.let("query", self._start(view) + block.first * row)
+        scale = te.const(self.params.scale, self.wide)
+        for vector in range(block.vectors):
+            done = vector * self.lanes
+            used = min(self.lanes, block.rows - done)
+            with b.loop("e", self.params.width) as e:
+                if used < self.lanes:
+                    with b.vector("lane", self.lanes) as lane:
+                        b.store(self.turned, (e, done + lane), te.const(0, self.wide))
+                with self._lanes(used) as lane:
+                    value = source[start + (lane + done) * row + e * column]
+                    b.store(self.turned, (e, lane + done), te.cast(value, self.wide) * scale)
+
+    @contextmanager
+    def _lanes(self, count: int) -> Iterator[Expr]:
+        if count == 1:
+            yield as_expr(0)
+        else:
+            with self.b.vector("lane", count) as lane:
+                yield lane
+
+    def _score(self, block: _Block) -> None:
+        """scores[key, query] and the largest for each query, keys in tiles."""
+        b = self.b
+        lowest = te.const(float("-inf"), self.wide)
+        for vector in range(block.vectors):
+            with b.vector("lane", self.lanes) as lane:
+                b.store(self.top, vector * self.lanes + lane, lowest)
+        most = min((self.budget - block.vectors - 1) // block.vectors, MAX_TURNS)
+        done = 0
+        for turns, count in balanced(self.params.keys, most):
+            with b.loop("tile", count) as tile, b.vector("lane", self.lanes) as lane:
+                self._score_tile(block, tile * turns + done, turns, lane)
+            done += turns * count
+
+    def _score_tile(self, block: _Block, first: Expr, turns: int, lane: Expr) -> None:
+        b, view, source = self.b, self.views[1], self.sources[1]
+        row, column = view.steps[-2:]
+        start = b.let("key", self._start(view) + first * row)
+        columns = range(block.vectors)
+        acc = self._accumulators(turns * block.vectors)
+
+        def step(e: Expr) -> None:
+            queries = [b.let("q", self.turned[e, v * self.lanes + lane]) for v in columns]
+            for turn in range(turns):
+                key = b.let("k", te.cast(source[start + turn * row + e * column], self.wide))
+                for v in columns:
+                    at = turn * block.vectors + v
+                    b.store(acc, at, acc[at] + key * queries[v])
+
+        self._unrolled("e", self.params.width, step)
+        for v in columns:
+            top = b.let("top", self.top[v * self.lanes + lane])
+            for turn in range(turns):
+                value: Expr = acc[turn * block.vectors + v]
+                if self.params.masked:
+                    value = value + self._mask(block, first + turn, v, lane)
+                score = b.let("score", value)
+                b.store(self.scores, (first + turn, v * self.lanes + lane), score)
+                # NaN is never larger: it comes back in the sum of exponentials.
+                top = b.let("top", te.select(score > top, score, top))
+            b.store(self.top, v * self.lanes + lane, top)
+
+    def _accumulators(self, count: int) -> Buffer:
+        acc = self.b.alloc("acc", self.wide, (count,), scope="register")
+        for index in range(count):
+            self.b.store(acc, index, te.const(0, self.wide))
+        return acc
+
+    def _unrolled(self, name: str, extent: int, step: Callable[[Expr], None]) -> None:
+        times = UNROLL if extent % UNROLL == 0 else 1
+        with self.b.loop(name, extent // times) as outer:
+            for turn in range(times):
+                step(outer * times + turn)
+
+    def _mask(self, block: _Block, key: Expr, vector: int, lane: Expr) -> Expr:
+        *batch, per_key, per_query = self.mask_steps
+        index = key * per_key
+        for at, step in zip(self.at, batch):
+            index = index + at * step
+        done = vector * self.lanes
+        if not per_query:
+            return te.cast(self.sources[3][index], self.wide)
+        index = index + (block.first + lane + done) * per_query
+        inside = None if block.rows >= done + self.lanes else lane < block.rows - done
+        return te.cast(Load(self.sources[3], (index,), inside), self.wide)
+
+    def _exponentials(self, block: _Block) -> None:
+        """scores become exp(score - top), `inverse` one over their sum."""
+        b, keys, unseen = self.b, self.params.keys, self.params.unseen
+        one, zero = te.const(1, self.wide), te.const(0, self.wide)
+        for vector in range(block.vectors):
+            with b.vector("lane", self.lanes) as lane:
+                at = vector * self.lanes + lane
+                top: Expr = b.let("top", self.top[at])
+                if unseen == "zero":
+                    top = b.let("top", te.select(top.equal(float("-inf")), zero, top))
+                acc = self._accumulators(1)
+                with b.loop("key", keys) as key:
+                    e = b.let("e", te.exp(self.scores[key, at] - top))
+                    b.store(self.scores, (key, at), e)
+                    b.store(acc, 0, acc[0] + e)
+                total = b.let("total", acc[0])
+                if unseen == "zero":
+                    total = b.let("total", te.select(total.equal(0), one, total))
+                b.store(self.inverse, at, one / total)
+        if unseen == "clean":
+            self._clean(block)
+
+    def _clean(self, block: _Block) -> None:
+        """scores become probabilities, with zeros for NaN."""
+        b = self.b
+        one, zero = te.const(1, self.wide), te.const(0, self.wide)
+        for vector in range(block.vectors):
+            with b.vector("lane", self.lanes) as lane:
+                at = vector * self.lanes + lane
+                factor = b.let("factor", self.inverse[at])
+                with b.loop("key", self.params.keys) as key:
+                    p = b.let("p", self.scores[key, at] * factor)
+                    b.store(self.scores, (key, at), te.select(p.equal(p), p, zero))
+                b.store(self.inverse, at, one)
+
+    def _products(self, block: _Block) -> None:
+        """out[query] = sum of scores[key, query] * value[key], times inverse[query]."""
+        full, rest = divmod(self.params.values, self.lanes)
+        done = 0
+        for vectors, count in balanced(full, 4) if full else ():
+            for _ in range(count):
+                self._columns(block, done, vectors, self.lanes)
+                done += vectors * self.lanes
+        if rest:
+            self._columns(block, done, 1, rest)
+
+    def _columns(self, block: _Block, first: int, vectors: int, lanes: int) -> None:
+        most = min((self.budget - vectors - 1) // vectors, MAX_TURNS)
+        done = 0
+        for turns, count in balanced(block.rows, most):
+            with self.b.loop("tile", count) as tile, self._lanes(lanes) as lane:
+                columns = [lane + (first + v * lanes) for v in range(vectors)]
+                self._product_tile(block, tile * turns + done, turns, columns)
+            done += turns * count
+
+    def _product_tile(self, block: _Block, first: Expr, turns: int, columns: Sequence[Expr]) -> None:
+        b, view, source = self.b, self.views[2], self.sources[2]
+        row, column = view.steps[-2:]
+        start = b.let("value", self._start(view))
+        acc = self._accumulators(turns * len(columns))
+
+        def step(key: Expr) -> None:
+            at = start + key * row
+            values = [b.let("v", te.cast(source[at + c * column], self.wide)) for c in columns]
+            for turn in range(turns):
+                score = b.let("p", self.scores[key, first + turn])
+                for v, value in enumerate(values):
+                    place = turn * len(columns) + v
+                    b.store(acc, place, acc[place] + score * value)
+
+        self._unrolled("key", self.params.keys, step)
+        *batch, row_step, column_step = self.out_steps
+        start_out = (block.first + first) * row_step
+        for index, step_out in zip(self.at, batch):
+            start_out = start_out + index * step_out
+        start_out = b.let("start", start_out)
+        for turn in range(turns):
+            factor = b.let("factor", self.inverse[first + turn])
+            for v, c in enumerate(columns):
+                value = acc[turn * len(columns) + v] * factor
+                place = start_out + turn * row_step + c * column_step
+                b.store(self.out, place, te.cast(value, self.dtype))
+
+
+def _dense_steps(shape: Sequence[int]) -> list[int]:
+    steps, total = [], 1
+    for extent in reversed(shape):
+        steps.append(total)
+        total *= max(extent, 1)
+    return steps[::-1]
+
+
+def _out_steps(params: Any) -> tuple[int, ...]:
+    """How far apart neighbours along (batch..., query, column) are in the result."""
+    whole = (*params.batch, params.queries, params.values)
+    dense = _dense_steps([whole[axis] for axis in params.out_axes])
+    return tuple(dense[params.out_axes.index(axis)] for axis in range(len(whole)))
+
+
+def _broadcast_steps(shape: Any, params: Any) -> tuple[int, ...]:
+    """The steps of the mask along (batch..., key, query); 0 where it is the same everywhere."""
+    whole = mask_shape(params)
+    given: StaticShape = (1,) * (len(whole) - len(shape)) + tuple(shape)
+    return tuple(step if extent > 1 else 0 for extent, step in zip(given, _dense_steps(given)))

@@ -1,0 +1,72 @@
+"""Conditions on loop variables decided ahead: where a body asks `i < c`, the loop over i is cut at
+c, and each part gets a body that need not ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...te.expr import Compare, Var
+from ...te.loops import Stmt
+from ...te.simplify_loops import simplify_statement
+from ...te.visit import postorder, substitute
+from ..access import affine
+from .nest import Axis
+
+MAX_LEAVES = 256
+
+# var + d <op> 0 changes where var passes this: (smallest var for which it has changed) + d
+_FLIP = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
+_MIRROR = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+class Segment(NamedTuple):
+    """Turns start .. start + extent - 1 of an axis."""
+
+    start: int
+    extent: int
+
+
+def segments(axes: Sequence[Axis], body: Stmt) -> list[list[Segment]]:
+    """For each axis the parts in which no condition on it changes; one part where there is none."""
+    cuts: dict[Var, set[int]] = {axis.var: set() for axis in axes}
+    for node in postorder((body,)):
+        if isinstance(node, Compare) and node.lanes == 1:
+            found = _cut(node)
+            if found is not None and found[0] in cuts:
+                cuts[found[0]].add(found[1])
+    made = [_between(axis, cuts[axis.var]) for axis in axes]
+    leaves = 1
+    for number, parts in enumerate(made):
+        leaves *= len(parts)
+        if leaves > MAX_LEAVES:
+            made[number] = [Segment(0, axes[number].extent)]
+            leaves //= len(parts)
+    return made
+
+
+def _cut(node: Compare) -> tuple[Var, int] | None:
+    a, b = affine(node.a), affine(node.b)
+    if a is None or b is None or node.op not in _FLIP:
+        return None
+    difference = a.plus(b, -1)
+    if len(difference.terms) != 1:
+        return None
+    ((var, factor),) = difference.terms.items()
+    if factor not in (1, -1):
+        return None
+    op = node.op if factor == 1 else _MIRROR[node.op]
+    return var, _FLIP[op] - factor * difference.constant
+
+
+def _between(axis: Axis, cuts: set[int]) -> list[Segment]:
+    edges = [0, *sorted(cut for cut in cuts if 0 < cut < axis.extent), axis.extent]
+    return [Segment(low, high - low) for low, high in pairwise(edges)]
+
+
+def at_segment(body: Stmt, axes: Sequence[Axis], parts: Sequence[Segment]) -> Stmt:
+    """The body where each axis counts from the start of its part."""
+    moved = {axis.var: axis.var + part.start for axis, part in zip(axes, parts) if part.start}
+    ranges = {axis.var: (0, max(part.extent - 1, 0)) for axis, part in zip(axes, parts)}
+    return simplify_statement(substitute(body, moved), ranges)

@@ -1,0 +1,301 @@
+"""The template of transposed convolutions and of data gradients: vectors of result channels, some
+results side by side in registers, one broadcast source element and only the taps that exist.
+
+    result[n, c, y, x] = sum over taps (p, q) inside, and channels r, of
+                         source[n, r, row(y, p), column(x, q)] * weight[c, r, p, q]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from ... import te
+from ...base.dtype import DType
+from ...base.layout import Layout
+from ...base.target import Target
+from ...core.fused import FusedGroup
+from ...core.ir import NodeEntry
+from ...ops._layouts import physical_index
+from ...ops.nn._convolution import Convolution
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, as_expr, minimum
+from ...te.loops import Buffer
+from ..epilogue import Epilogue, static_spec
+from ..group import LoweredKernel, Strides, Temporary, kernel_name
+from .long_sums import finished
+from .operands import Facts, Operand, Packed, element_or_zero, in_blocks, lanes_for, stored
+from .taps import Line, Phase, Run, code_size, padded, phases, reach, runs
+from .tile import MAX_ACROSS, MAX_PANELS, registers
+
+MAX_CODE = 1600  # products in straight code, beyond which loops that test are the better choice
+
+
+class TapSum(NamedTuple):
+    """What is to be summed. `transposed` says that sources are windows and results what windows
+    stand on; then the weight's O are the channels of the source."""
+
+    conv: Convolution
+    source: Operand
+    weight: Operand
+    result: Operand
+    bias: NodeEntry | None
+    transposed: bool
+    wide: DType  # what is summed in
+
+    @property
+    def depthwise(self) -> bool:
+        return self.deep == self.channels == 1 and self.conv.groups > 1
+
+    @property
+    def deep(self) -> int:
+        """Source channels of a group."""
+        return self.source.extents()["C"] // self.conv.groups
+
+    @property
+    def channels(self) -> int:
+        """Result channels of a group."""
+        return self.result.extents()["C"] // self.conv.groups
+
+    def line(self, letter: str) -> Line:
+        window = self.conv.windows["HW".index(letter)]
+        outs, sources = self.result.extents()[letter], self.source.extents()[letter]
+        return Line(window, outs, sources, self.transposed)
+
+
+class Plan(NamedTuple):
+    """Blocks of `lanes` result channels, `panels` of them side by side, and runs of columns."""
+
+    lanes: int
+    blocks: int  # of a group; of all channels where every channel is a group
+    panels: int
+    columns: list[tuple[Phase, list[Run]]]
+
+
+def plan_of(job: TapSum, target: Target) -> Plan | None:
+    """The tiles with the fewest operations for a product; None where the code would be too long."""
+    channels = job.conv.groups if job.depthwise else job.channels
+    lanes = lanes_for(channels, job.wide, target)
+    if lanes < 2:
+        return None
+    blocks, line = -(-channels // lanes), job.line("W")
+    budget, parts = registers(target), phases(line)
+    longest = max((phase.length for phase in parts), default=1)
+    most = 1 if job.depthwise else min(MAX_PANELS, blocks)
+    sizes = [
+        (padded(blocks, panels) * (1 + 1 / width + 1 / panels), width, panels)
+        for panels, width in product(range(1, most + 1), range(1, min(MAX_ACROSS, longest) + 1))
+        if width * panels + panels + 1 <= budget
+    ]
+    for _, width, panels in sorted(sizes):
+        columns = [(phase, runs(phase, line.sources, width)) for phase in parts]
+        if panels * sum(code_size(part) for _, part in columns) <= MAX_CODE:
+            return Plan(lanes, blocks, panels, columns)
+    return None
+
+
+def tap_sum_kernels(
+    job: TapSum, group: FusedGroup, fact: Facts, target: Target, strides: Strides | None = None
+) -> list[LoweredKernel] | None:
+    """The kernels of a group whose master is such a sum; None where no plan serves it."""
+    plan = plan_of(job, target)
+    if plan is None:
+        return None
+    name = kernel_name(group)
+    steps = strides or {}
+    before = [_packed_weight(f"{name}_packed", job, plan, target, steps)]
+    if job.depthwise:
+        operand, number = job.source, len(before)
+        before.append(in_blocks(f"{name}_blocks", operand, plan.lanes, job.wide, number, target, steps))
+    places = [packed.place for packed in before]
+    kernels = [packed.kernel for packed in before if packed.kernel is not None]
+    return [*kernels, _main_kernel(name, job, plan, group, fact, places, steps)]
+
+
+def _packed_weight(name: str, job: TapSum, plan: Plan, target: Target, strides: Strides) -> Packed:
+    """Filters as (block of result channels, source channel, tap down, tap across, lane)."""
+    weight, lanes = job.weight, plan.lanes
+    vector, deep = ("I", "O") if job.transposed else ("O", "I")
+    wanted = Layout(f"{vector}{deep}HW{lanes}{vector.lower()}")
+    if weight.layout == wanted and weight.dtype == job.wide and job.conv.groups == 1:
+        return Packed(weight.entry)
+    if job.depthwise:
+        vector, deep = "O", "I"
+    groups = 1 if job.depthwise else job.conv.groups
+    given = te.placeholder(weight.shape, weight.dtype, "filters")
+    sizes = [window.size for window in job.conv.windows]
+    shape = (groups * plan.blocks, job.deep, *sizes, lanes)
+    extent = job.conv.groups if job.depthwise else job.channels
+
+    def element(block: Any, r: Any, p: Any, q: Any, lane: Any) -> Any:
+        part = block // plan.blocks
+        channel, depth = block % plan.blocks * lanes + lane, r
+        if groups > 1:  # O counts the channels of all groups, I those of one
+            depth, base = (r + part * job.deep, 0) if job.transposed else (r, part * extent)
+        else:
+            base = 0
+        at = {vector: channel, deep: depth, "H": p, "W": q}
+        return element_or_zero(given, weight.layout, at, vector, extent, lanes, job.wide, base)
+
+    return stored(name, given, weight.entry, te.compute(shape, element), 0, target, strides)
+
+
+# The main kernel.
+
+
+class _Buffers(NamedTuple):
+    source: Buffer
+    weight: Buffer
+    bias: Buffer | None
+    out: Buffer
+
+
+def _main_kernel(
+    name: str, job: TapSum, plan: Plan, group: FusedGroup, fact: Facts, packed: Sequence[Hashable], strides: Strides
+) -> LoweredKernel:
+    b = KernelBuilder(name)
+    weight_place, *blocks_place = packed
+    source_place = blocks_place[0] if blocks_place else job.source.entry
+    shape = _shape_of(weight_place, job.weight)
+    weight = b.arg("w", job.wide, shape, strides=strides.get(weight_place))
+    given = _reversed(source_place, job.source)
+    source = b.arg("x", *given, strides=strides.get(source_place))
+    bias = None
+    if job.bias is not None:
+        spec = static_spec(fact(job.bias))
+        bias = b.arg("bias", *spec[::-1], strides=strides.get(job.bias))
+    epilogue = Epilogue(b, group, fact, strides)
+    shape, dtype = static_spec(fact(group.outputs[0]))
+    out = b.arg("out", dtype, shape, strides=strides.get(group.outputs[0]))
+    buffers = _Buffers(source, weight, bias, out)
+    _Writer(b, job, plan, epilogue, buffers, bool(blocks_place)).write()
+    entries = [weight_place, source_place, *([] if job.bias is None else [job.bias])]
+    arguments = (*entries, *epilogue.arguments, group.outputs[0])
+    return LoweredKernel(finished(b.finish()), arguments, _work(job))
+
+
+def _shape_of(place: Hashable, operand: Operand) -> tuple[int, ...]:
+    return place.shape if isinstance(place, Temporary) else operand.shape
+
+
+def _reversed(place: Hashable, operand: Operand) -> tuple[DType, tuple[int, ...]]:
+    if isinstance(place, Temporary):
+        return place.dtype, place.shape
+    return operand.dtype, operand.shape
+
+
+def _work(job: TapSum) -> int:
+    """Products, counting that a transposed tap meets every stride-th result only."""
+    total = job.deep
+    for extent in job.result.extents().values():
+        total *= extent
+    for window in job.conv.windows:
+        total = total * window.size // (window.stride if job.transposed else 1)
+    return max(total, 1)
+
+
+class _Writer:
+    """Writes the main kernel: a task is one row of results in some panels of channels."""
+
+    def __init__(
+        self, b: KernelBuilder, job: TapSum, plan: Plan, epilogue: Epilogue, buffers: _Buffers, vectors: bool
+    ) -> None:
+        self.b, self.job, self.plan = b, job, plan
+        self.epilogue, self.buffers = epilogue, buffers
+        self.vectors = vectors  # sources are vectors too: every channel has its own filter
+
+    def write(self) -> None:
+        b, plan, extents = self.b, self.plan, self.job.result.extents()
+        groups = 1 if self.vectors else self.job.conv.groups
+        teams = -(-plan.blocks // plan.panels)
+        with b.parallel("p", groups * teams * extents["N"] * extents["H"]) as p:
+            team = b.let("team", p // (extents["N"] * extents["H"]))
+            self.group = b.let("group", team // teams) if groups > 1 else as_expr(0)
+            self.first = b.let("first", team % teams * plan.panels)
+            self.image = b.let("image", p // extents["H"] % extents["N"])
+            self.row = b.let("row", p % extents["H"])
+            rows = reach(self.job.line("H"), self.row)
+            self.rows = rows._replace(
+                taps=b.let("taps", rows.taps), first=b.let("tap", rows.first), at=b.let("at", rows.at)
+            )
+            for phase, parts in plan.columns:
+                for run in parts:
+                    self._run(phase, run)
+
+    def _run(self, phase: Phase, run: Run) -> None:
+        if run.tiles == 1:
+            self._tile(phase, run, as_expr(run.start))
+            return
+        with self.b.loop("tile", run.tiles) as tile:
+            self._tile(phase, run, self.b.let("start", tile * run.width + run.start))
+
+    def _tile(self, phase: Phase, run: Run, start: Expr) -> None:
+        """Sums of a tile's results in registers, then what follows, and the stores."""
+        b, panels = self.b, self.plan.panels
+        with b.vector("lane", self.plan.lanes) as lane:
+            sums = [
+                [b.alloc("sum", self.job.wide, (), scope="register") for _ in range(panels)] for _ in range(run.width)
+            ]
+            for one in (one for row in sums for one in row):
+                b.store(one, (), 0)
+            if any(run.inside):
+                self._add_taps(phase, run, start, sums, lane)
+            for number, row in enumerate(sums):
+                column = (start + number) * phase.step + phase.first
+                for panel, one in enumerate(row):
+                    self._finish(one[()], column, panel, lane)
+
+    def _add_taps(self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr) -> None:
+        b, rows = self.b, self.rows
+        with b.loop("j", rows.taps) as j:
+            tap = b.let("p", rows.first + j * rows.step)
+            row = b.let("y", rows.at + j * rows.distance)
+            with b.loop("r", self.job.deep) as r:
+                for (across, offset), columns in zip(phase.taps, run.inside):
+                    if columns:
+                        weights = self._weights(r, tap, across, lane)
+                    for number in columns:
+                        place = (start + number) * phase.stride + offset
+                        value = b.let("v", self._source(r, row, place, lane))
+                        for one, weight in zip(sums[number], weights):
+                            b.store(one, (), one[()] + value * weight)
+
+    def _weights(self, r: Expr, tap: Expr, across: int, lane: Expr) -> list[Expr]:
+        return [
+            self.b.let("w", self.buffers.weight[self._block(panel), r, tap, across, lane])
+            for panel in range(self.plan.panels)
+        ]
+
+    def _block(self, panel: int) -> Expr:
+        """The block of a panel; one past the last is the last again, and not stored."""
+        block = minimum(self.first + panel, self.plan.blocks - 1)
+        return self.group * self.plan.blocks + block
+
+    def _source(self, r: Expr, row: Expr, place: Expr, lane: Expr) -> Expr:
+        if self.vectors:
+            return self.buffers.source[self.image, self._block(0), row, place, lane]
+        at = {"N": self.image, "C": self.group * self.job.deep + r, "H": row, "W": place}
+        return te.cast(self.buffers.source[physical_index(self.job.source.layout, at)], self.job.wide)
+
+    def _finish(self, value: Expr, column: Expr, panel: int, lane: Expr) -> None:
+        """Stores a result, where the lane is a channel and the panel a block."""
+        b, job = self.b, self.job
+        channels = job.conv.groups if self.vectors else job.channels
+        inner = b.let("c", (self.first + panel) * self.plan.lanes + lane)
+        whole = channels % self.plan.lanes == 0 and self.plan.blocks % self.plan.panels == 0
+        if whole:
+            self._store(value, self.group * channels + inner, column)
+        else:
+            with b.when(inner < channels):
+                self._store(value, self.group * channels + inner, column)
+
+    def _store(self, value: Expr, channel: Expr, column: Expr) -> None:
+        b, job = self.b, self.job
+        if self.buffers.bias is not None:
+            place = physical_index(job.conv.bias, {"C": channel})
+            value = value + te.cast(self.buffers.bias[place], job.wide)
+        at = {"N": self.image, "C": channel, "H": self.row, "W": column}
+        index = physical_index(job.result.layout, at)
+        made = self.epilogue.finished(b.let("s", te.cast(value, job.result.dtype)), index)
+        b.store(self.buffers.out, index, made)

@@ -1,0 +1,175 @@
+"""Rows of softmax as open kernels: softmax and its logarithm, cross entropy, the softmax of
+attention's masked scores; and their gradients. A row is read from memory once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .... import te
+from ....base.dtype import BOOL, FLOAT64, INT64, DType
+from ....base.target import Target
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, as_expr, minimum
+from ....te.loops import Buffer, Kernel, Store
+from ....te.transform import lower_vectors
+from .nest import vector_loop
+from .row_sums import Segments, over_segments
+
+At = Callable[[Expr], Expr]
+
+
+class _Rows:
+    """What all of them begin with: rows one after the other, of `length` elements."""
+
+    def __init__(self, name: str, dtype: DType, target: Target) -> None:
+        self.b, self.dtype, self.lanes = KernelBuilder(name), dtype, target.lanes(dtype)
+        self.rows, self.length = self.b.scalar("rows"), self.b.scalar("length")
+
+    def args(self, *names: str) -> list[Buffer]:
+        size = self.rows * self.length
+        return [self.b.arg(name, self.dtype, (size,)) for name in names]
+
+    def zero(self) -> Expr:
+        return te.const(0, self.dtype)
+
+    def top(self, value: At, count: Expr) -> Expr:
+        """The largest of the first elements of a row."""
+        dtypes = (self.dtype, self.dtype)
+        return self._over("max", dtypes, value, count)
+
+    def sum(self, value: At, count: Expr | None = None) -> Expr:
+        return self._over("sum", (self.dtype, FLOAT64), value, count)
+
+    def _over(self, combiner: str, dtypes: tuple[DType, DType], value: At, count: Expr | None = None) -> Expr:
+        segments = Segments(1, self.length if count is None else count)
+        return over_segments(self.b, combiner, dtypes, segments, self.lanes, lambda _, j: [value(j)], 1)[0]
+
+    def powers(self, value: At, top: Expr, to: Buffer, start: Expr, count: Expr) -> Expr:
+        """Stores exp(value - top), and sums it up."""
+
+        def power(j: Expr) -> Expr:
+            made = self.b.let("power", te.exp(value(j) - top))
+            self.b.store(to, start + j, made)
+            return made
+
+        return self.sum(power, count)
+
+    def each(self, to: Buffer, start: Expr, value: At, first: Expr, end: Expr) -> None:
+        j = Var("j")
+        store = Store(to, (start + j,), value(j))
+        self.b.emit(vector_loop(j, first, end, self.lanes, store))
+
+    def narrow(self, name: str, value: Expr) -> Expr:
+        return self.b.let(name, te.cast(value, self.dtype))
+
+
+def softmax_kernel(logarithm: bool, dtype: DType, target: Target) -> Kernel:
+    """exp(x) / sum of exp(x), or the logarithm of that. Buffers: x, result."""
+    made = _Rows("softmax", dtype, target)
+    b, length, (x, y) = made.b, made.length, made.args("x", "y")
+    with b.parallel("row", made.rows) as row:
+        start = b.let("start", row * length)
+        read: At = lambda j: x[start + j]
+        top = made.top(read, length)
+        if logarithm:
+            total = made.sum(lambda j: te.exp(read(j) - top))
+            low = made.narrow("low", te.log(total))
+            made.each(y, start, lambda j: read(j) - top - low, as_expr(0), length)
+        else:
+            inverse = made.narrow("inverse", 1 / made.powers(read, top, y, start, length))
+            made.each(y, start, lambda j: y[start + j] * inverse, as_expr(0), length)
+    return lower_vectors(b.finish())
+
+
+def softmax_grad_kernel(dtype: DType, target: Target) -> Kernel:
+    """dx = y (g - sum of g y). Buffers: g, y, dx, which may be g."""
+    made = _Rows("softmax_grad", dtype, target)
+    b, length, (g, y, dx) = made.b, made.length, made.args("g", "y", "dx")
+    with b.parallel("row", made.rows) as row:
+        start = b.let("start", row * length)
+        shared = made.narrow("shared", made.sum(lambda j: g[start + j] * y[start + j]))
+        value = lambda j: y[start + j] * (g[start + j] - shared)
+        made.each(dx, start, value, as_expr(0), length)
+    return lower_vectors(b.finish())
+
+
+def cross_entropy_kernel(smooth: bool, dtype: DType, target: Target) -> Kernel:
+    """log(sum of exp(x)) - x of the right class; 0 where that is negative. Buffers: x, classes, how
+    much the right class counts and how much each other one if `smooth`, in float64; losses."""
+    made = _Rows("cross_entropy", dtype, target)
+    b, length, (x,) = made.b, made.length, made.args("x")
+    classes, shares = b.arg("classes", INT64, (made.rows,)), b.arg("shares", FLOAT64, (2,))
+    losses = b.arg("losses", dtype, (made.rows,))
+    with b.parallel("row", made.rows) as row:
+        start, own = b.let("start", row * length), b.let("own", classes[row])
+        with b.when(own < 0):
+            b.store(losses, row, made.zero())
+        with b.otherwise():
+            read: At = lambda j: x[start + j]
+            top = made.top(read, length)
+            total = made.sum(lambda j: te.exp(read(j) - top))
+            right = te.cast(read(own) - top, FLOAT64)
+            if smooth:
+                even = made.sum(lambda j: read(j) - top)
+                right = right * shares[0] + even * shares[1]
+            b.store(losses, row, te.cast(te.log(total) - right, dtype))
+    return lower_vectors(b.finish())
+
+
+def cross_entropy_grad_kernel(dtype: DType, target: Target) -> Kernel:
+    """dx = g (softmax(x) - what is right of each class); 0 where the class is negative. Buffers: g,
+    x, classes, how much the right class counts and how much every one, in float64; dx."""
+    made = _Rows("cross_entropy_grad", dtype, target)
+    b, length, g = made.b, made.length, made.b.arg("g", dtype, (made.rows,))
+    (x,), classes = made.args("x"), b.arg("classes", INT64, (made.rows,))
+    shares, (dx,) = b.arg("shares", FLOAT64, (2,)), made.args("dx")
+    with b.parallel("row", made.rows) as row:
+        start, own = b.let("start", row * length), b.let("own", classes[row])
+        with b.when(own < 0):
+            made.each(dx, start, lambda j: made.zero(), as_expr(0), length)
+        with b.otherwise():
+            read: At = lambda j: x[start + j]
+            total = made.powers(read, made.top(read, length), dx, start, length)
+            given = b.let("given", te.cast(g[row], FLOAT64))
+            factor, even = (made.narrow("factor", given / total), made.narrow("even", given * shares[1]))
+            made.each(dx, start, lambda j: dx[start + j] * factor - even, as_expr(0), length)
+            b.store(dx, start + own, dx[start + own] - te.cast(given * shares[0], dtype))
+    return lower_vectors(b.finish())
+
+
+def probabilities_kernel(mask: str, causal: bool, dtype: DType, target: Target) -> Kernel:
+    """softmax(factor scores + mask) in place, with zeros in rows that see nothing.
+
+    Scores are matrices of `queries` rows and `length` columns. Scalars: rows in all, length,
+    queries, the query of the first row, elements between rows of the mask. `starts` says where the
+    mask of each matrix begins. A causal row sees keys up to its own.
+    """
+    made = _Rows("probabilities", dtype, target)
+    b, rows, keys = made.b, made.rows, made.length
+    queries, first, step = (b.scalar(name) for name in ("queries", "first", "mask_step"))
+    (scores,), factors = made.args("scores"), b.arg("factor", dtype, (1,))
+    starts = b.arg("starts", INT64, (rows,))
+    masks = b.arg("mask", BOOL if mask == "boolean" else dtype, (rows * keys,))
+    lowest = te.const(float("-inf"), dtype)
+    with b.parallel("row", rows) as row:
+        start = b.let("start", row * keys)
+        query = b.let("query", row % queries)
+        factor = b.let("factor", factors[0])
+        seen = b.let("seen", minimum(keys, first + query + 1)) if causal else keys
+        own = b.let("own", starts[row // queries] + query * step if mask != "none" else as_expr(0))
+
+        def score(j: Expr) -> Expr:
+            value = scores[start + j] * factor
+            if mask == "boolean":
+                return te.select(masks[own + j], value, lowest)
+            return value + masks[own + j] if mask == "additive" else value
+
+        top = made.top(score, seen)
+        top = b.let("shift", te.select(top.equal(lowest), made.zero(), top))
+        total = made.powers(score, top, scores, start, seen)
+        one = te.const(1, FLOAT64)
+        inverse = made.narrow("inverse", 1 / te.select(total.equal(0), one, total))
+        made.each(scores, start, lambda j: scores[start + j] * inverse, as_expr(0), seen)
+        if causal:
+            made.each(scores, start, lambda j: made.zero(), seen, keys)
+    return lower_vectors(b.finish())

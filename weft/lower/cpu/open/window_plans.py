@@ -1,0 +1,393 @@
+"""How open kernels of convolutions are called: extents come in, tables and scalars go out.
+
+A sum over windows is one of two linear maps in data. In a convolution all windows have the same
+taps. In its transpose the elements that windows stand on are parts, by remainder by the strides;
+the windows that reach an element of a part are found by taps of its own.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....base.dtype import DType
+from ....base.target import Target
+from ....ops.nn._convolution import Convolution
+from ....ops.nn._windows import Window
+from . import convolution, depthwise, filters
+from .patches import Images, Part, Results
+from .tile import tile_size
+
+Shape = tuple[int, ...]
+Table = NDArray[Any]
+
+FEW_TURNS = 8  # turns that keep threads busy
+PRODUCTS_PER_NS = 60.0  # of one thread, in register tiles and in vectors that are read each time
+PLANE_PRODUCTS_PER_NS = 15.0
+MATRIX_PIXELS = 128  # of an image that is multiplied as a matrix
+MIN_CHUNKS = 4  # of windows in a split
+FEW_OUTPUTS = 4  # of a plane, for which tiles would be mostly empty
+USEFUL = 0.6  # share of products with elements, below which zeros are not worth multiplying
+MAX_PRODUCTS = 1 << 24  # that are kept at once
+NARROW = (1024, 256, 64, 32, 16)  # columns of copies of planes that are too wide as a whole
+
+
+class Plan(NamedTuple):
+    """The arguments of a call that depend on extents alone."""
+
+    kind: str
+    tables: tuple[Table, Table]  # taps and parts
+    scalars: tuple[int, ...]
+    out: Shape
+    splits: int  # copies of the output, to be added
+    turns: int
+    work: float  # nanoseconds of one thread
+    lanes: int  # of the vector that tells of strange results
+    outside: bool  # whether some tap of some window stands outside
+    swapped: bool = False  # whether source and windows change places
+    pointwise: bool = False  # whether it is a product of the filters and each image as a matrix
+    transposed: bool = False  # whether that is of the filters' transpose
+
+
+class Line(NamedTuple):
+    """Results along one axis: every so many from the first on, and the taps that each has, with
+    their distances in the source."""
+
+    first: int
+    results: int
+    taps: list[tuple[int, int]]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        distances = [distance for _, distance in self.taps]
+        return min(distances, default=0), max(distances, default=0)
+
+
+class WindowSum(NamedTuple):
+    """What is read and what is made, and how."""
+
+    source: Shape
+    out: Shape
+    steps: tuple[int, int]  # in the source, from a result to the next
+    out_steps: tuple[int, int]
+    lines: tuple[list[Line], list[Line]]
+    filters: Shape
+    transposed: bool
+    groups: int
+
+    @property
+    def rows(self) -> int:
+        """Result channels of a group."""
+        return self.out[1] // self.groups
+
+    @property
+    def deep(self) -> int:
+        """Source channels of a group."""
+        return self.source[1] // self.groups
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each result is made from one pixel, of images that are not tiny."""
+        one_each = (1, 1) == self.filters[2:] == self.steps == self.out_steps
+        one_each = one_each and self.source[2:] == self.out[2:] and not self.reaches_out
+        return one_each and self.groups == 1 and prod(self.source[2:]) >= MATRIX_PIXELS
+
+    @property
+    def reaches_out(self) -> bool:
+        for lines, step, extent in zip(self.lines, self.steps, self.source[2:]):
+            for line in lines:
+                low, high = line.reach
+                if line.taps and (low < 0 or (line.results - 1) * step + high >= extent):
+                    return True
+        return False
+
+
+def forward_sum(conv: Convolution, x: Shape, w: Shape, out: Shape) -> WindowSum:
+    """A convolution of x."""
+    steps = (conv.windows[0].stride, conv.windows[1].stride)
+    lines: Any = tuple([_windows(win, extent)] for win, extent in zip(conv.windows, out[2:]))
+    return WindowSum(x, out, steps, (1, 1), lines, w, False, conv.groups)
+
+
+def transposed_sum(conv: Convolution, g: Shape, w: Shape, out: Shape) -> WindowSum:
+    """The transpose in data of a convolution that makes what has the shape of g."""
+    steps = (conv.windows[0].stride, conv.windows[1].stride)
+    lines: Any = tuple(_elements(win, extent) for win, extent in zip(conv.windows, out[2:]))
+    return WindowSum(g, out, (1, 1), steps, lines, w, True, conv.groups)
+
+
+def _windows(window: Window, count: int) -> Line:
+    taps = [(tap, tap * window.dilation - window.before) for tap in range(window.size)]
+    return Line(0, count, taps)
+
+
+def _elements(window: Window, extent: int) -> list[Line]:
+    lines = []
+    for first in range(min(window.stride, extent)):
+        starts = [first + window.before - tap * window.dilation for tap in range(window.size)]
+        taps = [(t, at // window.stride) for t, at in enumerate(starts) if at % window.stride == 0]
+        lines.append(Line(first, -(-(extent - first) // window.stride), taps))
+    return lines
+
+
+def _strides(job: WindowSum) -> tuple[int, ...]:
+    """The scalars of Images and Results."""
+    (_, channels, height, width), (_, outputs, rows, columns) = job.source, job.out
+    images = (height, width, channels * height * width, height * width, *job.steps)
+    results = (outputs * rows * columns, rows * columns, columns, *job.out_steps)
+    assert len(images) == len(Images._fields)
+    assert len(results) == len(Results._fields)
+    return (*images, *results)
+
+
+class _Place(NamedTuple):
+    """Where a tap is, from the first result of its part on, and from the lowest tap on."""
+
+    dy: int
+    dx: int
+    down: int
+    right: int
+    number: int
+
+
+def _parts(job: WindowSum) -> tuple[list[_Place], list[tuple[int, ...]]]:
+    """The taps of all parts, and the fields of Part of each."""
+    taps: list[_Place] = []
+    parts: list[tuple[int, ...]] = []
+    across = job.filters[3]
+    for y in job.lines[0]:
+        for x in job.lines[1]:
+            (top, bottom), (left, right) = y.reach, x.reach
+            own = [_Place(dy, dx, dy - top, dx - left, p * across + q) for p, dy in y.taps for q, dx in x.taps]
+            reach = (top, bottom, left, right)
+            parts.append((y.results, x.results, len(taps), len(own), *reach, y.first, x.first))
+            assert len(parts[-1]) == len(Part._fields)
+            taps += own
+    return taps, parts
+
+
+def _table(rows: Any) -> Table:
+    return np.array(rows, np.int64).reshape(-1)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def even_parts(total: int, parts: int, unit: int) -> int:
+    """The size of so many nearly equal parts, in whole units."""
+    return _ceil(_ceil(total, parts), unit) * unit
+
+
+# Sums over windows.
+
+
+def plan_sum(job: WindowSum, target: Target, dtype: DType) -> Plan:
+    if job.deep == 1 and job.rows <= FEW_OUTPUTS:
+        made = _plan_planes(job, target, dtype)
+        if made is not None:
+            return made
+    if job.transposed and job.out_steps == (1, 1) and _suits_fold(job):
+        return _plan_fold(job, target, dtype)
+    places, parts = _parts(job)
+    taps = [(place.dy, place.dx, place.number) for place in places]
+    most = max(part[3] for part in parts)
+    pixels = job.source[0] * max(part[0] * part[1] for part in parts)
+    others = job.groups * len(parts)
+    turn_pixels, turn_rows = _cut(job.rows, pixels, others, target, dtype)
+    pixel_turns, row_turns = _ceil(pixels, turn_pixels), _ceil(job.rows, turn_rows)
+    block = min(max(most, 1), convolution.MAX_DEPTH)
+    turns = pixel_turns * row_turns * others
+    cut = (
+        turn_pixels,
+        pixel_turns,
+        turn_rows,
+        row_turns,
+        job.groups,
+        block,
+        convolution.MAX_DEPTH // block,
+        job.source[0],
+        turns,
+    )
+    scalars = (*_strides(job), *_weight_steps(job), *cut)
+    products = prod(job.out) * job.deep * len(taps) / len(parts)
+    work = products / PRODUCTS_PER_NS + prod(job.out)
+    tables = (_table(taps), _table(parts))
+    return Plan(
+        "convolution",
+        tables,
+        scalars,
+        job.out,
+        1,
+        turns,
+        work,
+        target.lanes(dtype),
+        job.reaches_out,
+        pointwise=job.is_pointwise,
+        transposed=job.transposed,
+    )
+
+
+def _suits_fold(job: WindowSum) -> bool:
+    """Whether few taps of a result stand on an element, and all products have room."""
+    windows = prod(job.source[2:])
+    products = job.out[0] * job.out[1] * prod(job.filters[2:]) * windows
+    return windows <= USEFUL * prod(job.out[2:]) and products <= MAX_PRODUCTS
+
+
+def _plan_fold(job: WindowSum, target: Target, dtype: DType) -> Plan:
+    """Products of all windows and filters, which the caller makes, are added where taps stand."""
+    places, parts = _parts(job)
+    taps = [(place.dy, place.dx, place.number) for place in places]
+    turns = job.out[0] * job.out[1]
+    scalars = (*job.source[2:], *job.out[2:], job.out[1], len(taps), turns)
+    work = prod(job.out) * len(taps) / PLANE_PRODUCTS_PER_NS
+    tables = (_table(taps), _table(parts))
+    return Plan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
+
+
+def _weight_steps(job: WindowSum) -> tuple[int, ...]:
+    """The fields of Weights."""
+    taps = job.filters[2] * job.filters[3]
+    row, channel = job.filters[1] * taps, taps
+    if job.transposed:
+        row, channel = channel, row
+    return job.rows, job.deep, row, channel, job.rows * job.deep * taps
+
+
+def _cut(rows: int, pixels: int, others: int, target: Target, dtype: DType) -> tuple[int, int]:
+    """Pixels and channels of a turn: many, but enough turns for all threads."""
+    size, most = tile_size(target, dtype), convolution.turn_vectors(target, dtype)
+    total = _ceil(pixels, size.lanes)
+    choices = [
+        (most, convolution.MAX_ROWS),
+        (most, 64),
+        (most // 2, 64),
+        (most // 2, 32),
+        (most // 4, 32),
+        (most // 4, 16),
+    ]
+    vectors, tall = next(
+        ((v, r) for v, r in choices if others * _ceil(total, v) * _ceil(rows, r) >= FEW_TURNS), choices[-1]
+    )
+    made = even_parts(total, _ceil(total, vectors), size.vectors)
+    turn_rows = even_parts(rows, _ceil(rows, tall), size.rows)
+    return min(made, most) * size.lanes, min(turn_rows, convolution.MAX_ROWS)
+
+
+# Filters.
+
+
+def plan_filters(job: WindowSum, target: Target, dtype: DType) -> Plan:
+    """The transpose in weights of a convolution: `job.out` is what its windows make."""
+    if job.deep == 1 and job.rows <= FEW_OUTPUTS:
+        made = _plan_plane_filters(job, target, dtype)
+        if made is not None:
+            return made
+    pointwise = job.is_pointwise and job.out[0] * prod(job.filters) <= MAX_PRODUCTS
+    swapped = prod(job.filters[2:]) == 1 and not job.reaches_out and job.rows > job.deep
+    job = _swapped(job) if swapped else job
+    places, parts = _parts(job)
+    taps = [(place.dy, place.dx, place.number) for place in places]
+    size, chunk = tile_size(target, dtype), filters.PIXEL_BYTES // dtype.itemsize
+    wide = even_parts(job.rows, _ceil(job.rows, filters.MAX_PANELS * size.width), size.lanes)
+    block_taps = _ceil(len(taps), _ceil(len(taps), filters.MAX_TAPS))
+    fitting = filters.MAX_TAPS // block_taps
+    block_channels = _ceil(job.deep, _ceil(job.deep, fitting))
+    turns_of = [(job.rows, wide), (len(taps), block_taps), (job.deep, block_channels)]
+    cuts = [_ceil(total, part) for total, part in turns_of]
+    others = prod(cuts) * job.groups
+    pixels = job.source[0] * parts[0][0] * parts[0][1]
+    splits = max(min(_ceil(2 * FEW_TURNS, others), pixels // (MIN_CHUNKS * chunk)), 1)
+    split = even_parts(pixels, splits, chunk)
+    splits = _ceil(pixels, split)
+    cut = (
+        job.rows,
+        job.deep,
+        len(taps),
+        wide,
+        cuts[0],
+        block_taps,
+        cuts[1],
+        block_channels,
+        cuts[2],
+        job.groups,
+        split,
+        pixels,
+        int(swapped),
+        others * splits,
+    )
+    work = pixels * prod(job.filters) / PRODUCTS_PER_NS + prod(job.filters)
+    tables, scalars = (_table(taps), _table(parts)), (*_strides(job), *cut)
+    turns, outside = others * splits, job.reaches_out
+    return Plan("filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise)
+
+
+def _swapped(job: WindowSum) -> WindowSum:
+    """One product of each window and what it stands on is the same product the other way round."""
+    lines: Any = tuple([Line(0, count, [(0, 0)])] for count in job.out[2:])
+    return job._replace(source=job.out, out=job.source, steps=(1, 1), out_steps=job.steps, lines=lines)
+
+
+# One plane of the source for each output.
+
+
+class _Copies(NamedTuple):
+    scalars: tuple[int, ...]  # the fields of Copies
+    taps: list[tuple[int, int]]
+    rectangles: int
+
+
+def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _Copies | None:
+    """Rectangles of planes that fit; None if none does."""
+    room, (down, across) = depthwise.copied_elements(dtype), job.steps
+    most_rows, most_columns = (max(part[axis] for part in parts) for axis in (0, 1))
+    high = max(part[5] - part[4] for part in parts)
+    wide = max(part[7] - part[6] for part in parts) // across
+    for limit in (most_columns, *NARROW):
+        columns = min(limit, most_columns)
+        pitch = columns + wide
+        rows = (room // (across * pitch) - high - 1) // down + 1
+        if rows >= min(most_rows, depthwise.ROWS):
+            break
+    else:
+        return None
+    bands, blocks = _ceil(most_rows, rows), _ceil(most_columns, columns)
+    rows = _ceil(most_rows, bands)
+    remainder = ((rows - 1) * down + high + 1) * pitch
+    taps = [(p.right % across * remainder + p.down * pitch + p.right // across, p.number) for p in places]
+    numbers = (rows, columns, bands, blocks, pitch, remainder, job.out[1], job.rows)
+    assert len(numbers) == len(depthwise.Copies._fields)
+    return _Copies(numbers, taps, bands * blocks)
+
+
+def _plan_planes(job: WindowSum, target: Target, dtype: DType) -> Plan | None:
+    places, parts = _parts(job)
+    copies = _copies(job, places, parts, dtype)
+    if copies is None:
+        return None
+    turns = copies.rectangles * job.out[0] * job.out[1] * len(parts)
+    taps = job.filters[2] * job.filters[3]
+    scalars = (*_strides(job), *copies.scalars, taps, job.out[0], turns)
+    work = prod(job.out) * (1 + len(places) / len(parts)) / PLANE_PRODUCTS_PER_NS
+    tables, lanes = (_table(copies.taps), _table(parts)), target.lanes(dtype)
+    return Plan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
+
+
+def _plan_plane_filters(job: WindowSum, target: Target, dtype: DType) -> Plan | None:
+    places, parts = _parts(job)
+    copies = _copies(job, places, parts, dtype)
+    if copies is None or len(places) > depthwise.MAX_TAPS:
+        return None
+    images, outputs = job.out[:2]
+    part = _ceil(images, min(_ceil(FEW_TURNS, outputs), images))
+    splits = _ceil(images, part)
+    turns = outputs * splits
+    scalars = (*_strides(job), *copies.scalars, len(places), part, images, turns)
+    work = prod(job.out) * (1 + len(places)) / PLANE_PRODUCTS_PER_NS
+    tables = (_table(copies.taps), _table(parts))
+    numbers = (splits, turns, work, target.lanes(dtype), job.reaches_out)
+    return Plan("depthwise_filters", tables, scalars, job.filters, *numbers)

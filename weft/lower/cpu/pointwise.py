@@ -1,0 +1,281 @@
+"""The generic schedule of a stage without a reduction: every output element from a few inputs.
+
+Axes that all tensors walk through in one go become one axis; the innermost is vectorised, the
+outer ones are shared by threads. Loops are cut where a condition on them changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from ...base.target import Target
+from ...te.expr import Binary, Const, Expr, Load, Var, as_expr
+from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
+from ...te.simplify_loops import sequence, simplify_statement
+from ...te.visit import parts, postorder, rewrite, substitute
+from ..access import Affine, accessed, address, step
+from .condition_splits import Segment, at_segment, segments
+from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, vector_loop
+
+LINE = 64  # bytes that come into the cache together
+NEAR_BYTES = 16 << 10  # a part of the nearest cache
+NEAR_STEP = 512  # bytes between neighbours that are not far apart
+PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
+
+
+def pointwise_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
+    """The kernel of a body that stores elements at `axes`."""
+    body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
+    parts = segments(axes, body)
+    if any(len(part) > 1 for part in parts):
+        return _segmented(name, buffers, axes, body, parts, target)
+    buffers, axes, body = collapsed(buffers, *_without_blocks(axes, body))
+    lanes = vector_lanes(body, target)
+    if not axes:
+        return finished_kernel(name, buffers, [], body)
+    jump = _jump(axes, body)
+    if jump is not None:
+        return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
+    inner, outer = axes[-1], list(axes[:-1])
+    few = prod(axis.extent for axis in outer) < PARALLEL_TURNS
+    if not outer or (few and inner.extent > BLOCK_ELEMENTS):
+        block, body = in_blocks(inner, lanes, body)
+        return finished_kernel(name, buffers, [*outer, block], body)
+    return finished_kernel(name, buffers, outer, vector_loop(inner, lanes, body))
+
+
+def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
+    """The same with an axis whose index is used as i // c and i % c as two axes."""
+    made: list[Axis] = []
+    for axis in axes:
+        block = _block_of(axis, body)
+        if block is None:
+            made.append(axis)
+            continue
+        outer = Axis(Var(f"{axis.var.name}_b"), axis.extent // block)
+        inner = Axis(Var(axis.var.name), block)
+        made += [outer, inner]
+        ranges = {a.var: (0, max(a.extent - 1, 0)) for a in (outer, inner)}
+        at = outer.var * block + inner.var
+        body = simplify_statement(substitute(body, {axis.var: at}), ranges)
+    return made, body
+
+
+def _block_of(axis: Axis, body: Stmt) -> int | None:
+    for node in postorder((body,)):
+        if not isinstance(node, Binary) or node.op not in ("floordiv", "floormod"):
+            continue
+        if node.a is axis.var and isinstance(node.b, Const):
+            block = int(node.b.value)
+            if 1 < block < axis.extent and axis.extent % block == 0:
+                return block
+    return None
+
+
+# Transposition: neighbours in the output are far apart in an input.
+
+
+class _Jump(NamedTuple):
+    """A load that goes from line to line of memory along the innermost axis: how far, in bytes, and
+    along which axis the elements of a line are, and how many."""
+
+    distance: int
+    along: Axis
+    elements: int
+
+
+def _jump(axes: Sequence[Axis], body: Stmt) -> _Jump | None:
+    """None where no load jumps, or where all lines it touches on the way stay in the cache."""
+    inner = axes[-1]
+    if inner.extent * LINE <= NEAR_BYTES:
+        return None
+    for node in postorder((body,)):
+        if not isinstance(node, Load) or accessed(node).scope != "arg":
+            continue
+        distance, size = step(node, inner.var), node.dtype.itemsize
+        along = next((axis for axis in axes[:-1] if step(node, axis.var) == 1), None)
+        if along is not None and distance is not None and abs(distance) > 1:
+            return _Jump(abs(distance) * size, along, max(LINE // size, 1))
+    return None
+
+
+def _tiled(axes: Sequence[Axis], jump: _Jump, body: Stmt, lanes: int) -> tuple[list[Axis], Stmt]:
+    """Outer loops, and what they do: a tile that uses up the lines it reads. Its rows, along the
+    innermost axis, are some lines of the output; fewer where what is read lies so far apart that
+    it would compete for the same places in the cache."""
+    row = (4 if jump.distance <= NEAR_STEP else 2) * jump.elements
+    across, body = cut(axes[-1], row, body, lambda part, stmt: vector_loop(part, lanes, stmt))
+    lines, body = cut(jump.along, jump.elements, body, _serial)
+    outer = [axis for axis in axes[:-1] if axis is not jump.along]
+    return [*outer, lines, across], body
+
+
+def _serial(axis: Axis, body: Stmt) -> Stmt:
+    return For(axis.var, as_expr(axis.extent), body)
+
+
+# Bodies with conditions on the axes: concatenation, padding.
+
+
+def _segmented(
+    name: str,
+    buffers: Sequence[Buffer],
+    axes: Sequence[Axis],
+    body: Stmt,
+    parts: Sequence[Sequence[Segment]],
+    target: Target,
+) -> Kernel:
+    """Threads share the axes up to the first that is cut; inside, every part has its own loops."""
+    first = next(number for number, part in enumerate(parts) if len(part) > 1)
+    shared = first + 1 if first + 1 < len(axes) else first
+    leaves = {choice: at_segment(body, axes, choice) for choice in product(*parts)}
+    flat = _flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
+
+    def nest(number: int, chosen: tuple[Segment, ...]) -> Stmt:
+        if number == len(axes):
+            leaf = leaves[chosen]
+            inner = [axis._replace(extent=s.extent) for axis, s in zip(axes, chosen)][shared:]
+            return _leaf(inner, leaf, flat, target)
+        choices = [nest(number + 1, (*chosen, part)) for part in parts[number]]
+        if number >= shared:
+            return sequence(choices)
+        starts = [part.start for part in parts[number]]
+        moved = [
+            substitute(stmt, {axes[number].var: axes[number].var - start}) if start else stmt
+            for stmt, start in zip(choices, starts)
+        ]
+        result = moved[-1]
+        for stmt, start in reversed(list(zip(moved[:-1], starts[1:]))):
+            result = If(axes[number].var < start, stmt, result)
+        return result
+
+    used = list(flat.values()) if flat is not None else buffers
+    return finished_kernel(name, used, list(axes[:shared]), nest(0, ()))
+
+
+def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: Target) -> Stmt:
+    """Serial loops over the axes, the innermost in vectors."""
+    if flat is not None:
+        axes, body = _joined(axes, body, flat)
+    lanes = vector_lanes(body, target)
+    if not axes:
+        return body
+    body = vector_loop(axes[-1], lanes, body)
+    for axis in reversed(axes[:-1]):
+        body = For(axis.var, as_expr(axis.extent), body)
+    return body
+
+
+def _all_linear(axes: Sequence[Axis], bodies: Iterable[Stmt]) -> bool:
+    return all(_addresses(body, axes) is not None for body in bodies)
+
+
+def _flat_buffers(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
+    return {b: buffer(b.name, b.dtype, (_size(b),)) for b in buffers}
+
+
+def vector_lanes(body: Stmt, target: Target) -> int:
+    """As many lanes as the widest element type in the body allows."""
+    dtypes = {node.dtype for node in postorder((body,)) if isinstance(node, Load)}
+    dtypes |= {node.buffer.dtype for node in postorder((body,)) if isinstance(node, Store)}
+    return min((target.lanes(dtype) for dtype in dtypes), default=1)
+
+
+def collapsed(
+    buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt
+) -> tuple[Sequence[Buffer], Sequence[Axis], Stmt]:
+    """The same with neighbouring axes joined wherever every access allows it."""
+    body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
+    if _addresses(body, axes) is None:
+        return buffers, axes, body
+    flat = _flat_buffers(buffers)
+    joined, flattened = _joined(axes, body, flat)
+    return list(flat.values()), joined, flattened
+
+
+def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Affine] | None:
+    """The linear address of every access; None if one has none, or an axis is used as a value."""
+    places: list[Affine] = []
+    for node in postorder((body,)):
+        if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
+            continue
+        if node.mask is not None:
+            return None
+        found = address(node)
+        if found is None:
+            return None
+        places.append(found)
+    return None if value_vars(body) & {axis.var for axis in axes} else places
+
+
+def value_vars(body: Stmt) -> set[Var]:
+    """Variables that are read outside addresses."""
+    found: set[Var] = set()
+    seen: set[int] = set()
+    stack: list[Any] = [body]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Var):
+            found.add(node)
+        elif isinstance(node, Store):
+            stack.append(node.value)
+        elif not isinstance(node, Load):
+            stack.extend(parts(node))
+    return found
+
+
+def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tuple[list[Axis], Stmt]:
+    """The body on flat buffers, over axes joined where all accesses walk through them in one go."""
+    places = _addresses(body, axes)
+    assert places is not None
+    groups: list[list[Axis]] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        last = groups[-1][-1] if groups else None
+        if last is not None and all(_continues(place, last, axis) for place in places):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    joined = [Axis(Var(g[-1].var.name), prod(axis.extent for axis in g)) for g in groups]
+    own = {axis.var for axis in axes}
+
+    def index(access: Load | Store) -> tuple[Expr]:
+        place = address(access)
+        assert place is not None
+        total: Expr = as_expr(place.constant)
+        for group, axis in zip(groups, joined):
+            coefficient = place.terms.get(group[-1].var, 0)
+            total = total + axis.var * coefficient if coefficient else total
+        for var, coefficient in place.terms.items():
+            total = total + var * coefficient if var not in own else total
+        return (total,)
+
+    def flatten(node: Any) -> Any:
+        if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
+            return node
+        if isinstance(node, Load):
+            return Load(flat[accessed(node)], index(node))
+        return Store(flat[node.buffer], index(node), node.value)
+
+    return joined, rewrite(body, flatten)
+
+
+def _continues(place: Affine, outer: Axis, inner: Axis) -> bool:
+    """Whether one step outside goes as far as all steps inside."""
+    return place.terms.get(outer.var, 0) == place.terms.get(inner.var, 0) * inner.extent
+
+
+def _size(source: Buffer) -> Expr:
+    """Elements from the first to the last, those between rows included."""
+    extents = [int(extent.value) for extent in source.shape]  # type: ignore[attr-defined]
+    if 0 in extents:
+        return as_expr(0)
+    strides = [int(stride.value) for stride in source.strides]  # type: ignore[attr-defined]
+    return as_expr(1 + sum((e - 1) * s for e, s in zip(extents, strides)))

@@ -1,0 +1,283 @@
+"""The template of _packed_matmul: rows times packed panels of columns, with what follows.
+
+A tile of some rows and a few panels stays in registers while the products are summed. All tiles of
+a chunk of rows run for the same panels, which come from the second cache after the first of them;
+each tile asks for a share of the panels that are next. Long sums are cut into blocks, so that the
+rows' part of a block stays in that cache as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import NamedTuple
+
+from ...base.dtype import FLOAT32
+from ...base.shape import is_static
+from ...base.target import Target
+from ...core.fused import FusedGroup
+from ...core.ir import Fact, NodeEntry
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, as_expr, const
+from ...te.loops import Buffer, Kernel
+from ..epilogue import Epilogue
+from ..group import LoweredKernel, kernel_name, lower_group
+from .long_sums import finished
+from .tile import balanced, registers
+
+MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
+PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, over a broadcast
+CACHED_BYTES = 1 << 20  # of rows that stay in the second cache
+LONG_SUM = 1536  # products, from which on a sum is cut
+BLOCK = 384  # products of a block
+MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
+UNROLL = 4
+NEAR_LINES = 16  # how far ahead weights are asked for that are read once
+TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
+PIECES = 8  # turns of the parallel loop that keep threads busy
+
+
+class Plan(NamedTuple):
+    """`tiles` and `groups`: (rows of a tile, how many), (panels side by side, how many)."""
+
+    rows: int
+    depth: int
+    columns: int
+    lanes: int
+    tiles: tuple[tuple[int, int], ...]
+    groups: tuple[tuple[int, int], ...]
+    chunk: int  # tiles that run for the same panels
+    rows_first: bool  # whether all panels run for a chunk, before the next chunk
+    block: int  # products summed at a time
+    together: int  # groups of panels for each block of products
+
+
+def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
+    """The kernel of a group whose master is a _packed_matmul, or the generic ones for other dtypes
+    than float32, and for nothing at all."""
+    node = group.master
+    assert node is not None
+    data, weight = (fact(entry) for entry in node.inputs)
+    assert is_static(data.shape)
+    assert is_static(weight.shape)
+    made = fact(group.outputs[0])
+    lanes = weight.shape[2]
+    suits = data.dtype == made.dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
+    if not suits or len(group.outputs) > 1 or not prod(data.shape):
+        return lower_group(group, fact, target)
+    plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, registers(target))
+    return [_Writer(plan, group, fact).lowered()]
+
+
+def plan_product(rows: int, depth: int, columns: int, lanes: int, budget: int) -> Plan:
+    """Tiles of rows and panels, and the order to run them in."""
+    panels = columns // lanes
+    a, p = _tile(rows, max(panels, 1), budget)
+    tiles = balanced(rows, a)
+    count = sum(n for _, n in tiles)
+    groups = balanced(panels, p) if panels else ()
+    if columns % lanes:
+        groups = (*groups, (0, 1))  # what is left of a panel
+    sets = sum(n for _, n in groups)
+    long = depth >= LONG_SUM and depth * rows * 4 > CACHED_BYTES
+    block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
+    fitting = max(CACHED_BYTES // (block * 4 * a), 1)
+    chunk = -(-count // -(-count // fitting))
+    chunks = -(-count // chunk)
+    together = next((n for n in TOGETHER if sets * chunks >= n * PIECES), 1) if long else 1
+    rows_first = chunk < count
+    if sets * chunks < PIECES:
+        chunk = -(-count // min(-(-PIECES // sets), count))
+    return Plan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
+
+
+def _tile(rows: int, panels: int, budget: int) -> tuple[int, int]:
+    """Rows and panels of a tile: as few loads for a product as the registers allow; all rows, so
+    that weights are read once, where two panels fit beside them."""
+    if rows * 2 + 3 <= budget:
+        return rows, min((budget - 1) // (rows + 1), MAX_PANELS, panels)
+    best = (float("inf"), 1, 1)
+    for p in range(1, min(MAX_PANELS, panels) + 1):
+        for a in range(1, min(MAX_ROWS, rows) + 1):
+            if a * p + p + 1 <= budget:
+                cost = PANEL_COST * -(-rows // a) / rows + -(-panels // p) / panels
+                best = min(best, (cost, a, p))
+    return best[1:]
+
+
+class _Part(NamedTuple):
+    """What tiles of all sizes have in common: `panels` from number `panel` on, `depth` products
+    from number `start` on."""
+
+    panels: int
+    lanes: int
+    panel: Expr
+    start: Expr
+    depth: int
+    is_first: bool  # whether sums begin here, and whether they are complete after it
+    is_last: bool
+
+
+class _Writer:
+    def __init__(self, plan: Plan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
+        node, shape = group.master, fact(group.outputs[0]).shape
+        assert node is not None
+        assert is_static(shape)
+        self.plan, self.leading = plan, shape[:-1]
+        self.b = b = KernelBuilder(kernel_name(group))
+        weights = -(-plan.columns // plan.lanes) * plan.depth * plan.lanes
+        self.data = b.arg("data", FLOAT32, (plan.rows * plan.depth,))
+        self.weight = b.arg("weight", FLOAT32, (weights,))
+        self.epilogue = Epilogue(b, group, fact)
+        self.out = b.arg("out", FLOAT32, (plan.rows * plan.columns,))
+        self.arguments = (*node.inputs, *self.epilogue.arguments, group.outputs[0])
+
+    def lowered(self) -> LoweredKernel:
+        work = self.plan.rows * self.plan.depth * self.plan.columns
+        return LoweredKernel(finished(self._kernel()), self.arguments, work)
+
+    def _kernel(self) -> Kernel:
+        b, plan = self.b, self.plan
+        sets = -(-_total(plan.groups) // plan.together)
+        chunks = -(-_total(plan.tiles) // plan.chunk)
+        with b.parallel("p", sets * chunks) as p:
+            chunk, number = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
+            self.first_tile = b.let("first", chunk * plan.chunk)
+            self.first_group = b.let("first", number * plan.together)
+            last = (plan.depth - 1) // plan.block * plan.block
+            if last:
+                self._block(as_expr(0), plan.block, True, False)
+            if last > plan.block:
+                with b.loop("block", last // plan.block - 1) as block:
+                    self._block((block + 1) * plan.block, plan.block, False, False)
+            self._block(as_expr(last), plan.depth - last, not last, True)
+        return b.finish()
+
+    def _block(self, start: Expr, depth: int, is_first: bool, is_last: bool) -> None:
+        """Some products of every sum, for all panels and rows of this turn."""
+        plan = self.plan
+
+        def tiles(panels: int, panel: Expr) -> None:
+            lanes = plan.lanes if panels else plan.columns % plan.lanes
+            part = _Part(max(panels, 1), lanes, panel, start, depth, is_first, is_last)
+            with self._counted(self.first_tile, plan.chunk, _total(plan.tiles)) as tile:
+                self._choose(tile, plan.tiles, lambda rows, row: self._tile(part, rows, row, tile))
+
+        with self._counted(self.first_group, plan.together, _total(plan.groups)) as group:
+            self._choose(group, plan.groups, tiles)
+
+    @contextmanager
+    def _counted(self, first: Expr, turns: int, total: int) -> Iterator[Expr]:
+        """The numbers from `first` on, some of them, below a total."""
+        with self.b.loop("turn", turns) as turn:
+            number = self.b.let("number", first + turn)
+            if total % turns:
+                with self.b.when(number < total):
+                    yield number
+            else:
+                yield number
+
+    def _choose(
+        self,
+        number: Expr,
+        sizes: Sequence[tuple[int, int]],
+        write: Callable[[int, Expr], None],
+        done: int = 0,
+        units: int = 0,
+    ) -> None:
+        """What happens to a number: sizes hold for as many numbers as stand beside them."""
+        (size, count), *others = sizes
+        first = (number - done) * size + units
+        if not others:
+            write(size, first)
+            return
+        with self.b.when(number < done + count):
+            write(size, first)
+        with self.b.otherwise():
+            self._choose(number, others, write, done + count, units + size * count)
+
+    # A tile
+
+    def _tile(self, part: _Part, rows: int, first: Expr, tile: Expr) -> None:
+        b, plan = self.b, self.plan
+        row = b.let("row", first)
+        with self._lanes(part.lanes) as lane:
+            columns = [(part.panel + v) * plan.lanes + lane for v in range(part.panels)]
+            acc = b.alloc("acc", FLOAT32, (rows * part.panels,), scope="register")
+            for place in range(rows * part.panels):
+                b.store(acc, place, const(0, FLOAT32))
+            self._sum(part, rows, row, tile, acc, lane)
+            for i in range(rows):
+                at = self._leading_index(row + i) if part.is_last else []
+                for v, column in enumerate(columns):
+                    value: Expr = acc[i * part.panels + v]
+                    if not part.is_first:
+                        value = value + self.out[(row + i) * plan.columns + column]
+                    if part.is_last:
+                        value = self.epilogue.finished(b.let("y", value), [*at, column])
+                    b.store(self.out, (row + i) * plan.columns + column, value)
+
+    @contextmanager
+    def _lanes(self, lanes: int) -> Iterator[Expr]:
+        if lanes == 1:
+            yield as_expr(0)
+        else:
+            with self.b.vector("lane", lanes) as lane:
+                yield lane
+
+    def _sum(self, part: _Part, rows: int, row: Expr, tile: Expr, acc: Buffer, lane: Expr) -> None:
+        b, plan = self.b, self.plan
+        weight = b.let("w", (part.panel * plan.depth + part.start) * plan.lanes)
+        data = b.let("x", row * plan.depth + part.start)
+
+        def step(k: Expr) -> None:
+            vectors = [
+                b.let("v", self.weight[weight + (k + v * plan.depth) * plan.lanes + lane]) for v in range(part.panels)
+            ]
+            for i in range(rows):
+                x = b.let("d", self.data[data + i * plan.depth + k])
+                for v, vector in enumerate(vectors):
+                    place = i * part.panels + v
+                    b.store(acc, place, acc[place] + x * vector)
+
+        turns, rest = divmod(part.depth, UNROLL)
+        if turns:
+            with b.loop("k", turns) as turn:
+                self._ask(part, tile, weight, turn, turns)
+                for number in range(UNROLL):
+                    step(turn * UNROLL + number)
+        for number in range(rest):
+            step(as_expr(turns * UNROLL + number))
+
+    def _ask(self, part: _Part, tile: Expr, weight: Expr, turn: Expr, turns: int) -> None:
+        """Asks for weights: those soon to be read where few rows read them, else a share of the
+        panels that come after these."""
+        b, plan = self.b, self.plan
+        if _total(plan.tiles) <= 2:
+            for number in range(UNROLL * part.panels):
+                v, ahead = divmod(number, UNROLL)
+                line = turn * UNROLL + (v * plan.depth + ahead + NEAR_LINES)
+                b.prefetch(self.weight, weight + line * plan.lanes)
+            return
+        done = tile - self.first_tile if plan.rows_first else tile
+        line = b.let("line", done * turns + turn)
+        there = line // part.depth * plan.depth + line % part.depth
+        next_panel = weight + (there + part.panels * plan.depth) * plan.lanes
+        b.prefetch(self.weight, next_panel, level=2)
+
+    def _leading_index(self, row: Expr) -> list[Expr]:
+        """The index of a row along all axes but the last."""
+        found: list[Expr] = []
+        left = prod(self.leading)
+        for extent in reversed(self.leading):
+            found.append(self.b.let("at", row % extent) if extent < left else row)
+            row = row // extent if extent > 1 else row
+            left //= extent
+            if left == 1:
+                break
+        return [as_expr(0)] * (len(self.leading) - len(found)) + found[::-1]
+
+
+def _total(sizes: Sequence[tuple[int, int]]) -> int:
+    return sum(count for _, count in sizes)

@@ -1,0 +1,406 @@
+"""The schedule of a stage with a reduction: sums, maxima, pools, convolutions, matrix products.
+
+One axis is vectorised: an output axis whose neighbours are neighbours in memory, or else the
+innermost reduced axis, with partial results in the lanes. Two more output axes are cut into tiles
+whose turns run side by side in registers. What is left outside is shared by threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from ...base.shape import numel
+from ...base.target import Target
+from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
+from ...te.jam import jam
+from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
+from ...te.simplify_loops import sequence, simplify_statement, statements
+from ...te.transform import split
+from ...te.visit import loads, postorder, rewrite, substitute
+from ..access import accessed, step
+from .nest import Axis, finished_kernel
+from .pairwise import in_pairs
+from .partial import partial_sums
+from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
+from .tile import Tiling, choose_tiles, registers
+
+GATHER_COST = 0.8  # of one element, relative to a vector load
+BROADCAST_COST = 0.4
+LANE_SUM_COST = 1.1  # partial results in lanes have to be summed at the end
+INNER_UNROLL = 4
+FAR = 0.75  # of the second cache: what is larger comes from beyond it every time
+SHORT_CALLS = frozenset("sqrt abs floor ceil trunc round isnan isinf isfinite fma".split())
+
+
+class Reduction(NamedTuple):
+    """The reduced loops of a body, outermost first, and the loads inside them."""
+
+    axes: list[Axis]
+    loads: list[Load]
+
+
+def reduction_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
+    """The kernel of a body that reduces, then stores elements at `axes`."""
+    body = in_memory_order(_without_blocks(_simplified(body, axes)))
+    if not reduction_of(body).axes:  # of one element, or of none
+        return pointwise_kernel(name, buffers, axes, body, target)
+    buffers, axes, body = collapsed(buffers, axes, body)
+    lanes = vector_lanes(body, target)
+    vector = choose_vector(axes, body, lanes)
+    if vector is None:
+        return _tiled(name, buffers, axes, body, target)
+    if vector not in axes:
+        return _tiled(name, buffers, axes, partial_sums(body, vector, lanes), target)
+    return _vectorised(name, buffers, axes, body, vector, lanes, target)
+
+
+def _simplified(body: Stmt, axes: Sequence[Axis]) -> Stmt:
+    return simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
+
+
+# Reduced loops
+
+
+def reduction_of(body: Stmt) -> Reduction:
+    loops = [node for node in statements(body) if isinstance(node, For)]
+    axes = [Axis(loop.var, int(loop.extent.value)) for loop in loops]  # type: ignore[attr-defined]
+    inner = loops[-1].body if loops else body
+    return Reduction(axes, [load for load in loads(inner) if accessed(load).scope == "arg"])
+
+
+def _without_blocks(body: Stmt) -> Stmt:
+    """A reduced loop whose index is used as i // c and i % c becomes two loops."""
+    while True:
+        found = _blocked_loop(body)
+        if found is None:
+            return body
+        var, block = found
+        body = simplify_statement(split(body, var, block).target)
+
+
+def _blocked_loop(body: Stmt) -> tuple[Var, int] | None:
+    extents = {n.var: n.extent for n in statements(body) if isinstance(n, For)}
+    for node in postorder((body,)):
+        if not (isinstance(node, Binary) and node.op in ("floordiv", "floormod")):
+            continue
+        if isinstance(node.a, Var) and isinstance(node.b, Const) and node.a in extents:
+            extent, block = extents[node.a], int(node.b.value)
+            if isinstance(extent, Const) and int(extent.value) % block == 0:
+                return node.a, block
+    return None
+
+
+def in_memory_order(body: Stmt) -> Stmt:
+    """Reduced loops that stand directly inside each other, longest strides outermost."""
+
+    def reordered(node: object) -> object:
+        if not (isinstance(node, For) and isinstance(node.body, For)):
+            return node
+        nest = [node]
+        while isinstance(nest[-1].body, For):
+            nest.append(nest[-1].body)
+        reads = loads(nest[-1].body)
+        order = sorted(nest, key=lambda loop: -_longest_step(reads, loop.var))
+        inner: Stmt = nest[-1].body
+        for loop in reversed(order):
+            inner = For(loop.var, loop.extent, inner, loop.kind)
+        return inner
+
+    outermost = [n for n in statements(body) if isinstance(n, For)][:1]
+    if not outermost:
+        return body
+    first = outermost[0]
+    return rewrite(body, lambda node: reordered(node) if _loops(node, first.var) else node)
+
+
+def _loops(node: object, var: Var) -> bool:
+    return isinstance(node, For) and node.var is var
+
+
+def _longest_step(reads: Sequence[Load], var: Var) -> int:
+    """How far apart in memory two turns of a loop are, in the tensor where that is most."""
+    steps = [step(load, var) for load in reads if accessed(load).scope == "arg"]
+    return max((abs(s) for s in steps if s is not None), default=0)
+
+
+# The vector axis
+
+
+def choose_vector(axes: Sequence[Axis], body: Stmt, lanes: int) -> Axis | None:
+    """The axis whose vectors cost least to load; None when lanes bring nothing."""
+    reduction = reduction_of(body)
+    if lanes < 2 or not reduction.loads:
+        return None
+    costs = [(_cost(axis, body, min(lanes, axis.extent)), axis) for axis in axes if axis.extent > 1]
+    inner = reduction.axes[-1]
+    plain = all(load.mask is None for load in reduction.loads)
+    if plain and inner.extent >= lanes and _is_dense(reduction.loads, inner.var):
+        costs.append((LANE_SUM_COST * _cost(inner, body, lanes), inner))
+    best = min(costs, key=lambda item: item[0], default=None)
+    scalar = 0.9 * (len(reduction.loads) + 1)
+    return best[1] if best is not None and best[0] < scalar else None
+
+
+def _is_dense(reads: Sequence[Load], var: Var) -> bool:
+    return all(step(load, var) in (0, 1) for load in reads)
+
+
+def _cost(axis: Axis, body: Stmt, lanes: int) -> float:
+    """Of one element's worth of work, counting lanes that do nothing."""
+    total = 1.0
+    for load in reduction_of(_in_lanes(axis, body, lanes)[0]).loads:
+        distance = step(load, _LANE)
+        vector = BROADCAST_COST if distance == 0 else 1.0 if distance == 1 else lanes * GATHER_COST
+        total += vector
+    full, rest = divmod(axis.extent, lanes)
+    return total * (full + bool(rest)) / axis.extent
+
+
+_LANE = Var("lane")
+
+
+def _in_lanes(axis: Axis, body: Stmt, lanes: int, start: int = 0) -> tuple[Stmt, Axis]:
+    """The body at start + outer * lanes + lane, and the axis of `outer`."""
+    outer = Axis(Var(f"{axis.var.name}_o"), (axis.extent - start) // lanes)
+    index = outer.var * lanes + _LANE + start
+    ranges = {_LANE: (0, lanes - 1), outer.var: (0, max(outer.extent - 1, 0))}
+    return simplify_statement(substitute(body, {axis.var: index}), ranges), outer
+
+
+# The nest
+
+
+class Panels(NamedTuple):
+    """Some panels: `turns` vectors of `lanes` side by side, `count` times; the body at index
+    `axis`, which starts at `done`."""
+
+    body: Stmt
+    axis: Axis | None
+    lanes: int
+    turns: int
+    repeats: int
+    done: int = 0
+
+
+def _tiled(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
+    """Without a vector axis: tiles of single elements (or of lanes that the body makes itself)."""
+    across, _ = choose_tiles(_shared(axes, body), None, registers(target))
+    return _nest(name, buffers, axes, across, [Panels(_unroll_inner(body), None, 1, 1, 1)], target)
+
+
+def _vectorised(
+    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, vector: Axis, lanes: int, target: Target
+) -> Kernel:
+    lanes = min(lanes, vector.extent)
+    body = _with_results_kept(body)
+    main, row = _in_lanes(vector, body, lanes)
+    rest = vector.extent % lanes
+    outer = [axis for axis in axes if axis is not vector]
+    if row.extent == 1 and not rest:
+        main = substitute(main, {row.var: as_expr(0)})
+        row = next((axis for axis in outer if _is_panel(axis, main)), row)
+        outer = [axis for axis in outer if axis is not row]
+    wide = row if _is_panel(row, main) else None
+    across, tiling = choose_tiles(_shared(outer, main), wide, registers(target))
+    if across is None and tiling is None:
+        main = in_pairs(main)
+    counts = tiling.counts if tiling is not None else ((1, row.extent),)
+    panels: list[Panels] = []
+    done = 0
+    for turns, count in counts:
+        panels.append(Panels(_unroll_inner(main), row, lanes, turns, count, done))
+        done += turns * count
+    if rest:
+        tail, last = _in_lanes(vector, body, rest, vector.extent - rest)
+        panels.append(Panels(_unroll_inner(tail), last, rest, 1, 1))
+    return _nest(name, buffers, outer, across, panels, target)
+
+
+def _is_panel(axis: Axis, body: Stmt) -> bool:
+    """Whether vectors change along an axis, and what is broadcast to them does not."""
+    vectors: list[int | None] = []
+    broadcasts: list[int | None] = []
+    for load in reduction_of(body).loads:
+        (broadcasts if step(load, _LANE) == 0 else vectors).append(step(load, axis.var))
+    return axis.extent > 1 and any(vectors) and not any(broadcasts) and bool(broadcasts)
+
+
+def _shared(axes: Sequence[Axis], body: Stmt) -> list[Axis]:
+    """Axes over which some load stays the same, and some does not; the innermost first."""
+    reads = reduction_of(body).loads
+    found = []
+    for axis in reversed(axes):
+        steps = [step(load, axis.var) for load in reads]
+        if any(s == 0 for s in steps) and any(s != 0 for s in steps):
+            found.append(axis)
+    return found
+
+
+def _nest(
+    name: str,
+    buffers: Sequence[Buffer],
+    axes: Sequence[Axis],
+    across: Tiling | None,
+    panels: Sequence[Panels],
+    target: Target,
+) -> Kernel:
+    """Loops over panels, other axes and tiles across; which are outermost depends on how much is
+    read again and again."""
+    outer = [axis for axis in axes if across is None or axis is not across.axis]
+    number = Axis(Var("panel"), sum(part.repeats for part in panels))
+    turns = prod(axis.extent for axis in outer) * number.extent
+    tile = None
+    if across is not None and turns < PARALLEL_TURNS:
+        tile = Axis(Var("tile"), sum(count for _, count in across.counts))
+        outer.append(tile)
+    choices = [(part.repeats, _tiles(part, number.var, across, tile)) for part in panels]
+    body = _choose(number.var, choices)
+    far = FAR * target.caches[1]
+    outside = across is not None and _panels_outside(panels[0], number.extent, outer, far)
+    loops = [number, *outer] if outside else [*outer, number]
+    return finished_kernel(name, buffers, [axis for axis in loops if axis.extent != 1], _at_zero(body, loops))
+
+
+def _at_zero(body: Stmt, loops: Sequence[Axis]) -> Stmt:
+    zeros = {axis.var: as_expr(0) for axis in loops if axis.extent == 1}
+    return substitute(body, zeros) if zeros else body
+
+
+def _panels_outside(part: Panels, count: int, outer: Sequence[Axis], far: float) -> bool:
+    """Whether less has to come from far memory if every panel walks over all of the rest, than if
+    all panels do so for each turn of the outer loops; where panels stay near, whether they are
+    larger."""
+    if part.axis is None:
+        return False
+    sizes = {True: 0, False: 0}
+    for load in reduction_of(part.body).loads:
+        sizes[step(load, part.axis.var) != 0] += _bytes(accessed(load))
+    panels, rest = sizes[True], sizes[False]
+    if panels <= far:
+        return panels >= rest
+    return rest * (count if rest > far else 1) <= panels * prod(axis.extent for axis in outer)
+
+
+def _bytes(source: Buffer) -> int:
+    extents = tuple([int(e.value) for e in source.shape])  # type: ignore[attr-defined]
+    return numel(extents) * source.dtype.itemsize
+
+
+def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:
+    """The choice that turn `number` falls to, told its turn within it."""
+    start = 0
+    made: list[tuple[int, Stmt]] = []
+    for count, choice in choices:
+        made.append((start + count, choice(number - start if start else number)))
+        start += count
+    result = made[-1][1]
+    for end, stmt in reversed(made[:-1]):
+        result = If(number < end, stmt, result)
+    return result
+
+
+def _tiles(part: Panels, number: Var, across: Tiling | None, tile: Axis | None) -> Callable[[Expr], Stmt]:
+    """What one turn over some panels does: all tiles across, or the one that `tile` names."""
+
+    def at_turn(turn: Expr) -> Stmt:
+        fixed = [] if part.axis is None else [(part.axis, part.turns, turn * part.turns + part.done)]
+        if across is None:
+            return _register_tile(part, fixed)
+        choices = []
+        done = 0
+        for turns, count in across.counts:
+            choices.append((count, _tile_at(part, fixed, across.axis, turns, done)))
+            done += turns * count
+        if tile is not None:
+            return _choose(tile.var, choices)
+        loops: list[Stmt] = []
+        for count, choice in choices:
+            var = Var(f"{across.axis.var.name}_t")
+            loops.append(For(var, as_expr(count), choice(var)))
+        return sequence(loops)
+
+    return at_turn
+
+
+def _tile_at(
+    part: Panels, fixed: list[tuple[Axis, int, Expr]], axis: Axis, turns: int, done: int
+) -> Callable[[Expr], Stmt]:
+    return lambda turn: _register_tile(part, [(axis, turns, turn * turns + done), *fixed])
+
+
+def _register_tile(part: Panels, tiles: Sequence[tuple[Axis, int, Expr]]) -> Stmt:
+    """The body for every turn of the tiles at once; the turns of the last change fastest, so that
+    what is broadcast to the panels is live for no longer than they take."""
+    body = part.body
+    for axis, turns, start in tiles:
+        turn = Var(f"{axis.var.name}_u")
+        body = substitute(body, {axis.var: start + turn if turns > 1 else start})
+        if turns > 1:
+            body = jam(For(turn, as_expr(turns), body, "unroll"))
+    body = rewrite(body, _rolled)
+    if part.lanes > 1:
+        return For(_LANE, as_expr(part.lanes), body, "vector")
+    return substitute(body, {_LANE: as_expr(0)})
+
+
+# What is done with a result
+
+
+def _with_results_kept(body: Stmt) -> Stmt:
+    """The body with its results put into scratch memory where much is to be done with each: code
+    for all of a tile at once would be long, and need more registers than there are."""
+    results, inner = [], body
+    while isinstance(inner, Alloc):
+        results.append(inner.buffer)
+        inner = inner.body
+    if not isinstance(inner, Seq) or not _is_long(inner.body[-1]):
+        return body
+    kept = {b: buffer(f"{b.name}_kept", b.dtype, (), scope="scratch") for b in results}
+
+    def from_scratch(node: object) -> object:
+        found = kept.get(node.source) if isinstance(node, Load) else None  # type: ignore[call-overload]
+        return node if found is None else found[()]
+
+    keep = [Store(place, (), b[()]) for b, place in kept.items()]
+    made: Stmt = sequence([*inner.body[:-1], *keep, rewrite(inner.body[-1], from_scratch)])
+    for b in (*reversed(results), *kept.values()):
+        made = Alloc(b, made)
+    return made
+
+
+def _is_long(stmt: Stmt) -> bool:
+    calls = (node for node in postorder((stmt,)) if isinstance(node, Call))
+    return any(call.name not in SHORT_CALLS for call in calls)
+
+
+def _rolled(node: object) -> object:
+    """Turns of a tile that read their results from scratch memory run one after the other."""
+    if not isinstance(node, For) or node.kind != "unroll" or not _is_long(node.body):
+        return node
+    return node if _uses_registers(node.body) else replace(node, kind="serial")
+
+
+def _uses_registers(body: Stmt) -> bool:
+    touched = [n for n in postorder((body,)) if isinstance(n, (Load, Store))]
+    return any(accessed(node).scope == "register" for node in touched)
+
+
+def _unroll_inner(body: Stmt) -> Stmt:
+    """The innermost reduced loop in steps of a few turns, where that divides it."""
+    reduction = reduction_of(body)
+    if not reduction.axes:
+        return body
+    inner = reduction.axes[-1]
+    if inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
+        return body
+    cut = split(body, inner.var, INNER_UNROLL)
+
+    def unrolled(node: object) -> object:
+        if isinstance(node, For) and node.var is cut.inner:
+            return replace(node, kind="unroll")
+        return node
+
+    return rewrite(cut.target, unrolled)

@@ -1,0 +1,61 @@
+"""Register tiles: how many turns of which loops run side by side, so that a value is loaded once
+for many uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...base.target import Target
+from .nest import Axis
+
+MAX_ACROSS = 14  # turns of the axis whose elements are broadcast
+MAX_PANELS = 4  # vectors side by side
+
+
+class Tiling(NamedTuple):
+    """`counts`: (turns in a tile, number of such tiles), which together cover the axis."""
+
+    axis: Axis
+    counts: tuple[tuple[int, int], ...]
+
+
+def registers(target: Target) -> int:
+    return 32 if target.isa == "avx512" or target.arch == "aarch64" else 16
+
+
+def balanced(extent: int, factor: int) -> tuple[tuple[int, int], ...]:
+    """Tiles of at most `factor` turns, as equal as they can be.
+
+    >>> balanced(49, 14), balanced(28, 14), balanced(5, 8)
+    (((13, 1), (12, 3)), ((14, 2),), ((5, 1),))
+    """
+    tiles = -(-extent // factor)
+    small, larger = divmod(extent, tiles)
+    parts = ((small + 1, larger), (small, tiles - larger))
+    return tuple((turns, count) for turns, count in parts if count and turns)
+
+
+def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tuple[Tiling | None, Tiling | None]:
+    """Tiles of an axis whose loads the panels share, and of the panels themselves.
+
+    Per step of the reduction a tile of a x p loads a broadcasts and p vectors for a * p uses, and
+    keeps a * p results, p vectors and one broadcast in registers.
+    """
+    best: tuple[float, Axis | None, int, int] = (2.0, None, 1, 1)
+    candidates: list[Axis] | list[None] = [axis for axis in across if axis.extent > 1] or [None]
+    for axis in candidates:
+        for p in range(1, min(MAX_PANELS, panels.extent if panels else 1) + 1):
+            for a in range(1, min(MAX_ACROSS, axis.extent if axis else 1) + 1):
+                if a * p + p + 1 <= budget:
+                    loads = 1 / _average(axis, a) + 1 / _average(panels, p)
+                    if loads < best[0] - 1e-9:
+                        best = (loads, axis, a, p)
+    _, axis, a, p = best
+    first = Tiling(axis, balanced(axis.extent, a)) if axis is not None and a > 1 else None
+    second = Tiling(panels, balanced(panels.extent, p)) if panels is not None and p > 1 else None
+    return first, second
+
+
+def _average(axis: Axis | None, factor: int) -> float:
+    return axis.extent / -(-axis.extent // factor) if axis is not None else 1.0

@@ -1,0 +1,3 @@
+"""Matrices: products, factorisations, solutions, distances."""
+
+from . import distances, factors, lapack, matmul

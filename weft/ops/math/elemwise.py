@@ -1,0 +1,473 @@
+"""Element-wise operators of one tensor: activations, rounding, logic, and those with a number."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import te
+from ...base.dtype import BOOL, DType, is_complex, is_float
+from ...base.shape import unify
+from ...core.op import set_role
+from ...core.schema import BOOL as BOOL_ATTR
+from ...core.schema import DTYPE, FLOAT, attr, schema
+from .. import _layouts as layouts
+from .._families import (
+    ELEM_WISE,
+    F,
+    as_written,
+    binary,
+    clamped,
+    conj,
+    define,
+    divide,
+    floating,
+    full_dtype,
+    holomorphic,
+    in_dtype,
+    integral,
+    no_flow,
+    number,
+    numeric,
+    pointwise,
+    power,
+    scalar,
+    unary,
+)
+
+# Rounding. The gradient is zero almost everywhere.
+
+
+def _zero_gradient(ctx, g):
+    return [F.zeros_like(ctx.inputs[0])]
+
+
+def _rounding(body):
+    """Integers are whole already."""
+    return in_dtype(lambda x: x if x.dtype.kind in "iu" else body(x))
+
+
+floor = unary("floor", "The largest integer not above x.", level=3, dtype=numeric)
+floor.reference = _rounding(np.floor)
+floor.compute = pointwise(te.floor)
+floor.gradient = _zero_gradient
+
+ceil = unary("ceil", "The smallest integer not below x.", level=3, dtype=numeric)
+ceil.reference = _rounding(np.ceil)
+ceil.compute = pointwise(te.ceil)
+ceil.gradient = _zero_gradient
+
+trunc = unary("trunc", "x without its fraction.", level=3, dtype=numeric)
+trunc.reference = _rounding(np.trunc)
+trunc.compute = pointwise(te.trunc)
+trunc.gradient = _zero_gradient
+
+round_ = unary("round", "The nearest integer; halves go to the even one.", level=3, dtype=numeric)
+round_.reference = _rounding(np.rint)
+round_.compute = pointwise(te.round)
+round_.gradient = _zero_gradient
+
+sign = unary("sign", "-1, 0 or 1, as x is negative, zero or positive; NaN stays NaN.", level=3, dtype=numeric)
+sign.reference = in_dtype(np.sign)
+sign.compute = pointwise(
+    lambda x: te.select(x > 0, 1, te.select(x < 0, number(-1, x.dtype), x))  # NaN is x
+)
+sign.gradient = _zero_gradient
+
+
+def _abs_gradient(ctx, g):
+    """dz = g z / |z|"""
+    return [F.elemwise_mul(F.cast_like(g, ctx.inputs[0]), F.sgn(ctx.inputs[0]))]
+
+
+abs_ = unary("abs", "|x|", level=3, dtype=numeric)
+abs_.reference = np.abs
+abs_.compute = pointwise(te.abs)
+abs_.gradient = lambda ctx, g: [F.elemwise_mul(g, F.sign(ctx.inputs[0]))]  # dx = g sign(x)
+abs_.complex_gradient = _abs_gradient
+
+# Activations, and the functions they are made of.
+
+
+def logistic(x: NDArray) -> NDArray:
+    """1 / (1 + exp(-x))"""
+    if is_complex(x.dtype):
+        return 1 / (1 + np.exp(-x))
+    small = np.exp(-np.abs(x))  # never overflows
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+sigmoid = unary("sigmoid", "1 / (1 + exp(-x))", level=1, dtype=floating)
+sigmoid.reference = in_dtype(logistic)
+sigmoid.compute = pointwise(te.sigmoid)
+sigmoid.complex_gradient = holomorphic
+sigmoid.gradient = lambda ctx, g: [  # dx = g y (1 - y)
+    F.elemwise_mul(F.elemwise_mul(g, ctx.outputs[0]), 1 - ctx.outputs[0])
+]
+
+tanh = unary("tanh", "The hyperbolic tangent.", level=1, dtype=floating)
+tanh.reference = in_dtype(np.tanh)
+tanh.compute = pointwise(te.tanh)
+tanh.complex_gradient = holomorphic
+tanh.gradient = lambda ctx, g: [  # dx = g (1 - y^2)
+    F.elemwise_mul(g, 1 - F.elemwise_mul(ctx.outputs[0], ctx.outputs[0]))
+]
+
+exp = unary("exp", "e to the power of x.", level=1, dtype=floating)
+exp.reference = in_dtype(np.exp)
+exp.compute = pointwise(te.exp)
+exp.complex_gradient = holomorphic
+exp.gradient = lambda ctx, g: [F.elemwise_mul(g, ctx.outputs[0])]  # dx = g y
+
+log = unary("log", "The natural logarithm.", level=1, dtype=floating)
+log.reference = in_dtype(np.log)
+log.compute = pointwise(te.log)
+log.complex_gradient = holomorphic
+log.gradient = lambda ctx, g: [F.elemwise_div(g, ctx.inputs[0])]  # dx = g / x
+
+sqrt = unary("sqrt", "The square root.", level=1, dtype=floating)
+sqrt.reference = in_dtype(np.sqrt)
+sqrt.compute = pointwise(te.sqrt)
+sqrt.complex_gradient = holomorphic
+sqrt.gradient = lambda ctx, g: [F.elemwise_div(g, ctx.outputs[0] * 2)]  # dx = g / 2y
+
+erf = unary("erf", "The error function, 2/sqrt(pi) times the integral of exp(-t^2).", level=3, dtype=floating)
+erf.reference = in_dtype(np.vectorize(math.erf, otypes=[np.float64]))
+erf.compute = pointwise(te.erf)
+erf.gradient = lambda ctx, g: [  # dx = g 2/sqrt(pi) exp(-x^2)
+    F.elemwise_mul(g, F.exp(-F.elemwise_mul(ctx.inputs[0], ctx.inputs[0])) * (2 / math.sqrt(math.pi)))
+]
+
+sin = unary("sin", "The sine.", level=3, dtype=floating)
+sin.reference = in_dtype(np.sin)
+sin.compute = pointwise(te.sin)
+sin.complex_gradient = holomorphic
+sin.gradient = lambda ctx, g: [F.elemwise_mul(g, F.cos(ctx.inputs[0]))]  # dx = g cos x
+
+cos = unary("cos", "The cosine.", level=3, dtype=floating)
+cos.reference = in_dtype(np.cos)
+cos.compute = pointwise(te.cos)
+cos.complex_gradient = holomorphic
+cos.gradient = lambda ctx, g: [-F.elemwise_mul(g, F.sin(ctx.inputs[0]))]  # dx = -g sin x
+
+relu = unary("relu", "max(x, 0)", level=1, dtype=numeric)
+relu.reference = lambda x: np.maximum(x, np.zeros((), x.dtype))
+relu.compute = pointwise(lambda x: te.max(x, 0))
+relu.gradient = lambda ctx, g: [  # dx = g, 0 where y <= 0
+    F._keep_between(g, ctx.outputs[0], a_min=0.0, a_max=math.inf, strict=True)
+]
+
+negative = unary("negative", "-x", level=3, dtype=numeric)
+negative.reference = np.negative
+negative.compute = pointwise(lambda x: -x)
+negative.complex_gradient = holomorphic
+negative.gradient = lambda ctx, g: [F.negative(g)]
+
+copy = unary("copy", "x itself.", level=3, layout=layouts.renamed)
+copy.reference = np.array
+copy.compute = pointwise(lambda x: x)
+copy.complex_gradient = holomorphic
+copy.gradient = lambda ctx, g: [F.copy(g)]
+
+block_grad = unary("block_grad", "x itself, through which no gradient flows.", level=4)
+block_grad.reference = np.array
+block_grad.compute = pointwise(lambda x: x)
+block_grad.complex_gradient = as_written
+block_grad.gradient = _zero_gradient
+block_grad.inplace_identity = [True]
+block_grad.alias = {0: 0}
+
+logical_not = unary("logical_not", "1 where x is 0, else 0, in the dtype of x.", level=4)
+logical_not.reference = in_dtype(np.logical_not)
+logical_not.compute = pointwise(lambda x: te.cast(x.equal(0), x.dtype))
+logical_not.complex_gradient = as_written
+logical_not.gradient = no_flow
+
+# One tensor and a number, which is cast to the tensor's dtype.
+
+
+def _scalar_reference(body):
+    return in_dtype(lambda p, x: body(x, np.asarray(number(p.scalar, x.dtype), x.dtype)))
+
+
+def _scalar_compute(body):
+    return pointwise(lambda p, x: body(x, te.const(number(p.scalar, x.dtype), x.dtype)))
+
+
+add_scalar = scalar("__add_scalar__", "x + s", dtype=numeric)
+add_scalar.reference = _scalar_reference(lambda x, s: x + s)
+add_scalar.compute = _scalar_compute(lambda x, s: x + s)
+add_scalar.complex_gradient = holomorphic
+add_scalar.gradient = lambda ctx, g: [F.copy(g)]
+
+sub_scalar = scalar("__sub_scalar__", "x - s", dtype=numeric)
+sub_scalar.reference = _scalar_reference(lambda x, s: x - s)
+sub_scalar.compute = _scalar_compute(lambda x, s: x - s)
+sub_scalar.complex_gradient = holomorphic
+sub_scalar.gradient = lambda ctx, g: [g]
+
+rsub_scalar = scalar("__rsub_scalar__", "s - x", dtype=numeric)
+rsub_scalar.reference = _scalar_reference(lambda x, s: s - x)
+rsub_scalar.compute = _scalar_compute(lambda x, s: s - x)
+rsub_scalar.complex_gradient = holomorphic
+rsub_scalar.gradient = lambda ctx, g: [F.negative(g)]
+
+mul_scalar = scalar("__mul_scalar__", "x * s", dtype=numeric)
+mul_scalar.reference = _scalar_reference(lambda x, s: x * s)
+mul_scalar.compute = _scalar_compute(lambda x, s: x * s)
+mul_scalar.complex_gradient = holomorphic
+mul_scalar.gradient = lambda ctx, g: [g * ctx.params.scalar]
+
+div_scalar = scalar("__div_scalar__", "x / s; of integers, rounded down.", dtype=numeric)
+div_scalar.reference = _scalar_reference(divide)
+div_scalar.compute = _scalar_compute(divide)
+div_scalar.complex_gradient = holomorphic
+div_scalar.gradient = lambda ctx, g: [g / ctx.params.scalar]
+
+rdiv_scalar = scalar("__rdiv_scalar__", "s / x; of integers, rounded down.", dtype=numeric)
+rdiv_scalar.reference = _scalar_reference(lambda x, s: divide(s, x))
+rdiv_scalar.compute = _scalar_compute(lambda x, s: divide(s, x))
+rdiv_scalar.complex_gradient = holomorphic
+rdiv_scalar.gradient = lambda ctx, g: [  # dx = -g s / x^2
+    F.elemwise_div(g * -ctx.params.scalar, F.elemwise_mul(ctx.inputs[0], ctx.inputs[0]))
+]
+
+pow_scalar = scalar("__pow_scalar__", "x to the power of s.", dtype=numeric)
+pow_scalar.reference = _scalar_reference(power)
+
+
+PRODUCTS = (2, 3, 4, -1, -2)  # exponents of powers that are a few products
+
+
+def _pow_body(x: te.Expr, s: te.Expr) -> te.Expr:
+    exponent = s.value
+    if exponent not in PRODUCTS or not is_float(x.dtype):
+        return te.pow(x, s)
+    square = x * x
+    made = {1: x, 2: square, 3: square * x, 4: square * square}[abs(exponent)]
+    return made if exponent > 0 else 1 / made
+
+
+pow_scalar.compute = _scalar_compute(_pow_body)
+
+
+def _pow_scalar_gradient(ctx, g):
+    """dx = g s x^(s - 1), which is 0 for s = 0 even where x is 0"""
+    s = ctx.params.scalar
+    x = ctx.inputs[0]
+    if s == 0:
+        return [F.zeros_like(x)]
+    return [F.elemwise_mul(g, (x if s == 2 else x ** (s - 1)) * s)]
+
+
+pow_scalar.complex_gradient = holomorphic
+pow_scalar.gradient = _pow_scalar_gradient
+
+rpow_scalar = scalar("__rpow_scalar__", "s to the power of x.", dtype=numeric)
+rpow_scalar.reference = _scalar_reference(lambda x, s: power(s, x))
+rpow_scalar.compute = _scalar_compute(lambda x, s: te.pow(s, x))
+rpow_scalar.complex_gradient = holomorphic
+rpow_scalar.gradient = lambda ctx, g: [  # dx = g y ln s
+    F.elemwise_mul(g, ctx.outputs[0] * _log_of(ctx.params.scalar))
+]
+
+
+def _log_of(number: float) -> float:
+    return math.log(number) if number > 0 else (-math.inf if number == 0 else math.nan)
+
+
+lshift_scalar = scalar("__lshift_scalar__", "x shifted left by s bits.", dtype=integral)
+lshift_scalar.reference = _scalar_reference(np.left_shift)
+lshift_scalar.compute = _scalar_compute(lambda x, s: x << s)
+lshift_scalar.gradient = no_flow
+
+rshift_scalar = scalar("__rshift_scalar__", "x shifted right by s bits.", dtype=integral)
+rshift_scalar.reference = _scalar_reference(np.right_shift)
+rshift_scalar.compute = _scalar_compute(lambda x, s: x >> s)
+rshift_scalar.gradient = no_flow
+
+for _name in "add sub rsub mul div rdiv pow rpow lshift rshift".split():
+    set_role(f"{_name}_scalar", f"__{_name}_scalar__")
+
+
+@schema
+class ClipAttrs:
+    a_min: float = attr(FLOAT, "the smallest value that stays")
+    a_max: float = attr(FLOAT, "the largest value that stays")
+
+
+clip = unary("clip", "x limited to [a_min, a_max].", level=4, attrs=ClipAttrs, dtype=numeric)
+clip.reference = in_dtype(lambda p, x: np.minimum(np.maximum(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype)))
+clip.compute = pointwise(lambda p, x: te.min(te.max(x, clamped(p.a_min, x.dtype)), clamped(p.a_max, x.dtype)))
+clip.gradient = lambda ctx, g: [  # dx = g where a_min <= x <= a_max
+    F._keep_between(g, ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max)
+]
+
+hard_tanh = unary("_hard_tanh", "clip, with no gradient at the limits.", level=10, attrs=ClipAttrs, dtype=numeric)
+hard_tanh.reference, hard_tanh.compute = clip.reference, clip.compute
+hard_tanh.gradient = lambda ctx, g: [  # dx = g where a_min < x < a_max
+    F._keep_between(g, ctx.inputs[0], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=True)
+]
+
+
+@schema
+class KeepBetweenAttrs:
+    a_min: float = attr(FLOAT, "the lower limit")
+    a_max: float = attr(FLOAT, "the upper limit")
+    strict: bool = attr(BOOL_ATTR, "finite limits count as outside, and NaN as inside", default=False)
+
+
+def _kept_between(select, p, g, x):
+    """A choice and not a product, which would make NaN of 0 and an infinite or undefined g."""
+    low, high, nothing = clamped(p.a_min, x.dtype), clamped(p.a_max, x.dtype), number(0, g.dtype)
+    if not p.strict:
+        return select((x >= low) & (x <= high), g, nothing)
+    kept = select(x <= low, nothing, g) if p.a_min > -math.inf else g
+    return select(x >= high, nothing, kept) if p.a_max < math.inf else kept
+
+
+keep_between = binary(
+    "_keep_between",
+    "x where y is between limits, else 0.",
+    level=10,
+    pattern=ELEM_WISE,
+    attrs=KeepBetweenAttrs,
+    dtype=numeric,
+)
+keep_between.reference = in_dtype(partial(_kept_between, np.where))
+keep_between.compute = pointwise(partial(_kept_between, te.select))
+keep_between.gradient = lambda ctx, g: [
+    F._keep_between(g, ctx.inputs[1], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=ctx.params.strict),
+    None,
+]
+
+# More functions.
+
+
+def _smooth(name, doc, reference, compute, slope, complex_gradient=holomorphic):
+    """A differentiable function; `slope(x, y)` is its derivative."""
+    op = unary(name, doc, level=5, dtype=floating)
+    op.reference = in_dtype(reference)
+    op.compute = pointwise(compute)
+    op.gradient = lambda ctx, g: [F.elemwise_mul(g, slope(ctx.inputs[0], ctx.outputs[0]))]
+    op.complex_gradient = complex_gradient
+    return op
+
+
+def _square(x):
+    return F.elemwise_mul(x, x)
+
+
+log1p = _smooth("log1p", "log(1 + x)", np.log1p, te.log1p, lambda x, y: 1 / (x + 1))
+expm1 = _smooth("expm1", "exp(x) - 1", np.expm1, te.expm1, lambda x, y: y + 1)
+tan = _smooth("tan", "The tangent.", np.tan, te.tan, lambda x, y: _square(y) + 1)
+asin = _smooth("asin", "The arc sine.", np.arcsin, te.asin, lambda x, y: F.rsqrt(1 - _square(x)))
+acos = _smooth("acos", "The arc cosine.", np.arccos, te.acos, lambda x, y: -F.rsqrt(1 - _square(x)))
+atan = _smooth("atan", "The arc tangent.", np.arctan, te.atan, lambda x, y: 1 / (_square(x) + 1))
+sinh = _smooth("sinh", "The hyperbolic sine.", np.sinh, te.sinh, lambda x, y: F.cosh(x))
+cosh = _smooth("cosh", "The hyperbolic cosine.", np.cosh, te.cosh, lambda x, y: F.sinh(x))
+asinh = _smooth("asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(_square(x) + 1))
+
+
+def _acosh_gradient(ctx, g):
+    """dz = g / sqrt(z - 1) sqrt(z + 1) of the conjugate: the root of the product has the other sign
+    left of the imaginary axis"""
+    z = conj(ctx.inputs[0])
+    return [F.elemwise_mul(g, F.elemwise_mul(F.rsqrt(z - 1), F.rsqrt(z + 1)))]
+
+
+acosh = _smooth(
+    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(_square(x) - 1), _acosh_gradient
+)
+atanh = _smooth("atanh", "The inverse of tanh.", np.arctanh, te.atanh, lambda x, y: 1 / (1 - _square(x)))
+reciprocal = _smooth("reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1 / x, lambda x, y: -_square(y))
+rsqrt = _smooth(
+    "rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), te.rsqrt, lambda x, y: F.elemwise_mul(_square(y), y) * -0.5
+)
+
+
+def _predicate(name, doc, reference, compute):
+    op = unary(name, doc, level=5)
+    op.dtype = lambda params, ins, outs: ([None], [BOOL])
+    op.reference = reference
+    op.compute = pointwise(compute)
+    op.gradient = no_flow
+    op.complex_gradient = as_written
+    return op
+
+
+def _never_of_integers(test):
+    kinds = lambda dtype: is_float(dtype) or is_complex(dtype)
+    return lambda x: test(x) if kinds(x.dtype) else np.zeros(x.shape, bool)
+
+
+isnan = _predicate("isnan", "Whether x is no number.", _never_of_integers(np.isnan), lambda x: _test(te.isnan, x))
+isinf = _predicate("isinf", "Whether x is infinite.", _never_of_integers(np.isinf), lambda x: _test(te.isinf, x))
+
+
+def _test(predicate, x):
+    return predicate(x) if is_float(x.dtype) else te.const(False, BOOL)
+
+
+# Casts.
+
+
+@schema
+class CastAttrs:
+    dtype: DType = attr(DTYPE, "the dtype of the result")
+
+
+def _converted(x: NDArray, dtype: DType) -> NDArray:
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x != 0 if dtype == BOOL else x.real
+    with np.errstate(all="ignore"):
+        if dtype == np.uint32 and is_float(x.dtype):
+            # numpy's own answer for what does not fit depends on where in the array it stands
+            return x.astype(np.int64).astype(dtype)
+        return x.astype(dtype)
+
+
+def _cast_expr(x: te.Expr, dtype: DType) -> te.Expr:
+    return x.not_equal(0) if dtype == BOOL and x.dtype != BOOL else te.cast(x, dtype)
+
+
+cast = unary(
+    "cast",
+    "x in another dtype; floats lose their fraction on the way to integers, and what "
+    "does not fit, NaN included, is the lowest int32 or int64, cut down to the dtype.",
+    level=1,
+    attrs=CastAttrs,
+    dtype=full_dtype,
+)
+cast.reference = lambda p, x: _converted(x, p.dtype)
+cast.compute = pointwise(lambda p, x: _cast_expr(x, p.dtype))
+cast.complex_gradient = as_written
+cast.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0])]
+
+cast_like = define(
+    "cast_like",
+    "data in the dtype of like, whose values and shape do not matter.",
+    level=5,
+    inputs={"data": "what to cast", "like": "has the wanted dtype"},
+    pattern=ELEM_WISE,
+    layout=layouts.first,
+    ignored_inputs=[1],
+)
+cast_like.shape = lambda params, ins, outs: _first_shape(ins, outs)
+cast_like.dtype = lambda params, ins, outs: ([None, outs[0] if ins[1] is None else ins[1]], [ins[1]])
+cast_like.reference = lambda x, like: _converted(x, like.dtype)
+cast_like.compute = lambda x, like: te.compute(x.shape, lambda *i: _cast_expr(x[i], like.dtype))
+cast_like.complex_gradient = as_written
+cast_like.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0]), None]
+
+
+def _first_shape(ins, outs):
+    shape = unify(ins[0], outs[0])
+    return [shape, None], [shape]
+
+
+set_role("cast", "cast")
+set_role("copy", "copy")

@@ -1,0 +1,21 @@
+"""Layers of networks with their gradients: products, convolutions, pools, norms, attention, recurrence, losses."""
+
+from . import (
+    activation,
+    adaptive_pool,
+    attention,
+    conv,
+    conv_grad,
+    cross_entropy,
+    ctc,
+    dense_softmax,
+    halo,
+    norm,
+    norm_grad,
+    packed,
+    pool,
+    recurrence,
+    rnn,
+    strided_attention,
+    winograd,
+)

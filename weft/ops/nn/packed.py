@@ -1,0 +1,121 @@
+"""Matrix products with packed weights: the columns in panels as wide as a vector, each panel with
+all its rows in one go, so that a kernel reads the weights as one stream.
+
+A build puts them in place of other products, after gradients are taken: they have none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import te
+from ...base.errors import ShapeError
+from ...base.shape import show, unify_dim
+from ...core.schema import BOOL, INT, attr, schema
+from .. import _layouts as layouts
+from .._families import INJECTIVE, OUT_FUSABLE, define, numeric, ranked
+
+
+@schema
+class PackAttrs:
+    lanes: int = attr(INT, "columns in a panel", low=1)
+    transposed: bool = attr(BOOL, "whether columns are the first axis of the data", default=False)
+
+
+def _pack_shape(params, ins, outs):
+    if ins[0] is None:
+        return [None], [None]
+    if len(ins[0]) != 2:
+        raise ShapeError(f"a matrix has two dimensions, not {show(ins[0])}")
+    rows, columns = ins[0][::-1] if params.transposed else ins[0]
+    panels = -(-columns // params.lanes) if isinstance(columns, int) else None
+    return [None], [(panels, rows, params.lanes)]
+
+
+def _pack_reference(params, w):
+    matrix = w.T if params.transposed else w
+    rows, columns = matrix.shape
+    panels = -(-columns // params.lanes)
+    if columns % params.lanes:
+        wide = np.zeros((rows, panels * params.lanes), w.dtype)
+        wide[:, :columns] = matrix
+        matrix = wide
+    return matrix.reshape(rows, panels, params.lanes).swapaxes(0, 1)
+
+
+def _pack_compute(params, w):
+    (shape,) = _pack_shape(params, [w.shape], [None])[1]
+    columns = w.shape[0] if params.transposed else w.shape[1]
+
+    def element(panel, row, lane):
+        column = panel * params.lanes + lane
+        index = (column, row) if params.transposed else (row, column)
+        return te.read_or(w, index, column < columns, 0) if columns % params.lanes else w[index]
+
+    return te.compute(shape, element, name="panels")
+
+
+pack_panels = define(
+    "_pack_panels",
+    "A matrix as panels of columns: out[p, k, l] = data[k, p * lanes + l], 0 beyond the last.",
+    level=10,
+    attrs=PackAttrs,
+    pattern=INJECTIVE,
+    shape=_pack_shape,
+    layout=layouts.fixed_unknown,
+    reference=_pack_reference,
+    compute=_pack_compute,
+)
+
+
+@schema
+class PackedMatmulAttrs:
+    units: int = attr(INT, "columns of the result", low=1)
+
+
+def _packed_shape(params, ins, outs):
+    data, weight = ins
+    if data is None or weight is None:
+        return [None, None], [None]
+    if not data:
+        raise ShapeError("a product needs at least one dimension")
+    panels, rows, lanes = ranked(weight, 3, "the panels")
+    unify_dim(data[-1], rows)
+    if lanes == 0:
+        raise ShapeError(f"panels of shape {show(weight)} have no columns")
+    if isinstance(lanes, int):
+        unify_dim(panels, -(-params.units // lanes))
+    return [None, None], [(*data[:-1], params.units)]
+
+
+def _packed_reference(params, x, panels):
+    count, rows, lanes = panels.shape
+    matrix = panels.swapaxes(0, 1).reshape(rows, count * lanes)[:, : params.units]
+    return np.matmul(x, np.ascontiguousarray(matrix)).astype(x.dtype, copy=False)
+
+
+def _packed_compute(params, x, panels):
+    k = te.reduce_axis(panels.shape[1])
+    lanes = panels.shape[2]
+
+    def element(*index):
+        *outer, column = index
+        weight = panels[column // lanes, k.var, column % lanes]
+        return te.sum(x[(*outer, k.var)] * weight, k)
+
+    return te.compute((*x.shape[:-1], params.units), element, name="product")
+
+
+packed_matmul = define(
+    "_packed_matmul",
+    "out[..., n] = sum over k of data[..., k] * weight[n // lanes, k, n % lanes]",
+    level=10,
+    inputs={"data": "the rows", "weight": "the panels of the columns"},
+    named=False,
+    attrs=PackedMatmulAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_packed_shape,
+    dtype=numeric,
+    layout=layouts.fixed_unknown,
+    reference=_packed_reference,
+    compute=_packed_compute,
+)

@@ -1,0 +1,3 @@
+"""From many elements to few: sums, extrema, moments; scans."""
+
+from . import reduce_moments, reductions, scan

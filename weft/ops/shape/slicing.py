@@ -1,0 +1,241 @@
+"""Operators that take a regular part of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...base.errors import InvalidValue, ShapeError
+from ...base.shape import Dim, normalize_axis, show
+from ...core.schema import INTS, attr, schema
+from .. import _layouts as layouts
+from .._families import INJECTIVE, F, backward_shape, define, first_dtype, holomorphic, known, shape_of_second
+
+
+@schema
+class StridedSliceAttrs:
+    begin: tuple[int, ...] = attr(INTS, "the first index along each axis; negative from the end")
+    end: tuple[int, ...] = attr(INTS, "the index before which to stop, along each axis")
+    stride: tuple[int, ...] = attr(INTS, "from one index to the next; 1 if left out", default=())
+
+
+def _bounds(params: StridedSliceAttrs, rank: int) -> list[tuple[int, int | None, int]]:
+    """Begin, end (None for all) and stride along each axis."""
+    given = max(len(params.begin), len(params.end), len(params.stride))
+    if given > rank:
+        raise ShapeError(f"a slice along {given} axes of {rank} dimensions")
+    if 0 in params.stride:
+        raise InvalidValue("the stride of a slice is 0")
+    rows = []
+    for axis in range(rank):
+        begin = params.begin[axis] if axis < len(params.begin) else 0
+        end = params.end[axis] if axis < len(params.end) else None
+        rows.append((begin, end, params.stride[axis] if axis < len(params.stride) else 1))
+    return rows
+
+
+def taken_indices(params: StridedSliceAttrs, shape: Any) -> list[range]:
+    """The indices taken along each axis."""
+    taken = [
+        range(*slice(begin, end, stride).indices(dim))
+        for (begin, end, stride), dim in zip(_bounds(params, len(shape)), shape)
+    ]
+    for axis, (indices, dim) in enumerate(zip(taken, shape)):
+        if not indices and dim:
+            raise ShapeError(
+                f"the slice of axis {axis} of shape {show(tuple(shape))} is empty",
+                why=f"begin {params.begin}, end {params.end}, stride {params.stride}",
+            )
+    return taken
+
+
+def _slice_dim(bounds: tuple[int, int | None, int], dim: Dim) -> Dim:
+    begin, end, stride = bounds
+    whole = begin == 0 and stride == 1 and (end is None or end >= 2**31 - 1)
+    return dim if whole else None
+
+
+def _strided_slice_shape(params, ins, outs):
+    if ins[0] is None:
+        return [None], [None]
+    rows = _bounds(params, len(ins[0]))
+    made = []
+    for axis, dim in enumerate(ins[0]):
+        if isinstance(dim, int):
+            begin, end, stride = rows[axis]
+            rest = () if end is None else (end,)
+            one = StridedSliceAttrs(begin=(begin,), end=rest, stride=(stride,))
+            made.append(len(taken_indices(one, (dim,))[0]))
+        else:
+            made.append(_slice_dim(rows[axis], dim))
+    return [None], [tuple(made)]
+
+
+def _strided_slice_compute(params, x):
+    taken = taken_indices(params, x.shape)
+
+    def value(*i):
+        return x[tuple(at * r.step + r.start for at, r in zip(i, taken))]
+
+    return te.compute([len(indices) for indices in taken], value)
+
+
+def _attrs(params):
+    return {"begin": params.begin, "end": params.end, "stride": params.stride}
+
+
+strided_slice = define(
+    "strided_slice",
+    "data[begin:end:stride] along each axis, as Python's slices: negative numbers count from the "
+    "end, and what is outside is cut off; an empty slice is an error.",
+    level=1,
+    attrs=StridedSliceAttrs,
+    pattern=INJECTIVE,
+    shape=_strided_slice_shape,
+    layout=layouts.fixed_copy,
+)
+strided_slice.reference = lambda p, x: x[np.ix_(*taken_indices(p, x.shape))] if x.ndim else x.copy()
+strided_slice.compute = _strided_slice_compute
+strided_slice.complex_gradient = holomorphic
+strided_slice.gradient = lambda ctx, g: [F._strided_slice_grad(g, ctx.inputs[0], **_attrs(ctx.params))]
+
+
+def _backward(name, doc, **columns):
+    return define(
+        name,
+        doc,
+        level=10,
+        inputs={"ograd": "the gradient", "data": "has the wanted shape"},
+        named=False,
+        pattern=INJECTIVE,
+        dtype=first_dtype,
+        layout=layouts.fixed_unknown,
+        ignored_inputs=[1],
+        **columns,
+    )
+
+
+def _strided_slice_grad_reference(params, g, x):
+    made = np.zeros(x.shape, g.dtype)
+    if x.ndim:
+        made[np.ix_(*taken_indices(params, x.shape))] = g
+        return made
+    return g.copy()
+
+
+def _strided_slice_grad_compute(params, g, x):
+    taken = taken_indices(params, x.shape)
+
+    def value(*i):
+        places, inside = [], []
+        for at, indices in zip(i, taken):
+            low, step = min(indices[0], indices[-1]), abs(indices.step)
+            offset = at - low
+            place = offset // step
+            inside += [at >= low, at <= max(indices[0], indices[-1])]
+            inside += [(offset % step).equal(0)] if step > 1 else []
+            places.append(place if indices.step > 0 else len(indices) - 1 - place)
+        condition = te.all_of(inside)
+        return g[()] if condition is None else te.read_or(g, places, condition, 0)
+
+    if 0 in x.shape:
+        return te.compute(x.shape, lambda *i: te.const(0, g.dtype))
+    return te.compute(x.shape, value)
+
+
+strided_slice_grad = _backward(
+    "_strided_slice_grad",
+    "A gradient where the slice was taken, 0 elsewhere.",
+    attrs=StridedSliceAttrs,
+    shape=backward_shape(_strided_slice_shape),
+    reference=_strided_slice_grad_reference,
+    compute=_strided_slice_grad_compute,
+)
+strided_slice_grad.complex_gradient = holomorphic
+strided_slice_grad.gradient = lambda ctx, g: [F.strided_slice(g, **_attrs(ctx.params)), None]
+
+
+@schema
+class SliceLikeAttrs:
+    axis: tuple[int, ...] = attr(INTS, "the axes to cut; () for all that both have", default=())
+
+
+def _like_axes(params: SliceLikeAttrs, rank: int, like: int) -> list[int]:
+    if not params.axis:
+        return list(range(min(rank, like)))
+    axes = [normalize_axis(axis, rank) for axis in params.axis]
+    for axis in axes:
+        normalize_axis(axis, like)
+    return axes
+
+
+def _slice_like_shape(params, ins, outs):
+    if not known(*ins):
+        return [None, None], [None]
+    made = list(ins[0])
+    for axis in _like_axes(params, len(ins[0]), len(ins[1])):
+        have, want = ins[0][axis], ins[1][axis]
+        if isinstance(have, int) and isinstance(want, int) and want > have:
+            raise ShapeError(f"axis {axis} of shape {show(ins[0])} cannot be cut to that of {show(ins[1])}")
+        made[axis] = want
+    return [None, None], [tuple(made)]
+
+
+def _cut_shape(params, x, like):
+    return _slice_like_shape(params, [x.shape, like.shape], [None])[1][0]
+
+
+slice_like = define(
+    "slice_like",
+    "The first elements of data along axes, as many as another tensor has.",
+    level=4,
+    inputs={"data": "what to cut", "slice_like": "has the wanted sizes"},
+    attrs=SliceLikeAttrs,
+    pattern=INJECTIVE,
+    shape=_slice_like_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
+slice_like.reference = lambda p, x, like: x[tuple(map(slice, _cut_shape(p, x, like)))].copy()
+slice_like.compute = lambda p, x, like: te.compute(_cut_shape(p, x, like), lambda *i: x[i])
+slice_like.complex_gradient = holomorphic
+slice_like.gradient = lambda ctx, g: [F._slice_like_grad(g, ctx.inputs[0]), None]
+
+
+def _slice_like_grad_shape(params, ins, outs):
+    made = shape_of_second(params, ins, outs)
+    g, data = ins[0], made[1][0]
+    if known(g, data):
+        larger = [a for a, b in zip(g, data) if isinstance(a, int) and isinstance(b, int) and a > b]
+        if len(g) != len(data) or larger:
+            raise ShapeError(f"a slice of {show(data)} cannot have shape {show(g)}")
+    return made
+
+
+def _slice_like_grad_reference(g, x):
+    made = np.zeros(x.shape, g.dtype)
+    made[tuple(map(slice, g.shape))] = g
+    return made
+
+
+def _slice_like_grad_compute(g, x):
+    def value(*i):
+        inside = [at < dim for at, dim, wide in zip(i, g.shape, x.shape) if dim < wide]
+        condition = te.all_of(inside)
+        return g[i] if condition is None else te.read_or(g, i, condition, 0)
+
+    return te.compute(x.shape, value)
+
+
+slice_like_grad = _backward(
+    "_slice_like_grad",
+    "A gradient followed by zeros, to the shape of data.",
+    shape=_slice_like_grad_shape,
+    reference=_slice_like_grad_reference,
+    compute=_slice_like_grad_compute,
+)
+slice_like_grad.complex_gradient = holomorphic
+slice_like_grad.gradient = lambda ctx, g: [F.slice_like(g, ctx.inputs[0]), None]

@@ -1,0 +1,304 @@
+"""Operators that see the same elements, in the same order, in another shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ... import te
+from ...base.errors import InvalidValue, OutOfRange, ShapeError
+from ...base.shape import Dim, Shape, all_numbers, mul_dims, normalize_axis, show, unify
+from ...core.schema import INT, INTS, attr, schema
+from .. import _layouts as layouts
+from .._families import BROADCAST, INJECTIVE, F, define, first_dtype, holomorphic
+
+
+def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """A tensor with the same elements in row-major order, in another shape."""
+    if 0 in shape or x.shape == tuple(shape):
+        return te.compute(shape, lambda *i: x[i] if len(i) == x.rank else te.const(0, x.dtype))
+    groups = _regroup(x.shape, shape)
+
+    def value(*i: te.Expr) -> te.Expr:
+        index: list[Any] = [0] * x.rank
+        for own, theirs in groups:
+            flat = _ravel([i[axis] for axis in theirs], [shape[axis] for axis in theirs])
+            for axis, at in zip(own, _unravel(flat, [x.shape[axis] for axis in own])):
+                index[axis] = at
+        return x[tuple(index)]
+
+    return te.compute(shape, value)
+
+
+def _regroup(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Shortest runs of axes of both shapes, without those of size 1, that hold as much."""
+    left = [axis for axis, dim in enumerate(a) if dim != 1]
+    right = [axis for axis, dim in enumerate(b) if dim != 1]
+    groups = []
+    while left:
+        own, theirs = [left.pop(0)], [right.pop(0)]
+        p, q = a[own[0]], b[theirs[0]]
+        while p != q:
+            if p < q:
+                own.append(left.pop(0))
+                p *= a[own[-1]]
+            else:
+                theirs.append(right.pop(0))
+                q *= b[theirs[-1]]
+        groups.append((own, theirs))
+    return groups
+
+
+def _ravel(index: Sequence[Any], shape: Sequence[int]) -> Any:
+    flat = index[0]
+    for at, dim in zip(index[1:], shape[1:]):
+        flat = flat * dim + at
+    return flat
+
+
+def _unravel(flat: Any, shape: Sequence[int]) -> list[Any]:
+    index = []
+    for dim in shape[:0:-1]:
+        index.append(flat % dim)
+        flat = flat // dim
+    return [flat, *index[::-1]]
+
+
+def _view(name: str, doc: str, **columns: Any) -> Any:
+    """An operator whose output is its first input's memory, seen in another shape."""
+    given = {"pattern": INJECTIVE, "layout": layouts.fixed_unknown, **columns}
+    op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **given)
+    op.complex_gradient = holomorphic
+    op.gradient = lambda ctx, g: [F.reshape_like(g, ctx.inputs[0]), *[None] * (len(ctx.inputs) - 1)]
+    return op
+
+
+def _by_shape(op: Any, shape_of: Any) -> None:
+    """Reference and compute of a view from the rule for its shape."""
+    op.reference = lambda *args: args[-1].reshape(shape_of(*args[:-1], args[-1].shape)).copy()
+    op.compute = lambda *args: reindexed(args[-1], shape_of(*args[:-1], args[-1].shape))
+
+
+def _flattened(shape: Shape) -> Shape:
+    if shape is None:
+        return (None, None)
+    if not shape:
+        raise ShapeError("a single number cannot be flattened", hint="reshape it to (1, 1)")
+    return (shape[0], mul_dims(*shape[1:]))
+
+
+def _flatten_shape(params, ins, outs):
+    made = _flattened(ins[0])
+    if ins[0] is not None and outs[0] is not None and len(outs[0]) == 2:
+        return [(outs[0][0], *[None] * (len(ins[0]) - 1))], [made]
+    return [None], [made]
+
+
+flatten = _view("flatten", "(d0, d1, d2...) becomes (d0, d1 d2 ...).", level=1)
+flatten.shape = _flatten_shape
+_by_shape(flatten, _flattened)
+
+
+@schema
+class ReshapeAttrs:
+    shape: tuple[int, ...] = attr(
+        INTS,
+        "the shape; 0 copies the dimension, -1 is inferred, -2 copies all that are left, "
+        "-3 merges two, -4 splits one into the two numbers that follow",
+        low=-4,
+    )
+
+
+def resolve_reshape(codes: Sequence[int], source: Shape) -> Shape:
+    """The shape that reshape's codes make of a shape, as far as it is known.
+
+    >>> resolve_reshape((0, -1), (2, 3, 4)), resolve_reshape((-4, 2, -1, -3), (6, 3, 4))
+    ((2, 12), (2, 3, 12))
+    """
+    if source is None:
+        return _reshape_of_unknown(codes)
+    made = _Reshape(codes, source).run()
+    return _fill_inferred(made, codes, source)
+
+
+def _reshape_of_unknown(codes: Sequence[int]) -> Shape:
+    if -2 in codes:
+        return None
+    made: list[Dim] = []
+    codes = list(codes)
+    while codes:
+        code = codes.pop(0)
+        if code == -4:
+            made += [dim if dim > 0 else None for dim in codes[:2]]
+            del codes[:2]
+        else:
+            made.append(code if code > 0 else None)
+    return tuple(made)
+
+
+_INFERRED = -1  # no dimension is
+
+
+class _Reshape:
+    """Reads the codes from left to right, and the dimensions of the source along with them."""
+
+    def __init__(self, codes: Sequence[int], source: tuple[Dim, ...]) -> None:
+        self.codes, self.source = list(codes), source
+        self.at = 0
+        self.made: list[Any] = []
+
+    def run(self) -> list[Any]:
+        at = 0
+        while at < len(self.codes):
+            code = self.codes[at]
+            if code == -2:
+                self.made += self.source[self.at :]
+                self.at = len(self.source)
+            elif code == -3:
+                self.made.append(mul_dims(self._take(), self._take()))
+            elif code == -4:
+                self._split(self.codes[at + 1 : at + 3])
+                at += 2
+            else:
+                self._single(code)
+            at += 1
+        return self.made
+
+    def _take(self) -> Dim:
+        if self.at >= len(self.source):
+            raise ShapeError(f"reshape {tuple(self.codes)} asks for more dimensions than {show(self.source)} has")
+        self.at += 1
+        return self.source[self.at - 1]
+
+    def _single(self, code: int) -> None:
+        if code == 0:
+            self.made.append(self._take())
+        else:
+            self.made.append(_INFERRED if code == -1 else code)
+            self.at += 1
+
+    def _split(self, parts: list[int]) -> None:
+        dim = self._take()
+        if len(parts) < 2 or min(parts) < -1 or parts == [-1, -1] or 0 in parts:
+            raise InvalidValue(
+                f"reshape {tuple(self.codes)} has no two sizes after -4",
+                why="one of the two may be -1, the other is positive",
+            )
+        one = max(parts) if -1 in parts else math.prod(parts)
+        if isinstance(dim, int) and (dim % one or (-1 not in parts and dim != one)):
+            raise ShapeError(f"dimension {dim} cannot be split into {parts[0]} and {parts[1]}")
+        rest = dim // one if isinstance(dim, int) else None
+        self.made += [rest if part == -1 else part for part in parts]
+
+
+def _fill_inferred(made: list[Any], codes: Sequence[int], source: tuple[Dim, ...]) -> Shape:
+    open_dims = made.count(_INFERRED)
+    if open_dims > 1:
+        raise InvalidValue(f"reshape to {tuple(codes)}", why="one and only one dim can be inferred")
+    fixed = [dim for dim in made if dim != _INFERRED]
+    total, part = mul_dims(*source), mul_dims(*fixed)
+    numbers = all_numbers([total, part])
+    if open_dims and numbers and part == 0:
+        raise ShapeError(f"reshape of {show(source)} to {tuple(codes)} leaves -1 undetermined")
+    if numbers and (total % part if open_dims else total != part):
+        raise ShapeError(
+            f"shape {show(source)} cannot become {tuple(codes)}",
+            why=f"target shape size is different to source: {part} is not {total}",
+        )
+    filled = total // part if open_dims and numbers else None
+    return tuple(filled if dim == _INFERRED else dim for dim in made)
+
+
+reshape = _view("reshape", "The same elements in another shape.", level=3, attrs=ReshapeAttrs)
+reshape.shape = lambda params, ins, outs: ([None], [resolve_reshape(params.shape, ins[0])])
+_by_shape(reshape, lambda params, shape: resolve_reshape(params.shape, shape))
+
+
+def _reshape_like_shape(params, ins, outs):
+    shape = unify(ins[1], outs[0])
+    if ins[0] is not None and shape is not None:
+        have, want = mul_dims(*ins[0]), mul_dims(*shape)
+        if all_numbers([have, want]) and have != want:
+            raise ShapeError(f"shape {show(ins[0])} cannot become {show(shape)}", why=f"{have} elements are not {want}")
+    return [None, shape], [shape]
+
+
+reshape_like = _view(
+    "reshape_like",
+    "The elements of data in the shape of another tensor.",
+    level=4,
+    inputs={"data": "the elements", "shape_like": "has the wanted shape"},
+    named=False,
+    shape=_reshape_like_shape,
+    dtype=first_dtype,
+    layout=layouts.fixed_unknown,
+    ignored_inputs=[1],
+)
+reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()
+reshape_like.compute = lambda x, like: reindexed(x, like.shape)
+
+
+@schema
+class SqueezeAttrs:
+    axis: tuple[int, ...] = attr(INTS, "axes of size 1 to drop; () for all there are", default=())
+
+
+def _squeezed(params: SqueezeAttrs, shape: tuple[Dim, ...]) -> Shape:
+    axes = {normalize_axis(axis, len(shape)) for axis in params.axis}
+    for axis in axes:
+        if isinstance(shape[axis], int) and shape[axis] != 1:
+            raise ShapeError(f"axis {axis} of shape {show(shape)} is not 1, so it stays")
+    if not params.axis:
+        if not all_numbers(shape):
+            return None
+        axes = {axis for axis, dim in enumerate(shape) if dim == 1}
+    kept = tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
+    return kept if kept or not shape else (1,)
+
+
+def _squeeze_shape(params, ins, outs):
+    shape = ins[0]
+    if shape is None:
+        return [None], [None]
+    out = _squeezed(params, shape)
+    axes = {normalize_axis(axis, len(shape)) for axis in params.axis}
+    return [tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))], [out]
+
+
+squeeze = _view(
+    "squeeze", "Drops axes of size 1; if none is left, one stays.", level=1, attrs=SqueezeAttrs, shape=_squeeze_shape
+)
+_by_shape(squeeze, _squeezed)
+
+
+@schema
+class ExpandDimsAttrs:
+    axis: int = attr(INT, "where the new axes go; negative ones count from behind the last")
+    num_newaxis: int = attr(INT, "how many", default=1, low=1, high=32)
+
+
+def _expanded_at(params: ExpandDimsAttrs, rank: int) -> int:
+    if not -rank - 1 <= params.axis <= rank:
+        raise OutOfRange(f"axis {params.axis} of expand_dims on {rank} dimensions", hint=f"use {-rank - 1} to {rank}")
+    return params.axis if params.axis >= 0 else params.axis + rank + 1
+
+
+def _expanded(params: ExpandDimsAttrs, shape: tuple[Dim, ...]) -> Shape:
+    axis = _expanded_at(params, len(shape))
+    return shape[:axis] + (1,) * params.num_newaxis + shape[axis:]
+
+
+def _expand_dims_shape(params, ins, outs):
+    if ins[0] is not None:
+        return [None], [_expanded(params, ins[0])]
+    if outs[0] is None or len(outs[0]) < params.num_newaxis:
+        return [None], [None]
+    axis = _expanded_at(params, len(outs[0]) - params.num_newaxis)
+    return [outs[0][:axis] + outs[0][axis + params.num_newaxis :]], [None]
+
+
+expand_dims = _view(
+    "expand_dims", "New axes of size 1.", level=1, attrs=ExpandDimsAttrs, pattern=BROADCAST, shape=_expand_dims_shape
+)
+_by_shape(expand_dims, _expanded)

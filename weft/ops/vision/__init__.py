@@ -1,0 +1,3 @@
+"""Images and regions of them: sampling, resizing, detection (boxes, proposals, suppression), pools over regions."""
+
+from . import correlation, deformable_pool, grid_sample, image, multibox, proposal, reorg, roi, roi_pool, suppress

@@ -1,0 +1,85 @@
+"""Tensors with a height and a width somewhere among their axes, as pools and resizing see them.
+
+Only the places of H and W in the layout matter: all other axes, blocks of channels included, are
+carried along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...base.dtype import DType, is_float
+from ...base.errors import LayoutError, ShapeError
+from ...base.layout import Layout
+from ...base.shape import Dim, Shape
+from ...core.schema import Params
+
+Array = NDArray[Any]
+Shapes = Sequence[Shape]
+Inferred = tuple[list[Any], list[Any]]
+
+
+def spatial_axes(params: Params) -> tuple[int, int]:
+    """The places of H and W."""
+    layout = Layout(params.layout)
+    if "H" not in layout or "W" not in layout or "h" in layout or "w" in layout:
+        raise LayoutError(f"layout {layout} does not do", why="it needs H and W, whole")
+    return layout.index_of("H"), layout.index_of("W")
+
+
+def spatial_extents(params: Params, shape: Shape) -> tuple[Dim, Dim]:
+    """Height and width of a shape."""
+    assert shape is not None
+    down, across = spatial_axes(params)
+    if len(shape) < len(Layout(params.layout).axes):
+        raise ShapeError(f"a tensor of {len(shape)} dimensions is not in layout {params.layout}")
+    return shape[down], shape[across]
+
+
+def static_extents(params: Params, shape: Shape) -> tuple[int, int]:
+    """Height and width of a shape, where they are numbers."""
+    height, width = spatial_extents(params, shape)
+    assert height is not None
+    assert width is not None
+    assert not isinstance(height, str)
+    assert not isinstance(width, str)
+    return height, width
+
+
+def with_extents(params: Params, shape: Shape, extents: Sequence[Dim]) -> Shape:
+    """The shape with other height and width."""
+    assert shape is not None
+    made = list(shape)
+    for axis, extent in zip(spatial_axes(params), extents):
+        made[axis] = extent
+    return tuple(made)
+
+
+def spatial_last(params: Params, x: Array) -> Array:
+    """Height and width moved to the end."""
+    return np.moveaxis(x, spatial_axes(params), (-2, -1))
+
+
+def spatial_back(params: Params, x: Array, dtype: DType) -> Array:
+    """Height and width moved from the end to their places, in a dtype."""
+    made = np.moveaxis(x, (-2, -1), spatial_axes(params))
+    return np.ascontiguousarray(made.astype(dtype, copy=False))
+
+
+def at_places(params: Params, index: Sequence[Any], places: Sequence[Any]) -> tuple[Any, ...]:
+    """An index with other places in height and width."""
+    return tuple(with_extents(params, tuple(index), places) or ())
+
+
+def places_of(params: Params, index: Sequence[Any]) -> list[Any]:
+    """Where an index stands in height and width."""
+    return [index[axis] for axis in spatial_axes(params)]
+
+
+def widened(x: Array) -> Array:
+    """An array in a dtype that is safe to sum in."""
+    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x

@@ -1,0 +1,1 @@
+"""Running on CPUs: the LLJIT, the thread pool, executors, single kernels."""

@@ -1,0 +1,29 @@
+"""Whether machine code that was made for a target runs here."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...base.errors import Unsupported
+from ...base.target import Target, host
+
+
+def check_target(text: str) -> None:
+    """Raises if the machine lacks what code for that target, given as text, may use."""
+    _check(text, host())
+
+
+@lru_cache(64)
+def _check(text: str, have: Target) -> None:
+    wanted = Target.create(text)
+    missing = sorted(set(_features(wanted)) - set(_features(have)))
+    if wanted.arch != have.arch or missing:
+        raise Unsupported(
+            "the program is for another processor",
+            why=f"it needs {wanted.arch} with {', '.join(missing) or 'its features'}; this is {have.arch}, {have.cpu}",
+            hint="compile the model on this machine, or for a smaller instruction set",
+        )
+
+
+def _features(target: Target) -> list[str]:
+    return [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]

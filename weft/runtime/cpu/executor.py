@@ -1,0 +1,169 @@
+"""Runs a Program. Arrays come in by name, new arrays go out; between them one native call for each
+run of kernels.
+
+An executor is immutable and may be called from many threads: each call has a workspace of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import ShapeError
+from ...base.ndarray import ALIGNMENT, NDArray, empty
+from ...base.plan import HostStep
+from ..functions import get_global_func
+from ..inputs import as_input, check_names
+from ..program import Array, Program, TensorSpec, described
+from .compatible import check_target
+from .jit import load_object
+from .pool import thread_count, thread_pool
+
+SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not matter
+
+_Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Executor:
+    """A loaded program."""
+
+    def __init__(self, program: Program, threads: int | None = None) -> None:
+        check_target(program.target)
+        self.program = program
+        self.threads = thread_count(threads)
+        self._library = load_object(program.objects, program.entries) if program.objects else None
+        self._segments = self._load_segments()
+        self._constants = [constant(array) for array in program.constants]
+        slots = program.plan.slots
+        self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
+        self._slots_of = {
+            role: [i for i, slot in enumerate(slots) if slot.role == role] for role in ("input", "output", "constant")
+        }
+        self._workspaces: deque[_Workspace] = deque()
+        self._expected = {spec.name: spec for spec in program.inputs}
+        self._sizes = [slots[number].size for number in self._slots_of["output"]]
+        self._pool = thread_pool()
+        self._written = [i for i, s in enumerate(program.inputs) if s.name in program.written]
+
+    def __repr__(self) -> str:
+        return f"Executor({described(self.program)}; {self.threads} threads)"
+
+    def _load_segments(self) -> list[Any]:
+        """Native functions and host steps, in order."""
+        segments: list[Any] = []
+        names = iter(self.program.entries)
+        for part in self.program.plan.segments():
+            if isinstance(part, HostStep):
+                segments.append(part)
+            else:
+                assert self._library is not None
+                segments.append(_Entry(self._library.address(next(names))))
+        return segments
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that idle workspaces hold."""
+        return sum(space.arena.nbytes for space in tuple(self._workspaces))
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """The outputs for these inputs; every output is a new array, and no input is changed."""
+        check_names(inputs, self._expected)
+        specs = self.program.inputs
+        return self.run_arrays({spec.name: as_input(inputs[spec.name], spec) for spec in specs})
+
+    def run_arrays(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """The same for arrays of the right dtypes, one for each input."""
+        arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
+        for number in self._written:
+            arrays[number] = arrays[number].copy()
+        outputs = [_new(spec, size) for spec, size in zip(self.program.outputs, self._sizes)]
+        self.run_into(arrays, outputs)
+        return outputs
+
+    def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
+        try:
+            space = self._workspaces.pop()
+        except IndexError:
+            space = _Workspace(self)
+        try:
+            space.run(self, inputs, outputs)
+        finally:
+            self._workspaces.append(space)
+
+
+class _Workspace:
+    """What one call at a time uses: the arena, and the addresses that native code reads."""
+
+    def __init__(self, executor: Executor) -> None:
+        plan = executor.program.plan
+        self.arena = empty((max(plan.arena_bytes, 1),), "uint8")
+        self.table = (ctypes.c_void_p * max(len(plan.slots), 1))()
+        self.address = ctypes.addressof(self.table)
+        base = self.arena.address
+        for slot, offset in executor._arena_slots:
+            self.table[slot] = base + offset
+        for slot, array in zip(executor._slots_of["constant"], executor._constants):
+            self.table[slot] = array.address
+
+    def run(self, executor: Executor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        table = self.table
+        for slot, array in zip(executor._slots_of["input"], inputs):
+            table[slot] = array.__array_interface__["data"][0]
+        for slot, array in zip(executor._slots_of["output"], outputs):
+            table[slot] = array.__array_interface__["data"][0]
+        pool = executor._pool
+        pool.ensure(executor.threads)
+        for segment in executor._segments:
+            if isinstance(segment, HostStep):
+                self._host_step(executor, segment)
+            else:
+                segment(self.address, pool.pointer, executor.threads)
+
+    def _host_step(self, executor: Executor, step: HostStep) -> None:
+        function = get_global_func(step.function)
+        assert function is not None
+        views = [
+            _view((self.table[ref.slot] or 0) + ref.offset, tuple(shape), dtype)
+            for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
+        ]
+        function(views, step.attrs)
+
+
+def constant(array: Array) -> NDArray:
+    """A constant of a program, which never changes: copied only if no cache line starts with it."""
+    at_line = array.__array_interface__["data"][0] % ALIGNMENT == 0
+    return NDArray(array) if at_line and array.flags.carray else aligned(array)
+
+
+def aligned(array: Array) -> NDArray:
+    """A copy of the array in memory that starts at a cache line."""
+    copy = empty(array.shape, array.dtype)
+    copy.numpy()[...] = array
+    return copy
+
+
+def _dense(spec: TensorSpec, array: Array) -> Array:
+    """The array as kernels read it: of the expected shape, row-major, aligned to its elements."""
+    if array.shape != spec.shape:
+        raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
+    return array if array.flags.carray else np.require(array, requirements=["C", "A"])
+
+
+def _new(spec: TensorSpec, size: int) -> Array:
+    """Memory for an output; large ones start at a cache line."""
+    if size < SMALL_OUTPUT:
+        return np.empty(spec.shape, spec.dtype)
+    return empty(spec.shape, spec.dtype).numpy()
+
+
+def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
+    """Memory at an address as an array; it is valid as long as the workspace is."""
+    kind = empty((0,), dtype).numpy().dtype
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
+    return np.frombuffer(raw, kind, count).reshape(shape)  # type: ignore[call-overload,no-any-return]
