@@ -11,8 +11,7 @@ from ...base.dtype import INT32, DType, dtype_name, is_complex, is_float
 from ...base.errors import DTypeError
 from ...base.shape import unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, F, Inferred, Shapes, as_written, define, first_dtype, holomorphic
+from .._families import Array, F, Inferred, Shapes, as_written, define, first_dtype, holomorphic
 from ..math.complex import whole_dtype
 from ._elimination import ldl_factors, ldl_solution, lu_factors, permutation
 from ._matrices import (
@@ -112,13 +111,11 @@ row_swaps = define(
     "row_swaps",
     "Rows of matrices swapped in turn with those that pivots name, counted from 1.",
     level=5,
-    pattern=OPAQUE,
     attrs=SwapAttrs,
     named=False,
     shape=_swap_shape,
     dtype=first_dtype,
     inputs={"data": "the matrices", "pivots": "for each row, the one it is swapped with"},
-    layout=layouts.fixed_unknown,
     reference=_swap_reference,
 )
 row_swaps.gradient = lambda ctx, g: [F.row_swaps(g, ctx.inputs[1], reverse=not ctx.params.reverse), None]
