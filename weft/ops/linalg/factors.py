@@ -3,6 +3,7 @@ the exponential and least squares. Like `linalg`, they run on the host."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -284,22 +285,8 @@ eigvals = lapack(
 
 # The exponential.
 
-_PADE = [  # of the numerator, times the first one
-    64764752532480000,
-    32382376266240000,
-    7771770303897600,
-    1187353796428800,
-    129060195264000,
-    10559470521600,
-    670442572800,
-    33522128640,
-    1323241920,
-    40840800,
-    960960,
-    16380,
-    182,
-    1,
-]
+# Of the numerator, times the last one.
+_PADE = [math.factorial(26 - k) // (math.factorial(13 - k) * math.factorial(k)) for k in range(14)]
 _EXACT_TO = 5.371920351148152  # the norm up to which the quotient is exact in float64
 
 
