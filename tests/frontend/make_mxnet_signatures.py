@@ -50,7 +50,7 @@ MORE_DEFAULTS = {("smooth_l1", "scalar"): "1"}
 def converted_names():
     """The names in @converter(...) and ALIKE, without importing what this script writes."""
     names = set()
-    for path in FOLDER.glob("convert_*.py"):
+    for path in (FOLDER / "convert").glob("*.py"):
         text = path.read_text()
         for row in re.findall(r"@converter\(([^@]*?)\)\ndef ", text, re.DOTALL):
             names.update(re.findall(r'"(\w+)"', row))

@@ -14,24 +14,7 @@ from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
 from ..reading import reading
-from . import (  # noqa: F401  each registers its converters
-    convert_attention,
-    convert_control,
-    convert_deformable,
-    convert_detection,
-    convert_index,
-    convert_layers,
-    convert_math,
-    convert_np,
-    convert_np_shape,
-    convert_pool,
-    convert_random,
-    convert_reduce,
-    convert_regions,
-    convert_rnn,
-    convert_shape,
-    convert_spatial,
-)
+from . import convert  # noqa: F401  registers the converters
 from .attributes import parsed
 from .call import Call, OpenFill, Part
 from .custom import SymbolConverter, converted_by, get_op, identity_converter
@@ -290,7 +273,7 @@ def _converted(
 def _part(graph: SymbolFile, tables: Tables) -> Part:
     """A subgraph, to be converted by the converter of its node."""
 
-    def convert(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
+    def converted(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
         live = _live(graph, tables)
         given = dict(zip(graph.arguments, arguments))
         values = {}
@@ -302,7 +285,7 @@ def _part(graph: SymbolFile, tables: Tables) -> Part:
                 values[number] = [value]
         return _converted(graph, live, tables, emitter, values)
 
-    return Part(len(graph.arguments), convert)
+    return Part(len(graph.arguments), converted)
 
 
 # One node.

@@ -20,18 +20,7 @@ from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
-from . import (  # noqa: F401  each registers its writers
-    write_control,
-    write_detection,
-    write_index,
-    write_layers,
-    write_math,
-    write_norm,
-    write_pool,
-    write_reduce,
-    write_rnn,
-    write_shape,
-)
+from . import write  # noqa: F401  registers the writers
 from .saving import Verify, checked, save, with_weights
 from .tensors import CODE_OF
 from .writing import Gaps, Writer, find_writer, write_nodes

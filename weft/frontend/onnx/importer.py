@@ -13,20 +13,7 @@ from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
 from ..emitter import Emitter, Value
 from ..reading import reading
-from . import (  # noqa: F401  each registers its converters
-    convert_attention,
-    convert_detection,
-    convert_einsum,
-    convert_image,
-    convert_index,
-    convert_layers,
-    convert_math,
-    convert_quantized,
-    convert_random,
-    convert_reduce,
-    convert_scatter,
-    convert_shape,
-)
+from . import convert  # noqa: F401  registers the converters
 from .call import Call
 from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model

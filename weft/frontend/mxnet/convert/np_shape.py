@@ -1,0 +1,278 @@
+"""Converters of MXNet's numpy operators that change shapes, make tensors, and multiply matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....base.errors import FormatError, Unsupported
+from ....base.shape import normalize_axis
+from ...emitter import FOLDED_ELEMENTS, Value
+from ..call import Call
+from ..registry import CONVERTERS, converter
+from .np import alike
+
+# Shapes.
+
+
+@converter("_np_reshape", "_npx_reshape")
+def reshape(call: Call) -> Value:
+    """`_np_reshape` has one code, -1; `_npx_reshape` has six."""
+    if call.attr("order") != "C":
+        raise Unsupported(f"{call.op_type} in the order {call.attr('order')!r} is not supported")
+    shape, codes = call.shape(call[0]), call.attr("newshape")
+    if call.op_type == "_np_reshape":
+        made = _with_the_rest(list(codes), math.prod(shape))
+    elif call.attr("reverse"):
+        made = _resolved(codes[::-1], shape[::-1])[::-1]
+    else:
+        made = _resolved(codes, shape)
+    return call.reshape(call[0], made)
+
+
+def _resolved(codes: Sequence[int], source: Sequence[int]) -> list[int]:
+    """-1 is what remains, -2 keeps a dimension, -3 drops one of size 1, -4 keeps all that are left,
+    -5 is the product of two, -6 splits one into the two numbers that follow."""
+    made: list[int] = []
+    left, at = list(source), 0
+    while at < len(codes):
+        code = codes[at]
+        at += 1
+        if code == -2:
+            made.append(_next(left))
+        elif code == -3:
+            if _next(left) != 1:
+                raise FormatError("the code -3 in a new shape stands for a dimension of 1")
+        elif code == -4:
+            made, left = made + left, []
+        elif code == -5:
+            made.append(_next(left) * _next(left))
+        elif code == -6:
+            made += _split(_next(left), list(codes[at : at + 2]))
+            at += 2
+        elif code >= -1:
+            made.append(code)
+            left = left[1:]
+        else:
+            raise FormatError(f"the code {code} in a new shape is unknown")
+    return _with_the_rest(made, math.prod(source))
+
+
+def _next(left: list[int]) -> int:
+    if not left:
+        raise FormatError("the new shape asks for more dimensions than there are")
+    return left.pop(0)
+
+
+def _split(dim: int, parts: list[int]) -> list[int]:
+    if len(parts) != 2 or parts.count(-1) > 1:
+        raise FormatError("the code -6 in a new shape needs two numbers behind it")
+    return _with_the_rest(parts, dim)
+
+
+def _with_the_rest(shape: list[int], size: int) -> list[int]:
+    if shape.count(-1) > 1 or any(dim < -1 for dim in shape):
+        raise FormatError(f"the new shape {shape} makes no sense")
+    known = math.prod(dim for dim in shape if dim != -1)
+    made = [size // known if dim == -1 and known else max(dim, 0) for dim in shape]
+    if math.prod(made) != size:
+        raise FormatError(f"the new shape {shape} for {size} elements")
+    return made
+
+
+@converter("_np_transpose")
+def transpose(call: Call) -> Value:
+    rank = call.rank(call[0])
+    axes = call.attr("axes") if call.has("axes") and call.attr("axes") else range(rank)[::-1]
+    call.ignore("axes")
+    return call.op("transpose", call[0], axes=tuple(normalize_axis(a, rank) for a in axes))
+
+
+@converter("_np_moveaxis")
+def move_axis(call: Call) -> Value:
+    rank = call.rank(call[0])
+    source = [normalize_axis(axis, rank) for axis in call.attr("source")]
+    target = [normalize_axis(axis, rank) for axis in call.attr("destination")]
+    order = [axis for axis in range(rank) if axis not in source]
+    for to, axis in sorted(zip(target, source)):
+        order.insert(to, axis)
+    if sorted(order) != list(range(rank)):
+        raise FormatError(f"axes {source} cannot move to {target}")
+    return call.op("transpose", call[0], axes=tuple(order))
+
+
+@converter("_np_squeeze")
+def squeeze(call: Call) -> Value:
+    shape, axes = call.shape(call[0]), call.attr("axis")
+    axes = [i for i, dim in enumerate(shape) if dim == 1] if axes is None else axes
+    gone = {normalize_axis(axis, len(shape)) for axis in axes}
+    if any(shape[axis] != 1 for axis in gone):
+        raise FormatError(f"axes {sorted(gone)} of the shape {shape} are not all 1")
+    return call.reshape(call[0], [dim for axis, dim in enumerate(shape) if axis not in gone])
+
+
+@converter("_npi_stack")
+def stacked(call: Call) -> Value:
+    values = call.all()
+    return call.op("stack", *values, axis=normalize_axis(call.attr("axis"), call.rank(values[0]) + 1))
+
+
+@converter("_npi_concatenate")
+def concatenate(call: Call) -> Value:
+    """Along an axis; along all in one where it is None."""
+    call.ignore("dim")
+    values, axis = call.all(), call.attr("axis")
+    if axis is None:
+        values, axis = [call.reshape(v, (math.prod(call.shape(v)),)) for v in values], 0
+    return _joined(call, values, axis)
+
+
+@converter("_npi_hstack", "_npi_vstack")
+def side_by_side(call: Call) -> Value:
+    """Along the second axis or the first; vectors are rows."""
+    values = call.all()
+    if call.op_type == "_npi_hstack":
+        call.ignore("dim")
+        return _joined(call, values, min(call.rank(values[0]) - 1, 1))
+    values = [call.reshape(v, (1, *call.shape(v))) if call.rank(v) == 1 else v for v in values]
+    return _joined(call, values, 0)
+
+
+def _joined(call: Call, values: list[Value], axis: int) -> Value:
+    axis = normalize_axis(axis, call.rank(values[0]))
+    return values[0] if len(values) == 1 else call.op("concatenate", *values, axis=axis)
+
+
+@converter("_npi_broadcast_to")
+def broadcast_to(call: Call) -> Value:
+    return call.broadcast_to(call[0], tuple(call.attr("shape")))
+
+
+@converter("_np_roll")
+def roll(call: Call) -> Value:
+    """Elements move along axes, or along all in one; those that leave come in at the other end."""
+    shape, shifts, axes = call.shape(call[0]), call.attr("shift"), call.attr("axis")
+    data = call[0]
+    if axes is None:
+        data, axes = call.reshape(data, (math.prod(shape),)), (0,)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    for shift, axis in zip(shifts, axes, strict=True):
+        axis = normalize_axis(axis, call.rank(data))
+        extent = call.shape(data)[axis]
+        cut = -shift % extent if extent else 0
+        if cut:
+            ends = (cut, extent, 1), (0, cut, 1)
+            parts = [call.sliced(data, {axis: part}) for part in ends]
+            data = call.op("concatenate", *parts, axis=axis)
+    return call.reshape(data, shape)
+
+
+@converter("_npi_tril")
+def lower_triangle(call: Call) -> Value:
+    """0 above the k-th diagonal of the last two axes."""
+    shape = call.shape(call[0])
+    if len(shape) < 2:
+        raise Unsupported("tril of less than two axes is not supported")
+    call.check_table(*shape[-2:])
+    mask = call.make(np.tri(*shape[-2:], call.attr("k")), call.dtype(call[0]))
+    return call.op("broadcast_mul", call[0], mask)
+
+
+# Tensors from nothing.
+
+
+@converter("_npi_zeros", "_npi_ones")
+def filled(call: Call) -> Value:
+    call.ignore("ctx")
+    fill = 0.0 if call.op_type == "_npi_zeros" else 1.0
+    shape = tuple(call.attr("shape"))
+    dtype = call.dtype_attr()
+    if not shape:
+        return call.make(fill, dtype)
+    return call.op("full", shape=shape, dtype=dtype, fill_value=fill)
+
+
+@converter("_npi_full_like")
+def filled_like(call: Call) -> Value:
+    call.ignore("ctx")
+    dtype = call.dtype_attr() or call.dtype(call[0])
+    shape = call.shape(call[0])
+    if not shape:
+        return call.make(call.attr("fill_value"), dtype)
+    return call.op("full", shape=shape, dtype=dtype, fill_value=call.attr("fill_value"))
+
+
+@converter("_npi_arange")
+def arange(call: Call) -> Value:
+    return CONVERTERS["_arange"](call)
+
+
+@converter("_npi_identity")
+def identity(call: Call) -> Value:
+    shape = call.attr("shape")
+    if len(shape) != 2 or shape[0] != shape[1] or not 0 < math.prod(shape) <= FOLDED_ELEMENTS:
+        raise Unsupported(f"identity of {shape} is not supported")
+    return call.make(np.eye(shape[0]), call.dtype_attr())
+
+
+# Products of matrices.
+
+
+@converter("_npi_matmul")
+def matmul(call: Call) -> Value:
+    """Over the last two axes, the others being broadcast; a vector is a row, or a column."""
+    a, b = alike(call, call[0], call[1])
+    left, right = call.shape(a), call.shape(b)
+    if not left or not right:
+        raise FormatError("matmul of a scalar")
+    a = call.reshape(a, (1, *left)) if len(left) == 1 else a
+    b = call.reshape(b, (*right, 1)) if len(right) == 1 else b
+    batch = np.broadcast_shapes(call.shape(a)[:-2], call.shape(b)[:-2])
+    made = _product(call, a, b, tuple(batch))
+    ends = [*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ())]
+    return call.reshape(made, ends)
+
+
+def _product(call: Call, a: Value, b: Value, batch: tuple[int, ...]) -> Value:
+    if not batch:
+        return call.op("matmul", a, b)
+    wide = [call.broadcast_to(v, (*batch, *call.shape(v)[-2:])) for v in (a, b)]
+    flat = [call.reshape(v, (math.prod(batch), *call.shape(v)[-2:])) for v in wide]
+    return call.op("batch_matmul", *flat)
+
+
+@converter("_np_dot", "_npi_tensordot", "_npi_tensordot_int_axes")
+def tensordot(call: Call) -> Value:
+    """Sums over axes of both; `dot` over the last of a and the last but one of b."""
+    a, b = alike(call, call[0], call[1])
+    ranks = call.rank(a), call.rank(b)
+    if call.op_type == "_np_dot":
+        if 0 in ranks:
+            return call.op("broadcast_mul", a, b)
+        axes = [ranks[0] - 1], [max(ranks[1] - 2, 0)]
+    elif call.op_type == "_npi_tensordot":
+        axes = call.attr("a_axes_summed"), call.attr("b_axes_summed")
+    else:
+        count = call.attr("axes")
+        axes = list(range(ranks[0] - count, ranks[0])), list(range(count))
+    return _summed(call, a, b, axes)
+
+
+def _summed(call: Call, a: Value, b: Value, axes: tuple[Sequence[int], Sequence[int]]) -> Value:
+    left, right = call.shape(a), call.shape(b)
+    mine = [normalize_axis(axis, len(left)) for axis in axes[0]]
+    other = [normalize_axis(axis, len(right)) for axis in axes[1]]
+    if [left[axis] for axis in mine] != [right[axis] for axis in other]:
+        raise FormatError(f"axes {mine} of {left} and {other} of {right} do not fit")
+    rows = [axis for axis in range(len(left)) if axis not in mine]
+    columns = [axis for axis in range(len(right)) if axis not in other]
+    inner = math.prod(left[axis] for axis in mine)
+    a = call.op("transpose", a, axes=(*rows, *mine)) if rows + mine != sorted(rows + mine) else a
+    turned = other + columns
+    b = call.op("transpose", b, axes=tuple(turned)) if turned != sorted(turned) else b
+    ends = [left[axis] for axis in rows], [right[axis] for axis in columns]
+    a = call.reshape(a, (math.prod(ends[0]), inner))
+    b = call.reshape(b, (inner, math.prod(ends[1])))
+    return call.reshape(call.op("matmul", a, b), [*ends[0], *ends[1]])

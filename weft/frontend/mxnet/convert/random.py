@@ -1,0 +1,131 @@
+"""Converters of what draws random numbers. Each node has a generator of its own, whose state is a
+parameter that runs move on; the numbers are those of weft's stream, not of MXNet's."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from math import prod
+
+from ....base.bits import MersenneTwister
+from ....base.dtype import FLOAT32, FLOAT64, INT32, DType
+from ....base.errors import Unsupported
+from ...emitter import Value
+from ..call import Call
+from ..registry import converter
+
+
+def _state(call: Call) -> Value:
+    words = MersenneTwister(secrets.randbits(32)).state()
+    return call.emitter.constant(f"{call.name}_random_state", words)
+
+
+def _shape(call: Call) -> tuple[int, ...]:
+    shape = tuple(call.attr("shape") or (1,))
+    if 0 in shape:
+        raise Unsupported(
+            f"{call.op_type} of shape {shape}, in which 0 is a size that is not known",
+            hint="export the model with a fixed batch size",
+        )
+    return shape
+
+
+def _uniform(call: Call, shape: Sequence[int], dtype: DType, **range: float) -> Value:
+    made: Value = call.op("random_uniform", _state(call), shape=tuple(shape), dtype=dtype, **range)
+    return made
+
+
+def _normal(call: Call, shape: Sequence[int], dtype: DType, **moments: float) -> Value:
+    made: Value = call.op("random_normal", _state(call), shape=tuple(shape), dtype=dtype, **moments)
+    return made
+
+
+def _exponential(call: Call, shape: Sequence[int], dtype: DType) -> Value:
+    """-log(1 - u), with u of [0, 1)"""
+    wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
+    rest = call.op("__rsub_scalar__", _uniform(call, shape, wide), scalar=1.0)
+    return call.cast(call.op("negative", call.op("log", rest)), dtype)
+
+
+def _place(call: Call) -> tuple[tuple[int, ...], DType]:
+    """Shape and dtype, which may be those of an input."""
+    if call.op_type.endswith("_like"):
+        return call.shape(call[0]), call.dtype(call[0])
+    return _shape(call), call.dtype_attr() or FLOAT32
+
+
+@converter("_random_uniform", "_random_uniform_like")
+def uniform(call: Call) -> Value:
+    return _uniform(call, *_place(call), low=call.attr("low"), high=call.attr("high"))
+
+
+@converter("_random_normal", "_random_normal_like")
+def normal(call: Call) -> Value:
+    return _normal(call, *_place(call), mean=call.attr("loc"), std=call.attr("scale"))
+
+
+@converter("_random_exponential", "_random_exponential_like")
+def exponential(call: Call) -> Value:
+    made = _exponential(call, *_place(call))
+    return call.op("__mul_scalar__", made, scalar=1 / call.attr("lam"))
+
+
+@converter("_random_randint")
+def randint(call: Call) -> Value:
+    return call.op(
+        "random_randint",
+        _state(call),
+        low=call.attr("low"),
+        high=call.attr("high"),
+        shape=_shape(call),
+        dtype=call.dtype_attr() or INT32,
+    )
+
+
+# Distributions whose parameters are inputs: some numbers for each of them.
+
+
+def _each(call: Call) -> tuple[list[Value], tuple[int, ...], DType]:
+    """The parameters with axes for the numbers drawn, and shape and dtype of the result."""
+    own, more = call.shape(call[0]), tuple(call.attr("shape"))
+    dtype = call.dtype_attr() or call.dtype(call[0])
+    reshaped = [call.cast(call.reshape(value, (*own, *[1] * len(more))), dtype) for value in call.all()]
+    return reshaped, (*own, *more), dtype
+
+
+@converter("_sample_uniform")
+def sample_uniform(call: Call) -> Value:
+    (low, high), shape, dtype = _each(call)
+    span = call.op("broadcast_sub", high, low)
+    made = call.op("broadcast_mul", _uniform(call, shape, dtype), span)
+    return call.op("broadcast_add", made, low)
+
+
+@converter("_sample_normal")
+def sample_normal(call: Call) -> Value:
+    (mean, std), shape, dtype = _each(call)
+    made = call.op("broadcast_mul", _normal(call, shape, dtype), std)
+    return call.op("broadcast_add", made, mean)
+
+
+@converter("_sample_exponential")
+def sample_exponential(call: Call) -> Value:
+    (rate,), shape, dtype = _each(call)
+    return call.op("broadcast_div", _exponential(call, shape, dtype), rate)
+
+
+@converter("_sample_multinomial")
+def sample_multinomial(call: Call) -> Value:
+    """The first class whose sum of probabilities up to it is above a number of [0, 1)."""
+    call.only_first_output()
+    call.ignore("get_prob")
+    own, more = call.shape(call[0]), tuple(call.attr("shape"))
+    lead, classes, count = own[:-1], own[-1], prod(more)
+    wide = call.cast(call[0], FLOAT64)
+    sums = call.reshape(call.op("cumsum", wide, axis=-1), (*lead, 1, classes))
+    drawn = _uniform(call, (*lead, count, 1), FLOAT64)
+    passed = call.op("broadcast_less_equal", sums, drawn)
+    number = call.op("sum", passed, axis=(-1,))
+    number = call.op("clip", number, a_min=0.0, a_max=float(classes - 1))
+    made = call.cast(number, call.dtype_attr() or INT32)
+    return call.reshape(made, (*lead, *more) or (1,))

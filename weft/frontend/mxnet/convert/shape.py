@@ -1,0 +1,422 @@
+"""Converters of fills, and of what moves elements about without looking at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....base.dtype import DTYPES, INT64
+from ....base.errors import FormatError, Unsupported
+from ....base.shape import is_static, normalize_axis
+from ....core.ir import Fact
+from ...emitter import FOLDED_ELEMENTS, Value
+from ..call import Call, OpenFill
+from ..registry import converter
+
+# Fills.
+
+
+@converter("_zeros", "_ones", "_full", "_zeros_without_dtype")
+def fill(call: Call) -> Value:
+    """A 0 in the shape is a dimension that is left open."""
+    number = {"_ones": 1.0, "_full": 0.0}.get(call.op_type, 0.0)
+    number = call.attr("value") if call.op_type == "_full" else number
+    shape, dtype = tuple(call.attr("shape") or ()), call.dtype_attr() or DTYPES["float32"]
+    if 0 in shape or not shape:
+        made = OpenFill(call.name, Fact(tuple(dim or None for dim in shape), dtype))
+        made.fill = number
+        return made
+    return call.op("full", shape=shape, dtype=dtype, fill_value=number)
+
+
+@converter("_arange")
+def arange(call: Call) -> Value:
+    """[start, stop) in steps, each number `repeat` times; without a stop, [0, start)."""
+    start, stop, step = call.attr("start"), call.attr("stop"), call.attr("step")
+    if call.attr("infer_range"):
+        raise Unsupported("_arange whose length follows from its use is not supported")
+    start, stop = (0.0, start) if stop is None else (start, stop)
+    made = call.op("arange", start=start, stop=stop, step=step, dtype=call.dtype_attr())
+    return _each_repeated(call, made, call.attr("repeat"))
+
+
+def _each_repeated(call: Call, value: Value, times: int) -> Value:
+    return value if times == 1 else call.op("repeat", value, repeats=times, axis=0)
+
+
+@converter("_contrib_arange_like")
+def arange_like(call: Call) -> Value:
+    """start, start + step, ... as long as an axis, or in the whole shape."""
+    shape, axis, times = call.shape(call[0]), call.attr("axis"), call.attr("repeat")
+    count = math.prod(shape) if axis is None else shape[axis]
+    start, step = call.attr("start"), call.attr("step")
+    if count > FOLDED_ELEMENTS or times < 1 or not math.isfinite(start + step):
+        raise Unsupported(f"_contrib_arange_like of {count} elements is not supported")
+    numbers = start + step * (np.arange(count) // times)
+    return call.make(numbers.reshape(shape if axis is None else -1), call.dtype(call[0]))
+
+
+@converter("_eye")
+def eye(call: Call) -> Value:
+    rows, columns = call.attr("N"), call.attr("M") or call.attr("N")
+    if not 0 < rows * columns <= FOLDED_ELEMENTS:
+        raise Unsupported(f"_eye of {rows} x {columns} is not supported")
+    return call.make(np.eye(rows, columns, call.attr("k")), call.dtype_attr())
+
+
+@converter("shape_array", "size_array")
+def shape_array(call: Call) -> Value:
+    shape = call.shape(call[0])
+    return call.make(shape if call.op_type == "shape_array" else [math.prod(shape)], INT64)
+
+
+# Other shapes for the same elements.
+
+
+@converter("Reshape")
+def reshape(call: Call) -> Value:
+    data, codes = call[0], call.attr("shape")
+    if not codes:
+        return _legacy_reshape(call, call.attr("target_shape"))
+    call.ignore("target_shape", "keep_highest")
+    if not call.attr("reverse"):
+        return _reshaped(call, data, codes)
+    # Codes and dimensions are both read backwards, so a split stands behind its parts.
+    shape = _resolved(codes[::-1], call.shape(data)[::-1])
+    return call.reshape(data, shape[::-1])
+
+
+def _reshaped(call: Call, data: Value, codes: Sequence[int]) -> Value:
+    if is_static(data.shape):
+        return call.reshape(data, _resolved(codes, data.shape))
+    return call.op("reshape", data, shape=tuple(codes))
+
+
+def _resolved(codes: Sequence[int], source: Sequence[int]) -> tuple[int, ...]:
+    """The shape that codes make: 0 keeps a dimension, -1 is what remains, -2 all that are left,
+    -3 the product of two, -4 splits one into the two numbers that follow."""
+    made: list[int] = []
+    left, at = list(source), 0
+    while at < len(codes):
+        code = codes[at]
+        if code == -2:
+            made, left = made + left, []
+        elif code == -3:
+            made.append(_next(left) * _next(left))
+        elif code == -4:
+            made += _split_in_two(_next(left), codes[at + 1 : at + 3])
+            at += 2
+        else:
+            made.append(_single(code, left))
+        at += 1
+    return _with_the_rest(made, math.prod(source))
+
+
+def _next(left: list[int]) -> int:
+    if not left:
+        raise FormatError("the new shape asks for more dimensions than there are")
+    return left.pop(0)
+
+
+def _single(code: int, left: list[int]) -> int:
+    if code == 0:
+        return _next(left)
+    if code < -1:
+        raise FormatError(f"the code {code} in a new shape is unknown")
+    if left:
+        left.pop(0)
+    return code
+
+
+def _split_in_two(dim: int, parts: Sequence[int]) -> list[int]:
+    if len(parts) != 2 or min(parts) < -1 or 0 in parts or tuple(parts) == (-1, -1):
+        raise FormatError(f"a dimension of {dim} cannot be split into {tuple(parts)}")
+    known = max(parts)
+    made = [dim // known if part == -1 else part for part in parts]
+    if made[0] * made[1] != dim:
+        raise FormatError(f"a dimension of {dim} cannot be split into {tuple(parts)}")
+    return made
+
+
+def _with_the_rest(made: list[int], count: int) -> tuple[int, ...]:
+    rest = math.prod(dim for dim in made if dim != -1)
+    if made.count(-1) > 1 or (-1 in made and (not rest or count % rest)):
+        raise FormatError(f"{count} elements do not fit the shape {made}")
+    full = tuple(count // rest if dim == -1 else dim for dim in made)
+    if math.prod(full) != count:
+        raise FormatError(f"{count} elements do not fit the shape {made}")
+    return full
+
+
+def _legacy_reshape(call: Call, target: Sequence[int]) -> Value:
+    """The oldest form, in which 0 is what remains, and the first dimension may be kept."""
+    if not target:
+        raise FormatError("a Reshape without a shape")
+    wanted = [-1 if dim == 0 else dim for dim in target]
+    if call.attr("keep_highest"):
+        wanted[0] = 0
+    return _reshaped(call, call[0], wanted)
+
+
+@converter("Flatten")
+def flatten(call: Call) -> Value:
+    return call.op("flatten", call[0])
+
+
+@converter("expand_dims")
+def expand_dims(call: Call) -> Value:
+    return call.op("expand_dims", call[0], axis=call.attr("axis"))
+
+
+@converter("squeeze")
+def squeeze(call: Call) -> Value:
+    """Drops axes of size 1; one is left where all are."""
+    shape, axes = call.shape(call[0]), call.attr("axis")
+    axes = [i for i, dim in enumerate(shape) if dim == 1] if axes is None else axes
+    gone = {normalize_axis(axis, len(shape)) for axis in axes}
+    if any(shape[axis] != 1 for axis in gone):
+        raise FormatError(f"axes {sorted(gone)} of the shape {shape} are not all 1")
+    left = [dim for axis, dim in enumerate(shape) if axis not in gone]
+    return call.reshape(call[0], left or [1])
+
+
+@converter("reshape_like")
+def reshape_like(call: Call) -> Value:
+    """Some axes of the data become some axes of another tensor."""
+    mine, other = call.shape(call[0]), call.shape(call[1])
+    left = slice(call.attr("lhs_begin"), call.attr("lhs_end"))
+    right = slice(call.attr("rhs_begin"), call.attr("rhs_end"))
+    begin, end, _ = left.indices(len(mine))
+    shape = mine[:begin] + other[right] + mine[end:]
+    if math.prod(shape) != math.prod(mine):
+        raise FormatError(f"{mine} cannot be reshaped like {other} to {shape}")
+    return call.reshape(call[0], shape)
+
+
+@converter("transpose")
+def transpose(call: Call) -> Value:
+    """By a list of axes; without one they are reversed."""
+    rank = call.rank(call[0])
+    axes = call.attr("axes") or tuple(reversed(range(rank)))
+    axes = tuple(normalize_axis(axis, rank) for axis in axes)
+    return call[0] if axes == tuple(range(rank)) else call.op("transpose", call[0], axes=axes)
+
+
+@converter("SwapAxis")
+def swap_axes(call: Call) -> Value:
+    order = list(range(call.rank(call[0])))
+    a, b = (normalize_axis(call.attr(name), len(order)) for name in ("dim1", "dim2"))
+    order[a], order[b] = order[b], order[a]
+    return call[0] if a == b else call.op("transpose", call[0], axes=tuple(order))
+
+
+@converter("depth_to_space")
+def depth_to_space(call: Call) -> Value:
+    n, c, h, w = call.shape(call[0])
+    b = call.attr("block_size")
+    if b < 1 or c % (b * b):
+        raise FormatError(f"{c} channels do not split into blocks of {b}")
+    split = call.reshape(call[0], (n, b, b, c // b**2, h, w))
+    made = call.op("transpose", split, axes=(0, 3, 4, 1, 5, 2))
+    return call.reshape(made, (n, c // b**2, h * b, w * b))
+
+
+@converter("space_to_depth")
+def space_to_depth(call: Call) -> Value:
+    n, c, h, w = call.shape(call[0])
+    b = call.attr("block_size")
+    if b < 1 or h % b or w % b:
+        raise FormatError(f"an image of {h} x {w} does not split into blocks of {b}")
+    split = call.reshape(call[0], (n, c, h // b, b, w // b, b))
+    made = call.op("transpose", split, axes=(0, 3, 5, 1, 2, 4))
+    return call.reshape(made, (n, c * b * b, h // b, w // b))
+
+
+# Copies.
+
+
+@converter("tile")
+def tile(call: Call) -> Value:
+    return call.op("tile", call[0], reps=call.attr("reps"))
+
+
+@converter("repeat")
+def repeat(call: Call) -> Value:
+    axis = call.attr("axis")
+    axis = axis if axis is None else normalize_axis(axis, call.rank(call[0]))
+    return call.op("repeat", call[0], repeats=call.attr("repeats"), axis=axis)
+
+
+@converter("reverse", "_npi_flip")
+def reverse(call: Call) -> Value:
+    made = call[0]
+    for axis in call.attr("axis"):
+        made = call.op("flip", made, axis=normalize_axis(axis, call.rank(made)))
+    return made
+
+
+@converter("broadcast_to")
+def broadcast_to(call: Call) -> Value:
+    """A 0 in the shape keeps the dimension."""
+    shape, wanted = call.shape(call[0]), call.attr("shape")
+    if len(shape) != len(wanted):
+        raise FormatError(f"{shape} cannot be broadcast to {wanted}")
+    return call.broadcast_to(call[0], tuple(want or dim for dim, want in zip(shape, wanted)))
+
+
+@converter("broadcast_axis")
+def broadcast_axis(call: Call) -> Value:
+    """Axes of size 1 get other sizes."""
+    shape, axes, sizes = list(call.shape(call[0])), call.attr("axis"), call.attr("size")
+    if len(axes) != len(sizes):
+        raise FormatError(f"axes {axes} and sizes {sizes} differ in number")
+    for axis, size in zip(axes, sizes):
+        axis = normalize_axis(axis, len(shape))
+        if shape[axis] != 1:
+            raise FormatError(f"axis {axis} of the shape {tuple(shape)} is not 1")
+        shape[axis] = size
+    return call.broadcast_to(call[0], tuple(shape))
+
+
+# Joining and cutting.
+
+
+@converter("Concat", "_rnn_param_concat")
+def concat(call: Call) -> Value:
+    values, axis = call.all(), call.attr("dim")
+    if len(values) == 1:
+        return values[0]
+    constants = [value.constant for value in values]
+    if all(constant is not None for constant in constants):
+        return call.make(np.concatenate(constants, axis))
+    return call.op("concatenate", *values, axis=axis)
+
+
+@converter("stack")
+def stack(call: Call) -> Value:
+    values = call.all()
+    if len(values) == 1:
+        return call.op("expand_dims", values[0], axis=call.attr("axis"))
+    return call.op("stack", *values, axis=call.attr("axis"))
+
+
+@converter("SliceChannel")
+def split(call: Call) -> list[Value]:
+    """Equal parts along an axis, which goes where it has become 1 and that is asked for."""
+    data, count = call[0], call.attr("num_outputs")
+    axis = normalize_axis(call.attr("axis"), call.rank(data))
+    if count < 1:
+        raise FormatError(f"a split into {count} parts")
+    parts = [data] if count == 1 else call.op("split", data, indices_or_sections=count, axis=axis)
+    return _squeezed(call, parts, axis)
+
+
+def _squeezed(call: Call, parts: list[Value], axis: int) -> list[Value]:
+    if not call.attr("squeeze_axis"):
+        return parts
+    return [call.op("squeeze", part, axis=(axis,)) for part in parts]
+
+
+@converter("_split_v2")
+def split_at(call: Call) -> list[Value]:
+    """Parts that start at places, or equal ones."""
+    data, places, count = call[0], call.attr("indices"), call.attr("sections")
+    axis = normalize_axis(call.attr("axis"), call.rank(data))
+    extent = call.shape(data)[axis]
+    if count > 0:
+        if extent % count:
+            raise FormatError(f"{extent} elements do not split into {count} equal parts")
+        places = tuple(range(0, extent, extent // count))
+    if not places:
+        raise FormatError("a split into no parts")
+    ends = [*places[1:], extent]
+    parts = [call.sliced(data, {axis: (min(start, extent), min(end, extent), 1)}) for start, end in zip(places, ends)]
+    return _squeezed(call, parts, axis)
+
+
+@converter("slice")
+def slice_(call: Call) -> Value:
+    """Begin, end and step along the first axes, as in Python."""
+    begin, end, step = call.attr("begin"), call.attr("end"), call.attr("step")
+    step = step or (None,) * len(begin)
+    rank = call.rank(call[0])
+    if not len(begin) == len(end) == len(step) or len(begin) > rank or 0 in step:
+        raise FormatError("begin, end and step do not fit together")
+    parts = {}
+    for axis, bounds in enumerate(zip(begin, end, step)):
+        if bounds != (None, None, None):
+            parts[axis] = slice(*bounds).indices(_extent(call, axis))
+    return call.sliced(call[0], parts) if parts else call[0]
+
+
+def _extent(call: Call, axis: int) -> int:
+    dim = call[0].shape[axis]
+    return dim if isinstance(dim, int) else call.shape(call[0])[axis]
+
+
+@converter("slice_axis")
+def slice_axis(call: Call) -> Value:
+    axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
+    bounds = slice(call.attr("begin"), call.attr("end")).indices(_extent(call, axis))
+    return call.sliced(call[0], {axis: bounds})
+
+
+@converter("slice_like")
+def slice_like(call: Call) -> Value:
+    """Cut to the size of another tensor, along some axes or all of them."""
+    data, like = call[0], call[1]
+    axes = call.attr("axes")
+    if is_static(data.shape) and is_static(like.shape):
+        rank = len(data.shape)
+        chosen = [normalize_axis(axis, rank) for axis in axes] if axes else range(rank)
+        return call.sliced(data, {axis: (0, _wanted(data, like, axis), 1) for axis in chosen})
+    return call.op("slice_like", data, like, axis=axes)
+
+
+def _wanted(data: Value, like: Value, axis: int) -> int:
+    if axis >= len(like.shape) or like.shape[axis] > data.shape[axis]:
+        raise FormatError(f"{data.shape} cannot be cut to {like.shape} along axis {axis}")
+    return like.shape[axis]
+
+
+@converter("Crop")
+def crop(call: Call) -> Value:
+    """Images cut to a size, or to that of another image, from an offset or the middle."""
+    data = call[0]
+    extents = call.shape(data)[2:]
+    wanted = call.shape(call[1])[2:] if len(call) == 2 else call.attr("h_w")
+    call.ignore("h_w", "offset")
+    starts = call.attr("offset")
+    if call.attr("center_crop"):
+        starts = [(extent - want) // 2 for extent, want in zip(extents, wanted)]
+    parts = {}
+    for axis, (extent, want, start) in enumerate(zip(extents, wanted, starts), start=2):
+        if start < 0 or want < 1 or start + want > extent:
+            raise FormatError(f"{want} elements from {start} on of {extent}")
+        parts[axis] = (start, start + want, 1)
+    return call.sliced(data, parts)
+
+
+@converter("Pad")
+def pad(call: Call) -> Value:
+    """(before, after) of every axis, one after the other."""
+    widths, mode = call.attr("pad_width"), call.attr("mode")
+    if len(widths) != 2 * call.rank(call[0]):
+        raise FormatError(f"{len(widths)} widths for {call.rank(call[0])} axes")
+    pairs = tuple(zip(widths[::2], widths[1::2]))
+    value = call.attr("constant_value")
+    return call.op("pad", call[0], pad_width=pairs, mode=mode, pad_value=value)
+
+
+@converter("diag")
+def diagonal(call: Call) -> Value:
+    """The diagonal of a matrix, or a matrix with a known diagonal."""
+    data = call[0]
+    shape, k = call.shape(data), call.attr("k")
+    if len(shape) != 2 or (call.attr("axis1"), call.attr("axis2")) != (0, 1):
+        raise Unsupported(f"diag of shape {shape} is not supported")
+    call.check_table(*shape)
+    places = np.diagonal(np.arange(math.prod(shape)).reshape(shape), k)
+    return call.op("take", call.reshape(data, (-1,)), call.make(places, INT64), axis=0)
