@@ -14,6 +14,6 @@ def coverage_table() -> str:
         others.setdefault(name, []).append(f"`{alias}`")
     rows = ["| operator | also called | as |", "|---|---|---|"]
     for name in supported():
-        made = f"`{ALIKE[name].op}`" if name in ALIKE else "converter"
-        rows.append(f"| `{name}` | {' '.join(others.get(name, []))} | {made} |")
+        counterpart = f"`{ALIKE[name].op}`" if name in ALIKE else "converter"
+        rows.append(f"| `{name}` | {' '.join(others.get(name, []))} | {counterpart} |")
     return "\n".join(rows) + "\n"

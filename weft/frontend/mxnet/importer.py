@@ -12,13 +12,14 @@ from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
 from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
+from ..building import Alike
 from ..emitter import Emitter, Value
 from ..reading import reading
 from . import convert  # noqa: F401  registers the converters
-from .attributes import parsed
-from .call import Call, OpenFill, Part
+from .attributes import parsed, real_name, signature
+from .call import Call, OpenFill, Subgraph
 from .custom import SymbolConverter, converted_by, get_op, identity_converter
-from .registry import Alike, Converter, find, real_name, signature
+from .registry import Converter, find
 from .source import Arrays, read_model
 from .symbol_file import Node, SymbolFile
 
@@ -35,10 +36,10 @@ _LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".
 class Tables(NamedTuple):
     """The converters that the caller has brought, by MXNet's operator names."""
 
-    own: Mapping[str, SymbolConverter]
+    brought: Mapping[str, SymbolConverter]
 
     def find(self, op_name: str) -> SymbolConverter | Converter | Alike | None:
-        return self.own.get(op_name) or find(op_name)
+        return self.brought.get(op_name) or find(op_name)
 
 
 def from_mxnet(
@@ -62,8 +63,8 @@ def from_mxnet(
     >>> text = '''{"nodes": [{"op": "null", "name": "x", "inputs": []},
     ...   {"op": "Activation", "name": "y", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]}],
     ...   "arg_nodes": [0], "heads": [[1, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}'''
-    >>> made, params = from_mxnet(text, shape={"x": (2, 3)})
-    >>> made.list_input_names(), made.list_output_names(), params
+    >>> symbol, params = from_mxnet(text, shape={"x": (2, 3)})
+    >>> symbol.list_input_names(), symbol.list_output_names(), params
     (['x'], ['y_output'], {})
     """
     model = read_model(symbol, arg_params, aux_params)
@@ -72,10 +73,9 @@ def from_mxnet(
     _report_unsupported(model.graph, live, tables)
     emitter = Emitter()
     values = _variables(model.graph, model.arrays, live, emitter, given_shapes(shape))
-    made = _converted(model.graph, live, tables, emitter, values)
     outputs = [
         _head(emitter, value, model.graph.nodes[number], len(values[number]))
-        for value, (number, _) in zip(made, model.graph.heads)
+        for value, (number, _) in zip(_converted(model.graph, live, tables, emitter, values), model.graph.heads)
     ]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
@@ -87,8 +87,8 @@ def _head(emitter: Emitter, value: Value, node: Node, count: int) -> Symbol:
 
 
 def _tables(identity_list: Iterable[str] | None, convert_map: Mapping[str, SymbolConverter] | None) -> Tables:
-    own = {name: identity_converter(name) for name in identity_list or ()}
-    return Tables({**own, **(convert_map or {})})
+    same = {name: identity_converter(name) for name in identity_list or ()}
+    return Tables({**same, **(convert_map or {})})
 
 
 # What is needed for the outputs: a label is not.
@@ -108,7 +108,7 @@ def _live(graph: SymbolFile, tables: Tables) -> dict[int, set[int]]:
 
 
 def _read_inputs(node: Node, tables: Tables) -> list[tuple[int, int]]:
-    label = None if node.op in tables.own else _LABELS.get(real_name(node.op))
+    label = None if node.op in tables.brought else _LABELS.get(real_name(node.op))
     return [entry for index, entry in enumerate(node.inputs) if index != label]
 
 
@@ -174,8 +174,7 @@ def _readers(graph: SymbolFile, live: Iterable[int]) -> dict[int, list[tuple[Nod
         known = signature(node.op)
         for index, (source, _) in enumerate(node.inputs):
             if graph.nodes[source].op == "null":
-                named = known is not None and index < len(known.inputs)
-                role = known.inputs[index] if named else ""
+                role = known.inputs[index] if known is not None and index < len(known.inputs) else ""
                 readers.setdefault(source, []).append((node, role))
     return readers
 
@@ -270,22 +269,22 @@ def _converted(
     return [_settled(_output(values, *head)) for head in graph.heads]
 
 
-def _part(graph: SymbolFile, tables: Tables) -> Part:
+def _subgraph(graph: SymbolFile, tables: Tables) -> Subgraph:
     """A subgraph, to be converted by the converter of its node."""
 
     def converted(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
         live = _live(graph, tables)
-        given = dict(zip(graph.arguments, arguments))
+        value_of = dict(zip(graph.arguments, arguments))
         values = {}
         for number in live:
             if graph.nodes[number].op == "null":
-                value = given.get(number)
+                value = value_of.get(number)
                 if value is None:
                     raise FormatError(f"nothing is given for {graph.nodes[number].name!r}")
                 values[number] = [value]
         return _converted(graph, live, tables, emitter, values)
 
-    return Part(len(graph.arguments), converted)
+    return Subgraph(len(graph.arguments), converted)
 
 
 # One node.
@@ -308,27 +307,23 @@ def _convert(
 
 
 def _results(node: Node, tables: Tables, emitter: Emitter, inputs: list[Value], wanted: frozenset[int]) -> list[Value]:
-    if node.op in tables.own:
+    if node.op in tables.brought:
         attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
-        return converted_by(tables.own[node.op], emitter, list(map(_settled, inputs)), attrs)
+        return converted_by(tables.brought[node.op], emitter, list(map(_settled, inputs)), attrs)
     how = find(node.op)
-    parts = [_part(graph, tables) for graph in node.subgraphs]
-    known = signature(node.op)
-    call = Call(emitter, node.op, node.name, node.attrs, known, inputs, wanted, parts)
-    if isinstance(how, Alike):
-        attrs = {new: call.attr(old) for old, new in how.attrs.items()}
-        made = call.op(how.op, *call.all(), **attrs)
-    else:
-        made = how(call)
+    assert how is not None  # else the node would have been reported
+    subgraphs = [_subgraph(graph, tables) for graph in node.subgraphs]
+    call = Call(emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted, subgraphs)
+    answer = call.alike(how) if isinstance(how, Alike) else how(call)
     call.check_all_read()
-    return call.named(made if isinstance(made, list) else [made])
+    return call.named([answer] if isinstance(answer, Value) else answer)
 
 
 def _output(values: Mapping[int, list[Value]], number: int, index: int) -> Value:
-    made = values[number]
-    if index >= len(made):
+    outputs = values[number]
+    if index >= len(outputs):
         raise Unsupported(f"output {index} of node {number} has no counterpart")
-    return made[index]
+    return outputs[index]
 
 
 def _settled(value: Value) -> Value:

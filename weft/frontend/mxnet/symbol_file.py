@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...base.errors import FormatError, InvalidType
 from ...core.schema import is_hidden
-from .registry import signature
+from .attributes import signature
 
 _LARGEST_TEXT = 1 << 26
 _DEEPEST = 16  # subgraphs in subgraphs
@@ -210,4 +210,5 @@ def text_of_symbol(symbol: object) -> str | bytes | Mapping[str, Any]:
     to_json = getattr(symbol, "tojson", None)
     if not callable(to_json):
         raise InvalidType(f"from_mxnet takes a path, JSON or a symbol of MXNet, not {type(symbol).__name__}")
-    return to_json()
+    text: str = to_json()
+    return text

@@ -129,10 +129,10 @@ def _model(graph: Graph, arrays: Mapping[str, np.ndarray], opset: int) -> tuple[
     writer = Writer(opset)
     names: dict[NodeEntry, str] = {}
     inputs = _variables(graph, arrays, writer, names)
-    made = set(names.values())
+    variables = set(names.values())
     write_nodes(writer, graph, names)
-    made.update(name for node in writer.nodes for name in node.output)
-    _add_unmade(graph, names, made, writer.gaps)
+    written = variables.union(*(node.output for node in writer.nodes))
+    _add_unwritten(graph, names, written, writer.gaps)
     _report(writer.gaps)
     outputs = _outputs(graph, writer, names)
     nodes, used = _needed(writer.nodes, [item.name for item in outputs])
@@ -160,13 +160,13 @@ def _needed(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> tuple[li
 
 def _read_inside(node: onnx.NodeProto) -> set[str]:
     """What the nodes of the graphs in a node read, whichever graph it is from."""
-    found, pending = set(), [node]
+    names, pending = set[str](), [node]
     while pending:
         for attribute in pending.pop().attribute:
             for inner in attribute.g.node if attribute.HasField("g") else ():
-                found.update(inner.input)
+                names.update(inner.input)
                 pending.append(inner)
-    return found
+    return names
 
 
 def _variables(
@@ -184,16 +184,14 @@ def _variables(
     return inputs
 
 
-def _add_unmade(graph: Graph, names: Mapping[NodeEntry, str], made: set[str], gaps: Gaps) -> None:
+def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[str], gaps: Gaps) -> None:
     """Outputs that something reads, and that no writer makes."""
     refused = {name for nodes in gaps.values() for name in nodes}
     read = [entry for node in graph.indexed.nodes for entry in node.inputs] + graph.outputs
     for entry in read:
         op = entry.node.op
-        unmade = op is not None and names[entry._replace(version=0)] not in made
-        if unmade and entry.node.name not in refused:
-            why = f"output {entry.index} of {op.name}"
-            gaps.setdefault((op.name, why), []).append(entry.node.name)
+        if op is not None and names[entry._replace(version=0)] not in written and entry.node.name not in refused:
+            gaps.setdefault((op.name, f"output {entry.index} of {op.name}"), []).append(entry.node.name)
 
 
 def _variable_name(node: Node, namer: Callable[[str], str]) -> str:

@@ -11,13 +11,14 @@ from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupport
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
+from ..building import Alike
 from ..emitter import Emitter, Value
 from ..reading import reading
 from . import convert  # noqa: F401  registers the converters
 from .call import Call
 from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
-from .registry import Alike, Converter, find
+from .registry import Converter, find
 from .tensors import checked_dims, dtype_of, to_numpy
 
 
@@ -37,8 +38,8 @@ def from_onnx(
 
     >>> from onnx import parser
     >>> text = 'm (float[2, n] x) => (float[2, n] y) { y = Relu(x) }'
-    >>> made = onnx.helper.make_model(parser.parse_graph(text))
-    >>> symbol, params = from_onnx(made, shape={"x": (2, 3)})
+    >>> proto = onnx.helper.make_model(parser.parse_graph(text))
+    >>> symbol, params = from_onnx(proto, shape={"x": (2, 3)})
     >>> symbol.list_input_names(), params
     (['x'], {})
     """
@@ -57,15 +58,15 @@ def from_onnx(
 def _convert_or_note(
     model: Model, emitter: Emitter, values: dict[str, Value], node: onnx.NodeProto, position: int, gaps: Gaps
 ) -> None:
-    made = [name for name in node.output if name]
+    outputs = [name for name in node.output if name]
     if gaps.lacks(node):
-        values.update(gaps.stand_ins(made))
+        values.update(gaps.stand_ins(outputs))
         return
     try:
         _convert(model, emitter, values, node, position)
     except Error as error:
         gaps.add(error, node.input)
-        values.update(gaps.stand_ins(made))
+        values.update(gaps.stand_ins(outputs))
     else:
         gaps.follows(node)
 
@@ -112,7 +113,7 @@ def _inputs(model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
         except Unsupported as error:
             gaps.add(error)
         else:
-            values[tensor.name] = emitter.stored(tensor.name, data, own=large is not None)
+            values[tensor.name] = emitter.stored(tensor.name, data, owned=large is not None)
     stored = {tensor.name for tensor in graph.initializer}
     real = [item for item in graph.input if item.name not in stored]
     for name in given:
@@ -186,6 +187,7 @@ def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onn
     opset = model.opsets[node_domain(node)]
     schema = _schema(node.op_type, opset, node_domain(node))
     how = find(node_domain(node), node.op_type, opset)
+    assert how is not None  # else the node would be a gap
     with reading(label, node.op_type):
         inputs = [values[name] if name else None for name in node.input]
         call = Call(emitter, node, schema, inputs, opset, label)
@@ -193,21 +195,16 @@ def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onn
     _bind_outputs(node, results, values, label)
 
 
-def _results(how: Converter | Alike, call: Call) -> list[Value | None]:
-    if isinstance(how, Alike):
-        attrs = {new: call.attr(old) for old, new in how.attrs.items()}
-        made = call.op(how.op, *(call[i] for i in range(len(call.inputs))), **attrs)
-    else:
-        made = how(call)
+def _results(how: Converter | Alike, call: Call) -> Sequence[Value | None]:
+    answer = call.alike(how) if isinstance(how, Alike) else how(call)
     call.check_all_read()
-    results = made if isinstance(made, list) else [made]
-    return call.named(results)
+    return call.named([answer] if isinstance(answer, Value) else answer)
 
 
-def _bind_outputs(node: onnx.NodeProto, results: list[Value | None], values: dict[str, Value], label: str) -> None:
+def _bind_outputs(node: onnx.NodeProto, results: Sequence[Value | None], values: dict[str, Value], label: str) -> None:
     for index, name in enumerate(node.output):
         result = results[index] if index < len(results) else None
         if name and result is None:
             raise Unsupported(f"output {index} ({name!r}) has no counterpart", where=label)
-        if name:
+        if name and result is not None:
             values[name] = result

@@ -38,7 +38,7 @@ def read_model(source: object, links: bool = False) -> Model:
         proto = inlined(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
-    return Model(proto.graph, opsets, path and Folder(path.parent, links), large)
+    return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large)
 
 
 def _domain(name: str) -> str:
@@ -79,9 +79,10 @@ def _read(path: Path) -> bytes:
 
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
     try:
-        return onnx.ModelProto.FromString(data)
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError:
         raise FormatError("this is not an ONNX model", where=where, why="it is truncated, or another format") from None
+    return proto
 
 
 def node_label(node: onnx.NodeProto, position: int) -> str:
@@ -116,10 +117,10 @@ def _check_names(graph: onnx.GraphProto) -> None:
     """Every name is made once, and before it is read."""
     known = {""}
     _add_all(known, (item.name for item in graph.input), "graph input")
-    made = {item.name for item in graph.initializer}
-    if len(made) != len(graph.initializer) or graph.sparse_initializer:
+    stored = {item.name for item in graph.initializer}
+    if len(stored) != len(graph.initializer) or graph.sparse_initializer:
         raise FormatError("initialisers are sparse, or two have the same name")
-    known |= made
+    known |= stored
     later = {name for node in graph.node for name in node.output}
     for position, node in enumerate(graph.node):
         where = node_label(node, position)

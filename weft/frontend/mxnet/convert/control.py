@@ -4,14 +4,17 @@ capture."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from ....base.errors import FormatError
 from ....core.ir import Fact, topo_order
 from ....core.symbol import Group, Symbol
 from ....ops.control_flow import holds, input_name
 from ...emitter import Emitter, Value
-from ..call import Call, Part
+from ..call import Call, Subgraph
 from ..registry import converter
+
+Item = TypeVar("Item")
 
 
 class Captures:
@@ -30,7 +33,7 @@ class Captures:
         self.inputs.append(value)
         return len(self.inputs) - 1
 
-    def close(self, part: Part, own: Mapping[int, Fact], outer: Mapping[int, Value]) -> Symbol:
+    def close(self, part: Subgraph, own: Mapping[int, Fact], outer: Mapping[int, Value]) -> Symbol:
         """A subgraph that reads inputs of the node. `own` are the arguments that are its first
         inputs, in order, with what is known of them; `outer` are those it captures."""
         emitter = Emitter(self.call.emitter)
@@ -50,7 +53,7 @@ class Captures:
         self._name_inputs(made, emitter, sources)
         return made
 
-    def _name_inputs(self, made: Symbol, emitter: Emitter, sources: Mapping[str, int | Value]):
+    def _name_inputs(self, made: Symbol, emitter: Emitter, sources: Mapping[str, int | Value]) -> None:
         """Every variable of the subgraph gets the name of the input that it stands for."""
         for node in topo_order(made.outputs):
             if node.op is not None:
@@ -72,19 +75,19 @@ def _inner(emitter: Emitter, name: str, value: Value) -> Value:
     return emitter.input(name, value.shape, value.dtype)
 
 
-def _part(call: Call, number: int, count: int) -> Part:
-    if len(call.parts) != count:
-        raise FormatError(f"{len(call.parts)} subgraphs, and not {count}")
-    return call.parts[number]
+def _subgraph(call: Call, number: int, count: int) -> Subgraph:
+    if len(call.subgraphs) != count:
+        raise FormatError(f"{len(call.subgraphs)} subgraphs, and not {count}")
+    return call.subgraphs[number]
 
 
-def _picked(values: Sequence[Value], places: Sequence[int]) -> list[Value]:
+def _picked(values: Sequence[Item], places: Sequence[int]) -> list[Item]:
     if any(not 0 <= place < len(values) for place in places):
         raise FormatError(f"inputs {list(places)[:20]} of {len(values)}")
     return [values[place] for place in places]
 
 
-def _check_places(part: Part, places: Sequence[int]) -> None:
+def _check_places(part: Subgraph, places: Sequence[int]) -> None:
     if sorted(places) != list(range(part.arguments)):
         raise FormatError(f"a subgraph of {part.arguments} inputs gets {list(places)[:20]}")
 
@@ -92,7 +95,7 @@ def _check_places(part: Part, places: Sequence[int]) -> None:
 @converter("_foreach")
 def foreach(call: Call) -> list[Value]:
     """A step for each item of the data, along its first axis."""
-    part, inputs = _part(call, 0, 1), call.all()
+    part, inputs = _subgraph(call, 0, 1), call.all()
     data, states = call.attr("in_data_locs"), call.attr("in_state_locs")
     places = [*data, *states, *call.attr("remain_locs")]
     _check_places(part, places)
@@ -102,7 +105,7 @@ def foreach(call: Call) -> list[Value]:
     for value in inputs[: len(data)]:
         if call.rank(value) < 1:
             raise FormatError("a scalar has no items")
-    facts = [Fact(value.shape[1:], value.dtype) for value in inputs[: len(data)]]
+    facts = [Fact(call.dims(value)[1:], value.dtype) for value in inputs[: len(data)]]
     facts += [value.fact for value in inputs[len(data) : first]]
     captures = Captures(call, inputs[:first])
     body = captures.close(part, dict(zip(places, facts)), dict(zip(places[first:], inputs[first:])))
@@ -125,7 +128,7 @@ def _check_outputs(call: Call, body: Symbol, count: int) -> None:
 @converter("_while_loop")
 def while_loop(call: Call) -> list[Value]:
     """Turns while the first subgraph says so; outputs are 0 behind the last one."""
-    test, body, inputs = _part(call, 0, 2), _part(call, 1, 2), call.all()
+    test, body, inputs = _subgraph(call, 0, 2), _subgraph(call, 1, 2), call.all()
     of_test, of_body = call.attr("cond_input_locs"), call.attr("func_input_locs")
     for part, places in ((test, of_test), (body, of_body)):
         if part.arguments != len(places):
@@ -149,21 +152,21 @@ def while_loop(call: Call) -> list[Value]:
     )
 
 
-def _closed(captures: Captures, part: Part, values: Sequence[Value], own: Sequence[int | None]) -> Symbol:
+def _closed(captures: Captures, part: Subgraph, values: Sequence[Value], own: Sequence[int | None]) -> Symbol:
     """A subgraph of which some arguments are the node's first inputs, None where it reads none."""
     facts: dict[int, Fact] = {}
     for position, place in enumerate(own):
         at = part.arguments + position if place is None else place
         facts[at] = captures.inputs[position].fact
     outer = {place: value for place, value in enumerate(values) if place not in facts}
-    wide = Part(part.arguments + len(own), lambda e, given: part.convert(e, given[: len(values)]))
+    wide = Subgraph(part.arguments + len(own), lambda e, given: part.convert(e, given[: len(values)]))
     return captures.close(wide, facts, outer)
 
 
 @converter("_cond")
 def cond(call: Call) -> list[Value]:
     """One subgraph or the other; where which one is known already, just that."""
-    parts, inputs = [_part(call, number, 3) for number in range(3)], call.all()
+    parts, inputs = [_subgraph(call, number, 3) for number in range(3)], call.all()
     given = [_picked(inputs, call.attr(name)) for name in ("cond_input_locs", "then_input_locs", "else_input_locs")]
     for part, values in zip(parts, given):
         if part.arguments != len(values):

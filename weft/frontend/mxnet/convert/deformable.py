@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +11,12 @@ import numpy as np
 from ....base.dtype import INT32
 from ....base.errors import FormatError
 from ...emitter import Value
+from ...windows import per_axis
 from ..call import Call
 from ..registry import converter
-from .layers import per_axis
 
 
-class Taps(NamedTuple):
+class TapPlaces(NamedTuple):
     """Where taps stand, one tensor an axis: (batch, groups of offsets, taps * places)."""
 
     y: Value
@@ -36,14 +37,13 @@ def deformable_convolution(call: Call) -> Value:
     if count < 1 or channels % count:
         raise FormatError(f"{channels} channels do not split into {count} groups")
     columns = _columns(call, _taps(call, count), count, call[2] if modulated else None)
-    made = _filtered(call, columns, weight, batch, places)
+    filtered = _filtered(call, columns, weight, batch, places)
     if call.attr("no_bias"):
-        return made
-    filters = call.attr("num_filter")
-    return call.op("broadcast_add", made, call.reshape(call[bias_at], (1, filters, 1, 1)))
+        return filtered
+    return call.op("broadcast_add", filtered, call.reshape(call[bias_at], (1, call.attr("num_filter"), 1, 1)))
 
 
-def _taps(call: Call, count: int) -> Taps:
+def _taps(call: Call, count: int) -> TapPlaces:
     """Where the taps of a plain convolution stand, plus the offsets: (y, x) by turns."""
     kernel = call.attr("kernel")
     strides, dilation = per_axis(call, "stride", 2, 1), per_axis(call, "dilate", 2, 1)
@@ -54,22 +54,22 @@ def _taps(call: Call, count: int) -> Taps:
     offsets = call.reshape(call[1], (batch, count, taps, 2, math.prod(places)))
     call.check_table(4, *kernel, *places)
     grids = np.indices((*kernel, *places)).reshape(4, taps, -1)
-    made = []
+    moved = []
     for axis in (0, 1):
         plain = grids[2 + axis] * strides[axis] + grids[axis] * dilation[axis] - pads[axis]
         part = call.sliced(offsets, {3: (axis, axis + 1, 1)})
         part = call.reshape(part, (batch, count, taps * plain.shape[1]))
-        made.append(call.op("broadcast_add", part, call.make(plain.reshape(1, 1, -1), call.dtype(part))))
-    return Taps(*made)
+        moved.append(call.op("broadcast_add", part, call.make(plain.reshape(1, 1, -1), call.dtype(part))))
+    return TapPlaces(*moved)
 
 
-def _columns(call: Call, taps: Taps, count: int, mask: Value | None) -> Value:
+def _columns(call: Call, taps: TapPlaces, count: int, mask: Value | None) -> Value:
     """(batch, groups, channels of a group, taps * places): the image between four elements."""
     batch, channels, height, width = call.shape(call[0])
     many = call.shape(taps.y)[2]
     data = call.reshape(call[0], (batch, count, channels // count, height * width))
     full = (batch, count, channels // count, many)
-    total = None
+    parts = []
     for rows, vertical in _neighbours(call, taps.y, height):
         for columns, level in _neighbours(call, taps.x, width):
             flat = call.op("elemwise_add", call.op("__mul_scalar__", rows, scalar=width), columns)
@@ -79,9 +79,8 @@ def _columns(call: Call, taps: Taps, count: int, mask: Value | None) -> Value:
             if mask is not None:
                 weight = call.op("elemwise_mul", weight, call.reshape(mask, (batch, count, many)))
             weight = call.reshape(weight, (batch, count, 1, many))
-            part = call.op("broadcast_mul", value, weight)
-            total = part if total is None else call.op("elemwise_add", total, part)
-    return total
+            parts.append(call.op("broadcast_mul", value, weight))
+    return reduce(lambda a, b: call.op("elemwise_add", a, b), parts)
 
 
 Neighbours = list[tuple[Value, Value]]
@@ -93,15 +92,15 @@ def _neighbours(call: Call, place: Value, extent: int) -> Neighbours:
         return _neighbours_within(call, place, extent)
     first = call.op("floor", place)
     part = call.op("elemwise_sub", place, first)
-    made = []
+    neighbours = []
     for element, weight in (
         (first, call.op("__rsub_scalar__", part, scalar=1.0)),
         (call.op("__add_scalar__", first, scalar=1.0), part),
     ):
         inside = call.op("clip", element, a_min=0.0, a_max=float(extent - 1))
         counts = call.op("broadcast_equal", inside, element)  # outside is nothing
-        made.append((inside, call.op("elemwise_mul", weight, counts)))
-    return made
+        neighbours.append((inside, call.op("elemwise_mul", weight, counts)))
+    return neighbours
 
 
 def _neighbours_within(call: Call, place: Value, extent: int) -> Neighbours:

@@ -16,7 +16,7 @@ from ..registry import converter
 
 def _coordinates(call: Call, value: Value) -> list[Value]:
     """The four numbers of boxes, each with a last axis of 1."""
-    return call.op("split", value, indices_or_sections=4, axis=call.rank(value) - 1)
+    return call.ops("split", value, indices_or_sections=4, axis=call.rank(value) - 1)
 
 
 def _half(call: Call, value: Value) -> Value:
@@ -64,9 +64,8 @@ def box_decode(call: Call) -> Value:
 def box_iou(call: Call) -> Value:
     """The shared part of the union of every box on the left with every box on the right."""
     left, right = call.shape(call[0]), call.shape(call[1])
-    a = call.reshape(call[0], (math.prod(left[:-1]), 1, 4))
-    b = call.reshape(call[1], (1, math.prod(right[:-1]), 4))
-    a, b = (_coordinates(call, boxes) for boxes in (a, b))
+    a = _coordinates(call, call.reshape(call[0], (math.prod(left[:-1]), 1, 4)))
+    b = _coordinates(call, call.reshape(call[1], (1, math.prod(right[:-1]), 4)))
     if call.attr("format") == "center":
         a, b = _corners(call, a), _corners(call, b)
     sides = []
@@ -101,8 +100,8 @@ def box_nms(call: Call) -> Value:
     width, start = shape[-1], call.attr("coord_start")
     if not 0 <= start <= width - 4:
         raise FormatError(f"boxes that start at {start} of {width} numbers")
-    before, boxes, after = _around(call, rows, start)
-    boxes = _coordinates(call, boxes)
+    before, whole, after = _around(call, rows, start)
+    boxes = _coordinates(call, whole)
     wanted = {"corner": boxes, "center": boxes}
     if call.attr("in_format") == "center":
         wanted["corner"] = _corners(call, boxes)
@@ -210,7 +209,7 @@ def multibox_detection(call: Call) -> Value:
     call.ignore("background_id")
     if call.attr("background_id") != 0:
         raise FormatError("a background that is not class 0")
-    rows, count = call.op(
+    rows, count = call.ops(
         "multibox_transform_loc",
         call[0],
         call[1],

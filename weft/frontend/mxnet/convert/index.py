@@ -103,8 +103,8 @@ def gather_nd(call: Call) -> Value:
     """Coordinates along the first axis of the indices; negative ones count from the end."""
     data, indices = call[0], _indices(call, call[1])
     count = call.shape(indices)[0]
-    extents = np.array(call.shape(data)[:count])
-    extents = call.make(extents.reshape(-1, *[1] * (call.rank(indices) - 1)), call.dtype(indices))
+    column = np.reshape(call.shape(data)[:count], (-1, *[1] * (call.rank(indices) - 1)))
+    extents = call.make(column, call.dtype(indices))
     below = call.op("broadcast_less", indices, call.make([0], call.dtype(indices)))
     indices = call.op("broadcast_add", indices, call.op("broadcast_mul", below, extents))
     return call.op("gather_nd", data, indices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...building import in_float32
 from ...emitter import Value
+from ...shapes import one_a_channel, squeezed_shape
+from ...windows import Windows, convolved, per_axis
 from ..call import Call
 from ..registry import converter
 
@@ -38,27 +41,17 @@ def channels_back(call: Call, value: Value) -> Value:
     return call.op("transpose", value, axes=(0, *range(2, call.rank(value)), 1))
 
 
-def per_axis(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
-    """An attribute with one number for each spatial axis."""
-    given = tuple(call.attr(name) or (default,) * count)
-    if len(given) != count or any(item is None or item < 0 for item in given):
-        raise FormatError(f"{name} {given} for {count} spatial dimensions")
-    return given
-
-
-def as_image(call: Call, value: Value, count: int) -> Value:
-    """(n, c, length) as (n, c, 1, length)."""
-    return call.op("expand_dims", value, axis=2) if count == 1 else value
-
-
-def as_line(call: Call, value: Value, count: int) -> Value:
-    """The way back."""
-    return call.op("squeeze", value, axis=(2,)) if count == 1 else value
-
-
-def pair(numbers: Sequence[int], filler: int) -> tuple[int, int]:
-    """Numbers for height and width, of which a line only has the second."""
-    return (filler, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+def windows_of(call: Call) -> Windows:
+    """What the attributes say; of padding there is as much before as behind."""
+    kernel = tuple(call.attr("kernel"))
+    if len(kernel) not in (1, 2, 3):
+        raise FormatError(f"a kernel of {len(kernel)} dimensions")
+    names = (("stride", 1), ("pad", 0), ("dilate", 1))
+    strides, pads, dilation = (
+        per_axis(call, name, len(kernel), default) if call.knows(name) else (default,) * len(kernel)
+        for name, default in names
+    )
+    return Windows(kernel, strides, pads * 2, dilation)
 
 
 # Convolutions.
@@ -66,116 +59,70 @@ def pair(numbers: Sequence[int], filler: int) -> tuple[int, int]:
 
 @converter("Convolution", "Convolution_v1")
 def convolution(call: Call) -> Value:
-    kernel = call.attr("kernel")
-    count = len(kernel)
-    if count not in (1, 2, 3):
-        raise FormatError(f"a kernel of {count} dimensions")
+    windows = windows_of(call)
     data, weight = channels_first(call, call[0]), channels_first(call, call[1])
-    bias = [] if call.attr("no_bias") else [call[2]]
-    strides, dilation = per_axis(call, "stride", count, 1), per_axis(call, "dilate", count, 1)
-    pads, groups = per_axis(call, "pad", count, 0), call.attr("num_group")
-    attrs = {"channels": call.attr("num_filter"), "groups": groups, "use_bias": bool(bias)}
-    if count == 3:
-        made = _convolution_3d(call, (data, weight, *bias), (strides, pads, dilation), attrs)
-        return channels_back(call, made)
-    made = call.op(
-        "conv2d",
-        as_image(call, data, count),
-        as_image(call, weight, count),
-        *bias,
-        kernel_size=pair(kernel, 1),
-        strides=pair(strides, 1),
-        padding=pair(pads, 0),
-        dilation=pair(dilation, 1),
-        **attrs,
-    )
-    return channels_back(call, as_line(call, made, count))
+    bias = None if call.attr("no_bias") else call[2]
+    build = _convolution_3d if len(windows.kernel) == 3 else _convolution
+    return channels_back(call, build(call, data, weight, bias, windows))
 
 
-def _convolution_3d(
-    call: Call, inputs: Sequence[Value], steps: tuple[Sequence[int], ...], attrs: dict[str, object]
-) -> Value:
+def _convolution(call: Call, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
+    attrs = {"channels": call.attr("num_filter"), "groups": call.attr("num_group")}
+    return convolved(call, "conv2d", data, weight, bias, windows, **attrs)
+
+
+def _convolution_3d(call: Call, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
     """The sum over the kernel's depth of convolutions of images, all depths at once."""
-    data, weight, *bias = inputs
-    strides, pads, dilation = steps
     n, c, depth, height, width = call.shape(data)
-    taps = call.shape(weight)[2]
-    if pads[0]:
-        around = ((0, 0), (0, 0), (pads[0], pads[0]), (0, 0), (0, 0))
-        data, depth = call.op("pad", data, pad_width=around), depth + 2 * pads[0]
-    out = (depth - (taps - 1) * dilation[0] - 1) // strides[0] + 1
+    taps, stride, step = call.shape(weight)[2], windows.strides[0], windows.dilation[0]
+    if windows.pads[0]:
+        around = ((0, 0), (0, 0), (windows.pads[0],) * 2, (0, 0), (0, 0))
+        data, depth = call.op("pad", data, pad_width=around), depth + 2 * windows.pads[0]
+    out = (depth - (taps - 1) * step - 1) // stride + 1
     if out < 1:
         raise FormatError(f"a kernel of {taps} for a depth of {depth}")
     slices = call.op("transpose", data, axes=(0, 2, 1, 3, 4))
-    total = None
+    flat = Windows(windows.kernel[1:], windows.strides[1:], windows.pads[1:3] * 2, windows.dilation[1:])
+    parts = []
     for tap in range(taps):
-        start = tap * dilation[0]
-        end = start + (out - 1) * strides[0] + 1
-        part = call.sliced(slices, {1: (start, end, strides[0])})
-        images = call.reshape(part, (n * out, c, height, width))
+        part = call.sliced(slices, {1: (tap * step, tap * step + (out - 1) * stride + 1, stride)})
         kernel = call.sliced(weight, {2: (tap, tap + 1, 1)})
-        kernel = call.reshape(kernel, [d for i, d in enumerate(call.shape(kernel)) if i != 2])
-        attrs["use_bias"] = bool(bias) and tap == 0
-        made = call.op(
-            "conv2d",
-            images,
-            kernel,
-            *(bias if tap == 0 else ()),
-            kernel_size=call.shape(kernel)[2:],
-            strides=tuple(strides[1:]),
-            padding=tuple(pads[1:]),
-            dilation=tuple(dilation[1:]),
-            **attrs,
-        )
-        total = made if total is None else call.op("elemwise_add", total, made)
-    filters, *extents = call.shape(total)[1:]
-    volume = call.reshape(total, (n, out, filters, *extents))
+        kernel = call.reshape(kernel, squeezed_shape(call.shape(kernel), [2]))
+        images = call.reshape(part, (n * out, c, height, width))
+        parts.append(_convolution(call, images, kernel, None if tap else bias, flat))
+    total = reduce(lambda a, b: call.op("elemwise_add", a, b), parts)
+    volume = call.reshape(total, (n, out, *call.shape(total)[1:]))
     return call.op("transpose", volume, axes=(0, 2, 1, 3, 4))
 
 
 @converter("Deconvolution")
 def deconvolution(call: Call) -> Value:
-    kernel = call.attr("kernel")
-    count = len(kernel)
-    if count not in (1, 2):
+    windows = windows_of(call)
+    count = len(windows.kernel)
+    if count == 3:
         raise Unsupported(f"Deconvolution of {count} spatial dimensions is not supported")
     if call.attr("layout") in _CHANNELS_LAST:
         raise Unsupported("Deconvolution with channels last is not supported")
-    strides, dilation = per_axis(call, "stride", count, 1), per_axis(call, "dilate", count, 1)
-    pads, extra = per_axis(call, "pad", count, 0), per_axis(call, "adj", count, 0)
-    target = per_axis(call, "target_shape", count, 0)
+    extra, target = per_axis(call, "adj", count, 0), per_axis(call, "target_shape", count, 0)
     if any(target):
-        pads, extra = _pads_for(call, target, kernel, strides, dilation)
-    bias = [] if call.attr("no_bias") else [call[2]]
-    made = call.op(
-        "conv2d_transpose",
-        as_image(call, call[0], count),
-        as_image(call, call[1], count),
-        *bias,
-        channels=call.attr("num_filter"),
-        groups=call.attr("num_group"),
-        kernel_size=pair(kernel, 1),
-        strides=pair(strides, 1),
-        padding=pair(pads, 0),
-        output_padding=pair(extra, 0),
-        dilation=pair(dilation, 1),
-        use_bias=bool(bias),
-    )
-    return as_line(call, made, count)
+        windows, extra = _windows_for(call, target, windows)
+    bias = None if call.attr("no_bias") else call[2]
+    attrs = {"channels": call.attr("num_filter"), "groups": call.attr("num_group")}
+    attrs["output_padding"] = extra if count == 2 else (0, *extra)
+    return convolved(call, "conv2d_transpose", call[0], call[1], bias, windows, **attrs)
 
 
-def _pads_for(
-    call: Call, target: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _windows_for(call: Call, target: Sequence[int], windows: Windows) -> tuple[Windows, tuple[int, ...]]:
     """What gives the output a wanted size: half of what is too much is cut on each side."""
-    pads, extra = [], []
-    for dim, want, k, s, d in zip(call.shape(call[0])[2:], target, kernel, strides, dilation):
-        surplus = s * (dim - 1) + (k - 1) * d + 1 - want
-        if surplus < 0:
-            raise FormatError(f"an output of {want} is larger than the whole")
-        pads.append((surplus + 1) // 2)
-        extra.append(surplus % 2)
-    return tuple(pads), tuple(extra)
+    surplus = [
+        s * (dim - 1) + (k - 1) * d + 1 - want
+        for dim, want, k, s, d in zip(
+            call.shape(call[0])[2:], target, windows.kernel, windows.strides, windows.dilation
+        )
+    ]
+    if min(surplus) < 0:
+        raise FormatError(f"an output of {tuple(target)} is larger than the whole")
+    return windows._replace(pads=tuple((more + 1) // 2 for more in surplus) * 2), tuple(more % 2 for more in surplus)
 
 
 # Dense layers.
@@ -203,8 +150,8 @@ def batch_norm(call: Call) -> Value:
     axis = call.attr("axis") if call.op_type in ("BatchNorm", "_contrib_BatchNormWithReLU") else 1
     if call.attr("fix_gamma"):
         gamma = call.op("ones_like", call[4])
-    made = call.op("batch_norm", call[0], gamma, call[2], call[3], call[4], epsilon=call.attr("eps"), axis=axis)
-    return call.op("relu", made) if call.op_type.endswith("ReLU") else made
+    normed = call.op("batch_norm", call[0], gamma, call[2], call[3], call[4], epsilon=call.attr("eps"), axis=axis)
+    return call.op("relu", normed) if call.op_type.endswith("ReLU") else normed
 
 
 @converter("LayerNorm")
@@ -214,17 +161,9 @@ def layer_norm(call: Call) -> Value:
     data, epsilon = call[0], call.attr("eps")
     rank = call.rank(data)
     axis = normalize_axis(call.attr("axis"), rank)
-    if axis == rank - 1:
-        return call.op("layer_norm", data, call[1], call[2], axis=-1, epsilon=epsilon)
     order = (*(a for a in range(rank) if a != axis), axis)
-    moved = call.op("transpose", data, axes=order)
-    made = call.op("layer_norm", moved, call[1], call[2], axis=-1, epsilon=epsilon)
-    return call.op("transpose", made, axes=tuple(int(a) for a in np.argsort(order)))
-
-
-@converter("InstanceNorm")
-def instance_norm(call: Call) -> Value:
-    return call.op("instance_norm", call[0], call[1], call[2], epsilon=call.attr("eps"))
+    normed = call.op("layer_norm", call.transposed(data, order), call[1], call[2], axis=-1, epsilon=epsilon)
+    return call.transposed(normed, (int(a) for a in np.argsort(order)))
 
 
 @converter("GroupNorm")
@@ -233,17 +172,8 @@ def group_norm(call: Call) -> Value:
     call.ignore("output_mean_var")
     call.only_first_output()
     groups, channels = call.attr("num_groups"), call.shape(call[0])[1]
-    if groups < 1 or channels % groups:
-        raise FormatError(f"{channels} channels do not split into {groups} groups")
-    scale, shift = (_one_a_channel(call, call[i], groups, channels) for i in (1, 2))
+    scale, shift = (one_a_channel(call, call[i], groups, channels) for i in (1, 2))
     return call.op("group_norm", call[0], scale, shift, num_groups=groups, epsilon=call.attr("eps"))
-
-
-def _one_a_channel(call: Call, value: Value, groups: int, channels: int) -> Value:
-    if call.shape(value) == (channels,):
-        return value
-    wide = call.broadcast_to(call.reshape(value, (groups, 1)), (groups, channels // groups))
-    return call.reshape(wide, (channels,))
 
 
 @converter("L2Normalization")
@@ -255,8 +185,7 @@ def l2_normalization(call: Call) -> Value:
     axes = {"instance": range(1, rank), "channel": (1,), "spatial": range(2, rank)}.get(mode)
     if axes is None:
         raise FormatError(f"unknown mode {mode!r}")
-    square = call.op("elemwise_mul", data, data)
-    total = call.op("sum", square, axis=tuple(axes), keepdims=True)
+    total = call.op("sum", call.square(data), axis=tuple(axes), keepdims=True)
     root = call.op("sqrt", call.op("__add_scalar__", total, scalar=call.attr("eps")))
     return call.op("broadcast_div", data, root)
 
@@ -287,15 +216,13 @@ def upsampling(call: Call) -> Value:
     call.ignore("num_filter")
     images = call.all()
     height = call.shape(images[0])[2] * scale if len(images) > 1 else scale
-    made = []
+    scaled = []
     for image in images:
         times = scale if len(images) == 1 else height // max(call.shape(image)[2], 1)
-        made.append(image if times == 1 else call.op("upsampling", image, scale=times))
-    if len(made) == 1:
-        return made[0]
-    if call.attr("multi_input_mode") == "sum":
-        return call.op("elemwise_sum", *made, num_args=len(made))
-    return call.op("concatenate", *made, axis=1)
+        scaled.append(image if times == 1 else call.op("upsampling", image, scale=times))
+    if len(scaled) > 1 and call.attr("multi_input_mode") == "sum":
+        return call.op("elemwise_sum", *scaled, num_args=len(scaled))
+    return call.joined(scaled, 1)
 
 
 def _learned_upsampling(call: Call, scale: int) -> Value:
@@ -318,8 +245,7 @@ def _learned_upsampling(call: Call, scale: int) -> Value:
 
 @converter("_contrib_BilinearResize2D")
 def bilinear_resize(call: Call) -> Value:
-    height, width = call.shape(call[0])[2:]
-    size = _resized(call, height, width)
+    size = _resized(call, *call.shape(call[0])[2:])
     mode = "align_corners" if call.attr("align_corners") else "half_pixel"
     return call.op("resize", call[0], size=size, method="BILINEAR", coordinate_mode=mode)
 
@@ -328,7 +254,8 @@ def _resized(call: Call, height: int, width: int) -> tuple[int, int]:
     mode = call.attr("mode")
     if mode == "like":
         call.ignore("height", "width")
-        return call.shape(call[1])[2:]
+        _, _, *size = call.shape(call[1])
+        return size[0], size[1]
     down, across = call.attr("scale_height"), call.attr("scale_width")
     if mode == "size" and down is None:
         return call.attr("height"), call.attr("width")
@@ -340,7 +267,8 @@ def _resized(call: Call, height: int, width: int) -> tuple[int, int]:
     if mode not in _ROUNDED:
         raise FormatError(f"unknown mode {mode!r}")
     odd, step = _ROUNDED[mode]
-    return tuple(dim if dim % 2 == odd else dim + step for dim in (height, width))
+    height, width = (dim if dim % 2 == odd else dim + step for dim in (height, width))
+    return height, width
 
 
 _ROUNDED = {"to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1), "to_odd_up": (1, 1)}

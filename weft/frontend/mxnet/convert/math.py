@@ -6,40 +6,13 @@ import math
 from collections.abc import Callable
 from functools import reduce
 
-from ....base.dtype import BOOL, FLOAT32, is_float
+from ....base.dtype import BOOL, DTYPES, FLOAT32, is_float
 from ....base.errors import FormatError, Unsupported
 from ...building import in_float32
+from ...elements import COMPARISONS, LOGIC, quotient, softmax_from
 from ...emitter import Value
 from ..call import Call
-from ..registry import ALIKE, Alike, converter
-
-for _name in (
-    "abs ceil cos cosh erf exp expm1 floor log log1p negative reciprocal relu rsqrt sigmoid sign "
-    "sin sinh softsign sqrt tan tanh trunc elemwise_add elemwise_sub elemwise_mul "
-    "broadcast_add broadcast_sub broadcast_mul ones_like zeros_like"
-).split():
-    ALIKE[_name] = Alike(_name)
-
-ALIKE.update(
-    arccos=Alike("acos"),
-    arccosh=Alike("acosh"),
-    arcsin=Alike("asin"),
-    arcsinh=Alike("asinh"),
-    arctan=Alike("atan"),
-    arctanh=Alike("atanh"),
-    broadcast_maximum=Alike("broadcast_max"),
-    broadcast_minimum=Alike("broadcast_min"),
-    broadcast_power=Alike("broadcast_pow"),
-    fix=Alike("trunc"),
-    hard_sigmoid=Alike("hard_sigmoid", {"alpha": "alpha", "beta": "beta"}),
-    _maximum=Alike("broadcast_max"),
-    _minimum=Alike("broadcast_min"),
-    _power=Alike("elemwise_pow"),
-    _grad_add=Alike("elemwise_add"),
-    gammaln=Alike("lgamma"),
-    erfinv=Alike("erfinv"),
-    _contrib_sign_ste=Alike("sign"),
-)
+from ..registry import converter
 
 
 @converter(
@@ -81,7 +54,7 @@ def dropout(call: Call) -> Value:
 
 @converter("Cast", "amp_cast")
 def cast(call: Call) -> Value:
-    return call.cast(call[0], call.dtype_attr())
+    return call.cast(call[0], call.required_dtype())
 
 
 @converter("amp_multicast")
@@ -95,100 +68,76 @@ def cast_alike(call: Call) -> list[Value]:
 
 # Arithmetic with a number. On integers the number is one too, unless it has a fraction.
 
-
-def _by_number(op: str) -> Callable[[Call], Value]:
-    def convert(call: Call) -> Value:
-        data, number = _wide_enough(call)
-        return call.op(op, data, scalar=number)
-
-    return convert
-
-
-def _wide_enough(call: Call) -> tuple[Value, float]:
-    """The operands; integers beside a number with a fraction would be cut, in a way that depends on
-    MXNet's version."""
-    data, number = call[0], call.attr("scalar")
-    if not is_float(call.dtype(data)) and number != math.floor(number):
-        raise Unsupported(f"{call.op_type} of integers and {number} is not supported")
-    return data, number
+SCALAR_FORMS = {
+    "plus": "__add_scalar__",
+    "minus": "__sub_scalar__",
+    "rminus": "__rsub_scalar__",
+    "mul": "__mul_scalar__",
+    "rdiv": "__rdiv_scalar__",
+    "power": "__pow_scalar__",
+    "rpower": "__rpow_scalar__",
+}
 
 
-for _name, _op in {
-    "_plus_scalar": "__add_scalar__",
-    "_minus_scalar": "__sub_scalar__",
-    "_rminus_scalar": "__rsub_scalar__",
-    "_mul_scalar": "__mul_scalar__",
-    "_rdiv_scalar": "__rdiv_scalar__",
-    "_power_scalar": "__pow_scalar__",
-    "_rpower_scalar": "__rpow_scalar__",
-}.items():
-    converter(_name)(_by_number(_op))
+def whole_beside(call: Call, value: Value) -> float:
+    """The number beside a tensor; integers beside one with a fraction would be cut, in a way that depends on MXNet's
+    version."""
+    number: float = call.attr("scalar")
+    if not is_float(call.dtype(value)) and number != math.floor(number):
+        raise Unsupported(f"{call.op_type} of {call.dtype(value)} and {number} is not supported")
+    return number
 
 
-@converter("_div_scalar")
-def divide_by_number(call: Call) -> Value:
-    data, number = _wide_enough(call)
-    if is_float(call.dtype(data)):
-        return call.op("__div_scalar__", data, scalar=number)
-    return _quotient(call, data, call.make([number], call.dtype(data)))
+def by_number(op: str) -> Callable[[Call], Value]:
+    return lambda call: call.op(op, call[0], scalar=whole_beside(call, call[0]))
 
 
-@converter("elemwise_div", "broadcast_div")
+def _operands(call: Call) -> tuple[Value, Value]:
+    """Two tensors, or one and a number."""
+    if not call.op_type.endswith("_scalar"):
+        return call[0], call[1]
+    return call[0], call.make([whole_beside(call, call[0])], call.dtype(call[0]))
+
+
+for _name, _op in SCALAR_FORMS.items():
+    converter(f"_{_name}_scalar")(by_number(_op))
+
+
+@converter("_div_scalar", "elemwise_div", "broadcast_div")
 def divide(call: Call) -> Value:
-    if is_float(call.dtype(call[0])):
-        return call.op(call.op_type, call[0], call[1])
-    return _quotient(call, call[0], call[1])
+    """Of integers, towards zero."""
+    if call.op_type == "_div_scalar" and is_float(call.dtype(call[0])):
+        return call.op("__div_scalar__", call[0], scalar=call.attr("scalar"))
+    return quotient(call, *_operands(call))
 
 
-def _quotient(call: Call, a: Value, b: Value) -> Value:
-    """Of integers, towards zero: sign(a) sign(b) (|a| / |b|)."""
-    if call.dtype(a).kind == "u":
-        return call.op("broadcast_div", a, b)
-    sizes = call.op("broadcast_div", call.op("abs", a), call.op("abs", b))
-    signs = call.op("broadcast_mul", call.op("sign", a), call.op("sign", b))
-    return call.op("broadcast_mul", sizes, signs)
-
-
-@converter("broadcast_mod", "_mod")
+@converter("broadcast_mod", "_mod", "_mod_scalar", "_rmod_scalar")
 def modulo(call: Call) -> Value:
-    return _remainder(call, call[0], call[1])
+    """With the sign of the divisor; 0 where that is 0."""
+    a, b = _operands(call)[:: -1 if call.op_type == "_rmod_scalar" else 1]
+    return remainder(call, a, b)
 
 
-@converter("_mod_scalar", "_rmod_scalar")
-def modulo_by_number(call: Call) -> Value:
-    data, number = _wide_enough(call)
-    other = call.make([number], call.dtype(data))
-    pair = (data, other) if call.op_type == "_mod_scalar" else (other, data)
-    return _remainder(call, *pair)
-
-
-def _remainder(call: Call, a: Value, b: Value) -> Value:
-    """With the sign of b; 0 where b is 0."""
-    zero = call.op("broadcast_equal", b, call.make([0], call.dtype(b)))
-    divisor = call.op("broadcast_add", b, zero)
-    made = call.op("broadcast_mod", a, divisor)
-    return call.op("broadcast_where", zero, call.op("zeros_like", made), made)
+def remainder(call: Call, a: Value, b: Value) -> Value:
+    zero = call.op("broadcast_equal", b, call.make(0, call.dtype(b)))
+    rest = call.op("broadcast_mod", a, call.op("broadcast_add", b, zero))
+    return call.op("broadcast_where", zero, call.op("zeros_like", rest), rest)
 
 
 @converter("_maximum_scalar", "_minimum_scalar")
 def extreme_with_number(call: Call) -> Value:
-    data, number = _wide_enough(call)
-    op = "broadcast_max" if call.op_type == "_maximum_scalar" else "broadcast_min"
-    return call.op(op, data, call.make([number], call.dtype(data)))
+    return call.op("broadcast_max" if call.op_type == "_maximum_scalar" else "broadcast_min", *_operands(call))
 
 
-@converter("_hypot", "broadcast_hypot", "_hypot_scalar")
+@converter("_hypot", "broadcast_hypot")
 def hypotenuse(call: Call) -> Value:
     """sqrt(a^2 + b^2)"""
-    a = call[0]
-    scalar = call.op_type == "_hypot_scalar"
-    b = call.make([call.attr("scalar")], call.dtype(a)) if scalar else call[1]
-    total = call.op("broadcast_add", _square(call, a), _square(call, b))
-    return call.op("sqrt", total)
+    return call.op("sqrt", call.op("broadcast_add", call.square(call[0]), call.square(call[1])))
 
 
-def _square(call: Call, value: Value) -> Value:
-    return call.op("elemwise_mul", value, value)
+@converter("_hypot_scalar")
+def hypotenuse_with_number(call: Call) -> Value:
+    return call.op("sqrt", call.op("__add_scalar__", call.square(call[0]), scalar=call.attr("scalar") ** 2))
 
 
 @converter("add_n")
@@ -199,58 +148,39 @@ def add_n(call: Call) -> Value:
 
 # Comparisons and logic: 0 and 1 in the dtype of the operands.
 
-_COMPARED = {
-    "equal": "broadcast_equal",
-    "not_equal": "broadcast_not_equal",
-    "greater": "broadcast_greater",
-    "greater_equal": "broadcast_greater_equal",
-    "lesser": "broadcast_less",
-    "lesser_equal": "broadcast_less_equal",
-}
-
 
 def _comparison(op: str, prepare: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
     def convert(call: Call) -> Value:
-        data = call[0]
-        if call.op_type.endswith("_scalar"):
-            other = call.make([_wide_enough(call)[1]], call.dtype(data))
-        else:
-            other = call[1]
-        made = call.op(op, prepare(call, data), prepare(call, other))
-        return call.cast(made, call.dtype(data))
+        outcome = call.op(op, *(prepare(call, value) for value in _operands(call)))
+        return call.cast(outcome, call.dtype(call[0]))
 
     return convert
 
 
-def _is_true(call: Call, value: Value) -> Value:
-    return call.op("broadcast_not_equal", value, call.make([0], call.dtype(value)))
+def _names(word: str) -> tuple[str, str, str]:
+    return f"broadcast_{word}", f"_{word}", f"_{word}_scalar"
 
 
-for _name, _op in _COMPARED.items():
-    converter(f"broadcast_{_name}", f"_{_name}", f"_{_name}_scalar")(_comparison(_op, lambda call, value: value))
-for _name, _op in {
-    "logical_and": "broadcast_min",
-    "logical_or": "broadcast_max",
-    "logical_xor": "broadcast_not_equal",
-}.items():
-    converter(f"broadcast_{_name}", f"_{_name}", f"_{_name}_scalar")(_comparison(_op, _is_true))
+for _name, _op in COMPARISONS.items():
+    converter(*_names(_name.replace("less", "lesser")))(_comparison(_op, lambda call, value: value))
+for _name, _op in LOGIC.items():
+    converter(*_names(f"logical_{_name}"))(_comparison(_op, Call.is_true))
 
 
 @converter("logical_not")
 def logical_not(call: Call) -> Value:
-    made = call.op("broadcast_equal", call[0], call.make([0], call.dtype(call[0])))
-    return call.cast(made, call.dtype(call[0]))
+    false = call.op("broadcast_equal", call[0], call.make(0, call.dtype(call[0])))
+    return call.cast(false, call.dtype(call[0]))
 
 
 @converter("where")
 def where(call: Call) -> Value:
     """A condition of one axis chooses whole rows; any number but 0 is true."""
     condition, x, y = call[0], call[1], call[2]
-    chosen = call.cast(_is_true(call, condition), BOOL)
+    chosen = call.cast(call.is_true(condition), BOOL)
     if call.rank(condition) == 1 and call.rank(x) > 1:
-        shape = call.shape(x)
-        chosen = call.broadcast_to(call.reshape(chosen, (-1, *[1] * (len(shape) - 1))), shape)
-    return call.op("where", chosen, x, y)
+        chosen = call.reshape(chosen, (-1, *[1] * (call.rank(x) - 1)))
+    return call.where(chosen, x, y)
 
 
 # Functions of one number.
@@ -271,7 +201,7 @@ def round_down(call: Call) -> Value:
 
 @converter("square")
 def square(call: Call) -> Value:
-    return _square(call, call[0])
+    return call.square(call[0])
 
 
 @converter("log2", "log10")
@@ -300,7 +230,7 @@ def smooth_l1(call: Call) -> Value:
     """(s x)^2 / 2 where |x| < 1 / s^2, else |x| - 1 / (2 s^2)."""
     x, s2 = call[0], call.attr("scalar") ** 2
     size = call.op("abs", x)
-    inner = call.op("__mul_scalar__", _square(call, x), scalar=0.5 * s2)
+    inner = call.op("__mul_scalar__", call.square(x), scalar=0.5 * s2)
     outer = call.op("__sub_scalar__", size, scalar=0.5 / s2)
     small = call.op("broadcast_less", size, call.make([1 / s2], call.dtype(x)))
     return call.op("where", call.cast(small, BOOL), inner, outer)
@@ -311,13 +241,8 @@ def smooth_l1(call: Call) -> Value:
 def quadratic(call: Call) -> Value:
     """a x^2 + b x + c"""
     a, b, c = (call.attr(name) for name in "abc")
-    made = call.op("__add_scalar__", call.op("__mul_scalar__", call[0], scalar=a), scalar=b)
-    return call.op("__add_scalar__", call.op("elemwise_mul", made, call[0]), scalar=c)
-
-
-@converter("clip")
-def clip(call: Call) -> Value:
-    return call.op("clip", call[0], a_min=call.attr("a_min"), a_max=call.attr("a_max"))
+    line = call.op("__add_scalar__", call.op("__mul_scalar__", call[0], scalar=a), scalar=b)
+    return call.op("__add_scalar__", call.op("elemwise_mul", line, call[0]), scalar=c)
 
 
 # Activations.
@@ -400,13 +325,9 @@ def _softmax_of_lengths(call: Call, data: Value, axis: int) -> Value:
     lengths = call.op("expand_dims", call.cast(call[1], FLOAT32), axis=axis)
     counts = call.op("broadcast_less", places, lengths)
     mask = call.cast(call.broadcast_to(counts, shape), BOOL)
-    lowest = call.op("full_like", data, fill_value=-3.0e38 if _is_wide(call, data) else -6.0e4)
-    made = call.op("softmax", call.op("where", mask, data, lowest), axis=axis)
-    return call.op("where", mask, made, call.op("zeros_like", data))
-
-
-def _is_wide(call: Call, value: Value) -> bool:
-    return call.dtype(value) != "float16"
+    lowest = call.op("full_like", data, fill_value=-6.0e4 if data.dtype == DTYPES["float16"] else -3.0e38)
+    shares = call.op("softmax", call.op("where", mask, data, lowest), axis=axis)
+    return call.op("where", mask, shares, call.op("zeros_like", data))
 
 
 _TRAINING_ONLY = "grad_scale ignore_label use_ignore normalization out_grad smooth_alpha".split()
@@ -422,9 +343,7 @@ def softmax_output(call: Call) -> Value:
         return call.op("softmax", data, axis=1)
     if kept or data.rank in (None, 1, 2, 4):
         return call.op("softmax", data, axis=-1)
-    shape = call.shape(data)
-    flat = call.reshape(data, (shape[0], math.prod(shape[1:])))
-    return call.reshape(call.op("softmax", flat, axis=-1), shape)
+    return softmax_from(call, "softmax", data, 1)
 
 
 @converter("SoftmaxActivation")
@@ -456,5 +375,5 @@ def khatri_rao(call: Call) -> Value:
 
 def _columns_product(call: Call, a: Value, b: Value) -> Value:
     (m, k), (n, _) = call.shape(a), call.shape(b)
-    made = call.op("broadcast_mul", call.reshape(a, (m, 1, k)), call.reshape(b, (1, n, k)))
-    return call.reshape(made, (m * n, k))
+    products = call.op("broadcast_mul", call.reshape(a, (m, 1, k)), call.reshape(b, (1, n, k)))
+    return call.reshape(products, (m * n, k))

@@ -4,41 +4,31 @@ and true division."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable
 
 from ....base.dtype import BOOL, FLOAT32, INT64, DType, is_float
 from ....base.errors import Unsupported
 from ....base.shape import normalize_axis
+from ...elements import COMPARISONS
 from ...emitter import Value
 from ..call import Call
-from ..registry import ALIKE, CONVERTERS, Alike, converter
+from ..registry import ALIKE, CONVERTERS, converter
+from .math import SCALAR_FORMS, by_number, remainder, whole_beside
 
 # Functions of one number that are the same on floats, by the names of the older operators.
-_ONE = {
-    "absolute": "abs",
-    **{
-        name: name
-        for name in (
-            "negative reciprocal sign ceil floor trunc fix square sqrt cbrt exp log log10 log2 log1p "
-            "expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees "
-            "radians rint"
-        ).split()
-    },
-}
+_ONE = (
+    "negative reciprocal sign ceil floor trunc fix square sqrt cbrt exp log log10 log2 log1p expm1 sin cos tan arcsin "
+    "arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees radians rint"
+).split()
 
 
-def _like(name: str) -> Callable[[Call], Value]:
+def _like(name: str) -> Callable[[Call], Value | list[Value]]:
     """The converter of an older operator, on floats."""
 
-    def convert(call: Call) -> Value:
+    def convert(call: Call) -> Value | list[Value]:
         _check_float(call, call[0])
-        how = ALIKE.get(name)
-        if how is not None:
-            return call.op(how.op, call[0])
         call.op_type = name
-        return CONVERTERS[name](call)
+        return call.alike(ALIKE[name]) if name in ALIKE else CONVERTERS[name](call)
 
     return convert
 
@@ -48,10 +38,9 @@ def _check_float(call: Call, value: Value) -> None:
         raise Unsupported(f"{call.op_type} of {call.dtype(value)} is not supported")
 
 
-for _name, _old in _ONE.items():
-    converter(f"_npi_{_name}")(_like(_old))
-for _name in ("relu", "sigmoid"):
-    ALIKE[f"_npx_{_name}"] = Alike(_name)
+for _name in _ONE:
+    converter(f"_npi_{_name}")(_like(_name))
+converter("_npi_absolute")(_like("abs"))
 
 
 @converter("_npi_around")
@@ -59,8 +48,8 @@ def rounded(call: Call) -> Value:
     """To some decimals; halves go to the even neighbour."""
     _check_float(call, call[0])
     scale = 10.0 ** call.attr("decimals")
-    made = call.op("round", call.op("__mul_scalar__", call[0], scalar=scale))
-    return call.op("__div_scalar__", made, scalar=scale)
+    whole = call.op("round", call.op("__mul_scalar__", call[0], scalar=scale))
+    return call.op("__div_scalar__", whole, scalar=scale)
 
 
 @converter("_np_copy")
@@ -105,64 +94,42 @@ def true_divide(call: Call) -> Value:
 
 @converter("_npi_mod")
 def modulo(call: Call) -> Value:
-    call.inputs = list(alike(call, call[0], call[1]))
-    return CONVERTERS["broadcast_mod"](call)
+    return remainder(call, *alike(call, call[0], call[1]))
 
 
 # A tensor and a number.
 
 
-def _number(call: Call, value: Value) -> float:
-    """The number; beside integers it must be whole."""
-    scalar = call.attr("scalar")
-    if not is_float(call.dtype(value)) and scalar != math.floor(scalar):
-        raise Unsupported(f"{call.op_type} of {call.dtype(value)} and {scalar} is not supported")
-    return scalar
-
-
-def _with_number(op: str, real: bool) -> Callable[[Call], Value]:
-    def convert(call: Call) -> Value:
-        data = _real(call, call[0]) if real else call[0]
-        return call.op(op, data, scalar=_number(call, data))
-
-    return convert
-
-
 for _name, _op in {
-    "add": "__add_scalar__",
-    "subtract": "__sub_scalar__",
-    "rsubtract": "__rsub_scalar__",
-    "multiply": "__mul_scalar__",
-    "true_divide": "__div_scalar__",
-    "rtrue_divide": "__rdiv_scalar__",
-    "power": "__pow_scalar__",
-    "rpower": "__rpow_scalar__",
+    "add": "plus",
+    "subtract": "minus",
+    "rsubtract": "rminus",
+    "multiply": "mul",
+    "power": "power",
+    "rpower": "rpower",
 }.items():
-    converter(f"_npi_{_name}_scalar")(_with_number(_op, "divide" in _name))
+    converter(f"_npi_{_name}_scalar")(by_number(SCALAR_FORMS[_op]))
+
+
+@converter("_npi_true_divide_scalar", "_npi_rtrue_divide_scalar")
+def true_divide_by_number(call: Call) -> Value:
+    op = "__rdiv_scalar__" if "_rtrue" in call.op_type else "__div_scalar__"
+    return call.op(op, _real(call, call[0]), scalar=call.attr("scalar"))
 
 
 @converter("_npi_mod_scalar", "_npi_rmod_scalar")
 def modulo_by_number(call: Call) -> Value:
-    call.op_type = call.op_type.removeprefix("_npi")
-    return CONVERTERS[call.op_type](call)
+    number = call.make(whole_beside(call, call[0]), call.dtype(call[0]))
+    return remainder(call, *((number, call[0]) if "_rmod" in call.op_type else (call[0], number)))
 
 
 # Comparisons and tests give bools.
-
-_COMPARED = {
-    "equal": "broadcast_equal",
-    "not_equal": "broadcast_not_equal",
-    "greater": "broadcast_greater",
-    "greater_equal": "broadcast_greater_equal",
-    "less": "broadcast_less",
-    "less_equal": "broadcast_less_equal",
-}
 
 
 def _compared(op: str, scalar: bool) -> Callable[[Call], Value]:
     def convert(call: Call) -> Value:
         if scalar:
-            pair = call[0], call.make(_number(call, call[0]), call.dtype(call[0]))
+            pair = call[0], call.make(whole_beside(call, call[0]), call.dtype(call[0]))
         else:
             pair = alike(call, call[0], call[1])
         return call.cast(call.op(op, *pair), BOOL)
@@ -170,7 +137,7 @@ def _compared(op: str, scalar: bool) -> Callable[[Call], Value]:
     return convert
 
 
-for _name, _op in _COMPARED.items():
+for _name, _op in COMPARISONS.items():
     converter(f"_npi_{_name}")(_compared(_op, scalar=False))
     converter(f"_npi_{_name}_scalar")(_compared(_op, scalar=True))
 
@@ -199,23 +166,19 @@ def where(call: Call) -> Value:
         x = call[1]
         y = call.make(call.attr("scalar"), call.dtype(x))
         x, y = (y, x) if call.op_type == "_npi_where_lscalar" else (x, y)
-    shape = np.broadcast_shapes(*(call.shape(value) for value in (condition, x, y)))
-    chosen = call.op("broadcast_not_equal", condition, call.make(0, call.dtype(condition)))
-    parts = [call.cast(chosen, BOOL), x, y]
-    return call.op("where", *(call.broadcast_to(part, shape) for part in parts))
+    return call.where(call.is_true(condition), x, y)
 
 
 # Reductions: over all axes they leave a scalar.
 
 
-def _reduced(call: Call, op: str, value: Value, axes: Sequence[int] | None, keep: bool) -> Value:
-    shape = call.shape(value)
-    chosen = range(len(shape)) if axes is None else axes
-    chosen = tuple(sorted({normalize_axis(axis, len(shape)) for axis in chosen}))
-    made = call.op(op, value, axis=chosen, keepdims=True) if chosen else value
-    if keep:
-        return made
-    return call.reshape(made, [dim for axis, dim in enumerate(shape) if axis not in chosen])
+def _axes(call: Call) -> tuple[int, ...]:
+    axes = call.attr("axis")
+    return tuple(sorted({call.axis(axis, call[0]) for axis in (range(call.rank(call[0])) if axes is None else axes)}))
+
+
+def _reduced(call: Call, op: str, value: Value) -> Value:
+    return call.reduced(op, value, _axes(call), call.attr("keepdims"))
 
 
 def _prepared(call: Call) -> Value:
@@ -235,34 +198,27 @@ def _check_initial(call: Call) -> None:
 @converter("_np_sum", "_np_prod", "_npi_mean")
 def accumulated(call: Call) -> Value:
     _check_initial(call)
-    name = call.op_type.rpartition("_")[2]
-    return _reduced(call, name, _prepared(call), call.attr("axis"), call.attr("keepdims"))
+    return _reduced(call, call.op_type.rpartition("_")[2], _prepared(call))
 
 
 @converter("_np_max", "_np_min")
 def extreme(call: Call) -> Value:
     _check_initial(call)
-    name = call.op_type.rpartition("_")[2]
-    return _reduced(call, name, call[0], call.attr("axis"), call.attr("keepdims"))
+    return _reduced(call, call.op_type.rpartition("_")[2], call[0])
 
 
 @converter("_npi_var", "_npi_std")
 def spread(call: Call) -> Value:
     """The mean square distance from the mean; ddof is taken off the number of elements."""
-    axes, keep = call.attr("axis"), call.attr("keepdims")
     prepared = _prepared(call)
     data = call.widened(prepared)
-    centred = call.op("broadcast_sub", data, _reduced(call, "mean", data, axes, True))
-    square = call.op("elemwise_mul", centred, centred)
-    made = _reduced(call, "mean", square, axes, keep)
+    _, centred = call.centred(data, _axes(call))
+    variance = _reduced(call, "mean", call.square(centred))
     if call.attr("ddof"):
-        shape = call.shape(data)
-        chosen = range(len(shape)) if axes is None else axes
-        count = math.prod(shape[axis] for axis in chosen)
-        scale = count / (count - call.attr("ddof"))
-        made = call.op("__mul_scalar__", made, scalar=scale)
-    made = made if call.op_type == "_npi_var" else call.op("sqrt", made)
-    return call.cast(made, call.dtype(prepared))
+        count = math.prod(call.extent(data, axis) for axis in _axes(call))
+        variance = call.op("__mul_scalar__", variance, scalar=count / (count - call.attr("ddof")))
+    root = variance if call.op_type == "_npi_var" else call.op("sqrt", variance)
+    return call.cast(root, call.dtype(prepared))
 
 
 @converter("_npi_argmax", "_npi_argmin")
@@ -270,24 +226,23 @@ def arg_extreme(call: Call) -> Value:
     data, axis, keep = call[0], call.attr("axis"), call.attr("keepdims")
     shape, op = call.shape(data), call.op_type.removeprefix("_npi_")
     if axis is None:
-        made = call.op(op, call.reshape(data, (math.prod(shape),)), axis=0, dtype=INT64)
-        return call.reshape(made, [1] * len(shape) if keep else [])
+        place = call.op(op, call.flat(data), axis=0, dtype=INT64)
+        return call.reshape(place, [1] * len(shape) if keep else [])
     axis = normalize_axis(axis, len(shape))
-    made = call.op(op, data, axis=axis, keepdims=True, dtype=INT64)
-    return made if keep else call.reshape(made, (*shape[:axis], *shape[axis + 1 :]))
+    place = call.op(op, data, axis=axis, keepdims=True, dtype=INT64)
+    return place if keep else call.reshape(place, (*shape[:axis], *shape[axis + 1 :]))
 
 
 @converter("_np_any", "_np_all")
 def truth(call: Call) -> Value:
     """Whether one, or every one, is not 0."""
-    some = call.op("broadcast_not_equal", call[0], call.make(0, call.dtype(call[0])))
     op = "max" if call.op_type == "_np_any" else "min"
-    return call.cast(_reduced(call, op, some, call.attr("axis"), call.attr("keepdims")), BOOL)
+    return call.cast(_reduced(call, op, call.is_true(call[0])), BOOL)
 
 
 @converter("_np_cumsum")
 def running_sum(call: Call) -> Value:
     data, axis = _prepared(call), call.attr("axis")
     if axis is None:
-        data, axis = call.reshape(data, (math.prod(call.shape(data)),)), 0
+        data, axis = call.flat(data), 0
     return call.op("cumsum", data, axis=axis)

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....base.dtype import DType
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import normalize_axis
+from ....base.shape import StaticShape, normalize_axis
 from ...emitter import FOLDED_ELEMENTS, Value
+from ...shapes import next_dim, squeezed_shape, with_the_rest
 from ..call import Call
-from ..registry import CONVERTERS, converter
+from ..registry import converter
 from .np import alike
+from .shape import arange, two_parts
 
 # Shapes.
 
@@ -24,62 +27,35 @@ def reshape(call: Call) -> Value:
         raise Unsupported(f"{call.op_type} in the order {call.attr('order')!r} is not supported")
     shape, codes = call.shape(call[0]), call.attr("newshape")
     if call.op_type == "_np_reshape":
-        made = _with_the_rest(list(codes), math.prod(shape))
-    elif call.attr("reverse"):
-        made = _resolved(codes[::-1], shape[::-1])[::-1]
-    else:
-        made = _resolved(codes, shape)
-    return call.reshape(call[0], made)
+        return call.reshape(call[0], with_the_rest(codes, math.prod(shape)))
+    if call.attr("reverse"):
+        return call.reshape(call[0], _resolved(codes[::-1], shape[::-1])[::-1])
+    return call.reshape(call[0], _resolved(codes, shape))
 
 
-def _resolved(codes: Sequence[int], source: Sequence[int]) -> list[int]:
+def _resolved(codes: Sequence[int], source: StaticShape) -> StaticShape:
     """-1 is what remains, -2 keeps a dimension, -3 drops one of size 1, -4 keeps all that are left,
     -5 is the product of two, -6 splits one into the two numbers that follow."""
-    made: list[int] = []
-    left, at = list(source), 0
-    while at < len(codes):
-        code = codes[at]
-        at += 1
+    dims: list[int] = []
+    left, rest = list(source), iter(codes)
+    for code in rest:
         if code == -2:
-            made.append(_next(left))
+            dims.append(next_dim(left))
         elif code == -3:
-            if _next(left) != 1:
+            if next_dim(left) != 1:
                 raise FormatError("the code -3 in a new shape stands for a dimension of 1")
         elif code == -4:
-            made, left = made + left, []
+            dims, left = dims + left, []
         elif code == -5:
-            made.append(_next(left) * _next(left))
+            dims.append(next_dim(left) * next_dim(left))
         elif code == -6:
-            made += _split(_next(left), list(codes[at : at + 2]))
-            at += 2
+            dims += with_the_rest(two_parts(rest), next_dim(left))
         elif code >= -1:
-            made.append(code)
+            dims.append(code)
             left = left[1:]
         else:
             raise FormatError(f"the code {code} in a new shape is unknown")
-    return _with_the_rest(made, math.prod(source))
-
-
-def _next(left: list[int]) -> int:
-    if not left:
-        raise FormatError("the new shape asks for more dimensions than there are")
-    return left.pop(0)
-
-
-def _split(dim: int, parts: list[int]) -> list[int]:
-    if len(parts) != 2 or parts.count(-1) > 1:
-        raise FormatError("the code -6 in a new shape needs two numbers behind it")
-    return _with_the_rest(parts, dim)
-
-
-def _with_the_rest(shape: list[int], size: int) -> list[int]:
-    if shape.count(-1) > 1 or any(dim < -1 for dim in shape):
-        raise FormatError(f"the new shape {shape} makes no sense")
-    known = math.prod(dim for dim in shape if dim != -1)
-    made = [size // known if dim == -1 and known else max(dim, 0) for dim in shape]
-    if math.prod(made) != size:
-        raise FormatError(f"the new shape {shape} for {size} elements")
-    return made
+    return with_the_rest(dims, math.prod(source))
 
 
 @converter("_np_transpose")
@@ -87,7 +63,7 @@ def transpose(call: Call) -> Value:
     rank = call.rank(call[0])
     axes = call.attr("axes") if call.has("axes") and call.attr("axes") else range(rank)[::-1]
     call.ignore("axes")
-    return call.op("transpose", call[0], axes=tuple(normalize_axis(a, rank) for a in axes))
+    return call.transposed(call[0], axes)
 
 
 @converter("_np_moveaxis")
@@ -100,17 +76,12 @@ def move_axis(call: Call) -> Value:
         order.insert(to, axis)
     if sorted(order) != list(range(rank)):
         raise FormatError(f"axes {source} cannot move to {target}")
-    return call.op("transpose", call[0], axes=tuple(order))
+    return call.transposed(call[0], order)
 
 
 @converter("_np_squeeze")
 def squeeze(call: Call) -> Value:
-    shape, axes = call.shape(call[0]), call.attr("axis")
-    axes = [i for i, dim in enumerate(shape) if dim == 1] if axes is None else axes
-    gone = {normalize_axis(axis, len(shape)) for axis in axes}
-    if any(shape[axis] != 1 for axis in gone):
-        raise FormatError(f"axes {sorted(gone)} of the shape {shape} are not all 1")
-    return call.reshape(call[0], [dim for axis, dim in enumerate(shape) if axis not in gone])
+    return call.reshape(call[0], squeezed_shape(call.shape(call[0]), call.attr("axis")))
 
 
 @converter("_npi_stack")
@@ -125,8 +96,8 @@ def concatenate(call: Call) -> Value:
     call.ignore("dim")
     values, axis = call.all(), call.attr("axis")
     if axis is None:
-        values, axis = [call.reshape(v, (math.prod(call.shape(v)),)) for v in values], 0
-    return _joined(call, values, axis)
+        values, axis = [call.flat(value) for value in values], 0
+    return call.joined(values, call.axis(axis, values[0]))
 
 
 @converter("_npi_hstack", "_npi_vstack")
@@ -135,14 +106,9 @@ def side_by_side(call: Call) -> Value:
     values = call.all()
     if call.op_type == "_npi_hstack":
         call.ignore("dim")
-        return _joined(call, values, min(call.rank(values[0]) - 1, 1))
+        return call.joined(values, min(call.rank(values[0]) - 1, 1))
     values = [call.reshape(v, (1, *call.shape(v))) if call.rank(v) == 1 else v for v in values]
-    return _joined(call, values, 0)
-
-
-def _joined(call: Call, values: list[Value], axis: int) -> Value:
-    axis = normalize_axis(axis, call.rank(values[0]))
-    return values[0] if len(values) == 1 else call.op("concatenate", *values, axis=axis)
+    return call.joined(values, 0)
 
 
 @converter("_npi_broadcast_to")
@@ -156,7 +122,7 @@ def roll(call: Call) -> Value:
     shape, shifts, axes = call.shape(call[0]), call.attr("shift"), call.attr("axis")
     data = call[0]
     if axes is None:
-        data, axes = call.reshape(data, (math.prod(shape),)), (0,)
+        data, axes = call.flat(data), (0,)
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     for shift, axis in zip(shifts, axes, strict=True):
         axis = normalize_axis(axis, call.rank(data))
@@ -176,37 +142,31 @@ def lower_triangle(call: Call) -> Value:
     if len(shape) < 2:
         raise Unsupported("tril of less than two axes is not supported")
     call.check_table(*shape[-2:])
-    mask = call.make(np.tri(*shape[-2:], call.attr("k")), call.dtype(call[0]))
+    mask = call.make(np.tri(shape[-2], shape[-1], call.attr("k")), call.dtype(call[0]))
     return call.op("broadcast_mul", call[0], mask)
 
 
 # Tensors from nothing.
 
 
+def _filled(call: Call, shape: StaticShape, dtype: DType | None, fill: float) -> Value:
+    call.ignore("ctx")
+    return call.op("full", shape=shape, dtype=dtype, fill_value=fill) if shape else call.make(fill, dtype)
+
+
 @converter("_npi_zeros", "_npi_ones")
 def filled(call: Call) -> Value:
-    call.ignore("ctx")
     fill = 0.0 if call.op_type == "_npi_zeros" else 1.0
-    shape = tuple(call.attr("shape"))
-    dtype = call.dtype_attr()
-    if not shape:
-        return call.make(fill, dtype)
-    return call.op("full", shape=shape, dtype=dtype, fill_value=fill)
+    return _filled(call, tuple(call.attr("shape")), call.dtype_attr(), fill)
 
 
 @converter("_npi_full_like")
 def filled_like(call: Call) -> Value:
-    call.ignore("ctx")
     dtype = call.dtype_attr() or call.dtype(call[0])
-    shape = call.shape(call[0])
-    if not shape:
-        return call.make(call.attr("fill_value"), dtype)
-    return call.op("full", shape=shape, dtype=dtype, fill_value=call.attr("fill_value"))
+    return _filled(call, call.shape(call[0]), dtype, call.attr("fill_value"))
 
 
-@converter("_npi_arange")
-def arange(call: Call) -> Value:
-    return CONVERTERS["_arange"](call)
+converter("_npi_arange")(arange)
 
 
 @converter("_npi_identity")
@@ -230,9 +190,8 @@ def matmul(call: Call) -> Value:
     a = call.reshape(a, (1, *left)) if len(left) == 1 else a
     b = call.reshape(b, (*right, 1)) if len(right) == 1 else b
     batch = np.broadcast_shapes(call.shape(a)[:-2], call.shape(b)[:-2])
-    made = _product(call, a, b, tuple(batch))
     ends = [*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ())]
-    return call.reshape(made, ends)
+    return call.reshape(_product(call, a, b, batch), ends)
 
 
 def _product(call: Call, a: Value, b: Value, batch: tuple[int, ...]) -> Value:
@@ -251,7 +210,7 @@ def tensordot(call: Call) -> Value:
     if call.op_type == "_np_dot":
         if 0 in ranks:
             return call.op("broadcast_mul", a, b)
-        axes = [ranks[0] - 1], [max(ranks[1] - 2, 0)]
+        axes: tuple[Sequence[int], Sequence[int]] = [ranks[0] - 1], [max(ranks[1] - 2, 0)]
     elif call.op_type == "_npi_tensordot":
         axes = call.attr("a_axes_summed"), call.attr("b_axes_summed")
     else:
@@ -269,10 +228,7 @@ def _summed(call: Call, a: Value, b: Value, axes: tuple[Sequence[int], Sequence[
     rows = [axis for axis in range(len(left)) if axis not in mine]
     columns = [axis for axis in range(len(right)) if axis not in other]
     inner = math.prod(left[axis] for axis in mine)
-    a = call.op("transpose", a, axes=(*rows, *mine)) if rows + mine != sorted(rows + mine) else a
-    turned = other + columns
-    b = call.op("transpose", b, axes=tuple(turned)) if turned != sorted(turned) else b
     ends = [left[axis] for axis in rows], [right[axis] for axis in columns]
-    a = call.reshape(a, (math.prod(ends[0]), inner))
-    b = call.reshape(b, (inner, math.prod(ends[1])))
+    a = call.reshape(call.transposed(a, rows + mine), (math.prod(ends[0]), inner))
+    b = call.reshape(call.transposed(b, other + columns), (inner, math.prod(ends[1])))
     return call.reshape(call.op("matmul", a, b), [*ends[0], *ends[1]])

@@ -3,21 +3,14 @@ parameter that runs move on; the numbers are those of weft's stream, not of MXNe
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from math import prod
 
-from ....base.bits import MersenneTwister
 from ....base.dtype import FLOAT32, FLOAT64, INT32, DType
 from ....base.errors import Unsupported
 from ...emitter import Value
 from ..call import Call
 from ..registry import converter
-
-
-def _state(call: Call) -> Value:
-    words = MersenneTwister(secrets.randbits(32)).state()
-    return call.emitter.constant(f"{call.name}_random_state", words)
 
 
 def _shape(call: Call) -> tuple[int, ...]:
@@ -31,13 +24,11 @@ def _shape(call: Call) -> tuple[int, ...]:
 
 
 def _uniform(call: Call, shape: Sequence[int], dtype: DType, **range: float) -> Value:
-    made: Value = call.op("random_uniform", _state(call), shape=tuple(shape), dtype=dtype, **range)
-    return made
+    return call.op("random_uniform", call.random_state(), shape=tuple(shape), dtype=dtype, **range)
 
 
 def _normal(call: Call, shape: Sequence[int], dtype: DType, **moments: float) -> Value:
-    made: Value = call.op("random_normal", _state(call), shape=tuple(shape), dtype=dtype, **moments)
-    return made
+    return call.op("random_normal", call.random_state(), shape=tuple(shape), dtype=dtype, **moments)
 
 
 def _exponential(call: Call, shape: Sequence[int], dtype: DType) -> Value:
@@ -66,15 +57,14 @@ def normal(call: Call) -> Value:
 
 @converter("_random_exponential", "_random_exponential_like")
 def exponential(call: Call) -> Value:
-    made = _exponential(call, *_place(call))
-    return call.op("__mul_scalar__", made, scalar=1 / call.attr("lam"))
+    return call.op("__mul_scalar__", _exponential(call, *_place(call)), scalar=1 / call.attr("lam"))
 
 
 @converter("_random_randint")
 def randint(call: Call) -> Value:
     return call.op(
         "random_randint",
-        _state(call),
+        call.random_state(),
         low=call.attr("low"),
         high=call.attr("high"),
         shape=_shape(call),
@@ -87,25 +77,23 @@ def randint(call: Call) -> Value:
 
 def _each(call: Call) -> tuple[list[Value], tuple[int, ...], DType]:
     """The parameters with axes for the numbers drawn, and shape and dtype of the result."""
-    own, more = call.shape(call[0]), tuple(call.attr("shape"))
+    shape, more = call.shape(call[0]), tuple(call.attr("shape"))
     dtype = call.dtype_attr() or call.dtype(call[0])
-    reshaped = [call.cast(call.reshape(value, (*own, *[1] * len(more))), dtype) for value in call.all()]
-    return reshaped, (*own, *more), dtype
+    reshaped = [call.cast(call.reshape(value, (*shape, *[1] * len(more))), dtype) for value in call.all()]
+    return reshaped, (*shape, *more), dtype
 
 
 @converter("_sample_uniform")
 def sample_uniform(call: Call) -> Value:
     (low, high), shape, dtype = _each(call)
     span = call.op("broadcast_sub", high, low)
-    made = call.op("broadcast_mul", _uniform(call, shape, dtype), span)
-    return call.op("broadcast_add", made, low)
+    return call.op("broadcast_add", call.op("broadcast_mul", _uniform(call, shape, dtype), span), low)
 
 
 @converter("_sample_normal")
 def sample_normal(call: Call) -> Value:
     (mean, std), shape, dtype = _each(call)
-    made = call.op("broadcast_mul", _normal(call, shape, dtype), std)
-    return call.op("broadcast_add", made, mean)
+    return call.op("broadcast_add", call.op("broadcast_mul", _normal(call, shape, dtype), std), mean)
 
 
 @converter("_sample_exponential")
@@ -119,13 +107,11 @@ def sample_multinomial(call: Call) -> Value:
     """The first class whose sum of probabilities up to it is above a number of [0, 1)."""
     call.only_first_output()
     call.ignore("get_prob")
-    own, more = call.shape(call[0]), tuple(call.attr("shape"))
-    lead, classes, count = own[:-1], own[-1], prod(more)
+    (*lead, classes), more = call.shape(call[0]), tuple(call.attr("shape"))
     wide = call.cast(call[0], FLOAT64)
     sums = call.reshape(call.op("cumsum", wide, axis=-1), (*lead, 1, classes))
-    drawn = _uniform(call, (*lead, count, 1), FLOAT64)
+    drawn = _uniform(call, (*lead, prod(more), 1), FLOAT64)
     passed = call.op("broadcast_less_equal", sums, drawn)
     number = call.op("sum", passed, axis=(-1,))
     number = call.op("clip", number, a_min=0.0, a_max=float(classes - 1))
-    made = call.cast(number, call.dtype_attr() or INT32)
-    return call.reshape(made, (*lead, *more) or (1,))
+    return call.reshape(call.cast(number, call.dtype_attr() or INT32), (*lead, *more) or (1,))

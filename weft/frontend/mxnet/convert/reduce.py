@@ -52,10 +52,10 @@ def norm(call: Call) -> Value:
     if order not in (1, 2):
         raise Unsupported(f"norm with ord={order} is not supported")
     dtype = call.dtype_attr("out_dtype") or call[0].dtype
-    inner = call.op("abs", data) if order == 1 else call.op("elemwise_mul", data, data)
-    made = _reduced(call, "sum", inner, _axes(call, call.attr("axis")), call.attr("keepdims"))
-    made = made if order == 1 else call.op("sqrt", made)
-    return made if dtype is None else call.cast(made, dtype)
+    inner = call.op("abs", data) if order == 1 else call.square(data)
+    total = _reduced(call, "sum", inner, _axes(call, call.attr("axis")), call.attr("keepdims"))
+    total = total if order == 1 else call.op("sqrt", total)
+    return total if dtype is None else call.cast(total, dtype)
 
 
 @converter("moments")
@@ -63,10 +63,8 @@ def norm(call: Call) -> Value:
 def moments(call: Call) -> list[Value]:
     """Mean and variance."""
     axes, keep = _axes(call, call.attr("axes")), call.attr("keepdims")
-    mean = call.op("mean", call[0], axis=axes, keepdims=True)
-    centred = call.op("broadcast_sub", call[0], mean)
-    square = call.op("elemwise_mul", centred, centred)
-    return [_reduced(call, "mean", part, axes, keep) for part in (call[0], square)]
+    _, centred = call.centred(call[0], axes)
+    return [_reduced(call, "mean", part, axes, keep) for part in (call[0], call.square(centred))]
 
 
 @converter("argmax", "argmin")
@@ -74,13 +72,11 @@ def arg_extreme(call: Call) -> Value:
     """The first of equal ones, as a float; over all elements where no axis is named."""
     data, axis, keep = call[0], call.attr("axis"), call.attr("keepdims")
     if axis is None:
-        size = math.prod(call.shape(data))
-        shape = [1] * call.rank(data) if keep else [1]
-        made = call.op(call.op_type, call.reshape(data, (size,)), axis=0, keepdims=True)
-        return call.cast(call.reshape(made, shape), call.dtype(data))
-    axis = normalize_axis(axis, call.rank(data))
-    made = call.op(call.op_type, data, axis=axis, keepdims=keep, dtype=INT32)
-    return call.cast(made, call.dtype(data))
+        place = call.op(call.op_type, call.flat(data), axis=0, keepdims=True)
+        place = call.reshape(place, [1] * call.rank(data) if keep else [1])
+    else:
+        place = call.op(call.op_type, data, axis=call.axis(axis, data), keepdims=keep, dtype=INT32)
+    return call.cast(place, call.dtype(data))
 
 
 @converter("argmax_channel")
@@ -96,7 +92,7 @@ def _ordered_axis(call: Call) -> tuple[Value, int]:
     """The data and the axis; all elements in one where no axis is named."""
     data, axis = call[0], call.attr("axis")
     if axis is None:
-        return call.reshape(data, (math.prod(call.shape(data)),)), 0
+        return call.flat(data), 0
     return data, normalize_axis(axis, call.rank(data))
 
 
@@ -109,8 +105,8 @@ def sort(call: Call) -> Value:
 @converter("argsort")
 def argsort(call: Call) -> Value:
     data, axis = _ordered_axis(call)
-    made = call.op("argsort", data, axis=axis, descending=not call.attr("is_ascend"))
-    return call.cast(made, call.dtype_attr())
+    places = call.op("argsort", data, axis=axis, descending=not call.attr("is_ascend"))
+    return call.cast(places, call.required_dtype())
 
 
 @converter("topk")
@@ -119,57 +115,50 @@ def topk(call: Call) -> Value | list[Value]:
     data, axis = _ordered_axis(call)
     kind, extent = call.attr("ret_typ"), call.shape(data)[axis]
     k = call.attr("k") if call.attr("k") > 0 else extent
-    values, places = call.op("topk", data, k=min(k, extent), axis=axis, largest=not call.attr("is_ascend"))
+    values, places = call.ops("topk", data, k=min(k, extent), axis=axis, largest=not call.attr("is_ascend"))
     if kind == "mask":
         call.ignore("dtype")
         return _mask(call, places, axis, data)
-    places = call.cast(places, call.dtype_attr())
-    if kind not in ("value", "indices", "both"):
+    places = call.cast(places, call.required_dtype())
+    if kind == "both":
+        return [values, places]
+    if kind not in ("value", "indices"):
         raise FormatError(f"unknown ret_typ {kind!r}")
-    return {"value": values, "indices": places}.get(kind, [values, places])
+    return values if kind == "value" else places
 
 
 def _mask(call: Call, places: Value, axis: int, data: Value) -> Value:
     """1 at the places along the axis, 0 elsewhere."""
     depth, dtype = call.shape(data)[axis], call.dtype(data)
     hot = call.op("one_hot", places, depth=depth, axis=axis + 1, dtype=dtype)
-    made = call.op("sum", hot, axis=(axis,))
-    if call.attr("axis") is None:
-        return call.reshape(made, call.shape(call[0]))
-    return made
+    mask = call.op("sum", hot, axis=(axis,))
+    return call.reshape(mask, call.shape(call[0])) if call.attr("axis") is None else mask
 
 
 # Products of matrices.
 
 
-@converter("batch_dot")
-def batch_dot(call: Call) -> Value:
-    turns = {f"transpose_{side}": call.attr(f"transpose_{side}") for side in "ab"}
-    return call.op("batch_matmul", call[0], call[1], **turns)
+def _product(call: Call, a: Value, b: Value) -> Value:
+    """alpha A B over the last two axes."""
+    if call.attr("axis") != -2:
+        raise Unsupported("matrices that are not in the last two axes are not supported")
+    turns = {name: call.attr(name) for name in ("transpose_a", "transpose_b")}
+    product, alpha = call.op("batch_matmul", a, b, **turns), call.attr("alpha")
+    return product if alpha == 1 else call.op("__mul_scalar__", product, scalar=alpha)
 
 
 @converter("_linalg_gemm2")
 def gemm(call: Call) -> Value:
-    """alpha A B over the last two axes."""
-    if call.attr("axis") != -2:
-        raise Unsupported("matrices that are not in the last two axes are not supported")
-    made, alpha = batch_dot(call), call.attr("alpha")
-    return made if alpha == 1 else call.op("__mul_scalar__", made, scalar=alpha)
+    return _product(call, call[0], call[1])
 
 
 @converter("_linalg_gemm")
 def gemm_with_addend(call: Call) -> Value:
     """alpha A B + beta C over the last two axes."""
-    if call.attr("axis") != -2:
-        raise Unsupported("matrices that are not in the last two axes are not supported")
-    turns = {f"transpose_{side}": call.attr(f"transpose_{side}") for side in "ab"}
     shape = call.shape(call[2])
-    count = math.prod(shape[:-2])
-    a, b = (call.reshape(v, (count, *call.shape(v)[-2:])) for v in (call[0], call[1]))
-    product = call.reshape(call.op("batch_matmul", a, b, **turns), shape)
-    product = call.op("__mul_scalar__", product, scalar=call.attr("alpha"))
+    a, b = (call.reshape(v, (math.prod(shape[:-2]), *call.shape(v)[-2:])) for v in (call[0], call[1]))
     other = call.op("__mul_scalar__", call[2], scalar=call.attr("beta"))
-    return call.op("elemwise_add", product, other)
+    return call.op("elemwise_add", call.reshape(_product(call, a, b), shape), other)
 
 
 @converter("dot")

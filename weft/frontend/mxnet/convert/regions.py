@@ -18,28 +18,22 @@ def _two(call: Call) -> tuple[int, int]:
 @converter("_contrib_ROIAlign")
 def roi_align(call: Call) -> Value:
     """A number of points below 1 stands for as many as a box is large."""
-    ratio, own = call.attr("sample_ratio"), call.attr("position_sensitive")
+    ratio, by_channel = call.attr("sample_ratio"), call.attr("position_sensitive")
     attrs: dict[str, Any] = {
         "pooled_size": _two(call),
         "spatial_scale": call.attr("spatial_scale"),
         "sample_ratio": max(ratio, 0),
         "aligned": call.attr("aligned"),
     }
-    if ratio > 0 and not own:
+    if ratio > 0 and not by_channel:
         return call.op("roi_align", call[0], call[1], **attrs)
-    return call.op("adaptive_roi_align", call[0], call[1], **attrs, position_sensitive=own)
+    return call.op("adaptive_roi_align", call[0], call[1], **attrs, position_sensitive=by_channel)
 
 
 @converter("ROIPooling")
 def roi_pooling(call: Call) -> Value:
     scale = call.attr("spatial_scale")
     return call.op("roi_pool", call[0], call[1], pooled_size=_two(call), spatial_scale=scale)
-
-
-@converter("_contrib_PSROIPooling")
-def psroi_pooling(call: Call) -> Value:
-    names = ("output_dim", "pooled_size", "group_size", "spatial_scale")
-    return call.op("psroi_pool", call[0], call[1], **{name: call.attr(name) for name in names})
 
 
 @converter("_contrib_DeformablePSROIPooling")
@@ -62,4 +56,4 @@ def proposal(call: Call) -> list[Value]:
     ).split()
     call.ignore("output_score")
     attrs = {name: call.attr(name) for name in names}
-    return call.op("proposal", call[0], call[1], call[2], **attrs)
+    return call.ops("proposal", call[0], call[1], call[2], **attrs)

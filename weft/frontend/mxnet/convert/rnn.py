@@ -16,7 +16,7 @@ from ..registry import converter
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
-class Weights(NamedTuple):
+class RnnWeights(NamedTuple):
     """Of one direction of one layer: of the input, of the state, what is added to each, and what
     projects the outputs."""
 
@@ -27,7 +27,7 @@ class Weights(NamedTuple):
     projection: Value | None
 
 
-class Form(NamedTuple):
+class RnnForm(NamedTuple):
     """What the attributes say about all layers."""
 
     mode: str
@@ -51,21 +51,21 @@ def rnn(call: Call) -> list[Value]:
     weights = _weights(call, form, features)
     first = _first_states(call, form, batch)
     attrs, lengths = _cell_attrs(call, form), _lengths(call, form)
-    data, last = call[0], []
+    data, last = call[0], list[list[Value]]()
     for _ in range(form.layers):
         outputs = []
         for backward in range(form.directions):
             inputs = _inputs(call, form, data, next(weights), next(first), lengths)
-            steps, *states = call.op("rnn", *inputs, reverse=bool(backward), **attrs)
+            steps, *states = call.ops("rnn", *inputs, reverse=bool(backward), **attrs)
             outputs.append(steps)
             last.append(states)
-        data = outputs[0] if len(outputs) == 1 else call.op("concatenate", *outputs, axis=2)
+        data = call.joined(outputs, 2)
     if not call.attr("state_outputs"):
         return [data]
     return [data, *(_stacked(call, list(states)) for states in zip(*last))]
 
 
-def _form(call: Call) -> Form:
+def _form(call: Call) -> RnnForm:
     mode, size, layers = call.attr("mode"), call.attr("state_size"), call.attr("num_layers")
     projected = call.attr("projection_size")
     if mode not in _GATES or size < 1 or layers < 1:
@@ -73,10 +73,10 @@ def _form(call: Call) -> Form:
     if projected is not None and (mode != "lstm" or projected < 1):
         raise FormatError(f"an RNN of mode {mode!r} with a projection to {projected}")
     directions = 2 if call.attr("bidirectional") else 1
-    return Form(mode, size, projected or size, layers, directions, projected is not None)
+    return RnnForm(mode, size, projected or size, layers, directions, projected is not None)
 
 
-def _cell_attrs(call: Call, form: Form) -> dict[str, Any]:
+def _cell_attrs(call: Call, form: RnnForm) -> dict[str, Any]:
     attrs: dict[str, Any] = {"mode": form.mode, "projected": form.projected}
     attrs["lengths"] = call.attr("use_sequence_length")
     for side in ("min", "max"):
@@ -87,35 +87,35 @@ def _cell_attrs(call: Call, form: Form) -> dict[str, Any]:
     return {**attrs, "clip_nan": call.attr("lstm_state_clip_nan")}
 
 
-def _lengths(call: Call, form: Form) -> list[Value]:
+def _lengths(call: Call, form: RnnForm) -> list[Value]:
     """The number of steps of each sequence, where there is one."""
     if not call.attr("use_sequence_length"):
         return []
     return [call.cast(call[4 if form.mode == "lstm" else 3], INT32)]
 
 
-def _weights(call: Call, form: Form, features: int) -> Iterator[Weights]:
+def _weights(call: Call, form: RnnForm, features: int) -> Iterator[RnnWeights]:
     """Cut from one vector: the matrices of all layers and directions, then all biases."""
     wide, state = form.wide, form.state
-    (given,) = call.shape(call[1], "the parameters")
-    if form.layers > given:
-        raise FormatError(f"{form.layers} layers with {given} parameters")
+    (count,) = call.shape(call[1], "the parameters")
+    if form.layers > count:
+        raise FormatError(f"{form.layers} layers with {count} parameters")
     later = [state * form.directions] * (form.layers - 1)
     ins = [size for size in (features, *later) for _ in range(form.directions)]
     each = [[(wide, size), (wide, state), *([(state, form.size)] if form.projected else [])] for size in ins]
     matrices = sum(math.prod(shape) for shapes in each for shape in shapes)
     total = matrices + 2 * wide * len(ins)
-    if given != total:
-        raise FormatError(f"{given} parameters, and not {total}")
+    if count != total:
+        raise FormatError(f"{count} parameters, and not {total}")
     at, bias_at = 0, matrices
     for shapes in each:
         pieces = []
         for shape in shapes:
             pieces.append(_piece(call, at, shape))
             at += math.prod(shape)
-        biases = [_piece(call, bias_at + k * wide, (wide,)) for k in range(2)]
+        biases = (_piece(call, bias_at, (wide,)), _piece(call, bias_at + wide, (wide,)))
         bias_at += 2 * wide
-        yield Weights(*pieces[:2], *biases, pieces[2] if form.projected else None)
+        yield RnnWeights(pieces[0], pieces[1], *biases, pieces[2] if form.projected else None)
 
 
 def _piece(call: Call, start: int, shape: tuple[int, ...]) -> Value:
@@ -123,13 +123,13 @@ def _piece(call: Call, start: int, shape: tuple[int, ...]) -> Value:
     return call.reshape(part, shape)
 
 
-def _first_states(call: Call, form: Form, batch: int) -> Iterator[list[Value]]:
+def _first_states(call: Call, form: RnnForm, batch: int) -> Iterator[list[Value]]:
     """For each layer and direction: the state, and for lstm the cell."""
-    given = [call.get(2 + i) for i in range(2 if form.mode == "lstm" else 1)]
+    first = [call.get(2 + i) for i in range(2 if form.mode == "lstm" else 1)]
     count = form.layers * form.directions
     for which in range(count):
         states = []
-        for value, size in zip(given, (form.state, form.size)):
+        for value, size in zip(first, (form.state, form.size)):
             if value is None:
                 raise FormatError("the first state is missing")
             states.append(_first_state(call, value, which, (count, batch, size)))
@@ -146,7 +146,7 @@ def _first_state(call: Call, value: Value, which: int, shape: tuple[int, int, in
 
 
 def _inputs(
-    call: Call, form: Form, data: Value, weights: Weights, states: list[Value], lengths: list[Value]
+    call: Call, form: RnnForm, data: Value, weights: RnnWeights, states: list[Value], lengths: list[Value]
 ) -> list[Value]:
     """What one direction of one layer reads; what the inputs add to the gates is one product."""
     time, batch, features = call.shape(data)
@@ -174,14 +174,13 @@ def ctc_loss(call: Call) -> Value:
     time, batch, classes = call.shape(data)
     first = call.attr("blank_label") == "first"
     uses = call.attr("use_data_lengths"), call.attr("use_label_lengths")
-    given = iter(range(2, 4))
-    steps = call[next(given)] if uses[0] else call.op("full", shape=(batch,), dtype=INT32, fill_value=time)
-    count = call[next(given)] if uses[1] else _label_count(call, labels, 0.0 if first else -1.0)
+    place = iter(range(2, 4))
+    steps = call[next(place)] if uses[0] else call.op("full", shape=(batch,), dtype=INT32, fill_value=time)
+    count = call[next(place)] if uses[1] else _label_count(call, labels, 0.0 if first else -1.0)
     whole = [call.cast(value, INT32) for value in (labels, steps, count)]
     probabilities = call.op("log_softmax", data, axis=2)
     blank = 0 if first else classes - 1
-    made: Value = call.op("ctc_loss", probabilities, *whole, blank=blank, zero_infinity=True)
-    return made
+    return call.op("ctc_loss", probabilities, *whole, blank=blank, zero_infinity=True)
 
 
 def _label_count(call: Call, labels: Value, padding: float) -> Value:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from ....base.dtype import DTYPES, INT64
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import is_static, normalize_axis
+from ....base.shape import StaticShape, is_static, normalize_axis
 from ....core.ir import Fact
 from ...emitter import FOLDED_ELEMENTS, Value
+from ...shapes import depth_to_space, next_dim, space_to_depth, squeezed_shape, with_the_rest
 from ..call import Call, OpenFill
 from ..registry import converter
 
@@ -21,13 +23,10 @@ from ..registry import converter
 @converter("_zeros", "_ones", "_full", "_zeros_without_dtype")
 def fill(call: Call) -> Value:
     """A 0 in the shape is a dimension that is left open."""
-    number = {"_ones": 1.0, "_full": 0.0}.get(call.op_type, 0.0)
-    number = call.attr("value") if call.op_type == "_full" else number
+    number = call.attr("value") if call.op_type == "_full" else float(call.op_type == "_ones")
     shape, dtype = tuple(call.attr("shape") or ()), call.dtype_attr() or DTYPES["float32"]
     if 0 in shape or not shape:
-        made = OpenFill(call.name, Fact(tuple(dim or None for dim in shape), dtype))
-        made.fill = number
-        return made
+        return OpenFill(call.name, Fact(tuple(dim or None for dim in shape), dtype), number)
     return call.op("full", shape=shape, dtype=dtype, fill_value=number)
 
 
@@ -38,12 +37,8 @@ def arange(call: Call) -> Value:
     if call.attr("infer_range"):
         raise Unsupported("_arange whose length follows from its use is not supported")
     start, stop = (0.0, start) if stop is None else (start, stop)
-    made = call.op("arange", start=start, stop=stop, step=step, dtype=call.dtype_attr())
-    return _each_repeated(call, made, call.attr("repeat"))
-
-
-def _each_repeated(call: Call, value: Value, times: int) -> Value:
-    return value if times == 1 else call.op("repeat", value, repeats=times, axis=0)
+    numbers, times = call.op("arange", start=start, stop=stop, step=step, dtype=call.dtype_attr()), call.attr("repeat")
+    return numbers if times == 1 else call.op("repeat", numbers, repeats=times, axis=0)
 
 
 @converter("_contrib_arange_like")
@@ -94,60 +89,34 @@ def _reshaped(call: Call, data: Value, codes: Sequence[int]) -> Value:
     return call.op("reshape", data, shape=tuple(codes))
 
 
-def _resolved(codes: Sequence[int], source: Sequence[int]) -> tuple[int, ...]:
+def _resolved(codes: Sequence[int], source: StaticShape) -> StaticShape:
     """The shape that codes make: 0 keeps a dimension, -1 is what remains, -2 all that are left,
     -3 the product of two, -4 splits one into the two numbers that follow."""
-    made: list[int] = []
-    left, at = list(source), 0
-    while at < len(codes):
-        code = codes[at]
+    dims: list[int] = []
+    left, rest = list(source), iter(codes)
+    for code in rest:
         if code == -2:
-            made, left = made + left, []
+            dims, left = dims + left, []
         elif code == -3:
-            made.append(_next(left) * _next(left))
+            dims.append(next_dim(left) * next_dim(left))
         elif code == -4:
-            made += _split_in_two(_next(left), codes[at + 1 : at + 3])
-            at += 2
+            dims += with_the_rest(two_parts(rest), next_dim(left))
+        elif code == 0:
+            dims.append(next_dim(left))
+        elif code >= -1:
+            dims.append(code)
+            left = left[1:]
         else:
-            made.append(_single(code, left))
-        at += 1
-    return _with_the_rest(made, math.prod(source))
+            raise FormatError(f"the code {code} in a new shape is unknown")
+    return with_the_rest(dims, math.prod(source))
 
 
-def _next(left: list[int]) -> int:
-    if not left:
-        raise FormatError("the new shape asks for more dimensions than there are")
-    return left.pop(0)
-
-
-def _single(code: int, left: list[int]) -> int:
-    if code == 0:
-        return _next(left)
-    if code < -1:
-        raise FormatError(f"the code {code} in a new shape is unknown")
-    if left:
-        left.pop(0)
-    return code
-
-
-def _split_in_two(dim: int, parts: Sequence[int]) -> list[int]:
-    if len(parts) != 2 or min(parts) < -1 or 0 in parts or tuple(parts) == (-1, -1):
-        raise FormatError(f"a dimension of {dim} cannot be split into {tuple(parts)}")
-    known = max(parts)
-    made = [dim // known if part == -1 else part for part in parts]
-    if made[0] * made[1] != dim:
-        raise FormatError(f"a dimension of {dim} cannot be split into {tuple(parts)}")
-    return made
-
-
-def _with_the_rest(made: list[int], count: int) -> tuple[int, ...]:
-    rest = math.prod(dim for dim in made if dim != -1)
-    if made.count(-1) > 1 or (-1 in made and (not rest or count % rest)):
-        raise FormatError(f"{count} elements do not fit the shape {made}")
-    full = tuple(count // rest if dim == -1 else dim for dim in made)
-    if math.prod(full) != count:
-        raise FormatError(f"{count} elements do not fit the shape {made}")
-    return full
+def two_parts(codes: Iterator[int]) -> list[int]:
+    """The two numbers that a dimension is split into, which follow its code."""
+    parts = list(islice(codes, 2))
+    if len(parts) != 2 or 0 in parts:
+        raise FormatError(f"a dimension cannot be split into {parts}")
+    return parts
 
 
 def _legacy_reshape(call: Call, target: Sequence[int]) -> Value:
@@ -160,26 +129,10 @@ def _legacy_reshape(call: Call, target: Sequence[int]) -> Value:
     return _reshaped(call, call[0], wanted)
 
 
-@converter("Flatten")
-def flatten(call: Call) -> Value:
-    return call.op("flatten", call[0])
-
-
-@converter("expand_dims")
-def expand_dims(call: Call) -> Value:
-    return call.op("expand_dims", call[0], axis=call.attr("axis"))
-
-
 @converter("squeeze")
 def squeeze(call: Call) -> Value:
     """Drops axes of size 1; one is left where all are."""
-    shape, axes = call.shape(call[0]), call.attr("axis")
-    axes = [i for i, dim in enumerate(shape) if dim == 1] if axes is None else axes
-    gone = {normalize_axis(axis, len(shape)) for axis in axes}
-    if any(shape[axis] != 1 for axis in gone):
-        raise FormatError(f"axes {sorted(gone)} of the shape {shape} are not all 1")
-    left = [dim for axis, dim in enumerate(shape) if axis not in gone]
-    return call.reshape(call[0], left or [1])
+    return call.reshape(call[0], squeezed_shape(call.shape(call[0]), call.attr("axis")) or (1,))
 
 
 @converter("reshape_like")
@@ -198,10 +151,7 @@ def reshape_like(call: Call) -> Value:
 @converter("transpose")
 def transpose(call: Call) -> Value:
     """By a list of axes; without one they are reversed."""
-    rank = call.rank(call[0])
-    axes = call.attr("axes") or tuple(reversed(range(rank)))
-    axes = tuple(normalize_axis(axis, rank) for axis in axes)
-    return call[0] if axes == tuple(range(rank)) else call.op("transpose", call[0], axes=axes)
+    return call.transposed(call[0], call.attr("axes") or reversed(range(call.rank(call[0]))))
 
 
 @converter("SwapAxis")
@@ -209,37 +159,16 @@ def swap_axes(call: Call) -> Value:
     order = list(range(call.rank(call[0])))
     a, b = (normalize_axis(call.attr(name), len(order)) for name in ("dim1", "dim2"))
     order[a], order[b] = order[b], order[a]
-    return call[0] if a == b else call.op("transpose", call[0], axes=tuple(order))
+    return call.transposed(call[0], order)
 
 
-@converter("depth_to_space")
-def depth_to_space(call: Call) -> Value:
-    n, c, h, w = call.shape(call[0])
-    b = call.attr("block_size")
-    if b < 1 or c % (b * b):
-        raise FormatError(f"{c} channels do not split into blocks of {b}")
-    split = call.reshape(call[0], (n, b, b, c // b**2, h, w))
-    made = call.op("transpose", split, axes=(0, 3, 4, 1, 5, 2))
-    return call.reshape(made, (n, c // b**2, h * b, w * b))
-
-
-@converter("space_to_depth")
-def space_to_depth(call: Call) -> Value:
-    n, c, h, w = call.shape(call[0])
-    b = call.attr("block_size")
-    if b < 1 or h % b or w % b:
-        raise FormatError(f"an image of {h} x {w} does not split into blocks of {b}")
-    split = call.reshape(call[0], (n, c, h // b, b, w // b, b))
-    made = call.op("transpose", split, axes=(0, 3, 5, 1, 2, 4))
-    return call.reshape(made, (n, c * b * b, h // b, w // b))
+@converter("depth_to_space", "space_to_depth")
+def blocks(call: Call) -> Value:
+    way = depth_to_space if call.op_type == "depth_to_space" else space_to_depth
+    return way(call, call[0], call.attr("block_size"))
 
 
 # Copies.
-
-
-@converter("tile")
-def tile(call: Call) -> Value:
-    return call.op("tile", call[0], reps=call.attr("reps"))
 
 
 @converter("repeat")
@@ -251,10 +180,10 @@ def repeat(call: Call) -> Value:
 
 @converter("reverse", "_npi_flip")
 def reverse(call: Call) -> Value:
-    made = call[0]
+    data = call[0]
     for axis in call.attr("axis"):
-        made = call.op("flip", made, axis=normalize_axis(axis, call.rank(made)))
-    return made
+        data = call.op("flip", data, axis=call.axis(axis, data))
+    return data
 
 
 @converter("broadcast_to")
@@ -286,12 +215,10 @@ def broadcast_axis(call: Call) -> Value:
 @converter("Concat", "_rnn_param_concat")
 def concat(call: Call) -> Value:
     values, axis = call.all(), call.attr("dim")
-    if len(values) == 1:
-        return values[0]
-    constants = [value.constant for value in values]
-    if all(constant is not None for constant in constants):
+    constants = [value.constant for value in values if value.constant is not None]
+    if 1 < len(constants) == len(values):
         return call.make(np.concatenate(constants, axis))
-    return call.op("concatenate", *values, axis=axis)
+    return call.joined(values, axis)
 
 
 @converter("stack")
@@ -309,7 +236,7 @@ def split(call: Call) -> list[Value]:
     axis = normalize_axis(call.attr("axis"), call.rank(data))
     if count < 1:
         raise FormatError(f"a split into {count} parts")
-    parts = [data] if count == 1 else call.op("split", data, indices_or_sections=count, axis=axis)
+    parts = [data] if count == 1 else call.ops("split", data, indices_or_sections=count, axis=axis)
     return _squeezed(call, parts, axis)
 
 
@@ -347,19 +274,14 @@ def slice_(call: Call) -> Value:
     parts = {}
     for axis, bounds in enumerate(zip(begin, end, step)):
         if bounds != (None, None, None):
-            parts[axis] = slice(*bounds).indices(_extent(call, axis))
+            parts[axis] = slice(*bounds).indices(call.extent(call[0], axis))
     return call.sliced(call[0], parts) if parts else call[0]
-
-
-def _extent(call: Call, axis: int) -> int:
-    dim = call[0].shape[axis]
-    return dim if isinstance(dim, int) else call.shape(call[0])[axis]
 
 
 @converter("slice_axis")
 def slice_axis(call: Call) -> Value:
     axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
-    bounds = slice(call.attr("begin"), call.attr("end")).indices(_extent(call, axis))
+    bounds = slice(call.attr("begin"), call.attr("end")).indices(call.extent(call[0], axis))
     return call.sliced(call[0], {axis: bounds})
 
 
@@ -368,17 +290,14 @@ def slice_like(call: Call) -> Value:
     """Cut to the size of another tensor, along some axes or all of them."""
     data, like = call[0], call[1]
     axes = call.attr("axes")
-    if is_static(data.shape) and is_static(like.shape):
-        rank = len(data.shape)
-        chosen = [normalize_axis(axis, rank) for axis in axes] if axes else range(rank)
-        return call.sliced(data, {axis: (0, _wanted(data, like, axis), 1) for axis in chosen})
-    return call.op("slice_like", data, like, axis=axes)
-
-
-def _wanted(data: Value, like: Value, axis: int) -> int:
-    if axis >= len(like.shape) or like.shape[axis] > data.shape[axis]:
-        raise FormatError(f"{data.shape} cannot be cut to {like.shape} along axis {axis}")
-    return like.shape[axis]
+    if not is_static(data.shape) or not is_static(like.shape):
+        return call.op("slice_like", data, like, axis=axes)
+    parts = {}
+    for axis in (call.axis(axis, data) for axis in axes or range(len(data.shape))):
+        if axis >= len(like.shape) or like.shape[axis] > data.shape[axis]:
+            raise FormatError(f"{data.shape} cannot be cut to {like.shape} along axis {axis}")
+        parts[axis] = (0, like.shape[axis], 1)
+    return call.sliced(data, parts)
 
 
 @converter("Crop")

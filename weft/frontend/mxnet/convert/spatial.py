@@ -104,10 +104,10 @@ def normalize(call: Call) -> Value:
     channels = call.shape(call[0])[-3]
     rows = []
     for name in ("mean", "std"):
-        given = call.attr(name)[:channels]
-        if len(given) not in (1, channels):
-            raise FormatError(f"{name} has {len(given)} numbers for {channels} channels")
-        rows.append(call.make(np.reshape(given, (-1, 1, 1)), call.dtype(call[0])))
+        numbers = call.attr(name)[:channels]
+        if len(numbers) not in (1, channels):
+            raise FormatError(f"{name} has {len(numbers)} numbers for {channels} channels")
+        rows.append(call.make(np.reshape(numbers, (-1, 1, 1)), call.dtype(call[0])))
     return call.op("broadcast_div", call.op("broadcast_sub", call[0], rows[0]), rows[1])
 
 

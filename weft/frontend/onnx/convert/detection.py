@@ -14,7 +14,7 @@ def top_k(call: Call) -> list[Value]:
     """Sorted whether that is asked for or not."""
     count = int(call.number(1, "how many there are"))
     call.ignore("sorted")
-    return call.op("topk", call[0], k=count, axis=call.attr("axis"), dtype=INT64, largest=bool(call.attr("largest")))
+    return call.ops("topk", call[0], k=count, axis=call.attr("axis"), dtype=INT64, largest=bool(call.attr("largest")))
 
 
 @converter("RoiAlign", since=10)
@@ -50,15 +50,4 @@ def grid_sample(call: Call) -> Value:
         mode=mode,
         padding=call.attr("padding_mode"),
         align_corners=bool(call.attr("align_corners")),
-    )
-
-
-@converter("MaxRoiPool")
-def max_roi_pool(call: Call) -> Value:
-    return call.op(
-        "roi_pool",
-        call[0],
-        call[1],
-        pooled_size=tuple(call.attr("pooled_shape")),
-        spatial_scale=call.attr("spatial_scale"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
@@ -11,6 +12,7 @@ from ...emitter import Value
 from ..call import Call
 from ..registry import converter
 
+Number = TypeVar("Number", int, float)
 _METHODS = {"nearest": "NEAREST_NEIGHBOR", "linear": "BILINEAR", "bilinear": "BILINEAR"}
 _COORDINATES = ("asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel")
 _NO_EFFECT = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")  # on what is supported
@@ -40,21 +42,21 @@ def resize(call: Call) -> Value:
         raise Unsupported(f"Resize with coordinates {coordinates!r} is not supported")
     if call.attr("antialias", 0) or call.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise Unsupported("Resize with antialias or a kept aspect ratio is not supported")
-    scales = call.constant(2, "the scales")
-    if scales is not None and scales.size:
-        return _resize_by(call, _on_all_axes(call, scales.tolist(), [1.0]), coordinates, nearest)
+    scales = None if call.get(2) is None else call.constant(2, "the scales").tolist()
+    if scales:
+        return _resize_by(call, _on_all_axes(call, scales, [1.0]), coordinates, nearest)
     sizes = _on_all_axes(call, call.ints(3, "the sizes"), call.shape(call[0]))
     return _resized(call, sizes, None, coordinates, nearest)
 
 
-def _on_all_axes(call: Call, given: Sequence[float] | None, rest: Sequence[float]) -> list[float]:
+def _on_all_axes(call: Call, numbers: Sequence[Number], rest: Sequence[Number]) -> list[Number]:
     """One number for each axis: where `axes` names some, the others take `rest`."""
     rank = call.rank(call[0])
     axes = call.attr("axes") or list(range(rank))
-    if given is None or len(given) != len(axes):
-        raise FormatError(f"scales or sizes {given} for axes {axes}")
+    if len(numbers) != len(axes):
+        raise FormatError(f"scales or sizes {numbers} for axes {axes}")
     full = list(rest) * (rank // len(rest))
-    for axis, number in zip(axes, given):
+    for axis, number in zip(axes, numbers):
         full[normalize_axis(axis, rank)] = number
     return full
 
@@ -78,8 +80,8 @@ def _resized(call: Call, sizes: list[int], scales: list[float] | None, coordinat
         raise Unsupported(f"{call.op_type} from {shape} to {sizes} is not supported")
     if len(shape) == 3:
         data = call.op("expand_dims", data, axis=2)
-    attrs = {"size": tuple([1, *sizes[2:]][-2:]), "method": _METHODS[mode]}
+    attrs: dict[str, Any] = {"size": tuple([1, *sizes[2:]][-2:]), "method": _METHODS[mode]}
     if scales is not None:
         attrs["scales"] = tuple([1.0, *scales[2:]][-2:])
-    made = call.op("resize", data, coordinate_mode=coordinates, nearest_mode=nearest, **attrs)
-    return call.reshape(made, sizes) if len(shape) == 3 else made
+    resized = call.op("resize", data, coordinate_mode=coordinates, nearest_mode=nearest, **attrs)
+    return call.reshape(resized, sizes) if len(shape) == 3 else resized

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from ....base.dtype import INT64
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import Dim, is_static, normalize_axis, numel
+from ....base.shape import Dim, StaticShape, is_static, normalize_axis, numel
 from ...emitter import Value
 from ..call import Call
 from ..registry import converter
@@ -16,33 +18,28 @@ from ..tensors import dtype_of
 @converter("Split")
 def split(call: Call) -> list[Value]:
     """Parts of given sizes, else equal ones; a smaller one last where they cannot be."""
-    axis = normalize_axis(call.attr("axis", 0), call.rank(call[0]))
-    sizes = call.attr("split") if call.opset < 13 else call.ints(1, "the sizes")
-    total = call[0].shape[axis]
+    axis = call.axis(call.attr("axis", 0), call[0])
+    sizes = call.attr("split") if call.opset < 13 else call.optional_ints(1, "the sizes")
+    total = call.dims(call[0])[axis]
     if sizes is None:
         sizes = _equal_sizes(call, axis)
-    if len(sizes) != len(call.outputs) or min(sizes) < 0 or total not in (None, sum(sizes)):
+    if len(sizes) != call.count or min(sizes) < 0 or total not in (None, sum(sizes)):
         raise FormatError(f"parts of {sizes} for a dimension of {total}")
     if len(sizes) == 1:
         return [call[0]]
+    ends = np.cumsum(sizes).tolist()
     if min(sizes) == 0:
-        return _slices(call, axis, sizes)
-    places = tuple(int(place) for place in np.cumsum(sizes)[:-1])
-    return call.op("split", call[0], indices_or_sections=places, axis=axis)
+        return [call.sliced(call[0], {axis: (end - size, end, 1)}) for size, end in zip(sizes, ends)]
+    return call.ops("split", call[0], indices_or_sections=tuple(ends[:-1]), axis=axis)
 
 
 def _equal_sizes(call: Call, axis: int) -> list[int]:
-    total = call.shape(call[0])[axis]
-    count = call.attr("num_outputs", len(call.outputs))
-    if count != len(call.outputs):
-        raise FormatError(f"num_outputs {count} for {len(call.outputs)} outputs")
+    total = call.extent(call[0], axis)
+    count = call.attr("num_outputs", call.count)
+    if count != call.count:
+        raise FormatError(f"num_outputs {count} for {call.count} outputs")
     size = -(-total // count)
     return [min(size, max(total - i * size, 0)) for i in range(count)]
-
-
-def _slices(call: Call, axis: int, sizes: list[int]) -> list[Value]:
-    ends = np.cumsum(sizes).tolist()
-    return [_slice(call, {axis: (end - size, end, 1)}) for size, end in zip(sizes, ends)]
 
 
 @converter("Slice", since=1)
@@ -55,25 +52,21 @@ def slice_by_attributes(call: Call) -> Value:
 @converter("Slice", since=10)
 def slice_(call: Call) -> Value:
     starts, ends = call.ints(1, "the starts"), call.ints(2, "the ends")
-    axes = call.ints(3, "the axes") or list(range(len(starts)))
-    steps = call.ints(4, "the steps") or [1] * len(starts)
+    axes = call.optional_ints(3, "the axes") or list(range(len(starts)))
+    steps = call.optional_ints(4, "the steps") or [1] * len(starts)
     return _sliced(call, starts, ends, axes, steps)
 
 
 def _sliced(call: Call, starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise FormatError("starts, ends, axes and steps differ in number")
-    rank = call.rank(call[0])
-    parts = {}
+    parts: dict[int, tuple[int, int, int]] = {}
     for start, end, axis, step in zip(starts, ends, axes, steps):
-        axis = normalize_axis(axis, rank)
-        dim = call[0].shape[axis]
-        if not isinstance(dim, int):
-            call.shape(call[0])
+        axis = call.axis(axis, call[0])
         if step == 0 or axis in parts:
             raise FormatError("a step is 0, or an axis is named twice")
-        parts[axis] = _limited(start, end, step, dim)
-    return _slice(call, parts)
+        parts[axis] = _limited(start, end, step, call.extent(call[0], axis))
+    return call.sliced(call[0], parts)
 
 
 def _limited(start: int, end: int, step: int, dim: int) -> tuple[int, int, int]:
@@ -83,40 +76,18 @@ def _limited(start: int, end: int, step: int, dim: int) -> tuple[int, int, int]:
     return slice(start, end, step).indices(dim)
 
 
-def _slice(call: Call, parts: dict[int, tuple[int, int, int]]) -> Value:
-    """A slice along some axes, given as Python's slice.indices gives it."""
-    shape = call[0].shape
-    extents = {axis: len(range(*part)) for axis, part in parts.items()}
-    if all(shape[axis] == extents[axis] and part[2] == 1 for axis, part in parts.items()):
-        return call[0]
-    if 0 in extents.values():
-        full = tuple(extents.get(axis, dim) for axis, dim in enumerate(call.shape(call[0])))
-        return call.op("zeros", shape=full, dtype=call.dtype(call[0]))
-    last = max(parts) + 1
-    bounds = [parts.get(axis) or (0, call.shape(call[0])[axis], 1) for axis in range(last)]
-    # An end of -1 that slice.indices gives for a negative step means "past the front".
-    ends = tuple(-shape[a] - 1 if stop < 0 else stop for a, (_, stop, _) in enumerate(bounds))
-    return call.op(
-        "strided_slice",
-        call[0],
-        begin=tuple(start for start, _, _ in bounds),
-        end=ends,
-        stride=tuple(step for _, _, step in bounds),
-    )
-
-
 @converter("Gather")
 def gather(call: Call) -> Value:
     """take; a single index that is known drops its axis."""
     data, indices = call[0], call[1]
-    axis = normalize_axis(call.attr("axis", 0), call.rank(data))
-    known = indices.constant
-    _check_within(known, data.shape[axis])
-    if known is not None and known.ndim == 0 and is_static(data.shape):
-        index = normalize_axis(int(known), data.shape[axis], what="index")
-        part = _slice(call, {axis: (index, index + 1, 1)})
-        return call.reshape(part, data.shape[:axis] + data.shape[axis + 1 :])
-    return call.op("take", data, _from_the_front(call, indices, data, axis), axis=axis)
+    axis = call.axis(call.attr("axis", 0), data)
+    known, shape = indices.constant, call.dims(data)
+    _check_within(known, shape[axis])
+    if known is not None and known.ndim == 0 and is_static(shape):
+        index = normalize_axis(int(known), shape[axis], what="index")
+        part = call.sliced(data, {axis: (index, index + 1, 1)})
+        return call.reshape(part, shape[:axis] + shape[axis + 1 :])
+    return call.op("take", data, _from_the_front(call, indices, shape[axis]), axis=axis)
 
 
 def _check_within(indices: np.ndarray | None, extent: Dim) -> None:
@@ -131,9 +102,9 @@ def _check_within(indices: np.ndarray | None, extent: Dim) -> None:
         )
 
 
-def _from_the_front(call: Call, indices: Value, data: Value, axis: int) -> Value:
+def _from_the_front(call: Call, indices: Value, dim: Dim) -> Value:
     """Negative indices that are known now are counted from the front."""
-    known, dim = indices.constant, data.shape[axis]
+    known = indices.constant
     if known is None or not isinstance(dim, int) or not (known < 0).any():
         return indices
     return call.make(np.where(known < 0, known + dim, known), known.dtype)
@@ -141,8 +112,8 @@ def _from_the_front(call: Call, indices: Value, data: Value, axis: int) -> Value
 
 @converter("GatherElements", since=11)
 def gather_elements(call: Call) -> Value:
-    axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
-    _check_within(call[1].constant, call[0].shape[axis])
+    axis = call.axis(call.attr("axis"), call[0])
+    _check_within(call[1].constant, call.dims(call[0])[axis])
     return call.op("gather_elements", call[0], call[1], axis=axis)
 
 
@@ -152,14 +123,13 @@ def gather_nd(call: Call) -> Value:
     if call.attr("batch_dims", 0):
         raise Unsupported("GatherND with batch_dims is not supported")
     rank, known = call.rank(call[1]), call[1].constant
-    for column, extent in enumerate(call[0].shape or () if known is not None and rank else ()):
-        _check_within(known[..., column : column + 1], extent)
-    order = (rank - 1, *range(rank - 1))
-    indices = call[1] if rank == 1 else call.op("transpose", call[1], axes=order)
-    if rank == 1:
-        indices = call.reshape(indices, (call.shape(call[1])[0], 1))
-    made = call.op("gather_nd", call[0], indices)
-    return call.reshape(made, call.shape(made)[1:]) if rank == 1 else made
+    if known is not None and rank:
+        for column, extent in enumerate(call[0].shape or ()):
+            _check_within(known[..., column : column + 1], extent)
+    if rank > 1:
+        return call.op("gather_nd", call[0], call.transposed(call[1], (rank - 1, *range(rank - 1))))
+    element = call.op("gather_nd", call[0], call.reshape(call[1], (call.extent(call[1], 0), 1)))
+    return call.reshape(element, call.shape(element)[1:])
 
 
 @converter("Pad", since=2)
@@ -169,9 +139,8 @@ def pad_by_attributes(call: Call) -> Value:
 
 @converter("Pad", since=11)
 def pad(call: Call) -> Value:
-    rank = call.rank(call[0])
-    axes = call.ints(3, "the axes") if call.get(3) is not None else list(range(rank))
-    axes = [normalize_axis(axis, rank) for axis in axes]
+    axes = call.optional_ints(3, "the axes")
+    axes = [call.axis(axis, call[0]) for axis in (range(call.rank(call[0])) if axes is None else axes)]
     return _padded(call, call.ints(1, "the pads"), call.number(2, "the value", 0.0), axes)
 
 
@@ -192,13 +161,11 @@ def _padded(call: Call, pads: list[int], value: float, axes: list[int]) -> Value
 
 def _constant_pad(call: Call, widths: dict[int, tuple[int, int]], value: float) -> Value:
     """Negative pads crop, the others fill."""
-    data, shape = call[0], call[0].shape
+    data = call[0]
     if any(min(pair) < 0 for pair in widths.values()):
-        shape = call.shape(data)
-        crops = {a: (max(-b, 0), shape[a] - max(-e, 0), 1) for a, (b, e) in widths.items()}
-        data = _slice(call, crops)
-    rank = call.rank(call[0])
-    full = tuple(tuple(max(n, 0) for n in widths.get(axis, (0, 0))) for axis in range(rank))
+        crops = {a: (max(-b, 0), call.extent(data, a) - max(-e, 0), 1) for a, (b, e) in widths.items()}
+        data = call.sliced(data, crops)
+    full = tuple(tuple(max(n, 0) for n in widths.get(axis, (0, 0))) for axis in range(call.rank(data)))
     if not any(map(any, full)):
         return data
     return call.op("pad", data, pad_width=full, pad_value=value)
@@ -208,7 +175,7 @@ def _pad_order(size: int, before: int, after: int, mode: str) -> np.ndarray:
     """Which elements stand along a padded axis."""
     if before + after + size > 1 << 24 or min(before, after) < 0 or size == 0:
         raise Unsupported(f"pads of {before} and {after} in mode {mode} are not supported")
-    kinds = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+    kinds: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
     return np.pad(np.arange(size), (before, after), mode=kinds[mode])
 
 
@@ -227,19 +194,16 @@ def one_hot(call: Call) -> Value:
 
 @converter("EyeLike", since=9)
 def eye_like(call: Call) -> Value:
-    rows, columns = _small_matrix(call, call.shape(call[0]))
-    dtype = call[0].dtype if call.attr("dtype") is None else _dtype(call)
+    rows, columns = _small_matrix(call.shape(call[0]))
+    code = call.attr("dtype")
+    dtype = call.dtype(call[0]) if code is None else dtype_of(code, "attribute 'dtype'")
     return call.make(np.eye(rows, columns, call.attr("k")), dtype)
 
 
-def _dtype(call: Call) -> np.dtype:
-    return dtype_of(call.attr("dtype"), "attribute 'dtype'")
-
-
-def _small_matrix(call: Call, shape: tuple[int, ...]) -> tuple[int, int]:
+def _small_matrix(shape: StaticShape) -> tuple[int, int]:
     if len(shape) != 2 or numel(shape) > 1 << 24:
         raise Unsupported(f"a matrix of shape {shape} is not supported")
-    return shape
+    return shape[0], shape[1]
 
 
 @converter("Trilu", since=14)
@@ -247,8 +211,7 @@ def trilu(call: Call) -> Value:
     """The upper or lower triangle: the data where a known mask says so, else 0."""
     k = int(call.number(1, "k", 0))
     data, shape = call[0], call.shape(call[0])
-    rows, columns = _small_matrix(call, shape[-2:])
-    ones = np.ones((rows, columns), bool)
+    ones = np.ones(_small_matrix(shape[-2:]), bool)
     mask = np.triu(ones, k) if call.attr("upper") else np.tril(ones, k)
     condition = call.broadcast_to(call.make(mask), shape)
     return call.op("where", condition, data, call.op("zeros_like", data))

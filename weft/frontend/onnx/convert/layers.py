@@ -7,146 +7,92 @@ from typing import Any
 import numpy as np
 
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import normalize_axis
 from ...building import in_float32
 from ...emitter import Value
+from ...shapes import one_a_channel
+from ...windows import Windows, convolved, per_axis, pooled
 from ..call import Call
 from ..registry import converter
 
-# Windows: kernels, strides and pads of images, and of lines, which are images of one row.
+# Convolutions and pools.
 
 
-def _image(call: Call, value: Value) -> Value:
-    """(n, c, length) as (n, c, 1, length)."""
-    rank = call.rank(value)
-    if rank not in (3, 4):
-        raise Unsupported(f"{call.op_type} of {rank - 2} spatial dimensions is not supported")
-    return call.op("expand_dims", value, axis=2) if rank == 3 else value
-
-
-def _line(call: Call, value: Value) -> Value:
-    """The way back, where the input was a line."""
-    if call.rank(call[0]) == 4:
-        return value
-    n, c, _, length = call.shape(value)
-    return call.reshape(value, (n, c, length))
-
-
-def _pair(call: Call, name: str, default: int = 1) -> tuple[int, int]:
-    """An attribute with one number an axis, for height and width."""
+def _spatial(call: Call) -> int:
+    """How many axes there are beside those of the batch and the channels."""
     count = call.rank(call[0]) - 2
-    given = call.attr(name) or [default] * count
-    if len(given) != count or min(given) < 0:
-        raise FormatError(f"{name} {given} for {count} spatial dimensions")
-    filler = 0 if default == 0 else 1
-    return tuple(given) if count == 2 else (filler, given[0])
+    if count not in (1, 2):
+        raise Unsupported(f"{call.op_type} of {count} spatial dimensions is not supported")
+    return count
 
 
-def _pads(
-    call: Call, kernel: tuple[int, int], strides: tuple[int, int], dilation: tuple[int, int]
-) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right), from pads or auto_pad."""
-    mode = call.attr("auto_pad", "NOTSET")
-    count = call.rank(call[0]) - 2
-    if mode == "NOTSET":
-        pads = call.attr("pads") or [0] * (2 * count)
-        if len(pads) != 2 * count or min(pads) < 0:
-            raise FormatError(f"pads {pads} for {count} spatial dimensions")
-        return tuple(pads) if count == 2 else (0, pads[0], 0, pads[1])
+def _windows(call: Call, kernel: tuple[int, ...]) -> Windows:
+    """What the attributes say, with padding from pads or auto_pad."""
+    count, mode = len(kernel), call.attr("auto_pad", "NOTSET")
+    strides, dilation = per_axis(call, "strides", count, 1), per_axis(call, "dilations", count, 1)
+    plain = Windows(kernel, strides, (0,) * (2 * count), dilation)
     if mode == "VALID":
-        return (0, 0, 0, 0)
-    extents = call.shape(call[0])[2:] if count == 2 else (1, *call.shape(call[0])[2:])
-    totals = []
-    for extent, size, stride, step in zip(extents, kernel, strides, dilation):
-        out = -(-extent // stride)
-        totals.append(max((out - 1) * stride + (size - 1) * step + 1 - extent, 0))
-    return _shared(totals, mode)
+        return plain
+    if mode == "NOTSET":
+        return plain._replace(pads=per_axis(call, "pads", 2 * count, 0))
+    rows = zip(call.shape(call[0])[2:], kernel, strides, dilation)
+    totals = [max((-(-extent // s) - 1) * s + (k - 1) * d + 1 - extent, 0) for extent, k, s, d in rows]
+    return plain._replace(pads=_shared(totals, mode))
 
 
-def _shared(totals: list[int], mode: str) -> tuple[int, int, int, int]:
+def _shared(totals: list[int], mode: str) -> tuple[int, ...]:
     """Both sides of each axis; the odd one goes after for SAME_UPPER, before for SAME_LOWER."""
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise FormatError(f"unknown auto_pad {mode!r}")
     small = [total // 2 for total in totals]
     large = [total - half for total, half in zip(totals, small)]
-    before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
-    return (*before, *after)
+    return (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
 
 
-def _kernel(call: Call, weight: Value) -> tuple[int, int]:
+def _kernel(call: Call, weight: Value) -> tuple[int, ...]:
     shape = call.shape(weight, "the weight")
-    if len(shape) != call.rank(call[0]):
+    if len(shape) != _spatial(call) + 2:
         raise FormatError(f"a weight of shape {shape} for an input of rank {call.rank(call[0])}")
-    given = call.attr("kernel_shape")
-    if given and tuple(given) != shape[2:]:
-        raise FormatError(f"kernel_shape {given} for a weight of shape {shape}")
-    return shape[2:] if len(shape) == 4 else (1, shape[2])
+    kernel = call.attr("kernel_shape")
+    if kernel and tuple(kernel) != shape[2:]:
+        raise FormatError(f"kernel_shape {kernel} for a weight of shape {shape}")
+    return shape[2:]
 
 
 @converter("Conv")
 def conv(call: Call) -> Value:
-    data, weight, bias = _image(call, call[0]), call[1], call.get(2)
-    kernel = _kernel(call, weight)
-    strides, dilation = _pair(call, "strides"), _pair(call, "dilations")
-    made = call.op(
-        "conv2d",
-        data,
-        _image(call, weight),
-        *([] if bias is None else [bias]),
-        channels=call.shape(weight)[0],
-        kernel_size=kernel,
-        strides=strides,
-        padding=_pads(call, kernel, strides, dilation),
-        dilation=dilation,
-        groups=call.attr("group"),
-        use_bias=bias is not None,
-    )
-    return _line(call, made)
+    data, weight, bias = call[0], call[1], call.get(2)
+    windows, channels = _windows(call, _kernel(call, weight)), call.shape(weight)[0]
+    return convolved(call, "conv2d", data, weight, bias, windows, channels=channels, groups=call.attr("group"))
 
 
 @converter("ConvTranspose")
 def conv_transpose(call: Call) -> Value:
-    data, weight, bias = _image(call, call[0]), call[1], call.get(2)
-    kernel, groups = _kernel(call, weight), call.attr("group")
-    strides, dilation = _pair(call, "strides"), _pair(call, "dilations")
-    pads, extra = _transposed_pads(call, kernel, strides, dilation)
-    made = call.op(
-        "conv2d_transpose",
-        data,
-        _image(call, weight),
-        *([] if bias is None else [bias]),
-        channels=call.shape(weight)[1] * groups,
-        kernel_size=kernel,
-        strides=strides,
-        padding=pads,
-        output_padding=extra,
-        dilation=dilation,
-        groups=groups,
-        use_bias=bias is not None,
-    )
-    return _line(call, made)
+    data, weight, bias = call[0], call[1], call.get(2)
+    windows, extra = _transposed_windows(call, _kernel(call, weight))
+    groups = call.attr("group")
+    channels = call.shape(weight)[1] * groups
+    extra = extra if len(extra) == 2 else (0, *extra)
+    attrs = {"channels": channels, "groups": groups, "output_padding": extra}
+    return convolved(call, "conv2d_transpose", data, weight, bias, windows, **attrs)
 
 
-def _transposed_pads(
-    call: Call, kernel: tuple[int, int], strides: tuple[int, int], dilation: tuple[int, int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _transposed_windows(call: Call, kernel: tuple[int, ...]) -> tuple[Windows, tuple[int, ...]]:
     """What is cut from the full output and what is added behind it: given, or whatever leaves the
     output shape that is asked for."""
-    extra = _pair(call, "output_padding", 0)
+    count = len(kernel)
+    extra = per_axis(call, "output_padding", count, 0)
     wanted, mode = call.attr("output_shape"), call.attr("auto_pad")
-    if not wanted and mode in ("NOTSET", "VALID"):
-        return _pads(call, kernel, strides, dilation), extra
+    windows = _windows(call, kernel)
     call.ignore("pads")
+    if not wanted and mode in ("NOTSET", "VALID"):
+        return windows, extra
     extents = call.shape(call[0])[2:]
-    count = len(extents)
-    wanted = list(wanted[-count:]) if wanted else [e * s for e, s in zip(extents, strides[-count:])]
-    totals = [0] * (2 - count)
-    for axis, (extent, out) in enumerate(zip(extents, wanted), start=2 - count):
-        full = (extent - 1) * strides[axis] + (kernel[axis] - 1) * dilation[axis] + 1
-        totals.append(full + extra[axis] - out)
+    wanted = list(wanted[-count:]) if wanted else [e * s for e, s in zip(extents, windows.strides)]
+    rows = zip(extents, kernel, windows.strides, windows.dilation, extra, wanted)
+    totals = [(extent - 1) * s + (k - 1) * d + 1 + more - out for extent, k, s, d, more, out in rows]
     extra = tuple(more + max(-total, 0) for more, total in zip(extra, totals))
     sides = "SAME_UPPER" if mode == "SAME_UPPER" else "SAME_LOWER"
-    return _shared([max(total, 0) for total in totals], sides), extra
+    return windows._replace(pads=_shared([max(total, 0) for total in totals], sides)), extra
 
 
 @converter("MaxPool")
@@ -159,19 +105,12 @@ def max_pool(call: Call) -> Value:
 @converter("AveragePool")
 @in_float32
 def average_pool(call: Call) -> Value:
-    counted = bool(call.attr("count_include_pad", 0))
-    return _pool(call, "avg_pool2d", count_include_pad=counted)
+    return _pool(call, "avg_pool2d", count_include_pad=bool(call.attr("count_include_pad", 0)))
 
 
 def _pool(call: Call, op: str, **attrs: Any) -> Value:
-    kernel, strides = _pair(call, "kernel_shape"), _pair(call, "strides")
-    dilation = _pair(call, "dilations")
-    attrs |= {"pool_size": kernel, "strides": strides}
-    attrs["padding"] = _pads(call, kernel, strides, dilation)
-    attrs["ceil_mode"] = bool(call.attr("ceil_mode", 0))
-    if dilation != (1, 1):
-        attrs["dilation"] = dilation
-    return _line(call, call.op(op, _image(call, call[0]), **attrs))
+    windows = _windows(call, per_axis(call, "kernel_shape", _spatial(call), 1))
+    return pooled(call, op, call[0], windows, bool(call.attr("ceil_mode", 0)), **attrs)
 
 
 @converter("GlobalMaxPool")
@@ -213,10 +152,10 @@ def _vector_product(call: Call, a: Value, b: Value) -> Value:
     left, right = call.rank(a) == 1, call.rank(b) == 1
     a = call.op("expand_dims", a, axis=0) if left else a
     b = call.op("expand_dims", b, axis=1) if right else b
-    made = call.op("batch_matmul", a, b)
-    shape = list(call.shape(made))
-    rows, columns = ([] if left else shape[-2:-1]), ([] if right else shape[-1:])
-    return call.reshape(made, [*shape[:-2], *rows, *columns])
+    product = call.op("batch_matmul", a, b)
+    shape = call.shape(product)
+    rows, columns = (() if left else shape[-2:-1]), (() if right else shape[-1:])
+    return call.reshape(product, (*shape[:-2], *rows, *columns))
 
 
 @converter("Gemm", since=7)
@@ -234,15 +173,14 @@ def _scaled_product(call: Call) -> Value:
     if not units:
         return call.op("zeros", shape=(call.shape(a)[0], 0), dtype=call.dtype(a))
     alpha, beta = call.attr("alpha"), call.attr("beta")
-    plain = c is not None and alpha == beta == 1 and c.shape in ((units,), (1, units))
-    if plain:
+    if c is not None and alpha == beta == 1 and c.shape in ((units,), (1, units)):
         return call.op("dense", a, b, call.reshape(c, (units,)), units=units, use_bias=True)
-    made = call.op("dense", a, b, units=units, use_bias=False)
-    made = made if alpha == 1 else call.op("__mul_scalar__", made, scalar=alpha)
+    product = call.op("dense", a, b, units=units, use_bias=False)
+    product = product if alpha == 1 else call.op("__mul_scalar__", product, scalar=alpha)
     if c is None or beta == 0:
-        return made
+        return product
     c = c if beta == 1 else call.op("__mul_scalar__", c, scalar=beta)
-    return call.op("broadcast_add", made, c)
+    return call.op("broadcast_add", product, c)
 
 
 # Normalisations.
@@ -262,15 +200,15 @@ def batch_norm(call: Call) -> Value:
 def layer_norm(call: Call) -> list[Value]:
     """Over the last axes from `axis` on; the mean and 1 / deviation only where they are used."""
     call.ignore("stash_type")
-    made = _normalised(call)
-    axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
-    return [made, *(_moments(call, axis) if any(call.outputs[1:]) else [])]
+    normalised = _normalised(call)
+    axis = call.axis(call.attr("axis"), call[0])
+    return [normalised, *(_moments(call, axis) if call.wanted - {0} else [])]
 
 
 @in_float32
 def _normalised(call: Call) -> Value:
     data, scale, bias = call[0], call[1], call.get(2)
-    axis = normalize_axis(call.attr("axis"), call.rank(data))
+    axis = call.axis(call.attr("axis"), data)
     scale = _over_last_axes(call, scale, data, axis)
     if bias is None:
         bias = call.make(np.zeros(call.shape(scale)), call.dtype(scale))
@@ -279,15 +217,14 @@ def _normalised(call: Call) -> Value:
 
 
 def _over_last_axes(call: Call, value: Value, data: Value, axis: int) -> Value:
-    wanted = data.shape[axis:]
+    wanted = call.dims(data)[axis:]
     return value if value.shape == wanted else call.broadcast_to(value, call.shape(data)[axis:])
 
 
 def _moments(call: Call, axis: int) -> list[Value]:
     axes = tuple(range(axis, call.rank(call[0])))
-    mean = call.op("mean", call[0], axis=axes, keepdims=True)
-    centred = call.op("broadcast_sub", call[0], mean)
-    var = call.op("mean", call.op("elemwise_mul", centred, centred), axis=axes, keepdims=True)
+    mean, centred = call.centred(call[0], axes)
+    var = call.op("mean", call.square(centred), axis=axes, keepdims=True)
     var = call.op("__add_scalar__", var, scalar=call.attr("epsilon"))
     return [mean, call.op("__pow_scalar__", var, scalar=-0.5)]
 
@@ -296,7 +233,7 @@ def _moments(call: Call, axis: int) -> list[Value]:
 @in_float32
 def rms_norm(call: Call) -> Value:
     call.ignore("stash_type")
-    axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
+    axis = call.axis(call.attr("axis"), call[0])
     scale = _over_last_axes(call, call[1], call[0], axis)
     return call.op("rms_norm", call[0], scale, axis=axis, epsilon=call.attr("epsilon"))
 
@@ -314,26 +251,17 @@ def group_norm(call: Call) -> Value:
     channels, groups = call.shape(call[0])[1], call.attr("num_groups")
     scale, bias = call[1], call[2]
     if call.opset < 21:
-        if groups < 1 or channels % groups:
-            raise FormatError(f"{channels} channels do not split into {groups} groups")
-        scale, bias = (_repeated(call, value, groups, channels) for value in (scale, bias))
+        scale, bias = (one_a_channel(call, value, groups, channels) for value in (scale, bias))
     return call.op("group_norm", call[0], scale, bias, num_groups=groups, epsilon=call.attr("epsilon"))
-
-
-def _repeated(call: Call, value: Value, groups: int, channels: int) -> Value:
-    wide = call.broadcast_to(call.reshape(value, (groups, 1)), (groups, channels // groups))
-    return call.reshape(wide, (channels,))
 
 
 @converter("MeanVarianceNormalization", since=9)
 @in_float32
 def mean_variance_norm(call: Call) -> Value:
     """(x - mean) / (deviation + 1e-9)"""
-    axes = tuple(normalize_axis(axis, call.rank(call[0])) for axis in call.attr("axes"))
-    mean = call.op("mean", call[0], axis=axes, keepdims=True)
-    centred = call.op("broadcast_sub", call[0], mean)
-    square = call.op("elemwise_mul", centred, centred)
-    deviation = call.op("sqrt", call.op("mean", square, axis=axes, keepdims=True))
+    axes = tuple(call.axis(axis, call[0]) for axis in call.attr("axes"))
+    _, centred = call.centred(call[0], axes)
+    deviation = call.op("sqrt", call.op("mean", call.square(centred), axis=axes, keepdims=True))
     return call.op("broadcast_div", centred, call.op("__add_scalar__", deviation, scalar=1e-9))
 
 

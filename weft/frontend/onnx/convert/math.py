@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
 from ....base.dtype import BOOL, is_float
-from ....base.shape import broadcast
 from ...building import in_float32
+from ...elements import COMPARISONS, LOGIC, quotient
 from ...emitter import Value
 from ..call import Call
-from ..registry import ALIKE, Alike, converter
+from ..registry import converter
 from ..tensors import dtype_of
-
-ALIKE.update(
-    Abs=Alike("abs"),
-    Acos=Alike("acos"),
-    Acosh=Alike("acosh"),
-    Asin=Alike("asin"),
-    Asinh=Alike("asinh"),
-    Atan=Alike("atan"),
-    Atanh=Alike("atanh"),
-    Ceil=Alike("ceil"),
-    Cos=Alike("cos"),
-    Cosh=Alike("cosh"),
-    Elu=Alike("elu", {"alpha": "alpha"}),
-    Erf=Alike("erf"),
-    Exp=Alike("exp"),
-    Floor=Alike("floor"),
-    HardSwish=Alike("hard_swish"),
-    Log=Alike("log"),
-    Mish=Alike("mish"),
-    Neg=Alike("negative"),
-    Relu=Alike("relu"),
-    Round=Alike("round"),
-    Sigmoid=Alike("sigmoid"),
-    Sign=Alike("sign"),
-    Sin=Alike("sin"),
-    Sinh=Alike("sinh"),
-    Softplus=Alike("softplus"),
-    Softsign=Alike("softsign"),
-    Sqrt=Alike("sqrt"),
-    Tan=Alike("tan"),
-    Tanh=Alike("tanh"),
-)
 
 
 @converter("Identity")
@@ -64,51 +32,39 @@ def _number_beside(number: Value, other: Value) -> float | None:
         return None
     if other.rank is None or data.ndim > other.rank or data.dtype.kind not in "fiu":
         return None
-    value = data.reshape(()).item()
+    value: float = data.reshape(()).item()
     return value if is_float(data.dtype) or abs(value) < 2**53 else None
 
 
-def _binary(call: Call, op: str, left: str | None, right: str | None) -> Value:
-    """`left` is the scalar form with the number on the left."""
-    a, b = call[0], call[1]
-    number = _number_beside(b, a) if right else None
-    if number is not None:
-        return call.op(right, a, scalar=number)
-    number = _number_beside(a, b) if left else None
-    if number is not None:
-        return call.op(left, b, scalar=number)
-    return call.op(op, a, b)
+def _arithmetic(op: str, left: str, right: str) -> Callable[[Call], Value]:
+    """An operator of two tensors; `left` is its scalar form with the number on the left."""
+
+    def convert(call: Call) -> Value:
+        a, b = call[0], call[1]
+        number = _number_beside(b, a)
+        if number is not None:
+            return call.op(right, a, scalar=number)
+        number = _number_beside(a, b)
+        if number is not None:
+            return call.op(left, b, scalar=number)
+        return call.op(op, a, b)
+
+    return convert
 
 
-@converter("Add", since=7)
-def add(call: Call) -> Value:
-    return _binary(call, "broadcast_add", "__add_scalar__", "__add_scalar__")
-
-
-@converter("Sub", since=7)
-def subtract(call: Call) -> Value:
-    return _binary(call, "broadcast_sub", "__rsub_scalar__", "__sub_scalar__")
-
-
-@converter("Mul", since=7)
-def multiply(call: Call) -> Value:
-    return _binary(call, "broadcast_mul", "__mul_scalar__", "__mul_scalar__")
+for _name, _op, _left, _right in (
+    ("Add", "broadcast_add", "__add_scalar__", "__add_scalar__"),
+    ("Sub", "broadcast_sub", "__rsub_scalar__", "__sub_scalar__"),
+    ("Mul", "broadcast_mul", "__mul_scalar__", "__mul_scalar__"),
+):
+    converter(_name, since=7)(_arithmetic(_op, _left, _right))
 
 
 @converter("Div", since=7)
 def divide(call: Call) -> Value:
     if is_float(call.dtype(call[0])):
-        return _binary(call, "broadcast_div", "__rdiv_scalar__", "__div_scalar__")
-    return integer_quotient(call, call[0], call[1])
-
-
-def integer_quotient(call: Call, a: Value, b: Value) -> Value:
-    """ONNX rounds towards zero, broadcast_div down: (a - fmod(a, b)) / b is whole, so that both
-    are one. 0 where b is 0, and the lowest integer divided by -1 is itself."""
-    if call.dtype(a).kind == "u":
-        return call.op("broadcast_div", a, b)
-    whole = call.op("broadcast_sub", a, call.op("fmod", a, b))
-    return call.op("broadcast_div", whole, b)
+        return _arithmetic("broadcast_div", "__rdiv_scalar__", "__div_scalar__")(call)
+    return quotient(call, call[0], call[1])
 
 
 @converter("Pow", since=7)
@@ -122,13 +78,12 @@ def power(call: Call) -> Value:
     if call.dtype(base) == call.dtype(exponent):
         return call.op("broadcast_pow", base, exponent)
     wide = np.result_type(call.dtype(base), call.dtype(exponent))
-    made = call.op("broadcast_pow", call.cast(base, wide), call.cast(exponent, wide))
-    return call.cast(made, call.dtype(base))
+    return call.cast(call.op("broadcast_pow", call.cast(base, wide), call.cast(exponent, wide)), call.dtype(base))
 
 
 def _power_of(call: Call, base: Value, exponent: float) -> Value:
     if exponent == 2:
-        return call.op("elemwise_mul", base, base)
+        return call.square(base)
     if exponent == 0.5:
         return call.op("sqrt", base)
     return call.op("__pow_scalar__", base, scalar=exponent)
@@ -153,16 +108,13 @@ def extreme_of_all(call: Call) -> Value:
 @converter("Sum", "Mean", since=6)
 @in_float32
 def sum_of_all(call: Call) -> Value:
-    made = _all_together(call, "broadcast_add")
-    if call.op_type == "Sum":
-        return made
-    return call.op("__div_scalar__", made, scalar=float(len(call.inputs)))
+    total = _all_together(call, "broadcast_add")
+    return total if call.op_type == "Sum" else call.op("__div_scalar__", total, scalar=float(len(call.inputs)))
 
 
 def _all_together(call: Call, op: str) -> Value:
     """Any number of tensors that broadcast together."""
-    values = [call[i] for i in range(len(call.inputs))]
-    return reduce(lambda a, b: call.op(op, a, b), values)
+    return reduce(lambda a, b: call.op(op, a, b), call.all())
 
 
 @converter("BitShift", since=11)
@@ -174,32 +126,22 @@ def bit_shift(call: Call) -> Value:
 # Comparisons and logic: bool tensors.
 
 
-def _masked(op: str) -> Any:
-    def convert(call: Call) -> Value:
-        made = call.op(op, *(call[i] for i in range(len(call.inputs))))
-        return call.cast(made, BOOL)
-
-    return convert
+def _masked(op: str) -> Callable[[Call], Value]:
+    return lambda call: call.cast(call.op(op, *call.all()), BOOL)
 
 
 for _name, _op in {
-    "Equal": "broadcast_equal",
-    "Greater": "broadcast_greater",
-    "Less": "broadcast_less",
-    "GreaterOrEqual": "broadcast_greater_equal",
-    "LessOrEqual": "broadcast_less_equal",
+    "Equal": COMPARISONS["equal"],
+    "Greater": COMPARISONS["greater"],
+    "Less": COMPARISONS["less"],
+    "GreaterOrEqual": COMPARISONS["greater_equal"],
+    "LessOrEqual": COMPARISONS["less_equal"],
+    "And": LOGIC["and"],
+    "Or": LOGIC["or"],
+    "Xor": LOGIC["xor"],
+    "Not": "logical_not",
 }.items():
-    converter(_name, since=7)(_masked(_op))
-
-
-@converter("And", "Or", "Xor", since=7)
-def logic(call: Call) -> Value:
-    """On bools, `and` is the smaller one, `or` the larger one, `xor` the unequal."""
-    op = {"And": "broadcast_min", "Or": "broadcast_max", "Xor": "broadcast_not_equal"}
-    return call.cast(call.op(op[call.op_type], call[0], call[1]), BOOL)
-
-
-converter("Not")(_masked("logical_not"))
+    converter(_name, since=1 if _name == "Not" else 7)(_masked(_op))
 
 
 @converter("IsNaN", since=9)
@@ -223,10 +165,7 @@ def is_inf(call: Call) -> Value:
 
 @converter("Where", since=9)
 def where(call: Call) -> Value:
-    condition, x, y = call[0], call[1], call[2]
-    shape = broadcast(condition.shape, x.shape, y.shape)
-    parts = [call.broadcast_to(value, shape) for value in (condition, x, y)]
-    return call.op("where", *parts)
+    return call.where(call[0], call[1], call[2])
 
 
 @converter("Cast", since=6)
@@ -253,10 +192,10 @@ def clip_by_attributes(call: Call) -> Value:
 def clip(call: Call) -> Value:
     """min(max(x, low), high); numbers that are known and fit an attribute exactly become one."""
     value, low, high = call[0], call.get(1), call.get(2)
-    given = [bound for bound in (low, high) if bound is not None]
-    if not given:
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if not bounds:
         return value
-    if is_float(call.dtype(value)) and all(bound.constant is not None for bound in given):
+    if is_float(call.dtype(value)) and all(bound.constant is not None for bound in bounds):
         a_min, a_max = call.number(1, "min", -math.inf), call.number(2, "max", math.inf)
         return call.op("clip", value, a_min=a_min, a_max=a_max)
     value = value if low is None else call.op("broadcast_max", value, low)
@@ -285,9 +224,9 @@ def prelu(call: Call) -> Value:
     """One slope a channel is prelu; other slopes broadcast: x where it is not negative, else slope
     x."""
     data, slope = call[0], call[1]
-    rank = call.rank(data)
-    if rank > 1 and slope.shape == (data.shape[1],) + (1,) * (rank - 2):
-        return call.op("prelu", data, call.reshape(slope, slope.shape[:1]))
+    dims = call.dims(data)
+    if len(dims) > 1 and slope.shape == (dims[1],) + (1,) * (len(dims) - 2):
+        return call.op("prelu", data, call.reshape(slope, call.shape(slope)[:1]))
     return _two_slopes(call, data, call.op("broadcast_mul", data, slope))
 
 
@@ -316,11 +255,6 @@ def celu(call: Call) -> Value:
     return call.op("__mul_scalar__", inner, scalar=alpha)
 
 
-@converter("HardSigmoid", since=6)
-def hard_sigmoid(call: Call) -> Value:
-    return call.op("hard_sigmoid", call[0], alpha=call.attr("alpha"), beta=call.attr("beta"))
-
-
 @converter("Swish", since=24)
 @in_float32
 def swish(call: Call) -> Value:
@@ -330,11 +264,6 @@ def swish(call: Call) -> Value:
         return call.op("silu", call[0])
     inner = call.op("sigmoid", call.op("__mul_scalar__", call[0], scalar=alpha))
     return call.op("elemwise_mul", call[0], inner)
-
-
-@converter("Gelu", since=20)
-def gelu(call: Call) -> Value:
-    return call.op("gelu", call[0], approximate=call.attr("approximate"))
 
 
 @converter("Shrink", since=9)

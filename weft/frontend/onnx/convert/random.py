@@ -3,11 +3,8 @@ parameter that runs move on, and begins at the node's seed."""
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 
-from ....base.bits import MersenneTwister
 from ....base.dtype import BOOL, DTYPES, DType
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
@@ -17,12 +14,10 @@ from ..tensors import dtype_of
 
 
 def _state(call: Call) -> Value:
-    """The state that a seed begins with; a node without one begins anywhere."""
     seed = call.attr("seed")
     if seed is not None and not np.isfinite(seed):
         raise FormatError(f"{call.op_type} has the seed {seed}")
-    words = MersenneTwister(secrets.randbits(32) if seed is None else int(seed)).state()
-    return call.emitter.constant(f"{call.name}_random_state", words)
+    return call.random_state(None if seed is None else int(seed))
 
 
 def _dtype(call: Call, otherwise: DType | None = None) -> DType:
@@ -65,10 +60,10 @@ def bernoulli(call: Call) -> Value:
 @converter("Dropout", since=7)
 def dropout(call: Call) -> list[Value]:
     """Nothing is dropped at inference, and the mask is all true."""
-    if bool(call.constant(2, "training_mode", False)):
+    if call.number(2, "training_mode", 0):
         return _training(call)
     call.ignore("ratio", "seed", 1)
-    if not call.wants(1):
+    if 1 not in call.wanted:
         return [call[0]]
     dtype = BOOL if call.opset >= 10 else call.dtype(call[0])
     return [call[0], call.op("ones", shape=call.shape(call[0]), dtype=dtype)]
@@ -78,7 +73,7 @@ def _training(call: Call) -> list[Value]:
     data, rate = call[0], call.number(1, "the ratio", 0.5)
     if not 0 <= rate < 1:
         raise Unsupported(f"Dropout with the ratio {rate}")
-    if not call.wants(1):
+    if 1 not in call.wanted:
         return [call.op("dropout", data, _state(call), rate=rate, training=True)]
     shape, dtype = call.shape(data), call.dtype(data)
     kept = call.op("random_bernoulli", _state(call), p=1 - rate, shape=shape, dtype=dtype)

@@ -6,10 +6,10 @@ from ....base.dtype import FLOAT64, INT64, is_float
 from ....base.errors import Unsupported
 from ....base.shape import normalize_axis, numel
 from ...building import in_float32
+from ...elements import quotient, softmax_from
 from ...emitter import Value
 from ..call import Call
 from ..registry import converter
-from .math import integer_quotient
 
 _AXES_INPUT_SINCE = {"ReduceSum": 13}  # the others: 18
 
@@ -18,27 +18,20 @@ def _axes(call: Call) -> tuple[int, ...]:
     """The axes to reduce: all if there are none, unless noop_with_empty_axes says none."""
     rank = call.rank(call[0])
     as_input = call.opset >= _AXES_INPUT_SINCE.get(call.op_type, 18)
-    axes = call.ints(1, "the axes") if as_input else call.attr("axes")
+    axes = call.optional_ints(1, "the axes") if as_input else call.attr("axes")
     if not axes:
         return () if call.attr("noop_with_empty_axes", 0) else tuple(range(rank))
     return tuple(sorted(normalize_axis(axis, rank) for axis in axes))
 
 
-def _reduced(call: Call, op: str, value: Value, axes: tuple[int, ...]) -> Value:
-    """A reduction; one over no axes at all changes nothing."""
-    keep = bool(call.attr("keepdims"))
-    if not axes:
-        return value
-    made = call.op(op, value, axis=axes, keepdims=keep)
-    if keep or made.rank == len(value.shape) - len(axes):
-        return made
-    return call.reshape(made, ())  # NNVM's form of a full reduction has shape (1,)
+def _reduced(call: Call, op: str, value: Value) -> Value:
+    return call.reduced(op, value, _axes(call), bool(call.attr("keepdims")))
 
 
 @converter("ReduceMax", "ReduceMin")
 def reduce_plain(call: Call) -> Value:
     op = call.op_type.removeprefix("Reduce").lower()
-    return _reduced(call, op, call[0], _axes(call))
+    return _reduced(call, op, call[0])
 
 
 converter("ReduceSum", "ReduceProd")(in_float32(reduce_plain))
@@ -48,50 +41,45 @@ converter("ReduceSum", "ReduceProd")(in_float32(reduce_plain))
 @in_float32
 def reduce_mean(call: Call) -> Value:
     """Of integers, rounded towards zero."""
-    axes = _axes(call)
     if is_float(call.dtype(call[0])):
-        return _reduced(call, "mean", call[0], axes)
-    count = call.make(numel([call.shape(call[0])[axis] for axis in axes]), call.dtype(call[0]))
-    return integer_quotient(call, _reduced(call, "sum", call[0], axes), count)
+        return _reduced(call, "mean", call[0])
+    count = numel([call.shape(call[0])[axis] for axis in _axes(call)])
+    return quotient(call, _reduced(call, "sum", call[0]), call.make(count, call.dtype(call[0])))
 
 
 @converter("ReduceL1")
 @in_float32
 def reduce_l1(call: Call) -> Value:
-    return _reduced(call, "sum", call.op("abs", call[0]), _axes(call))
+    return _reduced(call, "sum", call.op("abs", call[0]))
 
 
 @converter("ReduceSumSquare")
 @in_float32
 def reduce_sum_square(call: Call) -> Value:
-    return _reduced(call, "sum", call.op("elemwise_mul", call[0], call[0]), _axes(call))
+    return _reduced(call, "sum", call.square(call[0]))
 
 
-def _by_floats(call: Call, value: Value, op: str) -> Value:
-    """A function of floats; integers go through float64 and lose the fraction of the result."""
-    dtype = call.dtype(value)
-    wide = value if is_float(dtype) else call.cast(value, FLOAT64)
-    return call.cast(call.op(op, wide), dtype)
+def _in_floats(call: Call, value: Value) -> Value:
+    """What has a function of floats: integers go through float64, and lose the fraction of the result."""
+    return value if is_float(call.dtype(value)) else call.cast(value, FLOAT64)
 
 
 @converter("ReduceL2")
 @in_float32
 def reduce_l2(call: Call) -> Value:
-    return _by_floats(call, reduce_sum_square(call), "sqrt")
+    return call.cast(call.op("sqrt", _in_floats(call, reduce_sum_square(call))), call.dtype(call[0]))
 
 
 @converter("ReduceLogSum")
 @in_float32
 def reduce_log_sum(call: Call) -> Value:
-    return _by_floats(call, _reduced(call, "sum", call[0], _axes(call)), "log")
+    return call.cast(call.op("log", _in_floats(call, _reduced(call, "sum", call[0]))), call.dtype(call[0]))
 
 
 @converter("ReduceLogSumExp")
 @in_float32
 def reduce_log_sum_exp(call: Call) -> Value:
-    data, dtype = call[0], call.dtype(call[0])
-    wide = data if is_float(dtype) else call.cast(data, FLOAT64)
-    return call.cast(_reduced(call, "logsumexp", wide, _axes(call)), dtype)
+    return call.cast(_reduced(call, "logsumexp", _in_floats(call, call[0])), call.dtype(call[0]))
 
 
 @converter("ArgMax", "ArgMin")
@@ -101,35 +89,29 @@ def arg_extreme(call: Call) -> Value:
     last = bool(call.attr("select_last_index", 0))
     if last:
         data = call.op("flip", data, axis=axis)
-    op = call.op_type.lower()
-    made = call.op(op, data, axis=axis, keepdims=bool(call.attr("keepdims")), dtype="int64")
+    place = call.op(call.op_type.lower(), data, axis=axis, keepdims=bool(call.attr("keepdims")), dtype="int64")
     if last:
-        made = call.op("__rsub_scalar__", made, scalar=call.shape(data)[axis] - 1)
-    if made.rank == 1 and call.rank(data) == 1 and not call.attr("keepdims"):
-        return call.reshape(made, ())
-    return made
+        place = call.op("__rsub_scalar__", place, scalar=call.extent(data, axis) - 1)
+    whole = call.rank(data) == 1 and not call.attr("keepdims")
+    return call.reshape(place, ()) if whole else place
 
 
-@converter("Softmax", "LogSoftmax", since=13)
+_SOFTMAXES = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}
+
+
+@converter(*_SOFTMAXES, since=13)
 @in_float32
 def softmax(call: Call) -> Value:
-    op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[call.op_type]
-    return call.op(op, call[0], axis=call.attr("axis"))
+    return call.op(_SOFTMAXES[call.op_type], call[0], axis=call.attr("axis"))
 
 
-@converter("Softmax", "LogSoftmax", since=1)
+@converter(*_SOFTMAXES, since=1)
 @in_float32
 def softmax_of_the_rest(call: Call) -> Value:
     """Until opset 12 the axis starts all the axes that are one distribution."""
-    data, rank = call[0], call.rank(call[0])
-    op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[call.op_type]
-    axis = call.attr("axis")
+    rank, axis = call.rank(call[0]), call.attr("axis")
     axis = rank if axis == rank else normalize_axis(axis, rank)
-    if axis == rank - 1:
-        return call.op(op, data, axis=-1)
-    shape = call.shape(data)
-    flat = call.reshape(data, (numel(shape[:axis]), numel(shape[axis:])))
-    return call.reshape(call.op(op, flat, axis=-1), shape)
+    return softmax_from(call, _SOFTMAXES[call.op_type], call[0], axis)
 
 
 @converter("Hardmax", since=13)
@@ -141,8 +123,7 @@ def hardmax(call: Call) -> Value:
         return data
     index = call.op("argmax", data, axis=axis, keepdims=True, dtype="int64")
     places = call.positions(shape[axis], axis, len(shape), INT64)
-    made = call.op("broadcast_equal", index, places)
-    return call.cast(made, call.dtype(data))
+    return call.cast(call.op("broadcast_equal", index, places), call.dtype(data))
 
 
 @converter("CumSum", since=11)
@@ -165,7 +146,7 @@ def lp_normalization(call: Call) -> Value:
     data, axis, p = call[0], call.attr("axis"), call.attr("p")
     if p not in (1, 2) or not is_float(call.dtype(data)):
         raise Unsupported(f"LpNormalization with p={p} is not supported")
-    inner = call.op("abs", data) if p == 1 else call.op("elemwise_mul", data, data)
+    inner = call.op("abs", data) if p == 1 else call.square(data)
     norm = call.op("sum", inner, axis=normalize_axis(axis, call.rank(data)), keepdims=True)
     norm = call.op("sqrt", norm) if p == 2 else norm
     zero = call.op("broadcast_equal", norm, call.make(0, call.dtype(data)))

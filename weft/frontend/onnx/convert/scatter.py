@@ -37,7 +37,7 @@ def scatter_elements(call: Call) -> Value:
     shape, indices = call.shape(call[0]), call.constant(1, "the indices")
     if indices.ndim != len(shape):
         raise FormatError(f"indices of shape {indices.shape} for data of shape {shape}")
-    coordinates = list(np.indices(indices.shape))
+    coordinates: list[np.ndarray] = list(np.indices(indices.shape))
     coordinates[normalize_axis(call.attr("axis"), len(shape))] = indices
     places = _flat(np.stack([part.ravel() for part in coordinates]), shape)
     return _written(call, places, shape, 1)
@@ -56,7 +56,7 @@ def _flat(coordinates: np.ndarray, shape: StaticShape) -> np.ndarray:
     coordinates = np.where(coordinates < 0, coordinates + extents, coordinates)
     if ((coordinates < 0) | (coordinates >= extents)).any():
         raise FormatError(f"an index is outside the shape {shape}")
-    return np.ravel_multi_index(tuple(coordinates), shape)
+    return np.asarray(np.ravel_multi_index(tuple(coordinates), shape))
 
 
 def _written(call: Call, places: np.ndarray, named: StaticShape, width: int) -> Value:

@@ -6,24 +6,22 @@ import math
 
 import numpy as np
 
-from ....base.dtype import INT64
+from ....base.dtype import FLOAT32, INT64
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import broadcast, is_static, normalize_axis, numel
+from ....base.shape import StaticShape, is_static, normalize_axis, numel
 from ...emitter import FOLDED_ELEMENTS, Value
+from ...shapes import depth_to_space, space_to_depth, squeezed_shape, with_the_rest
 from ..call import Call
-from ..registry import ALIKE, Alike, converter
-
-ALIKE.update(Concat=Alike("concatenate", {"axis": "axis"}))
-
+from ..registry import converter
 
 # Constants.
 
 
 _CONSTANT_DTYPES = {
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
+    "value_float": FLOAT32,
+    "value_floats": FLOAT32,
+    "value_int": INT64,
+    "value_ints": INT64,
     "value": None,
 }
 
@@ -54,13 +52,9 @@ def constant_of_shape(call: Call) -> Value:
 @converter("Shape", since=1)
 def shape_of(call: Call) -> Value:
     """The shape, or a part of it; known at import."""
-    shape = call[0].shape
-    if shape is None:
-        call.shape(call[0])
-    part = shape[call.attr("start", 0) : call.attr("end", len(shape))]
-    if not is_static(part):
-        call.shape(call[0])
-    return call.make(part, INT64)
+    dims = call.dims(call[0])
+    part = dims[call.attr("start", 0) : call.attr("end", len(dims))]
+    return call.make(part if is_static(part) else call.shape(call[0]), INT64)
 
 
 @converter("Size")
@@ -81,40 +75,23 @@ def range_(call: Call) -> Value:
 @converter("Reshape", since=5)
 def reshape(call: Call) -> Value:
     """0 keeps the dimension (unless allowzero), -1 is what remains."""
-    wanted = call.ints(1, "the new shape")
-    data = call[0]
-    if call.attr("allowzero", 0):
-        wanted = _without_zeros(call, wanted)
-    elif is_static(data.shape):
-        wanted = [_kept(data, i) if dim == 0 else dim for i, dim in enumerate(wanted)]
-    if is_static(data.shape) and -1 in wanted:
-        wanted = _with_the_rest(wanted, numel(data.shape))
-    if is_static(data.shape) and 0 in wanted and numel(data.shape):
-        raise FormatError(f"{numel(data.shape)} elements do not fit the shape {wanted}")
+    wanted, data = call.ints(1, "the new shape"), call[0]
     if any(dim < -1 for dim in wanted):
         raise FormatError(f"the new shape {wanted} makes no sense")
-    return call.reshape(data, wanted)
-
-
-def _without_zeros(call: Call, wanted: list[int]) -> list[int]:
-    if 0 in wanted:
-        call.shape(call[0])
-    if 0 in wanted and -1 in wanted:
+    zeros = 0 in wanted and call.attr("allowzero", 0)
+    if zeros and -1 in wanted:
         raise FormatError(f"the new shape {wanted} has a 0 and a -1 with allowzero")
-    return wanted
+    if not zeros and not is_static(data.shape):
+        return call.reshape(data, wanted)
+    shape = call.shape(data)
+    full = wanted if zeros else [_kept(shape, i) if dim == 0 else dim for i, dim in enumerate(wanted)]
+    return call.reshape(data, with_the_rest(full, numel(shape)))
 
 
-def _kept(data: Value, axis: int) -> int:
-    if axis >= len(data.shape):
-        raise FormatError(f"the new shape keeps dimension {axis} of a tensor of {data.rank}")
-    return data.shape[axis]
-
-
-def _with_the_rest(wanted: list[int], count: int) -> list[int]:
-    rest = math.prod(dim for dim in wanted if dim != -1)
-    if wanted.count(-1) != 1 or (rest and count % rest) or (not rest and count):
-        raise FormatError(f"{count} elements do not fit the shape {wanted}")
-    return [(count // rest if rest else 0) if dim == -1 else dim for dim in wanted]
+def _kept(shape: StaticShape, axis: int) -> int:
+    if axis >= len(shape):
+        raise FormatError(f"the new shape keeps dimension {axis} of a tensor of {len(shape)}")
+    return shape[axis]
 
 
 @converter("Flatten")
@@ -131,28 +108,20 @@ def flatten(call: Call) -> Value:
 
 def _axes(call: Call) -> list[int] | None:
     """The axes of Squeeze and Unsqueeze: an attribute until opset 12, then an input."""
-    return call.attr("axes") if call.opset < 13 else call.ints(1, "the axes")
+    axes: list[int] | None = call.attr("axes") if call.opset < 13 else call.optional_ints(1, "the axes")
+    return axes
 
 
 @converter("Squeeze")
 def squeeze(call: Call) -> Value:
-    data, axes = call[0], _axes(call)
-    shape = call.shape(data)
-    if axes is None:
-        gone = [axis for axis, dim in enumerate(shape) if dim == 1]
-    else:
-        gone = [normalize_axis(axis, len(shape)) for axis in axes]
-    if any(shape[axis] != 1 for axis in gone):
-        raise FormatError(f"axes {gone} of the shape {shape} are not all 1")
-    left = [dim for axis, dim in enumerate(shape) if axis not in gone]
-    if 0 in left:
-        return call.op("squeeze", data, axis=tuple(gone))
-    return call.reshape(data, left)
+    return call.reshape(call[0], squeezed_shape(call.shape(call[0]), _axes(call)))
 
 
 @converter("Unsqueeze")
 def unsqueeze(call: Call) -> Value:
     data, axes = call[0], _axes(call)
+    if axes is None:
+        raise FormatError("the axes are missing")
     rank = call.rank(data) + len(axes)
     places = sorted(normalize_axis(axis, rank) for axis in axes)
     if len(set(places)) != len(places):
@@ -165,10 +134,7 @@ def unsqueeze(call: Call) -> Value:
 @converter("Transpose")
 def transpose(call: Call) -> Value:
     axes = call.attr("perm")
-    axes = tuple(reversed(range(call.rank(call[0])))) if axes is None else tuple(axes)
-    if list(axes) == list(range(len(axes))) == list(range(call.rank(call[0]))):
-        return call[0]
-    return call.op("transpose", call[0], axes=axes)
+    return call.transposed(call[0], reversed(range(call.rank(call[0]))) if axes is None else axes)
 
 
 @converter("Expand", since=8)
@@ -177,7 +143,7 @@ def expand(call: Call) -> Value:
     wanted = tuple(call.ints(1, "the new shape"))
     if any(dim < 0 for dim in wanted):
         raise FormatError(f"the new shape {wanted} is negative")
-    return call.broadcast_to(call[0], broadcast(call.shape(call[0]), wanted))
+    return call.broadcast_to(call[0], np.broadcast_shapes(call.shape(call[0]), wanted))
 
 
 @converter("Tile", since=6)
@@ -185,28 +151,8 @@ def tile(call: Call) -> Value:
     return call.op("tile", call[0], reps=tuple(call.ints(1, "the repeats")))
 
 
-@converter("DepthToSpace")
-def depth_to_space(call: Call) -> Value:
+@converter("DepthToSpace", "SpaceToDepth")
+def blocks(call: Call) -> Value:
     """DCR has the block before the channels, CRD after them."""
-    n, c, h, w = call.shape(call[0])
-    b = call.attr("blocksize")
-    if b < 1 or c % (b * b):
-        raise FormatError(f"{c} channels do not split into blocks of {b}")
-    if call.attr("mode", "DCR") == "DCR":
-        split, order = (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2)
-    else:
-        split, order = (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3)
-    made = call.op("transpose", call.reshape(call[0], split), axes=order)
-    return call.reshape(made, (n, c // b**2, h * b, w * b))
-
-
-@converter("SpaceToDepth")
-def space_to_depth(call: Call) -> Value:
-    n, c, h, w = call.shape(call[0])
-    b = call.attr("blocksize")
-    if b < 1 or h % b or w % b:
-        raise FormatError(f"an image of {h} x {w} does not split into blocks of {b}")
-    split = call.reshape(call[0], (n, c, h // b, b, w // b, b))
-    order = (0, 3, 5, 1, 2, 4) if call.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
-    made = call.op("transpose", split, axes=order)
-    return call.reshape(made, (n, c * b * b, h // b, w // b))
+    way = depth_to_space if call.op_type == "DepthToSpace" else space_to_depth
+    return way(call, call[0], call.attr("blocksize"), call.attr("mode", "DCR") != "DCR")

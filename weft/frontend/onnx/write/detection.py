@@ -7,9 +7,8 @@ import numpy as np
 from ....base.dtype import BOOL, INT32, INT64
 from ....base.shape import StaticShape
 from ....core.interpret import run_reference
-from ....core.ir import Fact
 from ....core.op import Op
-from ..writing import Writing, writes
+from ..writing import TensorType, Writing, writes
 from .reduce import sorted_parts
 
 
@@ -199,7 +198,7 @@ def _suppressed(w: Writing, rows: str, kept: str, every: tuple[int, int]) -> str
             gone = w.node("And", gone, condition)
         return w.node("And", state, w.node("Not", gone))
 
-    return w.loop(every[1], kept, Fact(every, BOOL), suppress)
+    return w.loop(every[1], kept, TensorType(every, BOOL), suppress)
 
 
 def _area(w: Writing, left: str, top: str, right: str, bottom: str) -> str:

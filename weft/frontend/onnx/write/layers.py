@@ -116,7 +116,7 @@ def attention(w: Writing) -> None:
     scores = w.node("Add", scores, mask[0]) if params.mask == "additive" else scores
     seen = mask[:1] if params.mask == "boolean" else []
     if params.is_causal:
-        before = np.tri(w.shape[-2], w.ins[1].shape[-2], dtype=bool)
+        before = np.tri(w.shape[-2], w.ins[1].shape[-2])
         seen.append(w.constant(before, BOOL))
     if not seen:
         w.give("MatMul", w.node("Softmax", scores, axis=-1), value)

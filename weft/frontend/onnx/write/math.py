@@ -8,51 +8,7 @@ import numpy as np
 
 from ....base.dtype import BOOL, INT32, DType, is_float, is_integer
 from ....ops._families import number
-from ..writing import ALIKE, AlikeOp, Writing, writes
-
-ALIKE.update(
-    abs=AlikeOp("Abs"),
-    sign=AlikeOp("Sign"),
-    negative=AlikeOp("Neg"),
-    exp=AlikeOp("Exp"),
-    log=AlikeOp("Log"),
-    sqrt=AlikeOp("Sqrt"),
-    reciprocal=AlikeOp("Reciprocal"),
-    erf=AlikeOp("Erf"),
-    sin=AlikeOp("Sin"),
-    cos=AlikeOp("Cos"),
-    tan=AlikeOp("Tan"),
-    asin=AlikeOp("Asin"),
-    acos=AlikeOp("Acos"),
-    atan=AlikeOp("Atan"),
-    sinh=AlikeOp("Sinh"),
-    cosh=AlikeOp("Cosh"),
-    asinh=AlikeOp("Asinh"),
-    acosh=AlikeOp("Acosh"),
-    atanh=AlikeOp("Atanh"),
-    relu=AlikeOp("Relu"),
-    sigmoid=AlikeOp("Sigmoid"),
-    tanh=AlikeOp("Tanh"),
-    softplus=AlikeOp("Softplus"),
-    softsign=AlikeOp("Softsign"),
-    selu=AlikeOp("Selu"),
-    hard_swish=AlikeOp("HardSwish"),
-    hard_sigmoid=AlikeOp("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
-    leaky_relu=AlikeOp("LeakyRelu", {"alpha": "alpha"}),
-    elu=AlikeOp("Elu", {"alpha": "alpha"}),
-    softmax=AlikeOp("Softmax", {"axis": "axis"}),
-    log_softmax=AlikeOp("LogSoftmax", {"axis": "axis"}),
-    copy=AlikeOp("Identity"),
-    block_grad=AlikeOp("Identity"),
-    elemwise_add=AlikeOp("Add"),
-    elemwise_sub=AlikeOp("Sub"),
-    elemwise_mul=AlikeOp("Mul"),
-    broadcast_add=AlikeOp("Add"),
-    broadcast_sub=AlikeOp("Sub"),
-    broadcast_mul=AlikeOp("Mul"),
-    broadcast_max=AlikeOp("Max"),
-    broadcast_min=AlikeOp("Min"),
-)
+from ..writing import Writing, writes
 
 
 @writes("ceil", "floor", "round")
@@ -177,24 +133,15 @@ def _scalar(w: Writing) -> str:
     return w.constant(number(w.params.scalar, w.dtype))
 
 
-@writes("__add_scalar__", "__sub_scalar__", "__mul_scalar__")
+@writes("__add_scalar__", "__sub_scalar__", "__mul_scalar__", "__rsub_scalar__", "__div_scalar__", "__rdiv_scalar__")
 def with_number(w: Writing) -> None:
-    w.give(w.op_name[2:5].capitalize(), w.inputs[0], _scalar(w))
-
-
-@writes("__rsub_scalar__")
-def number_minus(w: Writing) -> None:
-    w.give("Sub", _scalar(w), w.inputs[0])
-
-
-@writes("__div_scalar__")
-def by_number(w: Writing) -> None:
-    _quotient(w, w.inputs[0], _scalar(w))
-
-
-@writes("__rdiv_scalar__")
-def number_by(w: Writing) -> None:
-    _quotient(w, _scalar(w), w.inputs[0])
+    """A name that starts with r has the number on the left."""
+    op = w.op_name.removeprefix("__").removesuffix("_scalar__")
+    sides = (w.inputs[0], _scalar(w))[:: -1 if op.startswith("r") else 1]
+    if "div" in op:
+        _quotient(w, *sides)
+    else:
+        w.give(op[-3:].capitalize(), *sides)
 
 
 @writes("__pow_scalar__")

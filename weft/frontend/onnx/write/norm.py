@@ -28,11 +28,6 @@ def batch_norm(w: Writing) -> None:
     w.give("Transpose", made, perm=[int(axis) for axis in np.argsort(order)])
 
 
-@writes("layer_norm")
-def layer_norm(w: Writing) -> None:
-    w.give("LayerNormalization", *w.inputs, axis=w.params.axis, epsilon=w.params.epsilon)
-
-
 @writes("rms_norm")
 def rms_norm(w: Writing) -> None:
     """x / sqrt(mean x^2 + epsilon) gamma"""
@@ -41,11 +36,6 @@ def rms_norm(w: Writing) -> None:
     square = w.reduced("ReduceMean", w.node("Mul", x, x), list(axes))
     root = w.node("Sqrt", w.node("Add", square, w.constant(w.params.epsilon)))
     w.give("Mul", w.node("Div", x, root), gamma)
-
-
-@writes("instance_norm")
-def instance_norm(w: Writing) -> None:
-    w.give("InstanceNormalization", *w.inputs, epsilon=w.params.epsilon)
 
 
 @writes("group_norm")

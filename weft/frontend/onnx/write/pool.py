@@ -13,7 +13,7 @@ from ..writing import Writing, writes
 from .layers import four, pair
 
 
-class Windows(NamedTuple):
+class AxisWindows(NamedTuple):
     """The windows of a pool along one axis."""
 
     size: int
@@ -22,28 +22,28 @@ class Windows(NamedTuple):
     before: int
     after: int
     extent: int
-    count: int
+    many: int
 
     @property
     def sticking_out(self) -> int:
         """How far the last window reaches behind the data; the padding, or more."""
-        last = (self.count - 1) * self.stride + (self.size - 1) * self.dilation
+        last = (self.many - 1) * self.stride + (self.size - 1) * self.dilation
         return max(last + 1 - self.before - self.extent, self.after)
 
     def elements(self, with_padding: bool) -> np.ndarray:
         """How many elements of each window count."""
-        places = np.arange(self.count)[:, None] * self.stride - self.before
+        places = np.arange(self.many)[:, None] * self.stride - self.before
         places = places + np.arange(self.size) * self.dilation
         low, high = (-self.before, self.after) if with_padding else (0, 0)
-        return ((places >= low) & (places < self.extent + high)).sum(axis=1)
+        return np.asarray(np.count_nonzero((places >= low) & (places < self.extent + high), axis=1))
 
 
-def _windows(w: Writing) -> list[Windows]:
+def _windows(w: Writing) -> list[AxisWindows]:
     params, pads = w.params, four(w.params.padding)
     axes = [params.layout.index(letter) for letter in "HW"]
     sizes = zip(pair(params.pool_size), pair(params.strides), pair(params.dilation))
     return [
-        Windows(*size, pads[i], pads[2 + i], w.shape[axis], w.outs[0].shape[axis])
+        AxisWindows(*size, pads[i], pads[2 + i], w.shape[axis], w.outs[0].shape[axis])
         for i, (axis, size) in enumerate(zip(axes, sizes))
     ]
 
@@ -63,7 +63,7 @@ def max_pool2d(w: Writing) -> None:
     w.give_value(w.moved(made, "NCHW", w.params.layout))
 
 
-def _strides(rows: list[Windows]) -> dict[str, list[int]]:
+def _strides(rows: list[AxisWindows]) -> dict[str, list[int]]:
     return {"kernel_shape": [row.size for row in rows], "strides": [row.stride for row in rows]}
 
 
@@ -91,7 +91,7 @@ def avg_pool2d(w: Writing) -> None:
     w.give_value(w.moved(made, "NCHW", w.params.layout))
 
 
-def _summed(w: Writing, data: str, rows: list[Windows]) -> str:
+def _summed(w: Writing, data: str, rows: list[AxisWindows]) -> str:
     """The sum of each window: a convolution of every channel by ones."""
     pads = [row.before for row in rows] + [row.sticking_out for row in rows]
     channels = w.shape[w.params.layout.index("C")]

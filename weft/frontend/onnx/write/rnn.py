@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from ....base.dtype import INT32
@@ -19,26 +22,26 @@ _MOST_GATES = 1024  # that are copied by a matrix where they are no product
 def rnn(w: Writing) -> None:
     """ONNX's layer multiplies its inputs by weights itself, before the steps."""
     params, (_, batch, wide) = w.params, w.shape
-    given = dict(zip(input_names(params), w.inputs))
+    input_of = dict(zip(input_names(params), w.inputs))
     size = wide // len(_GATES[params.mode])
     w.require(not params.projected, "a projection")
     w.require(not params.kept, "what its gradient reads")
-    w.require(np.isinf([params.clip_min, params.clip_max]).all(), "limits of its cells")
+    w.require(math.isinf(params.clip_min) and math.isinf(params.clip_max), "limits of its cells")
     if 0 in w.outs[0].shape:
         w.give("Expand", w.constant(0), w.ints(w.outs[0].shape))
         for index, name in enumerate(("state", "cell")[: len(w.outputs) - 1], 1):
-            w.give_value(given[name], index)
+            w.give_value(input_of[name], index)
         return
     data, weight, bias = _product(w)
-    turned = w.node("Transpose", given["weight"], perm=[1, 0])
+    turned = w.node("Transpose", input_of["weight"], perm=[1, 0])
     weights = [_ordered(w, name) for name in (weight, turned)]
-    biases = w.node("Concat", _ordered(w, bias), _ordered(w, given["bias"]), axis=1)
-    lengths = _lengths(w, given["length"]) if params.lengths else ""
-    states = [w.reshape(given[name], (1, batch, size)) for name in ("state", "cell") if name in given]
-    attrs = {"linear_before_reset": 1} if params.mode == "gru" else {}
+    biases = w.node("Concat", _ordered(w, bias), _ordered(w, input_of["bias"]), axis=1)
+    lengths = _lengths(w, input_of["length"]) if params.lengths else ""
+    states = [w.reshape(input_of[name], (1, batch, size)) for name in ("state", "cell") if name in input_of]
+    attrs: dict[str, Any] = {"linear_before_reset": 1} if params.mode == "gru" else {}
     if params.mode.startswith("rnn"):
         attrs["activations"] = ["Tanh" if params.mode == "rnn_tanh" else "Relu"]
-    made = w.nodes(
+    results = w.nodes(
         _OP_TYPES[params.mode],
         len(w.outputs),
         *(data, *weights, biases, lengths, *states),
@@ -46,10 +49,10 @@ def rnn(w: Writing) -> None:
         direction="reverse" if params.reverse else "forward",
         **attrs,
     )
-    w.give_value(w.reshape(made[0], w.outs[0].shape))
-    for index, (name, first) in enumerate(zip(made[1:], ("state", "cell")), 1):
+    w.give_value(w.reshape(results[0], w.outs[0].shape))
+    for index, (name, first) in enumerate(zip(results[1:], ("state", "cell")), 1):
         last = w.reshape(name, w.outs[index].shape)
-        w.give_value(_unless_empty(w, last, given[first], lengths), index)
+        w.give_value(_unless_empty(w, last, input_of[first], lengths), index)
 
 
 def _unless_empty(w: Writing, last: str, first: str, lengths: str) -> str:
@@ -82,7 +85,7 @@ def _product(w: Writing) -> tuple[str, str, str]:
     op = entry.node.op
     if op is not None and op.name == "dense" and entry.node.params.use_bias:
         data, weight, bias = (w.name_of(NodeEntry(e.node, e.index)) for e in entry.node.inputs)
-        features = w.fact_of(entry.node.inputs[1]).shape[1]
+        features = w.type_of(entry.node.inputs[1]).shape[1]
         return w.reshape(data, (steps, batch, features)), weight, bias
     w.require(wide <= _MOST_GATES, f"{wide} gates that are no product")
     return w.inputs[0], w.constant(np.eye(wide)), w.constant(np.zeros(wide))

@@ -7,10 +7,8 @@ import numpy as np
 from ....base.dtype import FLOAT64, INT64
 from ....ops.shape.expand import repeated_axes
 from ..tensors import CODE_OF
-from ..writing import ALIKE, AlikeOp, Writing, writes
+from ..writing import Writing, writes
 from .reduce import reduced_axes
-
-ALIKE.update(concatenate=AlikeOp("Concat", {"axis": "axis"}), flatten=AlikeOp("Flatten"))
 
 
 @writes("reshape", "reshape_like", "squeeze", "expand_dims", "_as_rows")
