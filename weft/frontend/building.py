@@ -120,6 +120,11 @@ class Building(ABC):
         """An axis of a value, counted from the front."""
         return normalize_axis(axis, self.rank(value))
 
+    def axes(self, axes: Iterable[int] | None, value: Value) -> tuple[int, ...]:
+        """Some axes of a value in their order, or all of them."""
+        every = range(self.rank(value))
+        return tuple(every) if axes is None else tuple(sorted({self.axis(axis, value) for axis in axes}))
+
     def undetermined(self, what: str, why: str | None = None) -> OpenShapes:
         """The error for what may follow from the shapes of inputs, once they are given."""
         return open_shapes(what, self.emitter.model_inputs, why=why)
@@ -183,6 +188,12 @@ class Building(ABC):
     def joined(self, values: Sequence[Value], axis: int) -> Value:
         """Values one after the other along an axis."""
         return values[0] if len(values) == 1 else self.op("concatenate", *values, axis=axis)
+
+    def scaled(self, value: Value, factor: float) -> Value:
+        return self.op("__mul_scalar__", value, scalar=factor)
+
+    def shifted(self, value: Value, number: float) -> Value:
+        return self.op("__add_scalar__", value, scalar=number)
 
     def square(self, value: Value) -> Value:
         return self.op("elemwise_mul", value, value)

@@ -35,3 +35,15 @@ def softmax_from(call: Building, op: str, value: Value, axis: int) -> Value:
     shape = call.shape(value)
     flat = call.reshape(value, (numel(shape[:axis]), numel(shape[axis:])))
     return call.reshape(call.op(op, flat, axis=-1), shape)
+
+
+def two_slopes(call: Building, x: Value, slope: float | Value) -> Value:
+    """x where it is not negative, else slope x."""
+    if isinstance(slope, Value):
+        below = call.op("broadcast_mul", x, slope)
+    elif slope >= 0:
+        return call.op("leaky_relu", x, alpha=slope)
+    else:
+        below = call.scaled(x, slope)
+    negative = call.op("broadcast_less", x, call.make(0, call.dtype(x)))
+    return call.op("broadcast_where", negative, below, x)

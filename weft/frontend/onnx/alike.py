@@ -8,7 +8,7 @@ SAME = {
     **{
         name.capitalize(): Alike(name)
         for name in (
-            "abs acos acosh asin asinh atan atanh cos cosh erf exp log relu sigmoid sign sin sinh softplus "
+            "abs acos acosh asin asinh atan atanh cos cosh erf exp log reciprocal relu sigmoid sign sin sinh softplus "
             "softsign sqrt tan tanh"
         ).split()
     },

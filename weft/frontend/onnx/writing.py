@@ -61,7 +61,6 @@ ALIKE |= alike_rows("""
     layer_norm LayerNormalization axis epsilon
     leaky_relu LeakyRelu alpha
     log_softmax LogSoftmax axis
-    reciprocal Reciprocal
     selu Selu
     softmax Softmax axis
 """)

@@ -26,7 +26,7 @@ def _parts(call: Call, value: Value, count: int) -> list[Value]:
 
 def _scores(call: Call, queries: Value, keys: Value) -> Value:
     """Products of all queries with all keys, over the root of their size."""
-    scaled = call.op("__mul_scalar__", queries, scalar=call.shape(queries)[-1] ** -0.5)
+    scaled = call.scaled(queries, call.shape(queries)[-1] ** -0.5)
     return call.op("batch_matmul", scaled, keys, transpose_b=True)
 
 

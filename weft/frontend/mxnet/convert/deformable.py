@@ -72,7 +72,7 @@ def _columns(call: Call, taps: TapPlaces, count: int, mask: Value | None) -> Val
     parts = []
     for rows, vertical in _neighbours(call, taps.y, height):
         for columns, level in _neighbours(call, taps.x, width):
-            flat = call.op("elemwise_add", call.op("__mul_scalar__", rows, scalar=width), columns)
+            flat = call.op("elemwise_add", call.scaled(rows, width), columns)
             index = call.reshape(call.cast(flat, INT32), (batch, count, 1, many))
             value = call.op("gather_elements", data, call.broadcast_to(index, full), axis=3)
             weight = call.op("elemwise_mul", vertical, level)
@@ -93,10 +93,7 @@ def _neighbours(call: Call, place: Value, extent: int) -> Neighbours:
     first = call.op("floor", place)
     part = call.op("elemwise_sub", place, first)
     neighbours = []
-    for element, weight in (
-        (first, call.op("__rsub_scalar__", part, scalar=1.0)),
-        (call.op("__add_scalar__", first, scalar=1.0), part),
-    ):
+    for element, weight in ((first, call.op("__rsub_scalar__", part, scalar=1.0)), (call.shifted(first, 1.0), part)):
         inside = call.op("clip", element, a_min=0.0, a_max=float(extent - 1))
         counts = call.op("broadcast_equal", inside, element)  # outside is nothing
         neighbours.append((inside, call.op("elemwise_mul", weight, counts)))
@@ -113,7 +110,7 @@ def _neighbours_within(call: Call, place: Value, extent: int) -> Neighbours:
     inside = call.op("clip", place, a_min=0.0, a_max=float(extent - 1))
     first = call.op("floor", inside)
     part = call.op("elemwise_sub", inside, first)
-    second = call.op("clip", call.op("__add_scalar__", first, scalar=1.0), a_min=0.0, a_max=float(extent - 1))
+    second = call.op("clip", call.shifted(first, 1.0), a_min=0.0, a_max=float(extent - 1))
     before = call.op("__rsub_scalar__", part, scalar=1.0)
     return [(first, call.op("elemwise_mul", before, counts)), (second, call.op("elemwise_mul", part, counts))]
 

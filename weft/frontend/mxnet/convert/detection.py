@@ -20,7 +20,7 @@ def _coordinates(call: Call, value: Value) -> list[Value]:
 
 
 def _half(call: Call, value: Value) -> Value:
-    return call.op("__mul_scalar__", value, scalar=0.5)
+    return call.scaled(value, 0.5)
 
 
 def _centres(call: Call, boxes: list[Value]) -> list[Value]:
@@ -48,7 +48,7 @@ def box_decode(call: Call) -> Value:
     anchors = _coordinates(call, call[1])
     ax, ay, aw, ah = _centres(call, anchors) if corners else anchors
     offsets = _coordinates(call, call[0])
-    dx, dy, dw, dh = (call.op("__mul_scalar__", part, scalar=call.attr(f"std{i}")) for i, part in enumerate(offsets))
+    dx, dy, dw, dh = (call.scaled(part, call.attr(f"std{i}")) for i, part in enumerate(offsets))
     x = call.op("broadcast_add", call.op("broadcast_mul", dx, aw), ax)
     y = call.op("broadcast_add", call.op("broadcast_mul", dy, ah), ay)
     sizes = []

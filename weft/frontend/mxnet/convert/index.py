@@ -87,7 +87,7 @@ def one_hot(call: Call) -> Value:
     """An index that is out of range has no hot element; negative ones are moved behind the end."""
     indices, depth = _indices(call, call[0]), call.attr("depth")
     below = call.op("broadcast_less", indices, call.make([0], call.dtype(indices)))
-    indices = call.op("broadcast_max", indices, call.op("__mul_scalar__", below, scalar=depth))
+    indices = call.op("broadcast_max", indices, call.scaled(below, depth))
     return call.op(
         "one_hot",
         indices,

@@ -186,7 +186,7 @@ def l2_normalization(call: Call) -> Value:
     if axes is None:
         raise FormatError(f"unknown mode {mode!r}")
     total = call.op("sum", call.square(data), axis=tuple(axes), keepdims=True)
-    root = call.op("sqrt", call.op("__add_scalar__", total, scalar=call.attr("eps")))
+    root = call.op("sqrt", call.shifted(total, call.attr("eps")))
     return call.op("broadcast_div", data, root)
 
 

@@ -9,7 +9,7 @@ from functools import reduce
 from ....base.dtype import BOOL, DTYPES, FLOAT32, is_float
 from ....base.errors import FormatError, Unsupported
 from ...building import in_float32
-from ...elements import COMPARISONS, LOGIC, quotient, softmax_from
+from ...elements import COMPARISONS, LOGIC, quotient, softmax_from, two_slopes
 from ...emitter import Value
 from ..call import Call
 from ..registry import converter
@@ -137,7 +137,7 @@ def hypotenuse(call: Call) -> Value:
 
 @converter("_hypot_scalar")
 def hypotenuse_with_number(call: Call) -> Value:
-    return call.op("sqrt", call.op("__add_scalar__", call.square(call[0]), scalar=call.attr("scalar") ** 2))
+    return call.op("sqrt", call.shifted(call.square(call[0]), call.attr("scalar") ** 2))
 
 
 @converter("add_n")
@@ -186,42 +186,36 @@ def where(call: Call) -> Value:
 # Functions of one number.
 
 
-@converter("round", "_contrib_round_ste")
-def round_away(call: Call) -> Value:
+def _rounded(call: Call, x: Value) -> Value:
     """Halves go away from 0: sign(x) floor(|x| + 1/2)."""
-    up = call.op("floor", call.op("__add_scalar__", call.op("abs", call[0]), scalar=0.5))
-    return call.op("elemwise_mul", call.op("sign", call[0]), up)
+    return call.op("elemwise_mul", call.op("sign", x), call.op("floor", call.shifted(call.op("abs", x), 0.5)))
 
 
-@converter("rint")
-def round_down(call: Call) -> Value:
-    """Halves go down: ceil(x - 1/2)."""
-    return call.op("ceil", call.op("__sub_scalar__", call[0], scalar=0.5))
+def _cube_root(call: Call, x: Value) -> Value:
+    """sign(x) |x|^(1/3)"""
+    return call.op("elemwise_mul", call.op("sign", x), call.op("__pow_scalar__", call.op("abs", x), scalar=1 / 3))
 
 
-@converter("square")
-def square(call: Call) -> Value:
-    return call.square(call[0])
+_ONE: dict[str, Callable[[Call, Value], Value]] = {
+    "round": _rounded,
+    "_contrib_round_ste": _rounded,
+    "rint": lambda call, x: call.op("ceil", call.shifted(x, -0.5)),  # halves go down
+    "square": Call.square,
+    "log2": lambda call, x: call.scaled(call.op("log", x), 1 / math.log(2)),
+    "log10": lambda call, x: call.scaled(call.op("log", x), 1 / math.log(10)),
+    "degrees": lambda call, x: call.scaled(x, 180 / math.pi),
+    "radians": lambda call, x: call.scaled(x, math.pi / 180),
+    "cbrt": _cube_root,
+    "rcbrt": lambda call, x: call.op("__rdiv_scalar__", _cube_root(call, x), scalar=1.0),
+}
 
 
-@converter("log2", "log10")
-def logarithm(call: Call) -> Value:
-    base = math.log(2 if call.op_type == "log2" else 10)
-    return call.op("__mul_scalar__", call.op("log", call[0]), scalar=1 / base)
+def _on_first(function: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
+    return lambda call: function(call, call[0])
 
 
-@converter("degrees", "radians")
-def angle(call: Call) -> Value:
-    factor = 180 / math.pi if call.op_type == "degrees" else math.pi / 180
-    return call.op("__mul_scalar__", call[0], scalar=factor)
-
-
-@converter("cbrt", "rcbrt")
-def cube_root(call: Call) -> Value:
-    """sign(x) |x|^(1/3), or 1 over it."""
-    root = call.op("__pow_scalar__", call.op("abs", call[0]), scalar=1 / 3)
-    root = call.op("elemwise_mul", call.op("sign", call[0]), root)
-    return root if call.op_type == "cbrt" else call.op("__rdiv_scalar__", root, scalar=1.0)
+for _name, _function in _ONE.items():
+    converter(_name)(_on_first(_function))
 
 
 @converter("smooth_l1")
@@ -230,7 +224,7 @@ def smooth_l1(call: Call) -> Value:
     """(s x)^2 / 2 where |x| < 1 / s^2, else |x| - 1 / (2 s^2)."""
     x, s2 = call[0], call.attr("scalar") ** 2
     size = call.op("abs", x)
-    inner = call.op("__mul_scalar__", call.square(x), scalar=0.5 * s2)
+    inner = call.scaled(call.square(x), 0.5 * s2)
     outer = call.op("__sub_scalar__", size, scalar=0.5 / s2)
     small = call.op("broadcast_less", size, call.make([1 / s2], call.dtype(x)))
     return call.op("where", call.cast(small, BOOL), inner, outer)
@@ -241,8 +235,8 @@ def smooth_l1(call: Call) -> Value:
 def quadratic(call: Call) -> Value:
     """a x^2 + b x + c"""
     a, b, c = (call.attr(name) for name in "abc")
-    line = call.op("__add_scalar__", call.op("__mul_scalar__", call[0], scalar=a), scalar=b)
-    return call.op("__add_scalar__", call.op("elemwise_mul", line, call[0]), scalar=c)
+    line = call.shifted(call.scaled(call[0], a), b)
+    return call.shifted(call.op("elemwise_mul", line, call[0]), c)
 
 
 # Activations.
@@ -266,20 +260,12 @@ def leaky_relu(call: Call) -> Value:
     if kind == "prelu":
         return _prelu(call, call[0], call[1])
     if kind in ("leaky", "rrelu"):
-        return _two_slopes(call, slope if kind == "leaky" else sum(bounds) / 2)
+        return two_slopes(call, call[0], slope if kind == "leaky" else sum(bounds) / 2)
     if kind == "elu":
         return call.op("elu", call[0], alpha=slope)
     if kind in ("selu", "gelu"):
         return call.op(kind, call[0])
     raise FormatError(f"unknown act_type {kind!r}")
-
-
-def _two_slopes(call: Call, slope: float) -> Value:
-    """leaky_relu, which takes no negative slope: max(x, 0) + slope min(x, 0)."""
-    if slope >= 0:
-        return call.op("leaky_relu", call[0], alpha=slope)
-    below = call.op("clip", call[0], a_min=-math.inf, a_max=0.0)
-    return call.op("elemwise_add", call.op("relu", call[0]), call.op("__mul_scalar__", below, scalar=slope))
 
 
 def _prelu(call: Call, data: Value, gamma: Value) -> Value:
@@ -289,9 +275,7 @@ def _prelu(call: Call, data: Value, gamma: Value) -> Value:
         return call.op("prelu", data, gamma, axis=1)
     if math.prod(shape) != 1 and len(shape) != call.rank(data):
         raise Unsupported(f"slopes of shape {shape} for data of shape {data.shape}")
-    slope = call.reshape(gamma, (1,)) if math.prod(shape) == 1 else gamma
-    below = call.op("broadcast_mul", call.op("clip", data, a_min=-math.inf, a_max=0.0), slope)
-    return call.op("elemwise_add", call.op("relu", data), below)
+    return two_slopes(call, data, call.reshape(gamma, (1,)) if math.prod(shape) == 1 else gamma)
 
 
 # Softmax in all its names.

@@ -48,7 +48,7 @@ def rounded(call: Call) -> Value:
     """To some decimals; halves go to the even neighbour."""
     _check_float(call, call[0])
     scale = 10.0 ** call.attr("decimals")
-    whole = call.op("round", call.op("__mul_scalar__", call[0], scalar=scale))
+    whole = call.op("round", call.scaled(call[0], scale))
     return call.op("__div_scalar__", whole, scalar=scale)
 
 
@@ -172,13 +172,8 @@ def where(call: Call) -> Value:
 # Reductions: over all axes they leave a scalar.
 
 
-def _axes(call: Call) -> tuple[int, ...]:
-    axes = call.attr("axis")
-    return tuple(sorted({call.axis(axis, call[0]) for axis in (range(call.rank(call[0])) if axes is None else axes)}))
-
-
 def _reduced(call: Call, op: str, value: Value) -> Value:
-    return call.reduced(op, value, _axes(call), call.attr("keepdims"))
+    return call.reduced(op, value, call.axes(call.attr("axis"), value), call.attr("keepdims"))
 
 
 def _prepared(call: Call) -> Value:
@@ -212,11 +207,12 @@ def spread(call: Call) -> Value:
     """The mean square distance from the mean; ddof is taken off the number of elements."""
     prepared = _prepared(call)
     data = call.widened(prepared)
-    _, centred = call.centred(data, _axes(call))
+    axes = call.axes(call.attr("axis"), data)
+    _, centred = call.centred(data, axes)
     variance = _reduced(call, "mean", call.square(centred))
     if call.attr("ddof"):
-        count = math.prod(call.extent(data, axis) for axis in _axes(call))
-        variance = call.op("__mul_scalar__", variance, scalar=count / (count - call.attr("ddof")))
+        count = math.prod(call.extent(data, axis) for axis in axes)
+        variance = call.scaled(variance, count / (count - call.attr("ddof")))
     root = variance if call.op_type == "_npi_var" else call.op("sqrt", variance)
     return call.cast(root, call.dtype(prepared))
 

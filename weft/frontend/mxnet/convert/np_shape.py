@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,11 +10,13 @@ from ....base.dtype import DType
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import StaticShape, normalize_axis
 from ...emitter import FOLDED_ELEMENTS, Value
-from ...shapes import next_dim, squeezed_shape, with_the_rest
+from ...products import matrix_product
+from ...shapes import squeezed_shape
 from ..call import Call
 from ..registry import converter
 from .np import alike
-from .shape import arange, two_parts
+from .reduce import dotted
+from .shape import arange, reshaped_by
 
 # Shapes.
 
@@ -25,37 +26,11 @@ def reshape(call: Call) -> Value:
     """`_np_reshape` has one code, -1; `_npx_reshape` has six."""
     if call.attr("order") != "C":
         raise Unsupported(f"{call.op_type} in the order {call.attr('order')!r} is not supported")
-    shape, codes = call.shape(call[0]), call.attr("newshape")
-    if call.op_type == "_np_reshape":
-        return call.reshape(call[0], with_the_rest(codes, math.prod(shape)))
-    if call.attr("reverse"):
-        return call.reshape(call[0], _resolved(codes[::-1], shape[::-1])[::-1])
-    return call.reshape(call[0], _resolved(codes, shape))
+    plain = call.op_type == "_np_reshape"
+    return reshaped_by(call, call.attr("newshape"), {} if plain else _CODES, not plain and call.attr("reverse"))
 
 
-def _resolved(codes: Sequence[int], source: StaticShape) -> StaticShape:
-    """-1 is what remains, -2 keeps a dimension, -3 drops one of size 1, -4 keeps all that are left,
-    -5 is the product of two, -6 splits one into the two numbers that follow."""
-    dims: list[int] = []
-    left, rest = list(source), iter(codes)
-    for code in rest:
-        if code == -2:
-            dims.append(next_dim(left))
-        elif code == -3:
-            if next_dim(left) != 1:
-                raise FormatError("the code -3 in a new shape stands for a dimension of 1")
-        elif code == -4:
-            dims, left = dims + left, []
-        elif code == -5:
-            dims.append(next_dim(left) * next_dim(left))
-        elif code == -6:
-            dims += with_the_rest(two_parts(rest), next_dim(left))
-        elif code >= -1:
-            dims.append(code)
-            left = left[1:]
-        else:
-            raise FormatError(f"the code {code} in a new shape is unknown")
-    return with_the_rest(dims, math.prod(source))
+_CODES = {-2: "keep", -3: "drop", -4: "all", -5: "product", -6: "split"}
 
 
 @converter("_np_transpose")
@@ -182,24 +157,10 @@ def identity(call: Call) -> Value:
 
 @converter("_npi_matmul")
 def matmul(call: Call) -> Value:
-    """Over the last two axes, the others being broadcast; a vector is a row, or a column."""
     a, b = alike(call, call[0], call[1])
-    left, right = call.shape(a), call.shape(b)
-    if not left or not right:
+    if not call.rank(a) or not call.rank(b):
         raise FormatError("matmul of a scalar")
-    a = call.reshape(a, (1, *left)) if len(left) == 1 else a
-    b = call.reshape(b, (*right, 1)) if len(right) == 1 else b
-    batch = np.broadcast_shapes(call.shape(a)[:-2], call.shape(b)[:-2])
-    ends = [*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ())]
-    return call.reshape(_product(call, a, b, batch), ends)
-
-
-def _product(call: Call, a: Value, b: Value, batch: tuple[int, ...]) -> Value:
-    if not batch:
-        return call.op("matmul", a, b)
-    wide = [call.broadcast_to(v, (*batch, *call.shape(v)[-2:])) for v in (a, b)]
-    flat = [call.reshape(v, (math.prod(batch), *call.shape(v)[-2:])) for v in wide]
-    return call.op("batch_matmul", *flat)
+    return matrix_product(call, a, b)
 
 
 @converter("_np_dot", "_npi_tensordot", "_npi_tensordot_int_axes")
@@ -210,25 +171,10 @@ def tensordot(call: Call) -> Value:
     if call.op_type == "_np_dot":
         if 0 in ranks:
             return call.op("broadcast_mul", a, b)
-        axes: tuple[Sequence[int], Sequence[int]] = [ranks[0] - 1], [max(ranks[1] - 2, 0)]
+        axes = [ranks[0] - 1], [max(ranks[1] - 2, 0)]
     elif call.op_type == "_npi_tensordot":
         axes = call.attr("a_axes_summed"), call.attr("b_axes_summed")
     else:
         count = call.attr("axes")
         axes = list(range(ranks[0] - count, ranks[0])), list(range(count))
-    return _summed(call, a, b, axes)
-
-
-def _summed(call: Call, a: Value, b: Value, axes: tuple[Sequence[int], Sequence[int]]) -> Value:
-    left, right = call.shape(a), call.shape(b)
-    mine = [normalize_axis(axis, len(left)) for axis in axes[0]]
-    other = [normalize_axis(axis, len(right)) for axis in axes[1]]
-    if [left[axis] for axis in mine] != [right[axis] for axis in other]:
-        raise FormatError(f"axes {mine} of {left} and {other} of {right} do not fit")
-    rows = [axis for axis in range(len(left)) if axis not in mine]
-    columns = [axis for axis in range(len(right)) if axis not in other]
-    inner = math.prod(left[axis] for axis in mine)
-    ends = [left[axis] for axis in rows], [right[axis] for axis in columns]
-    a = call.reshape(call.transposed(a, rows + mine), (math.prod(ends[0]), inner))
-    b = call.reshape(call.transposed(b, other + columns), (inner, math.prod(ends[1])))
-    return call.reshape(call.op("matmul", a, b), [*ends[0], *ends[1]])
+    return dotted(call, a, b, *axes)

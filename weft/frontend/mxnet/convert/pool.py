@@ -39,7 +39,7 @@ def old_pooling(call: Call) -> Value:
     if kind not in ("avg", "sum"):
         raise FormatError(f"unknown pool_type {kind!r}")
     total = _sums(call, data, windows, ceil)
-    return total if kind == "sum" else call.op("__mul_scalar__", total, scalar=1 / math.prod(windows.kernel))
+    return total if kind == "sum" else call.scaled(total, 1 / math.prod(windows.kernel))
 
 
 def _pads(windows: Windows) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def _sums(call: Call, data: Value, windows: Windows, ceil: bool) -> Value:
         around.append((p, max(steps * s + k - dim - p, 0)))
     padded = call.op("pad", data, pad_width=tuple(around)) if any(map(any, around)) else data
     means = _by_axes(call, padded, _unpadded(windows), False, "avg_pool2d")
-    return call.op("__mul_scalar__", means, scalar=float(math.prod(windows.kernel)))
+    return call.scaled(means, float(math.prod(windows.kernel)))
 
 
 def _powers(call: Call, data: Value) -> tuple[Value, int]:

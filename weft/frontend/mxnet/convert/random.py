@@ -23,18 +23,14 @@ def _shape(call: Call) -> tuple[int, ...]:
     return shape
 
 
-def _uniform(call: Call, shape: Sequence[int], dtype: DType, **range: float) -> Value:
-    return call.op("random_uniform", call.random_state(), shape=tuple(shape), dtype=dtype, **range)
-
-
-def _normal(call: Call, shape: Sequence[int], dtype: DType, **moments: float) -> Value:
-    return call.op("random_normal", call.random_state(), shape=tuple(shape), dtype=dtype, **moments)
+def _drawn(call: Call, law: str, shape: Sequence[int], dtype: DType, **attrs: float) -> Value:
+    return call.op(f"random_{law}", call.random_state(), shape=tuple(shape), dtype=dtype, **attrs)
 
 
 def _exponential(call: Call, shape: Sequence[int], dtype: DType) -> Value:
     """-log(1 - u), with u of [0, 1)"""
     wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
-    rest = call.op("__rsub_scalar__", _uniform(call, shape, wide), scalar=1.0)
+    rest = call.op("__rsub_scalar__", _drawn(call, "uniform", shape, wide), scalar=1.0)
     return call.cast(call.op("negative", call.op("log", rest)), dtype)
 
 
@@ -47,29 +43,23 @@ def _place(call: Call) -> tuple[tuple[int, ...], DType]:
 
 @converter("_random_uniform", "_random_uniform_like")
 def uniform(call: Call) -> Value:
-    return _uniform(call, *_place(call), low=call.attr("low"), high=call.attr("high"))
+    return _drawn(call, "uniform", *_place(call), low=call.attr("low"), high=call.attr("high"))
 
 
 @converter("_random_normal", "_random_normal_like")
 def normal(call: Call) -> Value:
-    return _normal(call, *_place(call), mean=call.attr("loc"), std=call.attr("scale"))
+    return _drawn(call, "normal", *_place(call), mean=call.attr("loc"), std=call.attr("scale"))
 
 
 @converter("_random_exponential", "_random_exponential_like")
 def exponential(call: Call) -> Value:
-    return call.op("__mul_scalar__", _exponential(call, *_place(call)), scalar=1 / call.attr("lam"))
+    return call.scaled(_exponential(call, *_place(call)), 1 / call.attr("lam"))
 
 
 @converter("_random_randint")
 def randint(call: Call) -> Value:
-    return call.op(
-        "random_randint",
-        call.random_state(),
-        low=call.attr("low"),
-        high=call.attr("high"),
-        shape=_shape(call),
-        dtype=call.dtype_attr() or INT32,
-    )
+    limits = {"low": call.attr("low"), "high": call.attr("high")}
+    return _drawn(call, "randint", _shape(call), call.dtype_attr() or INT32, **limits)
 
 
 # Distributions whose parameters are inputs: some numbers for each of them.
@@ -87,13 +77,13 @@ def _each(call: Call) -> tuple[list[Value], tuple[int, ...], DType]:
 def sample_uniform(call: Call) -> Value:
     (low, high), shape, dtype = _each(call)
     span = call.op("broadcast_sub", high, low)
-    return call.op("broadcast_add", call.op("broadcast_mul", _uniform(call, shape, dtype), span), low)
+    return call.op("broadcast_add", call.op("broadcast_mul", _drawn(call, "uniform", shape, dtype), span), low)
 
 
 @converter("_sample_normal")
 def sample_normal(call: Call) -> Value:
     (mean, std), shape, dtype = _each(call)
-    return call.op("broadcast_add", call.op("broadcast_mul", _normal(call, shape, dtype), std), mean)
+    return call.op("broadcast_add", call.op("broadcast_mul", _drawn(call, "normal", shape, dtype), std), mean)
 
 
 @converter("_sample_exponential")
@@ -110,7 +100,7 @@ def sample_multinomial(call: Call) -> Value:
     (*lead, classes), more = call.shape(call[0]), tuple(call.attr("shape"))
     wide = call.cast(call[0], FLOAT64)
     sums = call.reshape(call.op("cumsum", wide, axis=-1), (*lead, 1, classes))
-    drawn = _uniform(call, (*lead, prod(more), 1), FLOAT64)
+    drawn = _drawn(call, "uniform", (*lead, prod(more), 1), FLOAT64)
     passed = call.op("broadcast_less_equal", sums, drawn)
     number = call.op("sum", passed, axis=(-1,))
     number = call.op("clip", number, a_min=0.0, a_max=float(classes - 1))

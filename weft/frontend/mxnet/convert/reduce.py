@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from string import ascii_letters
 
 from ....base.dtype import BOOL, INT32, is_float
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...building import in_float32
 from ...emitter import Value
+from ...products import contracted
 from ..call import Call
 from ..registry import converter
 
 
 def _axes(call: Call, axes: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
     """The axes to reduce; all of them where none is named."""
-    rank = call.rank(call[0])
-    named = sorted({normalize_axis(axis, rank) for axis in axes or ()})
-    if not named:
-        return tuple(range(rank))
-    return tuple(a for a in range(rank) if a not in named) if exclude else tuple(named)
+    named = call.axes(axes or None, call[0])
+    return tuple(a for a in range(call.rank(call[0])) if a not in named) if axes and exclude else named
 
 
 def _reduced(call: Call, op: str, value: Value, axes: tuple[int, ...], keep: bool) -> Value:
@@ -144,7 +143,7 @@ def _product(call: Call, a: Value, b: Value) -> Value:
         raise Unsupported("matrices that are not in the last two axes are not supported")
     turns = {name: call.attr(name) for name in ("transpose_a", "transpose_b")}
     product, alpha = call.op("batch_matmul", a, b, **turns), call.attr("alpha")
-    return product if alpha == 1 else call.op("__mul_scalar__", product, scalar=alpha)
+    return product if alpha == 1 else call.scaled(product, alpha)
 
 
 @converter("_linalg_gemm2")
@@ -157,33 +156,30 @@ def gemm_with_addend(call: Call) -> Value:
     """alpha A B + beta C over the last two axes."""
     shape = call.shape(call[2])
     a, b = (call.reshape(v, (math.prod(shape[:-2]), *call.shape(v)[-2:])) for v in (call[0], call[1]))
-    other = call.op("__mul_scalar__", call[2], scalar=call.attr("beta"))
+    other = call.scaled(call[2], call.attr("beta"))
     return call.op("elemwise_add", call.reshape(_product(call, a, b), shape), other)
 
 
 @converter("dot")
 def dot(call: Call) -> Value:
-    """Sums over the last axis of a and the first of b; of vectors, a tensor of shape (1,)."""
-    a, b = call[0], call[1]
-    if call.attr("transpose_a"):
-        a = _turned(call, a, first=True)
-    if call.attr("transpose_b"):
-        b = _turned(call, b, first=False)
-    left, right = call.shape(a), call.shape(b)
-    if left[-1] != right[0]:
-        raise FormatError(f"dot of shapes {left} and {right}")
-    rows, columns = math.prod(left[:-1]), math.prod(right[1:])
-    a, b = call.reshape(a, (rows, left[-1])), call.reshape(b, (right[0], columns))
-    return call.reshape(call.op("matmul", a, b), left[:-1] + right[1:] or (1,))
+    """Sums over the last axis of a and the first of b, or the other way; of vectors, a tensor of shape (1,)."""
+    a_axis = 0 if call.attr("transpose_a") else call.rank(call[0]) - 1
+    b_axis = call.rank(call[1]) - 1 if call.attr("transpose_b") else 0
+    product = dotted(call, call[0], call[1], [a_axis], [b_axis])
+    return product if call.rank(product) else call.reshape(product, (1,))
 
 
-def _turned(call: Call, value: Value, first: bool) -> Value:
-    """The first axis goes last, or the last one first."""
-    rank = call.rank(value)
-    if rank == 1:
-        return value
-    axes = (*range(1, rank), 0) if first else (rank - 1, *range(rank - 1))
-    return call.op("transpose", value, axes=axes)
+def dotted(call: Call, a: Value, b: Value, a_axes: Sequence[int], b_axes: Sequence[int]) -> Value:
+    """Sums over axes of both: of a the axes that are left come first, then those of b."""
+    mine, others = [call.axis(axis, a) for axis in a_axes], [call.axis(axis, b) for axis in b_axes]
+    if len(mine) != len(others) or any(call.extent(a, i) != call.extent(b, j) for i, j in zip(mine, others)):
+        raise FormatError(f"axes {mine} of {call.shape(a)} and {others} of {call.shape(b)} do not fit")
+    names = ascii_letters[: call.rank(a)]
+    rest = iter(ascii_letters[len(names) :])
+    letters = "".join(names[mine[others.index(j)]] if j in others else next(rest) for j in range(call.rank(b)))
+    left = [name for i, name in enumerate(names) if i not in mine]
+    right = [name for name in letters if name not in names]
+    return contracted(call, [a, b], [names, letters], "".join(left + right))
 
 
 @converter("_contrib_div_sqrt_dim")
@@ -191,4 +187,4 @@ def div_sqrt_dim(call: Call) -> Value:
     """x / sqrt(the size of the last axis)"""
     if not is_float(call.dtype(call[0])):
         raise Unsupported("_contrib_div_sqrt_dim of integers is not supported")
-    return call.op("__mul_scalar__", call[0], scalar=call.shape(call[0])[-1] ** -0.5)
+    return call.scaled(call[0], call.shape(call[0])[-1] ** -0.5)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
 
 from ....base.dtype import DTYPES, INT64
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import StaticShape, is_static, normalize_axis
+from ....base.shape import is_static, normalize_axis
 from ....core.ir import Fact
 from ...emitter import FOLDED_ELEMENTS, Value
 from ...shapes import depth_to_space, next_dim, space_to_depth, squeezed_shape, with_the_rest
@@ -70,63 +70,57 @@ def shape_array(call: Call) -> Value:
 # Other shapes for the same elements.
 
 
+_CODES = {0: "keep", -2: "all", -3: "product", -4: "split"}
+
+
 @converter("Reshape")
 def reshape(call: Call) -> Value:
-    data, codes = call[0], call.attr("shape")
-    if not codes:
-        return _legacy_reshape(call, call.attr("target_shape"))
+    codes = call.attr("shape") or _legacy_codes(call)
     call.ignore("target_shape", "keep_highest")
-    if not call.attr("reverse"):
-        return _reshaped(call, data, codes)
-    # Codes and dimensions are both read backwards, so a split stands behind its parts.
-    shape = _resolved(codes[::-1], call.shape(data)[::-1])
-    return call.reshape(data, shape[::-1])
+    if call.attr("reverse") or is_static(call[0].shape):
+        return reshaped_by(call, codes, _CODES, call.attr("reverse"))
+    return call.op("reshape", call[0], shape=tuple(codes))
 
 
-def _reshaped(call: Call, data: Value, codes: Sequence[int]) -> Value:
-    if is_static(data.shape):
-        return call.reshape(data, _resolved(codes, data.shape))
-    return call.op("reshape", data, shape=tuple(codes))
-
-
-def _resolved(codes: Sequence[int], source: StaticShape) -> StaticShape:
-    """The shape that codes make: 0 keeps a dimension, -1 is what remains, -2 all that are left,
-    -3 the product of two, -4 splits one into the two numbers that follow."""
+def reshaped_by(call: Call, codes: Sequence[int], meanings: Mapping[int, str], reverse: bool) -> Value:
+    """The input in the shape that codes make: -1 is what remains, and others are what `meanings` says. Where codes and
+    dimensions are both read backwards, a split stands behind its parts."""
+    way = slice(None, None, -1 if reverse else 1)
     dims: list[int] = []
-    left, rest = list(source), iter(codes)
+    left, rest = list(call.shape(call[0])[way]), iter(codes[way])
     for code in rest:
-        if code == -2:
-            dims, left = dims + left, []
-        elif code == -3:
-            dims.append(next_dim(left) * next_dim(left))
-        elif code == -4:
-            dims += with_the_rest(two_parts(rest), next_dim(left))
-        elif code == 0:
+        meaning = meanings.get(code)
+        if meaning == "keep":
             dims.append(next_dim(left))
-        elif code >= -1:
+        elif meaning == "drop" and next_dim(left) != 1:
+            raise FormatError(f"the code {code} in a new shape stands for a dimension of 1")
+        elif meaning == "all":  # that are left
+            dims, left = dims + left, []
+        elif meaning == "product":
+            dims.append(next_dim(left) * next_dim(left))
+        elif meaning == "split":  # into the two numbers that follow
+            dims += with_the_rest(_two_parts(rest), next_dim(left))
+        elif meaning is None:
+            if code < -1:
+                raise FormatError(f"the code {code} in a new shape is unknown")
             dims.append(code)
             left = left[1:]
-        else:
-            raise FormatError(f"the code {code} in a new shape is unknown")
-    return with_the_rest(dims, math.prod(source))
+    return call.reshape(call[0], with_the_rest(dims, math.prod(call.shape(call[0])))[way])
 
 
-def two_parts(codes: Iterator[int]) -> list[int]:
-    """The two numbers that a dimension is split into, which follow its code."""
+def _two_parts(codes: Iterator[int]) -> list[int]:
     parts = list(islice(codes, 2))
     if len(parts) != 2 or 0 in parts:
         raise FormatError(f"a dimension cannot be split into {parts}")
     return parts
 
 
-def _legacy_reshape(call: Call, target: Sequence[int]) -> Value:
-    """The oldest form, in which 0 is what remains, and the first dimension may be kept."""
-    if not target:
+def _legacy_codes(call: Call) -> list[int]:
+    """Those of the oldest form, in which 0 is what remains, and the first dimension may be kept."""
+    codes = [-1 if dim == 0 else dim for dim in call.attr("target_shape")]
+    if not codes:
         raise FormatError("a Reshape without a shape")
-    wanted = [-1 if dim == 0 else dim for dim in target]
-    if call.attr("keep_highest"):
-        wanted[0] = 0
-    return _reshaped(call, call[0], wanted)
+    return [0, *codes[1:]] if call.attr("keep_highest") else codes
 
 
 @converter("squeeze")

@@ -9,6 +9,7 @@ import numpy as np
 from ....base.errors import FormatError, Unsupported
 from ...building import in_float32
 from ...emitter import Value
+from ...products import matrix_product
 from ...shapes import one_a_channel
 from ...windows import Windows, convolved, per_axis, pooled
 from ..call import Call
@@ -138,24 +139,7 @@ def _global_pool(call: Call, of_images: str, of_others: str) -> Value:
 
 @converter("MatMul")
 def matmul(call: Call) -> Value:
-    """numpy's product; with a plain matrix on the right, rows of any number of axes."""
-    a, b = call[0], call[1]
-    if call.rank(b) == 2 and call.rank(a) >= 2:
-        return call.op("matmul", a, b)
-    if call.rank(a) > 1 and call.rank(b) > 1:
-        return call.op("batch_matmul", a, b)
-    return _vector_product(call, a, b)
-
-
-def _vector_product(call: Call, a: Value, b: Value) -> Value:
-    """A vector is a row on the left, a column on the right; its axis is gone afterwards."""
-    left, right = call.rank(a) == 1, call.rank(b) == 1
-    a = call.op("expand_dims", a, axis=0) if left else a
-    b = call.op("expand_dims", b, axis=1) if right else b
-    product = call.op("batch_matmul", a, b)
-    shape = call.shape(product)
-    rows, columns = (() if left else shape[-2:-1]), (() if right else shape[-1:])
-    return call.reshape(product, (*shape[:-2], *rows, *columns))
+    return matrix_product(call, call[0], call[1])
 
 
 @converter("Gemm", since=7)
@@ -176,10 +160,10 @@ def _scaled_product(call: Call) -> Value:
     if c is not None and alpha == beta == 1 and c.shape in ((units,), (1, units)):
         return call.op("dense", a, b, call.reshape(c, (units,)), units=units, use_bias=True)
     product = call.op("dense", a, b, units=units, use_bias=False)
-    product = product if alpha == 1 else call.op("__mul_scalar__", product, scalar=alpha)
+    product = product if alpha == 1 else call.scaled(product, alpha)
     if c is None or beta == 0:
         return product
-    c = c if beta == 1 else call.op("__mul_scalar__", c, scalar=beta)
+    c = c if beta == 1 else call.scaled(c, beta)
     return call.op("broadcast_add", product, c)
 
 
@@ -225,7 +209,7 @@ def _moments(call: Call, axis: int) -> list[Value]:
     axes = tuple(range(axis, call.rank(call[0])))
     mean, centred = call.centred(call[0], axes)
     var = call.op("mean", call.square(centred), axis=axes, keepdims=True)
-    var = call.op("__add_scalar__", var, scalar=call.attr("epsilon"))
+    var = call.shifted(var, call.attr("epsilon"))
     return [mean, call.op("__pow_scalar__", var, scalar=-0.5)]
 
 
@@ -262,7 +246,7 @@ def mean_variance_norm(call: Call) -> Value:
     axes = tuple(call.axis(axis, call[0]) for axis in call.attr("axes"))
     _, centred = call.centred(call[0], axes)
     deviation = call.op("sqrt", call.op("mean", call.square(centred), axis=axes, keepdims=True))
-    return call.op("broadcast_div", centred, call.op("__add_scalar__", deviation, scalar=1e-9))
+    return call.op("broadcast_div", centred, call.shifted(deviation, 1e-9))
 
 
 @converter("LRN")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....base.dtype import BOOL, is_float
 from ...building import in_float32
-from ...elements import COMPARISONS, LOGIC, quotient
+from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
 from ..call import Call
 from ..registry import converter
@@ -95,11 +95,6 @@ def modulo(call: Call) -> Value:
     return call.op("fmod" if call.attr("fmod") else "broadcast_mod", call[0], call[1])
 
 
-@converter("Reciprocal", since=6)
-def reciprocal(call: Call) -> Value:
-    return call.op("__rdiv_scalar__", call[0], scalar=1.0)
-
-
 @converter("Max", "Min", since=6)
 def extreme_of_all(call: Call) -> Value:
     return _all_together(call, {"Max": "broadcast_max", "Min": "broadcast_min"}[call.op_type])
@@ -140,14 +135,9 @@ for _name, _op in {
     "Or": LOGIC["or"],
     "Xor": LOGIC["xor"],
     "Not": "logical_not",
+    "IsNaN": "isnan",
 }.items():
     converter(_name, since=1 if _name == "Not" else 7)(_masked(_op))
-
-
-@converter("IsNaN", since=9)
-def is_nan(call: Call) -> Value:
-    """NaN alone is unequal to itself."""
-    return call.cast(call.op("broadcast_not_equal", call[0], call[0]), BOOL)
 
 
 @converter("IsInf", since=10)
@@ -204,30 +194,17 @@ def clip(call: Call) -> Value:
 
 @converter("LeakyRelu", since=6)
 def leaky_relu(call: Call) -> Value:
-    alpha = call.attr("alpha")
-    if alpha >= 0:
-        return call.op("leaky_relu", call[0], alpha=alpha)
-    return _two_slopes(call, call[0], call.op("__mul_scalar__", call[0], scalar=alpha))
-
-
-def _two_slopes(call: Call, x: Value, below: Value) -> Value:
-    """x where it is not negative, else `below`."""
-    return call.op("broadcast_where", _is_negative(call, x), below, x)
-
-
-def _is_negative(call: Call, x: Value) -> Value:
-    return call.op("broadcast_less", x, call.make(0, call.dtype(x)))
+    return two_slopes(call, call[0], call.attr("alpha"))
 
 
 @converter("PRelu", since=7)
 def prelu(call: Call) -> Value:
-    """One slope a channel is prelu; other slopes broadcast: x where it is not negative, else slope
-    x."""
+    """One slope a channel is prelu; other slopes broadcast."""
     data, slope = call[0], call[1]
     dims = call.dims(data)
     if len(dims) > 1 and slope.shape == (dims[1],) + (1,) * (len(dims) - 2):
         return call.op("prelu", data, call.reshape(slope, call.shape(slope)[:1]))
-    return _two_slopes(call, data, call.op("broadcast_mul", data, slope))
+    return two_slopes(call, data, slope)
 
 
 @converter("ThresholdedRelu", since=10)
@@ -243,7 +220,7 @@ def thresholded_relu(call: Call) -> Value:
 def selu(call: Call) -> Value:
     """gamma elu(x, alpha)"""
     inner = call.op("elu", call[0], alpha=call.attr("alpha"))
-    return call.op("__mul_scalar__", inner, scalar=call.attr("gamma"))
+    return call.scaled(inner, call.attr("gamma"))
 
 
 @converter("Celu", since=12)
@@ -252,7 +229,7 @@ def celu(call: Call) -> Value:
     """alpha elu(x / alpha, 1)"""
     alpha = call.attr("alpha")
     inner = call.op("elu", call.op("__div_scalar__", call[0], scalar=alpha), alpha=1.0)
-    return call.op("__mul_scalar__", inner, scalar=alpha)
+    return call.scaled(inner, alpha)
 
 
 @converter("Swish", since=24)
@@ -262,7 +239,7 @@ def swish(call: Call) -> Value:
     alpha = call.attr("alpha")
     if alpha == 1:
         return call.op("silu", call[0])
-    inner = call.op("sigmoid", call.op("__mul_scalar__", call[0], scalar=alpha))
+    inner = call.op("sigmoid", call.scaled(call[0], alpha))
     return call.op("elemwise_mul", call[0], inner)
 
 

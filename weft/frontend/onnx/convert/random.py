@@ -77,5 +77,5 @@ def _training(call: Call) -> list[Value]:
         return [call.op("dropout", data, _state(call), rate=rate, training=True)]
     shape, dtype = call.shape(data), call.dtype(data)
     kept = call.op("random_bernoulli", _state(call), p=1 - rate, shape=shape, dtype=dtype)
-    scaled = call.op("__mul_scalar__", kept, scalar=1 / (1 - rate))
+    scaled = call.scaled(kept, 1 / (1 - rate))
     return [call.op("elemwise_mul", data, scaled), call.cast(kept, BOOL)]

@@ -16,12 +16,10 @@ _AXES_INPUT_SINCE = {"ReduceSum": 13}  # the others: 18
 
 def _axes(call: Call) -> tuple[int, ...]:
     """The axes to reduce: all if there are none, unless noop_with_empty_axes says none."""
-    rank = call.rank(call[0])
     as_input = call.opset >= _AXES_INPUT_SINCE.get(call.op_type, 18)
     axes = call.optional_ints(1, "the axes") if as_input else call.attr("axes")
-    if not axes:
-        return () if call.attr("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(normalize_axis(axis, rank) for axis in axes))
+    none = not axes and call.attr("noop_with_empty_axes", 0)
+    return () if none else call.axes(axes or None, call[0])
 
 
 def _reduced(call: Call, op: str, value: Value) -> Value:
