@@ -20,6 +20,7 @@ from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
+from ..reading import in_nodes
 from . import write  # noqa: F401  registers the writers
 from .saving import Verify, checked, save, with_weights
 from .tensors import CODE_OF
@@ -112,13 +113,8 @@ def _report(gaps: Gaps) -> None:
     names = sorted({op for op, _ in gaps})
     raise Unsupported(
         f"{len(names)} operators cannot be written as ONNX: {', '.join(names)}",
-        why="; ".join(_described(*key, nodes) for key, nodes in sorted(gaps.items())),
+        why="; ".join(f"{why or op} {in_nodes(nodes)}" for (op, why), nodes in sorted(gaps.items())),
     )
-
-
-def _described(op: str, why: str, nodes: list[str]) -> str:
-    shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
-    return f"{why or op} in {len(nodes)} nodes: {shown}"
 
 
 # The graph.

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from ...base.dtype import DType
-from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
+from ...base.errors import Error, FormatError, InvalidValue, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
 from ..building import Alike
 from ..emitter import Emitter, Value
-from ..reading import reading
+from ..reading import check_inputs, reading
 from . import convert  # noqa: F401  registers the converters
 from .call import Call
 from .gaps import Gaps
@@ -103,7 +103,7 @@ def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
 # Inputs and initialisers.
 
 
-def _inputs(model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> dict[str, Value]:
+def _inputs(model: Model, emitter: Emitter, wanted: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> dict[str, Value]:
     graph = model.graph
     values: dict[str, Value] = {}
     for position, tensor in enumerate(graph.initializer):
@@ -116,13 +116,9 @@ def _inputs(model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
             values[tensor.name] = emitter.stored(tensor.name, data, owned=large is not None)
     stored = {tensor.name for tensor in graph.initializer}
     real = [item for item in graph.input if item.name not in stored]
-    for name in given:
-        if name not in {item.name for item in real}:
-            raise NotFound(
-                f"the model has no input {name!r}", why="its inputs: " + ", ".join(item.name for item in real)
-            )
+    check_inputs(wanted, [item.name for item in real])
     shapes = {item.name: _declared_shape(item) for item in real}
-    bound = _bind_symbols(shapes, given)
+    bound = _bind_symbols(shapes, wanted)
     for item in real:
         try:
             dtype = _declared_dtype(item)
@@ -152,25 +148,25 @@ def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
     return tuple(dims)
 
 
-def _bind_symbols(shapes: Mapping[str, Shape], given: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
-    """The shapes with what is given filled in; a symbol means one number wherever it stands."""
+def _bind_symbols(shapes: Mapping[str, Shape], wanted: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
+    """The shapes with what the caller says filled in; a symbol means one number wherever it stands."""
     symbols: dict[str, int] = {}
-    for name, wanted in given.items():
+    for name, dims in wanted.items():
         declared = shapes[name]
-        checked_dims((dim for dim in wanted if isinstance(dim, int)), f"shape of input {name!r}")
+        checked_dims((dim for dim in dims if isinstance(dim, int)), f"shape of input {name!r}")
         if declared is None:
             continue
-        fits = len(declared) == len(wanted)
-        for known, dim in zip(declared, wanted):
+        fits = len(declared) == len(dims)
+        for known, dim in zip(declared, dims):
             if isinstance(dim, int):
                 known = symbols.setdefault(known, dim) if isinstance(known, str) else known
                 fits = fits and known in (None, dim)
         if not fits:
             raise InvalidValue(
-                f"input {name!r} of shape {show(declared)} cannot be {show(wanted)}",
+                f"input {name!r} of shape {show(declared)} cannot be {show(dims)}",
                 why=f"symbols so far: {symbols}" if symbols else None,
             )
-    return {name: unify(given.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
+    return {name: unify(wanted.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
 
 
 def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from ...base.errors import FormatError, InvalidType, NotFound
 from ...base.ndarray import NDArray
+from ..reading import read_bytes
 from .functions import inlined
 from .large import read_without_large
 from .tensors import Folder
@@ -56,7 +57,7 @@ def _load(source: object) -> tuple[onnx.ModelProto, Path | None, dict[int, NDArr
         cut = read_without_large(path)
         if cut is not None:
             return _parse(cut.data, str(path)), path, cut.tensors
-        return _parse(_read(path), str(path)), path, {}
+        return _parse(read_bytes(path, "model file"), str(path)), path, {}
     raise InvalidType(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}")
 
 
@@ -68,13 +69,6 @@ def _check_file(path: Path) -> None:
             f"{str(path)!r} is larger than 2 GiB",
             why="an ONNX file holds at most that; more weights go into external data",
         )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FormatError(f"cannot read {str(path)!r}", why=error.strerror) from None
 
 
 def _parse(data: bytes, where: str) -> onnx.ModelProto:

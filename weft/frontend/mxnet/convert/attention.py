@@ -32,9 +32,9 @@ def _scores(call: Call, queries: Value, keys: Value) -> Value:
 
 def _mixed(call: Call, attention: Value, values: Value, batch: int) -> Value:
     """The values, weighed, as (time, batch, heads * d)."""
-    made = call.op("batch_matmul", attention, values)
-    heads_in_batch, time, size = call.shape(made)
-    turned = call.op("transpose", made, axes=(1, 0, 2))
+    mixed = call.op("batch_matmul", attention, values)
+    heads_in_batch, time, size = call.shape(mixed)
+    turned = call.op("transpose", mixed, axes=(1, 0, 2))
     return call.reshape(turned, (time, batch, heads_in_batch // batch * size))
 
 

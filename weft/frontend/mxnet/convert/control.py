@@ -21,9 +21,9 @@ class Captures:
     """The inputs of a node with subgraphs: those that are given, and behind them what subgraphs
     turn out to use."""
 
-    def __init__(self, call: Call, given: Sequence[Value]) -> None:
+    def __init__(self, call: Call, inputs: Sequence[Value]) -> None:
         self.call = call
-        self.inputs = list(given)
+        self.inputs = list(inputs)
         self._count = len(self.inputs)
 
     def _position(self, value: Value) -> int:
@@ -33,13 +33,13 @@ class Captures:
         self.inputs.append(value)
         return len(self.inputs) - 1
 
-    def close(self, part: Subgraph, own: Mapping[int, Fact], outer: Mapping[int, Value]) -> Symbol:
-        """A subgraph that reads inputs of the node. `own` are the arguments that are its first
+    def close(self, part: Subgraph, first: Mapping[int, Fact], outer: Mapping[int, Value]) -> Symbol:
+        """A subgraph that reads inputs of the node. `first` are the arguments that are its first
         inputs, in order, with what is known of them; `outer` are those it captures."""
         emitter = Emitter(self.call.emitter)
         arguments: list[Value | None] = [None] * part.arguments
         sources: dict[str, int | Value] = {}
-        for position, (place, fact) in enumerate(own.items()):
+        for position, (place, fact) in enumerate(first.items()):
             arguments[place] = emitter.input(input_name(position), fact.shape, fact.dtype)
             sources[input_name(position)] = position
         inside: dict[Value, Value] = {}
@@ -49,13 +49,13 @@ class Captures:
                 inside[value] = _inner(emitter, name, value)
                 sources[inside[value].name] = value
             arguments[place] = inside[value]
-        made = Group([emitter.symbol(value) for value in part.convert(emitter, arguments)])
-        self._name_inputs(made, emitter, sources)
-        return made
+        body = Group([emitter.symbol(value) for value in part.convert(emitter, arguments)])
+        self._name_inputs(body, emitter, sources)
+        return body
 
-    def _name_inputs(self, made: Symbol, emitter: Emitter, sources: Mapping[str, int | Value]) -> None:
+    def _name_inputs(self, body: Symbol, emitter: Emitter, sources: Mapping[str, int | Value]) -> None:
         """Every variable of the subgraph gets the name of the input that it stands for."""
-        for node in topo_order(made.outputs):
+        for node in topo_order(body.outputs):
             if node.op is not None:
                 continue
             source = sources.get(node.name)
@@ -139,8 +139,8 @@ def while_loop(call: Call) -> list[Value]:
     graphs = []
     for part, places in ((test, of_test), (body, of_body)):
         values = _picked(inputs, places)
-        own = [places.index(state) if state in places else None for state in states]
-        graphs.append(_closed(captures, part, values, own))
+        places_of_states = [places.index(state) if state in places else None for state in states]
+        graphs.append(_closed(captures, part, values, places_of_states))
     outputs = call.attr("num_out_data")
     _check_outputs(call, graphs[1], outputs + len(states))
     return call.emitter.control(
@@ -152,14 +152,14 @@ def while_loop(call: Call) -> list[Value]:
     )
 
 
-def _closed(captures: Captures, part: Subgraph, values: Sequence[Value], own: Sequence[int | None]) -> Symbol:
+def _closed(captures: Captures, part: Subgraph, values: Sequence[Value], first: Sequence[int | None]) -> Symbol:
     """A subgraph of which some arguments are the node's first inputs, None where it reads none."""
     facts: dict[int, Fact] = {}
-    for position, place in enumerate(own):
+    for position, place in enumerate(first):
         at = part.arguments + position if place is None else place
         facts[at] = captures.inputs[position].fact
     outer = {place: value for place, value in enumerate(values) if place not in facts}
-    wide = Subgraph(part.arguments + len(own), lambda e, given: part.convert(e, given[: len(values)]))
+    wide = Subgraph(part.arguments + len(first), lambda e, arguments: part.convert(e, arguments[: len(values)]))
     return captures.close(wide, facts, outer)
 
 
@@ -167,17 +167,17 @@ def _closed(captures: Captures, part: Subgraph, values: Sequence[Value], own: Se
 def cond(call: Call) -> list[Value]:
     """One subgraph or the other; where which one is known already, just that."""
     parts, inputs = [_subgraph(call, number, 3) for number in range(3)], call.all()
-    given = [_picked(inputs, call.attr(name)) for name in ("cond_input_locs", "then_input_locs", "else_input_locs")]
-    for part, values in zip(parts, given):
+    values_of = [_picked(inputs, call.attr(name)) for name in ("cond_input_locs", "then_input_locs", "else_input_locs")]
+    for part, values in zip(parts, values_of):
         if part.arguments != len(values):
             raise FormatError(f"a subgraph of {part.arguments} inputs gets {len(values)}")
     count = call.attr("num_outputs")
-    (answer,) = parts[0].convert(call.emitter, given[0])
+    (answer,) = parts[0].convert(call.emitter, values_of[0])
     if answer.constant is not None:
         number = 1 if holds(answer.constant) else 2
-        return parts[number].convert(call.emitter, given[number])
+        return parts[number].convert(call.emitter, values_of[number])
     captures = Captures(call, [answer])
-    branches = [_closed(captures, parts[n], given[n], [None]) for n in (1, 2)]
+    branches = [_closed(captures, parts[n], values_of[n], [None]) for n in (1, 2)]
     for branch in branches:
         _check_outputs(call, branch, count)
     return call.emitter.control("cond", call.name, captures.inputs, branches, {"num_outputs": count})

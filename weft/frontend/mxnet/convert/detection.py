@@ -78,8 +78,8 @@ def box_iou(call: Call) -> Value:
     union = call.op("elemwise_sub", total, shared)
     some = call.op("broadcast_greater", union, call.make([0], call.dtype(union)))
     nothing = call.op("zeros_like", union)
-    made = call.op("where", some, call.op("elemwise_div", shared, union), nothing)
-    return call.reshape(made, (*left[:-1], *right[:-1]))
+    share = call.op("where", some, call.op("elemwise_div", shared, union), nothing)
+    return call.reshape(share, (*left[:-1], *right[:-1]))
 
 
 def _area(call: Call, box: list[Value]) -> Value:
@@ -109,8 +109,8 @@ def box_nms(call: Call) -> Value:
         wanted["center"] = _centres(call, boxes) if call.attr("out_format") == "center" else boxes
     chosen = _chosen(call, rows, wanted["corner"], count)
     parts = [*before, *wanted[call.attr("out_format")], *after]
-    made = _rows_at(call, call.op("concatenate", *parts, axis=2), chosen)
-    return call.reshape(made, shape)
+    kept = _rows_at(call, call.op("concatenate", *parts, axis=2), chosen)
+    return call.reshape(kept, shape)
 
 
 def _column(call: Call, rows: Value, index: int) -> Value:
@@ -155,11 +155,11 @@ def _chosen(call: Call, rows: Value, corners: list[Value], count: Value) -> Valu
     classes = call.attr("id_index") >= 0 and not call.attr("force_suppress")
     call.ignore("force_suppress")
     kind = _column(call, rows, call.attr("id_index")) if classes else ranks
-    made = call.op("concatenate", kind, ranks, *corners, axis=2)
+    candidates = call.op("concatenate", kind, ranks, *corners, axis=2)
     above = float(np.nextafter(np.float32(call.attr("overlap_thresh")), np.float32(np.inf)))
     return call.op(
         "non_max_suppression",
-        made,
+        candidates,
         count,
         iou_threshold=above,  # only what is greater than the limit overlaps too much
         top_k=call.attr("topk"),
@@ -175,9 +175,9 @@ def _rows_at(call: Call, rows: Value, places: Value) -> Value:
     places = call.reshape(places, (batch, many, 1))
     nowhere = call.op("broadcast_less", places, call.make([0], INT32))
     index = call.op("clip", places, a_min=0, a_max=many - 1)
-    made = call.op("gather_elements", rows, call.broadcast_to(index, (batch, many, width)), axis=1)
+    there = call.op("gather_elements", rows, call.broadcast_to(index, (batch, many, width)), axis=1)
     mask = call.cast(call.broadcast_to(nowhere, (batch, many, width)), BOOL)
-    return call.op("where", mask, call.op("full_like", rows, fill_value=-1.0), made)
+    return call.op("where", mask, call.op("full_like", rows, fill_value=-1.0), there)
 
 
 # Boxes around the cells of an image.

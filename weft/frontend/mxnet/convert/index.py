@@ -63,8 +63,8 @@ def batch_take(call: Call) -> Value:
     """The element at an index of each row."""
     rows = math.prod(call.shape(call[1]))
     indices = _clipped(call, call.reshape(call[1], (rows, 1)), call.shape(call[0])[1])
-    made = call.op("gather_elements", call[0], indices, axis=1)
-    return call.reshape(made, call.shape(call[1]))
+    elements = call.op("gather_elements", call[0], indices, axis=1)
+    return call.reshape(elements, call.shape(call[1]))
 
 
 @converter("pick")
@@ -76,10 +76,10 @@ def pick(call: Call) -> Value:
     shape = call.shape(data)
     axis = normalize_axis(axis, len(shape))
     indices = call.reshape(call[1], (*shape[:axis], 1, *shape[axis + 1 :]))
-    made = call.op("gather_elements", data, _inside(call, indices, shape[axis]), axis=axis)
+    picked = call.op("gather_elements", data, _inside(call, indices, shape[axis]), axis=axis)
     if call.attr("keepdims"):
-        return made
-    return call.reshape(made, (*shape[:axis], *shape[axis + 1 :]) or (1,))
+        return picked
+    return call.reshape(picked, (*shape[:axis], *shape[axis + 1 :]) or (1,))
 
 
 @converter("one_hot")
@@ -158,8 +158,8 @@ def sequence_last(call: Call) -> Value:
     one = [1 if a == axis else dim for a, dim in enumerate(shape)]
     last = call.op("__sub_scalar__", _lengths(call, batch, len(shape)), scalar=1)
     places = _clipped(call, call.cast(last, INT32), shape[axis])
-    made = call.op("gather_elements", data, call.broadcast_to(places, tuple(one)), axis=axis)
-    return call.reshape(made, left)
+    last = call.op("gather_elements", data, call.broadcast_to(places, tuple(one)), axis=axis)
+    return call.reshape(last, left)
 
 
 @converter("SequenceReverse")

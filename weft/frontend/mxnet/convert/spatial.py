@@ -42,8 +42,8 @@ def grid_generator(call: Call) -> Value:
     sizes = np.maximum([[width - 1], [height - 1]], 1).reshape(1, 2, 1, 1) / 2
     dtype = call.dtype(call[0])
     moved = call.op("broadcast_add", call[0], call.make(np.stack([columns, rows])[None], dtype))
-    made = call.op("broadcast_div", moved, call.make(sizes, dtype))
-    return call.op("__sub_scalar__", made, scalar=1.0)
+    places = call.op("broadcast_div", moved, call.make(sizes, dtype))
+    return call.op("__sub_scalar__", places, scalar=1.0)
 
 
 def _affine(call: Call, maps: Value, target: tuple[int, ...]) -> Value:
@@ -57,8 +57,8 @@ def _affine(call: Call, maps: Value, target: tuple[int, ...]) -> Value:
     table = np.stack([x, y, np.ones_like(x)]).reshape(3, height * width)
     count = math.prod(call.shape(maps)) // 6
     lines = call.reshape(maps, (count * 2, 3))
-    made = call.op("matmul", lines, call.make(table, call.dtype(maps)))
-    return call.reshape(made, (count, 2, height, width))
+    places = call.op("matmul", lines, call.make(table, call.dtype(maps)))
+    return call.reshape(places, (count, 2, height, width))
 
 
 @converter("SpatialTransformer")
@@ -93,8 +93,8 @@ def to_tensor(call: Call) -> Value:
     """Channels first, from 0..255 to 0..1."""
     _check_images(call)
     axes = (2, 0, 1) if call.rank(call[0]) == 3 else (0, 3, 1, 2)
-    made = call.op("transpose", call.cast(call[0], FLOAT32), axes=axes)
-    return call.op("__div_scalar__", made, scalar=255.0)
+    moved = call.op("transpose", call.cast(call[0], FLOAT32), axes=axes)
+    return call.op("__div_scalar__", moved, scalar=255.0)
 
 
 @converter("_image_normalize")

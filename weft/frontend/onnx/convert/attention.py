@@ -24,10 +24,10 @@ def attention(call: Call) -> Value:
     mask = _full_mask(call, call.shape(key)[2])
     kind = "none" if mask is None else "boolean" if call.dtype(mask) == BOOL else "additive"
     attrs = {"scale": call.attr("scale"), "is_causal": bool(call.attr("is_causal"))}
-    made = call.op(
+    attended = call.op(
         "scaled_dot_product_attention", *(query, key, value, *([] if mask is None else [mask])), mask=kind, **attrs
     )
-    return _packed(call, made) if packed else made
+    return _packed(call, attended) if packed else attended
 
 
 def _full_mask(call: Call, length: int) -> Value | None:
@@ -62,7 +62,7 @@ def _packed(call: Call, value: Value) -> Value:
 
 def _repeated(call: Call, value: Value, heads: int) -> Value:
     """Keys that several queries share, once for each."""
-    own = call.shape(value)[1]
-    if not own or heads % own:
-        raise Unsupported(f"Attention of {heads} heads on {own} is not supported")
-    return value if heads == own else call.op("repeat", value, repeats=heads // own, axis=1)
+    count = call.shape(value)[1]
+    if not count or heads % count:
+        raise Unsupported(f"Attention of {heads} heads on {count} is not supported")
+    return value if heads == count else call.op("repeat", value, repeats=heads // count, axis=1)

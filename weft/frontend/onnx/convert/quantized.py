@@ -18,11 +18,11 @@ def dequantize(call: Call) -> Value:
     """(x - zero point) scale, computed in float32, in the dtype of the scale."""
     dtype, zero = call.dtype(call[1]), call.get(2)
     scale = call.cast(_along_axis(call, call[1]), FLOAT32)
-    made = call.cast(call[0], FLOAT32)
+    number = call.cast(call[0], FLOAT32)
     if zero is not None:
-        made = call.op("broadcast_sub", made, call.cast(_along_axis(call, zero), FLOAT32))
+        number = call.op("broadcast_sub", number, call.cast(_along_axis(call, zero), FLOAT32))
     _refuse_blocks(call)
-    return call.cast(call.op("broadcast_mul", made, scale), dtype)
+    return call.cast(call.op("broadcast_mul", number, scale), dtype)
 
 
 @converter("QuantizeLinear", since=10)
@@ -30,20 +30,20 @@ def quantize(call: Call) -> Value:
     """round(x / scale) + zero point, limited to what the dtype holds."""
     scale, zero = call[1], call.get(2)
     dtype = _quantised_dtype(call, zero)
-    made = call.op("broadcast_div", call[0], _along_axis(call, scale))
-    made = call.op("round", made)
+    level = call.op("broadcast_div", call[0], _along_axis(call, scale))
+    level = call.op("round", level)
     if zero is not None:
-        shift = call.cast(_along_axis(call, zero), call.dtype(made))
-        made = call.op("broadcast_add", made, shift)
+        shift = call.cast(_along_axis(call, zero), call.dtype(level))
+        level = call.op("broadcast_add", level, shift)
     _refuse_blocks(call)
     limits = np.iinfo(dtype)
-    return call.cast(call.op("clip", made, a_min=limits.min, a_max=limits.max), dtype)
+    return call.cast(call.op("clip", level, a_min=limits.min, a_max=limits.max), dtype)
 
 
 def _quantised_dtype(call: Call, zero: Value | None) -> DType:
-    given = call.attr("output_dtype", 0)
+    code = call.attr("output_dtype", 0)
     default = as_dtype("uint8") if zero is None else call.dtype(zero)
-    dtype = dtype_of(given, "attribute 'output_dtype'") if given else default
+    dtype = dtype_of(code, "attribute 'output_dtype'") if code else default
     if not is_integer(dtype) or dtype.itemsize > 2:
         raise Unsupported(f"QuantizeLinear to {dtype} is not supported")
     return dtype

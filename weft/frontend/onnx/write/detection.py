@@ -34,7 +34,7 @@ def roi_align(w: Writing) -> None:
     images = w.reshape(w.cast(_images(w, rows), INT64), [-1])
     mode = "half_pixel" if params.aligned else "output_half_pixel"
     height, width = params.pooled_size
-    made = w.node(
+    parts = w.node(
         "RoiAlign",
         data,
         _column(w, rows, 1, 5),
@@ -48,16 +48,16 @@ def roi_align(w: Writing) -> None:
     )
 
     if getattr(params, "position_sensitive", False):
-        made = _own_channels(w, made, height * width)
-    w.give_value(_unless_nowhere(w, rows, made))
+        parts = _own_channels(w, parts, height * width)
+    w.give_value(_unless_nowhere(w, rows, parts))
 
 
-def _own_channels(w: Writing, made: str, cells: int) -> str:
+def _own_channels(w: Writing, parts: str, cells: int) -> str:
     """Of each cell, the channels that belong to it: the diagonal of cells by cells."""
     boxes, channels = w.outs[0].shape[:2]
-    both = w.reshape(made, (boxes, channels, cells, cells))
-    own = w.node("Where", w.constant(np.eye(cells), BOOL), both, w.constant(0))
-    return w.reshape(w.reduced("ReduceSum", own, [2]), w.outs[0].shape)
+    both = w.reshape(parts, (boxes, channels, cells, cells))
+    chosen = w.node("Where", w.constant(np.eye(cells), BOOL), both, w.constant(0))
+    return w.reshape(w.reduced("ReduceSum", chosen, [2]), w.outs[0].shape)
 
 
 @writes("roi_pool")
@@ -65,10 +65,10 @@ def roi_pool(w: Writing) -> None:
     """The greatest element of each cell."""
     data, rows = w.inputs
     inside = w.node("Concat", _images(w, rows), _column(w, rows, 1, 5), axis=1)
-    made = w.node(
+    parts = w.node(
         "MaxRoiPool", data, inside, pooled_shape=list(w.params.pooled_size), spatial_scale=w.params.spatial_scale
     )
-    w.give_value(_unless_nowhere(w, rows, made))
+    w.give_value(_unless_nowhere(w, rows, parts))
 
 
 def _images(w: Writing, rows: str) -> str:
@@ -76,12 +76,12 @@ def _images(w: Writing, rows: str) -> str:
     return w.node("Clip", _column(w, rows, 0, 1), w.constant(0), w.constant(w.shape[0] - 1))
 
 
-def _unless_nowhere(w: Writing, rows: str, made: str) -> str:
+def _unless_nowhere(w: Writing, rows: str, parts: str) -> str:
     """0 for the boxes whose image is not in the batch."""
     number = w.reshape(_column(w, rows, 0, 1), (-1, 1, 1, 1))
     inside = w.node("Less", number, w.constant(w.shape[0]))
     inside = w.node("And", inside, w.node("GreaterOrEqual", number, w.constant(0)))
-    return w.node("Where", inside, made, w.constant(0))
+    return w.node("Where", inside, parts, w.constant(0))
 
 
 @writes("multibox_prior")
@@ -150,9 +150,9 @@ def non_max_suppression(w: Writing) -> None:
         rows = _rows_at(w, w.inputs[0], order, (batch, many, width))
         kept = _suppressed(w, rows, kept, (batch, many))
     if params.max_output_size > 0:
-        found = w.node("CumSum", w.cast(kept, INT32), w.ints(1))
+        number = w.node("CumSum", w.cast(kept, INT32), w.ints(1))
         enough = w.constant(params.max_output_size, INT32)
-        kept = w.node("And", kept, w.node("LessOrEqual", found, enough))
+        kept = w.node("And", kept, w.node("LessOrEqual", number, enough))
     if params.invalid_to_bottom:
         flags, first = sorted_parts(w, w.cast(kept, INT32), many, 1, True)
         kept, order = w.cast(flags, BOOL), w.node("GatherElements", order, first, axis=1)
@@ -164,14 +164,14 @@ def _give_chosen(w: Writing, kept: str, order: str, many: int) -> None:
     batch, boxes, width = w.shape
     behind = [0, 0, 0, boxes - many]
     if w.params.return_indices:
-        made = w.node("Where", kept, order, w.ints(-1))
-        w.give_cast(w.node("Pad", made, w.ints(behind), w.ints(-1)) if boxes > many else made)
+        places = w.node("Where", kept, order, w.ints(-1))
+        w.give_cast(w.node("Pad", places, w.ints(behind), w.ints(-1)) if boxes > many else places)
         return
     mask = w.node("Unsqueeze", kept, w.ints([2]))
     rows = _rows_at(w, w.inputs[0], order, (batch, many, width))
-    made = w.node("Where", mask, rows, w.constant(-1))
+    chosen = w.node("Where", mask, rows, w.constant(-1))
     pads = [0, 0, 0, *behind[2:], 0]
-    w.give_value(w.node("Pad", made, w.ints(pads), w.constant(-1)) if boxes > many else made)
+    w.give_value(w.node("Pad", chosen, w.ints(pads), w.constant(-1)) if boxes > many else chosen)
 
 
 def _suppressed(w: Writing, rows: str, kept: str, every: tuple[int, int]) -> str:

@@ -29,7 +29,7 @@ def conv2d(w: Writing) -> None:
     weight = w.moved(w.inputs[1], params.kernel_layout, "OIHW")
     attrs = {"strides": pair(params.strides), "pads": four(params.padding)}
     attrs |= _with_output_padding(w) if w.op_name == "conv2d_transpose" else {}
-    made = w.node(
+    image = w.node(
         "Conv" if w.op_name == "conv2d" else "ConvTranspose",
         data,
         weight,
@@ -40,7 +40,7 @@ def conv2d(w: Writing) -> None:
         **attrs,
     )
     wanted = params.layout if out_layout == "__undef__" else out_layout
-    w.give_value(w.moved(made, "NCHW", wanted))
+    w.give_value(w.moved(image, "NCHW", wanted))
 
 
 def _with_output_padding(w: Writing) -> dict[str, list[int]]:
@@ -141,7 +141,7 @@ _METHODS = {"NEAREST_NEIGHBOR": "nearest", "BILINEAR": "linear"}
 def upsampling(w: Writing) -> None:
     layout, scale = w.params.layout, w.params.scale
     data = w.moved(w.inputs[0], layout, "NCHW")
-    made = w.node(
+    image = w.node(
         "Resize",
         data,
         "",
@@ -150,7 +150,7 @@ def upsampling(w: Writing) -> None:
         nearest_mode="floor",
         coordinate_transformation_mode="asymmetric",
     )
-    w.give_value(w.moved(made, "NCHW", layout))
+    w.give_value(w.moved(image, "NCHW", layout))
 
 
 @writes("resize")
@@ -163,7 +163,7 @@ def resize(w: Writing) -> None:
     out = w.outs[0].shape
     sizes = w.ints([out[params.layout.index(letter)] for letter in "NCHW"])
     data, mode = w.moved(w.inputs[0], params.layout, "NCHW"), _METHODS[params.method]
-    made = w.node(
+    image = w.node(
         "Resize",
         data,
         "",
@@ -173,4 +173,4 @@ def resize(w: Writing) -> None:
         nearest_mode=params.nearest_mode,
         coordinate_transformation_mode=coordinates,
     )
-    w.give_value(w.moved(made, "NCHW", params.layout))
+    w.give_value(w.moved(image, "NCHW", params.layout))

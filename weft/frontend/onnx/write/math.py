@@ -86,8 +86,8 @@ def is_finite(w: Writing) -> None:
 def floor_divided(w: Writing, x: str, y: str, dtype: DType) -> str:
     """Integers divided and rounded down, 0 where the divisor is 0: (x - x mod y) / y."""
     rest, safe, zero = _remainder(w, x, y, dtype)
-    made = w.node("Div", w.node("Sub", x, rest), safe)
-    return w.node("Where", zero, w.constant(0, dtype), made)
+    quotient = w.node("Div", w.node("Sub", x, rest), safe)
+    return w.node("Where", zero, w.constant(0, dtype), quotient)
 
 
 def _remainder(w: Writing, x: str, y: str, dtype: DType) -> tuple[str, str, str]:

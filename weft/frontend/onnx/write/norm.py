@@ -24,8 +24,8 @@ def batch_norm(w: Writing) -> None:
     if not moved:
         w.give("BatchNormalization", *inputs, epsilon=params.epsilon)
         return
-    made = w.node("BatchNormalization", *inputs, epsilon=params.epsilon)
-    w.give("Transpose", made, perm=[int(axis) for axis in np.argsort(order)])
+    normed = w.node("BatchNormalization", *inputs, epsilon=params.epsilon)
+    w.give("Transpose", normed, perm=[int(axis) for axis in np.argsort(order)])
 
 
 @writes("rms_norm")
@@ -45,10 +45,10 @@ def group_norm(w: Writing) -> None:
     groups, count = w.params.num_groups, w.rank - 2
     flat = w.node("Reshape", data, w.ints((w.shape[0], groups, -1)))
     ones, zeros = w.constant(np.ones(groups)), w.constant(np.zeros(groups))
-    made = w.node("InstanceNormalization", flat, ones, zeros, epsilon=w.params.epsilon)
-    made = w.node("Reshape", made, w.ints(w.shape))
+    normed = w.node("InstanceNormalization", flat, ones, zeros, epsilon=w.params.epsilon)
+    normed = w.node("Reshape", normed, w.ints(w.shape))
     scale, shift = (w.node("Reshape", v, w.ints((-1,) + (1,) * count)) for v in (gamma, beta))
-    w.give("Add", w.node("Mul", made, scale), shift)
+    w.give("Add", w.node("Mul", normed, scale), shift)
 
 
 @writes("lrn")

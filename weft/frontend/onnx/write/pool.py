@@ -59,8 +59,8 @@ def max_pool2d(w: Writing) -> None:
         data = w.node("Max", data, w.constant(lowest))
     if any(pad >= row.size for pad, row in zip(pads, rows * 2)):  # more than ONNX takes
         data, pads = _padded(w, data, pads, lowest), [0] * 4
-    made = w.node("MaxPool", data, pads=pads, dilations=[row.dilation for row in rows], **_strides(rows))
-    w.give_value(w.moved(made, "NCHW", w.params.layout))
+    pooled = w.node("MaxPool", data, pads=pads, dilations=[row.dilation for row in rows], **_strides(rows))
+    w.give_value(w.moved(pooled, "NCHW", w.params.layout))
 
 
 def _strides(rows: list[AxisWindows]) -> dict[str, list[int]]:
@@ -82,13 +82,13 @@ def avg_pool2d(w: Writing) -> None:
     )
     if plain:
         pads = [row.before for row in rows] + [row.after for row in rows]
-        made = w.node("AveragePool", data, pads=pads, count_include_pad=include, **_strides(rows))
+        pooled = w.node("AveragePool", data, pads=pads, count_include_pad=include, **_strides(rows))
     else:
-        made = _summed(w, data, rows)
+        pooled = _summed(w, data, rows)
         with np.errstate(divide="ignore"):
             shares = 1 / np.multiply.outer(*(row.elements(include) for row in rows))
-        made = w.node("Mul", made, w.constant(shares))
-    w.give_value(w.moved(made, "NCHW", w.params.layout))
+        pooled = w.node("Mul", pooled, w.constant(shares))
+    w.give_value(w.moved(pooled, "NCHW", w.params.layout))
 
 
 def _summed(w: Writing, data: str, rows: list[AxisWindows]) -> str:
@@ -110,8 +110,8 @@ def _summed(w: Writing, data: str, rows: list[AxisWindows]) -> str:
 def global_pool2d(w: Writing) -> None:
     average = w.op_name == "global_avg_pool2d"
     data = w.moved(w.inputs[0], w.params.layout, "NCHW")
-    made = w.node("GlobalAveragePool" if average else "GlobalMaxPool", data)
-    w.give_value(w.moved(made, "NCHW", w.params.layout))
+    pooled = w.node("GlobalAveragePool" if average else "GlobalMaxPool", data)
+    w.give_value(w.moved(pooled, "NCHW", w.params.layout))
 
 
 @writes("adaptive_avg_pool2d")
@@ -122,8 +122,8 @@ def adaptive_avg_pool2d(w: Writing) -> None:
     height, width = (w.shape[layout.index(letter)] for letter in "HW")
     left = w.constant(_bins(height, size[0]))
     right = w.constant(_bins(width, size[-1]).T)
-    made = w.node("MatMul", w.node("MatMul", left, data), right)
-    w.give_value(w.moved(made, "NCHW", layout))
+    pooled = w.node("MatMul", w.node("MatMul", left, data), right)
+    w.give_value(w.moved(pooled, "NCHW", layout))
 
 
 def _bins(extent: int, count: int) -> np.ndarray:

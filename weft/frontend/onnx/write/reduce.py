@@ -30,16 +30,16 @@ def reduce(w: Writing) -> None:
     if w.op_name == "sum":
         narrow = {} if is_float(w.dtype) or w.dtype == INT64 else {w.dtype: INT64}
     data = w.cast(data, narrow[w.dtype]) if w.dtype in narrow else data
-    made = w.reduced("Reduce" + w.op_name.capitalize(), data, axes, w.params.keepdims)
-    _give_reduced(w, made, axes, w.dtype in narrow)
+    total = w.reduced("Reduce" + w.op_name.capitalize(), data, axes, w.params.keepdims)
+    _give_reduced(w, total, axes, w.dtype in narrow)
 
 
-def _give_reduced(w: Writing, made: str, axes: Sequence[int], other_dtype: bool) -> None:
-    made = w.cast(made, w.outs[0].dtype) if other_dtype else made
+def _give_reduced(w: Writing, outcome: str, axes: Sequence[int], other_dtype: bool) -> None:
+    outcome = w.cast(outcome, w.outs[0].dtype) if other_dtype else outcome
     if w.params.keepdims or len(axes) < w.rank:
-        w.give_value(made)
+        w.give_value(outcome)
     else:
-        w.give_shaped(made)
+        w.give_shaped(outcome)
 
 
 @writes("mean")
@@ -51,12 +51,12 @@ def mean(w: Writing) -> None:
         return
     count = int(np.prod([w.shape[axis] for axis in axes]))
     if is_float(w.dtype):
-        made = w.reduced("ReduceMean" if count else "ReduceSum", data, axes, w.params.keepdims)
-        made = made if count else w.node("Div", made, w.constant(0))
+        mean = w.reduced("ReduceMean" if count else "ReduceSum", data, axes, w.params.keepdims)
+        mean = mean if count else w.node("Div", mean, w.constant(0))
     else:
         total = w.reduced("ReduceSum", w.cast(data, INT64), axes, w.params.keepdims)
-        made = w.cast(floor_divided(w, total, w.ints(count), INT64), w.dtype)
-    _give_reduced(w, made, axes, False)
+        mean = w.cast(floor_divided(w, total, w.ints(count), INT64), w.dtype)
+    _give_reduced(w, mean, axes, False)
 
 
 @writes("argmax", "argmin")
@@ -70,8 +70,8 @@ def arg_extreme(w: Writing) -> None:
         data = w.reshape(data, [*(shape[axis] for axis in kept), -1])
         axes = [len(kept)]
     op = "ArgMax" if w.op_name == "argmax" else "ArgMin"
-    made = w.node(op, data, axis=axes[0], keepdims=1)
-    w.give_cast(w.reshape(made, w.outs[0].shape))
+    places = w.node(op, data, axis=axes[0], keepdims=1)
+    w.give_cast(w.reshape(places, w.outs[0].shape))
 
 
 @writes("cumsum")

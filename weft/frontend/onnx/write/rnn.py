@@ -72,8 +72,8 @@ def _ordered(w: Writing, name: str) -> str:
     """Rows, or numbers, of all gates in ONNX's order, and as those of the only direction."""
     order, wide = _GATES[w.params.mode], w.shape[2]
     places = np.arange(wide).reshape(len(order), -1)[list(order)].reshape(-1)
-    made = w.node("Gather", name, w.ints(places), axis=0) if len(order) > 1 else name
-    return w.node("Unsqueeze", made, w.ints([0]))
+    rows = w.node("Gather", name, w.ints(places), axis=0) if len(order) > 1 else name
+    return w.node("Unsqueeze", rows, w.ints([0]))
 
 
 def _product(w: Writing) -> tuple[str, str, str]:
