@@ -1,5 +1,8 @@
 """A tensor answers for its memory, whatever that is; arrays are handed out by the processor's memory only."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,11 @@ import weft
 from weft.base.errors import RunError
 from weft.eager.tensor.memory import array_of, arrays_of
 from weft.eager.tensor.tensor import wrap
+
+EAGER = Path(weft.__file__).parent / "eager"
+ROOMS = [*(EAGER / room for room in "tensor archive torch_core random".split())]
+ROOMS += [EAGER / "functions" / family for family in "create index shape linalg fft math".split()]
+BOUNDARY = {f"tensor/{name}.py" for name in ("memory", "tensor", "viewing")}  # where memory is a tensor's, or a view's
 
 
 class Elsewhere:
@@ -16,6 +24,11 @@ class Elsewhere:
     dtype, itemsize = np.dtype("float32"), 4
     size, nbytes = 6, 24
     device = weft.device("cuda", 1)
+
+    def transpose(self, axes):
+        turned = Elsewhere()
+        turned.shape, turned.strides = (tuple(values[axis] for axis in axes) for values in (self.shape, self.strides))
+        return turned
 
 
 @pytest.fixture
@@ -37,6 +50,8 @@ def test_a_tensor_answers_for_memory_of_another_device(remote):
 def test_its_views_and_its_place_in_a_graph_stay_there(remote):
     assert remote.detach().device == weft.device("cuda:1")
     assert remote.detach()._version == remote._version
+    turned = remote.t()
+    assert (turned.device, turned.shape, turned.stride()) == (weft.device("cuda:1"), (3, 2), (2, 1))
 
 
 @pytest.mark.parametrize(
@@ -60,3 +75,12 @@ def test_the_processor_hands_out_its_own_memory():
 def test_scalars_and_kinds_of_arrays_become_plain_arrays():
     assert type(array_of(wrap(np.float32(2)))) is np.ndarray
     assert type(array_of(wrap(np.ones(2).view(np.recarray)))) is np.ndarray
+
+
+def test_only_the_boundary_names_the_memory_of_a_tensor():
+    naming = set()
+    for file in (file for room in ROOMS for file in room.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr == "_array":
+                naming.add(file.relative_to(EAGER).as_posix())
+    assert naming == BOUNDARY

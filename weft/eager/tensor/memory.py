@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Memory(Protocol):
-    """Elements of one dtype, some bytes apart along each axis. On the CPU it is numpy's array."""
+    """Elements of one dtype, some bytes apart along each axis, and views of them. On the CPU it is numpy's array."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -35,6 +35,8 @@ class Memory(Protocol):
     def nbytes(self) -> int: ...
     @property
     def device(self) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+    def transpose(self, axes: Any, /) -> Any: ...
 
 
 def answer(name: str) -> Any:

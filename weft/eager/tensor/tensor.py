@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ MULTIPLE = "is the output of a function that returns multiple views"
 MAX_RANK = 64  # numpy's
 CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
 _accumulating = held_lock("adding")
+_new, _ndarray = object.__new__, np.ndarray  # every call asks for them
 
 
 class Tensor:
@@ -145,8 +146,20 @@ class Tensor:
 
     def _moved(self, storage: UntypedStorage) -> None:
         """Follows its storage into other memory."""
-        memory = storage._bytes if self.numel() else np.empty(0, np.uint8)
-        self._array = np.ndarray(self._shape, self._dtype, memory, self._start or 0, self._array.strides)
+        self._look_at(storage, self._shape, self._start or 0, self._array.strides)
+
+    def _look_at(
+        self, storage: UntypedStorage, shape: tuple[int, ...], start: int, strides: tuple[int, ...] | None = None
+    ) -> None:
+        """Has elements of a storage as its memory: the first at a byte, the others some bytes apart."""
+        memory, first = (np.empty(0, np.uint8), 0) if 0 in shape else (storage._bytes, start)
+        self._array = np.ndarray(shape, self._dtype, memory, first, strides)
+
+    def _look_as(self, view: Tensor) -> None:
+        """Looks at its memory as a view of it does."""
+        self._array = view._array
+        if self._start is not None:
+            self._start = self.data_ptr() - self.untyped_storage().data_ptr() if self.numel() else 0
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements lie in order: row-major, or with channels after the pixels."""
@@ -276,10 +289,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
-        made = wrap(self._array)
-        made._counter = self._counter
-        made._root = self if self._root is None else self._root
-        return made
+        return sharing(self, wrap(self._array))
 
     @property
     def data(self) -> Tensor:
@@ -395,13 +405,14 @@ def _cast_attrs(kind: DType) -> Any:
     return CastAttrs(dtype=kind)
 
 
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 _apply: list[Callable[..., list[Tensor]]] = []  # dispatch's, which is made of tensors
 
 
 def wrap(array: Memory) -> Tensor:
     """A tensor over memory that is nobody else's."""
-    made = Tensor.__new__(Tensor)
-    made._array = array if type(array) is np.ndarray else in_memory(array)
+    made = _new(Tensor)
+    made._array = array if type(array) is _ndarray else in_memory(array)
     made._counter = [0]
     if modes.inference:
         made._inference = True
@@ -410,7 +421,7 @@ def wrap(array: Memory) -> Tensor:
 
 def tensor_of(array: Memory, counter: list[int], grad_fn: Node | None, output_nr: int) -> Tensor:
     """A tensor that was saved, again."""
-    made = Tensor.__new__(Tensor)
+    made = _new(Tensor)
     made._array = array
     made._counter = counter
     if grad_fn is not None:
@@ -418,6 +429,14 @@ def tensor_of(array: Memory, counter: list[int], grad_fn: Node | None, output_nr
         made._output_nr = output_nr
         made._requires_grad = True
     return made
+
+
+def sharing(source: Tensor, other: AnyTensor) -> AnyTensor:
+    """Another tensor, which from then on has the memory of a source."""
+    other._array = source._array
+    other._counter = source._counter
+    other._root = source if source._root is None else source._root
+    return other
 
 
 def as_view(array: Memory, source: Tensor) -> Tensor:
@@ -466,4 +485,4 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Tensor)
 
 
-__all__ = ["Array", "RemovableHandle", "Tensor", "as_view", "axis_of", "is_tensor", "tensor_of", "wrap"]
+__all__ = ["Array", "RemovableHandle", "Tensor", "as_view", "axis_of", "is_tensor", "sharing", "tensor_of", "wrap"]
