@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import te
 from ..base.dtype import DType
-from ..base.errors import Error, GraphError, ShapeError, Unsupported
+from ..base.errors import Error, GraphError, InvalidValue, ShapeError, Unsupported
 from ..base.shape import is_static, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
@@ -18,11 +18,13 @@ from ..te.loops import For, Kernel, Seq, Stmt, buffer
 from ..te.schedule import loop_nest
 from ..te.simplify_loops import statements
 from ..te.tensor import Tensor
+from ..te.transform import legalise
 from .cpu.nest import Axis
 from .cpu.pointwise import pointwise_kernel
 from .cpu.reduction import reduction_kernel
 from .stages import stages
 
+Schedule = Callable[[Kernel], Kernel]
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
 
 MAX_SYMBOL = 80
@@ -61,11 +63,31 @@ def lower_group(
     for tensor in order:
         if tensor not in places:
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
-    name = kernel_name(group)
+    name, schedule = kernel_name(group), _schedule(group, target)
     return [
-        stage_kernel(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides)
+        stage_kernel(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides, schedule)
         for tensor in order
     ]
+
+
+def _schedule(group: FusedGroup, target: Target) -> Schedule | None:
+    """The registered schedule of a group, as a function of its plain kernels."""
+    rule, node = group.schedule, group.master or group.nodes[-1]
+    if rule is None:
+        return None
+
+    def scheduled(plain: Kernel) -> Kernel:
+        kernel = rule(node.params, plain, target)
+        if not isinstance(kernel, Kernel) or kernel.buffers != plain.buffers:
+            raise InvalidValue(
+                f"the schedule of operator {node.op_name} gives {kernel if kernel is None else type(kernel).__name__}",
+                where=f"node {node.name!r}",
+                why="it gives a te.Kernel of the buffers that the kernel it got has",
+                hint="change the loops of the kernel by the functions of weft.te.transform",
+            )
+        return legalise(kernel)
+
+    return scheduled
 
 
 def copy_group(
@@ -146,9 +168,14 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
 
 
 def stage_kernel(
-    name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: Target, strides: Strides | None = None
+    name: str,
+    output: Tensor,
+    places: Mapping[Tensor, Hashable],
+    target: Target,
+    strides: Strides | None = None,
+    schedule: Schedule | None = None,
 ) -> LoweredKernel:
-    """The kernel that computes one tensor into memory, by the schedule that suits it."""
+    """The kernel that computes one tensor into memory, by a schedule, or the one that suits it."""
     read = _sources(output, places)
     steps = strides or {}
     buffers = {
@@ -160,8 +187,11 @@ def stage_kernel(
     nest = loop_nest([output], buffers)
     axes, body = _peel(nest, len(output.shape))
     inner = [node for node in statements(body) if isinstance(node, For)]
-    make = reduction_kernel if inner else pointwise_kernel
-    kernel = make(name, list(buffers.values()), axes, body, target)
+    if schedule is None:
+        make = reduction_kernel if inner else pointwise_kernel
+        kernel = make(name, list(buffers.values()), axes, body, target)
+    else:
+        kernel = schedule(Kernel(name, tuple(buffers.values()), nest))
     work = prod(axis.extent for axis in axes) * (1 if inner else POINTWISE_WORK)
     for loop in inner:
         work *= max(int(loop.extent.value), 1)  # type: ignore[attr-defined]

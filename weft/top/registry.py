@@ -95,7 +95,8 @@ def register_compute(op_name: str, f: Rule | None = None, level: int = 10) -> Ru
 
 
 def register_schedule(op_name: str, f: Rule | None = None, level: int = 10) -> Rule:
-    """Registers `f(attrs, outs, target)`; also a decorator."""
+    """Registers `f(attrs, kernel, target) -> kernel`; also a decorator. It gets the plain loops of each kernel of a
+    group whose master is the operator, and gives them as `weft.te.transform` changed them."""
     return _register(op_name, "FTVMSchedule", f, level)
 
 

@@ -48,17 +48,21 @@ def lower(
     may have inputs or outputs that are not dense."""
     if Op.kernels.contains(group.nodes[0].op):
         return written_kernels(group, fact)
-    master = "" if group.master is None else group.master.op_name
-    make: Callable[..., list[LoweredKernel]] = TEMPLATES.get(master, lower_group)
+    make = TEMPLATES.get(_template_of(group), lower_group)
     return make(group, fact, target, strides) if strides else make(group, fact, target)
 
 
 def takes_strides(group: FusedGroup) -> bool:
     """Whether kernels can read and write tensors that are parts of larger ones, with strides."""
-    master = "" if group.master is None else group.master.op_name
-    if master in TEMPLATES:
-        return master in STRIDED_TEMPLATES
+    template = _template_of(group)
+    if template in TEMPLATES:
+        return template in STRIDED_TEMPLATES
     return all(Op.compute.contains(n.op) and not Op.kernels.contains(n.op) for n in group.nodes)
+
+
+def _template_of(group: FusedGroup) -> str:
+    """Whose template a group is lowered by, if there is one; a registered schedule goes before it."""
+    return "" if group.master is None or group.schedule else group.master.op_name
 
 
 def has_body(node: Node) -> bool:
@@ -69,5 +73,5 @@ def has_body(node: Node) -> bool:
 
 def bodies_of(node: Node) -> list[Callable[..., Any]]:
     """The functions that write the code of a node; none for a template."""
-    rules = (Op.compute.get(node.op), Op.kernels.get(node.op))
+    rules = (Op.compute.get(node.op), Op.kernels.get(node.op), Op.schedule.get(node.op))
     return [rule for rule in rules if rule is not None]

@@ -3,22 +3,17 @@ LAPACK, products and parts of matrices for rules of gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.dtype import DType, is_complex, is_integer
 from ...base.errors import LinAlgError, ShapeError
 from ...base.shape import Shape, show, unify, unify_dim
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating
+from .._families import OPAQUE, Array, F, Inferred, Shapes, define, floating
 from ..math.complex import part_dtype, whole_dtype
-
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 
 
 def must_be_matrices(shape: Shape, name: str) -> None:

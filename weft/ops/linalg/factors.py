@@ -12,13 +12,10 @@ from ...base.errors import DTypeError
 from ...base.shape import unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, as_written, define, first_dtype, holomorphic
+from .._families import OPAQUE, Array, F, Inferred, Shapes, as_written, define, first_dtype, holomorphic
 from ..math.complex import whole_dtype
 from ._elimination import ldl_factors, ldl_solution, lu_factors, permutation
 from ._matrices import (
-    Array,
-    Inferred,
-    Shapes,
     adjoint,
     adjoint_product,
     diagonal_part,
@@ -57,9 +54,8 @@ class LUAttrs:
 def _lu_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     must_be_matrices(shape, "lu_factor")
-    if shape is None or not all(isinstance(n, int) for n in shape[-2:]):
-        return [shape], [shape, None]
-    return [shape], [shape, (*shape[:-2], min(shape[-2:]))]
+    *lead, m, n = shape or (None, None)
+    return [shape], [shape, (*lead, min(m, n)) if isinstance(m, int) and isinstance(n, int) else None]
 
 
 def _lu_gradient(ctx: Any, g: Any, _: Any) -> list[Any]:

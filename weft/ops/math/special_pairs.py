@@ -9,21 +9,18 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import Unsupported
 from ...core.schema import INT, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import LHS_RHS, OPAQUE, F, broadcast_shape, define, floating, in_dtype, same_shape
+from .._families import LHS_RHS, OPAQUE, Array, F, broadcast_shape, define, floating, in_dtype, same_shape
 from .._kernels import Body, read_stretched, unravelled, variable
 from ._incomplete_gamma import lower_share, upper_share
 from ._special import NUMPY
 from ._zeta import TERMS, chosen, is_odd, rest
 from ._zeta import zeta as zeta_formula
-
-Array = NDArray[Any]
 
 
 def _undefined(x: Array) -> NoReturn:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ... import te
 from ...base.dtype import FLOAT32
-from ...base.shape import Shape, unify_dim
-from .._families import OPAQUE, F, attributes, define, ranked
+from ...base.shape import unify_dim
+from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, ranked
 from .._kernels import Body, variable, wide_dtype
 from .._layouts import fixed_unknown
 
@@ -98,7 +98,7 @@ def side(boxes: te.Buffer, box: te.Expr, number: int) -> te.Expr:
 
 
 def shape_rule(pool: Pool) -> Any:
-    def rule(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+    def rule(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
         n, c, height, width = ranked(ins[0], 4, "the data")
         count, five = ranked(ins[1], 2, "the boxes")
         unify_dim(five, 5)
@@ -271,7 +271,7 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
     of the output; so the pool is the gradient of that one."""
     grad_name = f"_{pool.name}_grad"
 
-    def grad_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+    def grad_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
         (data, boxes), (out,) = shape(params, ins[1:], [None])
         return [out, data, boxes], [data]
 

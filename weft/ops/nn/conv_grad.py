@@ -11,13 +11,12 @@ from ... import te
 from ...base.layout import Layout
 from ...base.shape import Dim, Shape, unify
 from ...core.op import Op
-from .._families import OUT_FUSABLE, F, attributes, define, numeric
+from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._layouts import Answer, Layouts, rearrange
 from ..reduce.reductions import ReduceAttrs
 from ._convolution import (
     NCHW,
     OIHW,
-    Array,
     convolution_of,
     forward,
     te_forward,
@@ -27,7 +26,7 @@ from ._convolution import (
     transpose_in_weight,
     whole,
 )
-from .conv import Conv2DAttrs, Conv2DTransposeAttrs, Inferred, Shapes, conv_shape, transpose_shape
+from .conv import Conv2DAttrs, Conv2DTransposeAttrs, canonical, conv_shape, transpose_shape
 
 OGRAD = {"ograd": "the gradient of the output"}
 
@@ -194,8 +193,8 @@ def _transpose_grad_data_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: 
     conv = convolution_of(params)
     data: Shape = outs[0]
     if g is not None and weight is not None:
-        n, _, *extents = conv.out.convert_shape(g, NCHW)
-        kernel = conv.kernel.convert_shape(weight, OIHW)
+        n, _, *extents = canonical(conv.out, g)
+        kernel: Any = conv.kernel.convert_shape(weight, OIHW)
         made = _windows_made(params, extents)
         data = unify(data, NCHW.convert_shape((n, kernel[0], *made), conv.data))
     if data is None:

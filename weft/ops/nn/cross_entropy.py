@@ -3,11 +3,10 @@ class; and their gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import DType, dtype_name, is_float, is_integer
@@ -17,13 +16,10 @@ from ...base.shape import Shape, normalize_axis, unify
 from ...core.infer import unify_dtype
 from ...core.schema import FLOAT, INT, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define
+from .._families import OPAQUE, Array, Dtypes, F, Inferred, Shapes, attributes, define
 from .dense_softmax import exp_sum, one, through_softmax
 from .norm import te_mean
 
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Dtypes = Sequence[DType | None]
 CLASSES = {"classes": "the right class of each row; a negative one counts nothing"}
 
 
@@ -52,18 +48,18 @@ def _shapes(params: ClassLossAttrs, data: Shape, rows: Shape) -> tuple[Shape, Sh
     return data, rows
 
 
-def _shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     given = outs[0] if params.reduction == "none" else None
     data, rows = _shapes(params, ins[0], unify(ins[1], given))
     return [data, rows], [rows if params.reduction == "none" else ()]
 
 
-def _grad_shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     (data, rows), (ograd,) = _shape(params, [unify(ins[1], outs[0]), ins[2]], [ins[0]])
     return [ograd, data, rows], [data]
 
 
-def _dtype(params: ClassLossAttrs, ins: Dtypes, outs: Dtypes) -> Any:
+def _dtype(params: ClassLossAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
     *values, classes = ins
     if classes is not None and not is_integer(classes):
         raise DTypeError(f"classes are {dtype_name(classes)}", hint="cast them to int64")

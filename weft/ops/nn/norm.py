@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import FLOAT64
 from ...base.errors import ShapeError
-from ...base.shape import Shape, mul_dims, normalize_axis, unify, unify_dim
+from ...base.shape import mul_dims, normalize_axis, unify, unify_dim
 from ...core.op import Op
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, OUT_FUSABLE, F, attributes, define, floating, in_float32
+from .._families import OPAQUE, OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, floating, in_float32
 from .dense_softmax import along, one
 
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 GAMMA, BETA = {"gamma": "the scales"}, {"beta": "the shifts"}
 
 

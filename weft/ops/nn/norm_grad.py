@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
-from ...base.shape import Shape, unify
+from ...base.shape import unify
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating, in_float32
+from .._families import OPAQUE, Array, F, Inferred, Shapes, define, floating, in_float32
 from .dense_softmax import along, one
 from .norm import (
     BatchNormAttrs,
@@ -32,9 +31,6 @@ from .norm import (
     trailing_shape,
 )
 
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 OGRAD = {"ograd": "the gradient of the output"}
 
 
@@ -313,7 +309,7 @@ def _batch_reference(params: BatchNormAttrs, g: Array, x: Array, *vectors: Array
     gamma, mean, var, to_mean, to_var = wide
     left, ograd = x - mean, g.astype(np.float64)
     scale = 1 / np.sqrt(var + params.epsilon)
-    data = _gradients(ograd, left * scale, scale, gamma if params.scale else 1, axes, True)
+    data = _gradients(ograd, left * scale, scale, gamma if params.scale else np.ones(()), axes, True)
     count = max(x.size // max(gamma.size, 1), 1)
     made = [data + (to_mean + 2 * to_var * left) / count]
     made += [(ograd * left * scale).sum(axes), ograd.sum(axes)]

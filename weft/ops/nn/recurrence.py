@@ -68,7 +68,7 @@ def _kernels(name: str, start: Any, step: Step, reverse: Callable[[Any], bool]) 
 
     def kernels(params: Any, inputs: Any, outputs: Any) -> Any:
         ((shape, dtype),) = outputs
-        rows = rows_of(shape, normalize_axis(params.axis, len(shape)))
+        rows = rows_of(shape, params.axis)
         kind = wide_dtype(dtype)
         body = Body(name, inputs, outputs)
         views = dict.fromkeys(range(len(inputs) + 1), rows)
@@ -221,7 +221,7 @@ def _positions(extreme: Any) -> Callable[[Any, Any], Any]:
 def _position_kernels(name: str, beats: Callable[[Any, Any], Any]) -> Any:
     def kernels(params: Any, inputs: Any, outputs: Any) -> Any:
         ((shape, dtype),) = inputs
-        rows = rows_of(shape, normalize_axis(params.axis, len(shape)))
+        rows = rows_of(shape, params.axis)
         body = Body(name, inputs, outputs)
         made = body.kernel({0: rows, 1: rows}, math.prod(shape))
         with made as (b, x, out), each_block(b, rows) as (o, first):

@@ -6,19 +6,15 @@ taken: it has none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.errors import ShapeError
 from ...base.shape import Shape, broadcast, is_static, numel, show, unify
 from ...core.schema import BOOL, FLOAT, INT, INTS, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, define, floating
-
-Array = NDArray[Any]
+from .._families import OPAQUE, Array, Inferred, Shapes, define, floating
 
 
 @schema
@@ -69,7 +65,7 @@ def _check_view(name: str, view: View, source: Shape) -> None:
         raise ShapeError(f"{name} reaches element {last} of a tensor of {show(source)}")
 
 
-def _shape(params: StridedAttentionAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _shape(params: StridedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     for name, view, source in zip(("query", "key", "value"), views(params), ins):
         _check_view(name, view, source)
     whole = (*params.batch, params.queries, params.values)

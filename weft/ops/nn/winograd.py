@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import FLOAT64
@@ -21,10 +20,9 @@ from ...base.layout import Layout
 from ...base.shape import add_dims, mul_dims, show, unify_dim
 from ...core.schema import BOOL, INT, INTS, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, OUT_FUSABLE, define, ranked
+from .._families import OPAQUE, OUT_FUSABLE, Array, define, ranked
 from .._kernels import Body
 
-Array = NDArray[Any]
 NCHW = Layout("NCHW")
 
 
@@ -100,7 +98,7 @@ class Transform(NamedTuple):
 
 def _matrices(m: int) -> Transform:
     """G has (1, p, p^2) / prod (p - q) over the other finite points q, and (0, 0, 1)."""
-    unit = np.eye(m + 2)
+    unit = list(np.eye(m + 2))
     points = [0.0, *(sign * p for p in POINTS[m] for sign in (1, -1))]
     g = [[p**k / np.prod([p - q for q in points if q != p]) for k in range(3)] for p in points]
     return Transform(

@@ -22,6 +22,8 @@ from .._families import (
     COMM_REDUCE,
     OPAQUE,
     F,
+    Inferred,
+    Shapes,
     define,
     divide,
     full_dtype,
@@ -70,7 +72,7 @@ def reduced_axes(params: Any, rank: int) -> list[int]:
     return [axis for axis in range(rank) if (axis in axes) != params.exclude]
 
 
-def reduced_shape(params: Any, shape: Shape) -> Shape:
+def reduced_shape(params: Any, shape: Shape) -> Any:
     """What is left of a shape; a reduction of everything leaves (1,), or () if it is a scalar."""
     nothing = () if params.scalar else (1,)
     if shape is None:
@@ -83,7 +85,7 @@ def reduced_shape(params: Any, shape: Shape) -> Shape:
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
 
 
-def _reduce_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _reduce_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     return [None], [reduced_shape(params, ins[0])]
 
 
@@ -358,7 +360,7 @@ def _others_compute(params: Any, x: te.Tensor) -> te.Tensor:
 
     def value(*i: te.Expr) -> te.Expr:
         at = place([index for axis, index in enumerate(i) if axis not in axes])
-        itself = te.all_of([k.var.equal(i[axis]) for k, axis in zip(ks, axes)])
+        itself: Any = te.all_of([k.var.equal(i[axis]) for k, axis in zip(ks, axes)])
         return te.prod(te.select(itself, te.const(1, x.dtype), x[at]), ks)
 
     return te.compute(x.shape, value)
@@ -406,7 +408,7 @@ prod_others.complex_gradient = holomorphic
 # Positions of the largest and the smallest.
 
 
-def _arg_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _arg_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is not None and any(ins[0][a] == 0 for a in reduced_axes(params, len(ins[0]))):
         raise ShapeError(f"shape {show(ins[0])} has no element along the reduced axes")
     return _reduce_shape(params, ins, outs)

@@ -12,12 +12,12 @@ from ... import te
 from ...base.dtype import is_float
 from ...base.shape import Shape, unify
 from .. import _layouts as layouts
-from .._families import BROADCAST, COMM_REDUCE, F, define, first_dtype, holomorphic
+from .._families import BROADCAST, COMM_REDUCE, F, Inferred, Shapes, define, first_dtype, holomorphic
 from ..math.broadcast import must_stretch, stretched
 from ..reduce.reductions import AxesAttrs, axes_of, over, reduced_axes, sum_expr, wide
 
 
-def _collapse_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _collapse_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[1], outs[0])
     must_stretch(shape, ins[0])
     return [None, shape], [shape]
@@ -81,7 +81,7 @@ def _check_expands(params: Any, narrow: Shape, wide: Shape) -> None:
         unify(narrow, tuple(dim for axis, dim in enumerate(wide) if axis not in axes) or (1,))
 
 
-def _expand_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _expand_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     wide = unify(ins[1], outs[0])
     _check_expands(params, ins[0], wide)
     return [None, wide], [wide]
@@ -128,7 +128,7 @@ expand_like.complex_gradient = holomorphic
 expand_like.gradient = lambda ctx, g: [F._expand_like_grad(g, ctx.inputs[0], **axes_of(ctx.params)), None]
 
 
-def _expand_grad_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _expand_grad_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[1], outs[0])
     _check_expands(params, shape, ins[0])
     return [None, shape], [shape]

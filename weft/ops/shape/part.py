@@ -106,8 +106,7 @@ def _part_grad_compute(params: PartAttrs, g: te.Tensor, x: te.Tensor) -> te.Tens
             inside += [at >= start, at < start + length * step]
             inside += [(offset % step).equal(0)] if step > 1 else []
             places.append(offset // step)
-        condition = te.all_of(inside)
-        return source[()] if condition is None else te.read_or(source, places, condition, 0)
+        return te.read_or(source, places, te.all_of(inside), 0)
 
     if 0 in x.shape or 0 in params.length:
         return te.compute(x.shape, lambda *i: te.const(0, g.dtype))

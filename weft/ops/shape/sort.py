@@ -14,11 +14,11 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT32, DType
 from ...base.errors import ShapeError
-from ...base.shape import Shape, normalize_axis, show
+from ...base.shape import normalize_axis, show
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, DTYPE, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, changed, define, no_flow, same_shape
+from .._families import OPAQUE, F, Inferred, Shapes, changed, define, no_flow, same_shape
 from .._kernels import Body, before, rows_of, sort_row, wide_dtype
 
 _AXIS = "along which axis"
@@ -45,14 +45,14 @@ class TopkAttrs:
     dtype: DType = attr(DTYPE, "of the indices", default=INT32)
 
 
-def _same_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _same_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     made = same_shape(params, ins, outs)
     if made[0][0] is not None:
         normalize_axis(params.axis, len(made[0][0]))
     return made
 
 
-def _topk_shape(params: TopkAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _topk_shape(params: TopkAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is None:
         return [None], [None, None]
     axis = normalize_axis(params.axis, len(ins[0]))

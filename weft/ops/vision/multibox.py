@@ -11,13 +11,11 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT32
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Shape, mul_dims, show, unify_dim
+from ...base.shape import mul_dims, show, unify_dim
 from ...core.schema import BOOL, FLOAT, FLOATS, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, define, floating, no_flow, ranked
+from .._families import OPAQUE, Inferred, Shapes, define, floating, no_flow, ranked
 from .._kernels import Body, variable, wide_dtype
-
-Shapes = Sequence[Shape]
 
 # Anchors
 
@@ -54,7 +52,7 @@ def _check_prior(params: PriorAttrs) -> None:
         raise InvalidValue(f"steps {params.steps} and offsets {params.offsets} are not two each")
 
 
-def _prior_shape(params: PriorAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _prior_shape(params: PriorAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     _check_prior(params)
     _, _, height, width = ranked(ins[0], 4, "the data")
     count = len(params.sizes) + len(params.ratios) - 1
@@ -136,7 +134,7 @@ class TransformLocAttrs:
     )
 
 
-def _transform_shape(params: TransformLocAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _transform_shape(params: TransformLocAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if len(params.variances) != 4:
         raise InvalidValue(f"variances {params.variances} are not four")
     batch, classes, anchors = ranked(ins[0], 3, "cls_prob")

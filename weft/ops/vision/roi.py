@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show, unify_dim
+from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating, ranked
-
-Shapes = Sequence[Shape]
+from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, floating, ranked
 
 
 @schema
@@ -25,7 +22,7 @@ class RoiAlignAttrs:
     aligned: bool = attr(BOOL, "whether places are centres of pixels, and boxes may be smaller than one", default=False)
 
 
-def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     n, c, height, width = ranked(ins[0], 4, "the data")
     count, five = ranked(ins[1], 2, "the boxes")
     unify_dim(five, 5)
@@ -35,7 +32,7 @@ def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
     return [data, (count, 5)], [(count, c, *params.pooled_size)]
 
 
-def _grad_shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     """(gradient, data, boxes) -> the gradient of the data."""
     (data, boxes), (out,) = _shape(params, [ins[1], ins[2]], [None])
     return [out, data, boxes], [data]

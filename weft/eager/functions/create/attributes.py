@@ -10,6 +10,7 @@ import numpy as np
 from ....base.errors import InvalidType, RunError
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.typed_tensor import made_as
 from ...tensor.types import as_dtype, memory_format
@@ -89,7 +90,7 @@ def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = Non
 @row(space=None)
 def dense_dim(input: Tensor) -> int:
     """How many dimensions are dense, which are all"""
-    return input._array.ndim
+    return input.ndim
 
 
 @row(space=None)
@@ -110,13 +111,13 @@ def is_nonzero(input: Tensor) -> bool:
 @row
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape"""
-    return input._array.shape == other._array.shape
+    return input._shape == other._shape
 
 
 @row(space=None)
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
     """Whether both are the same view of the same storage"""
-    first, second = input._array, tensor._array
+    first, second = array_of(input), array_of(tensor)
     if input.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr():
         return False
     same = first.shape == second.shape and first.strides == second.strides
@@ -126,7 +127,7 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
 @row(method=False)
 def numel(input: Tensor) -> int:
     """How many elements there are"""
-    return input._array.size
+    return input.numel()
 
 
 @row(method=False)
@@ -154,12 +155,12 @@ def dim_order(input: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]
         raise RunError(
             "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
         )
-    return tuple(memory_order(input._array))
+    return tuple(memory_order(array_of(input)))
 
 
 def _has_several_orders(input: Tensor) -> bool:
-    strides = input._array.strides
-    return 1 in input._array.shape or any(a == b for a, b in pairwise(strides))
+    strides = array_of(input).strides
+    return 1 in input._shape or any(a == b for a, b in pairwise(strides))
 
 
 # Tensors made the old way, and positions in a number known beforehand.
@@ -179,7 +180,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """Where the first `size` elements are that are not zero, a row each; the rest is filled"""
     if size < 0:
         raise RunError("nonzero_static: 'size' must be an non-negative integer")
-    places = np.argwhere(input._array)[:size]
-    made = np.full((size, input._array.ndim), fill_value, np.int64)
+    places = np.argwhere(array_of(input))[:size]
+    made = np.full((size, input.ndim), fill_value, np.int64)
     made[: len(places)] = places
     return wrap(made)

@@ -12,6 +12,7 @@ from ....base.errors import LinAlgError, RunError
 from ....core.op import Op
 from ....ops.linalg.lapack import InverseAttrs, PinvAttrs, SolveAttrs, TriangleAttrs, mirrored
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..math.complex import adjoint
 from ..math.unary import abs as magnitude
@@ -62,9 +63,9 @@ class SlogdetResult(NamedTuple):
 
 
 def must_be_matrices(name: str, A: Tensor) -> None:
-    if A._array.ndim < 2:
+    if A.ndim < 2:
         raise RunError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    if not (is_float(A._array.dtype) or is_complex(A._array.dtype)):
+    if not (is_float(A._dtype) or is_complex(A._dtype)):
         raise RunError(f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.title}")
 
 
@@ -91,12 +92,12 @@ row(inv, name="inverse", out=True)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B; with `left=False`, X A = B"""
     must_be_squares("linalg.solve", A)
-    if A._array.dtype != B._array.dtype:
+    if A._dtype != B._dtype:
         raise RunError(
             f"linalg.solve: Expected A and B to have the same dtype, but found A of type "
             f"{A.dtype.title} and B of type {B.dtype.title} instead"
         )
-    a, b = A._array.shape, B._array.shape
+    a, b = A._shape, B._shape
     vector = len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
     if not left:
         if vector:
@@ -107,7 +108,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 def solved(A: Tensor, B: Tensor, triangle: str = "none") -> Tensor:
     """X with A X = B, where A may be known to be a triangle."""
-    a, b = A._array.shape, B._array.shape
+    a, b = A._shape, B._shape
     if a[-1] != b[-2]:
         raise RunError(
             f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
@@ -127,7 +128,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     must_be_squares("linalg.solve_triangular", A)
     part = A
     if unitriangular:
-        eye = wrap(np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape))
+        eye = wrap(np.broadcast_to(np.eye(A._shape[-1], dtype=A._dtype), A._shape))
         strict = TriangleAttrs(lower=not upper, diagonal=1 if upper else -1)
         part = _one(_TRIANGLE, strict, A) + eye
     if not left:
@@ -168,7 +169,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangle L with A = L L', or the upper one"""
     must_be_squares("linalg.cholesky", A)
     made = _one(_CHOLESKY, None, adjoint(A) if upper else A)
-    if np.isnan(np.diagonal(made._array, axis1=-2, axis2=-1)).any():
+    if np.isnan(np.diagonal(array_of(made), axis1=-2, axis2=-1)).any():
         raise LinAlgError("linalg.cholesky: the input is not positive-definite: it has NaNs")
     return adjoint(made) if upper else made
 
@@ -199,14 +200,14 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 def qr(A: Tensor, mode: str = "reduced") -> QRResult:
     """A = Q R with orthogonal columns of Q and upper triangles R"""
     must_be_matrices("linalg.qr", A)
-    m, n = A._array.shape[-2:]
+    m, n = A._shape[-2:]
     if mode == "r":
         made = apply(_QR, None, [A.detach()])[1]
-        return QRResult(wrap(np.empty(0, A._array.dtype)), made)
+        return QRResult(wrap(np.empty(0, A._dtype)), made)
     if mode == "complete":
         if A.requires_grad and m > n:
             raise RunError("linalg.qr: complete mode is not differentiable if A has more rows")
-        full = [part.astype(A._array.dtype) for part in np.linalg.qr(A._array, "complete")]
+        full = [part.astype(A._dtype) for part in np.linalg.qr(array_of(A), "complete")]
         return QRResult(*map(wrap, full)) if m > n else _qr(A)
     if mode != "reduced":
         raise RunError(f"qr received unrecognized mode {mode!r}")
@@ -215,7 +216,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QRResult:
 
 def _qr(A: Tensor) -> QRResult:
     """Columns that are too many are products with Q: the rule of gradients is for the others."""
-    m, n = A._array.shape[-2:]
+    m, n = A._shape[-2:]
     if m >= n:
         return QRResult(*apply(_QR, None, [A]))
     q, r = apply(_QR, None, [narrow(A, -1, 0, m)])
@@ -234,11 +235,11 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResu
 
 def _completed(columns: Tensor) -> Tensor:
     """Orthogonal columns, and others that make a square of them: those have no gradient."""
-    m, n = columns._array.shape[-2:]
+    m, n = columns._shape[-2:]
     if m == n:
         return columns
-    kind = columns._array.dtype
-    full = np.linalg.qr(columns._array, "complete").Q
+    kind = columns._dtype
+    full = np.linalg.qr(array_of(columns), "complete").Q
     return cat([columns, wrap(full[..., n:].astype(kind))], -1)
 
 
@@ -254,10 +255,10 @@ def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, rcond: Any = None, he
     """The pseudo-inverse of a matrix"""
     must_be_matrices("linalg.pinv", A)
     if hermitian:
-        A = A + wrap(mirrored(A._array) - A._array)  # its gradient is that of any matrix
+        A = A + wrap(mirrored(array_of(A)) - array_of(A))  # its gradient is that of any matrix
     share = rcond if rtol is None else rtol
     if share is None:
-        nearly = float(np.finfo(A._array.dtype).eps) * max(A._array.shape[-2:])
+        nearly = float(np.finfo(A._dtype).eps) * max(A._shape[-2:])
         share = nearly if atol is None else 0.0
     return _one(_PINV, PinvAttrs(rtol=float(share), atol=float(atol or 0.0)), A)
 
@@ -274,7 +275,7 @@ def matrix_norm(
 ) -> Tensor:
     """A norm of matrices: "fro", "nuc", or by sums of rows or columns or by singular values"""
     must_be_matrices("linalg.matrix_norm", A)
-    rank = A._array.ndim
+    rank = A.ndim
     if dtype is not None:
         A = A._cast(dtype.numpy)
     first, second = (axis_of(at, rank) for at in dim)
@@ -294,7 +295,7 @@ def matrix_norm(
         made = total(values, -1)
     else:
         made = amax(values, -1) if ord > 0 else amin(values, -1)
-    shape = [1 if at in (first, second) else A._array.shape[at] for at in range(rank)]
+    shape = [1 if at in (first, second) else A._shape[at] for at in range(rank)]
     return reshape(made, shape) if keepdim else made
 
 
@@ -308,10 +309,10 @@ def _norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
     if dim is not None:
         axes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
     else:
-        axes = tuple(range(A._array.ndim))
+        axes = tuple(range(A.ndim))
     if ord is None:
         return vector_norm(A, 2, None if dim is None else axes, keepdim, dtype=dtype)
-    if dim is None and A._array.ndim not in (1, 2):
+    if dim is None and A.ndim not in (1, 2):
         raise RunError("linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D")
     if len(axes) == 1:
         return vector_norm(A, ord, axes, keepdim, dtype=dtype)
@@ -324,12 +325,12 @@ def _norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
 def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """How many singular values are not nearly 0"""
     must_be_matrices("linalg.matrix_rank", A)
-    sizes = np.linalg.svd(A._array, compute_uv=False)
-    number = lambda x: np.asarray(x._array if isinstance(x, Tensor) else x)[..., None]
+    sizes = np.linalg.svd(array_of(A), compute_uv=False)
+    number = lambda x: np.asarray(array_of(x) if isinstance(x, Tensor) else x)[..., None]
     if tol is not None:
         limit = number(tol)
     else:
-        eps = np.finfo(A._array.dtype).eps * max(A._array.shape[-2:])
+        eps = np.finfo(A._dtype).eps * max(A._shape[-2:])
         share = number(eps if rtol is None and atol is None else 0.0 if rtol is None else rtol)
         largest = sizes.max(-1, keepdims=True, initial=0)
         limit = np.maximum(largest * share, number(0.0 if atol is None else atol))

@@ -11,6 +11,7 @@ from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.linalg.distances import DistancesAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..math.arithmetic import add, div, mul, sub
 from ..math.complex import adjoint, conj, imag, real
@@ -33,7 +34,7 @@ _COPY, _DISTANCES = Op.get("copy"), Op.get("distances")
 @row(out=False)
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal"""
-    if input._array.ndim != 2:
+    if input.ndim != 2:
         raise RunError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return total(diagonal(input))
 
@@ -56,11 +57,11 @@ row(matmul, space=LINALG, method=False, out=True)
 @row(space=LINALG, method=False, out=True)
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The cross product of vectors along an axis of 3"""
-    if input._array.ndim != other._array.ndim:
+    if input.ndim != other.ndim:
         raise RunError("linalg.cross: inputs must have the same number of dimensions.")
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     left, right = promoted(*broadcast_tensors(input, other))
-    if input._array.shape[axis] != 3 or other._array.shape[axis] != 3:
+    if input._shape[axis] != 3 or other._shape[axis] != 3:
         raise RunError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
         )
@@ -71,10 +72,10 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 @row(name="cross", out=True)
 def _cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product of vectors along an axis of 3, by default the first one there is"""
-    if input._array.ndim != other._array.ndim:
+    if input.ndim != other.ndim:
         raise RunError("inconsistent tensors dimensions")
     if dim is None:
-        dim = next((i for i, n in enumerate(input._array.shape) if n == 3), None)
+        dim = next((i for i, n in enumerate(input._shape) if n == 3), None)
         if dim is None:
             raise RunError("no dimension of size 3 in input")
     return cross(input, other, dim=dim)
@@ -85,7 +86,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
     """A matrix multiplied with itself n times; of its inverse if n is below 0"""
     must_be_square("linalg.matrix_power", A)
     if n == 0:
-        eye = np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
+        eye = np.broadcast_to(np.eye(A._shape[-1], dtype=A._dtype), A._shape)
         nothing: Tensor = Op.get("zeros_like")(A)
         return add(wrap(eye), nothing)
     base = A
@@ -106,7 +107,7 @@ row(matrix_power, out=True)
 
 
 def must_be_square(name: str, A: Tensor) -> None:
-    shape = A._array.shape
+    shape = A._shape
     if len(shape) < 2:
         raise RunError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if shape[-1] != shape[-2]:
@@ -122,11 +123,11 @@ def must_be_square(name: str, A: Tensor) -> None:
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
     """The p-norms of the differences of all pairs of rows"""
     for name, x in (("X1", x1), ("X2", x2)):
-        if not is_float(x._array.dtype):
+        if not is_float(x._dtype):
             raise RunError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype}")
-        if x._array.ndim < 2:
+        if x.ndim < 2:
             raise RunError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
-    if x1._array.shape[-1] != x2._array.shape[-1]:
+    if x1._shape[-1] != x2._shape[-1]:
         raise RunError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RunError("cdist only supports non-negative p values")
@@ -135,7 +136,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
     if p == 2:
         return _distances(*promoted(x1, x2), _MODES[compute_mode])
     gaps = sub(unsqueeze(x1, -2), unsqueeze(x2, -3))
-    if not gaps._array.shape[-1]:
+    if not gaps._shape[-1]:
         return total(gaps, -1)
     return vector_norm(gaps, p, -1)
 
@@ -153,10 +154,10 @@ FEW_ROWS = 25  # whose distances are those of differences unless products are as
 
 
 def _distances(a: Tensor, b: Tensor, by_products: bool | None) -> Tensor:
-    rows = a._array.shape[-2], b._array.shape[-2]
-    if a._array.ndim > 2 or b._array.ndim > 2:
-        batch = broadcast_shapes(a._array.shape[:-2], b._array.shape[:-2])
-        a, b = (expand(x, (*batch, *x._array.shape[-2:])) for x in (a, b))
+    rows = a._shape[-2], b._shape[-2]
+    if a.ndim > 2 or b.ndim > 2:
+        batch = broadcast_shapes(a._shape[:-2], b._shape[:-2])
+        a, b = (expand(x, (*batch, *x._shape[-2:])) for x in (a, b))
     chosen = max(rows) > FEW_ROWS if by_products is None else by_products
     return apply(_DISTANCES, DistancesAttrs(by_products=chosen), [a, b])[0]
 
@@ -165,13 +166,13 @@ def _distances(a: Tensor, b: Tensor, by_products: bool | None) -> Tensor:
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of the differences of all pairs of different rows"""
     must_be_real("pdist", input)
-    if input._array.ndim != 2:
+    if input.ndim != 2:
         raise RunError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
         raise RunError("pdist only supports non-negative p values")
-    first, second = np.triu_indices(input._array.shape[0], 1)
+    first, second = np.triu_indices(input._shape[0], 1)
     gaps = sub(taken(input, 0, first), taken(input, 0, second))
-    if not gaps._array.size:
+    if not gaps.numel():
         return total(gaps, -1)
     return vector_norm(gaps, p, -1)
 
@@ -186,12 +187,12 @@ def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
     """The covariances of rows, which are variables"""
-    if input._array.ndim > 2:
+    if input.ndim > 2:
         raise RunError(
             f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
         )
-    rows = floating(input if input._array.ndim == 2 else reshape(input, (1, -1)))
-    count = rows._array.shape[1]
+    rows = floating(input if input.ndim == 2 else reshape(input, (1, -1)))
+    count = rows._shape[1]
     weights = _weights(count, fweights, aweights)
     if weights is None:
         centred, share = sub(rows, mean(rows, 1, True)), float(count)
@@ -202,24 +203,24 @@ def cov(
     norm = _degrees(count, fweights, aweights, share, correction)
     right = centred if weights is None else mul(centred, weights[0])
     made = div(matmul(right, adjoint(centred)), norm)
-    return reshape(made, ()) if made._array.shape == (1, 1) else made
+    return reshape(made, ()) if made._shape == (1, 1) else made
 
 
 def _weights(count: int, fweights: Tensor | None, aweights: Tensor | None) -> tuple[Tensor, Any] | None:
     for name, tensor, whole in (("fweights", fweights, True), ("aweights", aweights, False)):
         if tensor is None:
             continue
-        if tensor._array.ndim > 1:
+        if tensor.ndim > 1:
             raise RunError(f"cov(): expected {name} to have one or fewer dimensions")
-        if whole != is_integer(tensor._array.dtype):
+        if whole != is_integer(tensor._dtype):
             kind = "integral" if whole else "floating point"
             raise RunError(f"cov(): expected {name} to have {kind} dtype but got {tensor.dtype}")
-        if tensor._array.size != count:
+        if tensor.numel() != count:
             raise RunError(
                 f"cov(): expected {name} to have the same numel as there are observations in the "
                 f"input but got {tensor.numel()} != {count}"
             )
-        if (tensor._array < 0).any():
+        if (array_of(tensor) < 0).any():
             raise RunError(f"cov(): {name} cannot be negative")
     if fweights is None and aweights is None:
         return None
@@ -242,16 +243,16 @@ def _degrees(count: int, fweights: Tensor | None, aweights: Tensor | None, share
 @row
 def corrcoef(input: Tensor) -> Tensor:
     """The correlations of rows, which are variables"""
-    if input._array.ndim > 2:
+    if input.ndim > 2:
         raise RunError(
             f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
         )
     spread = cov(input)
-    if not spread._array.ndim:
+    if not spread.ndim:
         return div(spread, spread)
     deviations = sqrt(real(diagonal(spread)))
     made = div(div(spread, unsqueeze(deviations, 1)), unsqueeze(deviations, 0))
-    if is_complex(made._array.dtype):
+    if is_complex(made._dtype):
         return of_parts(*(clamp(part(made), min=-1, max=1) for part in (real, imag)))
     return clamp(made, min=-1, max=1)
 
@@ -260,20 +261,20 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 def _areas(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
-    axis = axis_of(dim, y._array.ndim)
-    size = y._array.shape[axis]
+    axis = axis_of(dim, y.ndim)
+    size = y._shape[axis]
     if not size:
         return y, axis
     heights = add(narrow(y, axis, 0, size - 1), narrow(y, axis, 1, size - 1))
     if isinstance(x, Tensor):
-        if not x._array.ndim:
+        if not x.ndim:
             raise RunError("trapezoid: The provided `x` cannot be a scalar. Use `dx` instead.")
-        if x._array.ndim == 1:
-            if x._array.shape[0] != size:
+        if x.ndim == 1:
+            if x._shape[0] != size:
                 raise RunError("trapezoid: There must be one `x` value for each sample point")
-            x = reshape(x, [-1 if at == axis else 1 for at in range(y._array.ndim)])
-        along = axis - y._array.ndim
-        steps = x._array.shape[along]
+            x = reshape(x, [-1 if at == axis else 1 for at in range(y.ndim)])
+        along = axis - y.ndim
+        steps = x._shape[along]
         widths = sub(narrow(x, along, 1, steps - 1), narrow(x, along, 0, steps - 1))
         return mul(mul(heights, widths), 0.5), axis
     return mul(heights, _half(dx)), axis
@@ -286,8 +287,8 @@ def _half(dx: Any) -> Any:
 @row(method=False, aliases=["trapz"])
 def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The area under points along an axis, by trapezoids"""
-    if not y._array.shape[axis_of(dim, y._array.ndim)]:
-        return total(floating(y) if not is_float(y._array.dtype) else y, dim)
+    if not y._shape[axis_of(dim, y.ndim)]:
+        return total(floating(y) if not is_float(y._dtype) else y, dim)
     areas, axis = _areas(y, x, 1.0 if dx is None else dx, dim)
     return total(areas, axis)
 
@@ -296,18 +297,18 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
 def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The areas under points along an axis up to each, by trapezoids"""
     areas, axis = _areas(y, x, 1.0 if dx is None else dx, dim)
-    return Op.get("cumsum")(areas, axis=axis % areas._array.ndim)
+    return Op.get("cumsum")(areas, axis=axis % areas.ndim)
 
 
 @row
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The places of elements by their number"""
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else [shape])]
-    if indices._array.dtype.kind not in "iu":
+    if indices._dtype.kind not in "iu":
         raise InvalidValue(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):
         raise InvalidValue(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    made, rest = [], indices._array
+    made, rest = [], array_of(indices)
     for size in reversed(sizes):
         made.append(wrap(np.asarray(rest % size)))
         rest = rest // size
@@ -317,7 +318,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 @row(inplace=True, out=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices of an axis scaled down to a norm where theirs is greater"""
-    rank = input._array.ndim
+    rank = input.ndim
     if rank < 2:
         raise RunError("renorm: input needs at least 2 dimensions, got " + str(rank))
     if p <= 0:
@@ -333,7 +334,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 def _where(wanted: Tensor, scale: Tensor) -> Tensor:
-    made: Tensor = Op.get("broadcast_where")(wanted, scale, wrap(np.ones((), scale._array.dtype)))
+    made: Tensor = Op.get("broadcast_where")(wanted, scale, wrap(np.ones((), scale._dtype)))
     return made
 
 

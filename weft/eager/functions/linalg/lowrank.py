@@ -21,7 +21,7 @@ Parts = tuple[Tensor, Tensor, Tensor]
 def _basis(A: Tensor, q: int, niter: int) -> Tensor:
     """Orthogonal columns near those of the q greatest singular values, from random ones that are
     multiplied with A and its adjoint again and again."""
-    made = randn(A._array.shape[-1], q, dtype=A.dtype)
+    made = randn(A._shape[-1], q, dtype=A.dtype)
     found: Tensor = qr(matmul(A, made)).Q
     for _ in np.arange(niter):
         found = qr(matmul(adjoint(A), found)).Q
@@ -32,9 +32,9 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 @row(method=False)
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> Parts:
     """U, S and V of the q greatest singular values of A - M, found from random vectors"""
-    m, n = A._array.shape[-2:]
+    m, n = A._shape[-2:]
     if M is not None:
-        A = sub(A, expand(M, A._array.shape))
+        A = sub(A, expand(M, A._shape))
     turned = m < n
     if turned:
         A = adjoint(A)
@@ -47,7 +47,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 @row(method=False)
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Parts:
     """U, S and V of the q greatest singular values of A, its columns less their means"""
-    least = min(A._array.shape[-2:])
+    least = min(A._shape[-2:])
     count = min(6, least) if q is None else q
     if not 0 <= count <= least:
         raise InvalidValue(f"q(={count}) must be non-negative integer and not greater than min(m, n)={least}")

@@ -10,6 +10,7 @@ import numpy as np
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ....core.op import Op
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.complex import adjoint
 from ..shape.join import flip, tril, triu
@@ -49,7 +50,7 @@ class GeqrfResult(NamedTuple):
 
 def _must_be_finite(name: str, A: Tensor) -> None:
     must_be_squares(name, A)
-    if not np.isfinite(A._array).all():
+    if not np.isfinite(array_of(A)).all():
         raise RunError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
@@ -73,36 +74,35 @@ def eigvals(A: Tensor) -> Tensor:
 @row(out=True)
 def geqrf(input: Tensor) -> GeqrfResult:
     """A = Q R: R, below it the vectors of reflections whose product is Q; and their factors"""
-    if input._array.ndim < 2:
+    if input.ndim < 2:
         raise RunError("torch.geqrf: input must have at least 2 dimensions.")
     must_be_matrices("torch.geqrf", input)
     return GeqrfResult(*apply(_GEQRF, None, [input]))
 
 
 def _check_tau(name: str, input: Tensor, tau: Tensor) -> None:
-    a, t = input._array, tau._array
-    if a.ndim < 2:
+    if input.ndim < 2:
         raise RunError(f"{name}: input must have at least 2 dimensions.")
-    if a.ndim - t.ndim != 1:
+    if input.ndim - tau.ndim != 1:
         raise RunError(
             f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal "
-            f"to {t.ndim} and input.ndim is equal to {a.ndim}"
+            f"to {tau.ndim} and input.ndim is equal to {input.ndim}"
         )
-    if a.shape[:-2] != t.shape[:-1]:
+    if input._shape[:-2] != tau._shape[:-1]:
         raise RunError(
-            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(t.shape[:-1])}"
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau._shape[:-1])}"
         )
-    if a.shape[-1] < t.shape[-1]:
+    if input._shape[-1] < tau._shape[-1]:
         raise RunError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
     must_be_matrices(name, input)
-    if a.dtype != t.dtype:
+    if input._dtype != tau._dtype:
         raise RunError(f"{name}: tau dtype {tau.dtype.title} does not match input dtype {input.dtype.title}")
 
 
 def _compact(input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     """V and T with the product of the reflections = 1 - V T V': the columns of V are their vectors,
     and T = (1 + D S)^-1 D with D = diag(tau) and S = the part of V' V above the diagonal."""
-    rows, count = input._array.shape[-2], tau._array.shape[-1]
+    rows, count = input._shape[-2], tau._shape[-1]
     vectors = tril(narrow(input, -1, 0, count), -1) + eye(input, rows, count)
     factors = diag_embed(tau)
     above = triu(batched(adjoint(vectors), vectors), 1)
@@ -112,12 +112,12 @@ def _compact(input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
 @row(space=LINALG, method=False, out=True)
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections 1 - tau v v', whose vectors are in A"""
-    if A._array.ndim >= 2 and A._array.shape[-2] < A._array.shape[-1]:
+    if A.ndim >= 2 and A._shape[-2] < A._shape[-1]:
         raise RunError(
             "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )
     _check_tau("torch.linalg.householder_product", A, tau)
-    rows, columns = A._array.shape[-2:]
+    rows, columns = A._shape[-2:]
     vectors, inner = _compact(A, tau)
     first = adjoint(narrow(vectors, -2, 0, columns))
     return eye(A, rows, columns) - batched(batched(vectors, inner), first)
@@ -139,17 +139,16 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
 
 
 def _check_other(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
-    a, b = input._array, other._array
-    if b.ndim < 2:
+    if other.ndim < 2:
         raise RunError("torch.ormqr: other must have at least 2 dimensions.")
     side = -2 if left else -1
-    if b.shape[side] < tau._array.shape[-1]:
+    if other._shape[side] < tau._shape[-1]:
         raise RunError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
-    if b.shape[side] != a.shape[-2]:
+    if other._shape[side] != input._shape[-2]:
         raise RunError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
-    if a.shape[:-2] != b.shape[:-2]:
+    if input._shape[:-2] != other._shape[:-2]:
         raise RunError("torch.ormqr: Expected other and input to have the same batch dimensions")
-    if a.dtype != b.dtype:
+    if input._dtype != other._dtype:
         raise RunError("torch.ormqr: Expected input and other to have the same dtype")
 
 
@@ -167,8 +166,8 @@ def _svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVDRes
     """`linalg.svd` with V instead of its adjoint; zeros for both if not `compute_uv`"""
     if not compute_uv:
         must_be_matrices("linalg.svd", input)
-        *lead, m, n = input._array.shape
-        none = [wrap(np.zeros((*lead, k, k), input._array.dtype)) for k in (m, n)]
+        *lead, m, n = input._shape
+        none = [wrap(np.zeros((*lead, k, k), input._dtype)) for k in (m, n)]
         return OldSVDResult(none[0], svdvals(input), none[1])
     u, s, vh = factor_svd(input, not some)
     return OldSVDResult(u, s, adjoint(vh))
@@ -222,8 +221,8 @@ def lobpcg(
         raise Unsupported("lobpcg has no iterations that could be tracked")
     if method not in (None, "basic", "ortho"):
         raise InvalidValue(f"lobpcg: no such method: {method}")
-    side = A._array.shape[-1]
-    count = (1 if X is None else X._array.shape[-1]) if k is None else k
+    side = A._shape[-1]
+    count = (1 if X is None else X._shape[-1]) if k is None else k
     wanted = count if n is None else n
     if side < 3 * wanted:
         raise InvalidValue(

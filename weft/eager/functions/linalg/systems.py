@@ -14,6 +14,7 @@ from ....core.op import Op
 from ....ops.linalg._elimination import first_zero, lu_factors
 from ....ops.linalg.factors import LstsqAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.compare import choose
 from ..math.complex import adjoint
@@ -49,18 +50,17 @@ class TriangularSolveResult(NamedTuple):
 
 
 def _must_fit(A: Tensor, B: Tensor, driver: str) -> None:
-    a, b = A._array, B._array
-    if a.ndim < 2:
+    if A.ndim < 2:
         raise RunError("torch.linalg.lstsq: input must have at least 2 dimensions.")
-    if b.ndim < 1:
+    if B.ndim < 1:
         raise RunError("torch.linalg.lstsq: other must have at least 1 dimension.")
-    if a.dtype != b.dtype:
+    if A._dtype != B._dtype:
         raise RunError(
             "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's "
             f"dtype {A.dtype.title} and other's dtype {B.dtype.title}"
         )
     must_be_matrices("torch.linalg.lstsq", A)
-    if not 0 <= a.ndim - b.ndim <= 1:
+    if not 0 <= A.ndim - B.ndim <= 1:
         raise RunError(
             "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and "
             "(input.dim() - other.dim()) <= 1"
@@ -74,17 +74,17 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Lst
     """The X for which |A X - B| is smallest, what is left, and the rank of A"""
     driver = "gelsy" if driver is None else driver
     _must_fit(A, B, driver)
-    vector = B._array.ndim < A._array.ndim
+    vector = B.ndim < A.ndim
     right = unsqueeze(B, -1) if vector else B
-    if right._array.shape[-2] != A._array.shape[-2]:
+    if right._shape[-2] != A._shape[-2]:
         place = -1 if vector else -2
         raise RunError(f"torch.linalg.lstsq: input.size(-2) should match other.size({place})")
     try:
-        lead = np.broadcast_shapes(A._array.shape[:-2], right._array.shape[:-2])
+        lead = np.broadcast_shapes(A._shape[:-2], right._shape[:-2])
     except ValueError as error:
         raise RunError("torch.linalg.lstsq: batches do not broadcast", why=str(error)) from None
-    left, right = (expand(x, (*lead, *x._array.shape[-2:])) for x in (A, right))
-    share = float(np.finfo(A._array.dtype).eps) * max(A._array.shape[-2:])
+    left, right = (expand(x, (*lead, *x._shape[-2:])) for x in (A, right))
+    share = float(np.finfo(A._dtype).eps) * max(A._shape[-2:])
     share = share if rcond is None else float(rcond)
     exact = LstsqAttrs(rtol=0.0 if driver == "gels" else share)
     solution = apply(_LSTSQ, exact, [left, right])[0]
@@ -94,8 +94,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Lst
 
 def _told(A: Tensor, B: Tensor, solution: Tensor, driver: str, share: float) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of squares, ranks and singular values, each where the driver tells it."""
-    m, n = A._array.shape[-2:]
-    values = np.linalg.svd(A._array, compute_uv=False)
+    m, n = A._shape[-2:]
+    values = np.linalg.svd(array_of(A), compute_uv=False)
     ranks = (values > values.max(-1, keepdims=True, initial=0) * share).sum(-1)
     full = driver == "gels" or (driver != "gelsy" and bool((ranks == n).all()))
     rest = magnitude(reshape(narrow(solution, -2, 0, 0), (0,)))
@@ -111,12 +111,12 @@ def _told(A: Tensor, B: Tensor, solution: Tensor, driver: str, share: float) -> 
 
 def _must_be_systems(name: str, b: Tensor, A: Tensor) -> None:
     for label, tensor in (("b", b), ("A", A)):
-        if tensor._array.ndim < 2:
+        if tensor.ndim < 2:
             raise RunError(
-                f"{name}: {label} should have at least 2 dimensions, but has {tensor._array.ndim} dimensions instead"
+                f"{name}: {label} should have at least 2 dimensions, but has {tensor.ndim} dimensions instead"
             )
     must_be_squares(name, A)
-    if A._array.dtype != b._array.dtype:
+    if A._dtype != b._dtype:
         raise RunError(
             f"{name}: Expected b and A to have the same dtype, but found b of type "
             f"{b.dtype.title} and A of type {A.dtype.title} instead"
@@ -148,8 +148,8 @@ def triangular_solve(
     matrix = A.transpose(-2, -1) if transpose else A  # type: ignore[attr-defined]
     up = bool(upper) != bool(transpose)
     made = solve_triangular(matrix, input, upper=up, unitriangular=unitriangular)
-    lead = made._array.shape[:-2]
-    kept = expand(A, (*lead, *A._array.shape[-2:])).clone()  # type: ignore[attr-defined]
+    lead = made._shape[:-2]
+    kept = expand(A, (*lead, *A._shape[-2:])).clone()  # type: ignore[attr-defined]
     return TriangularSolveResult(made, kept)
 
 
@@ -161,7 +161,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of a tensor as a map from its last dimensions to the first `ind`"""
     if ind <= 0:
         raise RunError(f"Expected a strictly positive integer for 'ind', but got {ind}")
-    first, last = A._array.shape[:ind], A._array.shape[ind:]
+    first, last = A._shape[:ind], A._shape[ind:]
     if math.prod(first) != math.prod(last):
         raise RunError(
             "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
@@ -177,8 +177,8 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     moved = A
     if dims is not None:
         moved = movedim(A, tuple(dims), tuple(range(-len(dims), 0)))
-    rank = B._array.ndim
-    first, last = moved._array.shape[:rank], moved._array.shape[rank:]
+    rank = B.ndim
+    first, last = moved._shape[:rank], moved._shape[rank:]
     if math.prod(first) != math.prod(last):
         raise RunError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
@@ -195,24 +195,24 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 @row(space=LINALG, method=False, out=True)
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number: the norm of A times that of its inverse; infinite if there is none"""
-    if A._array.ndim < 2:
+    if A.ndim < 2:
         raise RunError("linalg.cond: The input tensor A must have at least 2 dimensions.")
     if p is None or p in (2, -2):
         values = svdvals(A)
-        if not values._array.size:
+        if not values.numel():
             return total(values, -1)
         ends = select(values, -1, 0), select(values, -1, -1)
         return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
     must_be_squares(f"linalg.cond(ord={p})", A)
     if p not in ("fro", "nuc", 1, -1, math.inf, -math.inf):
         raise RunError(f"linalg.cond got an invalid norm type: {p}")
-    if not A._array.size:
-        return wrap(np.zeros(A._array.shape[:-2], A._array.real.dtype))
-    kind = np.complex128 if is_complex(A._array.dtype) else np.float64
-    none = first_zero(lu_factors(A._array.astype(kind), True)[0]) != 0
+    if not A.numel():
+        return wrap(np.zeros(A._shape[:-2], array_of(A).real.dtype))
+    kind = np.complex128 if is_complex(A._dtype) else np.float64
+    none = first_zero(lu_factors(array_of(A).astype(kind), True)[0]) != 0
     if not none.any():
         return matrix_norm(A, p) * matrix_norm(inv(A), p)
-    one = np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
+    one = np.broadcast_to(np.eye(A._shape[-1], dtype=A._dtype), A._shape)
     safe = choose(wrap(none[..., None, None]), wrap(one), A)
     return choose(wrap(none), math.inf, matrix_norm(safe, p) * matrix_norm(inv(safe), p))
 
@@ -230,12 +230,12 @@ row(matrix_exp, space=LINALG, method=False)
 @row(name="vander", space=LINALG, method=False)
 def _vander(x: Tensor, N: Any = None) -> Tensor:
     """1, x, x^2 ... along a new last dimension"""
-    if x._array.dtype == BOOL:
+    if x._dtype == BOOL:
         raise RunError("linalg.vander supports floating point, complex, and integer tensors")
-    count = (x._array.shape[-1] if x._array.ndim else 1) if N is None else _whole(N)
+    count = (x._shape[-1] if x.ndim else 1) if N is None else _whole(N)
     if count <= 1:
         raise RunError("N must be greater than 1.")
-    return _powers(reshape(x, (1,)) if not x._array.ndim else x, count)
+    return _powers(reshape(x, (1,)) if not x.ndim else x, count)
 
 
 def _whole(N: Any) -> int:
@@ -245,24 +245,24 @@ def _whole(N: Any) -> int:
 
 
 def _powers(x: Tensor, count: int) -> Tensor:
-    kind = x._array.dtype
+    kind = x._dtype
     x = x if is_float(kind) or is_complex(kind) else x._cast(np.dtype(np.int64))
-    rest = expand(unsqueeze(x, -1), (*x._array.shape, count - 1))
-    ones = wrap(np.ones((*x._array.shape, 1), x._array.dtype))
+    rest = expand(unsqueeze(x, -1), (*x._shape, count - 1))
+    ones = wrap(np.ones((*x._shape, 1), x._dtype))
     return cat([ones, rest.cumprod(-1)], -1)  # type: ignore[attr-defined]
 
 
 @row(method=False)
 def vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:
     """Descending powers of the elements of a vector, a row for each"""
-    if x._array.ndim != 1:
+    if x.ndim != 1:
         raise RunError("x must be a one-dimensional tensor.")
-    count = x._array.shape[0] if N is None else _whole(N)
+    count = x._shape[0] if N is None else _whole(N)
     if count < 0:
         raise RunError("N must be non-negative.")
-    kind = x._array.dtype
+    kind = x._dtype
     wide = x if is_float(kind) or is_complex(kind) else x._cast(np.dtype(np.int64))
     if count == 0:
-        return wrap(np.empty((x._array.shape[0], 0), wide._array.dtype))
-    made = _powers(wide, count) if count > 1 else wrap(np.ones((len(x._array), 1), wide._array.dtype))
+        return wrap(np.empty((x._shape[0], 0), wide._dtype))
+    made = _powers(wide, count) if count > 1 else wrap(np.ones((len(array_of(x)), 1), wide._dtype))
     return made if increasing else flip(made, (-1,))

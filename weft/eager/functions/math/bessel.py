@@ -66,7 +66,7 @@ def _incomplete(name: str, special: str, doc: str) -> None:
     def function(input: Tensor, other: Tensor) -> Tensor:
         must_be_tensors(name, input=input, other=other)
         pair = promoted(input, other)
-        kind = pair[0]._array.dtype
+        kind = pair[0]._dtype
         if is_complex(kind) or not is_float(kind):
             raise Unsupported(f'"{name}_cpu" not implemented for {pair[0].dtype.title!r}')
         return apply(op, None, pair)[0]

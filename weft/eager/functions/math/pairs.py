@@ -12,6 +12,7 @@ from ....base.errors import InvalidType, RunError, Unsupported
 from ....core.op import Op
 from ....ops.math.elemwise import ClipAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import finfo
 from ..fusion import fused
@@ -41,7 +42,7 @@ def atan2(input: Tensor, other: Tensor) -> Tensor:
 def _only_floats(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
     must_be_tensors(name, input=input, other=other)
     values = promoted(input, other)
-    if not is_float(values[0]._array.dtype):
+    if not is_float(values[0]._dtype):
         raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
     return values
 
@@ -62,7 +63,7 @@ def copysign(input: Tensor, other: Any) -> Tensor:
 @row(inplace=True, out=True, elementwise=True)
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """the next number after input towards other"""
-    left, right = (value._array for value in _only_floats("nextafter", input, other))
+    left, right = (array_of(value) for value in _only_floats("nextafter", input, other))
     return wrap(np.asarray(np.nextafter(left, right)))
 
 
@@ -75,7 +76,7 @@ def _larger_first(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 @row(out=True, elementwise=True)
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other))"""
-    if is_complex(input._array.dtype) or is_complex(other._array.dtype):
+    if is_complex(input._dtype) or is_complex(other._dtype):
         high, low = _larger_first(*promoted(input, other))
         return add(high, log1p(exp(sub(low, high))))
     return apply(_LOGADDEXP, None, _only_floats("logaddexp", input, other))[0]
@@ -144,7 +145,7 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input limited to [min, max], which may be tensors"""
     low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
-    if type(low) in _REAL and type(high) in _REAL and is_float(input._array.dtype):
+    if type(low) in _REAL and type(high) in _REAL and is_float(input._dtype):
         known = low == low and high == high  # a bound that is NaN makes everything NaN
         if known and not (min is None and max is None):
             return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [input])[0]
@@ -162,10 +163,10 @@ def _limited(input: Tensor, min: Any, max: Any) -> Tensor:
         raise InvalidType("clamp(): 'min' and 'max' must both be numbers or both be tensors")
     given = [value for value in (min, max) if value is not None]
     made = promoted(input, *given)
-    must_fit(made[0]._array.dtype, *given)
-    if is_complex(made[0]._array.dtype):
+    must_fit(made[0]._dtype, *given)
+    if is_complex(made[0]._dtype):
         raise Unsupported("clamp is not supported for complex types")
-    if made[0]._array.dtype == BOOL and not isinstance(given[0], Tensor):
+    if made[0]._dtype == BOOL and not isinstance(given[0], Tensor):
         raise Unsupported("\"clamp\" not implemented for 'Bool'")
     value, limits = made[0], made[1:]
     if min is not None:
@@ -198,7 +199,7 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 @fused
 def sgn(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN; x / |x| of complex numbers"""
-    kind = input._array.dtype
+    kind = input._dtype
     if kind == BOOL:
         return input.clone()
     if is_complex(kind):
@@ -210,7 +211,7 @@ def sgn(input: Tensor) -> Tensor:
 @row(inplace=True, out=True, elementwise=True)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported("Unlike NumPy, sign() is not intended to support complex numbers.")
     return sgn(input)
 
@@ -240,7 +241,7 @@ def isfinite(input: Tensor) -> Tensor:
 @row(out=True, elementwise=True)
 def signbit(input: Tensor) -> Tensor:
     """where input is negative, -0.0 included"""
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported("signbit is not implemented for complex tensors.")
     return _test(_SIGNBIT, input)
 
@@ -262,7 +263,7 @@ def isneginf(input: Tensor) -> Tensor:
 
 
 def _must_be_ordered(name: str, input: Tensor) -> None:
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported(f"{name} does not support complex inputs.")
 
 
@@ -273,7 +274,7 @@ def nan_to_num(
 ) -> Tensor:
     """input with numbers in the place of NaN and the infinities"""
     must_be_real("nan_to_num", input)
-    kind = input._array.dtype
+    kind = input._dtype
     if is_integer(kind) or kind == BOOL:
         return input.clone()
     greatest = finfo(input.dtype).max

@@ -97,7 +97,7 @@ def ndtri(input: Tensor) -> Tensor:
     must_be_real("ndtri", input)
     values = floating(input)
     wide = values._cast(FLOAT64)  # 2 x - 1 loses what is small
-    return mul(erfinv(add(mul(wide, 2), -1)), math.sqrt(2))._cast(values._array.dtype)
+    return mul(erfinv(add(mul(wide, 2), -1)), math.sqrt(2))._cast(values._dtype)
 
 
 @row(space="weft.special", method=False, out=True)
@@ -122,11 +122,11 @@ def log_ndtr(input: Tensor) -> Tensor:
 
 def _normalised(name: str, op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
     values = input if dtype is None else input._cast(as_dtype(dtype).numpy)
-    kind = values._array.dtype
+    kind = values._dtype
     if is_complex(kind) or not is_float(kind):
         raise Unsupported(f'"{name}" not implemented for {values.dtype.title!r}')
-    axis = axis_of(dim, values._array.ndim)
-    if not values._array.ndim:
+    axis = axis_of(dim, values.ndim)
+    if not values.ndim:
         return exp(add(values, mul(values, -1))) if name == "softmax" else add(values, mul(values, -1))
     return apply(op, params_of(op, {"axis": axis}), [values])[0]
 

@@ -73,7 +73,7 @@ i0 = _smooth("i0", "the modified Bessel function of order 0", special="i0")
 
 
 def _must_be_numbers(name: str, input: Tensor) -> None:
-    if input._array.dtype == BOOL:
+    if input._dtype == BOOL:
         raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
 
 
@@ -87,7 +87,7 @@ def abs(input: Tensor) -> Tensor:
 @row(inplace=True, out=True, elementwise=True, aliases=["negative"])
 def neg(input: Tensor) -> Tensor:
     """-x"""
-    if input._array.dtype == BOOL:
+    if input._dtype == BOOL:
         raise RunError(
             "Negation, the `-` operator, on a bool tensor is not supported.",
             hint="use the `~` or `logical_not()` operator to invert a mask",
@@ -126,7 +126,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     _must_be_numbers("round", input)
     if decimals == 0:
         return apply(Op.get("round"), None, [input])[0]
-    if not is_float(input._array.dtype):
+    if not is_float(input._dtype):
         raise RunError(f"round with decimals is for floats, not {input.dtype}")
     scale = 10.0 ** builtins.abs(decimals)
     up = mul(input, scale) if decimals > 0 else div(input, scale)
@@ -144,7 +144,7 @@ def frac(input: Tensor) -> Tensor:
 @row(inplace=True, out=True, elementwise=True)
 def square(input: Tensor) -> Tensor:
     """x * x"""
-    kind = input._array.dtype
+    kind = input._dtype
     if is_float(kind):
         return few_products(input, 2)
     return mul(input, 1) if kind == BOOL else apply(_MUL, None, [input, input])[0]
