@@ -8,6 +8,7 @@ import numpy as np
 
 from ....base.dtype import is_float
 from ....base.errors import RunError
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..table import row
 from .arithmetic import mul
@@ -23,10 +24,10 @@ class Frexp(NamedTuple):
 @row(out=True)
 def frexp(input: Tensor) -> Frexp:
     """the mantissa, between a half and one, and the exponent"""
-    if not is_float(input._array.dtype):
+    if not is_float(input._dtype):
         raise RunError("frexp() only supports floating-point dtypes")
-    exponent = np.frexp(input._array)[1].astype(np.int32)
+    exponent = np.frexp(array_of(input))[1].astype(np.int32)
     half = exponent // 2
-    scales = [np.exp2(-part).astype(input._array.dtype) for part in (half, exponent - half)]
+    scales = [np.exp2(-part).astype(input._dtype) for part in (half, exponent - half)]
     mantissa = mul(mul(input, wrap(scales[0])), wrap(scales[1]))
     return Frexp(mantissa, wrap(exponent))
