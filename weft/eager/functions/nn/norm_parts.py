@@ -9,7 +9,7 @@ import numpy as np
 from ....base.dtype import DTYPES
 from ....base.errors import RunError
 from ...tensor.tensor import Array, Tensor, axis_of, wrap
-from ..linalg.factors import matrix_norm
+from ..linalg.norms import matrix_norm
 from ..math.arithmetic import add, mul
 from ..math.unary import rsqrt
 from ..reduce.reduce import mean, var, vector_norm

@@ -265,6 +265,12 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return seen_by(input, lambda x: _diagonal(x, offset, first, second))
 
 
+@row(name="diagonal", space="weft.linalg", method=False)
+def _matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices in the last two axes"""
+    return diagonal(A, offset, dim1, dim2)
+
+
 @row(space=None)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis, as a new last axis of a view"""
