@@ -25,6 +25,13 @@ def check_count(name: str, what: str, count: Any) -> None:
         raise InvalidValue(f"{name}(): {what} of {count} is too large")
 
 
+def by_number(what: str, names: Sequence[str], number: int) -> str:
+    """A choice that has a name in nn.functional, and a number in the core."""
+    if number not in range(len(names)):
+        raise RunError(f"{number} is not a valid value for {what}", hint=f"0 to {len(names) - 1}")
+    return names[number]
+
+
 def promoted(*values: Any) -> list[Tensor]:
     """Tensors and numbers as tensors of the dtype they meet in."""
     first, last = values[0], values[-1]

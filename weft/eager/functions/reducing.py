@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from ...base.dtype import INT64
 from ...base.errors import RunError
 from ...core.op import Op
 from ...ops.reduce.reductions import ReduceAttrs
 from ...ops.shape.index import GatherAttrs
 from ..dispatch import apply
 from ..tensor.tensor import DimensionError, Tensor, axis_of
+from ..tensor.types import as_dtype
 from ..tensor.viewing import reshaped
 
 _GATHER = Op.get("gather_elements")
@@ -39,6 +41,13 @@ def reduce_by(op: Op, input: Tensor, axes: tuple[int, ...], keepdim: bool, **att
 @lru_cache(maxsize=4096)
 def _attrs(axes: tuple[int, ...], keepdims: bool, **attrs: Any) -> Any:
     return ReduceAttrs(axis=axes, keepdims=keepdims, scalar=True, **attrs)
+
+
+def counted(input: Tensor, dtype: Any) -> Tensor:
+    """In the dtype of a sum: int64 of integers and bools."""
+    if dtype is not None:
+        return input._cast(as_dtype(dtype).numpy)
+    return input._cast(INT64) if input._array.dtype.kind in "biu" else input
 
 
 def in_shape(input: Tensor, shape: Sequence[int]) -> Tensor:

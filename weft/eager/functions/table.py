@@ -56,6 +56,7 @@ class Row(NamedTuple):
     writes: Callable[..., bool] | None = None
 
 
+NN = "weft.nn.functional"  # the space of most rows in the folder nn
 TABLE: dict[str, Row] = {}  # by name; those of another space by space.name
 FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {"weft": {}}
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -73,6 +74,13 @@ def row(function: Callable[..., Any] | None = None, **options: Unpack[Options]) 
     made = Row(function, **options)
     TABLE[made.name if made.space in ("weft", None) else f"{made.space}.{made.name}"] = made
     _install(made)
+    return function
+
+
+def named(function: Function, name: str, doc: str | None) -> Function:
+    """A function that was made for a member of a family, under the member's name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
     return function
 
 

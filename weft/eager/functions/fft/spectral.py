@@ -17,8 +17,8 @@ from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.arithmetic import div, mul
 from ..math.complex import view_as_real
-from ..nn.image import constant_pad_nd
-from ..nn.image import pad as padded
+from ..nn.padding import constant_pad_nd
+from ..nn.padding import pad as padded
 from ..operands import promoted
 from ..shape.parts import narrow, unfold, zeros_but
 from ..shape.shape import reshape, squeeze, transpose, unsqueeze

@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor, axis_of
 from ..create.create import kind_of, made
 from ..math.arithmetic import mul
 from ..math.complex import conj
-from ..nn.image import constant_pad_nd
+from ..nn.padding import constant_pad_nd
 from ..operands import floating
 from ..shape.join import roll
 from ..shape.parts import narrow

@@ -29,8 +29,8 @@ class _Taken:
     def __init__(self, params: RnnAttrs, given: dict[str, Tensor]) -> None:
         self.params, self.given = params, given
         self.h, self.c = given["state"], given.get("cell")
-        self.own, self.before, self.raw, self.new = ([None] * len(given["gates"]) for _ in range(4))
-        self.out: list[Any] = [None] * len(given["gates"])
+        steps: list[list[Any]] = [[None] * len(given["gates"]) for _ in range(5)]
+        self.own, self.before, self.raw, self.new, self.out = steps
 
     def run(self, length: Tensor | None) -> list[Tensor]:
         """Outputs, and what is there after the last step."""

@@ -15,12 +15,10 @@ from ...dispatch import apply
 from ...tensor.tensor import Tensor, wrap
 from ..math.arithmetic import div
 from ..shape.shape import reshape, unsqueeze
-from ..table import row
-from .activation import NN
-from .loss import reduced, reduction_of
+from ..table import NN, row
+from .loss import numbered, reduced, reduction_of
 
 _CTC = Op.get("ctc_loss")
-_REDUCTIONS = ("none", "mean", "sum")
 Array = np.ndarray[Any, Any]
 
 
@@ -35,9 +33,7 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """How unlikely targets are, over all ways to stretch them to the steps of log_probs"""
-    if reduction not in (0, 1, 2):
-        raise RunError(f"{reduction} is not a valid value for reduction")
-    return _loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity)
+    return _loss(log_probs, targets, input_lengths, target_lengths, blank, numbered(reduction), zero_infinity)
 
 
 @row(name="ctc_loss", space=NN, method=False)

@@ -3,7 +3,7 @@ have any size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -14,8 +14,7 @@ from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..index.index import gather
 from ..random.fill import rand
 from ..shape.shape import reshape
-from ..table import row
-from .activation import NN
+from .by_rank import by_rank, with_indices
 
 Array = np.ndarray[Any, Any]
 
@@ -104,7 +103,7 @@ def _greatest(planes: Array, starts: Sequence[Array], kernel: Sequence[int]) -> 
     """The place of the greatest element of each window in its plane; of the last NaN, if any."""
     count, sizes = len(planes), planes.shape[1:]
     flat, first = planes.reshape(-1), np.arange(count) * prod(sizes)
-    base: Any = 0
+    base: Array = np.zeros((), np.int64)
     for axis, begin in enumerate(starts):
         shape = [count, *[1] * len(sizes)]
         shape[axis + 1] = begin.shape[1]
@@ -128,7 +127,7 @@ def _taken(input: Tensor, places: Array, rank: int) -> Tensor:
     return reshape(gather(flat, len(lead), wrap(index)), places.shape)
 
 
-def _rows(rank: int) -> None:
+def _fractional(rank: int) -> Callable[..., Any]:
     def pool(
         input: Tensor,
         kernel_size: Any,
@@ -140,23 +139,14 @@ def _rows(rank: int) -> None:
         made = _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
         return made if return_indices else made[0]
 
-    def with_indices(
-        input: Tensor,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        return _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
-
-    pool.__name__ = f"fractional_max_pool{rank}d"
-    pool.__doc__ = "The greatest of windows at random places, so many that outputs have a size"
-    with_indices.__name__ = f"{pool.__name__}_with_indices"
-    with_indices.__doc__ = "The same, and where in its plane each was found"
-    for function in (pool, with_indices):
-        row(function, space=NN, method=False)
+    return pool
 
 
-_rows(2)
-_rows(3)
+_pools = by_rank(
+    _fractional,
+    "fractional_max_pool{}d",
+    "The greatest of windows {} at random places, so many that outputs have a size",
+    (2, 3),
+)
+for _pool in _pools:
+    with_indices(_pool)

@@ -1,14 +1,15 @@
-"""Rows of nn.functional: normalisations."""
+"""Rows: normalisations, in nn.functional and as the core has them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ....base.dtype import is_complex, is_integer
+from ....base.dtype import DTYPES, is_complex, is_integer
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.math.magnitude import WindowSumAttrs
@@ -22,52 +23,26 @@ from ..math.arithmetic import add, div, mul, pow
 from ..math.pairs import clamp
 from ..math.unary import rsqrt
 from ..operands import must_be_real
-from ..reduce.reduce import mean, vector_norm
-from ..shape.shape import expand_as
-from ..table import row
-from .activation import NN
+from ..reduce.reduce import mean, var, vector_norm
+from ..shape.shape import expand_as, reshape
+from ..table import NN, row
 
 _BATCH, _LAYER, _RMS, _GROUP, _INSTANCE = (
     Op.get(f"{name}_norm") for name in ("batch", "layer", "rms", "group", "instance")
 )
 _WINDOW, _COPY = Op.get("_window_sum"), Op.get("copy")
+_HALVES = (DTYPES["float16"], DTYPES["bfloat16"])
+Normed = tuple[Tensor, Tensor, Tensor]
 
 
 # Params are made once: whoever looks a call up compares them.
+_LayerParams, _GroupParams = lru_cache(256)(LayerNormAttrs), lru_cache(256)(GroupNormAttrs)
+_BatchParams, _InstanceParams = lru_cache(256)(BatchNormAttrs), lru_cache(256)(InstanceNormAttrs)
 
 
-@lru_cache(256)
-def _trailing(axis: int, epsilon: float) -> LayerNormAttrs:
-    return LayerNormAttrs(axis=axis, epsilon=epsilon)
-
-
-@lru_cache(256)
-def _grouped(groups: int, epsilon: float) -> GroupNormAttrs:
-    return GroupNormAttrs(num_groups=groups, epsilon=epsilon)
-
-
-@lru_cache(256)
-def _of_instances(epsilon: float) -> InstanceNormAttrs:
-    return InstanceNormAttrs(epsilon=epsilon)
-
-
-@lru_cache(256)
-def _batched(epsilon: float, scale: bool, center: bool, momentum: float, training: bool) -> BatchNormAttrs:
-    return BatchNormAttrs(
-        epsilon=epsilon, scale=scale, center=center, momentum=momentum, training=training, unbiased=True
-    )
-
-
-def _ones(count: Any, input: Tensor) -> Tensor:
-    return wrap(np.ones(count, input._array.dtype))
-
-
-def _zeros(count: Any, input: Tensor) -> Tensor:
-    return wrap(np.zeros(count, input._array.dtype))
-
-
-def _given(tensor: Tensor | None, other: Any, count: Any, input: Tensor) -> Tensor:
-    return other(count, input) if tensor is None else tensor
+def _or_full(tensor: Tensor | None, value: int, shape: int | tuple[int, ...], input: Tensor) -> Tensor:
+    """A tensor that may be missing, or one of a value."""
+    return wrap(np.full(shape, value, input._array.dtype)) if tensor is None else tensor
 
 
 def _own_shape(input: Tensor, normalized_shape: Any, *tensors: Tensor | None) -> tuple[int, ...]:
@@ -91,20 +66,19 @@ def _own_shape(input: Tensor, normalized_shape: Any, *tensors: Tensor | None) ->
     return shape
 
 
+@row(method=False)
 @row(space=NN, method=False)
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias, over the last axes"""
     shape = _own_shape(input, normalized_shape, weight, bias)
-    params = _trailing(-len(shape), float(eps))
-    inputs = [input, _given(weight, _ones, shape, input), _given(bias, _zeros, shape, input)]
+    params = _LayerParams(axis=-len(shape), epsilon=float(eps))
+    inputs = [input, _or_full(weight, 1, shape, input), _or_full(bias, 0, shape, input)]
     return apply(_LAYER, params, inputs)[0]
 
 
-row(layer_norm, method=False)
-
-
+@row(method=False)
 @row(space=NN, method=False)
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """weight x / sqrt(mean of x squared + eps), over the last axes"""
@@ -114,13 +88,11 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
         axes = tuple(range(-len(shape), 0))
         made = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
         return made if weight is None else mul(made, weight)
-    params = _trailing(-len(shape), small)
-    return apply(_RMS, params, [input, _given(weight, _ones, shape, input)])[0]
+    params = _LayerParams(axis=-len(shape), epsilon=small)
+    return apply(_RMS, params, [input, _or_full(weight, 1, shape, input)])[0]
 
 
-row(rms_norm, method=False)
-
-
+@row(method=False)
 @row(space=NN, method=False)
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
@@ -141,18 +113,15 @@ def group_norm(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
                 f"but got {name} of shape {list(tensor.shape)} and input of shape {list(shape)}"
             )
-    params = _grouped(num_groups, float(eps))
+    params = _GroupParams(num_groups=num_groups, epsilon=float(eps))
     data = contiguous(input)
-    inputs = [data, _given(weight, _ones, channels, input), _given(bias, _zeros, channels, input)]
+    inputs = [data, _or_full(weight, 1, channels, input), _or_full(bias, 0, channels, input)]
     return apply(_GROUP, params, inputs)[0]
-
-
-row(group_norm, method=False)
 
 
 def _must_have_spread(shape: Sequence[int]) -> None:
     """Moments of a single value say nothing."""
-    if int(np.prod(shape[:1] + shape[2:])) == 1:
+    if shape[0] * math.prod(shape[2:]) == 1:
         raise InvalidValue(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
 
 
@@ -162,6 +131,7 @@ def _check_channels(count: int, **vectors: Tensor | None) -> None:
             raise RunError(f"{name} should contain {count} elements not {vector._array.size}")
 
 
+@row(method=False)
 @row(space=NN, method=False)
 def batch_norm(
     input: Tensor,
@@ -187,14 +157,20 @@ def batch_norm(
         raise RunError("Expected running_mean and running_var to be defined when training=False")
     count = shape[1]
     _check_channels(count, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-    scaled = (weight is not None, bias is not None)
-    params = _batched(float(eps), *scaled, 1 - momentum, bool(training))
+    params = _BatchParams(
+        epsilon=float(eps),
+        scale=weight is not None,
+        center=bias is not None,
+        momentum=1 - momentum,
+        training=bool(training),
+        unbiased=True,
+    )
     inputs = [
         input,
-        _given(weight, _ones, count, input),
-        _given(bias, _zeros, count, input),
-        _given(running_mean, _zeros, count, input),
-        _given(running_var, _ones, count, input),
+        _or_full(weight, 1, count, input),
+        _or_full(bias, 0, count, input),
+        _or_full(running_mean, 0, count, input),
+        _or_full(running_var, 1, count, input),
     ]
     return _batch_normed(params, inputs, [running_mean, running_var])
 
@@ -212,9 +188,6 @@ def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Te
         moments = [wrap(output._array) for output in outputs[1:3]]
         record(kernel, params, inputs, [outputs[0], *moments])
     return outputs[0]
-
-
-row(batch_norm, method=False)
 
 
 @row(space=NN, method=False)
@@ -235,10 +208,10 @@ def instance_norm(
     if int(np.prod(shape[2:])) == 1:
         raise InvalidValue(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
     count = shape[1]
-    inputs = [input, _given(weight, _ones, count, input), _given(bias, _zeros, count, input)]
+    inputs = [input, _or_full(weight, 1, count, input), _or_full(bias, 0, count, input)]
     if running_mean is not None and running_var is not None:
         _move(input._array, running_mean, running_var, momentum)
-    return apply(_INSTANCE, _of_instances(float(eps)), inputs)[0]
+    return apply(_INSTANCE, _InstanceParams(epsilon=float(eps)), inputs)[0]
 
 
 def _move(x: Array, mean: Tensor, var: Tensor, momentum: float) -> None:
@@ -271,3 +244,77 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     """x divided by its norm along an axis, which counts as eps at least"""
     length = clamp(vector_norm(input, p, dim, True), min=eps)
     return div(input, expand_as(length, input))
+
+
+# As the core has them, most with what their kernels keep.
+
+
+@row(name="instance_norm", method=False)
+def _instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """weight (x - mean) / sqrt(variance + eps) + bias for each channel of each item"""
+    moving = (running_mean, running_var)
+    return instance_norm(input, *moving, weight, bias, use_input_stats, momentum, eps)
+
+
+def _moments(rows: Array, eps: float, shape: Any) -> tuple[Tensor, Tensor]:
+    """The mean of each row, and 1 / sqrt(variance + eps); apart from the graph."""
+    kind = rows.dtype
+    wide = rows.astype(np.float32) if kind in _HALVES else rows
+    with np.errstate(all="ignore"):
+        middle, spread = wide.mean(-1), 1 / np.sqrt(wide.var(-1) + eps)
+    return wrap(middle.astype(kind).reshape(shape)), wrap(spread.astype(kind).reshape(shape))
+
+
+@row(method=False)
+def native_layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Normed:
+    """`layer_norm`, the means and 1 / the deviations"""
+    made = layer_norm(input, normalized_shape, weight, bias, eps)
+    rank = len(normalized_shape)
+    lead = input._array.shape[: input._array.ndim - rank]
+    rows = input._array.reshape((*lead, int(np.prod(normalized_shape))))
+    return made, *_moments(rows, eps, (*lead, *[1] * rank))
+
+
+@row(method=False)
+def native_group_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
+) -> Normed:
+    """`group_norm`, the means and 1 / the deviations of all groups"""
+    if input._array.size != N * C * HxW:
+        raise RunError(f"Expected X.numel() == N * C * HxW to be true, but got {input.shape}")
+    made = group_norm(input, group, weight, bias, eps)
+    rows = reshape(input, (N, group, C * HxW // group))
+    return made, mean(rows, -1), rsqrt(add(var(rows, -1, correction=0), eps))
+
+
+@row(method=False)
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Normed:
+    """`batch_norm`, and when training the means and 1 / the deviations of the batch"""
+    made = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if not training:
+        nothing = np.empty(0, input._array.dtype)
+        return made, wrap(nothing), wrap(nothing.copy())
+    channels = input._array.shape[1]
+    rows = np.moveaxis(input._array, 1, 0).reshape(channels, -1)
+    return made, *_moments(rows, eps, (channels,))

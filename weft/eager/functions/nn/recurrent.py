@@ -23,8 +23,8 @@ from ..shape.parts import unbind
 from ..shape.shape import reshape, t, transpose, unsqueeze
 from ..table import row
 from . import composed_recurrent  # noqa: F401  gradients of gradients
-from .attention import dropout as dropped
-from .conv import linear
+from .dropout import dropout as dropped
+from .linear_maps import linear
 
 _RNN = Op.get("rnn")
 Array = np.ndarray[Any, Any]
@@ -278,7 +278,7 @@ def _plain_cell(mode: str, doc: str) -> Callable[..., Tensor]:
         return _cell(mode, input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
 
     call.__name__, call.__doc__ = f"{mode}_cell", doc
-    return row(call, method=False)  # type: ignore[no-any-return]
+    return row(call, method=False)
 
 
 gru_cell = _plain_cell("gru", "One step of gated recurrent units")

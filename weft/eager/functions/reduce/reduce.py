@@ -1,4 +1,4 @@
-"""Rows: sums, products, means and truth along dimensions, and deviations and norms made of them."""
+"""Rows: sums, products, means and truth along dimensions, and deviations and vectors' norms made of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtype import INT64, is_complex, is_float
+from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
 from ....ops.reduce.reduce_moments import VarianceAttrs
@@ -17,27 +17,21 @@ from ...native.reduce import integer_sum
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
 from ..create.create import kind_of
-from ..math.arithmetic import div, pow, sub
+from ..math.arithmetic import add, div, pow, sub
+from ..math.cast import clone
 from ..math.compare import choose, eq, ne, truth
 from ..math.complex import magnitude_squared, real
 from ..math.unary import abs as magnitude
 from ..math.unary import exp, log, square
 from ..operands import floating, must_be_real, must_be_tensors, promoted
-from ..reducing import dims_of, in_shape, reduce_by, without
+from ..reducing import counted, dims_of, in_shape, reduce_by, without
 from ..shape.shape import reshape
-from ..table import FUNCTIONS, row
+from ..table import row
 
 _SUM, _PROD, _MEAN, _MAX, _MIN = (Op.get(name) for name in "sum prod mean max min".split())
 _VARIANCE, _NORM, _ROOT = (Op.get(name) for name in "_variance _norm _root".split())
 _LOG_SUM = Op.get("logsumexp")
 _ISNAN, _SIGN = Op.get("isnan"), Op.get("sign")
-
-
-def _counted(input: Tensor, dtype: Any) -> Tensor:
-    """In the dtype of a sum: int64 of integers and bools."""
-    if dtype is not None:
-        return input._cast(as_dtype(dtype).numpy)
-    return input._cast(INT64) if input._array.dtype.kind in "biu" else input
 
 
 @row(out=True)
@@ -47,7 +41,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     axes = dims_of(dim, array.ndim)
     if dtype is None and array.dtype.kind in "biu":
         return wrap(integer_sum(array, axes).reshape(without(array.shape, axes, keepdim)))
-    return reduce_by(_SUM, _counted(input, dtype), axes, keepdim)
+    return reduce_by(_SUM, counted(input, dtype), axes, keepdim)
 
 
 @row(out=True)
@@ -69,7 +63,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """the product along a dimension, or of everything; of integers in int64"""
     if isinstance(dim, (tuple, list)):
         raise InvalidType("prod(): argument 'dim' (position 2) must be int, not tuple")
-    values = _counted(input, dtype)
+    values = counted(input, dtype)
     if dim is None and values._array.ndim > 1:
         values = reshape(values, (-1,))
     return reduce_by(_PROD, values, dims_of(dim, values._array.ndim), keepdim and dim is not None)
@@ -112,7 +106,7 @@ def _truth_in(input: Tensor, made: Tensor) -> Tensor:
 def _over_bools(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     axes = dims_of(dim, input._array.ndim)
     if isinstance(dim, (tuple, list)) and not dim:
-        return _truth_in(input, truth(input).clone())
+        return _truth_in(input, clone(truth(input)))
     return _truth_in(input, reduce_by(op, truth(input), axes, keepdim))
 
 
@@ -265,20 +259,6 @@ def _must_have_extremes(x: Tensor, axes: tuple[int, ...]) -> None:
         )
 
 
-@row(out=True)
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """the p-norm of vectors along dimensions; "fro" is the root of the sum of squares, "nuc" the
-    sum of singular values"""
-    if p == "nuc":
-        matrix_norm = FUNCTIONS["weft.linalg"]["matrix_norm"]
-        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-    if isinstance(p, str):
-        if p != "fro":
-            raise InvalidType(f"norm(): order {p!r} is no number, 'fro' or 'nuc'")
-        p = 2
-    return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype)
-
-
 @row
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """the p-norm of input - other"""
@@ -299,7 +279,5 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         return reduce_by(_LOG_SUM, values, axes, keepdim)
     most = reduce_by(_MAX, real(values.detach()), axes, True)
     most = choose(apply(Op.get("isinf"), None, [most])[0], 0.0, most)
-    total = log(reduce_by(_SUM, exp(sub(values, most)), axes, True)) + most
-    if keepdim:
-        return total
-    return in_shape(total, [n for axis, n in enumerate(total._array.shape) if axis not in axes])
+    total = add(log(reduce_by(_SUM, exp(sub(values, most)), axes, True)), most)
+    return in_shape(total, without(total._array.shape, axes, keepdim))

@@ -1,4 +1,4 @@
-"""Rows: rows of a matrix at indices, summed, averaged or their greatest taken bag by bag."""
+"""Rows: vectors for classes, one by one and bag by bag, in nn.functional and as the core has them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,112 @@ import numpy as np
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ...tensor.indexing import chosen_from
-from ...tensor.tensor import Array, Tensor, wrap
+from ...tensor.tensor import Array, DimensionError, Tensor, wrap
 from ..create.create import full
 from ..index.index import gather, index_add
-from ..math.arithmetic import div, mul
+from ..math.arithmetic import add, div, mul
 from ..math.compare import choose
-from ..shape.shape import reshape, unsqueeze
-from ..table import row
-from .activation import NN
-from .classes import by_frequency, shorten_rows
+from ..shape.shape import expand, reshape, unsqueeze
+from ..table import NN, row
 
 _MODES = ("sum", "mean", "max")
 _WHOLE = (np.int64, np.int32)
+
+
+@row(space=NN, method=False)
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows of zeros with a 1 at the class"""
+    places = tensor._array
+    if places.dtype != np.int64:
+        raise RunError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not places.size and num_classes <= 0:
+        raise RunError("Can not infer total number of classes from empty tensor.")
+    if places.size and places.min() < 0:
+        raise RunError("Class values must be non-negative.")
+    if num_classes == -1:
+        num_classes = int(places.max()) + 1
+    elif num_classes < 1:
+        raise RunError("num_classes should be positive")
+    elif places.size and places.max() >= num_classes:
+        raise RunError("Class values must be smaller than num_classes.")
+    made = np.zeros((places.size, num_classes), np.int64)
+    made[np.arange(places.size), places.reshape(-1)] = 1
+    return wrap(made.reshape(*places.shape, num_classes))
+
+
+@row(space=NN, method=False)
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of a matrix at indices; the padding row has no gradient"""
+    places = input._array
+    if places.dtype not in (np.int64, np.int32):
+        raise RunError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {input.dtype.title} instead"
+        )
+    if weight._array.ndim != 2:
+        raise RunError("'weight' must be 2-D")
+    count = weight._array.shape[0]
+    if padding_idx is not None and not -count <= padding_idx < count:
+        raise InvalidValue("Padding_idx must be within num_embeddings")
+    if places.size and not (places.min() >= 0 and places.max() < count):
+        raise DimensionError("index out of range in self")
+    if max_norm is not None:
+        shorten_rows(weight, places, max_norm, norm_type)
+    flat = places.reshape(-1).astype(np.int64)
+    made = chosen_from(weight, [flat, None])
+    made = by_frequency(made, flat, count) if scale_grad_by_freq else made
+    if padding_idx is not None and weight._requires_grad:
+        kept = wrap((flat != padding_idx % count).reshape(-1, 1))
+        fixed = wrap(made._array)
+        made = choose(expand(kept, made._array.shape), made, fixed)
+    return reshape(made, (*places.shape, weight._array.shape[1]))
+
+
+def by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
+    """The same rows, with gradients divided by how often each is there."""
+    often = np.bincount(flat, minlength=count)[flat].astype(rows._array.dtype).reshape(-1, 1)
+    moving = div(rows, wrap(often))
+    return add(moving, wrap(rows._array - moving._array))
+
+
+def shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
+    """Scales the rows that are used and too long, in place."""
+    used = np.unique(places)
+    rows = weight._array[used]
+    lengths = (np.abs(rows) ** order).sum(1) ** (1 / order)
+    scale = np.where(lengths > longest, longest / (lengths + 1e-7), 1.0)
+    weight._array[used] = rows * scale[:, None].astype(rows.dtype)
+    weight._counter[0] += 1
+
+
+@row(name="embedding", method=False)
+def _embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    """The rows of a matrix at indices; the padding row has no gradient"""
+    known = 0 <= padding_idx < weight._array.shape[0]
+    return embedding(indices, weight, padding_idx if known else None, scale_grad_by_freq=scale_grad_by_freq)
+
+
+@row(method=False)
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scales the rows at indices that are longer than a norm, in place"""
+    places = indices._array
+    if places.size and not (places.min() >= 0 and places.max() < input._array.shape[0]):
+        raise DimensionError("index out of range in self")
+    shorten_rows(input, places, max_norm, norm_type)
+    return input
+
+
+# Bags.
 
 
 @row(space=NN, method=False)
