@@ -38,7 +38,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
     if compute_mode not in _MODES:
         raise InvalidValue(f"{compute_mode} is not a valid value for compute_mode")
     if p == 2:
-        return _distances(*promoted(x1, x2), _MODES[compute_mode])
+        return _distances(promoted(x1, x2), _MODES[compute_mode])
     gaps = sub(unsqueeze(x1, -2), unsqueeze(x2, -3))
     if not gaps._shape[-1]:
         return total(gaps, -1)
@@ -59,7 +59,8 @@ _MODES = {
 FEW_ROWS = 25  # whose distances are those of differences unless products are asked for
 
 
-def _distances(a: Tensor, b: Tensor, by_products: bool | None) -> Tensor:
+def _distances(pair: list[Tensor], by_products: bool | None) -> Tensor:
+    a, b = pair
     rows = a._shape[-2], b._shape[-2]
     if a.ndim > 2 or b.ndim > 2:
         batch = broadcast_shapes(a._shape[:-2], b._shape[:-2])

@@ -15,7 +15,7 @@ from ....core.op import Op
 from ....ops.linalg.matmul import BatchMatmulAttrs, MatmulAttrs
 from ...dispatch import apply
 from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor, axis_of, wrap
+from ...tensor.tensor import Tensor, axis_of, bind, wrap
 from ..create.memory import sum_to_size
 from ..math.arithmetic import add, mul, sub
 from ..math.complex import conj
@@ -326,9 +326,8 @@ def multi_dot(tensors: Any) -> Tensor:
 @row(method=False)
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """`linalg.multi_dot`"""
-    if len(matrices) == 1:
-        return matrices[0]
-    return multi_dot(matrices)
+    product: Tensor = matrices[0] if len(matrices) == 1 else multi_dot(matrices)
+    return product
 
 
 def _in_best_order(matrices: Sequence[Tensor]) -> Tensor:
@@ -381,8 +380,9 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
         raise RunError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
         )
-    turn = lambda x, order: taken(x, axis, np.asarray(order))
-    return sub(mul(turn(left, (1, 2, 0)), turn(right, (2, 0, 1))), mul(turn(left, (2, 0, 1)), turn(right, (1, 2, 0))))
+    next_left, next_right = (taken(x, axis, np.array([1, 2, 0])) for x in (left, right))
+    last_left, last_right = (taken(x, axis, np.array([2, 0, 1])) for x in (left, right))
+    return sub(mul(next_left, last_right), mul(last_left, next_right))
 
 
 @row(name="cross", out=True)
@@ -398,11 +398,11 @@ def _cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 
 def _operator(self: Tensor, other: Any) -> Any:
-    return Tensor.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+    return self.matmul(other) if isinstance(other, Tensor) else NotImplemented
 
 
 def _swapped(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__matmul__, Tensor.__rmatmul__ = _operator, _swapped  # type: ignore[attr-defined]
+bind(__matmul__=_operator, __rmatmul__=_swapped)

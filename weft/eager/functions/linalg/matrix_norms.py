@@ -48,7 +48,7 @@ def matrix_norm(
     if ord not in ("nuc", 2, -2):
         raise RunError(f"linalg.matrix_norm: Order {ord} not supported.")
     others = [at for at in range(rank) if at not in (first, second)]
-    values = svdvals(A.permute([*others, first, second]))  # type: ignore[attr-defined]
+    values = svdvals(A.permute([*others, first, second]))
     if ord == "nuc":
         made = total(values, -1)
     else:
@@ -116,7 +116,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     axis = axis_of(dim, rank)
     others = tuple(at for at in range(rank) if at != axis)
     norms = vector_norm(input, p, others, True)
-    scale = div(maxnorm, add(norms, 1e-7))
+    scale = div(wrap(np.array(maxnorm, norms._dtype)), add(norms, 1e-7))
     wanted = norms > maxnorm
     return mul(input, _where(wanted, scale))
 

@@ -94,4 +94,4 @@ def _powers(x: Tensor, count: int) -> Tensor:
     x = x if is_float(kind) or is_complex(kind) else x._cast(np.dtype(np.int64))
     rest = expand(unsqueeze(x, -1), (*x._shape, count - 1))
     ones = wrap(np.ones((*x._shape, 1), x._dtype))
-    return cat([ones, rest.cumprod(-1)], -1)  # type: ignore[attr-defined]
+    return cat([ones, rest.cumprod(-1)], -1)

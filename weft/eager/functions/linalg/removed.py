@@ -6,7 +6,7 @@ from typing import Any
 
 from ....base.errors import RunError
 from ...tensor.tensor import Tensor
-from ..table import row
+from ..table import named, row
 
 
 def _removed(name: str, instead: str, note: str) -> None:
@@ -16,9 +16,7 @@ def _removed(name: str, instead: str, note: str) -> None:
             f"`torch.{name}` is deprecated in favor of `torch.linalg.{instead}`. {note}"
         )
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Removed: `linalg.{instead}` takes its place"
-    row(function)
+    row(named(function, name, f"Removed: `linalg.{instead}` takes its place"))
 
 
 _removed("solve", "solve", "It has its arguments reversed and does not return the factors.")

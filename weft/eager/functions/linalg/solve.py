@@ -149,11 +149,11 @@ def triangular_solve(
 ) -> TriangularSolveResult:
     """X with A X = B, where A is a triangle, or its transpose; and A"""
     must_be_systems("torch.triangular_solve", input, A)
-    matrix = A.transpose(-2, -1) if transpose else A  # type: ignore[attr-defined]
+    matrix = A.transpose(-2, -1) if transpose else A
     up = bool(upper) != bool(transpose)
     made = solve_triangular(matrix, input, upper=up, unitriangular=unitriangular)
     lead = made._shape[:-2]
-    kept = expand(A, (*lead, *A._shape[-2:])).clone()  # type: ignore[attr-defined]
+    kept = expand(A, (*lead, *A._shape[-2:])).clone()
     return TriangularSolveResult(made, kept)
 
 

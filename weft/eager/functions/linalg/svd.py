@@ -10,7 +10,7 @@ from ....base.errors import InvalidValue
 from ....core.op import Op
 from ....ops.linalg.lapack import PinvAttrs, mirrored
 from ...dispatch import apply
-from ...tensor.memory import array_of
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.arithmetic import sub
 from ..math.complex import adjoint
@@ -106,15 +106,19 @@ def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = Non
     """How many singular values are not nearly 0"""
     must_be_matrices("linalg.matrix_rank", A)
     sizes = np.linalg.svd(array_of(A), compute_uv=False)
-    number = lambda x: np.asarray(array_of(x) if isinstance(x, Tensor) else x)[..., None]
     if tol is not None:
-        limit = number(tol)
+        limit = _beside(tol)
     else:
         eps = np.finfo(A._dtype).eps * max(A._shape[-2:])
-        share = number(eps if rtol is None and atol is None else 0.0 if rtol is None else rtol)
+        share = _beside(eps if rtol is None and atol is None else 0.0 if rtol is None else rtol)
         largest = sizes.max(-1, keepdims=True, initial=0)
-        limit = np.maximum(largest * share, number(0.0 if atol is None else atol))
+        limit = np.maximum(largest * share, _beside(0.0 if atol is None else atol))
     return wrap(np.asarray((sizes > limit).sum(-1), np.int64))
+
+
+def _beside(limit: Any) -> Array:
+    """A number for each matrix, beside its singular values."""
+    return np.asarray(array_of(limit) if isinstance(limit, Tensor) else limit)[..., None]
 
 
 @row(method=False)

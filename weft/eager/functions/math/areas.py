@@ -29,7 +29,8 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
 def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The areas under points along an axis up to each, by trapezoids"""
     areas, axis = _areas(y, x, 1.0 if dx is None else dx, dim)
-    return Op.get("cumsum")(areas, axis=axis % areas.ndim)
+    running: Tensor = Op.get("cumsum")(areas, axis=axis % areas.ndim)
+    return running
 
 
 def _areas(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
