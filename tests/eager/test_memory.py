@@ -44,6 +44,7 @@ def test_a_tensor_answers_for_memory_of_another_device(remote):
     assert remote.dtype is weft.float32
     assert (remote.size(1), remote.stride(), remote.stride(1)) == (3, (1, 2), 2)
     assert (remote.element_size(), remote.itemsize, remote.nbytes) == (4, 4, 24)
+    assert (remote.is_cuda, remote.is_cpu, remote.get_device()) == (True, False, 1)
     assert remote.requires_grad_().is_leaf
 
 

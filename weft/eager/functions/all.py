@@ -8,8 +8,22 @@ from ..tensor import indexing  # noqa: F401
 from .create import attributes, create, data, exchange, memory, storage  # noqa: F401
 from .fft import spectral, transforms, windows  # noqa: F401
 from .index import histogram, index, reduce_at, sort  # noqa: F401
-from .linalg import checked, einsum, factors, linear, lowrank, lu, matmul, reflect, systems  # noqa: F401
-from .math import arithmetic, bessel, cast, compare, complex, exponent, pairs, special, unary  # noqa: F401
+from .linalg import (  # noqa: F401
+    checked,
+    covariance,
+    distances,
+    eigen,
+    einsum,
+    elimination,
+    matmul,
+    matrix_norms,
+    powers,
+    qr,
+    removed,
+    solve,
+    svd,
+)
+from .math import areas, arithmetic, bessel, cast, compare, complex, exponent, pairs, special, unary  # noqa: F401
 from .nn import (  # noqa: F401
     activation,
     adaptive,

@@ -9,7 +9,7 @@ import numpy as np
 from ...base.errors import RunError
 from .memory import array_of
 from .storage import UntypedStorage
-from .tensor import Tensor, wrap
+from .tensor import Tensor, bind, wrap
 from .types import as_dtype
 
 
@@ -66,5 +66,4 @@ def rebuilt(storage: UntypedStorage, kind: str, place: Any, requires_grad: bool,
     return made.requires_grad_() if requires_grad else made
 
 
-Tensor.__deepcopy__ = deepcopy  # type: ignore[attr-defined]
-Tensor.__reduce__ = reduced  # type: ignore[method-assign, assignment]
+bind(__deepcopy__=deepcopy, __reduce__=reduced)

@@ -21,7 +21,7 @@ from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
 from .memory import Array, array_of
-from .tensor import DimensionError, Tensor, too_many_axes, wrap
+from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
 _TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
@@ -269,7 +269,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     if not (modes.grad and source._requires_grad):
         return wrap(np.ascontiguousarray(array_of(source)[_numpy_index(arrays)]))
     order = _order(axes, source.ndim)
-    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    places = wrap(np.stack([array for array in arrays if array is not None]))
     made = apply(_GATHER, None, [permuted(source, order), places])[0]
     return permuted(made, _back(axes, places.ndim - 1, made.ndim))
 
@@ -390,8 +390,7 @@ def _is_leading(arrays: Chosen) -> bool:
 def _overwritten(target: Tensor, arrays: Chosen, value: Tensor) -> Tensor:
     """What a tensor is after values were written to it, where the first axes are indexed."""
     made = wrap(array_of(target))
-    axes = [axis for axis, array in enumerate(arrays) if array is not None]
-    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    places = wrap(np.stack([array for array in arrays if array is not None]))
     values = _fitted(value, _result_shape(target, arrays))
     record(kernel_of(_SCATTER), None, (target, places, values), (made,))
     return made
@@ -411,7 +410,7 @@ def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool)
     """A copy with other values at the elements that index arrays choose."""
     axes = [axis for axis, array in enumerate(arrays) if array is not None]
     order = _order(axes, source.ndim)
-    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    places = wrap(np.stack([array for array in arrays if array is not None]))
     values = _fitted(value, _result_shape(source, arrays))
     back = _back(axes, places.ndim - 1, values.ndim)
     updates = permuted(values, np.argsort(back).tolist())
@@ -424,5 +423,4 @@ def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool)
     return permuted(made, np.argsort(order).tolist())
 
 
-Tensor.__getitem__ = get  # type: ignore[attr-defined]
-Tensor.__setitem__ = put  # type: ignore[attr-defined]
+bind(__getitem__=get, __setitem__=put)

@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -73,6 +73,16 @@ class Tensor:
         inputs, params = split_arguments(op, args, kwargs, Tensor)
         made = _apply[0](op, params, inputs)
         return made[0] if len(made) == 1 else made
+
+    if TYPE_CHECKING:  # what `bind` and the table of functions give it
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __add__(self, other: Any) -> Tensor: ...
+
+        __sub__ = __mul__ = __truediv__ = __floordiv__ = __radd__ = __rsub__ = __rmul__ = __lt__ = __gt__ = __or__ = (
+            __and__
+        ) = __add__
 
     # Shape and memory
 
@@ -480,9 +490,26 @@ def element_strides(array: Memory) -> tuple[int, ...]:
     return tuple(stride // array.itemsize for stride in array.strides)
 
 
+def bind(**made_of_functions: Any) -> None:
+    """Gives the class of tensors methods and properties that are made of functions on tensors."""
+    for name, value in made_of_functions.items():
+        setattr(Tensor, name, value)
+
+
 def is_tensor(value: object) -> bool:
     """Whether a value is a tensor."""
     return isinstance(value, Tensor)
 
 
-__all__ = ["Array", "RemovableHandle", "Tensor", "as_view", "axis_of", "is_tensor", "sharing", "tensor_of", "wrap"]
+__all__ = [
+    "Array",
+    "RemovableHandle",
+    "Tensor",
+    "as_view",
+    "axis_of",
+    "bind",
+    "is_tensor",
+    "sharing",
+    "tensor_of",
+    "wrap",
+]

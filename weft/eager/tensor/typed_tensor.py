@@ -11,7 +11,7 @@ from ...base.errors import Error, InvalidType, NotFound
 from ..functions.create.create import shape_of
 from ..functions.create.data import array_from
 from .storage import UntypedStorage, allocate
-from .tensor import Tensor, wrap
+from .tensor import Tensor, bind, wrap
 from .typed_storage import is_storage
 from .types import DTYPE_NAMES, Size, dtype, get_default_dtype, set_default_dtype, strided
 
@@ -65,7 +65,7 @@ def _take_over(self: Tensor, *arguments: Any) -> None:
         made._storage._adopt(self)
 
 
-Tensor.__init__ = _take_over  # type: ignore[method-assign, assignment]
+bind(__init__=_take_over)
 
 
 class tensortype(type):

@@ -11,33 +11,32 @@ from ....base.errors import InvalidType, RunError
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
 from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor, bind, wrap
 from ...tensor.typed_tensor import made_as
 from ...tensor.types import as_dtype, memory_format
 from ..math.cast import clone
-from ..table import row
+from ..table import named, row
 from .create import memory_order
+
+
+def _is_on(kind: str) -> property:
+    def answer(self: Tensor) -> bool:
+        return self.device.type == kind
+
+    return property(answer)
 
 
 def _no(self: Tensor) -> bool:
     return False
 
 
-def _yes(self: Tensor) -> bool:
-    return True
-
-
 def _nameless(self: Tensor) -> None:
     return None
 
 
-for _name in (
-    "is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_nested is_quantized is_sparse "
-    "is_sparse_csr is_vulkan is_xla is_xpu"
-).split():
-    setattr(Tensor, _name, property(_no))
-Tensor.is_cpu = property(_yes)  # type: ignore[attr-defined]
-Tensor.name = property(_nameless)  # type: ignore[attr-defined]
+bind(**{f"is_{kind}": _is_on(kind) for kind in "cpu cuda ipu maia meta mps mtia vulkan xla xpu".split()})
+bind(**{f"is_{what}": property(_no) for what in "mkldnn nested quantized sparse sparse_csr".split()})
+bind(name=property(_nameless))
 
 
 # Devices.
@@ -46,6 +45,7 @@ Tensor.name = property(_nameless)  # type: ignore[attr-defined]
 @row(space=None)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
     """Itself: tensors are in the memory of the processor"""
+    require_cpu(input.device)
     return input if memory_format is None else clone(input, memory_format=memory_format)
 
 
@@ -54,9 +54,7 @@ def _device_method(name: str) -> None:
         require_cpu(Device(name))
         return input
 
-    moved.__name__ = moved.__qualname__ = name
-    moved.__doc__ = f"Refused: there is no device {name}"
-    row(moved, space=None)
+    row(named(moved, name, f"Refused: there is no device {name}"), space=None)
 
 
 for _name in ("cuda", "ipu", "mtia", "xpu"):
@@ -65,8 +63,8 @@ for _name in ("cuda", "ipu", "mtia", "xpu"):
 
 @row
 def get_device(input: Tensor) -> int:
-    """The number of the device; -1, which is the processor"""
-    return -1
+    """The number of the device; that of the processor is -1"""
+    return -1 if input.is_cpu else input.device.index or 0
 
 
 @row

@@ -304,7 +304,7 @@ def _spaced(start: Any, end: Any, steps: int, kind: DType) -> Array:
     step = (end - start) / max(steps - 1, 1)
     low = start + places * step
     high = end - (steps - 1 - places) * step
-    return np.where(places < (steps + 1) // 2, low, high).astype(wide)
+    return np.asarray(np.where(places < (steps + 1) // 2, low, high), wide)
 
 
 def _real_or_complex(values: Any, dtype: Any) -> DType:

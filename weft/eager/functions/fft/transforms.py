@@ -23,7 +23,7 @@ from ..operands import floating
 from ..shape.join import roll
 from ..shape.parts import narrow
 from ..shape.shape import movedim
-from ..table import row
+from ..table import named, row
 
 FFT = "weft.fft"
 _FFT, _RFFT, _IRFFT = (Op.get(name) for name in ("fft", "rfft", "irfft"))
@@ -115,9 +115,7 @@ def _complex_row(name: str, doc: str, inverse: bool) -> None:
         count = _points(name, input._shape[axis] if n is None else n)
         return _turned(as_complex(input), axis, count, norm, inverse)
 
-    transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = doc
-    row(transform, space=FFT, method=False, out=True)
+    row(named(transform, name, doc), space=FFT, method=False, out=True)
 
 
 _complex_row("fft", "y[k] = sum over m of x[m] exp(-2 pi i k m / n)", False)
@@ -234,10 +232,8 @@ def _row_of_more(name: str, run: Callable[..., Tensor], of: str) -> None:
     def two_dims(input: Tensor, s: Any = None, dim: Any = _LAST_TWO, norm: str | None = None) -> Tensor:
         return run(f"{name}2", input, s, dim, norm)
 
-    for function, suffix, shown in ((any_dims, "n", "dimensions"), (two_dims, "2", "two of them")):
-        function.__name__ = function.__qualname__ = f"{name}{suffix}"
-        function.__doc__ = f"{of} along {shown}" if suffix == "n" else f"`{name}n` of two dimensions"
-        row(function, space=FFT, method=False, out=True)
+    row(named(any_dims, f"{name}n", f"{of} along dimensions"), space=FFT, method=False, out=True)
+    row(named(two_dims, f"{name}2", f"`{name}n` of two dimensions"), space=FFT, method=False, out=True)
 
 
 for _name, _run in {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....base.dtype import BOOL
-from ....base.errors import RunError
+from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.shape.index import GatherAttrs, TakeAttrs
 from ...autograd.modes import modes
@@ -505,3 +505,18 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         return copied(expand(input, shape))
     values = chosen_from(reshape(source, -1), [np.arange(places.size)])
     return put_at(expand(input, shape), places, values)
+
+
+@row
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The places of elements by their number"""
+    sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else [shape])]
+    if indices._dtype.kind not in "iu":
+        raise InvalidValue(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if any(n < 0 for n in sizes):
+        raise InvalidValue(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    made, rest = [], array_of(indices)
+    for size in reversed(sizes):
+        made.append(wrap(np.asarray(rest % size)))
+        rest = rest // size
+    return tuple(made[::-1])

@@ -77,7 +77,7 @@ def _first_of(rows: Array, axis: int, k: int, largest: bool) -> Array:
     in order."""
     count = rows.shape[axis]
     if not 0 < FEW * k < count:
-        return order_of(rows, axis, largest).take(range(k), axis)
+        return np.take(order_of(rows, axis, largest), range(k), axis)
     first = count - k if largest else 0
     parts = np.argpartition(rows, first if largest else k - 1, axis)
     some = np.sort(parts.take(range(first, first + k), axis), axis)
@@ -204,8 +204,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among others"""
     must_be_real("isin", elements, test_elements)
-    arrays = [array_of(x) if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements)]
-    return wrap(np.asarray(np.isin(*arrays, assume_unique=False, invert=invert)))
+    values, among = (array_of(x) if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements))
+    return wrap(np.asarray(np.isin(values, among, invert=invert)))
 
 
 # Distinct elements.

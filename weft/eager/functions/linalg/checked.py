@@ -15,8 +15,9 @@ from ...tensor.tensor import Tensor, wrap
 from ..math.compare import choose
 from ..math.complex import adjoint
 from ..table import row
-from .factors import cholesky, inv, solve
-from .linear import LINALG
+from .elimination import cholesky
+from .matrices import LINALG, eye
+from .solve import inv, solve
 
 
 class InverseExResult(NamedTuple):
@@ -75,8 +76,7 @@ def _told(
         place = int(bad.argmax())
         which = f"(Batch element {place}): " if bad.ndim else ""
         raise LinAlgError(error.format(which=which, info=info.flat[place])) from None
-    one = np.broadcast_to(np.eye(A._shape[-1], dtype=A._dtype), A._shape)
-    made = make(choose(wrap(bad[..., None, None]), wrap(one), A))
+    made = make(choose(wrap(bad[..., None, None]), eye(A, *A._shape[-2:]), A))
     extra = made.ndim - bad.ndim
     return choose(wrap(bad.reshape(bad.shape + (1,) * extra)), np.nan, made), wrap(info)
 

@@ -178,15 +178,14 @@ def _pair(
     summed = [label for label in shared if counts[label] == 0]
     rows = [label for label in left if label not in right]
     columns = [label for label in right if label not in left]
-    of = lambda tensor, own, labels: [tensor._shape[own.index(n)] for n in labels]
-    outer, inner = of(a, left, batch), math.prod(of(a, left, summed))
-    m, n = of(a, left, rows), of(b, right, columns)
+    outer, inner, m = ([a._shape[left.index(label)] for label in labels] for labels in (batch, summed, rows))
+    n = [b._shape[right.index(label)] for label in columns]
     if not summed and a._dtype == b._dtype:
         x = _seen(_moved(a, left, batch + rows), (*outer, *m, *[1] * len(n)))
         y = _seen(_moved(b, right, batch + columns), (*outer, *[1] * len(m), *n))
         return apply(_MUL, None, [x, y])[0], batch + rows + columns
-    x = _seen(_moved(a, left, batch + rows + summed), (*outer, math.prod(m), inner))
-    y = _seen(_moved(b, right, batch + summed + columns), (*outer, inner, math.prod(n)))
+    x = _seen(_moved(a, left, batch + rows + summed), (*outer, math.prod(m), math.prod(inner)))
+    y = _seen(_moved(b, right, batch + summed + columns), (*outer, math.prod(inner), math.prod(n)))
     return _seen(batched(x, y), (*outer, *m, *n)), batch + rows + columns
 
 

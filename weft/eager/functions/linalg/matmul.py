@@ -15,13 +15,16 @@ from ....core.op import Op
 from ....ops.linalg.matmul import BatchMatmulAttrs, MatmulAttrs
 from ...dispatch import apply
 from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor, axis_of, wrap
+from ...tensor.tensor import Tensor, axis_of, bind, wrap
 from ..create.memory import sum_to_size
-from ..math.arithmetic import add, mul
+from ..math.arithmetic import add, mul, sub
 from ..math.complex import conj
 from ..operands import promoted
-from ..shape.shape import expand, movedim, permute, reshape, transpose, unsqueeze
+from ..reduce.reduce import sum as total
+from ..shape.join import taken
+from ..shape.shape import broadcast_tensors, expand, movedim, permute, reshape, transpose, unsqueeze
 from ..table import row
+from .matrices import LINALG
 
 _MATMUL, _BATCHED = Op.get("matmul"), Op.get("batch_matmul")
 _PLAIN, _PLAIN_BATCHED = MatmulAttrs(), BatchMatmulAttrs()
@@ -323,9 +326,8 @@ def multi_dot(tensors: Any) -> Tensor:
 @row(method=False)
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """`linalg.multi_dot`"""
-    if len(matrices) == 1:
-        return matrices[0]
-    return multi_dot(matrices)
+    product: Tensor = matrices[0] if len(matrices) == 1 else multi_dot(matrices)
+    return product
 
 
 def _in_best_order(matrices: Sequence[Tensor]) -> Tensor:
@@ -358,8 +360,49 @@ def _multiplied(matrices: Sequence[Tensor], split: Any) -> Tensor:
     return made[0, len(matrices) - 1]
 
 
+@row(space=LINALG, method=False, out=True)
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sums of products along an axis; complex numbers of x are conjugated"""
+    return total(mul(conj(x), y), dim)
+
+
+row(matmul, space=LINALG, method=False, out=True)
+
+
+@row(space=LINALG, method=False, out=True)
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors along an axis of 3"""
+    if input.ndim != other.ndim:
+        raise RunError("linalg.cross: inputs must have the same number of dimensions.")
+    axis = axis_of(dim, input.ndim)
+    left, right = promoted(*broadcast_tensors(input, other))
+    if input._shape[axis] != 3 or other._shape[axis] != 3:
+        raise RunError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
+        )
+    next_left, next_right = (taken(x, axis, np.array([1, 2, 0])) for x in (left, right))
+    last_left, last_right = (taken(x, axis, np.array([2, 0, 1])) for x in (left, right))
+    return sub(mul(next_left, last_right), mul(last_left, next_right))
+
+
+@row(name="cross", out=True)
+def _cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors along an axis of 3, by default the first one there is"""
+    if input.ndim != other.ndim:
+        raise RunError("inconsistent tensors dimensions")
+    if dim is None:
+        dim = next((i for i, n in enumerate(input._shape) if n == 3), None)
+        if dim is None:
+            raise RunError("no dimension of size 3 in input")
+    return cross(input, other, dim=dim)
+
+
 def _operator(self: Tensor, other: Any) -> Any:
     return self.matmul(other) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
+def _swapped(self: Tensor, other: Any) -> Any:
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
+bind(__matmul__=_operator, __rmatmul__=_swapped)

@@ -12,7 +12,7 @@ from ....ops.math.elemwise import PRODUCTS
 from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply, apply_pair
 from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, bind
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted, promoted_floats
@@ -245,7 +245,8 @@ def float_power_(input: Tensor, exponent: Any) -> Tensor:
             f"the base given to float_power_ has dtype {input.dtype.title} but the operation's "
             "result requires dtype Double"
         )
-    return input.pow_(exponent)
+    written: Tensor = input.pow_(exponent)
+    return written
 
 
 @row(inplace=True, out=True, elementwise=True)
@@ -358,14 +359,16 @@ def _short(function: Any, op: Op) -> Any:
 def bind_operators(symbols: dict[str, Any]) -> None:
     """Gives Tensor `__name__`, `__rname__` and `__iname__`."""
     for symbol, function in symbols.items():
-        setattr(Tensor, f"__{symbol}__", _operator(function))
-        setattr(Tensor, f"__r{symbol}__", _operator(function, swapped=True))
-        setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{function.__name__}_"))
+        bind(**{f"__{symbol}__": _operator(function), f"__r{symbol}__": _operator(function, swapped=True)})
+        bind(**{f"__i{symbol}__": getattr(Tensor, f"{function.__name__}_")})
 
 
 bind_operators(
     {"add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow}
 )
-for _symbol, _function, _op in (("add", add, _ADD), ("sub", sub, _SUB), ("mul", mul, _MUL)):
-    setattr(Tensor, f"__{_symbol}__", _short(_function, _op))
-Tensor.__rdiv__ = Tensor.__rtruediv__
+bind(
+    __add__=_short(add, _ADD),
+    __sub__=_short(sub, _SUB),
+    __mul__=_short(mul, _MUL),
+    __rdiv__=_operator(div, swapped=True),
+)

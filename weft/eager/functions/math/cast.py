@@ -18,7 +18,7 @@ from ...tensor.tensor import CHANNELS_LAST, Tensor, wrap
 from ...tensor.types import DTYPE_NAMES, OF_NUMPY, as_dtype, dtype, memory_format
 from ...tensor.viewing import stretched
 from ..operands import in_common, must_be_tensors, must_fit
-from ..table import row
+from ..table import named, row
 
 _COPY = Op.get("copy")
 
@@ -119,9 +119,7 @@ def _cast_method(name: str, kind: str) -> None:
             return to(input, memory_format=memory_format)
         return _laid_out(input._cast(target), memory_format)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"in dtype {kind}; itself if it has that one"
-    row(function, space=None)
+    row(named(function, name, f"in dtype {kind}; itself if it has that one"), space=None)
 
 
 for _name, _kind in {

@@ -13,11 +13,11 @@ from ....core.op import Op
 from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply
 from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, bind
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted
-from ..table import row
+from ..table import named, row
 from .arithmetic import add, bind_operators, mul, sub
 from .unary import abs as magnitude
 from .unary import neg
@@ -27,16 +27,10 @@ _LEFT, _RIGHT = Op.get("broadcast_left_shift"), Op.get("broadcast_right_shift")
 _WHERE, _GCD = Op.get("broadcast_where"), Op.get("gcd")
 
 
-def _renamed(function: Callable[..., Any], name: str, doc: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
 # Comparisons.
 
 
-def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) -> Any:
+def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) -> Callable[[Tensor, Any], Tensor]:
     op = Op.get(f"broadcast_{word}")
     ordered = word not in ("equal", "not_equal")
 
@@ -49,8 +43,8 @@ def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) ->
             raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
         return apply(op, None, values)[0]._cast(BOOL)
 
-    made = _renamed(function, name, f"where input {sign} other")
-    return row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
+    named(function, name, f"where input {sign} other")
+    return row(function, inplace=True, out=True, elementwise=True, aliases=aliases)
 
 
 eq = _comparison("eq", "equal", "equals")
@@ -194,7 +188,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return chosen
 
 
-Tensor.where = lambda self, condition, other: where(condition, self, other)
+bind(where=lambda self, condition, other: where(condition, self, other))
 
 # Nearness.
 
@@ -276,8 +270,7 @@ def _compared(function: Any) -> Any:
     return method
 
 
-for _name, _function in {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}.items():
-    setattr(Tensor, f"__{_name}__", _compared(_function))
+bind(**{f"__{function.__name__}__": _compared(function) for function in (eq, ne, lt, le, gt, ge)})
 
 
 def _inverted(input: Tensor) -> Tensor:
@@ -300,6 +293,5 @@ def _prefix(function: Any) -> Any:
     return method
 
 
-for _name, _function in {"invert": _inverted, "neg": neg, "abs": magnitude}.items():
-    setattr(Tensor, f"__{_name}__", _prefix(_function))
-Tensor.__pos__ = lambda self: self.positive()
+bind(__invert__=_prefix(_inverted), __neg__=_prefix(neg), __abs__=_prefix(magnitude))
+bind(__pos__=lambda self: self.positive())

@@ -14,7 +14,7 @@ from ....base.errors import RunError
 from ....core.op import Op
 from ...dispatch import apply
 from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, bind
 from ...tensor.types import OF_NUMPY
 from ...tensor.viewing import viewed
 from ..operands import floating, must_be_tensors
@@ -54,12 +54,12 @@ def _part(get: Callable[[Tensor], Tensor]) -> property:
     """The part as an attribute, which can be written to."""
 
     def write(self: Tensor, value: Tensor) -> None:
-        get(self).copy_(value)  # type: ignore[attr-defined]
+        get(self).copy_(value)
 
     return property(get, write)
 
 
-Tensor.real, Tensor.imag = _part(real), _part(imag)  # type: ignore[attr-defined]
+bind(real=_part(real), imag=_part(imag))
 
 
 @row
@@ -199,8 +199,7 @@ def _adjoint_of_matrices(self: Tensor) -> Tensor:
     return adjoint(self) if rank else conj(self)
 
 
-Tensor.H = property(_adjoint_of_matrix)  # type: ignore[attr-defined]
-Tensor.mH = property(_adjoint_of_matrices)  # type: ignore[attr-defined]
+bind(H=property(_adjoint_of_matrix), mH=property(_adjoint_of_matrices))
 
 
 def _of_real_numbers(write: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
@@ -218,7 +217,7 @@ def _of_real_numbers(write: Callable[..., Tensor], name: str) -> Callable[..., T
 for _name in ("abs_", "absolute_"):
     _call = _of_real_numbers(FUNCTIONS["weft"][_name], _name[:-1])
     FUNCTIONS["weft"][_name] = _call
-    setattr(Tensor, _name, _call)
+    bind(**{_name: _call})
 
 
 def magnitude_squared(input: Tensor) -> Any:

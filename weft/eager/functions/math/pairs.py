@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..fusion import fused
 from ..operands import floating, must_be_real, must_be_tensors, must_fit, promoted, promoted_floats
 from ..table import row
 from .arithmetic import add, div, mul, sub
+from .cast import clone
 from .compare import choose, eq, ge, gt, le, lt, ne
 from .complex import real
 from .unary import exp, log, log1p, sin
@@ -28,15 +30,11 @@ _SIGN, _SGN, _CLIP = Op.get("sign"), Op.get("sgn"), Op.get("clip")
 _ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit"))
 
 
-def _floats(*values: Any) -> list[Tensor]:
-    return promoted_floats(*values)
-
-
 @row(inplace=True, out=True, elementwise=True, aliases=["arctan2"])
 def atan2(input: Tensor, other: Tensor) -> Tensor:
     """the angle of the point (other, input)"""
     must_be_tensors("atan2", input=input, other=other)
-    return apply(_ATAN2, None, _floats(input, other))[0]
+    return apply(_ATAN2, None, promoted_floats(input, other))[0]
 
 
 def _only_floats(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
@@ -57,7 +55,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 def copysign(input: Tensor, other: Any) -> Tensor:
     """|input| with the sign of other"""
     must_be_tensors("copysign", input=input)
-    return apply(_COPYSIGN, None, _floats(input, other))[0]
+    return apply(_COPYSIGN, None, promoted_floats(input, other))[0]
 
 
 @row(inplace=True, out=True, elementwise=True)
@@ -91,7 +89,7 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @fused
-def _times_log(input: Tensor, other: Tensor, logarithm: Any, least: float) -> Tensor:
+def _times_log(input: Tensor, other: Tensor, logarithm: Callable[[Tensor], Tensor], least: float) -> Tensor:
     """input * logarithm(other), which is 0 where input is 0 unless other is NaN."""
     outside = le(other, least) | eq(other, math.inf)
     safe = choose(eq(input, 0) & outside, 1.0, other)
@@ -103,7 +101,8 @@ def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other), which is 0 where input is 0"""
     if not isinstance(other, Tensor):
         must_be_tensors("xlogy", input=input)
-    return _times_log(*_floats(input, other), log, 0)
+    factor, of = promoted_floats(input, other)
+    return _times_log(factor, of, log, 0)
 
 
 row(xlogy, space="weft.special", method=False, out=True, elementwise=True)
@@ -114,7 +113,8 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), which is 0 where input is 0"""
     if not isinstance(other, Tensor):
         must_be_tensors("xlog1py", input=input)
-    return _times_log(*_floats(input, other), log1p, -1)
+    factor, of = promoted_floats(input, other)
+    return _times_log(factor, of, log1p, -1)
 
 
 # Both are floats, or neither is a NaN.
@@ -201,7 +201,7 @@ def sgn(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN; x / |x| of complex numbers"""
     kind = input._dtype
     if kind == BOOL:
-        return input.clone()
+        return clone(input)
     if is_complex(kind):
         return apply(_SGN, None, [input])[0]
     made = apply(_SIGN, None, [input])[0]
@@ -276,7 +276,7 @@ def nan_to_num(
     must_be_real("nan_to_num", input)
     kind = input._dtype
     if is_integer(kind) or kind == BOOL:
-        return input.clone()
+        return clone(input)
     greatest = finfo(input.dtype).max
     made = choose(isnan(input), 0.0 if nan is None else nan, input)
     made = choose(eq(input, math.inf), greatest if posinf is None else posinf, made)

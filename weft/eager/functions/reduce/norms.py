@@ -6,7 +6,7 @@ from typing import Any
 
 from ....base.errors import InvalidType
 from ...tensor.tensor import Tensor, axis_of
-from ..linalg.factors import matrix_norm
+from ..linalg.matrix_norms import matrix_norm
 from ..shape.shape import reshape
 from ..table import row
 from .reduce import vector_norm

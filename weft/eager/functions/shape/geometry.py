@@ -13,7 +13,7 @@ from ...autograd.node_names import entitle, title_of
 from ...tensor.inplace import check_writable
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor
-from ..table import row
+from ..table import named, row
 from .parts import as_strided, split_with_sizes
 from .shape import expand, squeeze, t, transpose, unsqueeze
 
@@ -47,9 +47,7 @@ def _in_place(function: Callable[..., Tensor], name: str, space: str | None = No
         entitle(seen, title, input)
         return _become(input, seen)
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"In-place `{name[:-1]}`: the tensor itself becomes the view"
-    row(call, space=space)
+    row(named(call, name, f"In-place `{name[:-1]}`: the tensor itself becomes the view"), space=space)
 
 
 for _function in (squeeze, t, transpose, unsqueeze):
@@ -104,8 +102,8 @@ def _check_plain(name: str, *tensors: Tensor) -> None:
 def _alike(name: str, input: Tensor, other: Any, called: str) -> list[Any]:
     """The elements of another tensor, as many as those that are changed."""
     if not isinstance(other, Tensor) or other._dtype != input._dtype:
-        shown = other.type() if isinstance(other, Tensor) else type(other).__name__  # type: ignore[attr-defined]
-        raise InvalidType(f"{name}: expected {input.type()} for {called!r} (got {shown})")  # type: ignore[attr-defined]
+        shown = other.type() if isinstance(other, Tensor) else type(other).__name__
+        raise InvalidType(f"{name}: expected {input.type()} for {called!r} (got {shown})")
     values: list[Any] = array_of(expand(other, input._shape)).ravel().tolist()
     return values
 

@@ -306,9 +306,8 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     for tensor in tensors:
         if tensor.ndim != 1:
             raise RunError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
-    if len(tensors) == 1:
-        return tensors[0]
-    return stack([reshape(grid, -1) for grid in meshgrid(*tensors)], 1)
+    columns: list[Tensor] = [reshape(grid, -1) for grid in meshgrid(*tensors)] if len(tensors) > 1 else list(tensors)
+    return stack(columns, 1) if len(columns) > 1 else columns[0]
 
 
 @row

@@ -14,19 +14,9 @@ from ....ops.shape.index import TakeAttrs
 from ....ops.shape.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
-from ...tensor.memory import array_of
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
-from ...tensor.viewing import (
-    Array,
-    pieces_of,
-    place_of,
-    positions_by,
-    positions_of,
-    record_taken,
-    reshaped,
-    seen_by,
-    slice_of,
-)
+from ...tensor.viewing import pieces_of, place_of, positions_by, positions_of, record_taken, reshaped, seen_by, slice_of
 from ..operands import check_count, sizes_of
 from ..table import row
 from .shape import reshape
@@ -94,8 +84,8 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if not (modes.grad and input._requires_grad):
         return _together([place_of(input, axis, i) for i in range(size)])
     pieces = pieces_of(input, axis, [1] * size)
-    head = (slice(None),) * axis
-    return _together([reshaped(piece, array_of(piece)[(*head, 0, ...)]) for piece in pieces])
+    first: Any = (*(slice(None),) * axis, 0, ...)
+    return _together([reshaped(piece, array_of(piece)[first]) for piece in pieces])
 
 
 def _together(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -263,6 +253,12 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     """A diagonal of two axes, as the last axis of a view"""
     first, second = _diagonal_axes(input, dim1, dim2)
     return seen_by(input, lambda x: _diagonal(x, offset, first, second))
+
+
+@row(name="diagonal", space="weft.linalg", method=False)
+def _matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices in the last two axes"""
+    return diagonal(A, offset, dim1, dim2)
 
 
 @row(space=None)

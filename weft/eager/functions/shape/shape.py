@@ -12,7 +12,7 @@ from ....base.errors import InvalidType, RunError
 from ...autograd.node_names import entitle
 from ...tensor.memory import array_of
 from ...tensor.size import Size
-from ...tensor.tensor import Tensor, as_view, axis_of
+from ...tensor.tensor import Tensor, as_view, axis_of, bind
 from ...tensor.types import dtype
 from ...tensor.viewing import in_order, permuted, reshaped, stretched
 from ..operands import sizes_of
@@ -338,4 +338,4 @@ def _turned(self: Tensor) -> Tensor:
     return transpose(self, -2, -1) if self.ndim else self
 
 
-Tensor.T, Tensor.mT = property(_reversed), property(_turned)  # type: ignore[attr-defined]
+bind(T=property(_reversed), mT=property(_turned))

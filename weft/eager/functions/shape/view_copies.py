@@ -37,7 +37,7 @@ def slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None
     if step <= 0:
         raise RunError("slice step must be positive")
     index = (_every,) * axis + (builtins.slice(start, end, step),)
-    made: Tensor = input[index]  # type: ignore[index]
+    made: Tensor = input[index]
     return made
 
 

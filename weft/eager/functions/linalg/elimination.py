@@ -1,4 +1,4 @@
-"""Rows of linalg: factors by elimination, L U of any matrix and L D L' of symmetric ones, and what
+"""Rows of linalg: factors by elimination, L U of any matrix, L D L' of symmetric and L L' of positive ones, and what
 they solve."""
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
-from ..math.complex import adjoint
+from ..math.complex import adjoint as adjoint_of
 from ..shape.join import cat, tril, triu
 from ..shape.parts import narrow
 from ..shape.shape import expand, transpose
 from ..table import row
-from .factors import must_be_squares, solved
-from .linear import LINALG
+from .matmul import batched
+from .matrices import LINALG, eye, must_be_squares, must_be_systems
+from .solve import inv, solved
 
-_LU, _SWAPS, _LDL, _LDL_SOLVE = (Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve"))
+_LU, _SWAPS, _LDL, _LDL_SOLVE, _CHOLESKY = (
+    Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve", "cholesky")
+)
 
 
 class LUFactorResult(NamedTuple):
@@ -72,12 +75,6 @@ def must_have_factors(name: str, A: Tensor) -> None:
     kind = A._dtype
     if not (is_float(kind) or is_complex(kind)):
         raise Unsupported(f'"{name}" not implemented for {A.dtype.title!r}')
-
-
-def eye(A: Tensor, rows: int, columns: int) -> Tensor:
-    """Matrices with 1 on the diagonal, as many as A is."""
-    one = np.eye(rows, columns, dtype=A._dtype)
-    return wrap(np.broadcast_to(one, (*A._shape[:-2], rows, columns)))
 
 
 def swap_rows(A: Tensor, pivots: Tensor, reverse: bool = False) -> Tensor:
@@ -192,10 +189,7 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoi
         )
     if left:
         return _by_factors(LU, pivots, B, adjoint)
-    return _adjoint(_by_factors(LU, pivots, _adjoint(B), not adjoint))
-
-
-_adjoint = adjoint
+    return adjoint_of(_by_factors(LU, pivots, adjoint_of(B), not adjoint))
 
 
 def _must_be_alike(name: str, A: Tensor, B: Tensor) -> None:
@@ -214,8 +208,8 @@ def _by_factors(LU: Tensor, pivots: Tensor, B: Tensor, turned: bool) -> Tensor:
     pivots = expand(pivots, (*lead, pivots._shape[-1]))
     low, up = _unit_lower(LU), triu(LU)
     if turned:
-        inner = solved(_adjoint(up), B, "lower")
-        return swap_rows(solved(_adjoint(low), inner, "upper"), pivots, reverse=True)
+        inner = solved(adjoint_of(up), B, "lower")
+        return swap_rows(solved(adjoint_of(low), inner, "upper"), pivots, reverse=True)
     return solved(up, solved(low, swap_rows(B, pivots), "lower"), "upper")
 
 
@@ -275,3 +269,35 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     LD, B = (expand(x, (*lead, *x._shape[-2:])) for x in (LD, B))
     pivots = expand(pivots, (*lead, pivots._shape[-1]))
     return apply(_LDL_SOLVE, SymmetricAttrs(hermitian=_of(LD, hermitian)), [LD, pivots, B])[0]
+
+
+@row(space=LINALG, method=False, out=True)
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """The lower triangle L with A = L L', or the upper one"""
+    must_be_squares("linalg.cholesky", A)
+    made = apply(_CHOLESKY, None, [adjoint_of(A) if upper else A])[0]
+    if np.isnan(np.diagonal(array_of(made), axis1=-2, axis2=-1)).any():
+        raise LinAlgError("linalg.cholesky: the input is not positive-definite: it has NaNs")
+    return adjoint_of(made) if upper else made
+
+
+@row(name="cholesky", out=True)
+def _cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The lower triangle L with A = L L', or the upper one"""
+    return cholesky(input, upper=upper)
+
+
+@row(out=True)
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X with A X = B, by the factor that `cholesky` gives of A"""
+    must_be_systems("cholesky_solve", input, L)
+    low = adjoint_of(triu(L)) if upper else tril(L)
+    return solved(adjoint_of(low), solved(low, input, "lower"), "upper")
+
+
+@row(out=True)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A, by the factor that `cholesky` gives of A"""
+    must_be_squares("cholesky_inverse", L)
+    low = inv(adjoint_of(triu(L)) if upper else tril(L))
+    return batched(adjoint_of(low), low)
