@@ -9,7 +9,6 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,31 +157,11 @@ _VALUES = {
 
 def families() -> dict[str, list[Op]]:
     """The operators by the file that registers them."""
-    owner: dict[Op, str] = {}
-    for name, module in sorted(_modules().items()):
-        for value in vars(module).values():
-            if isinstance(value, Op):
-                owner.setdefault(value, name)
-    found: dict[str, list[Op]] = {}
-    family = ""
+    by_file: dict[str, list[Op]] = {}
     for op in list_ops():
-        family = owner.get(op) or _rule_module(op) or family  # those of a loop come after one that has a name
         if op.name in ops.OWN:
-            found.setdefault(family, []).append(op)
-    return dict(sorted(found.items()))
-
-
-def _rule_module(op: Op) -> str | None:
-    """The file in which one of an operator's rules is written."""
-    rules = [column.get(op) for column in (Op.gradient, Op.reference, Op.compute)]
-    names = [getattr(rule, "__module__", "").rpartition(".")[2] for rule in rules]
-    return next((name for name in names if name in _modules() and not name.startswith("_")), None)
-
-
-def _modules() -> dict[str, ModuleType]:
-    """The files of operators, by their names."""
-    inside = [module for name, module in sys.modules.items() if name.startswith(f"{ops.__name__}.")]
-    return {module.__name__.rpartition(".")[2]: module for module in inside if not hasattr(module, "__path__")}
+            by_file.setdefault(op.module.rpartition(".")[2], []).append(op)
+    return dict(sorted(by_file.items()))
 
 
 def pages() -> dict[str, str]:
@@ -205,7 +184,7 @@ def _is_internal(op: Op) -> bool:
 
 
 def _page(family: str, members: Sequence[Op]) -> str:
-    doc = _modules()[family].__doc__ or ""
+    doc = sys.modules[members[0].module].__doc__ or ""
     parts = [f"# {family}", doc.strip()]
     parts += [_entry(op) for op in members if not _is_internal(op)]
     internal = [op for op in members if _is_internal(op)]
