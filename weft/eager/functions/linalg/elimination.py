@@ -1,4 +1,4 @@
-"""Rows of linalg: factors by elimination, L U of any matrix and L D L' of symmetric ones, and what
+"""Rows of linalg: factors by elimination, L U of any matrix, L D L' of symmetric and L L' of positive ones, and what
 they solve."""
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from ....ops.linalg._elimination import first_zero
 from ....ops.linalg.factors import LUAttrs, SwapAttrs, SymmetricAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
-from ..math.complex import adjoint
+from ..math.complex import adjoint as adjoint_of
 from ..shape.join import cat, tril, triu
 from ..shape.parts import narrow
 from ..shape.shape import expand, transpose
 from ..table import row
-from .factors import must_be_squares, solved
-from .linear import LINALG
+from .matmul import batched
+from .matrices import LINALG, eye, must_be_squares, must_be_systems
+from .solve import inv, solved
 
-_LU, _SWAPS, _LDL, _LDL_SOLVE = (Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve"))
+_LU, _SWAPS, _LDL, _LDL_SOLVE, _CHOLESKY = (
+    Op.get(name) for name in ("lu_factor", "row_swaps", "ldl_factor", "ldl_solve", "cholesky")
+)
 
 
 class LUFactorResult(NamedTuple):
@@ -66,17 +70,11 @@ class LDLFactorExResult(NamedTuple):
 
 def must_have_factors(name: str, A: Tensor) -> None:
     """Refuses what has no two dimensions, and numbers that are whole."""
-    if A._array.ndim < 2:
-        raise RunError(f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A._array.shape)} instead")
-    kind = A._array.dtype
+    if A.ndim < 2:
+        raise RunError(f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A._shape)} instead")
+    kind = A._dtype
     if not (is_float(kind) or is_complex(kind)):
         raise Unsupported(f'"{name}" not implemented for {A.dtype.title!r}')
-
-
-def eye(A: Tensor, rows: int, columns: int) -> Tensor:
-    """Matrices with 1 on the diagonal, as many as A is."""
-    one = np.eye(rows, columns, dtype=A._array.dtype)
-    return wrap(np.broadcast_to(one, (*A._array.shape[:-2], rows, columns)))
 
 
 def swap_rows(A: Tensor, pivots: Tensor, reverse: bool = False) -> Tensor:
@@ -86,7 +84,7 @@ def swap_rows(A: Tensor, pivots: Tensor, reverse: bool = False) -> Tensor:
 
 def _factored(name: str, A: Tensor, pivot: bool) -> LUFactorResult:
     must_have_factors(name, A)
-    m, n = A._array.shape[-2:]
+    m, n = A._shape[-2:]
     params = LUAttrs(pivot=bool(pivot))
     if m == n or not (modes.grad and A.requires_grad):
         return LUFactorResult(*apply(_LU, params, [A]))
@@ -97,7 +95,7 @@ def _factored(name: str, A: Tensor, pivot: bool) -> LUFactorResult:
 def _of_oblong(A: Tensor, side: int) -> Tensor:
     """The factors of a matrix that is not square, whose rows are in order: of its first square, and
     what follows from them of the rest. The rule of gradients is for squares."""
-    m, n = A._array.shape[-2:]
+    m, n = A._shape[-2:]
     rows = narrow(A, -2, 0, side)
     made = apply(_LU, LUAttrs(pivot=False), [narrow(rows, -1, 0, side)])[0]
     if n > side:
@@ -109,25 +107,25 @@ def _of_oblong(A: Tensor, side: int) -> Tensor:
 
 
 def _unit_lower(factors: Tensor) -> Tensor:
-    return tril(factors, -1) + eye(factors, *factors._array.shape[-2:])
+    return tril(factors, -1) + eye(factors, *factors._shape[-2:])
 
 
 @row(space=LINALG, method=False, out=True)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
     """`lu_factor`, and the place of the first 0 on the diagonal of U, 0 if there is none"""
     made, pivots = _factored("linalg.lu_factor", A, pivot)
-    info = wrap(np.asarray(first_zero(made._array)))
+    info = wrap(np.asarray(first_zero(array_of(made))))
     if check_errors:
         _check_pivots("linalg.lu_factor_ex", info)
     return LUFactorExResult(made, pivots, info)
 
 
 def _check_pivots(name: str, info: Tensor) -> None:
-    bad = np.flatnonzero(info._array)
+    bad = np.flatnonzero(array_of(info))
     if not bad.size:
         return
-    which = f"(Batch element {bad[0]}): " if info._array.ndim else ""
-    place = int(info._array.flat[bad[0]])
+    which = f"(Batch element {bad[0]}): " if info.ndim else ""
+    place = int(array_of(info).flat[bad[0]])
     raise LinAlgError(
         f"{name}: {which}U[{place},{place}] is zero and using it on lu_solve would result in a division by zero",
         hint="linalg.lu and linalg.lu_factor_ex give the factors all the same",
@@ -153,17 +151,17 @@ def lu(A: Tensor, *, pivot: bool = True) -> LUResult:
 @row(method=False, out=True)
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
     """The permutation and both triangles of what `lu_factor` gives"""
-    if unpack_pivots and LU_pivots._array.dtype != np.int32:
+    if unpack_pivots and LU_pivots._dtype != np.int32:
         raise RunError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of int32")
     must_have_factors("torch.lu_unpack", LU_data)
-    *lead, m, n = LU_data._array.shape
+    *lead, m, n = LU_data._shape
     side = min(m, n)
-    if unpack_pivots and LU_pivots._array.shape != (*lead, side):
+    if unpack_pivots and LU_pivots._shape != (*lead, side):
         raise RunError(
             "torch.lu_unpack: LU_pivots must have a place for each row of LU_data",
-            why=f"it is of {list(LU_pivots._array.shape)}",
+            why=f"it is of {list(LU_pivots._shape)}",
         )
-    order = low = up = wrap(np.empty(0, LU_data._array.dtype))
+    order = low = up = wrap(np.empty(0, LU_data._dtype))
     if unpack_pivots:
         order = swap_rows(eye(LU_data, m, m), LU_pivots, reverse=True)
     if unpack_data:
@@ -184,42 +182,39 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoi
     """X with A X = B by A's factors; with `left=False` X A = B; with `adjoint`, of A's adjoint"""
     must_be_squares("linalg.lu_solve", LU)
     _must_be_alike("linalg.lu_solve", LU, B)
-    if pivots._array.dtype != np.int32 or pivots._array.shape != LU._array.shape[:-1]:
+    if pivots._dtype != np.int32 or pivots._shape != LU._shape[:-1]:
         raise RunError(
             "linalg.lu_solve: pivots must be int32, one for each row of LU",
-            why=f"it is {pivots.dtype} of {list(pivots._array.shape)}",
+            why=f"it is {pivots.dtype} of {list(pivots._shape)}",
         )
     if left:
         return _by_factors(LU, pivots, B, adjoint)
-    return _adjoint(_by_factors(LU, pivots, _adjoint(B), not adjoint))
-
-
-_adjoint = adjoint
+    return adjoint_of(_by_factors(LU, pivots, adjoint_of(B), not adjoint))
 
 
 def _must_be_alike(name: str, A: Tensor, B: Tensor) -> None:
-    if A._array.dtype != B._array.dtype:
+    if A._dtype != B._dtype:
         raise RunError(
             f"{name}: Expected both matrices to have the same dtype, but found {A.dtype.title} "
             f"and {B.dtype.title} instead"
         )
-    if B._array.ndim < 2:
+    if B.ndim < 2:
         raise RunError(f"{name}: The input tensor B must have at least 2 dimensions.")
 
 
 def _by_factors(LU: Tensor, pivots: Tensor, B: Tensor, turned: bool) -> Tensor:
     lead = _common("linalg.lu_solve", LU, B)
-    LU, B = (expand(x, (*lead, *x._array.shape[-2:])) for x in (LU, B))
-    pivots = expand(pivots, (*lead, pivots._array.shape[-1]))
+    LU, B = (expand(x, (*lead, *x._shape[-2:])) for x in (LU, B))
+    pivots = expand(pivots, (*lead, pivots._shape[-1]))
     low, up = _unit_lower(LU), triu(LU)
     if turned:
-        inner = solved(_adjoint(up), B, "lower")
-        return swap_rows(solved(_adjoint(low), inner, "upper"), pivots, reverse=True)
+        inner = solved(adjoint_of(up), B, "lower")
+        return swap_rows(solved(adjoint_of(low), inner, "upper"), pivots, reverse=True)
     return solved(up, solved(low, swap_rows(B, pivots), "lower"), "upper")
 
 
 def _common(name: str, A: Tensor, B: Tensor) -> tuple[int, ...]:
-    a, b = A._array.shape, B._array.shape
+    a, b = A._shape, B._shape
     if a[-1] != b[-2]:
         raise RunError(f"{name}: {a[-2]}x{a[-1]} factors do not fit {b[-2]}x{b[-1]} of B")
     try:
@@ -242,15 +237,15 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     """`ldl_factor`, and the place of the first block of D that is 0, 0 if there is none"""
     must_be_squares("linalg.ldl_factor_ex", A)
     made = LDLFactorExResult(*apply(_LDL, SymmetricAttrs(hermitian=_of(A, hermitian)), [A]))
-    if check_errors and made.info._array.any():
-        place = int(made.info._array[made.info._array != 0][0])
+    if check_errors and array_of(made.info).any():
+        place = int(array_of(made.info)[array_of(made.info) != 0][0])
         raise LinAlgError(f"linalg.ldl_factor_ex: block {place} of D is zero")
     return made
 
 
 def _of(A: Tensor, hermitian: bool) -> bool:
     """Real matrices that are Hermitian are symmetric."""
-    return bool(hermitian) and is_complex(A._array.dtype)
+    return bool(hermitian) and is_complex(A._dtype)
 
 
 @row(space=LINALG, method=False, out=True)
@@ -265,12 +260,44 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     """X with A X = B, by what `ldl_factor` gives"""
     must_be_squares("linalg.ldl_solve", LD)
     _must_be_alike("linalg.ldl_solve", LD, B)
-    if not is_integer(pivots._array.dtype) or pivots._array.shape != LD._array.shape[:-1]:
+    if not is_integer(pivots._dtype) or pivots._shape != LD._shape[:-1]:
         raise RunError(
             "linalg.ldl_solve: Expected pivots to be integers, one for each row of LD",
-            why=f"it is {pivots.dtype} of {list(pivots._array.shape)}",
+            why=f"it is {pivots.dtype} of {list(pivots._shape)}",
         )
     lead = _common("linalg.ldl_solve", LD, B)
-    LD, B = (expand(x, (*lead, *x._array.shape[-2:])) for x in (LD, B))
-    pivots = expand(pivots, (*lead, pivots._array.shape[-1]))
+    LD, B = (expand(x, (*lead, *x._shape[-2:])) for x in (LD, B))
+    pivots = expand(pivots, (*lead, pivots._shape[-1]))
     return apply(_LDL_SOLVE, SymmetricAttrs(hermitian=_of(LD, hermitian)), [LD, pivots, B])[0]
+
+
+@row(space=LINALG, method=False, out=True)
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """The lower triangle L with A = L L', or the upper one"""
+    must_be_squares("linalg.cholesky", A)
+    made = apply(_CHOLESKY, None, [adjoint_of(A) if upper else A])[0]
+    if np.isnan(np.diagonal(array_of(made), axis1=-2, axis2=-1)).any():
+        raise LinAlgError("linalg.cholesky: the input is not positive-definite: it has NaNs")
+    return adjoint_of(made) if upper else made
+
+
+@row(name="cholesky", out=True)
+def _cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The lower triangle L with A = L L', or the upper one"""
+    return cholesky(input, upper=upper)
+
+
+@row(out=True)
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X with A X = B, by the factor that `cholesky` gives of A"""
+    must_be_systems("cholesky_solve", input, L)
+    low = adjoint_of(triu(L)) if upper else tril(L)
+    return solved(adjoint_of(low), solved(low, input, "lower"), "upper")
+
+
+@row(out=True)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A, by the factor that `cholesky` gives of A"""
+    must_be_squares("cholesky_inverse", L)
+    low = inv(adjoint_of(triu(L)) if upper else tril(L))
+    return batched(adjoint_of(low), low)
