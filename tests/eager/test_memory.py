@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.base.errors import RunError
-from weft.eager.tensor.memory import array_of, arrays_of
+from weft.eager.tensor.memory import array_of
 from weft.eager.tensor.tensor import wrap
 
 EAGER = Path(weft.__file__).parent / "eager"
@@ -57,7 +57,7 @@ def test_its_views_and_its_place_in_a_graph_stay_there(remote):
 
 @pytest.mark.parametrize(
     "use",
-    [array_of, lambda x: arrays_of([weft.ones(2), x]), lambda x: x.numpy(), lambda x: x.tolist(), repr]
+    [array_of, lambda x: x.numpy(), lambda x: x.tolist(), repr]
     + [lambda x: x.data_ptr(), lambda x: x.untyped_storage(), lambda x: x.is_contiguous()],
 )
 def test_its_elements_are_refused_by_the_name_of_the_device(use, remote):
