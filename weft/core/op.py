@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ..base.errors import Error, InvalidType, InvalidValue, NotFound, RegistryError
@@ -281,6 +283,7 @@ class Op:
         self.parser: type | Callable[[Mapping[str, str]], Params] | None = None
         self.aliases: list[str] = []
         self.index = next(_indices)
+        self.module = _running_module()  # the file that registers it
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
@@ -507,6 +510,14 @@ class Op:
             if apply is not None:
                 return apply(self, args, kwargs)
         return _default_apply[0](self, args, kwargs)
+
+
+def _running_module() -> str:
+    """The module whose own code, on top of all functions that it called, runs now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals["__name__"])
 
 
 _default_apply: list[Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = []

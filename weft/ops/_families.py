@@ -102,15 +102,17 @@ def define(
     name: str,
     doc: str,
     *,
-    level: int,
+    level: int = 10,
     inputs: Mapping[str, str] | None = None,
     attrs: type | None = None,
     pattern: int = OPAQUE,
+    layout: Rule = layouts.fixed_unknown,
     named: bool = True,
     aliases: Sequence[str] = (),
     **columns: Any,
 ) -> Op:
-    """Registers an operator. `inputs` maps names to docs; `named=False` makes them positional.
+    """Registers an operator. `inputs` maps names to docs; `named=False` makes them positional. Without
+    a layout rule it takes inputs as they were written.
 
     Other keywords are columns of Op: shape, dtype, layout, reference, gradient, ...
     """
@@ -121,7 +123,7 @@ def define(
         op.set_attr_parser(attrs)
     if named and list(inputs) != ["data"] and inputs:
         op.input_names = list(inputs)
-    op.pattern = pattern
+    op.pattern, op.layout = pattern, layout
     for alias in aliases:
         op.add_alias(alias)
     for key, value in columns.items():
@@ -422,7 +424,6 @@ def broadcasting(name: str, doc: str, *, alias: str, **columns: Any) -> Op:
     return define(
         name,
         doc,
-        level=10,
         inputs=LHS_RHS,
         named=False,
         pattern=BROADCAST,

@@ -22,8 +22,7 @@ from ..core.naming import NameManager
 from ..core.op import VARIADIC, Op
 from ..core.schema import BOOL, INT, attr, schema, text_of
 from ..core.symbol import Group, Symbol, Variable
-from . import _layouts as layouts
-from ._families import OPAQUE, F, Inferred, Shapes, define
+from ._families import F, Inferred, Shapes, define
 
 Body = Callable[..., tuple[Sequence[Symbol], Sequence[Symbol]]]
 
@@ -449,13 +448,10 @@ def _define(name: str, doc: str, attrs: type, rule: Any, reference: Any, gradien
     op = define(
         name,
         doc,
-        level=10,
         inputs={},
         attrs=attrs,
-        pattern=OPAQUE,
         shape=rule(_SHAPES),
         dtype=rule(_DTYPES),
-        layout=layouts.fixed_unknown,
         reference=reference,
         gradient=gradient,
     )

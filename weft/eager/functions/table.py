@@ -10,6 +10,7 @@ registry. From rows come functions, methods, in-place and `out=` forms, docs and
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
@@ -21,6 +22,7 @@ from ..autograd.node import keep_old_values, next_sequence
 from ..autograd.node_names import entitle, title_of
 from ..native.inplace import WRITTEN_FROM, write_native
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor
 from .fusion import Fused
 from .misuse import RAW, raise_explained
@@ -77,10 +79,12 @@ def row(function: Callable[..., Any] | None = None, **options: Unpack[Options]) 
     return function
 
 
-def named(function: Function, name: str, doc: str | None) -> Function:
+def named(function: Function, name: str, doc: str | None, signature: inspect.Signature | None = None) -> Function:
     """A function that was made for a member of a family, under the member's name."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
+    if signature is not None:
+        vars(function)["__signature__"] = signature
     return function
 
 
@@ -131,15 +135,15 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
         for one, value in zip(target, result):
             _check_out(made, one, value, args)
         return
-    if made.out == "strict" and target._array.dtype != result._array.dtype:
+    if made.out == "strict" and target._dtype != result._dtype:
         raise RunError(
             f"{made.name}(): Expected out tensor to have dtype {result.dtype}, but got {target.dtype} instead"
         )
     inputs = [tensor for arg in args for tensor in (arg if isinstance(arg, (tuple, list)) else [arg])]
-    resized = target._array.shape != result._array.shape
+    resized = target._shape != result._shape
     for tensor in inputs:
         if isinstance(tensor, Tensor) and (
-            np.shares_memory(tensor._array, target._array)
+            np.shares_memory(array_of(tensor), array_of(target))
             or (resized and tensor._root is not None and tensor._root is target._root)
         ):
             raise RunError(
@@ -161,7 +165,7 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = own is not None and self._array.size >= WRITTEN_FROM
+    large = own is not None and self.numel() >= WRITTEN_FROM
     if large and write_native(own, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)
@@ -174,7 +178,7 @@ def in_place(
     result = function(self, *args, **kwargs)
     entitle(result, title, self)
     if result._grad_fn is not None:
-        keep_old_values(result._grad_fn, since, self._array)
+        keep_old_values(result._grad_fn, since, array_of(self))
     return write(self, result)
 
 

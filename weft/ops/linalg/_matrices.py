@@ -11,8 +11,7 @@ import numpy as np
 from ...base.dtype import DType, is_complex, is_integer
 from ...base.errors import LinAlgError, ShapeError
 from ...base.shape import Shape, show, unify, unify_dim
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, F, Inferred, Shapes, define, floating
+from .._families import Array, F, Inferred, Shapes, define, floating
 from ..math.complex import part_dtype, whole_dtype
 
 
@@ -69,9 +68,7 @@ def _narrow(made: Any, dtype: DType) -> Array:
 def lapack(name: str, doc: str, reference: Callable[..., Any], **columns: Any) -> Any:
     """An operator that runs on the host; its dtype rule is that all are one, if none is given."""
     given = {"dtype": floating, **columns}
-    return define(
-        name, doc, level=5, pattern=OPAQUE, layout=layouts.fixed_unknown, reference=in_double(reference), **given
-    )
+    return define(name, doc, level=5, reference=in_double(reference), **given)
 
 
 def product(a: Any, b: Any, ta: bool = False, tb: bool = False) -> Any:

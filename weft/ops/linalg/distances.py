@@ -10,8 +10,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, define, floating
+from .._families import F, Inferred, Shapes, define, floating
 from .._kernels import wide_dtype
 
 
@@ -83,10 +82,8 @@ distances = define(
     level=5,
     inputs={"lhs": "(..., m, k)", "rhs": "(..., n, k)"},
     attrs=DistancesAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     compute=_compute,
     gradient=_gradient,

@@ -171,14 +171,12 @@ def _matmul_grad(side: str, other: str, order: Sequence[int], reference: Rule, c
     return define(
         f"_matmul_grad_{side}",
         f"The gradient of matmul with respect to {side}.",
-        level=10,
         inputs={"ograd": "gradient of the product", other: "the other factor", side: "its shape"},
         named=False,
         attrs=MatmulAttrs,
         pattern=OUT_FUSABLE,
         dtype=numeric,
         shape=backward_shape(_matmul_shape, own=2, order=order),
-        layout=layouts.fixed_unknown,
         ignored_inputs=[2],
         reference=reference,
         compute=compute,
@@ -277,7 +275,6 @@ batch_matmul = define(
     pattern=OUT_FUSABLE,
     shape=_batch_shape,
     dtype=numeric,
-    layout=layouts.fixed_unknown,
 )
 batch_matmul.reference = _batch_reference
 batch_matmul.compute = _batch_compute

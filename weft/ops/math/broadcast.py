@@ -322,7 +322,6 @@ broadcast_to = define(
     attrs=BroadcastToAttrs,
     pattern=BROADCAST,
     shape=_broadcast_to_shape,
-    layout=layouts.fixed_unknown,
 )
 
 
@@ -360,7 +359,6 @@ broadcast_like = define(
     pattern=BROADCAST,
     shape=_broadcast_like_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()

@@ -12,7 +12,7 @@ from ...base.dtype import DTYPES, DType, dtype_name, is_complex, is_float
 from ...base.errors import DTypeError, ShapeError
 from ...base.shape import show, unify, unify_dim
 from .. import _layouts as layouts
-from .._families import OPAQUE, Array, Dtypes, F, Inferred, Shapes, as_written, broadcast_shape, define, same_shape
+from .._families import Array, Dtypes, F, Inferred, Shapes, as_written, broadcast_shape, define, same_shape
 
 PARTS = {DTYPES["complex64"]: DTYPES["float32"], DTYPES["complex128"]: DTYPES["float64"]}
 WHOLES = {part: whole for whole, part in PARTS.items()}
@@ -50,7 +50,7 @@ def _same(dtype: DType) -> DType:
 
 def _on_host(name: str, doc: str, rule: Callable[[DType], DType], **columns: Any) -> Any:
     given = {"shape": same_shape, "layout": layouts.fixed_copy, **columns}
-    return define(name, doc, level=5, pattern=OPAQUE, dtype=_mapped(rule), complex_gradient=as_written, **given)
+    return define(name, doc, level=5, dtype=_mapped(rule), complex_gradient=as_written, **given)
 
 
 conj = _on_host("conj", "The conjugate: the imaginary part turned; of real numbers, x.", _same)

@@ -13,8 +13,7 @@ from ...base.errors import DTypeError, ShapeError
 from ...base.shape import Shape, unify, unify_dim
 from ...core.op import Op
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, Dtypes, F, Inferred, Shapes, as_written, define
+from .._families import Array, Dtypes, F, Inferred, Shapes, as_written, define
 from .complex import part_dtype, whole_dtype
 
 
@@ -43,17 +42,7 @@ def _transform(name: str, doc: str, attrs: type, dtype: Callable[[DType], DType]
     def infer(params: Any, ins: Dtypes, outs: Dtypes) -> Inferred:
         return [ins[0]], [None if ins[0] is None else dtype(ins[0])]
 
-    return define(
-        name,
-        doc,
-        level=5,
-        attrs=attrs,
-        pattern=OPAQUE,
-        shape=shape,
-        dtype=infer,
-        layout=layouts.fixed_unknown,
-        complex_gradient=as_written,
-    )
+    return define(name, doc, level=5, attrs=attrs, shape=shape, dtype=infer, complex_gradient=as_written)
 
 
 def _lead(shape: Shape, extent: int | None) -> Shape:

@@ -12,9 +12,8 @@ import numpy as np
 from ... import te
 from ...base.dtype import FLOAT32
 from ...base.shape import unify_dim
-from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, ranked
+from .._families import F, Inferred, Shapes, attributes, define, ranked
 from .._kernels import Body, variable, wide_dtype
-from .._layouts import fixed_unknown
 
 FARTHEST = 1e6  # sides of boxes beyond it count as that far away
 
@@ -281,10 +280,8 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
         level=4,
         inputs=BOXES,
         attrs=attrs,
-        pattern=OPAQUE,
         shape=shape,
         dtype=dtype,
-        layout=fixed_unknown,
         reference=reference_rule(pool),
         kernels=kernels_rule(pool),
         gradient=lambda ctx, g: [F.__getattr__(grad_name)(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -292,13 +289,10 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
     define(
         grad_name,
         f"ograd, shared by the elements that the cells of {pool.name} take.",
-        level=10,
         inputs={"ograd": "the gradient of the output", **BOXES},
         attrs=attrs,
-        pattern=OPAQUE,
         shape=grad_shape,
         dtype=dtype,
-        layout=fixed_unknown,
         reference=grad_reference_rule(pool),
         kernels=grad_kernels_rule(pool),
         ignored_inputs=[1],

@@ -11,7 +11,6 @@ from ... import te
 from ...base.dtype import is_complex
 from ...base.shape import normalize_axis, unify_dim
 from ...core.schema import FLOAT, INT, attr, choice, schema
-from .. import _layouts as layouts
 from .._families import BROADCAST, Array, F, Inferred, Shapes, define, floating, holomorphic, in_dtype, pointwise, unary
 from ..math.elemwise import logistic
 
@@ -87,7 +86,6 @@ prelu = define(
     pattern=BROADCAST,
     shape=_prelu_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_prelu_reference,
     compute=_prelu_compute,
     gradient=_prelu_gradient,

@@ -14,8 +14,7 @@ from ...base.dtype import is_float
 from ...base.errors import ShapeError
 from ...base.shape import Shape, broadcast, unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, choice, optional, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, F, Inferred, Shapes, attributes, define, floating
+from .._families import Array, F, Inferred, Shapes, attributes, define, floating
 from .dense_softmax import along, one
 
 
@@ -80,10 +79,6 @@ def _dtype(params: AttentionAttrs, ins: Any, outs: Any) -> Inferred:
     shared = 4 if params.mask == "additive" else 3
     made, outputs = floating(params, ins[:shared], outs)
     return [*made, BOOL_DTYPE][: len(ins)], outputs
-
-
-def _layout(params: AttentionAttrs, ins: Any, last: Any, outs: Any) -> Any:
-    return layouts.fixed_unknown(params, ins, last, outs)
 
 
 def _scale(params: AttentionAttrs, width: int) -> float:
@@ -268,10 +263,8 @@ attention = define(
     inputs=INPUTS,
     named=False,
     attrs=AttentionAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype,
-    layout=_layout,
     reference=_reference,
     compute=_compute,
     gradient=_gradient,
@@ -282,14 +275,11 @@ attention.input_names = _names
 attention_grad = define(
     "_scaled_dot_product_attention_grad",
     "The gradients of query, key, value and of the masked scores; and the softmax of the scores.",
-    level=10,
     inputs={"ograd": "the gradient of the output", **INPUTS},
     named=False,
     attrs=AttentionAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_grad_dtype,
-    layout=_layout,
     reference=_grad_reference,
     compute=_grad_compute,
     output_names=["query", "key", "value", "scores", "probabilities"],

@@ -66,7 +66,6 @@ def _grad_data_gradient(ctx: Any, gg: Any) -> list[Any]:
 grad_data = define(
     "_conv2d_grad_data",
     "The gradient of conv2d's data: the transpose of conv2d in its data, applied to ograd.",
-    level=10,
     inputs={**OGRAD, "data": "the data, of which only the shape is used", "weight": "the filters"},
     attrs=Conv2DAttrs,
     pattern=OUT_FUSABLE,
@@ -113,7 +112,6 @@ def _grad_weight_gradient(ctx: Any, gg: Any) -> list[Any]:
 grad_weight = define(
     "_conv2d_grad_weight",
     "The gradient of conv2d's weight: the transpose of conv2d in its weight, applied to ograd.",
-    level=10,
     inputs={**OGRAD, "data": "the data"},
     attrs=Conv2DAttrs,
     pattern=OUT_FUSABLE,
@@ -171,7 +169,6 @@ def _grad_gradient(ctx: Any, data: Any, weight: Any, *bias: Any) -> list[Any]:
 grad = define(
     "_conv2d_grad",
     "The gradients of conv2d's data, weight and, if it has one, bias.",
-    level=10,
     inputs={**OGRAD, "data": "the data", "weight": "the filters"},
     attrs=Conv2DAttrs,
     shape=_grad_shape,
@@ -238,7 +235,6 @@ def _transpose_grad_data_gradient(ctx: Any, gg: Any) -> list[Any]:
 transpose_grad_data = define(
     "_conv2d_transpose_grad_data",
     "The gradient of conv2d_transpose's data: the convolution of ograd by the weight.",
-    level=10,
     inputs={**OGRAD, "weight": "the filters"},
     attrs=Conv2DTransposeAttrs,
     pattern=OUT_FUSABLE,
@@ -277,7 +273,6 @@ def _transpose_grad_weight_gradient(ctx: Any, gg: Any) -> list[Any]:
 transpose_grad_weight = define(
     "_conv2d_transpose_grad_weight",
     "The gradient of conv2d_transpose's weight.",
-    level=10,
     inputs={**OGRAD, "data": "the data"},
     attrs=Conv2DTransposeAttrs,
     pattern=OUT_FUSABLE,

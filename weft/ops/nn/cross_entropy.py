@@ -15,8 +15,7 @@ from ...base.quiet import quietly
 from ...base.shape import Shape, normalize_axis, unify
 from ...core.infer import unify_dtype
 from ...core.schema import FLOAT, INT, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, Dtypes, F, Inferred, Shapes, attributes, define
+from .._families import Array, Dtypes, F, Inferred, Shapes, attributes, define
 from .dense_softmax import exp_sum, one, through_softmax
 from .norm import te_mean
 
@@ -233,10 +232,8 @@ softmax_cross_entropy = define(
     level=5,
     inputs={"data": "scores of classes", **CLASSES},
     attrs=CrossEntropyAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_compute,
     reference=lambda params, x, classes: quietly(_losses, params, x, classes),
     gradient=lambda ctx, g: [F._softmax_cross_entropy_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -244,14 +241,11 @@ softmax_cross_entropy = define(
 softmax_cross_entropy_grad = define(
     "_softmax_cross_entropy_grad",
     "(softmax(data) - what is right of each class) ograd.",
-    level=10,
     inputs={"ograd": "the gradient of the losses", "data": "scores of classes", **CLASSES},
     named=False,
     attrs=CrossEntropyAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_grad_compute,
     gradient=_second_gradient,
     reference=lambda params, g, x, classes: quietly(_gradients, params, g, x, classes),
@@ -298,10 +292,8 @@ nll_loss = define(
     level=5,
     inputs={"data": "logarithms of probabilities", **CLASSES},
     attrs=ClassLossAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_scores_compute,
     reference=lambda params, x, classes: quietly(_scores, params, x, classes),
     gradient=lambda ctx, g: [F._nll_loss_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -309,14 +301,11 @@ nll_loss = define(
 nll_loss_grad = define(
     "_nll_loss_grad",
     "-ograd at the right class of each row, else 0.",
-    level=10,
     inputs={"ograd": "the gradient of the losses", "data": "has the wanted shape", **CLASSES},
     named=False,
     attrs=ClassLossAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_scores_grad_compute,
     ignored_inputs=[1],
     reference=lambda params, g, x, classes: quietly(_scores_grad, params, g, x, classes),

@@ -22,8 +22,7 @@ from ...base.errors import DTypeError, ShapeError
 from ...base.shape import unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, ranked
+from .._families import F, Inferred, Shapes, attributes, define, ranked
 from .._kernels import Body, wide_dtype
 
 LANES = 16  # states that are taken at once, and so many are kept free before and after them
@@ -393,10 +392,8 @@ ctc_loss = define(
     level=4,
     inputs=_INPUTS,
     attrs=CtcAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype([0]),
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     gradient=_gradient,
@@ -408,13 +405,10 @@ ctc_loss_grad = define(
     "_ctc_loss_grad",
     "The gradient of ctc_loss: of each step and class, minus the probability p "
     "that a way which gives the labels is at that class then.",
-    level=10,
     inputs=_GRAD_INPUTS,
     attrs=CtcAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype([0, 1, 5]),
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
 )

@@ -134,10 +134,8 @@ def _rows_compute(x: te.Tensor) -> te.Tensor:
 as_rows = define(
     "_as_rows",
     "x with all axes but the last merged into one.",
-    level=10,
     pattern=INJECTIVE,
     shape=_rows_shape,
-    layout=layouts.fixed_unknown,
     reference=_as_rows,
     compute=_rows_compute,
     gradient=lambda ctx, g: [F.reshape_like(g, ctx.inputs[0])],

@@ -10,8 +10,7 @@ import numpy as np
 
 from ... import te
 from ...base.shape import unify
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, F, Inferred, Shapes, define, floating, in_float32
+from .._families import Array, F, Inferred, Shapes, define, floating, in_float32
 from .dense_softmax import along, one
 from .norm import (
     BatchNormAttrs,
@@ -202,14 +201,11 @@ def _trailing_grad(name: str, centred: bool) -> None:
     define(
         name,
         f"The gradients of data and {' and '.join(vectors)}.",
-        level=10,
         inputs={**OGRAD, "data": "the input", "gamma": "the scales"},
         named=False,
         attrs=LayerNormAttrs,
-        pattern=OPAQUE,
         shape=_trailing_grad_shape,
         dtype=floating,
-        layout=layouts.fixed_unknown,
         reference=_trailing_reference(centred),
         compute=_trailing_compute(centred),
         output_names=["data", *vectors],
@@ -273,14 +269,11 @@ def _group_grad(name: str, attrs: type) -> None:
     define(
         name,
         "The gradients of data, gamma and beta.",
-        level=10,
         inputs={**OGRAD, "data": "the input, (N, C, ...)", "gamma": "the scales"},
         named=False,
         attrs=attrs,
-        pattern=OPAQUE,
         shape=_group_grad_shape,
         dtype=floating,
-        layout=layouts.fixed_unknown,
         reference=_group_reference,
         compute=_group_compute,
         output_names=["data", "gamma", "beta"],
@@ -379,7 +372,6 @@ def _batch_second_gradient(ctx: Any, a: Any, to_gamma: Any, to_beta: Any) -> lis
 define(
     "_batch_norm_grad",
     "The gradients of data, gamma and beta, given the moments of the batch and their gradients.",
-    level=10,
     inputs={
         **OGRAD,
         "data": "the input",
@@ -391,10 +383,8 @@ define(
     },
     named=False,
     attrs=BatchNormAttrs,
-    pattern=OPAQUE,
     shape=_batch_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_batch_reference,
     compute=_batch_compute,
     output_names=["data", "gamma", "beta"],

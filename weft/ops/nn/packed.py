@@ -11,7 +11,6 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
 from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define, numeric, ranked
 
 
@@ -57,11 +56,9 @@ def _pack_compute(params: PackAttrs, w: te.Tensor) -> te.Tensor:
 pack_panels = define(
     "_pack_panels",
     "A matrix as panels of columns: out[p, k, l] = data[k, p * lanes + l], 0 beyond the last.",
-    level=10,
     attrs=PackAttrs,
     pattern=INJECTIVE,
     shape=_pack_shape,
-    layout=layouts.fixed_unknown,
     reference=_pack_reference,
     compute=_pack_compute,
 )
@@ -108,14 +105,12 @@ def _packed_compute(params: PackedMatmulAttrs, x: te.Tensor, panels: te.Tensor) 
 packed_matmul = define(
     "_packed_matmul",
     "out[..., n] = sum over k of data[..., k] * weight[n // lanes, k, n % lanes]",
-    level=10,
     inputs={"data": "the rows", "weight": "the panels of the columns"},
     named=False,
     attrs=PackedMatmulAttrs,
     pattern=OUT_FUSABLE,
     shape=_packed_shape,
     dtype=numeric,
-    layout=layouts.fixed_unknown,
     reference=_packed_reference,
     compute=_packed_compute,
 )

@@ -15,7 +15,7 @@ from ...base.shape import normalize_axis, unify
 from ...core.op import Op
 from ...core.schema import BOOL, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, changed, define, floating, holomorphic, in_dtype, no_flow, numeric
+from .._families import F, changed, define, floating, holomorphic, in_dtype, no_flow, numeric
 from .._kernels import Body, along, each_block, rows_of, wide_dtype
 from ..reduce.reductions import wide
 
@@ -54,9 +54,7 @@ def _along_axis(params: Any, ins: Any, outs: Any) -> Any:
 
 
 def _scan(name: str, doc: str, attrs: type, **columns: Any) -> Op:
-    return define(
-        name, doc, level=5, attrs=attrs, pattern=OPAQUE, shape=_along_axis, layout=layouts.fixed_copy, **columns
-    )
+    return define(name, doc, level=5, attrs=attrs, shape=_along_axis, layout=layouts.fixed_copy, **columns)
 
 
 Step = Callable[..., tuple[Any, Any]]

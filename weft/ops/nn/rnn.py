@@ -18,8 +18,7 @@ from ...base.errors import DTypeError, InvalidValue, ShapeError
 from ...base.shape import Shape, unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
 from ._rnn_kernels import GATES, KEPT, backward_kernels, forward_kernels, limited
 
@@ -350,10 +349,8 @@ rnn = define(
     inputs=_INPUTS,
     named=False,
     attrs=RnnAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype(input_names),
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     gradient=_gradient,
@@ -372,14 +369,11 @@ _GRAD_INPUTS = {
 rnn_grad = define(
     "_rnn_grad",
     "Gradients of rnn: of gates, state and cell, and what those of the matrices are products of.",
-    level=10,
     inputs=_GRAD_INPUTS,
     named=False,
     attrs=RnnAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype(grad_names),
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
 )

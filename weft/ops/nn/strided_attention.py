@@ -13,8 +13,7 @@ import numpy as np
 from ...base.errors import ShapeError
 from ...base.shape import Shape, broadcast, is_static, numel, show, unify
 from ...core.schema import BOOL, FLOAT, INT, INTS, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Array, Inferred, Shapes, define, floating
+from .._families import Array, Inferred, Shapes, define, floating
 
 
 @schema
@@ -105,7 +104,6 @@ def _names(params: StridedAttentionAttrs) -> list[str]:
 strided_attention = define(
     "_strided_attention",
     "softmax(scale query key' + mask) value, with query, key and value as views of the inputs.",
-    level=10,
     inputs={
         "query": "a tensor that the query is a part of",
         "key": "the same for the key",
@@ -114,10 +112,8 @@ strided_attention = define(
     },
     named=False,
     attrs=StridedAttentionAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
 )
 strided_attention.set_num_inputs(lambda params: len(_names(params)))

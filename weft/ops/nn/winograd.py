@@ -20,7 +20,7 @@ from ...base.layout import Layout
 from ...base.shape import add_dims, mul_dims, show, unify_dim
 from ...core.schema import BOOL, INT, INTS, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, OUT_FUSABLE, Array, define, ranked
+from .._families import OUT_FUSABLE, Array, define, ranked
 from .._kernels import Body
 
 NCHW = Layout("NCHW")
@@ -168,11 +168,8 @@ def _dot(factors: Any, values: Any) -> Any:
 winograd_weight = define(
     "_winograd_weight",
     "G g G^T of every filter: out[point, o // lanes, i, o % lanes].",
-    level=10,
     attrs=WinogradWeightAttrs,
-    pattern=OPAQUE,
     shape=_weight_shape,
-    layout=layouts.fixed_unknown,
     reference=_weight_reference,
     kernels=_weight_kernels,
 )
@@ -238,7 +235,6 @@ def _conv_reference(params: WinogradConv2DAttrs, x: Array, u: Array, *bias: Arra
 winograd_conv2d = define(
     "_winograd_conv2d",
     "A 3x3 convolution of stride 1 on blocked channels, from transformed filters.",
-    level=10,
     inputs={"data": "in blocks of channels", "weight": "from _winograd_weight", "bias": "or none"},
     named=False,
     attrs=WinogradConv2DAttrs,

@@ -18,7 +18,7 @@ from ...base.shape import unify
 from ...core.op import Op
 from ...core.schema import BOOL, DTYPE, FLOAT, INT, INTS, Params, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, Array, F, Inferred, Shapes, define, floating, no_flow
+from .._families import Array, F, Inferred, Shapes, define, floating, no_flow
 from .._kernels import Body
 from ._twister import FLOAT64, UINT32, UINT64, Stream, Words, box_muller, draw, each, has_kept, keep, kept, pair, words
 
@@ -88,12 +88,9 @@ def _operator(name: str, doc: str, attrs: type, drawn: Draw, **columns: Any) -> 
     return define(
         name,
         doc,
-        level=10,
         inputs={"state": STATE_DOC},
         attrs=attrs,
-        pattern=OPAQUE,
         shape=_drawn_shape,
-        layout=layouts.fixed_unknown,
         reference=reference,
         gradient=no_flow,
         mutates=[0],
@@ -388,7 +385,6 @@ dropout = define(
     inputs=_DROPOUT_INPUTS,
     named=False,
     attrs=DropoutAttrs,
-    pattern=OPAQUE,
     shape=_dropout_shape,
     dtype=_dropout_dtype,
     reference=_dropout_reference,

@@ -103,7 +103,6 @@ def _variance_gradient(ctx: Any, g: Any, g_mean: Any) -> list[Any]:
 variance = define(
     "_variance",
     "The sum of squared distances from the mean along axes, over n - correction; and the mean.",
-    level=10,
     attrs=VarianceAttrs,
     pattern=COMM_REDUCE,
     shape=_shape,
@@ -150,7 +149,6 @@ def _norm_gradient(ctx: Any, g: Any) -> list[Any]:
 norm = define(
     "_norm",
     "The root of the sum of squares along axes.",
-    level=10,
     attrs=ReduceAttrs,
     pattern=COMM_REDUCE,
     shape=_shape,
@@ -192,7 +190,6 @@ def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:
 logsumexp = define(
     "logsumexp",
     "log of the sum of exp along axes.",
-    level=10,
     attrs=ReduceAttrs,
     pattern=COMM_REDUCE,
     shape=_shape,

@@ -147,13 +147,7 @@ def wide(x: Any) -> Any:
 
 def _reduction(name: str, doc: str, **columns: Any) -> Any:
     return define(
-        name,
-        doc,
-        level=10,
-        attrs=ReduceAttrs,
-        pattern=COMM_REDUCE,
-        layout=layouts.reduced,
-        **{"shape": _reduce_shape, **columns},
+        name, doc, attrs=ReduceAttrs, pattern=COMM_REDUCE, layout=layouts.reduced, **{"shape": _reduce_shape, **columns}
     )
 
 
@@ -228,14 +222,12 @@ mean.gradient = lambda ctx, g: [  # dx = g / the number of summands
 divide_by_count = define(
     "_divide_by_count",
     "The input divided by how many elements of another tensor a reduction along axes takes.",
-    level=10,
     inputs={"input": "what to divide", "shape_like": "has the axes"},
     named=False,
     attrs=CountAttrs,
     pattern=BROADCAST,
     shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
     dtype=numeric,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 

@@ -12,7 +12,7 @@ from ...base.dtype import is_float
 from ...base.shape import normalize_axis
 from ...core.schema import BOOL, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, define, holomorphic, numeric, same_shape
+from .._families import F, Inferred, Shapes, define, holomorphic, numeric, same_shape
 from .._kernels import Body, along, each_block, rows_of, wide_dtype
 from .reductions import wide
 
@@ -67,7 +67,6 @@ cumsum = define(
     "The sum of all elements up to each one along an axis.",
     level=5,
     attrs=CumsumAttrs,
-    pattern=OPAQUE,
     shape=_cumsum_shape,
     dtype=numeric,
     layout=layouts.fixed_copy,

@@ -16,7 +16,6 @@ from ...core.schema import DTYPE, FLOAT, INT, INTS, Params, attr, optional, sche
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
-    OPAQUE,
     OUT_FUSABLE,
     Array,
     Dtypes,
@@ -263,7 +262,6 @@ one_hot = define(
     pattern=INJECTIVE,
     shape=_one_hot_shape,
     dtype=_one_hot_dtype,
-    layout=layouts.fixed_unknown,
 )
 one_hot.reference = _one_hot_reference
 one_hot.compute = _one_hot_compute
@@ -282,10 +280,8 @@ def _assign_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
 assign = define(
     "_assign",
     "Writes rhs to the variable lhs; the output is rhs.",
-    level=10,
     inputs={"lhs": "the variable", "rhs": "its new value"},
     named=False,
-    pattern=OPAQUE,
     shape=_assign_shape,
     layout=layouts.keep_left,
     mutates=[0],
@@ -299,7 +295,6 @@ assign.gradient = lambda ctx, g: [None, g]  # what the variable held does not ma
 undef = define(
     "__undef__",
     "Stands where an output was removed; it has no value.",
-    level=10,
     inputs={},
     layout=layouts.no_inputs,
     shape=lambda params, ins, outs: ([], list(outs)),

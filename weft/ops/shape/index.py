@@ -17,10 +17,8 @@ from ...base.errors import DTypeError, ShapeError
 from ...base.shape import Dim, Shape, StaticShape, normalize_axis, show, unify
 from ...core.infer import unify_dtype
 from ...core.schema import INT, Params, attr, optional, schema
-from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
-    OPAQUE,
     Array,
     Dtypes,
     F,
@@ -74,13 +72,7 @@ def _must_hold(extent: Dim, indices: Shape) -> None:
 
 def _gathering(name: str, doc: str, **columns: Any) -> Any:
     return define(
-        name,
-        doc,
-        inputs=columns.pop("inputs", DATA_INDICES),
-        pattern=INJECTIVE,
-        dtype=_indexed_dtype(1),
-        layout=layouts.fixed_unknown,
-        **columns,
+        name, doc, inputs=columns.pop("inputs", DATA_INDICES), pattern=INJECTIVE, dtype=_indexed_dtype(1), **columns
     )
 
 
@@ -91,13 +83,10 @@ def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
     return define(
         name,
         doc,
-        level=10,
         inputs=inputs,
         named=False,
-        pattern=OPAQUE,
         shape=backward_shape(forward),
         dtype=_indexed_dtype(2),
-        layout=layouts.fixed_unknown,
         ignored_inputs=[1],
         **columns,
     )
@@ -380,10 +369,8 @@ scatter_nd = define(
     "several updates of one place the last stays; its gradient goes to all of them.",
     level=5,
     inputs={**DATA_INDICES, "updates": "the new values"},
-    pattern=OPAQUE,
     shape=_scatter_nd_shape,
     dtype=_scatter_nd_dtype,
-    layout=layouts.fixed_unknown,
 )
 scatter_nd.reference = _scatter_nd_reference
 scatter_nd.kernels = _scatter_nd_kernels
@@ -533,7 +520,6 @@ where = define(
     pattern=INJECTIVE,
     shape=_where_shape,
     dtype=_where_dtype,
-    layout=layouts.fixed_unknown,
 )
 where.reference = _where_reference
 where.compute = _where_compute

@@ -168,13 +168,11 @@ def _concatenate_grad_compute(params: ConcatenateGradAttrs, g: te.Tensor, *xs: t
 concatenate_grad = define(
     "_concatenate_grad",
     "The parts of a gradient that belong to the inputs of concatenate.",
-    level=10,
     inputs={},
     attrs=ConcatenateGradAttrs,
     pattern=INJECTIVE,
     shape=_concatenate_grad_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
 )
 concatenate_grad.set_num_inputs(lambda params: params.num_args + 1)
 concatenate_grad.set_num_outputs(lambda params: params.num_args)
@@ -276,13 +274,7 @@ def _split_compute(params: SplitAttrs, x: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 split = define(
-    "split",
-    "The parts of a tensor along an axis.",
-    level=3,
-    attrs=SplitAttrs,
-    pattern=INJECTIVE,
-    shape=_split_shape,
-    layout=layouts.fixed_unknown,
+    "split", "The parts of a tensor along an axis.", level=3, attrs=SplitAttrs, pattern=INJECTIVE, shape=_split_shape
 )
 split.set_num_outputs(_num_parts)
 split.reference = _split_reference
@@ -327,13 +319,7 @@ def _stack_compute(params: StackAttrs, *xs: te.Tensor) -> te.Tensor:
 
 
 stack = _variadic(
-    "stack",
-    "Tensors of one shape along a new axis.",
-    "the slices",
-    level=5,
-    attrs=StackAttrs,
-    shape=_stack_shape,
-    layout=layouts.fixed_unknown,
+    "stack", "Tensors of one shape along a new axis.", "the slices", level=5, attrs=StackAttrs, shape=_stack_shape
 )
 stack.reference = lambda p, *xs: np.stack(xs, p.axis)
 stack.compute = _stack_compute

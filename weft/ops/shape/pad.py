@@ -197,7 +197,6 @@ pad = define(
 pad_grad = define(
     "_pad_grad",
     "The transpose of pad: what is outside is added to where it was copied from.",
-    level=10,
     inputs={"ograd": "the gradient of the output"},
     attrs=PadAttrs,
     pattern=OUT_FUSABLE,

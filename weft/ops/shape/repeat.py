@@ -10,7 +10,6 @@ import numpy as np
 from ... import te
 from ...base.shape import mul_dims, normalize_axis
 from ...core.schema import INT, INTS, attr, optional, schema
-from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
     Array,
@@ -61,13 +60,7 @@ def _tile_compute(params: TileAttrs, x: te.Tensor) -> te.Tensor:
 
 
 tile = define(
-    "tile",
-    "Copies of a tensor side by side.",
-    level=5,
-    attrs=TileAttrs,
-    pattern=INJECTIVE,
-    shape=_tile_shape,
-    layout=layouts.fixed_unknown,
+    "tile", "Copies of a tensor side by side.", level=5, attrs=TileAttrs, pattern=INJECTIVE, shape=_tile_shape
 )
 tile.reference = lambda p, x: np.tile(x, p.reps)
 tile.compute = _tile_compute
@@ -81,13 +74,11 @@ def _summing(name: str, doc: str, attrs: type, shape: ShapeRule, reference: Rule
     op = define(
         name,
         doc,
-        level=10,
         inputs={"ograd": "the gradient", "data": "has the wanted shape"},
         named=False,
         attrs=attrs,
         shape=backward_shape(shape),
         dtype=numeric,
-        layout=layouts.fixed_unknown,
         ignored_inputs=[1],
         reference=reference,
         compute=compute,
@@ -158,7 +149,6 @@ repeat = define(
     attrs=RepeatAttrs,
     pattern=INJECTIVE,
     shape=_repeat_shape,
-    layout=layouts.fixed_unknown,
 )
 repeat.reference = lambda p, x: np.repeat(x, p.repeats, p.axis)
 repeat.compute = _repeat_compute

@@ -115,12 +115,10 @@ def _backward(name: str, doc: str, **columns: Any) -> Op:
     return define(
         name,
         doc,
-        level=10,
         inputs={"ograd": "the gradient", "data": "has the wanted shape"},
         named=False,
         pattern=INJECTIVE,
         dtype=first_dtype,
-        layout=layouts.fixed_unknown,
         ignored_inputs=[1],
         **columns,
     )
@@ -205,7 +203,6 @@ slice_like = define(
     pattern=INJECTIVE,
     shape=_slice_like_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 slice_like.reference = lambda p, x, like: x[tuple(map(slice, _cut_shape(p, x, like)))].copy()

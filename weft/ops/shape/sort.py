@@ -18,7 +18,7 @@ from ...base.shape import normalize_axis, show
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, DTYPE, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, changed, define, no_flow, same_shape
+from .._families import F, Inferred, Shapes, changed, define, no_flow, same_shape
 from .._kernels import Body, before, rows_of, sort_row, wide_dtype
 
 _AXIS = "along which axis"
@@ -154,7 +154,6 @@ argsort = define(
     "Where the elements stand that come 1st, 2nd, 3rd... along an axis.",
     level=5,
     attrs=ArgsortAttrs,
-    pattern=OPAQUE,
     shape=_same_shape,
     layout=layouts.fixed_copy,
     dtype=lambda params, ins, outs: ([None], [params.dtype]),
@@ -168,7 +167,6 @@ sort = define(
     "The elements in order along an axis.",
     level=5,
     attrs=SortAttrs,
-    pattern=OPAQUE,
     shape=_same_shape,
     layout=layouts.fixed_copy,
     kernels=_kernels(lambda params: params.descending, 1, None),
@@ -196,7 +194,6 @@ topk = define(
     "The k greatest (or smallest) elements along an axis, in order, and where they stand.",
     level=5,
     attrs=TopkAttrs,
-    pattern=OPAQUE,
     shape=_topk_shape,
     dtype=_topk_dtype,
     layout=layouts.fixed_copy,

@@ -172,9 +172,7 @@ layout_transform = define(
     attrs=LayoutTransformAttrs,
     pattern=INJECTIVE,
     shape=_layout_transform_shape,
-)
-layout_transform.layout = lambda params, ins, last, outs: tuple(
-    [layout] for layout in (Layout(params.src_layout), Layout(params.dst_layout))
+    layout=lambda params, ins, last, outs: tuple([layout] for layout in _layout_pair(params)),
 )
 layout_transform.reference = _layout_transform_reference
 layout_transform.compute = _layout_transform_compute

@@ -10,7 +10,6 @@ from ... import te
 from ...base.errors import InvalidValue, OutOfRange, ShapeError
 from ...base.shape import Dim, Shape, all_numbers, mul_dims, normalize_axis, show, unify
 from ...core.schema import INT, INTS, Params, attr, schema
-from .. import _layouts as layouts
 from .._families import BROADCAST, INJECTIVE, F, Inferred, Shapes, define, first_dtype, holomorphic
 
 
@@ -67,8 +66,8 @@ def _unravel(flat: Any, shape: Sequence[int]) -> list[Any]:
 
 def _view(name: str, doc: str, **columns: Any) -> Any:
     """An operator whose output is its first input's memory, seen in another shape."""
-    given = {"pattern": INJECTIVE, "layout": layouts.fixed_unknown, **columns}
-    op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **given)
+    columns = {"pattern": INJECTIVE, **columns}
+    op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **columns)
     op.complex_gradient = holomorphic
     op.gradient = lambda ctx, g: [F.reshape_like(g, ctx.inputs[0]), *[None] * (len(ctx.inputs) - 1)]
     return op
@@ -232,7 +231,6 @@ reshape_like = _view(
     named=False,
     shape=_reshape_like_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()

@@ -11,8 +11,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import unify
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
 
 
@@ -207,13 +206,10 @@ correlation = define(
     "correlation",
     "For every patch of the first image and every move of it, the mean over its elements and "
     "channels of the products with the moved patch of the second image, or of the distances.",
-    level=10,
     inputs=_DATA,
     attrs=CorrelationAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     compute=_compute,
     gradient=lambda ctx, g: list(F._correlation_grad(g, *ctx.inputs, **attributes(ctx.params))),
@@ -222,13 +218,10 @@ correlation = define(
 correlation_grad = define(
     "_correlation_grad",
     "The gradients of both images of correlation.",
-    level=10,
     inputs={"ograd": "the gradient of the output", **_DATA},
     attrs=CorrelationAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     compute=_grad_compute,
 )

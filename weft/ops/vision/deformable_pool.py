@@ -12,8 +12,7 @@ from ...base.dtype import FLOAT64, INT64
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Op, Shapes, attributes, define, floating, ranked
+from .._families import F, Inferred, Op, Shapes, attributes, define, floating, ranked
 from .._kernels import Body, variable
 from ..nn._cells import (
     BOXES,
@@ -323,10 +322,8 @@ deformable_psroi_pool = define(
     inputs={**BOXES, **_TRANS},
     named=False,
     attrs=DeformablePoolAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=reference_rule(POOL),
     kernels=kernels_rule(POOL),
     gradient=_gradient,
@@ -335,14 +332,11 @@ deformable_psroi_pool = define(
 deformable_psroi_pool_grad = define(
     "_deformable_psroi_pool_grad",
     "ograd, shared by the elements that the cells take.",
-    level=10,
     inputs=_GRAD,
     named=False,
     attrs=DeformablePoolAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=grad_reference_rule(POOL),
     kernels=grad_kernels_rule(POOL),
     ignored_inputs=[1],
@@ -351,13 +345,10 @@ deformable_psroi_pool_grad = define(
 define(
     "_deformable_psroi_pool_grad_trans",
     "The gradient of the moves of deformable_psroi_pool.",
-    level=10,
     inputs=_GRAD,
     attrs=DeformablePoolAttrs,
-    pattern=OPAQUE,
     shape=_trans_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_trans_reference,
     kernels=_trans_kernels,
 )

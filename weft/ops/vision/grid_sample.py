@@ -14,8 +14,7 @@ from ...base.dtype import INT64
 from ...base.shape import unify_dim
 from ...core.schema import BOOL, attr, choice, schema
 from ...te.visit import masked_load
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import VECTOR, Body, variable, wide_dtype
 
 BLOCK = 4 * VECTOR  # places that a thread takes at a time
@@ -361,10 +360,8 @@ grid_sample = define(
     level=4,
     inputs=_INPUTS,
     attrs=GridSampleAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     gradient=_gradient,
@@ -373,13 +370,10 @@ grid_sample = define(
 grid_sample_grad = define(
     "_grid_sample_grad",
     "ograd, shared by the elements that grid_sample reads.",
-    level=10,
     inputs=_GRAD,
     attrs=GridSampleAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
     ignored_inputs=[1],
@@ -388,13 +382,10 @@ grid_sample_grad = define(
 grid_sample_grad_grid = define(
     "_grid_sample_grad_grid",
     "The gradient of the places that grid_sample reads.",
-    level=10,
     inputs=_GRAD,
     attrs=GridSampleAttrs,
-    pattern=OPAQUE,
     shape=_grid_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grid_grad_reference,
     kernels=_grid_grad_kernels,
 )

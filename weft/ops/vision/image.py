@@ -16,7 +16,7 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, Ranked, Shape, mul_dims
 from ...core.schema import BOOL, FLOATS, INT, LAYOUT, SIDES, Params, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OPAQUE, Array, F, Inferred, Shapes, attributes, define, numeric
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._kernels import Body, add_rows, rows_of, wide_dtype
 from ._spatial import (
     at_places,
@@ -298,10 +298,8 @@ upsampling = define(
 upsampling_grad = define(
     "_upsampling_grad",
     "The transpose of upsampling.",
-    level=10,
     inputs=OGRAD,
     attrs=UpsamplingAttrs,
-    pattern=OPAQUE,
     shape=_upsampling_grad_shape,
     kernels=_grad_kernels,
     gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))],
@@ -324,9 +322,7 @@ resize = define(
 resize_grad = define(
     "_resize_grad",
     "The transpose of resize.",
-    level=10,
     attrs=ResizeAttrs,
-    pattern=OPAQUE,
     inputs={**OGRAD, "data": "the data, of which only the shape is used"},
     ignored_inputs=[1],
     shape=_resize_grad_shape,

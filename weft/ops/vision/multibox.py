@@ -13,8 +13,7 @@ from ...base.dtype import INT32
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import mul_dims, show, unify_dim
 from ...core.schema import BOOL, FLOAT, FLOATS, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Inferred, Shapes, define, floating, no_flow, ranked
+from .._families import Inferred, Shapes, define, floating, no_flow, ranked
 from .._kernels import Body, variable, wide_dtype
 
 # Anchors
@@ -111,10 +110,8 @@ multibox_prior = define(
     level=4,
     inputs={"data": "(n, c, height, width), of which only the shape is used"},
     attrs=PriorAttrs,
-    pattern=OPAQUE,
     shape=_prior_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_prior_reference,
     compute=_prior_compute,
     gradient=no_flow,
@@ -240,10 +237,8 @@ multibox_transform_loc = define(
     level=4,
     inputs={"cls_prob": "(batch, classes, anchors)", "loc_pred": "(batch, 4 * anchors)", "anchor": "(1, anchors, 4)"},
     attrs=TransformLocAttrs,
-    pattern=OPAQUE,
     shape=_transform_shape,
     dtype=_transform_dtype,
-    layout=layouts.fixed_unknown,
     reference=_transform_reference,
     kernels=_transform_kernels,
     output_names=["boxes", "valid_count"],

@@ -13,8 +13,7 @@ from ...base.dtype import INT32
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import mul_dims, unify_dim
 from ...core.schema import BOOL, FLOAT, FLOATS, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Inferred, Shapes, define, floating, ranked
+from .._families import Inferred, Shapes, define, floating, ranked
 from .._kernels import Body, before, sort_row, variable, wide_dtype
 from ..shape.sort import order_of
 
@@ -297,10 +296,8 @@ proposal = define(
         "im_info": "(batch, 3): height, width and scale of the images",
     },
     attrs=ProposalAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     output_names=["output", "score"],

@@ -9,7 +9,6 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, mul_dims, show, unify
 from ...core.schema import INT, attr, schema
-from .. import _layouts as layouts
 from .._families import INJECTIVE, F, Inferred, Shapes, define, ranked
 
 
@@ -105,7 +104,6 @@ yolo_reorg = define(
     attrs=ReorgAttrs,
     pattern=INJECTIVE,
     shape=_reorg_shape,
-    layout=layouts.fixed_unknown,
     reference=_reorg_reference,
     compute=_reorg_compute,
     gradient=lambda ctx, g: [F._yolo_reorg_grad(g, stride=ctx.params.stride)],
@@ -113,11 +111,9 @@ yolo_reorg = define(
 yolo_reorg_grad = define(
     "_yolo_reorg_grad",
     "The transpose of yolo_reorg.",
-    level=10,
     inputs={"ograd": "the gradient"},
     attrs=ReorgAttrs,
     pattern=INJECTIVE,
-    layout=layouts.fixed_unknown,
     shape=_reorg_grad_shape,
     reference=_reorg_grad_reference,
     compute=_reorg_grad_compute,

@@ -10,8 +10,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 
 
 @schema
@@ -221,10 +220,8 @@ roi_align = define(
     level=4,
     inputs=_DATA,
     attrs=RoiAlignAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     compute=_compute,
     gradient=lambda ctx, g: [F._roi_align_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -233,13 +230,10 @@ roi_align = define(
 roi_align_grad = define(
     "_roi_align_grad",
     "ograd, shared by the elements that the points of roi_align read.",
-    level=10,
     inputs=_GRAD,
     attrs=RoiAlignAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     compute=_grad_compute,
     ignored_inputs=[1],

@@ -13,8 +13,7 @@ from ...base.dtype import FLOAT32, INT64
 from ...base.errors import ShapeError
 from ...base.shape import show
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, Inferred, Shapes, define, floating
+from .._families import F, Inferred, Shapes, define, floating
 from .._kernels import Body, variable, wide_dtype
 from ..nn._cells import BOXES, Cell, Pool, Taps, Visit, define_pool, shape_rule, side, sides_of, single, times, whole
 
@@ -149,10 +148,8 @@ roi_pool = define(
     level=4,
     inputs=BOXES,
     attrs=RoiPoolAttrs,
-    pattern=OPAQUE,
     shape=_roi_pool_shape,
     dtype=_roi_pool_dtype,
-    layout=layouts.fixed_unknown,
     reference=_roi_pool_reference,
     kernels=_roi_pool_kernels,
     gradient=_roi_pool_gradient,

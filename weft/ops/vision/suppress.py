@@ -13,8 +13,7 @@ from ...base.errors import DTypeError, ShapeError
 from ...base.shape import unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, Inferred, Shapes, define, floating, ranked
+from .._families import Inferred, Shapes, define, floating, ranked
 from .._kernels import Body, before, sort_row, variable, wide_dtype
 from ..shape.sort import order_of
 
@@ -203,10 +202,8 @@ non_max_suppression = define(
     level=4,
     inputs={"data": "(batch, boxes, numbers of a box)", "valid_count": "(batch,), integers"},
     attrs=NonMaxAttrs,
-    pattern=OPAQUE,
     shape=_nms_shape,
     dtype=_nms_dtype,
-    layout=layouts.fixed_unknown,
     reference=_nms_reference,
     kernels=_nms_kernels,
 )

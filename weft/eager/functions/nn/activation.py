@@ -18,6 +18,7 @@ from ....ops.nn.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyRe
 from ...autograd.node_names import title_of
 from ...dispatch import apply
 from ...random.generator import default_generator
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..fusion import Fused, fused
 from ..math.arithmetic import add, div, mul, sub
@@ -46,7 +47,7 @@ def _activation(writing: bool = False, core: bool = False, elementwise: bool = T
         @functools.wraps(function)
         def call(*args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
             if len(args) > count:
-                args, inplace = args[:count], args[count]
+                args, inplace = args[:-1], args[-1]
             return written(*args, **kwargs) if inplace else function(*args, **kwargs)
 
         @functools.wraps(function)
@@ -54,8 +55,8 @@ def _activation(writing: bool = False, core: bool = False, elementwise: bool = T
             return in_place(function, fused_form, title, input, args, kwargs)
 
         switch = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation="bool")
-        call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), switch])
-        row(call, space=NN, method=False)
+        with_switch = signature.replace(parameters=[*signature.parameters.values(), switch])
+        row(named(call, name, function.__doc__, with_switch), space=NN, method=False)
         named(written, f"{name}_", f"In-place `{name}`")
         if writing or core:
             row(written, space=NN, method=False)
@@ -105,13 +106,13 @@ def _bent(input: Tensor, slope: Any) -> Tensor:
 @row(space=NN, method=False)
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight x, with one weight for all or one for each channel"""
-    count, rank = weight._array.size, input._array.ndim
-    if weight._array.dtype != input._array.dtype:
+    count, rank = weight.numel(), input.ndim
+    if weight._dtype != input._dtype:
         raise RunError(f"prelu: Type promoting not supported. Got {input.dtype.title} and {weight.dtype.title}")
-    if weight._array.ndim > 1:
+    if weight.ndim > 1:
         raise RunError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     if count != 1:
-        channels = 1 if rank == 0 else input._array.shape[1] if rank > 1 else 1
+        channels = 1 if rank == 0 else input._shape[1] if rank > 1 else 1
         if not rank:
             raise RunError("Not allow zero-dim input tensor.")
         if channels != count:
@@ -157,10 +158,10 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
         raise RunError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
-    if not is_float(input._array.dtype):
-        raise Unsupported(f"rrelu is not implemented for {input._array.dtype.name}")
-    slopes = np.ones_like(input._array)
-    below = input._array <= 0
+    if not is_float(input._dtype):
+        raise Unsupported(f"rrelu is not implemented for {input._dtype.name}")
+    slopes = np.ones_like(array_of(input))
+    below = array_of(input) <= 0
     with default_generator._lock:
         drawn = uniform64(default_generator._bits, int(below.sum()))
     least, most = (float(slopes.dtype.type(bound)) for bound in (lower, upper))
@@ -201,7 +202,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 @row(space=NN, method=False)
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)"""
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         return div(input, add(magnitude(input), 1))
     return apply(_SOFTSIGN, None, [floating(input)])[0]
 
@@ -248,7 +249,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 @fused
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """x where it is above the threshold, else a value"""
-    return choose(le(input, threshold), value, input)._cast(input._array.dtype)
+    return choose(le(input, threshold), value, input)._cast(input._dtype)
 
 
 @row(space=NN, method=False)
@@ -266,10 +267,10 @@ row(tanh, space=NN, method=False)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second"""
     must_be_real("glu", input)
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("glu does not support 0-dimensional tensors")
-    axis = axis_of(dim, input._array.ndim)
-    size = input._array.shape[axis]
+    axis = axis_of(dim, input.ndim)
+    size = input._shape[axis]
     if size % 2:
         raise RunError(f"Halving dimension must be even, but dimension {axis} is size {size}")
     half = size // 2

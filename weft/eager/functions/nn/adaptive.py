@@ -13,8 +13,8 @@ from ....core.op import Op
 from ....ops.nn.adaptive_pool import AdaptivePool2DAttrs
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
+from ...tensor.memory import Array
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.viewing import Array
 from ..operands import check_count, must_be_real
 from ..shape.shape import reshape
 from ..table import row
@@ -26,7 +26,7 @@ _ADAPTIVE = Op.get("adaptive_avg_pool2d")
 
 def _outs(input: Tensor, rank: int, output_size: Any, name: str) -> tuple[int, ...]:
     """As many windows along each dimension; None for as many as there are elements."""
-    shape = input._array.shape
+    shape = input._shape
     if rank > 1 and len(shape) <= rank:
         raise InvalidValue(f"Input dimension should be at least {rank + 1}, got {len(shape)}")
     if len(shape) not in (rank + 1, rank + 2):
@@ -52,8 +52,8 @@ def _nothing(input: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _mean(data: Tensor, outs: Sequence[int]) -> Tensor:
-    if 0 in outs or not data._array.size:
-        return _nothing(data, (*data._array.shape[:2], *outs))
+    if 0 in outs or not data.numel():
+        return _nothing(data, (*data._shape[:2], *outs))
     return apply(_ADAPTIVE, AdaptivePool2DAttrs(output_size=tuple(outs)), [data])[0]
 
 
@@ -61,7 +61,7 @@ def _adaptive_avg_pool(rank: int) -> Callable[[Tensor, Any], Tensor]:
     def pool(input: Tensor, output_size: Any) -> Tensor:
         must_be_real(f"adaptive_avg_pool{rank}d", input)
         outs = _outs(input, rank, output_size, "adaptive_avg_pool")
-        shape = input._array.shape
+        shape = input._shape
         lead, sizes = shape[:-rank], shape[-rank:]
         count = math.prod(lead)
         if rank == 1:
@@ -96,7 +96,7 @@ def _greatest(rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tenso
     outs = _outs(input, rank, output_size, "adaptive_max_pool")
     for out in outs:
         check_count(f"adaptive_max_pool{rank}d", "an output size", out)
-    shape = input._array.shape
+    shape = input._shape
     lead, sizes = shape[:-rank], shape[-rank:]
     if 0 in outs:
         return _nothing(input, (*lead, *outs)), wrap(np.zeros((*lead, *outs), np.int64))

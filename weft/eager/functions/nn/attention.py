@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....base.dtype import is_float
+from ....base.dtype import BOOL, is_float
 from ....base.errors import RunError
 from ....core.op import Op
 from ....ops.nn.attention import AttentionAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..linalg.matmul import matmul
 from ..math.arithmetic import add, mul
@@ -43,37 +44,37 @@ def scaled_dot_product_attention(
     """softmax(scale query key' + mask) value"""
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
-        heads = query._array.shape[-3]
-        key, value = (repeat_interleave(x, heads // x._array.shape[-3], -3) for x in (key, value))
+        heads = query._shape[-3]
+        key, value = (repeat_interleave(x, heads // x._shape[-3], -3) for x in (key, value))
     if dropout_p > 0:
         return _with_dropout(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    lead = np.broadcast_shapes(*(x._array.shape[:-2] for x in (query, key, value)))
-    query, key, value = (expand(x, (*lead, *x._array.shape[-2:])) for x in (query, key, value))
+    lead = np.broadcast_shapes(*(x._shape[:-2] for x in (query, key, value)))
+    query, key, value = (expand(x, (*lead, *x._shape[-2:])) for x in (query, key, value))
     mask = "none" if attn_mask is None else "boolean"
-    if attn_mask is not None and attn_mask._array.dtype != bool:
+    if attn_mask is not None and attn_mask._dtype != BOOL:
         mask = "additive"
-    factor = 1 / math.sqrt(max(query._array.shape[-1], 1)) if scale is None else float(scale)
+    factor = 1 / math.sqrt(max(query._shape[-1], 1)) if scale is None else float(scale)
     params = AttentionAttrs(scale=factor, is_causal=is_causal, mask=mask)
     inputs = [query, key, value] if attn_mask is None else [query, key, value, attn_mask]
     return apply(_ATTENTION, params, inputs)[0]
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
-    if min(x._array.ndim for x in (query, key, value)) < 2:
+    if min(x.ndim for x in (query, key, value)) < 2:
         raise RunError(
             "scaled_dot_product_attention: Expected query, key, and value to all be  at least 2 "
             f"dimensional, but got Query dim: {query.ndim}, Key dim: {key.ndim}, Value dim: "
             f"{value.ndim} instead."
         )
-    if len({x._array.dtype for x in (query, key, value)}) > 1:
+    if len({x._dtype for x in (query, key, value)}) > 1:
         raise RunError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead."
         )
     if attn_mask is not None and is_causal:
         raise RunError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    kinds = (np.dtype(bool), query._array.dtype)
-    if attn_mask is not None and attn_mask._array.dtype not in kinds:
+    kinds = (BOOL, query._dtype)
+    if attn_mask is not None and attn_mask._dtype not in kinds:
         raise RunError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
             f"attn_mask.dtype: {attn_mask.dtype} and  query.dtype: {query.dtype} instead."
@@ -83,11 +84,11 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
 def _with_dropout(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, causal: bool, scale: float | None
 ) -> Tensor:
-    factor = 1 / math.sqrt(query._array.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(query._shape[-1]) if scale is None else scale
     scores = mul(matmul(query, transpose(key, -2, -1)), factor)
     if causal:
-        mask = wrap(np.tri(*scores._array.shape[-2:], dtype=bool))
-    if mask is not None and mask._array.dtype == bool:
+        mask = wrap(np.tri(*scores._shape[-2:], dtype=bool))
+    if mask is not None and mask._dtype == BOOL:
         scores = choose(mask, scores, -math.inf)
     elif mask is not None:
         scores = add(scores, mask)
@@ -164,10 +165,10 @@ def multi_head_attention_forward(
     k = _heads_of(k, sizes) if static_k is None else _static(static_k, "static_k", sizes)
     v = _heads_of(v, sizes) if static_v is None else _static(static_v, "static_v", sizes)
     if add_zero_attn:
-        nothing = wrap(np.zeros((k._array.shape[0], 1, sizes.width), k._array.dtype))
+        nothing = wrap(np.zeros((k._shape[0], 1, sizes.width), k._dtype))
         k, v = cat([k, nothing], 1), cat([v, nothing], 1)
         added += 1
-    mask = _merged(_widened(mask, added), _widened(padding, added), sizes, k._array.shape[1])
+    mask = _merged(_widened(mask, added), _widened(padding, added), sizes, k._shape[1])
     p = dropout_p if training else 0.0
     if need_weights:
         made, shares = _weighed(q, k, v, mask, p)
@@ -186,47 +187,47 @@ def multi_head_attention_forward(
 def _is_batched(
     query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
 ) -> bool:
-    rank = query._array.ndim
+    rank = query.ndim
     if rank not in (2, 3):
         raise Unfit(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
-    if key._array.ndim != rank or value._array.ndim != rank:
+    if key.ndim != rank or value.ndim != rank:
         raise Unfit(
             f"For a {rank}-D `query`, expected `key` and `value` to be {rank}-D but found "
-            f"{key._array.ndim}-D and {value._array.ndim}-D tensors respectively"
+            f"{key.ndim}-D and {value.ndim}-D tensors respectively"
         )
-    if padding is not None and padding._array.ndim != rank - 1:
+    if padding is not None and padding.ndim != rank - 1:
         raise Unfit(
             f"For a {rank}-D `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but "
-            f"found {padding._array.ndim}-D tensor instead"
+            f"found {padding.ndim}-D tensor instead"
         )
-    if mask is not None and mask._array.ndim not in (2, 3):
-        raise Unfit(f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask._array.ndim}-D tensor")
+    if mask is not None and mask.ndim not in (2, 3):
+        raise Unfit(f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.ndim}-D tensor")
     return rank == 3
 
 
 def _sizes_of(query: Tensor, key: Tensor, heads: int, wanted: int) -> _Sizes:
-    targets, items, width = query._array.shape
+    targets, items, width = query._shape
     if width != wanted:
         raise Unfit(f"was expecting embedding dimension of {wanted}, but got {width}")
     if heads < 1 or width % heads:
         raise Unfit(f"embed_dim {width} not divisible by num_heads {heads}")
-    return _Sizes(targets, items, key._array.shape[0], heads, width // heads)
+    return _Sizes(targets, items, key._shape[0], heads, width // heads)
 
 
 def _additive(mask: Tensor | None, query: Tensor, name: str) -> Tensor | None:
     """A mask that is added to scores: true becomes minus infinity."""
-    if mask is None or is_float(mask._array.dtype):
+    if mask is None or is_float(mask._dtype):
         return mask
-    if mask._array.dtype != bool:
+    if mask._dtype != BOOL:
         raise Unfit(f"only bool and floating types of {name} are supported")
-    kind = query._array.dtype.type
-    return wrap(np.where(mask._array, kind(-math.inf), kind(0)))
+    kind = query._dtype.type
+    return wrap(np.where(array_of(mask), kind(-math.inf), kind(0)))
 
 
 def _packed(weight: Tensor | None, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
     if weight is None:
         raise Unfit("use_separate_proj_weight is False but in_proj_weight is None")
-    if key._array.shape != value._array.shape:
+    if key._shape != value._shape:
         raise Unfit(f"key shape {key.shape} does not match value shape {value.shape}")
     return chunk(weight, 3)
 
@@ -235,7 +236,7 @@ def _projected(inputs: Any, weights: Any, bias: Tensor | None) -> list[Tensor]:
     if any(weight is None for weight in weights):
         raise Unfit("use_separate_proj_weight is True but one of the projections is None")
     key, value = inputs[1:]
-    if key._array.shape[:2] != value._array.shape[:2]:
+    if key._shape[:2] != value._shape[:2]:
         raise Unfit(f"key's sequence and batch dims {list(key.shape[:2])} do not match value's {list(value.shape[:2])}")
     biases = (None,) * 3 if bias is None else chunk(bias, 3)
     return [linear(x, weight, b) for x, weight, b in zip(inputs, weights, biases)]
@@ -245,10 +246,10 @@ def _of_heads(mask: Tensor | None, sizes: _Sizes) -> Tensor | None:
     """A mask with an axis for items and heads."""
     if mask is None:
         return None
-    wanted = (sizes.items * sizes.heads, sizes.targets, sizes.sources)[3 - mask._array.ndim :]
-    if mask._array.shape != wanted:
-        raise RunError(f"The shape of the {mask._array.ndim}D attn_mask is {mask.shape}, but should be {wanted}.")
-    return unsqueeze(mask, 0) if mask._array.ndim == 2 else mask
+    wanted = (sizes.items * sizes.heads, sizes.targets, sizes.sources)[3 - mask.ndim :]
+    if mask._shape != wanted:
+        raise RunError(f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {wanted}.")
+    return unsqueeze(mask, 0) if mask.ndim == 2 else mask
 
 
 def _with_biases(
@@ -260,16 +261,16 @@ def _with_biases(
     if static_k is not None or static_v is not None:
         raise Unfit("bias cannot be added to static key or value.")
     pairs = ((k, bias_k), (v, bias_v))
-    return [cat([x, expand(b, (1, sizes.items, b._array.shape[-1]))]) for x, b in pairs]
+    return [cat([x, expand(b, (1, sizes.items, b._shape[-1]))]) for x, b in pairs]
 
 
 def _heads_of(x: Tensor, sizes: _Sizes) -> Tensor:
     """(length, items, features) as (items times heads, length, features of a head)."""
-    return transpose(reshape(x, (x._array.shape[0], sizes.items * sizes.heads, sizes.width)), 0, 1)
+    return transpose(reshape(x, (x._shape[0], sizes.items * sizes.heads, sizes.width)), 0, 1)
 
 
 def _static(given: Tensor, name: str, sizes: _Sizes) -> Tensor:
-    first, _, last = given._array.shape
+    first, _, last = given._shape
     if (first, last) != (sizes.items * sizes.heads, sizes.width):
         raise Unfit(
             f"expecting {name} of size ({sizes.items * sizes.heads}, *, {sizes.width}), but got {list(given.shape)}"
@@ -285,7 +286,7 @@ def _merged(mask: Tensor | None, padding: Tensor | None, sizes: _Sizes, sources:
     """One mask of both."""
     if padding is None:
         return mask
-    if padding._array.shape != (sizes.items, sources):
+    if padding._shape != (sizes.items, sources):
         raise Unfit(f"expecting key_padding_mask shape of {(sizes.items, sources)}, but got {padding.shape}")
     per_head = expand(reshape(padding, (sizes.items, 1, 1, sources)), (sizes.items, sizes.heads, 1, sources))
     own = reshape(per_head, (sizes.items * sizes.heads, 1, sources))
@@ -293,18 +294,17 @@ def _merged(mask: Tensor | None, padding: Tensor | None, sizes: _Sizes, sources:
 
 
 def _weighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
-    scores = matmul(mul(q, 1 / math.sqrt(q._array.shape[-1])), transpose(k, -2, -1))
+    scores = matmul(mul(q, 1 / math.sqrt(q._shape[-1])), transpose(k, -2, -1))
     shares = softmax(scores if mask is None else add(scores, mask), -1)
     shares = dropout(shares, p) if p > 0 else shares
     return matmul(shares, v), shares
 
 
 def _unweighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, sizes: _Sizes) -> Tensor:
-    heads = [reshape(x, (sizes.items, sizes.heads, x._array.shape[1], sizes.width)) for x in (q, k, v)]
+    q, k, v = (reshape(x, (sizes.items, sizes.heads, x._shape[1], sizes.width)) for x in (q, k, v))
     if mask is not None:
-        lead = (sizes.items, sizes.heads) if mask._array.shape[0] > 1 else (1, 1)
-        mask = reshape(mask, (*lead, *mask._array.shape[1:]))
-        full = (sizes.items, sizes.heads, sizes.targets, k._array.shape[1])
-        mask = expand(mask, full)
-    made = scaled_dot_product_attention(*heads, mask, p, causal)
+        lead = (sizes.items, sizes.heads) if mask._shape[0] > 1 else (1, 1)
+        mask = reshape(mask, (*lead, *mask._shape[1:]))
+        mask = expand(mask, (sizes.items, sizes.heads, sizes.targets, k._shape[2]))
+    made = scaled_dot_product_attention(q, k, v, mask, p, causal)
     return reshape(made, (sizes.items * sizes.heads, sizes.targets, sizes.width))

@@ -48,5 +48,6 @@ def with_indices(pool: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor
             return pool(*args[:position], True, *args[position + 1 :], **kwargs)
         return pool(*args, **{**kwargs, "return_indices": True})
 
-    call.__signature__ = signature.replace(return_annotation="tuple[Tensor, Tensor]")  # type: ignore[attr-defined]
-    return row(named(call, f"{pool.__name__}_with_indices", f"{pool.__doc__}, and where it is"), space=NN, method=False)
+    always_two = signature.replace(return_annotation="tuple[Tensor, Tensor]")
+    named(call, f"{pool.__name__}_with_indices", f"{pool.__doc__}, and where it is", always_two)
+    return row(call, space=NN, method=False)

@@ -13,8 +13,8 @@ from ....core.op import Op
 from ....ops.nn.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
-from ...tensor.viewing import Array
 from ..fusion import fused
 from ..index.index import gather
 from ..math.arithmetic import add, div, mul, rsub, sub
@@ -35,16 +35,16 @@ _CROSS_ENTROPY, _NLL = Op.get("softmax_cross_entropy"), Op.get("nll_loss")
 
 
 def _class_axis(input: Tensor) -> int:
-    return 0 if input._array.ndim == 1 else 1
+    return 0 if input.ndim == 1 else 1
 
 
 def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored: int) -> Tensor:
     """The classes, those that are ignored as -1."""
-    rank, shape = input._array.ndim, input._array.shape
+    rank, shape = input.ndim, input._shape
     if not rank:
         raise RunError("input tensor should be at least 1D")
     axis = _class_axis(input)
-    places = target._array
+    places = array_of(target)
     if rank == 1 and places.ndim > 1:
         raise RunError("0D or 1D target tensor expected, multi-target not supported")
     want = (*shape[:axis], *shape[axis + 1 :])
@@ -57,7 +57,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
         raise RunError(f"Expected target size {list(want)}, got {list(places.shape)}")
     if places.dtype not in (np.int64, np.uint8):
         raise RunError(f"expected scalar type Long but found {target.dtype.title}")
-    if weight is not None and weight._array.shape != (shape[axis],):
+    if weight is not None and weight._shape != (shape[axis],):
         raise RunError(
             "weight tensor should be defined either for all or no classes, got weight tensor of "
             f"shape: {list(weight.shape)}"
@@ -109,7 +109,7 @@ def _class_losses(
     values = apply(op, params, [input, places])[0]
     if weight is None:
         return values
-    return _averaged(values, _Counted(places._array, weight, input), how)
+    return _averaged(values, _Counted(array_of(places), weight, input), how)
 
 
 class _Counted:
@@ -119,7 +119,7 @@ class _Counted:
         counts = places >= 0
         own = reshape(chosen_from(weight, [np.maximum(places, 0).reshape(-1)]), places.shape)
         self.mask = None if counts.all() else wrap(np.asarray(counts))
-        self.weights = mul(own, wrap(np.asarray(counts, input._array.dtype)))
+        self.weights = mul(own, wrap(np.asarray(counts, input._dtype)))
 
     def masked(self, values: Tensor) -> Tensor:
         return values if self.mask is None else choose(self.mask, values, 0.0)
@@ -149,10 +149,10 @@ def cross_entropy(
     how = reduction_of(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RunError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("input tensor should be at least 1D")
-    if is_float(target._array.dtype):
-        if target._array.shape != input._array.shape:
+    if is_float(target._dtype):
+        if target._shape != input._shape:
             raise RunError(
                 "Expected floating point type for target with class probabilities, got "
                 f"{list(target.shape)} for an input of {list(input.shape)}"
@@ -172,28 +172,28 @@ def cross_entropy(
 
 def _by_class(weight: Tensor, input: Tensor) -> Tensor:
     axis = _class_axis(input)
-    return reshape(weight, [-1 if at == axis else 1 for at in range(input._array.ndim)])
+    return reshape(weight, [-1 if at == axis else 1 for at in range(input.ndim)])
 
 
 def _soft(scores: Tensor, target: Tensor, weight: Tensor | None, how: str, smoothing: float) -> Tensor:
     axis = _class_axis(scores)
-    classes = scores._array.shape[axis]
+    classes = scores._shape[axis]
     if smoothing:
         target = add(mul(target, 1 - smoothing), smoothing / classes)
     weighed = scores if weight is None else mul(scores, _by_class(weight, scores))
     values = neg(total(mul(weighed, target), axis))
     if how == "mean":
-        count = scores._array.size // classes if classes else 0
-        return div(total(values), max(count, 1)) if scores._array.ndim > 1 else values
+        count = scores.numel() // classes if classes else 0
+        return div(total(values), max(count, 1)) if scores.ndim > 1 else values
     return reduced(values, how)
 
 
 def _smoothed(scores: Tensor, places: Tensor, weight: Tensor, how: str, smoothing: float) -> Tensor:
-    axis, counted = _class_axis(scores), _Counted(places._array, weight, scores)
+    axis, counted = _class_axis(scores), _Counted(array_of(places), weight, scores)
     sharp = _class_losses(_NLL, scores, places, weight, how)
     spread = counted.masked(neg(total(mul(scores, _by_class(weight, scores)), axis)))
     even = counted.mean(spread) if how == "mean" else reduced(spread, how)
-    share = smoothing / scores._array.shape[axis]
+    share = smoothing / scores._shape[axis]
     return add(mul(sharp, 1 - smoothing), mul(even, share))
 
 
@@ -207,12 +207,12 @@ def binary_cross_entropy(
     reduction: str = "mean",
 ) -> Tensor:
     """-(y log x + (1 - y) log(1 - x)), logarithms not below -100"""
-    if input._array.shape != target._array.shape:
+    if input._shape != target._shape:
         raise InvalidValue(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    if ((input._array < 0) | (input._array > 1)).any():
+    if ((array_of(input) < 0) | (array_of(input) > 1)).any():
         raise RunError("all elements of input should be between 0 and 1")
     return reduced(_loss_of_chances(input, target, weight), reduction, size_average, reduce)
 
@@ -235,7 +235,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
-    if input._array.shape != target._array.shape:
+    if input._shape != target._shape:
         raise InvalidValue(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     return reduced(_loss_of_scores(input, target, weight, pos_weight), reduction, size_average, reduce)
 
@@ -258,8 +258,8 @@ def _bce_with_logits(
     reduction: int = CORE_DEFAULT,
 ) -> Tensor:
     """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
-    if input._array.shape != target._array.shape:
-        input = expand(input, target._array.shape)
+    if input._shape != target._shape:
+        input = expand(input, target._shape)
     how = numbered(reduction)
     return binary_cross_entropy_with_logits(input, target, weight, reduction=how, pos_weight=pos_weight)
 
@@ -268,11 +268,11 @@ def _bce_with_logits(
 
 
 def _rows_of(input: Tensor, target: Tensor) -> tuple[Tensor, Array]:
-    rank, shape = input._array.ndim, input._array.shape
+    rank, shape = input.ndim, input._shape
     good = (rank == 2 and shape[1]) or (rank == 1 and shape[0]) or not rank
     if not good:
         raise RunError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
-    return reshape(input, (-1, shape[-1])) if rank else reshape(input, (1, 1)), target._array
+    return reshape(input, (-1, shape[-1])) if rank else reshape(input, (1, 1)), array_of(target)
 
 
 @row(space=NN, method=False)
@@ -290,12 +290,12 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise InvalidValue("only p == 1 and p == 2 supported")
     rows, places = _rows_of(input, target)
-    count, classes = rows._array.shape
+    count, classes = rows._shape
     if places.ndim > 1 or places.size != count:
         raise RunError(f"inconsistent target size, expected {count} but got {list(places.shape)}")
-    if weight is not None and weight._array.ndim != 1:
+    if weight is not None and weight.ndim != 1:
         raise InvalidValue("weight must be one-dimensional")
-    if weight is not None and weight._array.shape != (classes,):
+    if weight is not None and weight._shape != (classes,):
         raise RunError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     places = places.reshape(-1)
     if places.size and not (places.min() >= 0 and places.max() < classes):
@@ -307,7 +307,7 @@ def multi_margin_loss(
         gaps = mul(gaps, reshape(chosen_from(weight, [places]), (-1, 1)))
     others = wrap(np.arange(classes) != places.reshape(-1, 1))
     values = div(total(choose(others, gaps, 0.0), 1), classes)
-    return reduced(values if input._array.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)
+    return reduced(values if input.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)
 
 
 @row(space=NN, method=False)
@@ -316,8 +316,8 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """Over right and other classes, max(0, 1 - x[right] + x[other]); targets end at a -1"""
     rows, places = _rows_of(input, target)
-    count, classes = rows._array.shape
-    if places.shape != input._array.shape:
+    count, classes = rows._shape
+    if places.shape != input._shape:
         raise RunError(f"inconsistent target size: {list(places.shape)} for input of size: {list(input.shape)}")
     places = places.reshape(count, classes)
     if places.size and not (places.min() >= -1 and places.max() < classes):
@@ -329,7 +329,7 @@ def multilabel_margin_loss(
     gaps = clamp(add(rsub(unsqueeze(own, 2), 1), unsqueeze(rows, 1)), min=0)
     wanted = ~ended[:, :, None] & ~right[:, None, :classes]
     values = div(total(choose(wrap(wanted), gaps, 0.0), (1, 2)), classes)
-    return reduced(values if input._array.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)
+    return reduced(values if input.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)
 
 
 @row(space=NN, method=False)
@@ -366,13 +366,13 @@ def linear_cross_entropy(
     options: Any = None,
 ) -> Tensor:
     """The cross entropy of linear(input, linear_weight); options of memory change nothing"""
-    in_parts = options is not None and not label_smoothing and target._array.dtype == np.int64
-    if in_parts and linear_weight._array.ndim == 2 and is_complex(input._array.dtype):
+    in_parts = options is not None and not label_smoothing and target._dtype == np.int64
+    if in_parts and linear_weight.ndim == 2 and is_complex(input._dtype):
         raise InvalidValue(f"acc_dtype must be a floating dtype, got {input.dtype}")
     lead, outs = _score_sizes(input, linear_weight, linear_bias)
-    if ignore_index is not None and target._array.shape == (*lead, *outs):
+    if ignore_index is not None and target._shape == (*lead, *outs):
         raise RunError("ignore_index cannot be specified when target contains probabilities")
-    width = input._array.shape[-1]
+    width = input._shape[-1]
     scores = linear(input, reshape(linear_weight, (-1, width)))
     if len(outs) > 1:
         scores = reshape(scores, (*lead, *outs))
@@ -386,7 +386,7 @@ def linear_cross_entropy(
 
 def _score_sizes(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes of items, and of classes and what they are asked for at."""
-    shape, wide = input._array.shape, weight._array.shape
+    shape, wide = input._shape, weight._shape
     if len(shape) not in (1, 2):
         raise RunError(f"expected input with dimensionality 1 or 2, got {len(shape)}")
     if len(wide) < 2:
@@ -396,7 +396,7 @@ def _score_sizes(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tu
             "expected equal input and linear_weight last dimensions (in_features), got "
             f"{shape[-1]} and {wide[-1]}, respectively"
         )
-    if bias is not None and bias._array.shape != wide[:-1]:
+    if bias is not None and bias._shape != wide[:-1]:
         raise RunError(f"expected linear_bias shape {wide[:-1]}, got {bias.shape}")
     if len(wide) > 2 and len(shape) == 1:
         raise RunError(

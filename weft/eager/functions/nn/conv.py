@@ -13,6 +13,7 @@ from ....core.op import Op
 from ....ops.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
 from ....ops.shape.pad import PadAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import part_of
 from ..math.arithmetic import add, sub
@@ -28,16 +29,16 @@ _CONV, _TRANSPOSED, _PAD = (Op.get(name) for name in ("conv2d", "conv2d_transpos
 
 
 def _check(input: Tensor, weight: Tensor, bias: Tensor | None, rank: int, name: str) -> None:
-    if input._array.ndim not in (rank + 1, rank + 2):
+    if input.ndim not in (rank + 1, rank + 2):
         raise RunError(
             f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, but got "
             f"input of size: {list(input.shape)}"
         )
-    if weight._array.ndim != rank + 2:
-        raise RunError(f"weight should have {rank + 2} dimensions, got {weight._array.ndim}")
+    if weight.ndim != rank + 2:
+        raise RunError(f"weight should have {rank + 2} dimensions, got {weight.ndim}")
     kinds = [tensor for tensor in (weight, bias) if tensor is not None]
     for tensor in kinds:
-        if tensor._array.dtype != input._array.dtype:
+        if tensor._dtype != input._dtype:
             raise RunError(f"Input type ({input.dtype.name}) and bias type ({tensor.dtype.name}) should be the same")
 
 
@@ -48,7 +49,7 @@ def _positive(name: str, numbers: Sequence[int]) -> None:
 
 def _check_channels(channels: int, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool) -> int:
     """The number of output channels."""
-    shape = weight._array.shape
+    shape = weight._shape
     if groups <= 0:
         raise RunError("non-positive groups is not supported")
     if any(n == 0 for n in shape[2:]):
@@ -70,7 +71,7 @@ def _check_channels(channels: int, weight: Tensor, bias: Tensor | None, groups: 
             f"but got weight of size {list(shape)} instead"
         )
     out: int = shape[1] * groups if transposed else shape[0]
-    if bias is not None and bias._array.shape != (out,):
+    if bias is not None and bias._shape != (out,):
         raise RunError(
             f"Given weight of size {list(shape)}, expected bias to be 1-dimensional with {out} "
             f"elements, but got bias of size {list(bias.shape)} instead"
@@ -121,7 +122,7 @@ def _conv2(
     (top, bottom), (left, right) = pads
     params = Conv2DAttrs(
         channels=out,
-        kernel_size=weight._array.shape[2:],
+        kernel_size=weight._shape[2:],
         strides=tuple(steps),
         padding=(top, left, bottom, right),
         dilation=tuple(gaps),
@@ -147,10 +148,10 @@ def _conv3(
     if any(pads[0]):
         widths = ((0, 0), (0, 0), pads[0], (0, 0), (0, 0))
         data = apply(_PAD, PadAttrs(pad_width=widths), [data])[0]
-    items, channels, depth, *rest = data._array.shape
-    count = (depth - gaps[0] * (weight._array.shape[2] - 1) - 1) // steps[0] + 1
+    items, channels, depth, *rest = data._shape
+    count = (depth - gaps[0] * (weight._shape[2] - 1) - 1) // steps[0] + 1
     made = None
-    for tap in range(weight._array.shape[2]):
+    for tap in range(weight._shape[2]):
         part = _every(data, 2, tap * gaps[0], count, steps[0])
         flat = reshape(transpose(part, 1, 2), (items * count, channels, *rest))
         kernel = squeeze(_every(weight, 2, tap, 1, 1), 2)
@@ -158,14 +159,14 @@ def _conv3(
         step = _conv2(flat, kernel, own, steps[1:], pads[1:], gaps[1:], groups, out)
         made = step if made is None else add(made, step)
     assert made is not None
-    return transpose(reshape(made, (items, count, *made._array.shape[1:])), 1, 2)
+    return transpose(reshape(made, (items, count, *made._shape[1:])), 1, 2)
 
 
 def _every(data: Tensor, axis: int, start: int, count: int, step: int) -> Tensor:
-    slices = [(0, n, 1) for n in data._array.shape]
+    slices = [(0, n, 1) for n in data._shape]
     slices[axis] = (start, count, step)
     index = tuple(slice(a, a + (n - 1) * s + 1 if n else a, s) for a, n, s in slices)
-    return part_of(data, slices, data._array[index])
+    return part_of(data, slices, array_of(data)[index])
 
 
 def _convolution(rank: int) -> Callable[..., Tensor]:
@@ -181,18 +182,18 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         _check(input, weight, bias, rank, f"conv{rank}d")
-        if is_complex(input._array.dtype):
+        if is_complex(input._dtype):
             run_parts = lambda x, w, b: conv(x, w, b, stride, padding, dilation, groups)
             return _by_parts(run_parts, input, weight, bias)
-        batched = input._array.ndim == rank + 2
+        batched = input.ndim == rank + 2
         data = input if batched else unsqueeze(input, 0)
         steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
         _positive("stride", steps)
         _positive("dilation", gaps)
-        out = _check_channels(data._array.shape[1], weight, bias, groups, False)
-        kernel = weight._array.shape[2:]
+        out = _check_channels(data._shape[1], weight, bias, groups, False)
+        kernel = weight._shape[2:]
         pads = _padding(padding, kernel, gaps, steps, rank)
-        _fits(data._array.shape[2:], pads, kernel, gaps)
+        _fits(data._shape[2:], pads, kernel, gaps)
         made = run(data, weight, bias, steps, pads, gaps, groups, out)
         return made if batched else squeeze(made, 0)
 
@@ -222,7 +223,7 @@ class _Spread(NamedTuple):
 def _spread2(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     params = Conv2DTransposeAttrs(
         channels=out,
-        kernel_size=weight._array.shape[2:],
+        kernel_size=weight._shape[2:],
         strides=sizes.steps,
         padding=sizes.pads,
         output_padding=sizes.extra,
@@ -241,8 +242,8 @@ def _spread1(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
 def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     """All taps along the first dimension as channels of images, each then added where it lies."""
     (step, *_), (pad, *_), (more, *_), (gap, *_) = sizes
-    items, channels, depth, *rest = data._array.shape
-    taps, kernel = weight._array.shape[2], weight._array.shape[3:]
+    items, channels, depth, *rest = data._shape
+    taps, kernel = weight._shape[2], weight._shape[3:]
     length = (depth - 1) * step + gap * (taps - 1) + 1 + more
     if min(pad, more) < 0 or more >= max(step, gap) or length <= 2 * pad:
         raise RunError(
@@ -253,7 +254,7 @@ def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
     kernels = reshape(weight, (channels, -1, *kernel))
     inner = _Spread(*[own[1:] for own in sizes])
     planes = _spread2(flat, kernels, None, inner, groups, out * taps)
-    planes = reshape(planes, (items, depth, out, taps, *planes._array.shape[2:]))
+    planes = reshape(planes, (items, depth, out, taps, *planes._shape[2:]))
     made = _interleaved(unbind(transpose(planes, 1, 2), 3), step, gap, length)
     made = _every(made, 2, pad, length - 2 * pad, 1)
     return made if bias is None else add(made, reshape(bias, (-1, 1, 1, 1)))
@@ -262,7 +263,7 @@ def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
 def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Tensor:
     """Slices along axis 2, of which slice i of tap k is added at step i + gap k. Places that leave
     the same rest when they are divided by the step are summed apart."""
-    items, channels, depth, *rest = taps[0]._array.shape
+    items, channels, depth, *rest = taps[0]._shape
     count = -(-length // step)
     phases: list[Tensor | None] = [None] * step
     for tap, slices in enumerate(taps):
@@ -274,7 +275,7 @@ def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Te
     if step == 1:
         assert phases[0] is not None
         return phases[0]
-    nothing = wrap(np.zeros((items, channels, count, *rest), taps[0]._array.dtype))
+    nothing = wrap(np.zeros((items, channels, count, *rest), taps[0]._dtype))
     made = stack([nothing if phase is None else phase for phase in phases], 3)
     return reshape(made, (items, channels, count * step, *rest))
 
@@ -293,21 +294,21 @@ def _transposed(rank: int) -> Callable[..., Tensor]:
         dilation: Any = 1,
     ) -> Tensor:
         _check(input, weight, bias, rank, f"conv_transpose{rank}d")
-        if is_complex(input._array.dtype):
+        if is_complex(input._dtype):
             run_parts = lambda x, w, b: spread(x, w, b, stride, padding, output_padding, groups, dilation)
             return _by_parts(run_parts, input, weight, bias)
-        batched = input._array.ndim == rank + 2
+        batched = input.ndim == rank + 2
         data = input if batched else unsqueeze(input, 0)
         steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
         pads, extra = several(padding, rank, "padding"), several(output_padding, rank, "output_padding")
         _positive("stride", steps)
         _positive("dilation", gaps)
         _check_output_padding(extra, steps, gaps)
-        if 0 in data._array.shape[2:]:
+        if 0 in data._shape[2:]:
             raise RunError(
-                f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._array.shape)}"
+                f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._shape)}"
             )
-        out = _check_channels(data._array.shape[1], weight, bias, groups, True)
+        out = _check_channels(data._shape[1], weight, bias, groups, True)
         made = run(data, weight, bias, _Spread(steps, pads, extra, gaps), groups, out)
         return made if batched else squeeze(made, 0)
 
@@ -332,7 +333,7 @@ def convolution(
     groups: int,
 ) -> Tensor:
     """The convolution of as many dimensions as the weight has, or its transpose"""
-    rank = weight._array.ndim - 2
+    rank = weight.ndim - 2
     if not 1 <= rank <= 3:
         raise RunError(f"weight should have at least three dimensions, and at most 5, got {rank + 2}")
     if transposed:
@@ -346,7 +347,7 @@ def convolution(
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """The convolution along time of (time, batch, channels) with (width, channels, outputs)"""
     for tensor, rank, what in ((input, 3, "Input"), (weight, 3, "Weight"), (bias, 1, "Bias")):
-        if tensor._array.ndim != rank:
-            raise RunError(f"{what} must have {rank} dims, but has {tensor._array.ndim}")
+        if tensor.ndim != rank:
+            raise RunError(f"{what} must have {rank} dims, but has {tensor.ndim}")
     made = conv1d(permute(input, (1, 2, 0)), permute(weight, (2, 1, 0)), bias, padding=pad)
     return permute(made, (2, 0, 1))

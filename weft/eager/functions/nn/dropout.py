@@ -10,6 +10,7 @@ from ....base.draws import keep_scale
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError
 from ...autograd.node_names import title_of
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..create.create import laid_out_as
 from ..math.arithmetic import add, mul
@@ -22,7 +23,7 @@ Shape = tuple[int, ...]
 
 def _kept(input: Tensor, p: float, shape: Shape | None) -> Tensor:
     """Ones, and zeros with a probability: in a shape, or for each element as it lies in memory."""
-    kind = input._array.dtype
+    kind = input._dtype
     if not is_float(kind):
         raise RunError(f"result type Float can't be cast to the desired output type {input.dtype.title}")
     return bernoulli_(wrap(laid_out_as(input, kind) if shape is None else np.empty(shape, kind)), 1 - p)
@@ -30,14 +31,15 @@ def _kept(input: Tensor, p: float, shape: Shape | None) -> Tensor:
 
 def _scaled(input: Tensor, kept: Tensor, p: float) -> Tensor:
     """What is left becomes larger, so that the mean stays."""
-    kept._array *= keep_scale(input._array.dtype, p)
+    factors = array_of(kept)
+    factors *= keep_scale(input._dtype, p)
     return mul(input, kept)
 
 
 def _levelled(input: Tensor, kept: Tensor, p: float) -> Tensor:
     """What is left out becomes selu's lowest value; mean and variance stay."""
     scale = ((1 - p) * (1 + p * _SATURATED**2)) ** -0.5
-    filled = wrap((1 - kept._array) * input._array.dtype.type(_SATURATED))
+    filled = wrap((1 - array_of(kept)) * input._dtype.type(_SATURATED))
     return add(mul(add(mul(input, kept), filled), scale), -scale * p * _SATURATED)
 
 
@@ -51,7 +53,7 @@ def _dropped(
 ) -> Tensor:
     if not 0 <= p <= 1:
         raise InvalidValue(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0 or not input._array.size:
+    if not training or p == 0 or not input.numel():
         return input
     if p == 1:
         return in_place(mul, None, title_of("mul"), input, (0,), {}) if inplace else mul(input, 0)
@@ -63,7 +65,7 @@ def _dropped(
 
 def _by_channel(input: Tensor, lead: int = 2) -> Shape:
     """One decision for each channel of each item."""
-    shape = input._array.shape
+    shape = input._shape
     return (*shape[:lead], *[1] * (len(shape) - lead))
 
 
@@ -76,9 +78,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 @row(space=NN, method=False)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels left out with probability p"""
-    if input._array.ndim not in (2, 3):
+    if input.ndim not in (2, 3):
         raise RunError(f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input.")
-    return _dropped(input, p, training, inplace, _by_channel(input, input._array.ndim - 1))
+    return _dropped(input, p, training, inplace, _by_channel(input, input.ndim - 1))
 
 
 @row(space=NN, method=False)
@@ -102,7 +104,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 @row(space=NN, method=False)
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels"""
-    if training and p and input._array.ndim < 2:
+    if training and p and input.ndim < 2:
         raise RunError("Feature dropout requires at least 2 dimensions in the input")
     return _dropped(input, p, training, inplace, _by_channel(input), _levelled)
 
@@ -114,7 +116,7 @@ def _core_forms(name: str, function: Callable[..., Tensor], channels: bool = Fal
     """`name(input, p, train)` and its in-place form."""
 
     def dropped(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor:
-        if channels and train and p and input._array.size and input._array.ndim < 2:
+        if channels and train and p and input.numel() and input.ndim < 2:
             raise RunError("Feature dropout requires at least 2 dimensions in the input")
         try:
             return function(input, p, train, inplace)
@@ -141,6 +143,6 @@ _core_forms("feature_alpha_dropout", feature_alpha_dropout, channels=True)
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """`dropout`, and which elements it left"""
     if train is False or not p:
-        return mul(input, 1), wrap(np.ones(input._array.shape, bool))
-    scaled = dropout(wrap(np.ones_like(input._array)), p, True)
-    return mul(input, scaled), wrap(scaled._array != 0)
+        return mul(input, 1), wrap(np.ones(input._shape, bool))
+    scaled = dropout(wrap(np.ones_like(array_of(input))), p, True)
+    return mul(input, scaled), wrap(array_of(scaled) != 0)

@@ -7,7 +7,8 @@ import numpy as np
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ...tensor.indexing import chosen_from
-from ...tensor.tensor import Array, DimensionError, Tensor, wrap
+from ...tensor.memory import Array, array_of
+from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..create.create import full
 from ..index.index import gather, index_add
 from ..math.arithmetic import add, div, mul
@@ -22,7 +23,7 @@ _WHOLE = (np.int64, np.int32)
 @row(space=NN, method=False)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Rows of zeros with a 1 at the class"""
-    places = tensor._array
+    places = array_of(tensor)
     if places.dtype != np.int64:
         raise RunError("one_hot is only applicable to index tensor of type LongTensor.")
     if not places.size and num_classes <= 0:
@@ -51,15 +52,15 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """The rows of a matrix at indices; the padding row has no gradient"""
-    places = input._array
+    places = array_of(input)
     if places.dtype not in (np.int64, np.int32):
         raise RunError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {input.dtype.title} instead"
         )
-    if weight._array.ndim != 2:
+    if weight.ndim != 2:
         raise RunError("'weight' must be 2-D")
-    count = weight._array.shape[0]
+    count = weight._shape[0]
     if padding_idx is not None and not -count <= padding_idx < count:
         raise InvalidValue("Padding_idx must be within num_embeddings")
     if places.size and not (places.min() >= 0 and places.max() < count):
@@ -71,25 +72,25 @@ def embedding(
     made = by_frequency(made, flat, count) if scale_grad_by_freq else made
     if padding_idx is not None and weight._requires_grad:
         kept = wrap((flat != padding_idx % count).reshape(-1, 1))
-        fixed = wrap(made._array)
-        made = choose(expand(kept, made._array.shape), made, fixed)
-    return reshape(made, (*places.shape, weight._array.shape[1]))
+        fixed = wrap(array_of(made))
+        made = choose(expand(kept, made._shape), made, fixed)
+    return reshape(made, (*places.shape, weight._shape[1]))
 
 
 def by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
     """The same rows, with gradients divided by how often each is there."""
-    often = np.bincount(flat, minlength=count)[flat].astype(rows._array.dtype).reshape(-1, 1)
+    often = np.bincount(flat, minlength=count)[flat].astype(rows._dtype).reshape(-1, 1)
     moving = div(rows, wrap(often))
-    return add(moving, wrap(rows._array - moving._array))
+    return add(moving, wrap(array_of(rows) - array_of(moving)))
 
 
 def shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
     """Scales the rows that are used and too long, in place."""
     used = np.unique(places)
-    rows = weight._array[used]
+    rows = array_of(weight)[used]
     lengths = (np.abs(rows) ** order).sum(1) ** (1 / order)
     scale = np.where(lengths > longest, longest / (lengths + 1e-7), 1.0)
-    weight._array[used] = rows * scale[:, None].astype(rows.dtype)
+    array_of(weight)[used] = rows * scale[:, None].astype(rows.dtype)
     weight._counter[0] += 1
 
 
@@ -98,15 +99,15 @@ def _embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
     """The rows of a matrix at indices; the padding row has no gradient"""
-    known = 0 <= padding_idx < weight._array.shape[0]
+    known = 0 <= padding_idx < weight._shape[0]
     return embedding(indices, weight, padding_idx if known else None, scale_grad_by_freq=scale_grad_by_freq)
 
 
 @row(method=False)
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Scales the rows at indices that are longer than a norm, in place"""
-    places = indices._array
-    if places.size and not (places.min() >= 0 and places.max() < input._array.shape[0]):
+    places = array_of(indices)
+    if places.size and not (places.min() >= 0 and places.max() < input._shape[0]):
         raise DimensionError("index out of range in self")
     shorten_rows(input, places, max_norm, norm_type)
     return input
@@ -131,8 +132,8 @@ def embedding_bag(
 ) -> Tensor:
     """The sum, mean or greatest of the rows of a matrix at the indices of each bag"""
     _check_bags(input, weight, offsets, mode, scale_grad_by_freq, per_sample_weights)
-    if input._array.ndim == 2:
-        rows, width = input._array.shape
+    if input.ndim == 2:
+        rows, width = input._shape
         offsets = wrap(np.arange(rows) * width)
         input, include_last_offset = reshape(input, -1), False
         if per_sample_weights is not None:
@@ -140,7 +141,7 @@ def embedding_bag(
     assert offsets is not None
     if max_norm is not None:
         _check_indices(input, weight)
-        shorten_rows(weight, input._array, max_norm, norm_type)
+        shorten_rows(weight, array_of(input), max_norm, norm_type)
     return _bags(
         weight,
         input,
@@ -157,18 +158,18 @@ def embedding_bag(
 def _check_bags(
     input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, frequent: bool, own: Tensor | None
 ) -> None:
-    if own is not None and own._array.shape != input._array.shape:
+    if own is not None and own._shape != input._shape:
         raise InvalidValue(
             f"embedding_bag: If per_sample_weights ({own.shape}) is not None, then it must have "
             f"the same shape as the input ({input.shape})"
         )
-    if weight._array.ndim != 2:
-        raise InvalidValue(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight._array.ndim}")
-    if input._array.ndim not in (1, 2):
-        raise InvalidValue(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input._array.ndim}")
-    if input._array.ndim == 2 and offsets is not None:
+    if weight.ndim != 2:
+        raise InvalidValue(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
+    if input.ndim not in (1, 2):
+        raise InvalidValue(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    if input.ndim == 2 and offsets is not None:
         raise InvalidValue("if input is 2D, then offsets has to be None: its rows are the bags")
-    if input._array.ndim == 1 and (offsets is None or offsets._array.ndim != 1):
+    if input.ndim == 1 and (offsets is None or offsets.ndim != 1):
         raise InvalidValue("offsets has to be a 1D Tensor")
     if mode not in _MODES:
         raise InvalidValue("mode has to be one of sum, mean or max")
@@ -179,15 +180,15 @@ def _check_bags(
 
 
 def _check_indices(indices: Tensor, weight: Tensor) -> None:
-    places = indices._array
+    places = array_of(indices)
     if places.dtype not in _WHOLE:
         raise RunError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {indices.dtype.title} instead"
         )
-    if not is_float(weight._array.dtype):
+    if not is_float(weight._dtype):
         raise RunError(f"embedding_bag: weight must be floating, got {weight.dtype.title}")
-    count = weight._array.shape[0]
+    count = weight._shape[0]
     wrong = np.flatnonzero((places < 0) | (places >= count))
     if wrong.size:
         raise RunError(
@@ -197,7 +198,7 @@ def _check_indices(indices: Tensor, weight: Tensor) -> None:
 
 def _ends(offsets: Tensor, count: int, include_last: bool) -> tuple[Array, Array]:
     """Where bags start and end."""
-    starts = offsets._array
+    starts = array_of(offsets)
     if starts.dtype not in _WHOLE:
         raise RunError(f"embedding_bag: offsets must be Long or Int, got {offsets.dtype.title}")
     if include_last and not starts.size:
@@ -232,16 +233,16 @@ def _bags(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The results of bags, the bag of each index, the sizes of bags, the greatest's indices"""
     _check_indices(indices, weight)
-    starts, ends = _ends(offsets, indices._array.size, include_last_offset)
+    starts, ends = _ends(offsets, indices.numel(), include_last_offset)
     counts = ends - starts
     owners = np.repeat(np.arange(starts.size), counts)
-    used = indices._array[: owners.size].astype(np.int64)
-    kept = _unpadded(used, padding_idx, weight._array.shape[0])
+    used = array_of(indices)[: owners.size].astype(np.int64)
+    kept = _unpadded(used, padding_idx, weight._shape[0])
     places, bags = used[kept], owners[kept]
     sizes = np.bincount(bags, minlength=starts.size)
     values = chosen_from(weight, [places, None])
     if scale_grad_by_freq:
-        values = by_frequency(values, places, weight._array.shape[0])
+        values = by_frequency(values, places, weight._shape[0])
     if mode == 2:
         made, greatest = _greatest(values, places, bags, starts.size)
     else:
@@ -264,7 +265,7 @@ def _unpadded(indices: Array, padding: int | None, count: int) -> Array:
 def _weighed(values: Tensor, own: Tensor | None, kept: Array) -> Tensor:
     if own is None:
         return values
-    if own._array.dtype != values._array.dtype:
+    if own._dtype != values._dtype:
         raise RunError(
             "Expected tensor for argument #1 'weight' to have the same type as tensor for argument "
             f"#1 'per_sample_weights'; but got {values.dtype} and {own.dtype}"
@@ -273,16 +274,16 @@ def _weighed(values: Tensor, own: Tensor | None, kept: Array) -> Tensor:
 
 
 def _sums(values: Tensor, bags: Array, sizes: Array, mean: bool) -> Tensor:
-    base = full((sizes.size, values._array.shape[1]), 0.0, dtype=values.dtype)
+    base = full((sizes.size, values._shape[1]), 0.0, dtype=values.dtype)
     made = index_add(base, 0, wrap(bags), values) if bags.size else base
     if not mean:
         return made
-    return div(made, wrap(np.maximum(sizes, 1).reshape(-1, 1).astype(values._array.dtype)))
+    return div(made, wrap(np.maximum(sizes, 1).reshape(-1, 1).astype(values._dtype)))
 
 
 def _greatest(values: Tensor, places: Array, bags: Array, count: int) -> tuple[Tensor, Tensor]:
     """The first of the greatest of each bag and column, which alone has a gradient; 0 of none."""
-    array, width = values._array, values._array.shape[1]
+    array, width = array_of(values), values._shape[1]
     if not bags.size:
         nothing = np.zeros((count, width), np.int64)
         return full((count, width), 0.0, dtype=values.dtype), wrap(nothing)

@@ -29,7 +29,7 @@ def grid_sample(
         raise InvalidValue(f"expected mode to be 'bilinear', 'nearest' or 'bicubic', got {mode!r}")
     if padding_mode not in _OUTSIDES:
         raise InvalidValue(f"expected padding_mode to be 'zeros', 'border' or 'reflection', got {padding_mode!r}")
-    a, b = input._array.shape, grid._array.shape
+    a, b = input._shape, grid._shape
     if len(a) != len(b) or len(a) not in (4, 5) or a[0] != b[0] or b[-1] != len(a) - 2:
         raise RunError(
             "grid_sampler(): expected grid to have as many points as input has dimensions, and the "
@@ -54,14 +54,14 @@ def _points(count: int, corners: bool, kind: Any) -> Any:
 @row(space=NN, method=False)
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
     """The points that affine maps send those of an image, or of a volume, to"""
-    shape, sizes = theta._array.shape, [int(n) for n in size]
+    shape, sizes = theta._shape, [int(n) for n in size]
     rank = len(sizes) - 2
     if rank not in (2, 3) or shape != (sizes[0], rank, rank + 1):
         raise InvalidValue(
             f"Expected a batch of {rank}D affine matrices of shape Nx{rank}x{rank + 1} for size "
             f"{sizes}. Got {list(shape)}."
         )
-    axes = [_points(n, bool(align_corners), theta._array.dtype) for n in sizes[2:]]
+    axes = [_points(n, bool(align_corners), theta._dtype) for n in sizes[2:]]
     mesh = np.meshgrid(*axes, indexing="ij")[::-1]  # x comes first
     points = np.stack([*mesh, np.ones_like(mesh[0])], -1).reshape(-1, rank + 1)
     made = batched(wrap(np.broadcast_to(points, (sizes[0], *points.shape))), transpose(theta, 1, 2))

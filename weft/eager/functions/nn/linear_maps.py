@@ -21,16 +21,16 @@ _DENSE = Op.get("dense")
 @row(space=NN, method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W' + b"""
-    x, w = input._array, weight._array
-    fits = x.ndim and w.ndim == 2 and x.shape[-1] == w.shape[1] and x.dtype == w.dtype
-    if not fits or not w.shape[0] or x.ndim == 1 or (bias is not None and bias._array.ndim != 1):
+    x, w = input._shape, weight._shape
+    fits = len(x) > 1 and len(w) == 2 and x[-1] == w[1] and input._dtype == weight._dtype
+    if not fits or not w[0] or (bias is not None and bias.ndim != 1):
         made = matmul(input, t(weight))
         return made if bias is None else add(made, bias)
     if bias is None:
-        return apply(_DENSE, _dense(w.shape[0], False), [input, weight])[0]
-    if bias._array.shape != w.shape[:1]:
+        return apply(_DENSE, _dense(w[0], False), [input, weight])[0]
+    if bias._shape != w[:1]:
         return add(matmul(input, t(weight)), bias)
-    return apply(_DENSE, _dense(w.shape[0], True), [input, weight, bias])[0]
+    return apply(_DENSE, _dense(w[0], True), [input, weight, bias])[0]
 
 
 @lru_cache(1024)
@@ -42,7 +42,7 @@ def _dense(units: int, use_bias: bool) -> DenseAttrs:
 @row(space=NN, method=False)
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1 W x2 + b for each output"""
-    a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
+    a, b, w = input1._shape, input2._shape, weight._shape
     if len(a) != len(b) or a[:-1] != b[:-1]:
         raise RunError(f"bilinear(): input batch dimensions do not match: got {list(a)} and {list(b)}")
     if w[1:] != (a[-1], b[-1]):

@@ -11,6 +11,7 @@ import numpy as np
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..fusion import fused
 from ..math.arithmetic import add, div, minimum, mul, rsub, sub
@@ -64,7 +65,7 @@ def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
 def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     if weight is None:
         return reduced(values, reduction)
-    if weight._array.shape != values._array.shape:
+    if weight._shape != values._shape:
         raise InvalidValue("Weights and input must have the same size.")
     scaled = mul(values, weight)
     if reduction == "mean":
@@ -73,7 +74,7 @@ def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
 
 
 def _pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    if input._array.shape != target._array.shape:
+    if input._shape != target._shape:
         _warn_of_sizes(input, target)
         input, target = broadcast_tensors(input, target)
     left, right = promoted(input, target)
@@ -168,7 +169,7 @@ def kl_div(
     values = _divergence(input, target, log_target)
     if reduction == "batchmean":
         made = total(values)
-        return div(made, input._array.shape[0]) if input._array.ndim else made
+        return div(made, input._shape[0]) if input.ndim else made
     return reduced(values, reduction, size_average, reduce)
 
 
@@ -213,20 +214,20 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """(log(v) + (x - y) squared / v) / 2"""
     must_be_real("gaussian_nll_loss", input)
-    shape = input._array.shape
+    shape = input._shape
     if isinstance(var, Tensor):
-        have = var._array.shape
+        have = var._shape
         if have != shape and have == shape[:-1]:
             var = unsqueeze(var, -1)
         elif have != shape and have != (*shape[:-1], 1):
             raise InvalidValue("var is of incorrect size")
-        if (var._array < 0).any():
+        if (array_of(var) < 0).any():
             raise InvalidValue("var has negative entry/entries")
-        spread = add(var, wrap(np.maximum(eps - var._array, 0).astype(var._array.dtype)))
+        spread = add(var, wrap(np.maximum(eps - array_of(var), 0).astype(var._dtype)))
     else:
         if var < 0:
             raise InvalidValue("var has negative entry/entries")
-        spread = wrap(np.full(shape, max(var, eps), input._array.dtype))
+        spread = wrap(np.full(shape, max(var, eps), input._dtype))
     return reduced(_gaussian_loss(input, target, spread, full), reduction)
 
 
@@ -267,7 +268,7 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -y (x1 - x2) + margin)"""
-    ranks = [tensor._array.ndim for tensor in (input1, input2, target)]
+    ranks = [tensor.ndim for tensor in (input1, input2, target)]
     if len(set(ranks)) != 1:
         raise RunError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
@@ -325,10 +326,10 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where y is 1, max(0, cos - margin) where it is -1"""
-    axis = target._array.ndim
+    axis = target.ndim
     if axis > 1:
         raise RunError("0D or 1D target tensor expected, multi-target not supported")
-    if input1._array.ndim != axis + 1 or input2._array.ndim != axis + 1:
+    if input1.ndim != axis + 1 or input2.ndim != axis + 1:
         raise RunError(
             f"{axis}D target tensor expects {axis + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
@@ -356,7 +357,7 @@ def triplet_margin_loss(
 ) -> Tensor:
     """max(0, |a - p| - |a - n| + margin)"""
     distance = lambda a, b: pairwise_distance(a, b, p, eps)
-    ranks = {tensor._array.ndim for tensor in (anchor, positive, negative)}
+    ranks = {tensor.ndim for tensor in (anchor, positive, negative)}
     if len(ranks) != 1:
         raise RunError(
             "The anchor, positive, and negative tensors are expected to have the same number of "

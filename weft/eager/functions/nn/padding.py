@@ -12,8 +12,8 @@ from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
 from ....ops.shape.pad import PadAttrs
 from ...dispatch import apply
+from ...tensor.memory import Array
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.viewing import Array
 from ..math.arithmetic import add, mul
 from ..shape.join import taken
 from ..shape.parts import narrow
@@ -25,7 +25,7 @@ _PAD, _COPY = Op.get("pad"), Op.get("copy")
 @row(space=NN, method=False)
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements around a tensor: pairs for the last axis, the one before it, ..."""
-    widths, rank = [int(n) for n in pad], input._array.ndim
+    widths, rank = [int(n) for n in pad], input.ndim
     if len(widths) % 2:
         raise RunError("Padding length must be divisible by 2")
     if len(widths) > 2 * rank:
@@ -51,8 +51,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
 
 def _reflected(size: int, before: int, after: int) -> Array:
-    places: Array = np.abs(np.arange(-before, size + after))
-    return np.minimum(places, 2 * (size - 1) - places)
+    places: Array = size - 1 - np.abs(size - 1 - np.abs(np.arange(-before, size + after)))
+    return places
 
 
 def _clamped(size: int, before: int, after: int) -> Array:
@@ -69,18 +69,18 @@ def _wrapped(size: int, before: int, after: int) -> Array:
 def _by_places(input: Tensor, pairs: Sequence[tuple[int, int]], places: Any) -> Tensor:
     for axis, (before, after) in enumerate(pairs):
         if before or after:
-            input = taken(input, axis, places(input._array.shape[axis], before, after))
+            input = taken(input, axis, places(input._shape[axis], before, after))
     return input
 
 
 def _check_pads(input: Tensor, pairs: Sequence[tuple[int, int]], count: int, mode: str) -> None:
-    rank = input._array.ndim
+    rank = input.ndim
     if count not in (1, 2, 3) or rank not in (count + 1, count + 2):
         raise NotImplementedRun(
             f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported, got "
             f"{rank} dimensions and padding of {2 * count} numbers"
         )
-    for size, pair in zip(input._array.shape[-count:], pairs[-count:]):
+    for size, pair in zip(input._shape[-count:], pairs[-count:]):
         if not size and any(pair):
             raise RunError(f"an empty dimension cannot be padded in mode {mode}")
         if mode == "reflect" and max(pair) >= size:
@@ -95,7 +95,7 @@ def _check_pads(input: Tensor, pairs: Sequence[tuple[int, int]], count: int, mod
 
 
 def _zeros_like(input: Tensor) -> Tensor:
-    return wrap(np.zeros(input._array.shape, input._array.dtype))
+    return wrap(np.zeros(input._shape, input._dtype))
 
 
 class NotImplementedRun(RunError, NotImplementedError):
@@ -103,7 +103,7 @@ class NotImplementedRun(RunError, NotImplementedError):
 
 
 def constant_pad(input: Tensor, pairs: Sequence[tuple[int, int]], value: float) -> Tensor:
-    shape = input._array.shape
+    shape = input._shape
     for axis, (before, after) in enumerate(pairs):
         if shape[axis] + before + after < 0:
             raise RunError(
@@ -113,13 +113,13 @@ def constant_pad(input: Tensor, pairs: Sequence[tuple[int, int]], value: float) 
             )
     made = input
     for axis, (before, after) in enumerate(pairs):
-        cut, size = max(-before, 0), made._array.shape[axis]
+        cut, size = max(-before, 0), made._shape[axis]
         if before < 0 or after < 0:
             made = narrow(made, axis, min(cut, size), max(size - cut - max(-after, 0), 0))
     widths = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
     if not any(map(any, widths)):
         return apply(_COPY, None, [made])[0]
-    if isinstance(value, complex) and not is_complex(input._array.dtype):
+    if isinstance(value, complex) and not is_complex(input._dtype):
         raise InvalidType("pad(): argument 'value' (position 4) must be float, not complex")
     if isinstance(value, complex) and value.imag:
         outside = apply(_PAD, PadAttrs(pad_width=widths, pad_value=1.0), [_zeros_like(made)])[0]

@@ -15,8 +15,8 @@ from ....core.op import Op
 from ....ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
 from ....ops.shape.index import GatherAttrs
 from ...dispatch import apply
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.viewing import Array
 from ..math.arithmetic import mul, pow
 from ..math.unary import abs as magnitude
 from ..operands import must_be_real
@@ -88,7 +88,7 @@ def planned(
     ceil_mode: bool = False,
     name: str = "pool",
 ) -> Plan:
-    shape = input._array.shape
+    shape = input._shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[len(shape) - rank - 1 :]:
         raise RunError(
             f"{name}{rank}d() Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with "
@@ -108,7 +108,7 @@ def planned(
 
 def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
     """Runs a pool of two dimensions, of one as a row, of three as two after one another."""
-    lead = input._array.shape[: input._array.ndim - len(plan.sizes)]
+    lead = input._shape[: input.ndim - len(plan.sizes)]
     if len(lead) == len(plan.sizes) == 2:
         return run(input, plan, (0, 1))  # type: ignore[no-any-return]
     count = math.prod(lead)
@@ -158,7 +158,7 @@ def _mean(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
 def _with_indices(input: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
     """The greatest of each window, and where it stands in the flattened dimensions."""
     rank = len(plan.sizes)
-    lead = input._array.shape[: input._array.ndim - rank]
+    lead = input._shape[: input.ndim - rank]
     places = [plan.places(axis) for axis in range(rank)]
     return chosen_in(input, lead, plan.sizes, places)
 
@@ -171,7 +171,7 @@ def chosen_in(
     must_be_real("max_pool", input)
     outs = [len(place) for place in places]
     windows, inside = _windows(sizes, places)
-    data = input._array.reshape(*lead, math.prod(sizes))
+    data = array_of(input).reshape(*lead, math.prod(sizes))
     values = data[..., windows]
     lowest = -np.inf if data.dtype.kind in "fV" else np.iinfo(data.dtype).min
     values = np.where(inside, values, np.array(lowest, data.dtype))
@@ -200,8 +200,9 @@ def _windows(sizes: Sequence[int], places: Sequence[Array]) -> tuple[Array, Arra
 
 def _first_best(values: Array) -> Array:
     """The position of the first greatest; NaN is greater than all."""
-    nan: Array = values != values
-    return np.where(nan.any(-1), nan.argmax(-1), values.argmax(-1))
+    nan = values != values
+    best: Array = np.where(nan.any(-1), nan.argmax(-1), values.argmax(-1))
+    return best
 
 
 def _max_pool(rank: int) -> Callable[..., Any]:
@@ -248,10 +249,10 @@ def _max_unpool(rank: int) -> Callable[..., Tensor]:
         input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
     ) -> Tensor:
         must_be_real(f"max_unpool{rank}d", input)
-        shape = input._array.shape
-        if indices._array.dtype != np.int64:
+        shape = input._shape
+        if indices._dtype != np.int64:
             raise RunError("elements in indices should be type int64")
-        if len(shape) not in (rank + 1, rank + 2) or indices._array.shape != shape:
+        if len(shape) not in (rank + 1, rank + 2) or indices._shape != shape:
             raise RunError(
                 f"Expected shape of indices to be same as that of the input tensor ({list(shape)}) but "
                 f"got indices tensor with shape: {list(indices.shape)}"
@@ -265,10 +266,10 @@ def _max_unpool(rank: int) -> Callable[..., Tensor]:
         else:
             outs = list(output_size)[-rank:]
         each = math.prod(outs)
-        places = indices._array.reshape(math.prod(lead), -1)
+        places = array_of(indices).reshape(math.prod(lead), -1)
         if places.size and not (places.min() >= 0 and places.max() < each):
             raise RunError(f"found an invalid max index: output volumes are of size {outs}")
-        zeros = wrap(np.zeros((*lead, *outs), input._array.dtype))
+        zeros = wrap(np.zeros((*lead, *outs), input._dtype))
         return put_at(zeros, places + np.arange(len(places))[:, None] * each, input)
 
     return unpool
@@ -294,10 +295,10 @@ def _averages(
     if divisor_override == 0:
         raise RunError("divisor must be not zero")
     counts, factor = _shares(plan, count_include_pad, divisor_override)
-    if is_integer(input._array.dtype):
-        return _whole_means(input._array, plan, counts)
+    if is_integer(input._dtype):
+        return _whole_means(array_of(input), plan, counts)
     made = _pooled(input, plan, _mean)
-    return made if factor is None else mul(made, wrap(factor.astype(input._array.dtype)))
+    return made if factor is None else mul(made, wrap(factor.astype(input._dtype)))
 
 
 @lru_cache(1024)

@@ -27,7 +27,7 @@ _TAKE_GRAD = Op.get("_take_grad")
 @row(space=NN, method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(C r r, H, W) becomes (C, H r, W r)"""
-    shape, r = input._array.shape, upscale_factor
+    shape, r = input._shape, upscale_factor
     if len(shape) < 3:
         raise RunError(
             f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
@@ -52,7 +52,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 @row(space=NN, method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(C, H r, W r) becomes (C r r, H, W)"""
-    shape, r = input._array.shape, downscale_factor
+    shape, r = input._shape, downscale_factor
     if len(shape) < 3:
         raise RunError(
             f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
@@ -77,7 +77,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 @row(space=NN, method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of groups, taken in turn"""
-    shape = input._array.shape
+    shape = input._shape
     if len(shape) < 3:
         raise RunError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}")
     if groups <= 0 or shape[1] % groups:
@@ -117,7 +117,7 @@ class Blocks:
 
 
 def _batched(input: Tensor, rank: int, name: str) -> tuple[Tensor, bool]:
-    shape = input._array.shape
+    shape = input._shape
     if len(shape) not in (rank - 1, rank) or 0 in shape[len(shape) - rank + 1 :]:
         raise RunError(
             f"{name}: Expected {rank - 1}D or {rank}D (batch mode) tensor with possibly 0 batch "
@@ -130,13 +130,13 @@ def _batched(input: Tensor, rank: int, name: str) -> tuple[Tensor, bool]:
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The sliding blocks of images as columns: (N, C k k, blocks)"""
     data, batched = _batched(input, 4, "unfold")
-    items, channels, *sizes = data._array.shape
+    items, channels, *sizes = data._shape
     blocks = Blocks(sizes, kernel_size, dilation, padding, stride)
     data = constant_pad(data, [(0, 0), (0, 0), *((p, p) for p in blocks.padding)], 0)
     flat = reshape(data, (items, channels, math.prod(blocks.sizes)))
     made = taken(flat, 2, blocks.places)
     made = reshape(made, (items, channels * len(blocks.places), blocks.places.shape[1]))
-    return made if batched else reshape(made, made._array.shape[1:])
+    return made if batched else reshape(made, made._shape[1:])
 
 
 @row(space=NN, method=False)
@@ -147,7 +147,7 @@ def fold(
     data, batched = _batched(input, 3, "fold")
     outs = several(output_size, 2, "output_size")
     blocks = Blocks(outs, kernel_size, dilation, padding, stride)
-    items, rows, count = data._array.shape
+    items, rows, count = data._shape
     each = len(blocks.places)
     if rows % each or count != blocks.places.shape[1]:
         raise RunError(
@@ -156,8 +156,8 @@ def fold(
         )
     columns = reshape(data, (items, rows // each, each, count))
     shape = (items, rows // each, math.prod(blocks.sizes))
-    like = wrap(np.broadcast_to(np.zeros((), data._array.dtype), shape))
+    like = wrap(np.broadcast_to(np.zeros((), data._dtype), shape))
     flat = apply(_TAKE_GRAD, TakeAttrs(axis=2), [columns, like, wrap(blocks.places)])[0]
     made = reshape(flat, (items, rows // each, *blocks.sizes))
     made = constant_pad(made, [(0, 0), (0, 0), *((-p, -p) for p in blocks.padding)], 0)
-    return made if batched else reshape(made, made._array.shape[1:])
+    return made if batched else reshape(made, made._shape[1:])

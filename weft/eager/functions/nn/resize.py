@@ -12,8 +12,8 @@ from ....base.errors import InvalidValue, RunError, Unsupported
 from ....core.op import Op
 from ....ops.vision.image import ResizeAttrs
 from ...dispatch import apply
+from ...tensor.memory import Array
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.viewing import Array
 from ..linalg.matmul import product
 from ..operands import must_be_real
 from ..shape.shape import movedim, reshape, unsqueeze
@@ -36,7 +36,7 @@ def interpolate(
 ) -> Tensor:
     """Another number of places along the dimensions after batch and channel"""
     must_be_real("interpolate", input)
-    rank = input._array.ndim - 2
+    rank = input.ndim - 2
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise InvalidValue(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
@@ -62,7 +62,7 @@ def _check_mode(mode: str, rank: int, input: Tensor) -> None:
         )
     if rank not in ranks.get(mode, (1, 2, 3)):
         raise NotImplementedRun(f"Got {rank + 2}D input, but {mode} mode needs another")
-    if 0 in input._array.shape[1:]:
+    if 0 in input._shape[1:]:
         raise RunError(f"Non-empty 4D data tensor expected but got a tensor with sizes {list(input.shape)}")
 
 
@@ -70,7 +70,7 @@ def _target(
     input: Tensor, rank: int, size: Any, factor: Any, recompute: bool
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """The new sizes, and the factors that coordinates follow: none if they follow the sizes."""
-    sizes = input._array.shape[2:]
+    sizes, scales = input._shape[2:], tuple[float, ...]()
     if size is not None and factor is not None:
         raise InvalidValue("only one of size or scale_factor should be defined")
     if size is not None:
@@ -82,7 +82,7 @@ def _target(
             )
         if recompute:
             raise InvalidValue("recompute_scale_factor is not meaningful with an explicit size.")
-        outs, scales = tuple(int(n) for n in given), ()
+        outs = tuple(int(n) for n in given)
     elif factor is not None:
         factors = tuple(factor) if isinstance(factor, (tuple, list)) else (factor,) * rank
         if len(factors) != rank:
@@ -104,7 +104,7 @@ def _target(
 
 def _resized(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool) -> Tensor:
     """By the operator of two dimensions; of three, the last two first."""
-    shape = input._array.shape
+    shape = input._shape
     if len(outs) == 1:
         made = _resize2(unsqueeze(input, 2), (1, *outs), (1.0, *scales) if scales else (), mode, corners)
         return reshape(made, (*shape[:2], *outs))
@@ -121,25 +121,23 @@ def _resized(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: 
 
 
 def _resize2(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool) -> Tensor:
-    if mode.startswith("nearest"):
-        exact = mode == "nearest-exact"
-        how = {
-            "method": "NEAREST_NEIGHBOR",
-            "coordinate_mode": "half_pixel" if exact else "asymmetric",
-            "nearest_mode": "round_prefer_ceil" if exact else "floor",
-        }
-    else:
-        how = {"coordinate_mode": "align_corners" if corners else "half_pixel"}
-    params = ResizeAttrs(size=tuple(outs), scales=tuple(scales) if not corners else (), **how)
+    places = "align_corners" if corners else "asymmetric" if mode == "nearest" else "half_pixel"
+    params = ResizeAttrs(
+        size=tuple(outs),
+        scales=() if corners else tuple(scales),
+        coordinate_mode=places,
+        method="NEAREST_NEIGHBOR" if mode.startswith("nearest") else "BILINEAR",
+        nearest_mode="round_prefer_ceil" if mode == "nearest-exact" else "floor",
+    )
     return apply(_RESIZE, params, [input])[0]
 
 
 def _cubic(input: Tensor, outs: Sequence[int], scales: Sequence[float], corners: bool) -> Tensor:
     made = input
     for axis, out in enumerate(outs):
-        size = input._array.shape[2 + axis]
+        size = input._shape[2 + axis]
         weights = _cubic_weights(size, out, scales[axis] if scales else 0.0, corners)
-        matrix = wrap(weights.astype(input._array.dtype))
+        matrix = wrap(weights.astype(input._dtype))
         made = movedim(product(movedim(made, 2 + axis, -1), matrix), -1, 2 + axis)
     return made
 
@@ -154,10 +152,12 @@ def _cubic_weights(size: int, out: int, scale: float, corners: bool) -> Array:
     low = np.floor(at)
     gap = at - low
     bend = -0.75
-    near = lambda x: ((bend + 2) * x - (bend + 3)) * x * x + 1
-    far = lambda x: ((bend * x - 5 * bend) * x + 8 * bend) * x - 4 * bend
+    near, far = (
+        [((bend + 2) * x - (bend + 3)) * x * x + 1 for x in (gap, 1 - gap)],
+        [((bend * x - 5 * bend) * x + 8 * bend) * x - 4 * bend for x in (gap + 1, 2 - gap)],
+    )
     weights = np.zeros((size, out))
-    for step, value in zip((-1, 0, 1, 2), (far(gap + 1), near(gap), near(1 - gap), far(2 - gap))):
+    for step, value in zip((-1, 0, 1, 2), (far[0], *near, far[1])):
         np.add.at(weights, (np.clip(low + step, 0, size - 1).astype(int), np.arange(out)), value)
     return weights
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....base.dtype import is_float
 from ....base.errors import RunError
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ...tensor.types import as_dtype
 from ..create.create import laid_out_as
@@ -32,7 +33,7 @@ def _implied_axis(name: str, dim: int | None, rank: int) -> int:
 
 def _in_kind(input: Tensor, dtype: Any, name: str) -> Tensor:
     made = input if dtype is None else input._cast(as_dtype(dtype).numpy)
-    if not is_float(made._array.dtype):
+    if not is_float(made._dtype):
         raise RunError(f'"{name}_kernel_impl" not implemented for {made.dtype.title!r}')
     return made
 
@@ -40,19 +41,19 @@ def _in_kind(input: Tensor, dtype: Any, name: str) -> Tensor:
 @row(name="softmax", space=NN, method=False)
 def _nn_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(x) divided by its sum along an axis"""
-    return softmax(input, _implied_axis("softmax", dim, input._array.ndim), dtype)
+    return softmax(input, _implied_axis("softmax", dim, input.ndim), dtype)
 
 
 @row(name="log_softmax", space=NN, method=False)
 def _nn_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along an axis"""
-    return log_softmax(input, _implied_axis("log_softmax", dim, input._array.ndim), dtype)
+    return log_softmax(input, _implied_axis("log_softmax", dim, input.ndim), dtype)
 
 
 @row(space=NN, method=False)
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax(-x) along an axis"""
-    axis = _implied_axis("softmin", dim, input._array.ndim)
+    axis = _implied_axis("softmin", dim, input.ndim)
     return softmax(neg(_in_kind(input, dtype, "softmin")), axis)
 
 
@@ -62,13 +63,13 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     whose gradient is that of the softmax"""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
-    drawn = exponential_(wrap(laid_out_as(logits, logits._array.dtype)))
+    drawn = exponential_(wrap(laid_out_as(logits, logits._dtype)))
     with np.errstate(divide="ignore"):
-        noise = wrap(-np.log(drawn._array))
+        noise = wrap(-np.log(array_of(drawn)))
     soft = softmax(div(add(logits, noise), tau), dim)
     if not hard:
         return soft
-    axis = axis_of(dim, soft._array.ndim)
-    chosen = np.zeros_like(soft._array)
-    np.put_along_axis(chosen, argmax(soft, axis, True)._array, 1, axis)
+    axis = axis_of(dim, soft.ndim)
+    chosen = np.zeros_like(array_of(soft))
+    np.put_along_axis(chosen, array_of(argmax(soft, axis, True)), 1, axis)
     return add(sub(wrap(chosen), soft.detach()), soft)

@@ -28,29 +28,29 @@ def diff(
 ) -> Tensor:
     """the differences of neighbours along a dimension, n times"""
     must_be_tensors("diff", input=input)
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("diff expects input to be at least one-dimensional")
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     if n < 0:
         raise RunError(f"order must be non-negative but got {n}")
     parts = [part for part in (prepend, input, append) if part is not None]
     for part in parts:
-        if part._array.ndim != input._array.ndim:
+        if part.ndim != input.ndim:
             raise RunError("diff expects prepend or append to be the same dimension as input")
     if not n:
         return clone(input)
     made = cat(parts, axis) if len(parts) > 1 else input
-    for _ in range(min(n, made._array.shape[axis])):
+    for _ in range(min(n, made._shape[axis])):
         made = _stepwise(made, axis)
     return made
 
 
 def _stepwise(input: Tensor, axis: int) -> Tensor:
-    size = input._array.shape[axis]
+    size = input._shape[axis]
     if size == 0:
         return input
     after, before = narrow(input, axis, 1, size - 1), narrow(input, axis, 0, size - 1)
-    return ne(after, before) if input._array.dtype == BOOL else sub(after, before)
+    return ne(after, before) if input._dtype == BOOL else sub(after, before)
 
 
 # Slopes.
@@ -60,12 +60,12 @@ def _stepwise(input: Tensor, axis: int) -> Tensor:
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """the slope along each dimension, by differences of second order"""
     must_be_tensors("gradient", input=input)
-    axes = _given_axes(dim, input._array.ndim)
+    axes = _given_axes(dim, input.ndim)
     if edge_order not in (1, 2):
         raise RunError("gradient only supports edge_order=1 and edge_order=2.")
     distances = _distances(spacing, axes, input)
     for axis in axes:
-        if input._array.shape[axis] < edge_order + 1:
+        if input._shape[axis] < edge_order + 1:
             raise RunError("gradient expected each dimension size to be at least edge_order+1")
     values = floating(input)
     return tuple(_slope(values, axis, h, edge_order) for axis, h in zip(axes, distances))
@@ -94,7 +94,7 @@ def _distances(spacing: Any, axes: Sequence[int], input: Tensor) -> list[Any]:
             f"{len(axes)}, but got a list of length {len(spacing)}"
         )
     for axis, each in zip(axes, spacing):
-        if isinstance(each, Tensor) and each._array.shape != (input._array.shape[axis],):
+        if isinstance(each, Tensor) and each._shape != (input._shape[axis],):
             raise RunError(
                 "gradient expected each element of spacing to have as many elements as the dimension it belongs to"
             )
@@ -102,11 +102,11 @@ def _distances(spacing: Any, axes: Sequence[int], input: Tensor) -> list[Any]:
 
 
 def _slope(x: Tensor, axis: int, h: Any, edge_order: int) -> Tensor:
-    size, shape = x._array.shape[axis], [-1 if k == axis else 1 for k in range(x._array.ndim)]
+    size, shape = x._shape[axis], [-1 if k == axis else 1 for k in range(x.ndim)]
     if isinstance(h, Tensor):
         gaps = sub(narrow(h, 0, 1, size - 1), narrow(h, 0, 0, size - 1))
     else:
-        gaps = wrap(np.full(size - 1, h, get_default_dtype().numpy))._cast(x._array.dtype)
+        gaps = wrap(np.full(size - 1, h, get_default_dtype().numpy))._cast(x._dtype)
     gaps = reshape(gaps, shape)
     steps = div(_stepwise(x, axis), gaps)
     parts = [_edge(steps, gaps, axis, 0, edge_order)]

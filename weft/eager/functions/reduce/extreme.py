@@ -35,7 +35,7 @@ class MinMax(NamedTuple):
 
 
 def must_be_ordered(name: str, input: Tensor) -> None:
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported(f"{name}: complex numbers have no order")
 
 
@@ -56,7 +56,7 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
 
 def _extreme(name: str, op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     must_be_ordered(name, input)
-    axes = dims_of(dim, input._array.ndim)
+    axes = dims_of(dim, input.ndim)
     must_not_be_empty(name, input, axes, dim is not None and dim != ())
     return reduce_by(op, input, axes, keepdim)
 
@@ -64,8 +64,8 @@ def _extreme(name: str, op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tenso
 @row(out="strict")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """the smallest and the largest along a dimension, or of everything"""
-    axes = dims_of(dim, input._array.ndim)
-    if not input._array.size:
+    axes = dims_of(dim, input.ndim)
+    if not input.numel():
         must_not_be_empty("aminmax", input, axes, dim is not None)
     return MinMax(*(reduce_by(op, input, axes, keepdim) for op in (_MIN, _MAX)))
 
@@ -118,7 +118,7 @@ def _of_one_or_two(
 
 def _found(name: str, op: Op, arg: Op, input: Tensor, dim: Any, keepdim: bool) -> Any:
     must_be_ordered(name, input)
-    rank = input._array.ndim
+    rank = input.ndim
     if dim is None:
         must_not_be_empty(name, input, range(rank), False)
         return reduce_by(op, input, tuple(range(rank)), False)
@@ -138,7 +138,7 @@ def alone(input: Tensor) -> ValuesIndices:
 def found_at(input: Tensor, places: Tensor, axis: int, keepdim: bool) -> ValuesIndices:
     """The elements at one place along an axis each, and these places."""
     values = picked(input, places, axis, keepdim)
-    return ValuesIndices(values, in_shape(places, values._array.shape))
+    return ValuesIndices(values, in_shape(places, values._shape))
 
 
 @row(out=True)
@@ -155,11 +155,11 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 def _place(name: str, op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     must_be_ordered(name, input)
-    if input._array.dtype == BOOL:
+    if input._dtype == BOOL:
         raise Unsupported(f"{name} is not implemented for 'Bool'")
-    rank = input._array.ndim
+    rank = input.ndim
     axes = tuple(range(rank)) if dim is None else dims_of(dim, rank)
-    if dim is None and not input._array.size:
+    if dim is None and not input.numel():
         raise DimensionError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
     must_not_be_empty(name, input, axes)
     return reduce_by(op, input, axes, keepdim, dtype=INT64)

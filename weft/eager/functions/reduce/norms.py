@@ -28,7 +28,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
 @row(method=False)
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm of each slice along the first or the last dimension; of everything for -1"""
-    rank = v._array.ndim
+    rank = v.ndim
     if dim == -1:
         return vector_norm(v, pow)
     if dim not in (0, rank - 1):

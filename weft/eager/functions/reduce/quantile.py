@@ -10,7 +10,8 @@ import numpy as np
 from ....base.dtype import INT64, is_float
 from ....base.errors import RunError
 from ....ops.shape.sort import order_of
-from ...tensor.tensor import Array, Tensor, axis_of, wrap
+from ...tensor.memory import Array, array_of
+from ...tensor.tensor import Tensor, axis_of, wrap
 from ..index.index import gather
 from ..index.sort import sort
 from ..math.arithmetic import add, lerp, mul, rsub, sub
@@ -30,21 +31,21 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _ranked(name: str, input: Tensor, dim: Any, keepdim: bool, place: Any) -> Any:
     """The element whose place along a dimension is `place(rows)`, of arrays with it last."""
     must_be_ordered(name, input)
-    rank = input._array.ndim
+    rank = input.ndim
     axis = axis_of(dim, rank)
     if not rank:
         return alone(input)
     must_not_be_empty(name, input, (axis,))
-    places = np.expand_dims(place(np.moveaxis(input._array, axis, -1)), axis)
+    places = np.expand_dims(place(np.moveaxis(array_of(input), axis, -1)), axis)
     return found_at(input, wrap(places.astype(np.int64)), axis, keepdim)
 
 
 def _median_place(rows: Array) -> Array:
     """Of an even number the lower middle; a NaN, if there is one."""
     order = order_of(rows, -1, False)
-    middle = order[..., (rows.shape[-1] - 1) // 2]
-    nan: Array = rows != rows
-    return np.where(nan.any(-1), nan.argmax(-1), middle)
+    nan = rows != rows
+    middle: Array = np.where(nan.any(-1), nan.argmax(-1), order[..., (rows.shape[-1] - 1) // 2])
+    return middle
 
 
 def _nanmedian_place(rows: Array) -> Array:
@@ -56,9 +57,9 @@ def _nanmedian_place(rows: Array) -> Array:
 def _middle(name: str, input: Tensor, dim: Any, keepdim: bool, place: Any) -> Any:
     if dim is not None:
         return _ranked(name, input, dim, keepdim, place)
-    flat = in_shape(input, (input._array.size,))
-    if not input._array.size:
-        if not is_float(input._array.dtype):
+    flat = in_shape(input, (input.numel(),))
+    if not input.numel():
+        if not is_float(input._dtype):
             raise RunError(f"{name}() operation does not have an identity for empty input")
         return add(sum_along(flat), math.nan)
     return _ranked(name, flat, 0, False, place).values
@@ -95,8 +96,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 @row(out="apart")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """the k-th smallest along a dimension, and where it stands"""
-    rank = input._array.ndim
-    size = input._array.shape[axis_of(dim, rank)] if rank else 1
+    rank = input.ndim
+    size = input._shape[axis_of(dim, rank)] if rank else 1
     if not 1 <= k <= size and size:
         raise RunError("kthvalue(): selected number k out of range for dimension")
     find = lambda rows: order_of(rows, -1, False)[..., k - 1]
@@ -108,25 +109,25 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 
 def _must_be_quantiles(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
     """The quantiles as a tensor."""
-    if input._array.dtype not in (np.float32, np.float64):
+    if input._dtype not in (np.float32, np.float64):
         raise RunError(f"{name}() input tensor must be either float or double dtype")
-    if not input._array.size:
+    if not input.numel():
         raise RunError(f"{name}() input tensor must be non-empty")
     if interpolation not in INTERPOLATIONS:
         raise RunError(f"{name}() interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}")
-    quantiles = q if isinstance(q, Tensor) else in_dtype(q, input._array.dtype)
-    if quantiles._array.ndim > 1:
+    quantiles = q if isinstance(q, Tensor) else in_dtype(q, input._dtype)
+    if quantiles.ndim > 1:
         raise RunError(f"{name}() q must be a scalar or 1D tensor")
-    if quantiles._array.dtype != input._array.dtype:
+    if quantiles._dtype != input._dtype:
         raise RunError(f"{name}() q tensor must be same dtype as the input tensor")
-    if not ((quantiles._array >= 0) & (quantiles._array <= 1)).all():
+    if not ((array_of(quantiles) >= 0) & (array_of(quantiles) <= 1)).all():
         raise RunError(f"{name}() q values must be in the range [0, 1]")
     return quantiles
 
 
 def _quantile(name: str, input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Tensor:
     quantiles = _must_be_quantiles(name, input, q, interpolation)
-    rank = input._array.ndim
+    rank = input.ndim
     axis = None if dim is None else axis_of(dim, rank)
     rows = reshape(input, (-1,)) if axis is None or not rank else movedim(input, axis, -1)
     ordered = sort(rows, -1)[0]
@@ -134,17 +135,17 @@ def _quantile(name: str, input: Tensor, q: Any, dim: Any, keepdim: bool, interpo
     found = _between(ordered, ranks, interpolation)
     made = movedim(found, -1, 0)
     kept = [1] * rank if axis is None else [n if k != axis else 1 for k, n in enumerate(input.shape)]
-    left = list(made._array.shape[1:])
-    lead = [made._array.shape[0]] if quantiles._array.ndim else []
+    left = list(made._shape[1:])
+    lead = [made._shape[0]] if quantiles.ndim else []
     return reshape(made, (*lead, *(kept if keepdim else left)))
 
 
 def _ranks(name: str, ordered: Tensor, quantiles: Tensor) -> Tensor:
     """Places among the ordered elements; of a row with NaN the last, unless these do not count."""
     nan = ne(ordered, ordered)
-    last = ordered._array.shape[-1] - 1
+    last = ordered._shape[-1] - 1
     if name == "nanquantile":
-        count = sum_along(nan, -1, True)._cast(ordered._array.dtype)
+        count = sum_along(nan, -1, True)._cast(ordered._dtype)
         highest = rsub(count, float(last))
         return mul(quantiles, choose(lt(highest, 0), 0.0, highest))
     ranks = mul(quantiles, float(last))

@@ -38,14 +38,14 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 @row(out=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the sum of exp of all elements up to each one"""
-    if not is_float(input._array.dtype):
+    if not is_float(input._dtype):
         raise Unsupported(f"logcumsumexp is not implemented for {input.dtype.title!r}")
     return _scanned(_LOGCUMSUMEXP, AxisAttrs, input, dim)
 
 
 def _scanned(op: Op, attrs: Any, input: Tensor, dim: int) -> Tensor:
-    axis = axis_of(dim, input._array.ndim)
-    return apply(op, attrs(axis=axis), [input])[0] if input._array.ndim else clone(input)
+    axis = axis_of(dim, input.ndim)
+    return apply(op, attrs(axis=axis), [input])[0] if input.ndim else clone(input)
 
 
 @row(out=True)
@@ -62,8 +62,8 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 
 def _running(op: Op, input: Tensor, dim: int) -> ValuesIndices:
     must_be_real(op.name, input)
-    axis = axis_of(dim, input._array.ndim)
-    if not input._array.ndim:
+    axis = axis_of(dim, input.ndim)
+    if not input.ndim:
         return alone(input)
     places = apply(op, AxisAttrs(axis=axis), [input])[0]
     return ValuesIndices(apply(_GATHER, GatherAttrs(axis=axis), [input, places])[0], places)
