@@ -216,9 +216,8 @@ def _class_stub() -> Iterator[str]:
         if name in ("_shape", "_dtype"):  # the memory's own, for the library alone
             continue
         if isinstance(value, property):
-            told = Tensor.__annotations__.get(name) or inspect.signature(value.fget).return_annotation
-            made = _annotated(told)
-            yield f"    @property\n    def {name}(self) -> {made}: ..."
+            told = Tensor.__annotations__.get(name) or getattr(value.fget, "__annotations__", {}).get("return")
+            yield f"    @property\n    def {name}(self) -> {_annotated(told)}: ..."
             if value.fset is not None:
                 yield f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..."
         elif inspect.isfunction(value) and _is_public(name):

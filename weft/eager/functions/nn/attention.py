@@ -140,7 +140,7 @@ def multi_head_attention_forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Projections of query, key and value, attention in each of several parts of them, and a
     projection of the results; with the weights of attention if they are asked for"""
-    batched = _is_batched(query, key, value, key_padding_mask, attn_mask, num_heads)
+    batched = _is_batched(query, key, value, key_padding_mask, attn_mask)
     if not batched:
         query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
         key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
@@ -184,9 +184,7 @@ def multi_head_attention_forward(
     return made, shares
 
 
-def _is_batched(
-    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
-) -> bool:
+def _is_batched(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None) -> bool:
     rank = query.ndim
     if rank not in (2, 3):
         raise Unfit(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")

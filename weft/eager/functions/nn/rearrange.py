@@ -23,18 +23,23 @@ from .padding import constant_pad
 _TAKE_GRAD = Op.get("_take_grad")
 
 
+def _image_shape(name: str, input: Tensor, **factors: int) -> tuple[int, ...]:
+    if input.ndim < 3:
+        raise RunError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {input.ndim} dimension(s)"
+        )
+    for what, factor in factors.items():
+        if factor <= 0:
+            raise RunError(f"{name} expects a positive {what}, but got {factor}")
+    return input._shape
+
+
 @row(method=False)
 @row(space=NN, method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(C r r, H, W) becomes (C, H r, W r)"""
-    shape, r = input._shape, upscale_factor
-    if len(shape) < 3:
-        raise RunError(
-            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
-        )
-    if r <= 0:
-        raise RunError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
-    *lead, channels, height, width = shape
+    r = upscale_factor
+    *lead, channels, height, width = _image_shape("pixel_shuffle", input, upscale_factor=r)
     if channels % (r * r):
         raise RunError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
@@ -52,14 +57,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 @row(space=NN, method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(C, H r, W r) becomes (C r r, H, W)"""
-    shape, r = input._shape, downscale_factor
-    if len(shape) < 3:
-        raise RunError(
-            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
-        )
-    if r <= 0:
-        raise RunError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
-    *lead, channels, height, width = shape
+    r = downscale_factor
+    *lead, channels, height, width = _image_shape("pixel_unshuffle", input, downscale_factor=r)
     if height % r or width % r:
         raise RunError(
             "pixel_unshuffle expects height and width to be divisible by downscale_factor, but "

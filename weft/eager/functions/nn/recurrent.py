@@ -22,7 +22,7 @@ from ..math.arithmetic import add
 from ..shape.join import cat, stack, taken
 from ..shape.parts import unbind
 from ..shape.shape import reshape, t, transpose, unsqueeze
-from ..table import row
+from ..table import named, row
 from . import composed_recurrent  # noqa: F401  gradients of gradients
 from .dropout import dropout as dropped
 from .linear_maps import linear
@@ -229,8 +229,7 @@ def _layers(name: str, doc: str) -> None:
     def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         return _call(name, args, kwargs)
 
-    call.__name__, call.__doc__ = name, doc
-    row(call, method=False)
+    row(named(call, name, doc), method=False)
 
 
 _layers("lstm", "Layers of long short-term memory: outputs, the last states, and the last cells")
@@ -276,8 +275,7 @@ def _plain_cell(mode: str, doc: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         return _cell(mode, input, [hx], _Weights(w_ih, w_hh, b_ih, b_hh))[0]
 
-    call.__name__, call.__doc__ = f"{mode}_cell", doc
-    return row(call, method=False)
+    return row(named(call, f"{mode}_cell", doc), method=False)
 
 
 gru_cell = _plain_cell("gru", "One step of gated recurrent units")
