@@ -215,8 +215,8 @@ def _class_stub() -> Iterator[str]:
     for name, value in sorted(vars(Tensor).items()):
         if name in ("_shape", "_dtype"):  # the memory's own, for the library alone
             continue
-        if isinstance(value, property):
-            told = Tensor.__annotations__.get(name) or getattr(value.fget, "__annotations__", {}).get("return")
+        if isinstance(value, property) and value.fget is not None:
+            told = Tensor.__annotations__.get(name) or inspect.signature(value.fget).return_annotation
             yield f"    @property\n    def {name}(self) -> {_annotated(told)}: ..."
             if value.fset is not None:
                 yield f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..."
