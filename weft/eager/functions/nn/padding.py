@@ -116,22 +116,22 @@ def constant_pad(input: Tensor, pairs: Sequence[tuple[int, int]], value: float) 
                 f"resulted in a negative output size, which is invalid. Check dimension {axis} of "
                 "your input."
             )
-    made = input
+    result = input
     for axis, (before, after) in enumerate(pairs):
-        cut, size = max(-before, 0), made._shape[axis]
+        cut, size = max(-before, 0), result._shape[axis]
         if before < 0 or after < 0:
-            made = narrow(made, axis, min(cut, size), max(size - cut - max(-after, 0), 0))
+            result = narrow(result, axis, min(cut, size), max(size - cut - max(-after, 0), 0))
     widths = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
     if not any(map(any, widths)):
-        return apply(_COPY, None, [made])[0]
+        return apply(_COPY, None, [result])[0]
     if isinstance(value, complex) and not is_complex(input._dtype):
         raise InvalidType("pad(): argument 'value' (position 4) must be float, not complex")
     if isinstance(value, complex) and value.imag:
-        outside = apply(_PAD, PadAttrs(pad_width=widths, pad_value=1.0), [_zeros_like(made)])[0]
-        inside = apply(_PAD, PadAttrs(pad_width=widths), [made])[0]
+        outside = apply(_PAD, PadAttrs(pad_width=widths, pad_value=1.0), [_zeros_like(result)])[0]
+        inside = apply(_PAD, PadAttrs(pad_width=widths), [result])[0]
         return add(inside, mul(outside, value))
     number = float(value.real if isinstance(value, complex) else value)
-    return apply(_PAD, PadAttrs(pad_width=widths, pad_value=number), [made])[0]
+    return apply(_PAD, PadAttrs(pad_width=widths, pad_value=number), [result])[0]
 
 
 @row(method=False)

@@ -133,9 +133,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     blocks = Blocks(sizes, kernel_size, dilation, padding, stride)
     data = constant_pad(data, [(0, 0), (0, 0), *((p, p) for p in blocks.padding)], 0)
     flat = reshape(data, (items, channels, math.prod(blocks.sizes)))
-    made = taken(flat, 2, blocks.places)
-    made = reshape(made, (items, channels * len(blocks.places), blocks.places.shape[1]))
-    return made if batched else reshape(made, made._shape[1:])
+    result = taken(flat, 2, blocks.places)
+    result = reshape(result, (items, channels * len(blocks.places), blocks.places.shape[1]))
+    return result if batched else reshape(result, result._shape[1:])
 
 
 @row(space=NN, method=False)
@@ -157,6 +157,6 @@ def fold(
     shape = (items, rows // each, math.prod(blocks.sizes))
     like = wrap(np.broadcast_to(np.zeros((), data._dtype), shape))
     flat = apply(_TAKE_GRAD, TakeAttrs(axis=2), [columns, like, wrap(blocks.places)])[0]
-    made = reshape(flat, (items, rows // each, *blocks.sizes))
-    made = constant_pad(made, [(0, 0), (0, 0), *((-p, -p) for p in blocks.padding)], 0)
-    return made if batched else reshape(made, made._shape[1:])
+    result = reshape(flat, (items, rows // each, *blocks.sizes))
+    result = constant_pad(result, [(0, 0), (0, 0), *((-p, -p) for p in blocks.padding)], 0)
+    return result if batched else reshape(result, result._shape[1:])

@@ -96,21 +96,21 @@ class _Layers:
         count = (4 if has_biases else 2) + self.projected
         if not params or len(params) % count:
             raise RunError("got an incorrect number of RNN parameters")
-        made = []
+        result = []
         for group in (params[i : i + count] for i in range(0, len(params), count)):
             b, own = (group[2], group[3]) if has_biases else (None, None)
-            made.append(_Weights(group[0], group[1], b, own, group[-1] if self.projected else None))
-        return made
+            result.append(_Weights(group[0], group[1], b, own, group[-1] if self.projected else None))
+        return result
 
     def run(self, x: Tensor, packed: _Packed | None) -> tuple[Tensor, ...]:
         """The outputs of the last layer, then the last states of all."""
         last = []
         layers = range(0, len(self.weights), self.ways)
         for first in layers:
-            made = [self._direction(x, first + way, way == 1, packed) for way in range(self.ways)]
-            outs = [outputs for outputs, *_ in made]
+            result = [self._direction(x, first + way, way == 1, packed) for way in range(self.ways)]
+            outs = [outputs for outputs, *_ in result]
             x = outs[0] if self.ways == 1 else cat(outs, -1)
-            last += [state for _, *state in made]
+            last += [state for _, *state in result]
             if self.dropout and first != layers[-1]:
                 x = dropped(x, self.dropout, True)
         if len(last) == 1:
