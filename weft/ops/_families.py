@@ -17,58 +17,10 @@ from ..base.errors import DTypeError, NotFound, ShapeError
 from ..base.quiet import quietly
 from ..base.shape import Shape, broadcast, show, unify
 from ..core.infer import same_dtype
-from ..core.op import VARIADIC, Op, Rule, list_op_names
+from ..core.op import Op, Rule, list_op_names
 from ..core.pattern import OpPattern
 from ..core.schema import FLOAT, Params, attr, fields_of, schema
 from . import _layouts as layouts
-
-__all__ = [
-    "Array",
-    "Shapes",
-    "Dtypes",
-    "Inferred",
-    "ShapeRule",
-    "DtypeRule",
-    "Op",
-    "Rule",
-    "ELEM_WISE",
-    "BROADCAST",
-    "INJECTIVE",
-    "COMM_REDUCE",
-    "OUT_FUSABLE",
-    "OPAQUE",
-    "VARIADIC",
-    "define",
-    "unary",
-    "scalar",
-    "binary",
-    "broadcasting",
-    "pointwise",
-    "same_shape",
-    "broadcast_shape",
-    "comparison_dtype",
-    "in_dtype",
-    "F",
-    "floating",
-    "numeric",
-    "integral",
-    "first_dtype",
-    "no_flow",
-    "attributes",
-    "number",
-    "clamped",
-    "divide",
-    "power",
-    "known",
-    "full_dtype",
-    "shape_of_second",
-    "backward_shape",
-    "changed",
-    "ranked",
-    "conj",
-    "holomorphic",
-    "as_written",
-]
 
 ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 COMM_REDUCE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OPAQUE
@@ -128,6 +80,8 @@ def define(
         op.add_alias(alias)
     for key, value in columns.items():
         setattr(op, key, value)
+    if isinstance(op.output_names, list):
+        op.set_num_outputs(len(op.output_names))
     return op
 
 

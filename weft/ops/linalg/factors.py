@@ -84,7 +84,6 @@ lu_factor = lapack(
     complex_gradient=holomorphic,
     output_names=["factors", "pivots"],
 )
-lu_factor.set_num_outputs(2)
 
 
 @schema
@@ -156,7 +155,6 @@ ldl_factor = lapack(
     complex_gradient=as_written,
     output_names=["factors", "pivots", "info"],
 )
-ldl_factor.set_num_outputs(3)
 
 
 def _ldl_solve_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -212,7 +210,6 @@ geqrf = lapack(
     complex_gradient=as_written,
     output_names=["factors", "tau"],
 )
-geqrf.set_num_outputs(2)
 
 # Eigenvalues of any square matrix.
 
@@ -257,7 +254,6 @@ eig = lapack(
     complex_gradient=as_written,
     output_names=["values", "vectors"],
 )
-eig.set_num_outputs(2)
 
 
 def _eigvals_gradient(ctx: Any, g: Any) -> list[Any]:

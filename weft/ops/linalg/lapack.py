@@ -201,7 +201,6 @@ slogdet = lapack(
     shape=_number_shape,
     output_names=["sign", "logabsdet"],
 )
-slogdet.set_num_outputs(2)
 slogdet.gradient = lambda ctx, _, g: [F.broadcast_mul(_each(g), F.inverse(ctx.inputs[0], transposed=True))]
 
 
@@ -289,7 +288,6 @@ eigh = lapack(
     complex_gradient=with_adjoints(_eigh_gradient),
     output_names=["values", "vectors"],
 )
-eigh.set_num_outputs(2)
 
 
 def _qr_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -319,7 +317,6 @@ qr = lapack(
     complex_gradient=with_adjoints(_qr_gradient),
     output_names=["q", "r"],
 )
-qr.set_num_outputs(2)
 
 
 def _svd_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -363,7 +360,6 @@ svd = lapack(
     complex_gradient=with_adjoints(_svd_gradient),
     output_names=["u", "s", "vh"],
 )
-svd.set_num_outputs(3)
 
 
 def _svdvals_gradient(ctx: Any, g: Any) -> list[Any]:

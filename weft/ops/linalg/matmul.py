@@ -11,22 +11,10 @@ from ... import te
 from ...base.dtype import is_float
 from ...base.errors import ShapeError
 from ...base.shape import Shape, StaticShape, broadcast, show, unify, unify_dim
+from ...core.op import Op, Rule
 from ...core.schema import BOOL, attr, schema
 from .. import _layouts as layouts
-from .._families import (
-    LHS_RHS,
-    OUT_FUSABLE,
-    Array,
-    F,
-    Inferred,
-    Op,
-    Rule,
-    Shapes,
-    backward_shape,
-    define,
-    holomorphic,
-    numeric,
-)
+from .._families import LHS_RHS, OUT_FUSABLE, Array, F, Inferred, Shapes, backward_shape, define, holomorphic, numeric
 
 
 @schema

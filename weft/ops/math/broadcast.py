@@ -10,7 +10,7 @@ import numpy as np
 from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, StaticShape, show, unify
-from ...core.op import set_role
+from ...core.op import Op, Rule, set_role
 from ...core.schema import INT, INTS, Params, attr, schema
 from .. import _layouts as layouts
 from .._families import (
@@ -18,8 +18,6 @@ from .._families import (
     ELEM_WISE,
     F,
     Inferred,
-    Op,
-    Rule,
     Shapes,
     as_written,
     binary,

@@ -11,7 +11,7 @@ import numpy as np
 from ... import te
 from ...base.dtype import BOOL, DType, is_complex, is_float
 from ...base.shape import unify
-from ...core.op import set_role
+from ...core.op import Op, Rule, set_role
 from ...core.schema import BOOL as BOOL_ATTR
 from ...core.schema import DTYPE, FLOAT, attr, schema
 from ...te.expr import Const
@@ -21,8 +21,6 @@ from .._families import (
     Array,
     F,
     Inferred,
-    Op,
-    Rule,
     Shapes,
     as_written,
     binary,

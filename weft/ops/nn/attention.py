@@ -284,6 +284,6 @@ attention_grad = define(
     compute=_grad_compute,
     output_names=["query", "key", "value", "scores", "probabilities"],
     gradient=_second_gradient,
-).set_num_outputs(5)
+)
 attention_grad.set_num_inputs(lambda params: 1 + len(_names(params)))
 attention_grad.input_names = lambda params: ["ograd", *_names(params)]

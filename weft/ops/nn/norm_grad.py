@@ -278,7 +278,7 @@ def _group_grad(name: str, attrs: type) -> None:
         compute=_group_compute,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
-    ).set_num_outputs(3)
+    )
 
 
 _group_grad("_instance_norm_grad", InstanceNormAttrs)
@@ -389,4 +389,4 @@ define(
     compute=_batch_compute,
     output_names=["data", "gamma", "beta"],
     gradient=_batch_second_gradient,
-).set_num_outputs(3)
+)

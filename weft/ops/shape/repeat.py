@@ -9,14 +9,13 @@ import numpy as np
 
 from ... import te
 from ...base.shape import mul_dims, normalize_axis
+from ...core.op import Op, Rule
 from ...core.schema import INT, INTS, attr, optional, schema
 from .._families import (
     INJECTIVE,
     Array,
     F,
     Inferred,
-    Op,
-    Rule,
     ShapeRule,
     Shapes,
     attributes,

@@ -9,6 +9,7 @@ import numpy as np
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, normalize_axis, show
+from ...core.op import Op
 from ...core.schema import INTS, Params, attr, schema
 from .. import _layouts as layouts
 from .._families import (
@@ -16,7 +17,6 @@ from .._families import (
     Array,
     F,
     Inferred,
-    Op,
     Shapes,
     attributes,
     backward_shape,

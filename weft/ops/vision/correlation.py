@@ -224,5 +224,4 @@ correlation_grad = define(
     dtype=floating,
     reference=_grad_reference,
     compute=_grad_compute,
-)
-correlation_grad.set_num_outputs(2)
+).set_num_outputs(2)

@@ -11,8 +11,9 @@ from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
+from ...core.op import Op
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
-from .._families import F, Inferred, Op, Shapes, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import Body, variable
 from ..nn._cells import (
     BOXES,
