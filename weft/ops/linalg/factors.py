@@ -19,6 +19,7 @@ from ._matrices import (
     adjoint,
     adjoint_product,
     diagonal_part,
+    eigen_shape,
     lapack,
     lower_part,
     must_be_matrices,
@@ -221,11 +222,6 @@ def _complex_dtype(params: Any, ins: Any, outs: Any) -> Any:
     return [dtype], [whole_dtype(dtype)] * len(outs)
 
 
-def _eig_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = square_shape(params, [unify(ins[0], outs[1])], [])[0][0]
-    return [made], [None if made is None else made[:-1], made]
-
-
 def _eig_gradient(ctx: Any, g_values: Any, g_vectors: Any) -> list[Any]:
     """dA = V^-* (diag(de) + (V* dV - V* V Re(diag(V* dV))) / conj(e_j - e_i)) V*, where * is for
     the adjoint; the quotient counts off the diagonal."""
@@ -248,7 +244,7 @@ eig = lapack(
     "eig",
     "Eigenvalues and eigenvectors of square matrices, complex numbers.",
     _as_complex,
-    shape=_eig_shape,
+    shape=eigen_shape,
     dtype=_complex_dtype,
     gradient=_eig_gradient,
     complex_gradient=as_written,

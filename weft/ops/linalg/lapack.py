@@ -18,6 +18,7 @@ from ._matrices import (
     adjoint,
     adjoint_product,
     diagonal_part,
+    eigen_shape,
     lapack,
     lower_part,
     must_be_matrices,
@@ -250,11 +251,6 @@ lapack(
 )
 
 
-def _eigh_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = square_shape(params, [unify(ins[0], outs[1])], [])[0][0]
-    return [made], [None if made is None else made[:-1], made]
-
-
 def distances(values: Any) -> Any:
     """e_j - e_i, and 1 on the diagonal."""
     columns = F.expand_dims(values, axis=-1)
@@ -283,7 +279,7 @@ eigh = lapack(
     "eigh",
     "Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which the lower triangle is read.",
     lambda a: tuple(np.linalg.eigh(mirrored(a))),
-    shape=_eigh_shape,
+    shape=eigen_shape,
     gradient=_eigh_gradient,
     complex_gradient=with_adjoints(_eigh_gradient),
     output_names=["values", "vectors"],

@@ -10,7 +10,7 @@ import numpy as np
 from ... import te
 from ...base.errors import ShapeError
 from ...core.schema import LAYOUT, SIDES, attr, schema
-from .._families import Array, Inferred, Shapes, in_float32
+from .._families import Array, Inferred, Shapes, in_float32, widened
 from ..vision._spatial import (
     at_places,
     places_of,
@@ -19,7 +19,6 @@ from ..vision._spatial import (
     spatial_extents,
     spatial_last,
     static_extents,
-    widened,
     with_extents,
 )
 from ._windows import read

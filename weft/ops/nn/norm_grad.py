@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import te
 from ...base.shape import unify
-from .._families import Array, F, Inferred, Shapes, define, floating, in_float32
+from .._families import OGRAD, Array, F, Inferred, Shapes, define, floating, in_float32
 from .dense_softmax import along, one
 from .norm import (
     BatchNormAttrs,
@@ -29,8 +29,6 @@ from .norm import (
     trailing_axes,
     trailing_shape,
 )
-
-OGRAD = {"ograd": "the gradient of the output"}
 
 
 class Frame(NamedTuple):

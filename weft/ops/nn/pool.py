@@ -17,7 +17,20 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim
 from ...core.op import Op, Rule
 from ...core.schema import BOOL, LAYOUT, PADS, SIDES, Params, attr, schema
-from .._families import OUT_FUSABLE, Array, F, Inferred, ShapeRule, Shapes, attributes, define, in_float32, numeric
+from .._families import (
+    OGRAD,
+    OUT_FUSABLE,
+    Array,
+    F,
+    Inferred,
+    ShapeRule,
+    Shapes,
+    attributes,
+    define,
+    in_float32,
+    numeric,
+    widened,
+)
 from .._layouts import pool as pool_layout
 from ..vision._spatial import (
     at_places,
@@ -27,7 +40,6 @@ from ..vision._spatial import (
     spatial_extents,
     spatial_last,
     static_extents,
-    widened,
     with_extents,
 )
 from ._windows import Window, Windows, fold, read, window_view, windows_of
@@ -334,7 +346,6 @@ def _avg_grad_compute(params: Params, g: te.Tensor, x: te.Tensor) -> te.Tensor:
 
 # The operators.
 
-OGRAD = {"ograd": "the gradient of the output"}
 GRAD_INPUTS = {**OGRAD, "data": "the data, of which only the shape is used"}
 PICK_INPUTS = {
     "values": "what to pick from, of the shape of the data",
