@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
-from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from .. import te
 from ..base.dtype import DType
-from ..base.errors import Error, GraphError, InvalidValue, ShapeError, Unsupported
+from ..base.errors import Error, GraphError, ShapeError, Unsupported
 from ..base.shape import is_static, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
-from ..te.loops import For, Kernel, Seq, Stmt, buffer
-from ..te.schedule import loop_nest
-from ..te.simplify_loops import statements
+from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
-from ..te.transform import legalise
-from .cpu.nest import Axis
-from .cpu.pointwise import pointwise_kernel
-from .cpu.reduction import reduction_kernel
 from .stages import stages
 
-Schedule = Callable[[Kernel], Kernel]
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
 
 MAX_SYMBOL = 80
-POINTWISE_WORK = 8  # moving an element through memory takes as long as so many operations
 
 
 class Temporary(NamedTuple):
@@ -47,8 +38,23 @@ class LoweredKernel(NamedTuple):
     work: int  # element operations, for deciding about threads
 
 
-def lower_group(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
+T = TypeVar("T", bound=Target, contravariant=True)
+
+
+class Schedule(Protocol[T]):
+    """The kernel that computes one tensor into memory from others that are there: what a backend has to know."""
+
+    def __call__(
+        self, name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: T, strides: Strides | None = None, /
+    ) -> LoweredKernel: ...
+
+
+def lower_stages(
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: T,
+    schedule: Schedule[T],
+    strides: Strides | None = None,
 ) -> list[LoweredKernel]:
     """The kernels that compute the outputs of a group, in order. Inputs and outputs that are parts
     of something larger have strides."""
@@ -63,45 +69,11 @@ def lower_group(
     for tensor in order:
         if tensor not in places:
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
-    name, schedule = kernel_name(group), _schedule(group, target)
+    name = kernel_name(group)
     return [
-        stage_kernel(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides, schedule)
+        schedule(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides)
         for tensor in order
     ]
-
-
-def _schedule(group: FusedGroup, target: Target) -> Schedule | None:
-    """The registered schedule of a group, as a function of its plain kernels."""
-    rule, node = group.schedule, group.master or group.nodes[-1]
-    if rule is None:
-        return None
-
-    def scheduled(plain: Kernel) -> Kernel:
-        kernel = rule(node.params, plain, target)
-        if not isinstance(kernel, Kernel) or kernel.buffers != plain.buffers:
-            raise InvalidValue(
-                f"the schedule of operator {node.op_name} gives {kernel if kernel is None else type(kernel).__name__}",
-                where=f"node {node.name!r}",
-                why="it gives a te.Kernel of the buffers that the kernel it got has",
-                hint="change the loops of the kernel by the functions of weft.te.transform",
-            )
-        return legalise(kernel)
-
-    return scheduled
-
-
-def copy_group(
-    source: Hashable,
-    fact: tuple[tuple[int, ...], DType],
-    result: Hashable,
-    target: Target,
-    strides: Strides | None = None,
-) -> list[LoweredKernel]:
-    """A kernel that copies an entry to another place."""
-    given = te.placeholder(*fact, "in0")
-    copied = te.compute(given.shape, lambda *i: given[i], name="copy")
-    places: dict[Tensor, Hashable] = {given: source, copied: result}
-    return [stage_kernel("copy", copied, places, target, strides)]
 
 
 def kernel_name(group: FusedGroup) -> str:
@@ -167,38 +139,15 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
         )
 
 
-def stage_kernel(
-    name: str,
-    output: Tensor,
-    places: Mapping[Tensor, Hashable],
-    target: Target,
-    strides: Strides | None = None,
-    schedule: Schedule | None = None,
-) -> LoweredKernel:
-    """The kernel that computes one tensor into memory, by a schedule, or the one that suits it."""
-    read = _sources(output, places)
-    steps = strides or {}
-    buffers = {
-        t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate([*read, output])
-    }
-    if 0 in output.shape:
-        nothing = Kernel(name, tuple(buffers.values()), Seq(()))
-        return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
-    nest = loop_nest([output], buffers)
-    axes, body = _peel(nest, len(output.shape))
-    inner = [node for node in statements(body) if isinstance(node, For)]
-    if schedule is None:
-        make = reduction_kernel if inner else pointwise_kernel
-        kernel = make(name, list(buffers.values()), axes, body, target)
-    else:
-        kernel = schedule(Kernel(name, tuple(buffers.values()), nest))
-    work = prod(axis.extent for axis in axes) * (1 if inner else POINTWISE_WORK)
-    for loop in inner:
-        work *= max(int(loop.extent.value), 1)  # type: ignore[attr-defined]
-    return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
+def stage_buffers(
+    output: Tensor, places: Mapping[Tensor, Hashable], strides: Strides | None = None
+) -> dict[Tensor, Buffer]:
+    """The memory of what a stage reads, then of what it computes."""
+    tensors, steps = [*sources(output, places), output], strides or {}
+    return {t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate(tensors)}
 
 
-def _sources(output: Tensor, places: Mapping[Tensor, Hashable]) -> list[Tensor]:
+def sources(output: Tensor, places: Mapping[Tensor, Hashable]) -> list[Tensor]:
     """The tensors in memory that a stage reads, through those that are not."""
     return [tensor for tensor in reached_tensors(output, places) if tensor in places]
 
@@ -213,13 +162,3 @@ def reached_tensors(output: Tensor, stop: Container[Tensor] = ()) -> list[Tensor
             found[tensor] = None
             todo.extend([] if tensor in stop else tensor.inputs())
     return list(found)
-
-
-def _peel(nest: Stmt, rank: int) -> tuple[list[Axis], Stmt]:
-    """The loops over the output's axes, and what stands in them."""
-    axes = []
-    for _ in range(rank):
-        assert isinstance(nest, For)
-        axes.append(Axis(nest.var, int(nest.extent.value)))  # type: ignore[attr-defined]
-        nest = nest.body
-    return axes, nest
