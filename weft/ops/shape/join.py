@@ -12,9 +12,10 @@ import numpy as np
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, Ranked, Shape, StaticShape, add_dims, normalize_axis, show, unify
+from ...core.op import VARIADIC
 from ...core.schema import INT, INTS, Kind, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, VARIADIC, Array, F, Inferred, Shapes, changed, define, first_dtype, holomorphic
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, changed, define, first_dtype, holomorphic
 
 
 def _variadic(name: str, doc: str, what: str, **columns: Any) -> Any:

@@ -13,7 +13,7 @@ from ...base.shape import normalize_axis, unify
 from ...core.op import set_role
 from ...core.schema import INT, INTS, LAYOUT, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, Array, F, Inferred, Shapes, define, holomorphic
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, axis_shape, define, holomorphic
 
 
 @schema
@@ -85,13 +85,6 @@ class FlipAttrs:
     axis: int = attr(INT, "along which axis", default=0)
 
 
-def _flip_shape(params: FlipAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    shape = unify(ins[0], outs[0])
-    if shape is not None:
-        normalize_axis(params.axis, len(shape))
-    return [shape], [shape]
-
-
 def _flip_compute(params: FlipAttrs, x: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
 
@@ -107,7 +100,7 @@ flip = define(
     level=4,
     attrs=FlipAttrs,
     pattern=INJECTIVE,
-    shape=_flip_shape,
+    shape=axis_shape,
     layout=layouts.fixed_copy,
 )
 flip.reference = lambda p, x: np.flip(x, p.axis).copy()
