@@ -55,6 +55,7 @@ ALIKE: dict[str, Alike] = {
         expand_dims expand_dims axis
         tile tile reps
         InstanceNorm instance_norm eps=epsilon
+        Correlation correlation kernel_size max_displacement stride1 stride2 pad_size is_multiply
         _contrib_PSROIPooling psroi_pool output_dim pooled_size group_size spatial_scale
     """),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ...base.errors import InvalidValue, Unsupported
 from ...base.shape import is_static, open_shapes
 from ...core.graph import Graph
 from ...core.infer import infer
-from ...core.ir import Fact, Node, NodeEntry, topo_order
+from ...core.ir import Fact, NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
 from ..reading import in_nodes
@@ -172,9 +172,11 @@ def _variables(
     inputs = []
     for node in graph.indexed.nodes:
         if node.op is None:
-            names[NodeEntry(node)] = name = _variable_name(node, writer.tensor_names.fresh)
-            if node.name in arrays:
-                writer.arrays[name] = arrays[node.name]
+            names[NodeEntry(node)] = name = writer.tensor_names.fresh(node.name)
+            if name != node.name:
+                raise InvalidValue(f"two variables are called {node.name!r}")
+            if name in arrays:
+                writer.arrays[name] = arrays[name]
             else:
                 inputs.append(_value_info(name, graph.facts[node][0]))
     return inputs
@@ -188,13 +190,6 @@ def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[st
         op = entry.node.op
         if op is not None and names[entry._replace(version=0)] not in written and entry.node.name not in refused:
             gaps.setdefault((op.name, f"output {entry.index} of {op.name}"), []).append(entry.node.name)
-
-
-def _variable_name(node: Node, namer: Callable[[str], str]) -> str:
-    name = namer(node.name)
-    if name != node.name:
-        raise InvalidValue(f"two variables are called {node.name!r}")
-    return name
 
 
 def _outputs(graph: Graph, writer: Writer, names: Mapping[NodeEntry, str]) -> list[onnx.ValueInfoProto]:

@@ -244,6 +244,14 @@ class Writing:
         perm = [source.index(letter) for letter in target]
         return name if source == target else self.node("Transpose", name, perm=perm)
 
+    def image(self) -> str:
+        """The first input, with channels before height and width."""
+        return self.moved(self.inputs[0], self.params.layout, "NCHW")
+
+    def give_image(self, name: str, layout: str | None = None) -> None:
+        """Brings an image to the layout of the first input, or another, and gives it."""
+        self.give_value(self.moved(name, "NCHW", layout or self.params.layout))
+
     def reduced(self, op_type: str, name: str, axes: Sequence[int], keepdims: bool = True) -> str:
         """A reduction; its axes are an input since opset 18, and of ReduceSum since 13."""
         if self.opset >= 18 or op_type == "ReduceSum":

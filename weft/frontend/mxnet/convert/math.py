@@ -17,6 +17,7 @@ from ..registry import converter
 
 @converter(
     "_copy",
+    "_np_copy",
     "BlockGrad",
     "MakeLoss",
     "make_loss",
@@ -92,11 +93,12 @@ def by_number(op: str) -> Callable[[Call], Value]:
     return lambda call: call.op(op, call[0], scalar=whole_beside(call, call[0]))
 
 
-def _operands(call: Call) -> tuple[Value, Value]:
-    """Two tensors, or one and a number."""
+def operands(call: Call) -> tuple[Value, Value]:
+    """Two tensors, or one and a number, which stands on the left of the remainder by a tensor."""
     if not call.op_type.endswith("_scalar"):
         return call[0], call[1]
-    return call[0], call.make([whole_beside(call, call[0])], call.dtype(call[0]))
+    number = call.make(whole_beside(call, call[0]), call.dtype(call[0]))
+    return (number, call[0]) if "_rmod" in call.op_type else (call[0], number)
 
 
 for _name, _op in SCALAR_FORMS.items():
@@ -108,17 +110,16 @@ def divide(call: Call) -> Value:
     """Of integers, towards zero."""
     if call.op_type == "_div_scalar" and is_float(call.dtype(call[0])):
         return call.op("__div_scalar__", call[0], scalar=call.attr("scalar"))
-    return quotient(call, *_operands(call))
+    return quotient(call, *operands(call))
 
 
 @converter("broadcast_mod", "_mod", "_mod_scalar", "_rmod_scalar")
 def modulo(call: Call) -> Value:
-    """With the sign of the divisor; 0 where that is 0."""
-    a, b = _operands(call)[:: -1 if call.op_type == "_rmod_scalar" else 1]
-    return remainder(call, a, b)
+    return remainder(call, *operands(call))
 
 
 def remainder(call: Call, a: Value, b: Value) -> Value:
+    """With the sign of the divisor; 0 where that is 0."""
     zero = call.op("broadcast_equal", b, call.make(0, call.dtype(b)))
     rest = call.op("broadcast_mod", a, call.op("broadcast_add", b, zero))
     return call.op("broadcast_where", zero, call.op("zeros_like", rest), rest)
@@ -126,7 +127,7 @@ def remainder(call: Call, a: Value, b: Value) -> Value:
 
 @converter("_maximum_scalar", "_minimum_scalar")
 def extreme_with_number(call: Call) -> Value:
-    return call.op("broadcast_max" if call.op_type == "_maximum_scalar" else "broadcast_min", *_operands(call))
+    return call.op("broadcast_max" if call.op_type == "_maximum_scalar" else "broadcast_min", *operands(call))
 
 
 @converter("_hypot", "broadcast_hypot")
@@ -151,7 +152,7 @@ def add_n(call: Call) -> Value:
 
 def _comparison(op: str, prepare: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
     def convert(call: Call) -> Value:
-        outcome = call.op(op, *(prepare(call, value) for value in _operands(call)))
+        outcome = call.op(op, *(prepare(call, value) for value in operands(call)))
         return call.cast(outcome, call.dtype(call[0]))
 
     return convert

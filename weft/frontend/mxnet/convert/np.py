@@ -13,7 +13,7 @@ from ...elements import COMPARISONS
 from ...emitter import Value
 from ..call import Call
 from ..registry import ALIKE, CONVERTERS, converter
-from .math import SCALAR_FORMS, by_number, remainder, whole_beside
+from .math import SCALAR_FORMS, by_number, operands, remainder
 
 # Functions of one number that are the same on floats, by the names of the older operators.
 _ONE = (
@@ -52,15 +52,11 @@ def rounded(call: Call) -> Value:
     return call.op("__div_scalar__", whole, scalar=scale)
 
 
-@converter("_np_copy")
-def copy(call: Call) -> Value:
-    return call[0]
-
-
 # Two tensors: broadcast, in the wider dtype where one is floating.
 
 
 def alike(call: Call, a: Value, b: Value) -> tuple[Value, Value]:
+    """Two values in one dtype."""
     kinds = call.dtype(a), call.dtype(b)
     if kinds[0] == kinds[1]:
         return a, b
@@ -75,15 +71,12 @@ def _real(call: Call, value: Value) -> Value:
     return value if is_float(call.dtype(value)) else call.cast(value, FLOAT32)
 
 
-_TWO = {"add": "broadcast_add", "subtract": "broadcast_sub", "multiply": "broadcast_mul", "power": "broadcast_pow"}
+def _of_two(op: str) -> Callable[[Call], Value]:
+    return lambda call: call.op(op, *alike(call, *operands(call)))
 
 
-def _pair(op: str) -> Callable[[Call], Value]:
-    return lambda call: call.op(op, *alike(call, call[0], call[1]))
-
-
-for _name, _op in _TWO.items():
-    converter(f"_npi_{_name}")(_pair(_op))
+for _name, _op in {"add": "add", "subtract": "sub", "multiply": "mul", "power": "pow"}.items():
+    converter(f"_npi_{_name}")(_of_two(f"broadcast_{_op}"))
 
 
 @converter("_npi_true_divide")
@@ -92,9 +85,9 @@ def true_divide(call: Call) -> Value:
     return call.op("broadcast_div", a, b)
 
 
-@converter("_npi_mod")
+@converter("_npi_mod", "_npi_mod_scalar", "_npi_rmod_scalar")
 def modulo(call: Call) -> Value:
-    return remainder(call, *alike(call, call[0], call[1]))
+    return remainder(call, *alike(call, *operands(call)))
 
 
 # A tensor and a number.
@@ -117,29 +110,15 @@ def true_divide_by_number(call: Call) -> Value:
     return call.op(op, _real(call, call[0]), scalar=call.attr("scalar"))
 
 
-@converter("_npi_mod_scalar", "_npi_rmod_scalar")
-def modulo_by_number(call: Call) -> Value:
-    number = call.make(whole_beside(call, call[0]), call.dtype(call[0]))
-    return remainder(call, *((number, call[0]) if "_rmod" in call.op_type else (call[0], number)))
-
-
 # Comparisons and tests give bools.
 
 
-def _compared(op: str, scalar: bool) -> Callable[[Call], Value]:
-    def convert(call: Call) -> Value:
-        if scalar:
-            pair = call[0], call.make(whole_beside(call, call[0]), call.dtype(call[0]))
-        else:
-            pair = alike(call, call[0], call[1])
-        return call.cast(call.op(op, *pair), BOOL)
-
-    return convert
+def _compared(op: str) -> Callable[[Call], Value]:
+    return lambda call: call.cast(_of_two(op)(call), BOOL)
 
 
 for _name, _op in COMPARISONS.items():
-    converter(f"_npi_{_name}")(_compared(_op, scalar=False))
-    converter(f"_npi_{_name}_scalar")(_compared(_op, scalar=True))
+    converter(f"_npi_{_name}", f"_npi_{_name}_scalar")(_compared(_op))
 
 
 @converter("_npi_logical_not")

@@ -72,14 +72,6 @@ def spatial_transformer(call: Call) -> Value:
     return _sampled(call, call[0], _affine(call, call[1], target))
 
 
-@converter("Correlation")
-def correlation(call: Call) -> Value:
-    names = "kernel_size max_displacement stride1 stride2 pad_size is_multiply".split()
-    attrs = {name: call.attr(name) for name in names}
-    call.only_first_output()
-    return call.op("correlation", call[0], call[1], **attrs)
-
-
 # Images as files have them: (height, width, channels), with or without a batch.
 
 

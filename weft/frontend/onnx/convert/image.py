@@ -19,6 +19,7 @@ _NO_EFFECT = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")  # on w
 
 
 @converter("Upsample", since=9)
+@converter("Resize", since=10)
 def upsample(call: Call) -> Value:
     return _resize_by(call, call.constant(1, "the scales").tolist(), "asymmetric", "floor")
 
@@ -26,11 +27,6 @@ def upsample(call: Call) -> Value:
 @converter("Upsample", since=7)
 def upsample_by_attribute(call: Call) -> Value:
     return _resize_by(call, call.attr("scales"), "asymmetric", "floor")
-
-
-@converter("Resize", since=10)
-def resize_asymmetric(call: Call) -> Value:
-    return _resize_by(call, call.constant(1, "the scales").tolist(), "asymmetric", "floor")
 
 
 @converter("Resize", since=11)
