@@ -15,9 +15,9 @@ from ...base.errors import RegistryError
 from ..building import Alike, alike_rows
 from ..emitter import Value
 from .attributes import real_name
-from .call import Call
+from .call import MxnetCall
 
-Converter = Callable[[Call], Value | list[Value]]
+Converter = Callable[[MxnetCall], Value | list[Value]]
 AnyConverter = TypeVar("AnyConverter", bound=Converter)
 
 ALIKE: dict[str, Alike] = {
@@ -63,7 +63,7 @@ CONVERTERS: dict[str, Converter] = {}
 
 
 def converter(*op_names: str) -> Callable[[AnyConverter], AnyConverter]:
-    """Registers a function that turns a Call into a value, or a list of values."""
+    """Registers a function that turns an MxnetCall into a value, or a list of values."""
 
     def register(function: AnyConverter) -> AnyConverter:
         for name in op_names:

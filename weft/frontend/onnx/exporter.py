@@ -24,7 +24,7 @@ from ..reading import in_nodes
 from . import write  # noqa: F401  registers the writers
 from .saving import Verify, checked, save, with_weights
 from .tensors import CODE_OF
-from .writing import Gaps, Writer, find_writer, write_nodes
+from .writing import Unwritten, Writer, find_writer, write_nodes
 
 _OPSETS = range(17, 24)
 _IR_VERSION = 8  # what opset 17 came with; every runtime that has the opset reads it
@@ -99,15 +99,15 @@ def _typed(
 # What cannot be expressed, all at once.
 
 
-def _without_writer(symbol: Symbol) -> Gaps:
-    gaps: Gaps = {}
+def _without_writer(symbol: Symbol) -> Unwritten:
+    gaps: Unwritten = {}
     for node in topo_order(symbol.outputs):
         if node.op is not None and find_writer(node.op.name) is None:
             gaps.setdefault((node.op.name, ""), []).append(node.name)
     return gaps
 
 
-def _report(gaps: Gaps) -> None:
+def _report(gaps: Unwritten) -> None:
     if not gaps:
         return
     names = sorted({op for op, _ in gaps})
@@ -182,7 +182,7 @@ def _variables(
     return inputs
 
 
-def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[str], gaps: Gaps) -> None:
+def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[str], gaps: Unwritten) -> None:
     """Outputs that something reads, and that no writer makes."""
     refused = {name for nodes in gaps.values() for name in nodes}
     read = [entry for node in graph.indexed.nodes for entry in node.inputs] + graph.outputs

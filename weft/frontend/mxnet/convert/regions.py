@@ -6,17 +6,17 @@ from typing import Any
 
 from ....base.errors import FormatError
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
-def _two(call: Call) -> tuple[int, int]:
+def _two(call: MxnetCall) -> tuple[int, int]:
     size = call.attr("pooled_size")
     return size[0], size[-1]
 
 
 @converter("_contrib_ROIAlign")
-def roi_align(call: Call) -> Value:
+def roi_align(call: MxnetCall) -> Value:
     """A number of points below 1 stands for as many as a box is large."""
     ratio, by_channel = call.attr("sample_ratio"), call.attr("position_sensitive")
     attrs: dict[str, Any] = {
@@ -31,13 +31,13 @@ def roi_align(call: Call) -> Value:
 
 
 @converter("ROIPooling")
-def roi_pooling(call: Call) -> Value:
+def roi_pooling(call: MxnetCall) -> Value:
     scale = call.attr("spatial_scale")
     return call.op("roi_pool", call[0], call[1], pooled_size=_two(call), spatial_scale=scale)
 
 
 @converter("_contrib_DeformablePSROIPooling")
-def deformable_psroi_pooling(call: Call) -> Value:
+def deformable_psroi_pooling(call: MxnetCall) -> Value:
     call.only_first_output()
     names = ("output_dim pooled_size group_size spatial_scale part_size sample_per_part trans_std no_trans").split()
     attrs = {name: call.attr(name) for name in names}
@@ -47,7 +47,7 @@ def deformable_psroi_pooling(call: Call) -> Value:
 
 
 @converter("_contrib_Proposal", "_contrib_MultiProposal")
-def proposal(call: Call) -> list[Value]:
+def proposal(call: MxnetCall) -> list[Value]:
     """The boxes, and their scores, which are an output only if asked for."""
     if call.op_type == "_contrib_Proposal" and call.shape(call[0])[0] != 1:
         raise FormatError("Proposal takes one image", hint="MultiProposal takes several")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ....base.dtype import INT64
 from ....base.errors import Unsupported
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 
 @converter("TopK", since=11)
-def top_k(call: Call) -> list[Value]:
+def top_k(call: OnnxCall) -> list[Value]:
     """Sorted whether that is asked for or not."""
     count = int(call.number(1, "how many there are"))
     call.ignore("sorted")
@@ -18,7 +18,7 @@ def top_k(call: Call) -> list[Value]:
 
 
 @converter("RoiAlign", since=10)
-def roi_align(call: Call) -> Value:
+def roi_align(call: OnnxCall) -> Value:
     """The number of the image stands before each box here."""
     mode = call.attr("coordinate_transformation_mode", "output_half_pixel")
     if call.attr("mode") != "avg":
@@ -38,7 +38,7 @@ def roi_align(call: Call) -> Value:
 
 
 @converter("GridSample", since=16)
-def grid_sample(call: Call) -> Value:
+def grid_sample(call: OnnxCall) -> Value:
     """Four axes, between four elements or the nearest one."""
     mode = {"linear": "bilinear"}.get(call.attr("mode"), call.attr("mode"))
     if mode not in ("nearest", "bilinear") or call.rank(call[0]) != 4:
