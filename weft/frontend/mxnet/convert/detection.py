@@ -209,27 +209,14 @@ def multibox_detection(call: MxnetCall) -> Value:
     call.ignore("background_id")
     if call.attr("background_id") != 0:
         raise FormatError("a background that is not class 0")
-    rows, count = call.ops(
-        "multibox_transform_loc",
-        call[0],
-        call[1],
-        call[2],
-        clip=call.attr("clip"),
-        threshold=call.attr("threshold"),
-        variances=call.attr("variances"),
-    )
+    attrs = call.attrs("clip threshold variances")
+    rows, count = call.ops("multibox_transform_loc", call[0], call[1], call[2], **attrs)
     threshold, top = call.attr("nms_threshold"), call.attr("nms_topk")
     if not 0 < threshold <= 1:
         call.ignore("force_suppress")
         return rows
-    chosen = call.op(
-        "non_max_suppression",
-        rows,
-        count,
-        iou_threshold=threshold,
-        top_k=top,
-        force_suppress=call.attr("force_suppress"),
-    )
+    attrs = call.attrs("nms_threshold=iou_threshold nms_topk=top_k force_suppress")
+    chosen = call.op("non_max_suppression", rows, count, **attrs)
     return _with_classes(call, rows, chosen, top)
 
 

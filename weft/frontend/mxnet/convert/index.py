@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ....base.dtype import BOOL, FLOAT32, INT32, INT64
+from ....base.dtype import FLOAT32, INT32, INT64
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...emitter import Value
@@ -88,14 +88,7 @@ def one_hot(call: MxnetCall) -> Value:
     indices, depth = _indices(call, call[0]), call.attr("depth")
     below = call.op("broadcast_less", indices, call.make([0], call.dtype(indices)))
     indices = call.op("broadcast_max", indices, call.scaled(below, depth))
-    return call.op(
-        "one_hot",
-        indices,
-        depth=depth,
-        on_value=call.attr("on_value"),
-        off_value=call.attr("off_value"),
-        dtype=call.dtype_attr(),
-    )
+    return call.op("one_hot", indices, **call.attrs("depth on_value off_value"), dtype=call.dtype_attr())
 
 
 @converter("gather_nd")
@@ -120,13 +113,13 @@ def _sequence_axis(call: MxnetCall) -> tuple[int, int]:
     return axis, 1 - axis
 
 
-def _places(call: MxnetCall, axis: int, rank: int) -> Value:
-    return call.positions(call.shape(call[0])[axis], axis, rank, FLOAT32)
+def _places(call: MxnetCall, axis: int) -> Value:
+    return call.positions(call.extent(call[0], axis), axis, call.rank(call[0]), FLOAT32)
 
 
-def _lengths(call: MxnetCall, batch: int, rank: int) -> Value:
-    count = call.shape(call[0])[batch]
-    return call.reshape(call.cast(call[1], FLOAT32), [count if a == batch else 1 for a in range(rank)])
+def _lengths(call: MxnetCall, batch: int) -> Value:
+    shape = [dim if axis == batch else 1 for axis, dim in enumerate(call.shape(call[0]))]
+    return call.reshape(call.cast(call[1], FLOAT32), shape)
 
 
 @converter("SequenceMask")
@@ -137,11 +130,8 @@ def sequence_mask(call: MxnetCall) -> Value:
     if not call.attr("use_sequence_length"):
         call.ignore(1)
         return data
-    shape = call.shape(data)
-    rank = len(shape)
-    inside = call.op("broadcast_less", _places(call, axis, rank), _lengths(call, batch, rank))
-    mask = call.cast(call.broadcast_to(inside, shape), BOOL)
-    return call.op("where", mask, data, call.op("full_like", data, fill_value=value))
+    inside = call.op("broadcast_less", _places(call, axis), _lengths(call, batch))
+    return call.where(inside, data, call.make(value, call.dtype(data)))
 
 
 @converter("SequenceLast")
@@ -156,8 +146,7 @@ def sequence_last(call: MxnetCall) -> Value:
         end = shape[axis]
         return call.reshape(call.sliced(data, {axis: (end - 1, end, 1)}), left)
     one = [1 if a == axis else dim for a, dim in enumerate(shape)]
-    last = call.op("__sub_scalar__", _lengths(call, batch, len(shape)), scalar=1)
-    places = _clipped(call, call.cast(last, INT32), shape[axis])
+    places = _clipped(call, call.cast(call.shifted(_lengths(call, batch), -1), INT32), shape[axis])
     last = call.op("gather_elements", data, call.broadcast_to(places, tuple(one)), axis=axis)
     return call.reshape(last, left)
 
@@ -170,11 +159,8 @@ def sequence_reverse(call: MxnetCall) -> Value:
     if not call.attr("use_sequence_length"):
         call.ignore(1)
         return call.op("flip", data, axis=axis)
-    shape = call.shape(data)
-    places, lengths = _places(call, axis, len(shape)), _lengths(call, batch, len(shape))
-    mirrored = call.op("__sub_scalar__", call.op("broadcast_sub", lengths, places), scalar=1)
-    both = tuple(dim if a in (axis, batch) else 1 for a, dim in enumerate(shape))
-    inside = call.cast(call.op("broadcast_less", places, lengths), BOOL)
-    source = call.op("where", call.broadcast_to(inside, both), mirrored, call.broadcast_to(places, both))
-    indices = call.broadcast_to(call.cast(source, INT64), shape)
+    places, lengths = _places(call, axis), _lengths(call, batch)
+    mirrored = call.shifted(call.op("broadcast_sub", lengths, places), -1)
+    source = call.where(call.op("broadcast_less", places, lengths), mirrored, places)
+    indices = call.broadcast_to(call.cast(source, INT64), call.shape(data))
     return call.op("gather_elements", data, indices, axis=axis)

@@ -67,7 +67,7 @@ def convolution(call: MxnetCall) -> Value:
 
 
 def _convolution(call: MxnetCall, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
-    attrs = {"channels": call.attr("num_filter"), "groups": call.attr("num_group")}
+    attrs = call.attrs("num_filter=channels num_group=groups")
     return convolved(call, "conv2d", data, weight, bias, windows, **attrs)
 
 
@@ -107,7 +107,7 @@ def deconvolution(call: MxnetCall) -> Value:
     if any(target):
         windows, extra = _windows_for(call, target, windows)
     bias = None if call.attr("no_bias") else call[2]
-    attrs = {"channels": call.attr("num_filter"), "groups": call.attr("num_group")}
+    attrs = call.attrs("num_filter=channels num_group=groups")
     attrs["output_padding"] = extra if count == 2 else (0, *extra)
     return convolved(call, "conv2d_transpose", call[0], call[1], bias, windows, **attrs)
 
@@ -193,15 +193,7 @@ def l2_normalization(call: MxnetCall) -> Value:
 @converter("LRN")
 def local_response_norm(call: MxnetCall) -> Value:
     call.only_first_output()
-    return call.op(
-        "lrn",
-        call[0],
-        size=call.attr("nsize"),
-        axis=1,
-        alpha=call.attr("alpha"),
-        beta=call.attr("beta"),
-        bias=call.attr("knorm"),
-    )
+    return call.op("lrn", call[0], axis=1, **call.attrs("alpha beta nsize=size knorm=bias"))
 
 
 # Changes of image size.

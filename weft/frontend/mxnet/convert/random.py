@@ -43,12 +43,12 @@ def _place(call: MxnetCall) -> tuple[tuple[int, ...], DType]:
 
 @converter("_random_uniform", "_random_uniform_like")
 def uniform(call: MxnetCall) -> Value:
-    return _drawn(call, "uniform", *_place(call), low=call.attr("low"), high=call.attr("high"))
+    return _drawn(call, "uniform", *_place(call), **call.attrs("low high"))
 
 
 @converter("_random_normal", "_random_normal_like")
 def normal(call: MxnetCall) -> Value:
-    return _drawn(call, "normal", *_place(call), mean=call.attr("loc"), std=call.attr("scale"))
+    return _drawn(call, "normal", *_place(call), **call.attrs("loc=mean scale=std"))
 
 
 @converter("_random_exponential", "_random_exponential_like")
@@ -58,8 +58,7 @@ def exponential(call: MxnetCall) -> Value:
 
 @converter("_random_randint")
 def randint(call: MxnetCall) -> Value:
-    limits = {"low": call.attr("low"), "high": call.attr("high")}
-    return _drawn(call, "randint", _shape(call), call.dtype_attr() or INT32, **limits)
+    return _drawn(call, "randint", _shape(call), call.dtype_attr() or INT32, **call.attrs("low high"))
 
 
 # Distributions whose parameters are inputs: some numbers for each of them.

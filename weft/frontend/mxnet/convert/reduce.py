@@ -141,8 +141,7 @@ def _product(call: MxnetCall, a: Value, b: Value) -> Value:
     """alpha A B over the last two axes."""
     if call.attr("axis") != -2:
         raise Unsupported("matrices that are not in the last two axes are not supported")
-    turns = {name: call.attr(name) for name in ("transpose_a", "transpose_b")}
-    product, alpha = call.op("batch_matmul", a, b, **turns), call.attr("alpha")
+    product, alpha = call.op("batch_matmul", a, b, **call.attrs("transpose_a transpose_b")), call.attr("alpha")
     return product if alpha == 1 else call.scaled(product, alpha)
 
 

@@ -259,4 +259,4 @@ def local_response_norm(call: OnnxCall) -> Value:
         size, alpha = whole, alpha * whole / size
     if size % 2 == 0:
         raise Unsupported(f"LRN of an even size, {size}, is not supported")
-    return call.op("lrn", call[0], size=size, axis=1, alpha=alpha, beta=call.attr("beta"), bias=call.attr("bias"))
+    return call.op("lrn", call[0], size=size, axis=1, alpha=alpha, **call.attrs("beta bias"))

@@ -175,7 +175,7 @@ def cast_like(call: OnnxCall) -> Value:
 
 @converter("Clip", since=6)
 def clip_by_attributes(call: OnnxCall) -> Value:
-    return call.op("clip", call[0], a_min=call.attr("min"), a_max=call.attr("max"))
+    return call.op("clip", call[0], **call.attrs("min=a_min max=a_max"))
 
 
 @converter("Clip", since=11)

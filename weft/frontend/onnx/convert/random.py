@@ -29,8 +29,8 @@ def _dtype(call: OnnxCall, otherwise: DType | None = None) -> DType:
 
 def _distribution(call: OnnxCall) -> tuple[str, dict[str, float]]:
     if call.op_type.startswith("RandomUniform"):
-        return "random_uniform", {"low": call.attr("low"), "high": call.attr("high")}
-    return "random_normal", {"mean": call.attr("mean"), "std": call.attr("scale")}
+        return "random_uniform", call.attrs("low high")
+    return "random_normal", call.attrs("mean scale=std")
 
 
 @converter("RandomUniform", "RandomNormal")

@@ -127,14 +127,8 @@ def hardmax(call: OnnxCall) -> Value:
 @converter("CumSum", since=11)
 @in_float32
 def cumulative_sum(call: OnnxCall) -> Value:
-    axis = int(call.number(1, "the axis"))
-    return call.op(
-        "cumsum",
-        call[0],
-        axis=normalize_axis(axis, call.rank(call[0])),
-        exclusive=bool(call.attr("exclusive")),
-        reverse=bool(call.attr("reverse")),
-    )
+    axis = call.axis(int(call.number(1, "the axis")), call[0])
+    return call.op("cumsum", call[0], axis=axis, **call.attrs("exclusive reverse"))
 
 
 @converter("LpNormalization")
