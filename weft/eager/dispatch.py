@@ -7,10 +7,12 @@ tensors. Promotion happens before, in the rows of the function table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..base.dtype import DType
 from ..base.errors import Error, RunError, ShapeError, Unsupported
 from ..base.quiet import quietly
 from ..core.op import Op, subscribe
@@ -18,10 +20,10 @@ from ..ops._families import holomorphic
 from ..ops.math import broadcast, elemwise  # noqa: F401  operators named here
 from ..ops.shape import views  # noqa: F401  operators named here
 from .autograd.anomaly import anomaly, remember_forward
-from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
+from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted, gradient_program
 from .autograd.gradient_views import views_of
 from .autograd.modes import modes
-from .autograd.node import NO_EDGE, NotDifferentiable, OpNode
+from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
 from .native.choice import native_calls
 from .native.gradient import FUSED_FROM, fused_gradient
 from .tensor.tensor import Tensor, _apply, tensor_of, wrap
@@ -99,7 +101,7 @@ class Kernel:
             raise RunError(f"{self.op.name} cannot be applied to {shapes}", why=str(error)) from error
 
     def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
-        return GradientProgram(self.op, params, inputs, outputs, complexity)
+        return gradient_program(self.op, params, inputs, outputs, complexity)
 
 
 def _node_name(op: Op) -> str:
@@ -258,6 +260,96 @@ def _wanted(
     return wanted
 
 
+class OpNode(Node):
+    """The backward call of an operator of the registry, by the program of its gradient rule."""
+
+    op: Op  # of the subclass that an operator has
+
+    def __init__(
+        self,
+        params: Any,
+        wanted: Wanted,
+        next_functions: tuple[tuple[Node | None, int], ...],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> None:
+        self.next_functions = next_functions
+        self.outputs = tuple([(out._array.shape, out._array.dtype) for out in outputs])
+        self.sequence_nr = next(sequence)
+        self.params = params
+        self.wanted = wanted
+        self.shapes: Sequence[Meta] = ()
+        self.saved: Sequence[Saved] | None = ()
+        if wanted.shapes:
+            arrays = [(outputs if is_output else inputs)[number]._array for is_output, number in wanted.shapes]
+            self.shapes = [(array.shape, array.dtype) for array in arrays]
+
+    def save(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """Keeps the values that the gradient will read."""
+        kept = saved_class()
+        self.saved = [
+            kept((outputs if is_output else inputs)[number], is_output) for is_output, number in self.wanted.values
+        ]
+
+    def before_overwriting(self) -> None:
+        if self.op.name in OVERWRITTEN:
+            for saved in self.saved or ():
+                saved.keep_output()
+
+    def release(self) -> None:
+        if self.wanted.values:
+            self.saved = None
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        if self.saved is None:
+            raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
+        steps, results = self.wanted.plan
+        values = [saved.unpack(self, tensor_of) for saved in self.saved]
+        values += [tensor_of(_shaped(*meta), [0], None, 0) for meta in self.shapes]
+        for number in self.wanted.grads:
+            grad = grads[number]
+            values.append(tensor_of(np.zeros(*self.outputs[number]), [0], None, 0) if grad is None else grad)
+        if len(steps) > 1:
+            fused = self._fused(values)
+            if fused is not None:
+                return fused
+        for op, params, places, count in steps:
+            values += backward_step(op, params, [values[place] for place in places])[:count]
+        return [None if place is None else values[place] for place in results]
+
+    def _fused(self, values: Sequence[Tensor]) -> list[Tensor | None] | None:
+        """All steps by one native computation of the leaves; None where they are not for it: small, or
+        to be differentiated again."""
+        wanted = self.wanted
+        if modes.grad or wanted.fused is None:
+            return None
+        first, end = len(wanted.values), len(wanted.values) + len(wanted.shapes)  # shapes are no work
+        for tensor in (*values[:first], *values[end:]):
+            if tensor._array.size >= FUSED_FROM:
+                break
+        else:
+            return None
+        if wanted.fused is UNKNOWN:
+            wanted.fused = fused_gradient(wanted, UNCHANGED)
+            return self._fused(values)
+        results = wanted.plan.results
+        edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]
+        shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
+        computed = wanted.fused.run([tensor._array for tensor in values], shapes)
+        if wanted.fused.fails:
+            wanted.fused = None
+        if computed is None:
+            return None
+        rest = iter(computed)
+        return [None if place is None else wrap(next(rest)) for place in results]
+
+
+@lru_cache(1024)
+def _shaped(shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array whose values nobody reads."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
 def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """A step of a gradient; one that would only copy its first input gives that."""
     if op in UNCHANGED and inputs[0]._array.shape == inputs[-1]._array.shape:
@@ -273,33 +365,9 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
     return apply(op, params, inputs)
 
 
-def backward_fused(node: OpNode, values: Sequence[Tensor]) -> list[Tensor | None] | None:
-    """All steps of a gradient by one native computation of its leaves; None where they are not for
-    it: small, or to be differentiated again."""
-    wanted = node.wanted
-    if modes.grad or wanted.fused is None:
-        return None
-    for ref, tensor in zip(wanted.leaves, values):
-        if tensor._array.size >= FUSED_FROM and ref not in wanted.shapes:  # which are no work
-            break
-    else:
-        return None
-    if wanted.fused is UNKNOWN:
-        wanted.fused = fused_gradient(wanted, UNCHANGED)
-        return backward_fused(node, values)
-    edges = [edge for edge, ref in zip(node.next_functions, wanted.results) if ref is not None]
-    shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-    made = wanted.fused.run([tensor._array for tensor in values], shapes)
-    if wanted.fused.fails:
-        wanted.fused = None
-    if made is None:
-        return None
-    rest = iter(made)
-    return [None if ref is None else wrap(next(rest)) for ref in wanted.results]
-
-
+# Operators whose gradients read outputs that users may write to, as PyTorch's read inputs instead.
+OVERWRITTEN = frozenset(
+    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d _variance".split()
+)
 UNCHANGED = {Op.get(name) for name in ("copy", "collapse_sum", "reshape_like", "broadcast_like")}
 _apply.append(apply)
-OpNode.run_step = staticmethod(backward_step)
-OpNode.run_fused = staticmethod(backward_fused)
-OpNode.tensor_of = staticmethod(tensor_of)

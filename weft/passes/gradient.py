@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.dtype import is_complex
 from ..base.errors import Error, GraphError, InvalidType, InvalidValue, Unsupported
 from ..core.bulk import collector_paused
+from ..core.gradient import GradientContext
 from ..core.graph import Graph
 from ..core.infer import dtype_hint, infer_dtypes, infer_shapes
 from ..core.ir import Node, NodeEntry, topo_order
@@ -21,16 +22,6 @@ from ..core.symbol import Symbol
 ZERO_OPS = ("zeros_like", "zeros")
 
 Aggregate = Callable[[list[NodeEntry]], NodeEntry]
-
-
-class GradientContext(NamedTuple):
-    """What a gradient rule sees of the node it differentiates."""
-
-    inputs: list[Symbol]
-    outputs: list[Symbol]
-    params: Any
-    subgraphs: tuple[Symbol, ...] = ()
-    gradients: Callable[..., list[Symbol]] | None = None  # those of a subgraph
 
 
 class GradientNames(NameManager):
@@ -61,17 +52,23 @@ def gradient(graph: Graph) -> Graph:
         raise InvalidValue(f"{len(ys)} outputs have {len(heads)} gradients")
     order = topo_order(ys)
     _check_reachable(order, xs)
-    tape = _Tape(graph, order, xs)
-    for entry, head in zip(ys, heads):
-        tape.add(entry, head)
-    for node in reversed(order):
-        if node.op is not None and node in tape.wanted:
-            tape.differentiate(node)
+    tape = _Tape(graph, order, xs, _mirrors(order, graph.attr("grad_mirror_fun")))
+    tape.run(ys, heads)
     results = _distinct([tape.result(entry) for entry in xs], graph.attr("copy_op"))
     made = Graph(results, facts=graph.facts, sources=tape.sources)
     if graph.facts:
         made = infer_dtypes(infer_shapes(made, {}), {})
     return made.trimmed()
+
+
+def entry_gradients(
+    ys: Sequence[NodeEntry], xs: Sequence[NodeEntry], heads: Sequence[NodeEntry], mirrors: Mapping[Node, Node]
+) -> list[NodeEntry | None]:
+    """The gradients of entries, None for zero, given those of others. What rules see in the place of a
+    node is said by `mirrors`."""
+    tape = _Tape(Graph(ys), topo_order(ys), xs, mirrors)
+    tape.run(ys, heads)
+    return [tape.total(entry) for entry in xs]
 
 
 def _distinct(results: Sequence[NodeEntry], copy_op: str | None) -> list[NodeEntry]:
@@ -101,8 +98,11 @@ def _check_reachable(order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:
 class _Tape:
     """Gradients of entries, gathered while nodes are visited from the outputs back."""
 
-    def __init__(self, graph: Graph, order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:
+    def __init__(
+        self, graph: Graph, order: Sequence[Node], xs: Sequence[NodeEntry], mirrors: Mapping[Node, Node]
+    ) -> None:
         self.graph = graph
+        self.order = order
         self.aggregate: Aggregate = graph.attr("grad_aggregate_fun") or _sum
         self.zero_ops = {*ZERO_OPS, *(graph.attr("zero_ops") or ())}
         self.sources = dict(graph.sources)
@@ -117,10 +117,18 @@ class _Tape:
                 self.active.add(node)
             elif node in targets:
                 self.active.add(node)
-        self.mirrors = _mirrors(order, graph.attr("grad_mirror_fun"))
+        self.mirrors = mirrors
         self.known = {*order, *self.mirrors.values()}
         self.reached: set[Node] = set()
         self.writes = _writes(order)
+
+    def run(self, ys: Sequence[NodeEntry], heads: Sequence[NodeEntry]) -> None:
+        """Carries the gradients of outputs back through all nodes."""
+        for entry, head in zip(ys, heads):
+            self.add(entry, head)
+        for node in reversed(self.order):
+            if node.op is not None and node in self.wanted:
+                self.differentiate(node)
 
     def add(self, entry: NodeEntry, grad: NodeEntry) -> None:
         self.known.add(grad.node)
@@ -211,6 +219,7 @@ class _Tape:
             [Symbol([_mirrored(entry, self.mirrors)]) for entry in node.inputs],
             [Symbol([NodeEntry(seen, index)]) for index in range(seen.num_outputs)],
             node.params,
+            op.gradient,
             node.subgraphs,
             gradients,
         )
