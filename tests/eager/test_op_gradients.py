@@ -13,7 +13,7 @@ import weft.eager.functions.all  # noqa: F401  dispatch and its tensors
 from weft.base.dtype import is_float
 from weft.core.op import Op, list_ops
 from weft.eager.autograd.backward import grad
-from weft.eager.autograd.derivative import gradient_program, params_of
+from weft.eager.autograd.derivative import Wanted, gradient_program, params_of
 from weft.eager.dispatch import apply
 from weft.eager.tensor.tensor import wrap
 
@@ -120,7 +120,7 @@ def twice(name, sample):
     params = params_of(op, dict(sample.attrs))
     inputs = len(sample.inputs)
     program = gradient_program(op, params, inputs, op.outputs_of(params))
-    return all(Op.gradient.contains(step.op) for step in program.wanted((True,) * inputs).plan.steps)
+    return all(Op.gradient.contains(step.op) for step in Wanted(program, (True,) * inputs).plan.steps)
 
 
 @pytest.mark.parametrize("name", [name for name in OPS if name not in KINKED])

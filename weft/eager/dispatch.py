@@ -7,7 +7,7 @@ tensors. Promotion happens before, in the rows of the function table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,28 +17,36 @@ from ..base.errors import Error, RunError, ShapeError, Unsupported
 from ..base.quiet import quietly
 from ..core.op import Op, subscribe
 from ..ops._families import holomorphic
-from ..ops.math import broadcast, elemwise  # noqa: F401  operators named here
+from ..ops.math.elemwise import CastAttrs
 from ..ops.shape import views  # noqa: F401  operators named here
 from .autograd.anomaly import anomaly, remember_forward
-from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted, gradient_program
-from .autograd.gradient_views import views_of
+from .autograd.derivative import (
+    KEPT_PROGRAMS,
+    UNKNOWN,
+    Complexity,
+    GradientProgram,
+    Wanted,
+    gradient_program,
+    split_arguments,
+)
 from .autograd.modes import modes
 from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
 from .native.choice import native_calls
 from .native.gradient import FUSED_FROM, fused_gradient
-from .tensor.tensor import Tensor, _apply, tensor_of, wrap
+from .tensor.tensor import Tensor, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements
 
-# Steps of gradients that have no gradient themselves, as functions that do: (params, tensors).
-COMPOSED: dict[Op, Callable[[Any, Sequence[Tensor]], list[Tensor]]] = {}
+# f(params, tensors) -> tensors: a step of gradients that has no gradient itself, by functions that do.
+COMPOSED = Op.get_attr("FComposed")
 
 
 class Kernel:
     """What dispatch knows of an operator."""
 
     __slots__ = (
+        "composed",
         "crosses",
         "differentiable",
         "mutates",
@@ -47,6 +55,7 @@ class Kernel:
         "node_class",
         "op",
         "reference",
+        "same_if_alike",
         "takes_complex",
         "takes_params",
         "ufunc",
@@ -64,12 +73,14 @@ class Kernel:
                 hint=f'Op.get("{op.name}").reference = f(*arrays), or f(params, *arrays) if it has attributes',
             )
         self.reference: Callable[..., Any] = reference
-        self.ufunc = getattr(reference, "ufunc", None)
+        self.ufunc: Any = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
         self.native = native_calls(op)
         self.native_from = NEVER if self.native is None else self.native.smallest
-        self.views = views_of(op)
+        self.views = Op.views.get(op) or (partial(_reshaped, op) if Op.alias.get(op) == {0: 0} else None)
+        self.same_if_alike = op.same_if_alike
+        self.composed = COMPOSED.get(op)
         self.mutates = Op.mutates.contains(op)
         complex_rule = Op.complex_gradient.get(op)
         self.takes_complex = complex_rule is not None
@@ -104,6 +115,11 @@ class Kernel:
         return gradient_program(self.op, params, inputs, outputs, complexity)
 
 
+def _reshaped(op: Op, params: Any, *arrays: Array) -> Sequence[Array]:
+    shapes = [array.shape for array in arrays]
+    return [arrays[0].reshape(Op.shape[op](params, shapes, [None])[1][0])]
+
+
 def _node_name(op: Op) -> str:
     """As PyTorch users know it: AddBackward0."""
     plain = op.name.strip("_").removeprefix("broadcast_").removeprefix("elemwise_")
@@ -111,7 +127,13 @@ def _node_name(op: Op) -> str:
 
 
 _kernels: dict[Op, Kernel] = {}
-subscribe(lambda op, name: _kernels.pop(op, None) and None)
+
+
+def _forget(op: Op, name: str) -> None:
+    _kernels.pop(op, None)
+
+
+subscribe(_forget)
 
 
 def kernel_of(op: Op) -> Kernel:
@@ -200,6 +222,8 @@ def record(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Seque
             return
     elif first not in "fcV":
         return
+    edges: tuple[tuple[Node | None, int], ...]
+    needs: tuple[bool, ...]
     if len(inputs) == 2:
         edges = (inputs[0]._edge(), inputs[1]._edge())
         needs = (edges[0] is not NO_EDGE, edges[1] is not NO_EDGE)
@@ -249,8 +273,7 @@ def _wanted(
     try:
         return kernel.wanted[params, needs, complexity]
     except (KeyError, TypeError):
-        program = kernel.program(params, len(needs), outputs, complexity)
-    wanted = program.wanted(needs)
+        wanted = Wanted(kernel.program(params, len(needs), outputs, complexity), needs)
     try:
         if len(kernel.wanted) >= KEPT_PROGRAMS:
             kernel.wanted.clear()
@@ -292,7 +315,7 @@ class OpNode(Node):
         ]
 
     def before_overwriting(self) -> None:
-        if self.op.name in OVERWRITTEN:
+        if self.op.keeps_output:
             for saved in self.saved or ():
                 saved.keep_output()
 
@@ -330,7 +353,7 @@ class OpNode(Node):
         else:
             return None
         if wanted.fused is UNKNOWN:
-            wanted.fused = fused_gradient(wanted, UNCHANGED)
+            wanted.fused = fused_gradient(wanted)
             return self._fused(values)
         results = wanted.plan.results
         edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]
@@ -351,23 +374,37 @@ def _shaped(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """A step of a gradient; one that would only copy its first input gives that."""
-    if op in UNCHANGED and inputs[0]._array.shape == inputs[-1]._array.shape:
+    """A step of a gradient; one that would only copy its first input gives that, and one that only
+    shows its elements in other places a view: nobody writes to a gradient on its way."""
+    kernel = _kernels.get(op) or kernel_of(op)
+    if kernel.same_if_alike and inputs[0]._array.shape == inputs[-1]._array.shape:
         return inputs
     if modes.grad:
-        composed = COMPOSED.get(op)
-        return apply(op, params, inputs) if composed is None else composed(params, inputs)
-    kernel = _kernels.get(op) or kernel_of(op)
+        return apply(op, params, inputs) if kernel.composed is None else kernel.composed(params, inputs)
     if kernel.views is not None:
-        shown = kernel.views(params, [tensor._array for tensor in inputs])
-        if shown is not None:
-            return [wrap(view) for view in shown]
+        views = kernel.views(params, *[tensor._array for tensor in inputs])
+        if views is not None:
+            return [wrap(view) for view in views]
     return apply(op, params, inputs)
 
 
-# Operators whose gradients read outputs that users may write to, as PyTorch's read inputs instead.
-OVERWRITTEN = frozenset(
-    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d _variance".split()
-)
-UNCHANGED = {Op.get(name) for name in ("copy", "collapse_sum", "reshape_like", "broadcast_like")}
-_apply.append(apply)
+def _called(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """An operator called with tensors and attributes."""
+    inputs, params = split_arguments(op, args, kwargs, Tensor)
+    outputs = apply(op, params, inputs)
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _cast(tensor: Tensor, dtype: DType) -> Tensor:
+    """In another dtype; itself if it has that one."""
+    return tensor if tensor._array.dtype == dtype else apply(_CAST, _cast_attrs(dtype), [tensor])[0]
+
+
+@cache
+def _cast_attrs(dtype: DType) -> CastAttrs:
+    return CastAttrs(dtype=dtype)
+
+
+_CAST = Op.get("cast")
+Tensor.__weft_op__ = staticmethod(_called)  # type: ignore[attr-defined]
+Tensor._cast = _cast  # type: ignore[attr-defined]

@@ -74,10 +74,10 @@ def grad(
     grads = _output_grads(ys, grad_outputs, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
-    made = get_default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
+    results: tuple[Any, ...] = get_default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
     if not materialize_grads:
-        return made
-    return tuple(wrap(np.zeros(*_meta(x))) if g is None else g for g, x in zip(made, xs))
+        return results
+    return tuple(wrap(np.zeros(*_meta(x))) if g is None else g for g, x in zip(results, xs))
 
 
 def _meta(value: Any) -> Meta:

@@ -8,17 +8,21 @@ from collections.abc import Sequence
 from contextvars import Context
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ...base.dtype import dtype_code
 from ...base.errors import InvalidType, RunError, Unsupported
 from ...core.gradient import GradientContext
 from ...core.graph import Graph
 from ...core.ir import Node, NodeEntry, topo_order
 from ...core.naming import NameManager
-from ...core.op import Op
+from ...core.op import Op, Rule
 from ...core.plan import planned
 from ...core.schema import text_of
-from ...core.symbol import Symbol, Variable
+from ...core.symbol import Symbol
 from ...core.walk import Walker, rewrite
 
+COMPLEX = str(dtype_code(np.dtype("complex128")))  # as variables say it of themselves
 KEPT_PROGRAMS = 4096
 UNKNOWN = object()
 
@@ -79,11 +83,7 @@ class GradientProgram(NamedTuple):
     inputs: Sequence[Node]
     outputs: Sequence[Node]
     grads: Sequence[Node]
-    results: Sequence[NodeEntry | None]  # one an input; None is zero
-
-    def wanted(self, needs: tuple[bool, ...]) -> Wanted:
-        """What the gradients of some inputs take."""
-        return Wanted(self, needs)
+    results: Sequence[NodeEntry | None] = ()  # one an input; None is zero
 
 
 def gradient_program(
@@ -91,45 +91,49 @@ def gradient_program(
 ) -> GradientProgram:
     """The gradient of an operator with certain params; it is another one where some tensors are
     complex."""
+    complex_inputs, complex_outputs = complexity or ((False,) * inputs, (False,) * outputs)
+    program = GradientProgram(
+        [_variable(f"input{number}", is_complex) for number, is_complex in enumerate(complex_inputs)],
+        [_variable(f"output{number}", is_complex) for number, is_complex in enumerate(complex_outputs)],
+        [_variable(f"grad{number}") for number in range(outputs)],
+    )
     rule = Op.gradient[op] if complexity is None else Op.complex_gradient.get(op)
     if rule is None:
         raise Unsupported(f"the gradient of {op.name} is not defined for complex numbers")
-    # names and attributes that a user's scopes give are not for the nodes of a rule
-    return Context().run(_recorded, op, rule, params, complexity or ((False,) * inputs, (False,) * outputs))
-
-
-def _recorded(op: Op, rule: Any, params: Any, complexity: Complexity) -> GradientProgram:
-    inputs, outputs = (
-        [_variable(f"{kind}{number}", is_complex) for number, is_complex in enumerate(one)]
-        for kind, one in zip(("input", "output"), complexity)
-    )
-    grads = [_variable(f"grad{number}") for number in range(len(outputs))]
-    with NameManager():
-        results = list(rule(GradientContext(inputs, outputs, params, Op.gradient[op]), *grads))
-    if len(results) != len(inputs):
-        raise RunError(f"the gradient of {op.name} gave {len(results)} values", why=f"it has {len(inputs)} inputs")
+    results = Context().run(_composed, program, op, params, rule)
+    if len(results) != inputs:
+        raise RunError(f"the gradient of {op.name} gave {len(results)} values", why=f"it has {inputs} inputs")
     entries = [None if result is None else result.outputs[0] for result in results]
-    if rule is not Op.gradient[op]:
-        graph = rewrite(Graph([entry for entry in entries if entry is not None]), _unconjugated)
-        rewritten = iter(graph.outputs)
-        entries = [None if entry is None else next(rewritten) for entry in entries]
-    return GradientProgram(*[[symbol.outputs[0].node for symbol in kind] for kind in (inputs, outputs, grads)], entries)
+    return program._replace(results=entries if complexity is None else _unconjugated(entries))
 
 
-def _variable(name: str, is_complex: bool = False) -> Symbol:
-    return Variable(name, dtype="complex128") if is_complex else Variable(name)
+def _variable(name: str, is_complex: bool = False) -> Node:
+    return Node(None, name, {"dtype": COMPLEX} if is_complex else None)
 
 
-def _unconjugated(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
-    """Where only the shape of a conjugate is read, that of the value itself is."""
-    ignored = () if node.op is None else node.op.ignored_of(node.params)
-    if not any([inputs[position].node.op_name == "conj" for position in ignored]):
-        return None
-    for position in ignored:
-        if inputs[position].node.op_name == "conj":
+def _composed(program: GradientProgram, op: Op, params: Any, rule: Rule) -> list[Symbol | None]:
+    """What a rule gives for the variables of a program. Scopes of the user are not for its nodes: this
+    runs in a context of its own."""
+    inputs, outputs, grads = ([Symbol([NodeEntry(node)]) for node in nodes] for nodes in program[:3])
+    with NameManager():
+        return list(rule(GradientContext(inputs, outputs, params, Op.gradient[op]), *grads))
+
+
+def _unconjugated(results: Sequence[NodeEntry | None]) -> list[NodeEntry | None]:
+    """The same gradients, for which shapes are read of values themselves and not of conjugates."""
+
+    def rule(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
+        ignored = () if node.op is None else node.op.ignored_of(node.params)
+        conjugates = [position for position in ignored if inputs[position].node.op_name == "conj"]
+        if not conjugates:
+            return None
+        for position in conjugates:
             inputs[position] = inputs[position].node.inputs[0]
-    changed = walker.copy(node, inputs, node.control_deps)
-    return [NodeEntry(changed, index) for index in range(changed.num_outputs)]
+        changed = walker.copy(node, inputs, node.control_deps)
+        return [NodeEntry(changed, index) for index in range(changed.num_outputs)]
+
+    rewritten = iter(rewrite(Graph([entry for entry in results if entry is not None]), rule).outputs)
+    return [None if entry is None else next(rewritten) for entry in results]
 
 
 class Wanted:
@@ -139,7 +143,8 @@ class Wanted:
     def __init__(self, program: GradientProgram, needs: tuple[bool, ...]) -> None:
         results = [entry if need else None for entry, need in zip(program.results, needs)]
         entries = [entry for entry in results if entry is not None]
-        read, shaped = {entry.node for entry in entries}, set()
+        read = {entry.node for entry in entries}
+        shaped: set[Node] = set()
         for node in topo_order(entries):
             ignored = () if node.op is None else node.op.ignored_of(node.params)
             for position, entry in enumerate(node.inputs):

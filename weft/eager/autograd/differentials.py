@@ -247,7 +247,8 @@ def _together(rows: list[Tensor], shape: tuple[int, ...], x: Tensor) -> Tensor:
     whole = (*shape, *x._array.shape)
     if not rows:
         return wrap(np.zeros(whole, x._array.dtype))
-    return reshape(stack(rows), whole)
+    together: Tensor = reshape(stack(rows), whole)
+    return together
 
 
 @typed_errors

@@ -292,7 +292,7 @@ def next_sequence() -> int:
 
 def accumulator_of(leaf: Any) -> AccumulateGrad:
     """The node that adds to a leaf's gradient. The leaf knows it weakly: the graph keeps it."""
-    known = leaf._accumulator and leaf._accumulator()
+    known: AccumulateGrad | None = leaf._accumulator and leaf._accumulator()
     if known is None:
         known = AccumulateGrad(leaf)
         leaf._accumulator = weakref.ref(known)

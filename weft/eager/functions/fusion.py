@@ -52,22 +52,21 @@ class _Recording:
             return value
         if value._wrapped:
             raise _Declined("a number that is a tensor decides no dtype")
-        return self._leaf(_empty(Fact(value._array.shape, value._array.dtype)))
+        return self._leaf(_empty(value._array.shape, value._array.dtype))
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does."""
         if not _is_element_wise(op):
             raise _Declined(f"{op.name} is not element-wise")
         entries = [self._entry(tensor) for tensor in inputs]
-        facts = [Fact(tensor._array.shape, tensor._array.dtype) for tensor in inputs]
         try:
-            (fact,) = infer_node(op, params, facts, op.name)
+            ((shape, dtype, _),) = infer_node(op, params, [_fact(tensor) for tensor in inputs], op.name)
         except Error as error:
             raise _Declined(f"{op.name} is not for its inputs") from error
-        if fact.shape is None or fact.dtype is None or not are_native((*[f.dtype for f in facts], fact.dtype)):
+        if shape is None or dtype is None or not are_native((*[t._array.dtype for t in inputs], dtype)):
             raise _Declined(f"{op.name} is not native for its inputs")
         node = Node(op, op.name, op.attributes(params), entries, params=params)
-        return [self._refer(_empty(fact), NodeEntry(node))]
+        return [self._refer(_empty(shape, dtype), NodeEntry(node))]
 
     def entry(self, result: Any) -> NodeEntry:
         """What the function gave."""
@@ -94,8 +93,12 @@ class _Recording:
         return tensor
 
 
-def _empty(fact: Fact) -> Tensor:
-    return wrap(np.broadcast_to(np.zeros((), fact.dtype), fact.shape))
+def _fact(tensor: Tensor) -> Fact:
+    return Fact(tensor._array.shape, tensor._array.dtype)
+
+
+def _empty(shape: Any, dtype: DType) -> Tensor:
+    return wrap(np.broadcast_to(np.zeros((), dtype), shape))
 
 
 def _is_element_wise(op: Op) -> bool:
@@ -183,7 +186,8 @@ class Fused:
         try:
             return self.calls[key], tensors
         except TypeError:
-            return self._declined("an argument has no hash"), tensors
+            self._decline("an argument has no hash")
+            return None, tensors
         except KeyError:
             pass
         if len(self.calls) >= KEPT_PROGRAMS:
@@ -202,11 +206,12 @@ class Fused:
             tensors = sum([isinstance(value, Tensor) for value in (*args, *kwargs.values())])
             return _call(recording, tensors, result)
         except _Declined as why:
-            return self._declined(why)
+            self._decline(why)
+            return None
         finally:
             modes.trace = before
 
-    def _declined(self, why: object) -> None:
+    def _decline(self, why: object) -> None:
         add_stat_value("weft.fusion_declined", 1)
         if "dispatch" in config.get("debug"):
             print(f"weft: {self.function.__name__} is not fused: {why}", file=sys.stderr)

@@ -21,8 +21,6 @@ from .pointwise import op_key, run_pointwise
 Array = np.ndarray[Any, Any]
 
 FUSED_FROM = 1 << 8  # elements of the largest array
-# Beside element-wise operators and reductions: those that change shapes between them.
-SHAPING = {"expand_like", "broadcast_like", "collapse_sum", "reshape_like"}
 
 
 class FusedGradient:
@@ -85,11 +83,11 @@ def _stretched(made: Array, shape: tuple[int, ...]) -> Array:
     return made if made.shape == shape else np.broadcast_to(made, shape)
 
 
-def fused_gradient(wanted: Wanted, unchanged: set[Op]) -> FusedGradient | None:
+def fused_gradient(wanted: Wanted) -> FusedGradient | None:
     """The rule as one computation, if it has at least two steps that do something, each
     element-wise or a reduction."""
     steps, results = wanted.plan
-    if sum(step.op not in unchanged for step in steps) < 2:
+    if sum(not step.op.same_if_alike for step in steps) < 2:
         return None
     if not all(_fits(step.op) for step in steps):
         return None
@@ -107,4 +105,4 @@ def _fits(op: Op) -> bool:
         return False
     pattern = Op.pattern.get(op)
     kinds = (OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.COMM_REDUCE)
-    return pattern in kinds or op.name in SHAPING
+    return pattern in kinds or op.same_if_alike  # which changes shapes between the others

@@ -404,6 +404,7 @@ max_pool2d = pool_op(
     reference=_max_reference,
     compute=_max_compute,
     gradient=_max_gradient("_max_pool2d_grad"),
+    keeps_output=True,
 )
 max_pool2d_grad = pool_op(
     "_max_pool2d_grad",
@@ -456,6 +457,7 @@ global_max_pool2d = pool_op(
     reference=_max_reference,
     compute=_max_compute,
     gradient=_max_gradient("_global_max_pool2d_grad"),
+    keeps_output=True,
 )
 global_max_pool2d_grad = pool_op(
     "_global_max_pool2d_grad",
