@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ....base.dtype import DType
-from ....base.target import Target
-from ....te.build import KernelBuilder
-from ....te.expr import Expr, Shuffle, Var, as_expr, call, const, widen
-from ....te.loops import Buffer, Kernel
-from ....te.visit import masked_load
-from ..tile import registers
-from .operands import Operands
-from .tile import ceil_div, clamped, lanes_from
+from .....base.cpu_target import CpuTarget
+from .....base.dtype import DType
+from .....te.build import KernelBuilder
+from .....te.expr import Expr, Shuffle, Var, as_expr, call, const, widen
+from .....te.loops import Buffer, Kernel
+from .....te.visit import masked_load
+from ...tile import registers
+from ..operands import Operands
+from ..tile import ceil_div, clamped, lanes_from
 
 MAX_ROWS = 12  # of a thin product
 RUN_BYTES = 2048  # of the columns of a turn
@@ -27,21 +27,21 @@ def thin_columns(dtype: DType) -> int:
     return RUN_BYTES // dtype.itemsize
 
 
-def thin_kernel(target: Target, dtype: DType) -> Kernel:
+def thin_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """At most MAX_ROWS rows times a matrix whose columns are side by side: some products at a time
     are added to all columns of a turn, which makes for long runs of memory; sums stay in the first
     cache."""
     return _Thin(target, dtype).kernel()
 
 
-def dot_kernel(target: Target, dtype: DType) -> Kernel:
+def dot_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """Rows times columns that lie in one run of memory each: lanes are products, summed at the
     end."""
     return _Dot(target, dtype).kernel()
 
 
 class _Thin:
-    def __init__(self, target: Target, dtype: DType) -> None:
+    def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = KernelBuilder(f"open_product_{dtype.name}_thin")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.given, self.lanes = self.operands.given, target.lanes(dtype)
@@ -136,7 +136,7 @@ class _Thin:
 
 
 class _Dot:
-    def __init__(self, target: Target, dtype: DType) -> None:
+    def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = KernelBuilder(f"open_product_{dtype.name}_dot")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.given, self.lanes = self.operands.given, target.lanes(dtype)

@@ -8,22 +8,23 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
-from ..base import config
-from ..base.file_cache import file_cache
-from ..base.forks import held_lock
-from ..base.plan import KernelCode
-from ..base.target import Target, host
-from ..core.bulk import collector_paused
-from ..runtime.cpu.open_kernel import OpenKernel
-from ..te.loops import Kernel
-from .disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
-from .kernels import kernel_cache
+from ...base import config
+from ...base.cpu_target import CpuTarget, host
+from ...base.file_cache import file_cache
+from ...base.forks import held_lock
+from ...base.plan import KernelCode
+from ...core.bulk import collector_paused
+from ...runtime.cpu.open_kernel import OpenKernel
+from ...te.loops import Kernel
+from ..backends import backend_of
+from ..disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
+from ..kernels import kernel_cache
 
 making = held_lock("making")  # held while kernels are looked for and made
 _kernels: dict[Hashable, OpenKernel] = {}
 
 
-def open_kernel(key: Hashable, make: Callable[[Target], Kernel]) -> OpenKernel:
+def open_kernel(key: Hashable, make: Callable[[CpuTarget], Kernel]) -> OpenKernel:
     """The kernel of a key, which `make` writes for this machine when it is asked for first.
 
     A key of texts, numbers and dtypes holds for other processes, too: it says all that decides what
@@ -39,7 +40,7 @@ def open_kernel(key: Hashable, make: Callable[[Target], Kernel]) -> OpenKernel:
 
 
 @collector_paused
-def _code(key: Hashable, make: Callable[[Target], Kernel], target: Target) -> KernelCode:
+def _code(key: Hashable, make: Callable[[CpuTarget], Kernel], target: CpuTarget) -> KernelCode:
     disk = file_cache()
     name = None if disk is None else file_key(key, target)
     data = None if disk is None or name is None else disk.get(name)
@@ -53,10 +54,10 @@ def _code(key: Hashable, make: Callable[[Target], Kernel], target: Target) -> Ke
     return code
 
 
-def file_key(key: Hashable, target: Target) -> bytes | None:
+def file_key(key: Hashable, target: CpuTarget) -> bytes | None:
     """What a key's kernel is kept under; None for a key that holds in this process only."""
     try:
-        machine = (target.triple, target.cpu, target.features, target.vector_bits, target.caches)
+        machine = (backend_of(target).codegen.key(target), target.vector_bits, target.unit_bits, target.caches)
         return f"{fingerprint()} open {key_text(machine)} {key_text(key)}".encode()
     except (OSError, TypeError):
         return None

@@ -3,20 +3,20 @@ triangular matrices are solved. Matrices are dense, rows are vectors."""
 
 from __future__ import annotations
 
-from .... import te
-from ....base.dtype import INT32, INT64, DType
-from ....base.target import Target
-from ....te.build import KernelBuilder
-from ....te.expr import Expr, Var, as_expr, cast, minimum, select
-from ....te.loops import Buffer, Kernel, Let, Seq, Store
-from ....te.transform import lower_vectors
-from .nest import vector_loop
-from .operands import UNBOUNDED
+from ..... import te
+from .....base.cpu_target import CpuTarget
+from .....base.dtype import INT32, INT64, DType
+from .....te.build import KernelBuilder
+from .....te.expr import Expr, Var, as_expr, cast, minimum, select
+from .....te.loops import Buffer, Kernel, Let, Seq, Store
+from .....te.transform import lower_vectors
+from ..nest import vector_loop
+from ..operands import UNBOUNDED
 
 COLUMNS = 64  # of X that a turn takes
 
 
-def panel_kernel(dtype: DType, pivot: bool, target: Target) -> Kernel:
+def panel_kernel(dtype: DType, pivot: bool, target: CpuTarget) -> Kernel:
     """Columns `start` to `end` of matrices (m, n) whose columns before those are done. Rows are
     swapped as a whole; what is right of the columns is right in the rows that they end, and not yet
     in those below.
@@ -83,7 +83,7 @@ def _subtract(
     b.emit(vector_loop(k, *between, lanes, Store(a, (row + k,), value)))
 
 
-def substitution_kernel(dtype: DType, unit: bool, target: Target) -> Kernel:
+def substitution_kernel(dtype: DType, unit: bool, target: CpuTarget) -> Kernel:
     """X becomes T^-1 X, where T is a triangle below the diagonal, which is 1 if `unit`; steps may
     be negative, which makes it one above. Columns of X are cut into blocks.
 

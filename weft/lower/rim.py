@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import ExprLike, as_expr
-from ...te.loops import Kernel
-from ...te.transform import lower_vectors
+from ..base.dtype import DType
+from ..te.build import KernelBuilder
+from ..te.expr import ExprLike, as_expr
+from ..te.loops import Kernel
+from ..te.transform import lower_vectors
 
 ROWS, COLUMNS = 2, 3  # the axes around which a halo is
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ....base.dtype import DType
-from ....base.target import Target
-from ....te.build import KernelBuilder
-from ....te.expr import Expr, Var, binary, select
-from ....te.loops import Buffer, Kernel
-from ....te.visit import masked_load
-from .operands import Block, Operands
+from .....base.cpu_target import CpuTarget
+from .....base.dtype import DType
+from .....te.build import KernelBuilder
+from .....te.expr import Expr, Var, binary, select
+from .....te.loops import Buffer, Kernel
+from .....te.visit import masked_load
+from ..operands import Block, Operands
+from ..tile import Panel, Sums, TileSize, ceil_div, choose_tile, clamped, even_panels, lanes_from, row_tiles, tile_size
 from .pack import Columns, pack_panel
-from .tile import Panel, Sums, TileSize, ceil_div, choose_tile, clamped, even_panels, lanes_from, row_tiles, tile_size
 
 PANEL_BYTES = 216 << 10  # of packed columns, beside which rows fit the second cache
 MAX_DEPTH = 384  # products of a part
@@ -32,7 +32,7 @@ def panel_elements(dtype: DType) -> int:
     return PANEL_BYTES // dtype.itemsize
 
 
-def product_kernel(target: Target, dtype: DType, pack_rows: bool) -> Kernel:
+def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
     """The kernel over open/operands.py. With `pack_rows` rows of a are packed as well, else the
     products of a row lie side by side."""
     return _Writer(target, dtype, pack_rows).kernel()
@@ -59,7 +59,7 @@ class _Rows(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, target: Target, dtype: DType, pack_rows: bool) -> None:
+    def __init__(self, target: CpuTarget, dtype: DType, pack_rows: bool) -> None:
         self.b = b = KernelBuilder(f"open_product_{dtype.name}{'_packed' if pack_rows else ''}")
         self.dtype, self.size, self.pack_rows = dtype, tile_size(target, dtype), pack_rows
         self.operands = Operands(b, dtype)

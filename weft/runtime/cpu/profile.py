@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.plan import KernelStep
-from .cpu.executor import aligned
-from .cpu.jit import load_object
-from .inputs import as_input
-from .program import KernelInfo, Program
+from ...base.plan import KernelStep
+from ..inputs import as_input
+from ..program import KernelInfo, Program
+from .executor import aligned
+from .jit import load_object
 
 _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -38,7 +38,7 @@ def profile(program: Program, inputs: Mapping[str, Any], rounds: int = 5) -> lis
                 scalars = (ctypes.c_int64 * max(len(step.scalars), 1))(*step.scalars)
                 run = _Kernel(library.address(step.kernel))
                 start = time.perf_counter()
-                run(ctypes.addressof(table), ctypes.addressof(scalars), 0, step.extent)
+                run(ctypes.addressof(table), ctypes.addressof(scalars), 0, step.launch.blocks[0])
                 times[number] = min(times[number], time.perf_counter() - start)
     steps = [(t, s) for t, s in zip(times, program.plan.steps) if isinstance(s, KernelStep)]
     slots = program.plan.slots

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ....base.dtype import DType
-from ....base.target import Target
-from ....te.build import KernelBuilder
-from ....te.expr import Var, as_expr, binary, const
-from ....te.loops import Kernel, Store
-from ....te.transform import lower_vectors
-from .nest import vector_loop
-from .operands import UNBOUNDED
+from .....base.cpu_target import CpuTarget
+from .....base.dtype import DType
+from .....te.build import KernelBuilder
+from .....te.expr import Var, as_expr, binary, const
+from .....te.loops import Kernel, Store
+from .....te.transform import lower_vectors
+from ..nest import vector_loop
+from ..operands import UNBOUNDED
 
 
-def triangle_kernel(dtype: DType, lower: bool, target: Target) -> Kernel:
+def triangle_kernel(dtype: DType, lower: bool, target: CpuTarget) -> Kernel:
     """Scalars: rows of all matrices, rows and columns of one, the last diagonal that stays. A turn
     is a row."""
     b = KernelBuilder("triangle")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
-from ...base.dtype import DType
-from ...base.errors import Error, GraphError, ShapeError
-from ...base.shape import is_static, show
-from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
-from ...core.op import Op
-from ...te.expr import Const
-from ...te.loops import Buffer, Kernel
-from ...te.transform import legalise
-from ..group import LoweredKernel, Temporary
+from ..base.dtype import DType
+from ..base.errors import Error, GraphError, ShapeError
+from ..base.shape import is_static, show
+from ..core.fused import FusedGroup
+from ..core.ir import Fact, NodeEntry
+from ..core.op import Op
+from ..te.expr import Const
+from ..te.loops import Buffer, Kernel
+from ..te.transform import legalise
+from .group import LoweredKernel, Temporary
 
 Spec = tuple[tuple[int, ...], DType]
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..base.dtype import as_dtype, dtype_name
-from ..base.errors import Error, FormatError, RunError
-from ..base.file_cache import file_cache
-from ..base.plan import KernelCode
-from ..base.target import host
-from ..core.bulk import collector_paused
-from ..lower.cpu.open.generic import Memory, OpenProgram, OpenStep
-from ..runtime.cpu.open_kernel import OpenKernel, load_kernels
-from ..te.loops import Kernel
-from ..te.sizes import read_table
-from .disk_cache import CompiledKernel, decoded, encoded
-from .kernels import kernel_cache
-from .open_kernels import compiling, file_key
+from ...base.cpu_target import host
+from ...base.dtype import as_dtype, dtype_name
+from ...base.errors import Error, FormatError, RunError
+from ...base.file_cache import file_cache
+from ...base.plan import KernelCode
+from ...core.bulk import collector_paused
+from ...lower.cpu.open.generic import Memory, OpenProgram, OpenStep
+from ...runtime.cpu.open_kernel import OpenKernel, load_kernels
+from ...te.loops import Kernel
+from ...te.sizes import read_table
+from ..disk_cache import CompiledKernel, decoded, encoded
+from ..kernels import kernel_cache
+from .kernels import compiling, file_key
 
 VARIANTS = 16  # programs of one key that differ by what they asked about sizes
 
