@@ -92,7 +92,8 @@ class Kernel:
         if not self.takes_complex:
             for array in arrays:
                 if array.dtype.kind == "c":
-                    raise _of_real_numbers(self.op, array)
+                    why = f"an input is {array.dtype}"
+                    raise Unsupported(f"{self.op.name} is not defined for complex numbers", why=why)
         try:
             for array in arrays:
                 if array.size >= self.native_from:
@@ -162,10 +163,6 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
                 (record if kernel.differentiable else _end)(kernel, params, inputs, outputs)
                 break
     return outputs
-
-
-def _of_real_numbers(op: Op, array: Array) -> Unsupported:
-    return Unsupported(f"{op.name} is not defined for complex numbers", why=f"an input is {array.dtype}")
 
 
 def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
@@ -261,9 +258,8 @@ def _end(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequenc
 
 def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexity | None:
     """Which inputs and outputs of a call are complex, if any is."""
-    own = tuple([tensor._array.dtype.kind == "c" for tensor in inputs])
-    made = tuple([tensor._array.dtype.kind == "c" for tensor in outputs])
-    return (own, made) if True in own or True in made else None
+    ins, outs = (tuple([tensor._array.dtype.kind == "c" for tensor in tensors]) for tensors in (inputs, outputs))
+    return (ins, outs) if True in ins or True in outs else None
 
 
 def _wanted(

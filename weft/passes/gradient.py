@@ -33,9 +33,9 @@ class GradientNames(NameManager):
         self.given: set[str] = set()
 
     def get(self, name: str | None, hint: str) -> str:
-        made = name or f"{self._base}{len(self.given)}"
-        self.given.add(made)
-        return made
+        chosen = name or f"{self._base}{len(self.given)}"
+        self.given.add(chosen)
+        return chosen
 
 
 @register_pass("Gradient", requires=("grad_ys", "grad_xs", "grad_ys_out_grad"), op_attrs=("FGradient",))
@@ -55,10 +55,10 @@ def gradient(graph: Graph) -> Graph:
     tape = _Tape(graph, order, xs, _mirrors(order, graph.attr("grad_mirror_fun")))
     tape.run(ys, heads)
     results = _distinct([tape.result(entry) for entry in xs], graph.attr("copy_op"))
-    made = Graph(results, facts=graph.facts, sources=tape.sources)
+    gradient_graph = Graph(results, facts=graph.facts, sources=tape.sources)
     if graph.facts:
-        made = infer_dtypes(infer_shapes(made, {}), {})
-    return made.trimmed()
+        gradient_graph = infer_dtypes(infer_shapes(gradient_graph, {}), {})
+    return gradient_graph.trimmed()
 
 
 def entry_gradients(
@@ -74,14 +74,14 @@ def entry_gradients(
 def _distinct(results: Sequence[NodeEntry], copy_op: str | None) -> list[NodeEntry]:
     """The results; with an operator for it, those that come again are copies."""
     seen: dict[NodeEntry, int] = {}
-    made = []
+    distinct = []
     for entry in results:
         count = seen.get(entry, 0)
         seen[entry] = count + 1
         if copy_op is not None and count > 0:
             entry = _node(copy_op, [entry], f"{entry.node.name}_{count}_copy")
-        made.append(entry)
-    return made
+        distinct.append(entry)
+    return distinct
 
 
 def _check_reachable(order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:
@@ -148,8 +148,8 @@ class _Tape:
             return None
         if entry not in self._sums:
             nonzero = [grad for grad in grads if grad.node.op_name not in self.zero_ops]
-            found = nonzero or grads[:1]
-            self._sums[entry] = found[0] if len(found) == 1 else self.aggregate(found)
+            summands = nonzero or grads[:1]
+            self._sums[entry] = summands[0] if len(summands) == 1 else self.aggregate(summands)
             self.known.add(self._sums[entry].node)
         return self._sums[entry]
 
@@ -202,10 +202,10 @@ class _Tape:
                     hint="differentiate tensors, or write the parts as real numbers",
                 )
 
-    def _trace(self, made: Node, node: Node) -> None:
-        """Says of nodes that a rule made which node they are the gradient of."""
+    def _trace(self, grad: Node, node: Node) -> None:
+        """Says of nodes that a rule grad which node they are the gradient of."""
         source = self.graph.sources.get(node, (node,))
-        stack = [made]
+        stack = [grad]
         while stack:
             current = stack.pop()
             if current not in self.known:
@@ -235,15 +235,15 @@ class _Tape:
                     where=f"node {node.name!r}",
                     why=f"{type(error).__name__}: {error}",
                 ) from error
-        found = [_entry(value, node) for value in answer]
-        if len(found) != len(node.inputs):
+        input_grads = [_entry(value, node) for value in answer]
+        if len(input_grads) != len(node.inputs):
             raise InvalidValue(
-                f"gradient function of {op.name} returned {len(found)} gradients",
+                f"gradient function of {op.name} returned {len(input_grads)} gradients",
                 where=f"node {node.name!r}",
                 why=f"the operator has {len(node.inputs)} inputs",
             )
-        _rename(node, op, found, names.given)
-        return found
+        _rename(node, op, input_grads, names.given)
+        return input_grads
 
 
 def _writes(order: Sequence[Node]) -> dict[Node, list[int]]:
@@ -298,8 +298,8 @@ def _mirrors(order: Sequence[Node], chosen: Callable[[Node], bool] | None) -> di
         pure = node.op is not None and node.op.effect_of(node.params) == "pure"
         if pure and chosen is not None and chosen(node):
             inputs = [_mirrored(entry, mirrors) for entry in node.inputs]
-            mirrors[node] = made = node.copy_with(inputs, node.control_deps)
-            made.name = f"{node.name}_mirror"
+            mirrors[node] = mirror = node.copy_with(inputs, node.control_deps)
+            mirror.name = f"{node.name}_mirror"
     return mirrors
 
 
@@ -320,9 +320,9 @@ def gradients(
     >>> grad.attr("op_name"), grad.attr("name"), grad.list_input_names()
     ('elemwise_mul', 'y_grad', ['head', 'x'])
     """
-    made = get_gradient_graph(ys, xs, grad_ys)
-    kind = type(ys if isinstance(ys, Symbol) else ys[0]) if made.outputs else Symbol
-    return [kind([entry]) for entry in made.outputs]
+    graph = get_gradient_graph(ys, xs, grad_ys)
+    kind = type(ys if isinstance(ys, Symbol) else ys[0]) if graph.outputs else Symbol
+    return [kind([entry]) for entry in graph.outputs]
 
 
 def get_gradient_graph(

@@ -106,23 +106,23 @@ def _output_grads(outputs: Sequence[Tensor], grads: Any, create_graph: bool) -> 
         grads = (grads,) if grads is not None else (None,) * len(outputs)
     if not isinstance(grads, Sequence):
         raise InvalidType(f"gradients are a Tensor or several, not {grads!r:.60}")
-    given = tuple(grads)
-    if len(given) != len(outputs):
-        raise RunError(f"got {len(outputs)} tensors and {len(given)} gradients")
-    return tuple(_output_grad(y, g) for y, g in zip(outputs, given))
+    output_grads = tuple(grads)
+    if len(output_grads) != len(outputs):
+        raise RunError(f"got {len(outputs)} tensors and {len(output_grads)} gradients")
+    return tuple(_output_grad(y, g) for y, g in zip(outputs, output_grads))
 
 
-def _output_grad(output: Tensor | GradientEdge, given: Any) -> Any:
+def _output_grad(output: Tensor | GradientEdge, grad: Any) -> Any:
     shape, kind = _meta(output)
-    if given is not None:
-        if not isinstance(given, Tensor):
-            raise InvalidType(f"gradients can be either Tensors or None, but got {type(given).__name__}")
-        if given._array.shape != shape:
+    if grad is not None:
+        if not isinstance(grad, Tensor):
+            raise InvalidType(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+        if grad._array.shape != shape:
             raise RunError(
-                f"Mismatch in shape: grad_output has a shape of {given.shape} and output has a "
+                f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a "
                 f"shape of {Size.of(shape)}."
             )
-        return given
+        return grad
     if isinstance(output, Tensor) and not output.requires_grad:
         return None
     if math.prod(shape) != 1:

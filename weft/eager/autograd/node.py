@@ -239,24 +239,24 @@ class Packed(Saved):
         self.array = None
 
     def unpack(self, owner: Node, tensor_of: Callable[..., Any]) -> Any:
-        made = _unrecorded(self.unpack_hook, self.packed)
-        if not hasattr(made, "_array"):
+        unpacked = _unrecorded(self.unpack_hook, self.packed)
+        if not hasattr(unpacked, "_array"):
             raise InvalidType(
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
-                f"{type(made).__name__}"
+                f"{type(unpacked).__name__}"
             )
         fn, index = self.edge
-        return tensor_of(made._array, made._counter, owner if self.is_output else fn, index)
+        return tensor_of(unpacked._array, unpacked._counter, owner if self.is_output else fn, index)
 
     def keep_apart(self, array: Any) -> None:
-        own = getattr(self.packed, "_array", None)
-        if own is not None and np.may_share_memory(own, array) and not self.is_output:
-            self.packed = self.packed._like(own.copy())
+        kept = getattr(self.packed, "_array", None)
+        if kept is not None and np.may_share_memory(kept, array) and not self.is_output:
+            self.packed = self.packed._like(kept.copy())
 
     def keep_output(self) -> None:
-        own = getattr(self.packed, "_array", None)
-        if own is not None and self.is_output and self.counter[0] == self.version:
-            self.packed = self.packed._like(own.copy())
+        kept = getattr(self.packed, "_array", None)
+        if kept is not None and self.is_output and self.counter[0] == self.version:
+            self.packed = self.packed._like(kept.copy())
 
 
 def _unrecorded(function: Callable[[Any], Any], value: Any) -> Any:

@@ -15,6 +15,7 @@ from ...base import config
 from ...base.counters import add_stat_value
 from ...base.dtype import DType
 from ...base.errors import Error
+from ...base.kept import Kept
 from ...core.infer import infer_node
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
@@ -136,7 +137,7 @@ class Composite:
         return GradientProgram([entry.node for entry in self.inputs], [output], [grad], results)
 
 
-_composites: dict[Any, Composite] = {}
+_composites: Kept[Composite] = Kept(KEPT_PROGRAMS)
 
 
 class Call(NamedTuple):
@@ -195,6 +196,16 @@ class Fused:
         recorded = self.calls[key] = self._recorded(args, kwargs)
         return recorded, tensors
 
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+        """The result of a call as one pass and one node, unless it is that as it is."""
+        call, tensors = self.call(args, kwargs)
+        if call is None or not isinstance(call.maker, Composite):
+            return None
+        output = wrap(call.run(tensors))
+        if modes.grad and any([tensor.requires_grad for tensor in tensors]):
+            call.record(tensors, output)
+        return output
+
     def _recorded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call | None:
         recording, before = _Recording(), modes.trace
         modes.trace = recording
@@ -240,37 +251,23 @@ def _call(recording: _Recording, tensors: int, result: Any) -> Call:
 def _composite(plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> Composite:
     """The composite of a plan; there is one for all graphs that are alike."""
     try:
-        composite = _composites.get(plan)
+        hash(plan)
     except TypeError:
         raise _Declined("an attribute has no hash") from None
-    if composite is None:
-        if len(_composites) >= KEPT_PROGRAMS:
-            _composites.clear()
-        composite = _composites[plan] = Composite(plan, inputs, result)
-    return composite
+    return _composites.find(plan, lambda: Composite(plan, inputs, result))
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which is one native pass where tensors are large."""
-    own = Fused(function)
+    as_one = Fused(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if modes.trace is None:
             for value in args:
                 if isinstance(value, Tensor) and value._array.size >= FUSED_FROM:
-                    made = _run(own, args, kwargs)
-                    return function(*args, **kwargs) if made is None else made
+                    output = as_one.run(args, kwargs)
+                    return function(*args, **kwargs) if output is None else output
         return function(*args, **kwargs)
 
     return call
-
-
-def _run(own: Fused, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
-    call, tensors = own.call(args, kwargs)
-    if call is None or not isinstance(call.maker, Composite):
-        return None
-    output = wrap(call.run(tensors))
-    if modes.grad and any([tensor.requires_grad for tensor in tensors]):
-        call.record(tensors, output)
-    return output
