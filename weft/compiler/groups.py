@@ -13,6 +13,7 @@ from ..base.forks import held_lock
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
+from ..core.op import subscribe
 from ..lower.group import LoweredKernel, Strides, Temporary
 from ..lower.signature import signature
 from .backends import backend_of
@@ -147,6 +148,9 @@ def forget_groups() -> None:
     """Empties the memory of this process."""
     with _lock:
         _known.clear()
+
+
+subscribe(lambda op, name: forget_groups())  # a rule of an operator may be another one
 
 
 def _with_arguments(kernel: CompiledKernel, place: Callable[[Any], Hashable]) -> CompiledKernel:

@@ -33,7 +33,7 @@ from .autograd.modes import modes
 from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
 from .native.choice import native_calls
 from .native.gradient import FUSED_FROM, fused_gradient
-from .tensor.tensor import Tensor, tensor_of, wrap
+from .tensor.tensor import Tensor, bind, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements
@@ -402,5 +402,4 @@ def _cast_attrs(dtype: DType) -> CastAttrs:
 
 
 _CAST = Op.get("cast")
-Tensor.__weft_op__ = staticmethod(_called)  # type: ignore[attr-defined]
-Tensor._cast = _cast  # type: ignore[attr-defined]
+bind(__weft_op__=staticmethod(_called), _cast=_cast)

@@ -13,7 +13,7 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
-from ..te.loops import Kernel
+from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
 from .stages import stages
 
@@ -137,6 +137,14 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
             where=f"node {entry.node.name!r}, output {entry.index}",
             why=f"inference says {known.shape} of {known.dtype}",
         )
+
+
+def stage_buffers(
+    output: Tensor, places: Mapping[Tensor, Hashable], strides: Strides | None = None
+) -> dict[Tensor, Buffer]:
+    """The memory of what a stage reads, then of what it computes."""
+    tensors, steps = [*sources(output, places), output], strides or {}
+    return {t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate(tensors)}
 
 
 def sources(output: Tensor, places: Mapping[Tensor, Hashable]) -> list[Tensor]:

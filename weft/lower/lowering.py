@@ -15,6 +15,7 @@ from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from .group import LoweredKernel, Schedule, Strides, lower_stages
 from .loop_bodies import written_kernels
+from .registered import registered_schedule
 
 T = TypeVar("T", bound=Target)
 Facts = Callable[[NodeEntry], Fact]
@@ -41,7 +42,9 @@ class Lowering(Generic[T]):
             return written_kernels(group, fact)
         template = self._template(group)
         if template is None:
-            return lower_stages(group, fact, target, self.schedule, strides)
+            rule, node = group.schedule, group.master or group.nodes[-1]
+            schedule = self.schedule if rule is None else registered_schedule(rule, node)
+            return lower_stages(group, fact, target, schedule, strides)
         return template.make(group, fact, target, strides) if strides else template.make(group, fact, target)
 
     def copy(
@@ -66,7 +69,8 @@ class Lowering(Generic[T]):
 
     def has_body(self, node: Node) -> bool:
         """Whether kernels can be made for a node: it has them, a compute, or a template."""
-        return bool(bodies_of(node)) or node.op_name in self.templates
+        written = Op.compute.contains(node.op) or Op.kernels.contains(node.op)
+        return written or node.op_name in self.templates
 
     @property
     def dense(self) -> frozenset[str]:
@@ -74,10 +78,13 @@ class Lowering(Generic[T]):
         return frozenset(name for name, template in self.templates.items() if not template.takes_strides)
 
     def _template(self, group: FusedGroup) -> Template | None:
-        return None if group.master is None else self.templates.get(group.master.op_name)
+        """A registered schedule goes before it."""
+        if group.master is None or group.schedule is not None:
+            return None
+        return self.templates.get(group.master.op_name)
 
 
 def bodies_of(node: Node) -> list[Callable[..., Any]]:
     """The functions that write the code of a node; none for a template."""
-    rules = (Op.compute.get(node.op), Op.kernels.get(node.op))
+    rules = (Op.compute.get(node.op), Op.kernels.get(node.op), Op.schedule.get(node.op))
     return [rule for rule in rules if rule is not None]

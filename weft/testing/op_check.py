@@ -33,6 +33,7 @@ from ..core.symbol import Group, Symbol, Variable
 from ..lower.cpu.dispatch import LOWERING
 from ..lower.group import Temporary
 from ..runtime.cpu.kernel import NativeKernel
+from ..te.expr import Const
 from ..te.interpret import run_kernel
 from ..te.loops import Kernel
 from ..te.schedule import loop_kernel
@@ -293,9 +294,12 @@ def run_lowered(
     for kernel, places, _ in LOWERING.lower(group, fact, chosen):
         for place in [*places, *outputs]:
             if place not in memory:
+                assert isinstance(place, Temporary | NodeEntry)
                 known = place if isinstance(place, Temporary) else fact(place)
+                assert is_static(known.shape)
+                assert known.dtype is not None
                 memory[place] = placed(np.full(known.shape, _poison(known.dtype), known.dtype))
-        shapes = [tuple(int(extent.value) for extent in b.shape) for b in kernel.buffers]
+        shapes = [[int(extent.value) for extent in b.shape if isinstance(extent, Const)] for b in kernel.buffers]
         arrays = [memory[place].reshape(shape) for place, shape in zip(places, shapes)]
         NativeKernel(compile_kernel(kernel, chosen))(arrays)
     return [memory[entry] for entry in outputs]
@@ -374,7 +378,8 @@ def _producers(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
 def narrowed(sample: Sample, dtype: DType) -> Sample:
     """The sample with its float32 inputs in a narrower dtype, and a tolerance that fits it."""
     inputs = [x.astype(dtype) if x.dtype == FLOAT32 else x for x in sample.inputs]
-    error = 16 * float(ml_dtypes.finfo(dtype).eps)
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    error = 16 * float(limits.eps)
     return replace(sample, inputs=inputs, oracle=None, rtol=error, atol=error)
 
 

@@ -13,7 +13,7 @@ from ...base.dtype import is_float
 from ...base.errors import InvalidType, RunError
 from ..functions.table import row
 from ..tensor.size import Size
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor, bind, wrap
 from ..tensor.types import OF_NUMPY
 from .gradient_graph import GradientEdge
 from .hooks import Hooks, RemovableHandle
@@ -191,7 +191,7 @@ def retains_grad(self: Tensor) -> bool:
     return self._retains
 
 
-Tensor.retains_grad = property(retains_grad)  # type: ignore[attr-defined]
+bind(retains_grad=property(retains_grad))
 
 
 class _VariableMeta(type):

@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from ..tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+Arguments = ParamSpec("Arguments")
 
 
 class _Declined(Exception):
@@ -257,12 +258,12 @@ def _composite(plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> Co
     return _composites.find(plan, lambda: Composite(plan, inputs, result))
 
 
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
     """The function, which is one native pass where tensors are large."""
     as_one = Fused(function)
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
         if modes.trace is None:
             for value in args:
                 if isinstance(value, Tensor) and value._array.size >= FUSED_FROM:

@@ -8,11 +8,11 @@ from math import prod
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
-from ...te.loops import For, Kernel, Seq, Stmt, buffer
+from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
 from ...te.simplify_loops import statements
 from ...te.tensor import Tensor
-from ..group import LoweredKernel, Strides, lower_stages, sources
+from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
 from .nest import Axis
 from .pointwise import pointwise_kernel
 from .reduction import reduction_kernel
@@ -29,11 +29,7 @@ def stage_kernel(
     name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: CpuTarget, strides: Strides | None = None
 ) -> LoweredKernel:
     """The kernel that computes one tensor into memory, by the schedule that suits it."""
-    read = sources(output, places)
-    steps = strides or {}
-    buffers = {
-        t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate([*read, output])
-    }
+    buffers = stage_buffers(output, places, strides)
     if 0 in output.shape:
         nothing = Kernel(name, tuple(buffers.values()), Seq(()))
         return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
