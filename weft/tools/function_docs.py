@@ -217,8 +217,7 @@ def _class_stub() -> Iterator[str]:
             continue
         if isinstance(value, property) and value.fget is not None:
             told = Tensor.__annotations__.get(name) or inspect.signature(value.fget).return_annotation
-            yield f"    @property
-    def {name}(self) -> {_annotated(told)}: ..."
+            yield f"    @property\n    def {name}(self) -> {_annotated(told)}: ..."
             if value.fset is not None:
                 yield f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..."
         elif inspect.isfunction(value) and _is_public(name):
