@@ -33,6 +33,7 @@ from .autograd.modes import modes
 from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
 from .native.choice import native_calls
 from .native.gradient import FUSED_FROM, fused_gradient
+from .tensor.memory import array_of, arrays_of
 from .tensor.tensor import Tensor, bind, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
@@ -149,7 +150,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     if modes.trace is not None:
         return modes.trace.add(op, params, inputs)  # type: ignore[no-any-return]
     kernel = kernel_of(op)
-    arrays = [tensor._array for tensor in inputs]
+    arrays: list[Any] = [tensor._array for tensor in inputs]  # array_of's, which every call cannot afford
     results = kernel.run(params, arrays)
     if isinstance(results, (tuple, list)):
         if kernel.mutates:
@@ -171,7 +172,8 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     if modes.trace is not None:
         return modes.trace.add(op, None, (a, b))[0]  # type: ignore[no-any-return]
     kernel = _kernels.get(op) or kernel_of(op)
-    x, y = a._array, b._array
+    x: Any = a._array
+    y: Any = b._array
     if x.size >= kernel.native_from or y.size >= kernel.native_from:
         result = kernel.run(None, (x, y))
     else:
@@ -190,7 +192,7 @@ def _written(kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Seq
     written where they belong."""
     count = kernel.op.outputs_of(params)
     for position, value in zip(kernel.op.mutates_of(params), results[count:]):
-        np.copyto(inputs[position]._array, value)
+        np.copyto(array_of(inputs[position]), value)
         inputs[position]._counter[0] += 1
     return results[:count]
 
@@ -354,7 +356,7 @@ class OpNode(Node):
         results = wanted.plan.results
         edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]
         shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-        computed = wanted.fused.run([tensor._array for tensor in values], shapes)
+        computed = wanted.fused.run(arrays_of(values), shapes)
         if wanted.fused.fails:
             wanted.fused = None
         if computed is None:
@@ -378,7 +380,7 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
     if modes.grad:
         return apply(op, params, inputs) if kernel.composed is None else kernel.composed(params, inputs)
     if kernel.views is not None:
-        views = kernel.views(params, *[tensor._array for tensor in inputs])
+        views = kernel.views(params, *arrays_of(inputs))
         if views is not None:
             return [wrap(view) for view in views]
     return apply(op, params, inputs)

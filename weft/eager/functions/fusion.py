@@ -28,6 +28,7 @@ from ..autograd.modes import modes
 from ..dispatch import OpNode, kernel_of, record
 from ..native.gradient import FUSED_FROM
 from ..native.pointwise import are_native, element, op_key, run_pointwise
+from ..tensor.memory import arrays_of
 from ..tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
@@ -157,8 +158,7 @@ class Call(NamedTuple):
         return self.body.value.dtype
 
     def run(self, tensors: Sequence[Tensor], out: Array | None = None) -> Array:
-        arrays = [tensor._array for tensor in (*tensors, *self.constants)]
-        return run_pointwise(self.key, self.body, arrays, out)
+        return run_pointwise(self.key, self.body, arrays_of((*tensors, *self.constants)), out)
 
     def record(self, tensors: Sequence[Tensor], output: Tensor) -> None:
         record(self.maker, self.params, (*tensors, *self.constants), (output,))
