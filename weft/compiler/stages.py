@@ -1,6 +1,6 @@
 """The stages of a compilation as they are reached, for those who want to look:
 
-    with watched(print): weft.compile("model.onnx")
+with watched(print): weft.compile("model.onnx")
 """
 
 from __future__ import annotations

@@ -108,4 +108,4 @@ def _recorded(tensor: Tensor) -> Tensor:
     return tensor if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
-COMPOSED[Op.get("_rnn_grad")] = _rnn_grad
+Op.get("_rnn_grad").set_attr(COMPOSED.name, _rnn_grad)
