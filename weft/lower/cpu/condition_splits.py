@@ -11,7 +11,7 @@ from ...te.expr import Compare, Var
 from ...te.loops import Stmt
 from ...te.simplify_loops import simplify_statement
 from ...te.visit import postorder, substitute
-from ..access import affine
+from ..access import linear
 from .nest import Axis
 
 MAX_LEAVES = 256
@@ -47,7 +47,7 @@ def segments(axes: Sequence[Axis], body: Stmt) -> list[list[Segment]]:
 
 
 def _cut(node: Compare) -> tuple[Var, int] | None:
-    a, b = affine(node.a), affine(node.b)
+    a, b = linear(node.a), linear(node.b)
     if a is None or b is None or node.op not in _FLIP:
         return None
     difference = a.plus(b, -1)
