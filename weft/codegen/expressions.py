@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..base.dtype import INT64, DType, is_float
+from ..base.dtype import INT64, DType
 from ..base.errors import InvalidValue, NotFound
+from ..te.evaluate import fold_index, function_of
 from ..te.expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Load, Ramp, Select, Shuffle, Unary, Var
-from ..te.linear import ONE, ZERO, Affine, Linear, LinearForms, scalar
+from ..te.linear import ONE, ZERO, Affine, Linear, LinearForms, scalar, wrapped
 from ..te.loops import Buffer
+from ..te.sizes import QUESTIONS
 from ..te.visit import parts
 from . import arithmetic, memory
 from .affine import Index, Sum, as_vector, lane_numbers, materialise, multiply, sum_of
@@ -154,11 +154,7 @@ def _var(self: Expressions, expr: Var) -> Index:
 def _const(self: Expressions, expr: Const) -> Index:
     if expr.dtype == INT64:
         return scalar(Linear(int(expr.value), {}))
-    number = expr.value
-    if is_float(expr.dtype):
-        with np.errstate(over="ignore"):
-            number = float(expr.dtype.type(number))
-    return self.b.const(register_type(expr.dtype), 1, number)
+    return self.b.const(register_type(expr.dtype), 1, function_of(expr)().item())
 
 
 def _unary(self: Expressions, expr: Unary, a: Index) -> Index:
@@ -191,8 +187,8 @@ def _affine(self: Expressions, op: str, a: Affine[Value], b: Affine[Value]) -> A
 
 def _scalar_affine(self: Expressions, op: str, a: Sum, b: Sum) -> Sum | None:
     """What is the same in all lanes is computed once; constants are folded."""
-    if a.is_constant and b.is_constant and op in _FOLDED and (b.constant or "floor" not in op):
-        return Linear(_FOLDED[op](a.constant, b.constant), {})
+    if a.is_constant and b.is_constant:
+        return Linear(fold_index(op, wrapped(a.constant), wrapped(b.constant)), {})
     x, y = materialise(self.b, a), materialise(self.b, b)
     if op in ("floordiv", "floormod") and b.is_constant and b.constant > 0:
         if self.is_nonnegative(a):
@@ -212,14 +208,6 @@ def _linear_of(value: Value) -> Sum:
     return wrapped.base
 
 
-_FOLDED: dict[str, Callable[[int, int], int]] = {
-    "floordiv": lambda a, b: a // b,
-    "floormod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
-
-
 def _compare(self: Expressions, expr: Compare, a: Index, b: Index) -> Index:
     if isinstance(a, Affine) and isinstance(b, Affine):
         made = _affine_compare(self, expr.op, a, b)
@@ -236,7 +224,7 @@ def _affine_compare(self: Expressions, op: str, a: Affine[Value], b: Affine[Valu
     if slope == ZERO:
         x, y = materialise(self.b, a.base), materialise(self.b, b.base)
         if gap.is_constant:
-            return self.b.const("i1", a.lanes, _HOLDS[op](0, gap.constant))
+            return self.b.const("i1", a.lanes, QUESTIONS[op](0, gap.constant))
         return self.b.splat(arithmetic.compare(self.b, op, x, y, INT64), a.lanes)
     if not slope.is_constant or abs(slope.constant) != 1 or op not in _MIRRORED:
         return None
@@ -248,16 +236,6 @@ def _affine_compare(self: Expressions, op: str, a: Affine[Value], b: Affine[Valu
     if op in ("lt", "le"):
         return below
     return self.b.binary("xor", below, self.b.const("i1", a.lanes, True))
-
-
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
 
 
 def _lanes_below(b: Builder, limit: Value, lanes: int) -> Value:

@@ -10,10 +10,8 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Any, TypeGuard, cast
 
-import numpy as np
-
 from ..base.dtype import BOOL, INT64, is_float, is_integer
-from .evaluate import function_of
+from .evaluate import folded
 from .expr import (
     Binary,
     Broadcast,
@@ -157,7 +155,7 @@ class Simplifier:
         broadcast(op(a, b)), and the same for ramps where it holds."""
         kinds = {type(part) for part in parts(node)}
         if kinds == {Const}:
-            return _folded(node)
+            return folded(node)
         if node.lanes == 1:
             return None
         if kinds == {Broadcast}:
@@ -388,22 +386,6 @@ class Simplifier:
         return Ramp(base, ramp.stride, lanes)
 
 
-def _folded(node: Expr) -> Const:
-    if isinstance(node, Binary) and node.dtype == INT64 and node.op in _INDEX_FOLDS:
-        a, b = int(cast(Const, node.a).value), int(cast(Const, node.b).value)
-        return Const(wrapped(_INDEX_FOLDS[node.op](a, b)), INT64)
-    with np.errstate(all="ignore"):
-        values = [function_of(cast(Const, part))() for part in parts(node)]
-        return Const(function_of(node)(*values).item(), node.dtype)
-
-
-_INDEX_FOLDS: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "min": min,
-    "max": max,
-}
 _BY_KIND: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Var: Simplifier._variable,
     Binary: Simplifier._binary,

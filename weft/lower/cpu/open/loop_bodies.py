@@ -53,8 +53,6 @@ def _row(expr: Expr, trace: Trace) -> int:
         return trace.row(NUMBER, int(expr.value))
     if isinstance(expr, Var) and expr in trace.arguments:
         return trace.row(SIZE, trace.arguments.index(expr))
-    if isinstance(expr, Binary):
-        op = "mod" if expr.op == "floormod" else expr.op
-        if op in OPERATIONS:
-            return trace.row(op, _row(expr.a, trace), _row(expr.b, trace))
+    if isinstance(expr, Binary) and expr.op in OPERATIONS:
+        return trace.row(expr.op, _row(expr.a, trace), _row(expr.b, trace))
     raise Unsupported(f"an extent of a kernel is no function of sizes: {expr!r}")
