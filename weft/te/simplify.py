@@ -62,17 +62,6 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     return Simplifier(ranges or {})(expr)
 
 
-def bounds(expr: Expr, ranges: Ranges | None = None) -> Interval:
-    """An interval that holds every value of an integer expression.
-
-    >>> i = Var("i")
-    >>> bounds(i * 2 + 1, {i: (0, 4)})
-    (1, 9)
-    """
-    simplifier = Simplifier(ranges or {})
-    return simplifier.interval(simplifier(expr))
-
-
 class Simplifier:
     """Rewrites bottom-up over interned nodes; knows the interval and linear form of each."""
 

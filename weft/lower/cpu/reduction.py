@@ -78,7 +78,7 @@ def _without_blocks(body: Stmt) -> Stmt:
         if found is None:
             return body
         var, block = found
-        body = simplify_statement(split(body, var, block).target)
+        body = simplify_statement(split(body, var, block))
 
 
 def _blocked_loop(body: Stmt) -> tuple[Var, int] | None:
@@ -396,11 +396,4 @@ def _unroll_inner(body: Stmt) -> Stmt:
     inner = reduction.axes[-1]
     if inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
         return body
-    cut = split(body, inner.var, INNER_UNROLL)
-
-    def unrolled(node: object) -> object:
-        if isinstance(node, For) and node.var is cut.inner:
-            return replace(node, kind="unroll")
-        return node
-
-    return rewrite(cut.target, unrolled)
+    return split(body, inner.var, INNER_UNROLL, "unroll")
