@@ -13,7 +13,7 @@ from ...core.op import Op
 from ..group import LoweredKernel, Strides, lower_group
 from .attention import attention_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
-from .loop_bodies import written_kernels
+from .loop_bodies import loop_body_kernels
 from .product import product_kernels
 from .row_kernel import row_kernels
 from .winograd import winograd_kernels
@@ -47,7 +47,7 @@ def lower(
     """The kernels that compute the outputs of a group, in order. Only a group that takes strides
     may have inputs or outputs that are not dense."""
     if Op.kernels.contains(group.nodes[0].op):
-        return written_kernels(group, fact)
+        return loop_body_kernels(group, fact)
     master = "" if group.master is None else group.master.op_name
     make: Callable[..., list[LoweredKernel]] = TEMPLATES.get(master, lower_group)
     return make(group, fact, target, strides) if strides else make(group, fact, target)

@@ -18,7 +18,7 @@ from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
 from ...te.simplify_loops import sequence, simplify_statement
 from ...te.visit import parts, postorder, rewrite, substitute
 from ..access import accessed, address, continues, step
-from .condition_splits import Segment, at_segment, segments
+from .condition_splits import AxisRange, at_ranges, condition_splits
 from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, vector_loop
 
 LINE = 64  # bytes that come into the cache together
@@ -30,9 +30,9 @@ PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep thre
 def pointwise_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
     """The kernel of a body that stores elements at `axes`."""
     body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
-    parts = segments(axes, body)
+    parts = condition_splits(axes, body)
     if any(len(part) > 1 for part in parts):
-        return _segmented(name, buffers, axes, body, parts, target)
+        return _split_kernel(name, buffers, axes, body, parts, target)
     buffers, axes, body = collapsed(buffers, *_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     if not axes:
@@ -121,21 +121,21 @@ def _serial(axis: Axis, body: Stmt) -> Stmt:
 # Bodies with conditions on the axes: concatenation, padding.
 
 
-def _segmented(
+def _split_kernel(
     name: str,
     buffers: Sequence[Buffer],
     axes: Sequence[Axis],
     body: Stmt,
-    parts: Sequence[Sequence[Segment]],
+    parts: Sequence[Sequence[AxisRange]],
     target: Target,
 ) -> Kernel:
     """Threads share the axes up to the first that is cut; inside, every part has its own loops."""
     first = next(number for number, part in enumerate(parts) if len(part) > 1)
     shared = first + 1 if first + 1 < len(axes) else first
-    leaves = {choice: at_segment(body, axes, choice) for choice in product(*parts)}
+    leaves = {choice: at_ranges(body, axes, choice) for choice in product(*parts)}
     flat = _flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
 
-    def nest(number: int, chosen: tuple[Segment, ...]) -> Stmt:
+    def nest(number: int, chosen: tuple[AxisRange, ...]) -> Stmt:
         if number == len(axes):
             leaf = leaves[chosen]
             inner = [axis._replace(extent=s.extent) for axis, s in zip(axes, chosen)][shared:]

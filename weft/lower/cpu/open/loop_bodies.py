@@ -21,7 +21,7 @@ Spec = tuple[tuple[int, ...], DType]
 NANOSECONDS = 0.5  # of a unit of work
 
 
-def lower_written(op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> OpenProgram[Kernel]:
+def lower_loop_body(op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> OpenProgram[Kernel]:
     """The kernels of one call, for all calls like it. Its sizes are those of the inputs, then those
     of the outputs."""
     trace = Trace()
