@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from weft.compiler import open_kernels
+from weft.compiler.open import kernels as open_kernels
 from weft.te.build import KernelBuilder
 from weft.te.transform import lower_vectors
 

@@ -10,27 +10,28 @@ from contextlib import contextmanager
 from ..base.machine import usable_cores
 from ..base.target import Target
 from ..core.ir import Fact, NodeEntry
-from ..lower.cpu.dispatch import lower
 from ..lower.group import LoweredKernel
-from .groups import Call, is_known
+from .backends import backend_of
+from .groups import GroupCall, is_known
 from .kernels import kernel_cache
 
 
 @contextmanager
 def lowered_ahead(
-    calls: Sequence[Call], fact: Callable[[NodeEntry], Fact], target: Target, done: Callable[[int], None]
+    calls: Sequence[GroupCall], fact: Callable[[NodeEntry], Fact], target: Target, done: Callable[[int], None]
 ) -> Iterator[dict[int, Sequence[LoweredKernel]]]:
     """The lowered kernels of groups that nobody has compiled before, by the group's id; of equal
     groups, of the first. Inside the `with` block their code is being made. `done(count)` is called
     after each."""
-    distinct: dict[Hashable, Call] = {}
+    distinct: dict[Hashable, GroupCall] = {}
     for call in calls:
         distinct.setdefault(call.signature, call)
-    missing = [call for call in distinct.values() if not is_known(call)]
+    missing = [call for call in distinct.values() if not is_known(call, target)]
     lowered: dict[int, Sequence[LoweredKernel]] = {}
     if usable_cores() < 2 or len(missing) < 2:
         yield lowered
         return
+    lower = backend_of(target).lowering.lower
     llvm = ThreadPoolExecutor(1, thread_name_prefix="weft-llvm")
     try:
         for group, strides, _ in missing:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT64
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
 from .product import multiply

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import Error
-from ...base.target import host
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...lower.cpu.open.convolution import convolution_kernel
 from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel
 from ...lower.cpu.open.filters import SUMMED, added_parts_kernel, filters_kernel

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
+from ...lower.cpu.open.matrices.triangle import triangle_kernel
 from ...lower.cpu.open.transposed import BLOCK, row_copy, transposed_copy
-from ...lower.cpu.open.triangle import triangle_kernel
 
 Array = np.ndarray[Any, Any]
 

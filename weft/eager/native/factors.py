@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...base.dtype import FLOAT32, FLOAT64, INT32
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
-from ...lower.cpu.open.elimination import COLUMNS, panel_kernel, substitution_kernel
+from ...lower.cpu.open.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
 from ...ops.linalg._elimination import first_zero, permutation
 from .copy import dense
 from .product import multiply

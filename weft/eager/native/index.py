@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.dtype import FLOAT32, FLOAT64, INT64
 from ...base.shape import normalize_axis
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kernel, nonzero_kernel
 from ...ops.shape.index import row_numbers

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, INT64, DType
 from ...base.quiet import quietly
-from ...base.target import host
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dtype import FLOAT32, FLOAT64
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
 from ...ops.nn.adaptive_pool import bins_of, sizes_of
