@@ -39,7 +39,7 @@ TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
 PIECES = 8  # turns of the parallel loop that keep threads busy
 
 
-class Plan(NamedTuple):
+class ProductPlan(NamedTuple):
     """`tiles` and `groups`: (rows of a tile, how many), (panels side by side, how many)."""
 
     rows: int
@@ -68,10 +68,10 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     if not suits or len(group.outputs) > 1 or not prod(data.shape):
         return lower_group(group, fact, target)
     plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, registers(target))
-    return [_Writer(plan, group, fact).lowered()]
+    return [_PackedProduct(plan, group, fact).lowered()]
 
 
-def plan_product(rows: int, depth: int, columns: int, lanes: int, budget: int) -> Plan:
+def plan_product(rows: int, depth: int, columns: int, lanes: int, budget: int) -> ProductPlan:
     """Tiles of rows and panels, and the order to run them in."""
     panels = columns // lanes
     a, p = _tile(rows, max(panels, 1), budget)
@@ -90,7 +90,7 @@ def plan_product(rows: int, depth: int, columns: int, lanes: int, budget: int) -
     rows_first = chunk < count
     if sets * chunks < PIECES:
         chunk = -(-count // min(-(-PIECES // sets), count))
-    return Plan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
+    return ProductPlan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
 
 
 def _tile(rows: int, panels: int, budget: int) -> tuple[int, int]:
@@ -120,8 +120,8 @@ class _Part(NamedTuple):
     is_last: bool
 
 
-class _Writer:
-    def __init__(self, plan: Plan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
+class _PackedProduct:
+    def __init__(self, plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
         node, shape = group.master, fact(group.outputs[0]).shape
         assert node is not None
         assert is_static(shape)

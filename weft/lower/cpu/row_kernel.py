@@ -47,7 +47,7 @@ def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Cp
         return lower_group(group, fact, target)
     places = {tensors[entry]: entry for entry in group.inputs}
     arguments = tuple(places.get(tensor, group.outputs[0]) for tensor in rows.buffers)
-    kernel = finished(_Writer(kernel_name(group), rows, target).kernel())
+    kernel = finished(_RowKernel(kernel_name(group), rows, target).kernel())
     return [LoweredKernel(kernel, arguments, _work(rows))]
 
 
@@ -62,7 +62,7 @@ def _calls(body: Expr) -> int:
     return sum(isinstance(node, Call) for node in postorder((body,)))
 
 
-class _Writer:
+class _RowKernel:
     def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
         self.b, self.rows = KernelBuilder(name), rows
         *_, self.out = rows.buffers.values()

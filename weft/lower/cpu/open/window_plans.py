@@ -35,7 +35,7 @@ MAX_PRODUCTS = 1 << 24  # that are kept at once
 NARROW = (1024, 256, 64, 32, 16)  # columns of copies of planes that are too wide as a whole
 
 
-class Plan(NamedTuple):
+class WindowPlan(NamedTuple):
     """The arguments of a call that depend on extents alone."""
 
     kind: str
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     splits: int  # copies of the output, to be added
     turns: int
     work: float  # nanoseconds of one thread
-    lanes: int  # of the vector that tells of strange results
+    lanes: int  # of the vector that tells of results that are not finite
     outside: bool  # whether some tap of some window stands outside
     swapped: bool = False  # whether source and windows change places
     pointwise: bool = False  # whether it is a product of the filters and each image as a matrix
@@ -185,7 +185,7 @@ def even_parts(total: int, parts: int, unit: int) -> int:
 # Sums over windows.
 
 
-def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
+def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     if job.deep == 1 and job.rows <= FEW_OUTPUTS:
         made = _plan_planes(job, target, dtype)
         if made is not None:
@@ -216,7 +216,7 @@ def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     products = prod(job.out) * job.deep * len(taps) / len(parts)
     work = products / PRODUCTS_PER_NS + prod(job.out)
     tables = (_table(taps), _table(parts))
-    return Plan(
+    return WindowPlan(
         "convolution",
         tables,
         scalars,
@@ -238,7 +238,7 @@ def _suits_fold(job: WindowSum) -> bool:
     return windows <= USEFUL * prod(job.out[2:]) and products <= MAX_PRODUCTS
 
 
-def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
+def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     """Products of all windows and filters, which the caller makes, are added where taps stand."""
     places, parts = _parts(job)
     taps = [(place.dy, place.dx, place.number) for place in places]
@@ -246,7 +246,7 @@ def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     scalars = (*job.source[2:], *job.out[2:], job.out[1], len(taps), turns)
     work = prod(job.out) * len(taps) / PLANE_PRODUCTS_PER_NS
     tables = (_table(taps), _table(parts))
-    return Plan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
+    return WindowPlan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
 
 
 def _weight_steps(job: WindowSum) -> tuple[int, ...]:
@@ -281,7 +281,7 @@ def _cut(rows: int, pixels: int, others: int, target: CpuTarget, dtype: DType) -
 # Filters.
 
 
-def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
+def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     """The transpose in weights of a convolution: `job.out` is what its windows make."""
     if job.deep == 1 and job.rows <= FEW_OUTPUTS:
         made = _plan_plane_filters(job, target, dtype)
@@ -323,7 +323,9 @@ def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     work = pixels * prod(job.filters) / PRODUCTS_PER_NS + prod(job.filters)
     tables, scalars = (_table(taps), _table(parts)), (*_strides(job), *cut)
     turns, outside = others * splits, job.reaches_out
-    return Plan("filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise)
+    return WindowPlan(
+        "filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise
+    )
 
 
 def _swapped(job: WindowSum) -> WindowSum:
@@ -364,7 +366,7 @@ def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _
     return _Copies(numbers, taps, bands * blocks)
 
 
-def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None:
+def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan | None:
     places, parts = _parts(job)
     copies = _copies(job, places, parts, dtype)
     if copies is None:
@@ -374,10 +376,10 @@ def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None
     scalars = (*_strides(job), *copies.scalars, taps, job.out[0], turns)
     work = prod(job.out) * (1 + len(places) / len(parts)) / PLANE_PRODUCTS_PER_NS
     tables, lanes = (_table(copies.taps), _table(parts)), target.lanes(dtype)
-    return Plan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
+    return WindowPlan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
 
 
-def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None:
+def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan | None:
     places, parts = _parts(job)
     copies = _copies(job, places, parts, dtype)
     if copies is None or len(places) > depthwise.MAX_TAPS:
@@ -390,4 +392,4 @@ def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan
     work = prod(job.out) * (1 + len(places)) / PLANE_PRODUCTS_PER_NS
     tables = (_table(copies.taps), _table(parts))
     numbers = (splits, turns, work, target.lanes(dtype), job.reaches_out)
-    return Plan("depthwise_filters", tables, scalars, job.filters, *numbers)
+    return WindowPlan("depthwise_filters", tables, scalars, job.filters, *numbers)

@@ -35,7 +35,7 @@ def panel_elements(dtype: DType) -> int:
 def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
     """The kernel over open/operands.py. With `pack_rows` rows of a are packed as well, else the
     products of a row lie side by side."""
-    return _Writer(target, dtype, pack_rows).kernel()
+    return _OpenProduct(target, dtype, pack_rows).kernel()
 
 
 class _Part(NamedTuple):
@@ -58,7 +58,7 @@ class _Rows(NamedTuple):
     edge: Buffer
 
 
-class _Writer:
+class _OpenProduct:
     def __init__(self, target: CpuTarget, dtype: DType, pack_rows: bool) -> None:
         self.b = b = KernelBuilder(f"open_product_{dtype.name}{'_packed' if pack_rows else ''}")
         self.dtype, self.size, self.pack_rows = dtype, tile_size(target, dtype), pack_rows
