@@ -1,5 +1,5 @@
-"""The whole path in seconds: a small network is composed, typed, written as an ONNX file, imported, compiled, run, saved
-as a program and loaded again."""
+"""The whole path in seconds: a small network is composed, typed, written as an ONNX file, imported, compiled, run,
+saved as a program and loaded again."""
 
 import numpy as np
 

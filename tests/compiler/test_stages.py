@@ -1,12 +1,12 @@
 """A compilation is one straight line: stages come in order, those of the model once, those of a kernel once each."""
 
 import numpy as np
-from weft.testing import resnet
 
 import weft
 from weft.base import config
 from weft.compiler.groups import forget_groups
 from weft.compiler.stages import watched
+from weft.testing import resnet
 
 ORDER = "model types graph groups loops text code program executor".split()
 
