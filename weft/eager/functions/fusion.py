@@ -28,7 +28,7 @@ from ..autograd.modes import modes
 from ..dispatch import OpNode, kernel_of, record
 from ..native.gradient import FUSED_FROM
 from ..native.pointwise import are_native, element, op_key, run_pointwise
-from ..tensor.memory import arrays_of
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
@@ -158,7 +158,7 @@ class Call(NamedTuple):
         return self.body.value.dtype
 
     def run(self, tensors: Sequence[Tensor], out: Array | None = None) -> Array:
-        return run_pointwise(self.key, self.body, arrays_of((*tensors, *self.constants)), out)
+        return run_pointwise(self.key, self.body, [array_of(tensor) for tensor in (*tensors, *self.constants)], out)
 
     def record(self, tensors: Sequence[Tensor], output: Tensor) -> None:
         record(self.maker, self.params, (*tensors, *self.constants), (output,))
