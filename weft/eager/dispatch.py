@@ -356,7 +356,7 @@ class OpNode(Node):
         results = wanted.plan.results
         edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]
         shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-        computed = wanted.fused.run([array_of(value) for value in values], shapes)
+        computed = wanted.fused.run([array_of(tensor) for tensor in values], shapes)
         if wanted.fused.fails:
             wanted.fused = None
         if computed is None:
@@ -380,7 +380,7 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
     if modes.grad:
         return apply(op, params, inputs) if kernel.composed is None else kernel.composed(params, inputs)
     if kernel.views is not None:
-        views = kernel.views(params, *map(array_of, inputs))
+        views = kernel.views(params, *[array_of(tensor) for tensor in inputs])
         if views is not None:
             return [wrap(view) for view in views]
     return apply(op, params, inputs)
