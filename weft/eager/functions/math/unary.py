@@ -18,7 +18,7 @@ from ..table import named, row
 from .arithmetic import div, few_products, mul
 
 Pointwise = Callable[[Tensor], Tensor]
-_COPY, _MUL = Op.get("copy"), Op.get("broadcast_mul")
+_ABS, _NEGATIVE, _ROUND, _RELU, _MUL = map(Op.get, "abs negative round relu broadcast_mul".split())
 
 
 def _smooth(name: str, doc: str, aliases: Sequence[str] = (), special: str | None = None) -> Pointwise:
@@ -74,7 +74,7 @@ def _must_be_numbers(name: str, input: Tensor) -> None:
 def abs(input: Tensor) -> Tensor:
     """|x|"""
     _must_be_numbers("abs", input)
-    return apply(Op.get("abs"), None, [input])[0]
+    return apply(_ABS, None, [input])[0]
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["negative"])
@@ -85,7 +85,7 @@ def neg(input: Tensor) -> Tensor:
             "Negation, the `-` operator, on a bool tensor is not supported.",
             hint="use the `~` or `logical_not()` operator to invert a mask",
         )
-    return apply(Op.get("negative"), None, [input])[0]
+    return apply(_NEGATIVE, None, [input])[0]
 
 
 @row
@@ -116,12 +116,12 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """the nearest number with that many decimals; halves go to the even one"""
     _must_be_numbers("round", input)
     if decimals == 0:
-        return apply(Op.get("round"), None, [input])[0]
+        return apply(_ROUND, None, [input])[0]
     if not is_float(input._dtype):
         raise RunError(f"round with decimals is for floats, not {input.dtype}")
     scale = 10.0 ** builtins.abs(decimals)
     up = mul(input, scale) if decimals > 0 else div(input, scale)
-    whole = apply(Op.get("round"), None, [up])[0]
+    whole = apply(_ROUND, None, [up])[0]
     return div(whole, scale) if decimals > 0 else mul(whole, scale)
 
 
@@ -157,4 +157,4 @@ _converted("rad2deg", "radians as degrees", 180 / math.pi)
 def relu(input: Tensor) -> Tensor:
     """max(x, 0)"""
     _must_be_numbers("relu", input)
-    return apply(Op.get("relu"), None, [input])[0]
+    return apply(_RELU, None, [input])[0]
