@@ -54,6 +54,11 @@ class Buffer:
         return Load(self, as_indices(self, indices))
 
 
+def span(extents: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements there are from the first to the last, those between rows included."""
+    return 0 if 0 in extents else 1 + sum((extent - 1) * stride for extent, stride in zip(extents, strides))
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class For:
     """var = 0 .. extent - 1. `vector` loops have a constant extent: the lanes.

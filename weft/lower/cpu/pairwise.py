@@ -8,7 +8,7 @@ from math import prod
 
 from ...te.expr import Binary, Expr, Load, Var, as_expr
 from ...te.loops import For, Stmt, Store
-from ...te.simplify_loops import sequence, simplify_statement, statements
+from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
 from ...te.visit import loads, rewrite, substitute
 from ..access import accessed, step
 from .pointwise import value_vars
@@ -20,7 +20,7 @@ COMBINED = frozenset({"add", "max", "min"})
 def pairwise(body: Stmt) -> Stmt:
     """The body with its only reduction in pairs; as it was where that is not simple, or short."""
     loops = [node for node in statements(body) if isinstance(node, For)]
-    if not loops or loops != _nest(loops[0]) or not _is_simple(loops[-1].body):
+    if not loops or loops != loops_inside(loops[0]) or not _is_simple(loops[-1].body):
         return body
     joined = _joined(loops)
     turns = prod(_extent(loop) for loop in joined)
@@ -45,14 +45,6 @@ def _joined(loops: Sequence[For]) -> list[For]:
 
 def _extent(loop: For) -> int:
     return int(loop.extent.value)  # type: ignore[attr-defined]
-
-
-def _nest(loop: For) -> list[For]:
-    """A loop and those directly inside each other in it."""
-    found = [loop]
-    while isinstance(found[-1].body, For):
-        found.append(found[-1].body)
-    return found
 
 
 def _is_simple(stmt: Stmt) -> bool:

@@ -17,11 +17,11 @@ from ...base.shape import numel
 from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
 from ...te.jam import jam
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
-from ...te.simplify_loops import sequence, simplify_statement, statements
+from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
 from ...te.transform import split
 from ...te.visit import loads, postorder, rewrite, substitute
 from ..access import accessed, step
-from .nest import Axis, finished_kernel
+from .nest import Axis, finished_kernel, simplified
 from .pairwise import pairwise
 from .partial import partial_sums
 from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
@@ -46,7 +46,7 @@ def reduction_kernel(
     name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget
 ) -> Kernel:
     """The kernel of a body that reduces, then stores elements at `axes`."""
-    body = in_memory_order(_without_blocks(_simplified(body, axes)))
+    body = in_memory_order(_without_blocks(simplified(body, axes)))
     if not reduction_of(body).axes:  # of one element, or of none
         return pointwise_kernel(name, buffers, axes, body, target)
     buffers, axes, body = collapsed(buffers, axes, body)
@@ -57,10 +57,6 @@ def reduction_kernel(
     if vector not in axes:
         return _tiled(name, buffers, axes, partial_sums(body, vector, lanes), target)
     return _vectorised(name, buffers, axes, body, vector, lanes, target)
-
-
-def _simplified(body: Stmt, axes: Sequence[Axis]) -> Stmt:
-    return simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
 
 
 # Reduced loops
@@ -101,9 +97,7 @@ def in_memory_order(body: Stmt) -> Stmt:
     def reordered(node: object) -> object:
         if not (isinstance(node, For) and isinstance(node.body, For)):
             return node
-        nest = [node]
-        while isinstance(nest[-1].body, For):
-            nest.append(nest[-1].body)
+        nest = loops_inside(node)
         reads = loads(nest[-1].body)
         order = sorted(nest, key=lambda loop: -_longest_step(reads, loop.var))
         inner: Stmt = nest[-1].body

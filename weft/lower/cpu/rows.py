@@ -15,11 +15,12 @@ from ...te.loops import Buffer, buffer
 from ...te.schedule import inline
 from ...te.simplify import simplify
 from ...te.tensor import Tensor
-from ...te.visit import parts, rewrite, substitute
+from ...te.visit import rewrite, substitute
 from ..access import address, continues
 from ..group import reached_tensors
 from ..stages import stages
 from .nest import Axis
+from .pointwise import value_vars
 
 ROW_BYTES = 1 << 20  # longer rows do not stay in the cache between two walks
 
@@ -173,7 +174,7 @@ class _Finder:
     def _joined(self, bodies: Sequence[Expr]) -> tuple[list[Axis], dict[Var, Expr]]:
         """The axes, neighbours that are always walked in one go as one; and values for those that
         are not there any more."""
-        fixed = _outside_places(bodies)
+        fixed = value_vars(*bodies)
         found: list[Axis] = []
         gone: dict[Var, Expr] = {}
         for axis in self.axes:
@@ -192,19 +193,6 @@ class _Finder:
         if fixed & {outer.var, inner.var} or (outer.var in own) != (inner.var in own):
             return False
         return all(continues(place, outer.var, inner.var, inner.extent) for place in self.places)
-
-
-def _outside_places(bodies: Sequence[Expr]) -> set[Var]:
-    """Variables that are read as values, not to find an element."""
-    found: set[Var] = set()
-    stack: list[Any] = list(bodies)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Var):
-            found.add(node)
-        elif not isinstance(node, Load):
-            stack.extend(parts(node))
-    return found
 
 
 def _flat(name: str, tensor: Tensor) -> Buffer:
