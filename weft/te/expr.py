@@ -362,9 +362,9 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 
 def const(value: Number, dtype: DType | str) -> Const:
     """A literal of a dtype."""
-    made = as_expr(value, as_dtype(dtype))
-    assert isinstance(made, Const)
-    return made
+    literal = as_expr(value, as_dtype(dtype))
+    assert isinstance(literal, Const)
+    return literal
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:

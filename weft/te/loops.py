@@ -213,7 +213,7 @@ def dense_strides(shape: Sequence[Expr]) -> tuple[Expr, ...]:
 
 def as_indices(source: Buffer, indices: ExprLike | Sequence[ExprLike]) -> tuple[Expr, ...]:
     """Indices as a tuple of expressions, one per dimension of the buffer."""
-    given = indices if isinstance(indices, (tuple, list)) else (indices,)
-    if len(given) != source.rank:
-        raise InvalidValue(f"{len(given)} indices into buffer {source.name} of {source.rank} dimensions")
-    return tuple(as_expr(index) for index in given)
+    places = indices if isinstance(indices, (tuple, list)) else (indices,)
+    if len(places) != source.rank:
+        raise InvalidValue(f"{len(places)} indices into buffer {source.name} of {source.rank} dimensions")
+    return tuple(as_expr(index) for index in places)

@@ -27,20 +27,20 @@ def pairwise(body: Stmt) -> Stmt:
     if turns < 2 * PAIRED or value_vars(body) & {loop.var for loop in joined}:
         return body
     store = substitute(loops[-1].body, {loop.var: as_expr(0) for loop in joined[:-1]})
-    made = _paired(store, loops[-1].var, turns)
-    return rewrite(body, lambda node: made if node is joined[0] else node)
+    combined = _paired(store, loops[-1].var, turns)
+    return rewrite(body, lambda node: combined if node is joined[0] else node)
 
 
 def _joined(loops: Sequence[For]) -> list[For]:
     """The innermost loops through which every load walks in one go."""
     reads, turns, inner = loads(loops[-1].body), 1, loops[-1]
-    found: list[For] = []
+    joined: list[For] = []
     for loop in reversed(loops):
         if any(step(load, loop.var) != turns * (step(load, inner.var) or 0) for load in reads):
             break
-        found.insert(0, loop)
+        joined.insert(0, loop)
         turns *= _extent(loop)
-    return found
+    return joined
 
 
 def _extent(loop: For) -> int:
@@ -70,7 +70,7 @@ def _paired(stmt: Stmt, var: Var, turns: int) -> Stmt:
         parts = [Binary(op, a, b) for a, b in zip(parts[::2], parts[1::2])]
     full, left = divmod(turns, PAIRED)
     whole = Store(stmt.buffer, stmt.indices, Binary(op, acc, parts[0]))
-    made: list[Stmt] = [For(outer, as_expr(full), whole)]
+    loops: list[Stmt] = [For(outer, as_expr(full), whole)]
     if left:
-        made.append(For(rest, as_expr(left), substitute(stmt, {var: rest + full * PAIRED})))
-    return simplify_statement(sequence(made))
+        loops.append(For(rest, as_expr(left), substitute(stmt, {var: rest + full * PAIRED})))
+    return simplify_statement(sequence(loops))

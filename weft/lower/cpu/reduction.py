@@ -72,10 +72,10 @@ def reduction_of(body: Stmt) -> Reduction:
 def _without_blocks(body: Stmt) -> Stmt:
     """A reduced loop whose index is used as i // c and i % c becomes two loops."""
     while True:
-        found = _blocked_loop(body)
-        if found is None:
+        blocked = _blocked_loop(body)
+        if blocked is None:
             return body
-        var, block = found
+        var, block = blocked
         body = simplify_statement(split(body, var, block))
 
 
@@ -288,12 +288,12 @@ def _bytes(source: Buffer) -> int:
 def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:
     """The choice that turn `number` falls to, told its turn within it."""
     start = 0
-    made: list[tuple[int, Stmt]] = []
+    parts: list[tuple[int, Stmt]] = []
     for count, choice in choices:
-        made.append((start + count, choice(number - start if start else number)))
+        parts.append((start + count, choice(number - start if start else number)))
         start += count
-    result = made[-1][1]
-    for end, stmt in reversed(made[:-1]):
+    result = parts[-1][1]
+    for end, stmt in reversed(parts[:-1]):
         result = If(number < end, stmt, result)
     return result
 
@@ -357,14 +357,14 @@ def _with_results_kept(body: Stmt) -> Stmt:
     kept = {b: buffer(f"{b.name}_kept", b.dtype, (), scope="scratch") for b in results}
 
     def from_scratch(node: object) -> object:
-        found = kept.get(node.source) if isinstance(node, Load) else None  # type: ignore[call-overload]
-        return node if found is None else found[()]
+        scratch = kept.get(node.source) if isinstance(node, Load) else None  # type: ignore[call-overload]
+        return node if scratch is None else scratch[()]
 
     keep = [Store(place, (), b[()]) for b, place in kept.items()]
-    made: Stmt = sequence([*inner.body[:-1], *keep, rewrite(inner.body[-1], from_scratch)])
+    stmt: Stmt = sequence([*inner.body[:-1], *keep, rewrite(inner.body[-1], from_scratch)])
     for b in (*reversed(results), *kept.values()):
-        made = Alloc(b, made)
-    return made
+        stmt = Alloc(b, stmt)
+    return stmt
 
 
 def _is_long(stmt: Stmt) -> bool:
