@@ -12,63 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
-from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_float, is_integer
+from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_complex, is_float, is_integer
 from ..base.errors import DTypeError, NotFound, ShapeError
 from ..base.quiet import quietly
-from ..base.shape import Shape, broadcast, show, unify
-from ..core.infer import same_dtype
-from ..core.op import VARIADIC, Op, Rule, list_op_names
+from ..base.shape import Shape, broadcast, normalize_axis, show, unify
+from ..core.infer import dtype_hint, same_dtype
+from ..core.op import Op, Rule, list_op_names
 from ..core.pattern import OpPattern
 from ..core.schema import FLOAT, Params, attr, fields_of, schema
 from . import _layouts as layouts
-
-__all__ = [
-    "Array",
-    "Shapes",
-    "Dtypes",
-    "Inferred",
-    "ShapeRule",
-    "DtypeRule",
-    "Op",
-    "Rule",
-    "ELEM_WISE",
-    "BROADCAST",
-    "INJECTIVE",
-    "COMM_REDUCE",
-    "OUT_FUSABLE",
-    "OPAQUE",
-    "VARIADIC",
-    "define",
-    "unary",
-    "scalar",
-    "binary",
-    "broadcasting",
-    "pointwise",
-    "same_shape",
-    "broadcast_shape",
-    "comparison_dtype",
-    "in_dtype",
-    "F",
-    "floating",
-    "numeric",
-    "integral",
-    "first_dtype",
-    "no_flow",
-    "attributes",
-    "number",
-    "clamped",
-    "divide",
-    "power",
-    "known",
-    "full_dtype",
-    "shape_of_second",
-    "backward_shape",
-    "changed",
-    "ranked",
-    "conj",
-    "holomorphic",
-    "as_written",
-]
 
 ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 COMM_REDUCE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OPAQUE
@@ -128,6 +80,8 @@ def define(
         op.add_alias(alias)
     for key, value in columns.items():
         setattr(op, key, value)
+    if isinstance(op.output_names, list):
+        op.set_num_outputs(len(op.output_names))
     return op
 
 
@@ -176,6 +130,15 @@ def same_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     for known in (*ins, *outs):
         shape = unify(shape, known)
     return [shape] * len(ins), [shape] * len(outs)
+
+
+def axis_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
+    """All have one shape, which has the attribute's axis, or axes."""
+    _, (shape, *_) = inferred = same_shape(params, ins, outs)
+    for axis in params.axis if isinstance(params.axis, tuple) else (params.axis,):
+        if shape is not None:
+            normalize_axis(axis, len(shape))
+    return inferred
 
 
 def broadcast_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
@@ -251,12 +214,18 @@ def no_flow(ctx: Any, *grads: Any) -> list[None]:
     return [None] * len(ctx.inputs)
 
 
+def square(x: Any) -> Any:
+    """x^2, in gradients."""
+    return F.elemwise_mul(x, x)
+
+
 # Gradients of complex tensors.
 
 
 def conj(x: Any) -> Any:
     """The conjugate of an input or output that a gradient reads; a real one itself."""
-    return F.conj(x) if x.is_complex else x
+    dtype = dtype_hint(x.outputs[0].node)
+    return F.conj(x) if dtype is not None and is_complex(dtype) else x
 
 
 def holomorphic(ctx: Any, *grads: Any) -> list[Any]:
@@ -332,6 +301,11 @@ def power(a: Any, b: Any) -> Any:
     return np.where(b < 0, inverse, whole).astype(a.dtype)
 
 
+def widened(x: Array) -> Array:
+    """An array in a dtype that is safe to sum in."""
+    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
+
+
 def in_float32(compute: Rule) -> Rule:
     """A compute that takes 16-bit floats through float32: a sum that is divided or whose root is
     taken may be far beyond their range."""
@@ -400,6 +374,15 @@ def scalar(name: str, doc: str, *, level: int = 3, **columns: Any) -> Op:
     return unary(name, doc, level=level, attrs=ScalarAttrs, **columns)
 
 
+OGRAD = {"ograd": "the gradient of the output"}
+
+
+def backward(name: str, doc: str, **columns: Any) -> Op:
+    """A gradient whose inputs are that of the output, and data of which only the shape is used."""
+    inputs = {"ograd": "the gradient", "data": "has the wanted shape"}
+    return define(name, doc, inputs=inputs, named=False, ignored_inputs=[1], **columns)
+
+
 LHS_RHS = {"lhs": "the left operand", "rhs": "the right operand"}
 
 
@@ -419,7 +402,7 @@ def binary(name: str, doc: str, *, level: int, pattern: int = BROADCAST, **colum
     )
 
 
-def broadcasting(name: str, doc: str, *, alias: str, **columns: Any) -> Op:
+def broadcasting(name: str, doc: str, *aliases: str, **columns: Any) -> Op:
     """Two inputs that broadcast as numpy's do."""
     return define(
         name,
@@ -427,7 +410,7 @@ def broadcasting(name: str, doc: str, *, alias: str, **columns: Any) -> Op:
         inputs=LHS_RHS,
         named=False,
         pattern=BROADCAST,
-        aliases=[alias],
+        aliases=aliases,
         shape=broadcast_shape,
         layout=layouts.broadcast_pair,
         inplace=[(0, 0), (1, 0)],

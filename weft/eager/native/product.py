@@ -193,7 +193,7 @@ def plan_product(
         turn = _cut(kind, batch, rows, columns, depth, TileSize(4, 1, ACROSS), columns)
     else:
         part = _part(depth)
-        most = max(panel_elements(dtype) // (part * size.width), 1) * size.width
+        most = max(panel_elements(dtype, host()) // (part * size.width), 1) * size.width
         turn = _cut(kind, batch, rows, columns, depth, size, most)
     turns = batch * -(-rows // turn[0]) * -(-columns // turn[1])
     multiplications = batch * rows * columns * depth

@@ -21,8 +21,7 @@ from ..access import accessed, address, continues, step
 from .condition_splits import AxisRange, at_ranges, condition_splits
 from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, simplified, vector_loop
 
-LINE = 64  # bytes that come into the cache together
-NEAR_BYTES = 16 << 10  # a part of the nearest cache
+NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
 PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
 
@@ -39,7 +38,7 @@ def pointwise_kernel(
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
-    jump = _jump(axes, body)
+    jump = _jump(axes, body, target)
     if jump is not None:
         return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
     inner, outer = axes[-1], list(axes[:-1])
@@ -88,10 +87,11 @@ class _Jump(NamedTuple):
     elements: int
 
 
-def _jump(axes: Sequence[Axis], body: Stmt) -> _Jump | None:
+def _jump(axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> _Jump | None:
     """None where no load jumps, or where all lines it touches on the way stay in the cache."""
     inner = axes[-1]
-    if inner.extent * LINE <= NEAR_BYTES:
+    line = target.facts.line_bytes
+    if inner.extent * line <= NEAR * target.caches[0]:
         return None
     for node in postorder((body,)):
         if not isinstance(node, Load) or accessed(node).scope != "arg":
@@ -99,7 +99,7 @@ def _jump(axes: Sequence[Axis], body: Stmt) -> _Jump | None:
         distance, size = step(node, inner.var), node.dtype.itemsize
         along = next((axis for axis in axes[:-1] if step(node, axis.var) == 1), None)
         if along is not None and distance is not None and abs(distance) > 1:
-            return _Jump(abs(distance) * size, along, max(LINE // size, 1))
+            return _Jump(abs(distance) * size, along, max(line // size, 1))
     return None
 
 

@@ -22,8 +22,6 @@ from ..stages import stages
 from .nest import Axis
 from .pointwise import value_vars
 
-ROW_BYTES = 1 << 20  # longer rows do not stay in the cache between two walks
-
 
 class Stage(NamedTuple):
     """A reduction: `result` stands for the body combined over the row."""
@@ -47,8 +45,9 @@ class Rows(NamedTuple):
     buffers: dict[Tensor, Buffer]
 
 
-def find_rows(inputs: Sequence[Tensor], output: Tensor) -> Rows | None:
-    """The output as a computation of rows; None where it is none, or rows are too long."""
+def find_rows(inputs: Sequence[Tensor], output: Tensor, longest: int) -> Rows | None:
+    """The output as a computation of rows; None where it is none, or rows of more bytes than the longest: those do not
+    stay in a cache between two walks."""
     if output.body is None or output.is_reduction or 0 in output.shape:
         return None
     *before, _ = stages(inputs, [output])
@@ -58,7 +57,7 @@ def find_rows(inputs: Sequence[Tensor], output: Tensor) -> Rows | None:
     axes, at = index
     reduced = [axis for axis, n in zip(axes, before[0].shape) if n == 1 and axis.extent != 1]
     row = prod(axis.extent for axis in reduced) * output.dtype.itemsize
-    if not reduced or row > ROW_BYTES:
+    if not reduced or row > longest:
         return None
     return _Finder(axes, reduced, inputs, before, output).rows(at)
 

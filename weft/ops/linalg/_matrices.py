@@ -32,6 +32,12 @@ def square_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     return [shape] * len(ins), [shape] * len(outs)
 
 
+def eigen_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
+    """Square matrices give values and vectors."""
+    matrix = square_shape(params, [unify(ins[0], outs[1])], [])[0][0]
+    return [matrix], [None if matrix is None else matrix[:-1], matrix]
+
+
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     """A reference that computes in double precision and gives the dtype of its first array, or
     that of the parts if the result is real; integers stay."""

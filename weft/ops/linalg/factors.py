@@ -19,6 +19,7 @@ from ._matrices import (
     adjoint,
     adjoint_product,
     diagonal_part,
+    eigen_shape,
     lapack,
     lower_part,
     must_be_matrices,
@@ -84,7 +85,6 @@ lu_factor = lapack(
     complex_gradient=holomorphic,
     output_names=["factors", "pivots"],
 )
-lu_factor.set_num_outputs(2)
 
 
 @schema
@@ -156,7 +156,6 @@ ldl_factor = lapack(
     complex_gradient=as_written,
     output_names=["factors", "pivots", "info"],
 )
-ldl_factor.set_num_outputs(3)
 
 
 def _ldl_solve_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -212,7 +211,6 @@ geqrf = lapack(
     complex_gradient=as_written,
     output_names=["factors", "tau"],
 )
-geqrf.set_num_outputs(2)
 
 # Eigenvalues of any square matrix.
 
@@ -222,11 +220,6 @@ def _complex_dtype(params: Any, ins: Any, outs: Any) -> Any:
     if dtype is None or is_complex(dtype):
         return [dtype], [dtype] * len(outs)
     return [dtype], [whole_dtype(dtype)] * len(outs)
-
-
-def _eig_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = square_shape(params, [unify(ins[0], outs[1])], [])[0][0]
-    return [made], [None if made is None else made[:-1], made]
 
 
 def _eig_gradient(ctx: Any, g_values: Any, g_vectors: Any) -> list[Any]:
@@ -251,13 +244,12 @@ eig = lapack(
     "eig",
     "Eigenvalues and eigenvectors of square matrices, complex numbers.",
     _as_complex,
-    shape=_eig_shape,
+    shape=eigen_shape,
     dtype=_complex_dtype,
     gradient=_eig_gradient,
     complex_gradient=as_written,
     output_names=["values", "vectors"],
 )
-eig.set_num_outputs(2)
 
 
 def _eigvals_gradient(ctx: Any, g: Any) -> list[Any]:

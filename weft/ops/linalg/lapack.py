@@ -18,6 +18,7 @@ from ._matrices import (
     adjoint,
     adjoint_product,
     diagonal_part,
+    eigen_shape,
     lapack,
     lower_part,
     must_be_matrices,
@@ -201,7 +202,6 @@ slogdet = lapack(
     shape=_number_shape,
     output_names=["sign", "logabsdet"],
 )
-slogdet.set_num_outputs(2)
 slogdet.gradient = lambda ctx, _, g: [F.broadcast_mul(_each(g), F.inverse(ctx.inputs[0], transposed=True))]
 
 
@@ -251,11 +251,6 @@ lapack(
 )
 
 
-def _eigh_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = square_shape(params, [unify(ins[0], outs[1])], [])[0][0]
-    return [made], [None if made is None else made[:-1], made]
-
-
 def distances(values: Any) -> Any:
     """e_j - e_i, and 1 on the diagonal."""
     columns = F.expand_dims(values, axis=-1)
@@ -284,12 +279,11 @@ eigh = lapack(
     "eigh",
     "Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which the lower triangle is read.",
     lambda a: tuple(np.linalg.eigh(mirrored(a))),
-    shape=_eigh_shape,
+    shape=eigen_shape,
     gradient=_eigh_gradient,
     complex_gradient=with_adjoints(_eigh_gradient),
     output_names=["values", "vectors"],
 )
-eigh.set_num_outputs(2)
 
 
 def _qr_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -319,7 +313,6 @@ qr = lapack(
     complex_gradient=with_adjoints(_qr_gradient),
     output_names=["q", "r"],
 )
-qr.set_num_outputs(2)
 
 
 def _svd_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
@@ -363,7 +356,6 @@ svd = lapack(
     complex_gradient=with_adjoints(_svd_gradient),
     output_names=["u", "s", "vh"],
 )
-svd.set_num_outputs(3)
 
 
 def _svdvals_gradient(ctx: Any, g: Any) -> list[Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...base.dtype import is_float
 from ...base.errors import ShapeError
 from ...base.shape import Shape, StaticShape, broadcast, show, unify, unify_dim
+from ...core.op import Op, Rule
 from ...core.schema import BOOL, attr, schema
 from .. import _layouts as layouts
 from .._families import (
@@ -19,13 +19,13 @@ from .._families import (
     Array,
     F,
     Inferred,
-    Op,
-    Rule,
     Shapes,
+    attributes,
     backward_shape,
     define,
     holomorphic,
     numeric,
+    widened,
 )
 
 
@@ -41,16 +41,8 @@ class BatchMatmulAttrs:
     transpose_b: bool = attr(BOOL, "swap the last two axes of rhs", default=False)
 
 
-def _attrs(params: Any) -> dict[str, bool]:
-    return {"transpose_a": params.transpose_a, "transpose_b": params.transpose_b}
-
-
 def _turn(items: Any, reverse: bool) -> Any:
     return items[::-1] if reverse else items
-
-
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
 
 
 def _summed(dim: Any, other: Any, lhs: Shape, rhs: Shape) -> Any:
@@ -82,7 +74,8 @@ def _matmul_shape(params: MatmulAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 def _matmul_reference(params: MatmulAttrs, a: Array, b: Array) -> Array:
     left, right = (
-        x.transpose() if turned else x for x, turned in ((_wide(a), params.transpose_a), (_wide(b), params.transpose_b))
+        x.transpose() if turned else x
+        for x, turned in ((widened(a), params.transpose_a), (widened(b), params.transpose_b))
     )
     flat = left.ndim == right.ndim == 2
     out = np.matmul(left, right) if flat else np.tensordot(left, right, 1)
@@ -117,23 +110,23 @@ matmul.reference = _matmul_reference
 matmul.compute = _matmul_compute
 matmul.complex_gradient = holomorphic
 matmul.gradient = lambda ctx, g: [
-    F._matmul_grad_lhs(g, ctx.inputs[1], ctx.inputs[0], **_attrs(ctx.params)),
-    F._matmul_grad_rhs(g, ctx.inputs[0], ctx.inputs[1], **_attrs(ctx.params)),
+    F._matmul_grad_lhs(g, ctx.inputs[1], ctx.inputs[0], **attributes(ctx.params)),
+    F._matmul_grad_rhs(g, ctx.inputs[0], ctx.inputs[1], **attributes(ctx.params)),
 ]
 
 
 def _lhs_reference(params: MatmulAttrs, g: Array, b: Array, like: Array) -> Array:
-    right = _turn_array(_wide(b), params.transpose_b)
+    right = _turn_array(widened(b), params.transpose_b)
     count = right.ndim - 1
     g_axes, b_axes = range(g.ndim - count, g.ndim), range(1, right.ndim)
-    made = np.tensordot(_wide(g), right, (list(g_axes), list(b_axes)))
+    made = np.tensordot(widened(g), right, (list(g_axes), list(b_axes)))
     return _turn_array(made, params.transpose_a).astype(g.dtype, copy=False)
 
 
 def _rhs_reference(params: MatmulAttrs, g: Array, a: Array, like: Array) -> Array:
-    left = _turn_array(_wide(a), params.transpose_a)
+    left = _turn_array(widened(a), params.transpose_a)
     rows = list(range(left.ndim - 1))
-    made = np.tensordot(left, _wide(g), (rows, rows))
+    made = np.tensordot(left, widened(g), (rows, rows))
     return _turn_array(made, params.transpose_b).astype(g.dtype, copy=False)
 
 
@@ -186,16 +179,16 @@ def _matmul_grad(side: str, other: str, order: Sequence[int], reference: Rule, c
 grad_lhs = _matmul_grad("lhs", "rhs", (2, 1), _lhs_reference, _lhs_compute)
 grad_lhs.complex_gradient = holomorphic
 grad_lhs.gradient = lambda ctx, g: [
-    F.matmul(g, ctx.inputs[1], **_attrs(ctx.params)),
-    F._matmul_grad_rhs(ctx.inputs[0], g, ctx.inputs[1], **_attrs(ctx.params)),
+    F.matmul(g, ctx.inputs[1], **attributes(ctx.params)),
+    F._matmul_grad_rhs(ctx.inputs[0], g, ctx.inputs[1], **attributes(ctx.params)),
     None,
 ]
 
 grad_rhs = _matmul_grad("rhs", "lhs", (1, 2), _rhs_reference, _rhs_compute)
 grad_rhs.complex_gradient = holomorphic
 grad_rhs.gradient = lambda ctx, g: [
-    F.matmul(ctx.inputs[1], g, **_attrs(ctx.params)),
-    F._matmul_grad_lhs(ctx.inputs[0], g, ctx.inputs[1], **_attrs(ctx.params)),
+    F.matmul(ctx.inputs[1], g, **attributes(ctx.params)),
+    F._matmul_grad_lhs(ctx.inputs[0], g, ctx.inputs[1], **attributes(ctx.params)),
     None,
 ]
 
@@ -226,8 +219,8 @@ def _batch_shape(params: BatchMatmulAttrs, ins: Shapes, outs: Shapes) -> Inferre
 
 
 def _batch_reference(params: BatchMatmulAttrs, a: Array, b: Array) -> Array:
-    left = _wide(a).swapaxes(-1, -2) if params.transpose_a else _wide(a)
-    right = _wide(b).swapaxes(-1, -2) if params.transpose_b else _wide(b)
+    left = widened(a).swapaxes(-1, -2) if params.transpose_a else widened(a)
+    right = widened(b).swapaxes(-1, -2) if params.transpose_b else widened(b)
     with np.errstate(all="ignore"):
         return np.matmul(left, right).astype(a.dtype, copy=False)
 

@@ -30,7 +30,7 @@ NUMPY = SimpleNamespace(
 )
 
 # The Bernoulli numbers B2, B4, ...
-_BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
+BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 _SHIFT = 8  # above it the asymptotic series are exact to the last bit of float64
 
 
@@ -57,7 +57,7 @@ def log_gamma(m: Any, x: Any) -> Any:
     for k in range(1, _SHIFT):
         product = product * m.select(low, y + float(k), 1.0)
     z = m.select(low, y + float(_SHIFT), y)
-    series = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
+    series = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI, 1)]
     inverse = 1 / z
     tail = inverse * polynomial(inverse * inverse, series)
     above = (z - 0.5) * m.log(z) - z + 0.5 * math.log(2 * math.pi) + tail - m.log(product)
@@ -79,7 +79,7 @@ def digamma(m: Any, x: Any) -> Any:
     z = y + float(_SHIFT)
     inverse = 1 / z
     square = inverse * inverse
-    series = [-b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
+    series = [-b / (2 * k) for k, b in enumerate(BERNOULLI, 1)]
     above = m.log(z) - 0.5 * inverse + square * polynomial(square, series) - steps
     angle = math.pi * (x - m.round(x))
     whole = angle.equal(0) if m is te else angle == 0
@@ -121,7 +121,7 @@ def _hurwitz_zeta(s: int, x: Any) -> Any:
     base = _inverse_power(z, s)
     square = _inverse_power(z, 2)
     series, factor = [], float(s)
-    for k, b in enumerate(_BERNOULLI, 1):
+    for k, b in enumerate(BERNOULLI, 1):
         series.append(b / math.factorial(2 * k) * factor)
         factor *= (s + 2 * k - 1) * (s + 2 * k)
     return total + base * (z / float(s - 1) + 0.5) + base / z * polynomial(square, series)

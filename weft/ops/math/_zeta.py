@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-_BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
+from ._special import BERNOULLI
+
 TERMS = 12  # that are added one by one
 
 
@@ -47,7 +48,7 @@ def rest(m: Any, s: Any, z: Any) -> Any:
     base = m.pow(z, -s)
     total = base * (z / (s - 1) + 0.5)
     step = m.min(s, 1e6) / z  # beyond it, base is 0
-    for k, b in enumerate(_BERNOULLI, 1):
+    for k, b in enumerate(BERNOULLI, 1):
         total = total + base * step * (b / math.factorial(2 * k))
         step = step * ((s + (2 * k - 1)) / z) * ((s + 2 * k) / z)
     return m.select(base > 0, total, 0.0)

@@ -20,6 +20,7 @@ from .._families import (
     LHS_RHS,
     F,
     broadcast_shape,
+    broadcasting,
     define,
     floating,
     holomorphic,
@@ -28,6 +29,7 @@ from .._families import (
     no_flow,
     numeric,
     pointwise,
+    square,
     unary,
 )
 from .._kernels import Body, read_stretched, unravelled, variable
@@ -36,17 +38,7 @@ Gradient = Callable[[Any, Any], list[Any]]
 
 
 def _pair(name: str, doc: str, reference: Any, body: Any, dtype: Any = floating, gradient: Gradient = no_flow) -> Op:
-    op = define(
-        name,
-        doc,
-        inputs=LHS_RHS,
-        named=False,
-        pattern=BROADCAST,
-        dtype=dtype,
-        shape=broadcast_shape,
-        layout=layouts.broadcast_pair,
-        inplace=[(0, 0), (1, 0)],
-    )
+    op = broadcasting(name, doc, dtype=dtype)
     op.reference = in_dtype(reference)
     op.compute = pointwise(body)
     op.gradient = gradient
@@ -63,16 +55,12 @@ def _sloped(slopes: Callable[..., tuple[Any, Any]]) -> Gradient:
     return gradient
 
 
-def _square(x: Any) -> Any:
-    return F.elemwise_mul(x, x)
-
-
 # Of floats.
 
 
 def _atan2_slopes(y: Any, x: Any, out: Any) -> tuple[Any, Any]:
     """x / (x^2 + y^2) and -y / (x^2 + y^2), which are 0 where both are 0"""
-    total = F.broadcast_add(_square(y), _square(x))
+    total = F.broadcast_add(square(y), square(x))
     safe = total + F.broadcast_equal(total, F.zeros_like(total))
     return F.broadcast_div(x, safe), F.broadcast_div(F.negative(y), safe)
 
@@ -132,7 +120,10 @@ def _logaddexp_body(x: te.Expr, y: te.Expr) -> te.Expr:
     return te.select(far, high, high + te.log1p(te.exp(low - te.select(far, 0.0, high))))
 
 
-_pair("logaddexp", "log(exp(x) + exp(y))", np.logaddexp, _logaddexp_body, gradient=_sloped(_logaddexp_slopes))
+logaddexp = _pair(
+    "logaddexp", "log(exp(x) + exp(y))", np.logaddexp, _logaddexp_body, gradient=_sloped(_logaddexp_slopes)
+)
+logaddexp.keeps_output = True
 
 # Divisions.
 

@@ -10,7 +10,7 @@ import numpy as np
 from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, StaticShape, show, unify
-from ...core.op import set_role
+from ...core.op import Op, Rule, set_role
 from ...core.schema import INT, INTS, Params, attr, schema
 from .. import _layouts as layouts
 from .._families import (
@@ -18,8 +18,6 @@ from .._families import (
     ELEM_WISE,
     F,
     Inferred,
-    Op,
-    Rule,
     Shapes,
     as_written,
     binary,
@@ -65,6 +63,7 @@ elemwise_div = binary(
     "elemwise_div", "x / y of equal shapes; of integers, rounded down, and 0 where y is 0.", level=1, dtype=numeric
 )
 elemwise_div.reference = in_dtype(divide)
+elemwise_div.keeps_output = True
 elemwise_div.compute = pointwise(divide)
 elemwise_div.complex_gradient = holomorphic
 elemwise_div.gradient = lambda ctx, g: [  # dx = g / y, dy = -g out / y
@@ -142,19 +141,19 @@ def _collapsed(ctx: Any, left: Any, right: Any) -> list[Any]:
     return [F.collapse_sum(left, ctx.inputs[0]), F.collapse_sum(right, ctx.inputs[1])]
 
 
-broadcast_add = broadcasting("broadcast_add", "x + y", alias="__add_symbol__")
+broadcast_add = broadcasting("broadcast_add", "x + y", "__add_symbol__")
 broadcast_add.reference = in_dtype(np.add)
 broadcast_add.compute = pointwise(lambda x, y: x + y)
 broadcast_add.complex_gradient = holomorphic
 broadcast_add.gradient = lambda ctx, g: _collapsed(ctx, g, g)
 
-broadcast_sub = broadcasting("broadcast_sub", "x - y", alias="__sub_symbol__", dtype=numeric)
+broadcast_sub = broadcasting("broadcast_sub", "x - y", "__sub_symbol__", dtype=numeric)
 broadcast_sub.reference = in_dtype(np.subtract)
 broadcast_sub.compute = pointwise(lambda x, y: x - y)
 broadcast_sub.complex_gradient = holomorphic
 broadcast_sub.gradient = lambda ctx, g: _collapsed(ctx, g, F.negative(g))
 
-broadcast_mul = broadcasting("broadcast_mul", "x * y", alias="__mul_symbol__")
+broadcast_mul = broadcasting("broadcast_mul", "x * y", "__mul_symbol__")
 broadcast_mul.reference = in_dtype(np.multiply)
 broadcast_mul.compute = pointwise(lambda x, y: x * y)
 broadcast_mul.complex_gradient = holomorphic
@@ -163,9 +162,10 @@ broadcast_mul.gradient = lambda ctx, g: _collapsed(  # dx = g y, dy = g x
 )
 
 broadcast_div = broadcasting(
-    "broadcast_div", "x / y; of integers, rounded down, and 0 where y is 0.", alias="__div_symbol__", dtype=numeric
+    "broadcast_div", "x / y; of integers, rounded down, and 0 where y is 0.", "__div_symbol__", dtype=numeric
 )
 broadcast_div.reference = in_dtype(divide)
+broadcast_div.keeps_output = True
 broadcast_div.compute = pointwise(divide)
 broadcast_div.complex_gradient = holomorphic
 broadcast_div.gradient = lambda ctx, g: _collapsed(  # dx = g / y, dy = -g out / y
@@ -174,7 +174,7 @@ broadcast_div.gradient = lambda ctx, g: _collapsed(  # dx = g / y, dy = -g out /
     F.broadcast_mul(F.broadcast_div(ctx.outputs[0], F.negative(ctx.inputs[1])), g),
 )
 
-broadcast_mod = broadcasting("broadcast_mod", f"{_MOD.capitalize()}.", alias="__mod_symbol__", dtype=numeric)
+broadcast_mod = broadcasting("broadcast_mod", f"{_MOD.capitalize()}.", "__mod_symbol__", dtype=numeric)
 broadcast_mod.reference = in_dtype(np.mod)
 broadcast_mod.compute = pointwise(lambda x, y: x % y)
 broadcast_mod.gradient = lambda ctx, g: _collapsed(  # dx = g, dy = -g floor(x / y)
@@ -182,7 +182,7 @@ broadcast_mod.gradient = lambda ctx, g: _collapsed(  # dx = g, dy = -g floor(x /
 )
 
 broadcast_pow = broadcasting(
-    "broadcast_pow", "x to the power of y; of integers, truncated towards zero.", alias="__pow_symbol__", dtype=numeric
+    "broadcast_pow", "x to the power of y; of integers, truncated towards zero.", "__pow_symbol__", dtype=numeric
 )
 broadcast_pow.reference = in_dtype(power)
 broadcast_pow.compute = pointwise(te.pow)
@@ -206,25 +206,25 @@ def _pick_gradient(loses: Rule) -> Rule:
     return gradient
 
 
-broadcast_max = broadcasting("broadcast_max", "The larger of x and y.", alias="__max_symbol__")
+broadcast_max = broadcasting("broadcast_max", "The larger of x and y.", "__max_symbol__")
 broadcast_max.reference = in_dtype(np.maximum)
 broadcast_max.compute = pointwise(te.max)
 broadcast_max.gradient = _pick_gradient(lambda x, y: F.broadcast_less(x, y))
 
-broadcast_min = broadcasting("broadcast_min", "The smaller of x and y.", alias="__min_symbol__")
+broadcast_min = broadcasting("broadcast_min", "The smaller of x and y.", "__min_symbol__")
 broadcast_min.reference = in_dtype(np.minimum)
 broadcast_min.compute = pointwise(te.min)
 broadcast_min.gradient = _pick_gradient(lambda x, y: F.broadcast_greater(x, y))
 
 broadcast_left_shift = broadcasting(
-    "broadcast_left_shift", "x shifted left by y bits.", alias="__left_shift_symbol__", dtype=integral
+    "broadcast_left_shift", "x shifted left by y bits.", "__left_shift_symbol__", dtype=integral
 )
 broadcast_left_shift.reference = in_dtype(np.left_shift)
 broadcast_left_shift.compute = pointwise(lambda x, y: x << y)
 broadcast_left_shift.gradient = no_flow
 
 broadcast_right_shift = broadcasting(
-    "broadcast_right_shift", "x shifted right by y bits.", alias="__right_shift_symbol__", dtype=integral
+    "broadcast_right_shift", "x shifted right by y bits.", "__right_shift_symbol__", dtype=integral
 )
 broadcast_right_shift.reference = in_dtype(np.right_shift)
 broadcast_right_shift.compute = pointwise(lambda x, y: x >> y)
@@ -233,7 +233,7 @@ broadcast_right_shift.gradient = no_flow
 
 def _comparison(name: str, sign: str, reference: Rule, compute: Rule, **columns: Any) -> Op:
     op = broadcasting(
-        f"broadcast_{name}", f"1 where x {sign} y, else 0, in the dtype of x.", alias=f"__{name}_symbol__", **columns
+        f"broadcast_{name}", f"1 where x {sign} y, else 0, in the dtype of x.", f"__{name}_symbol__", **columns
     )
     op.reference = in_dtype(reference)
     op.compute = pointwise(lambda x, y: te.cast(compute(x, y), x.dtype))
@@ -362,6 +362,7 @@ broadcast_like = define(
     ignored_inputs=[1],
 )
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()
+broadcast_like.same_if_alike = True
 broadcast_like.compute = lambda x, like: stretched(x, like.shape)
 broadcast_like.complex_gradient = holomorphic
 broadcast_like.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0]), None]

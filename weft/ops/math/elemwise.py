@@ -11,7 +11,7 @@ import numpy as np
 from ... import te
 from ...base.dtype import BOOL, DType, is_complex, is_float
 from ...base.shape import unify
-from ...core.op import set_role
+from ...core.op import Op, Rule, set_role
 from ...core.schema import BOOL as BOOL_ATTR
 from ...core.schema import DTYPE, FLOAT, attr, schema
 from ...te.expr import Const
@@ -21,8 +21,6 @@ from .._families import (
     Array,
     F,
     Inferred,
-    Op,
-    Rule,
     Shapes,
     as_written,
     binary,
@@ -41,6 +39,7 @@ from .._families import (
     pointwise,
     power,
     scalar,
+    square,
     unary,
 )
 
@@ -51,30 +50,19 @@ def _zero_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F.zeros_like(ctx.inputs[0])]
 
 
-def _rounding(body: Rule) -> Rule:
+def _rounding(name: str, doc: str, reference: Rule, compute: Rule) -> Op:
     """Integers are whole already."""
-    return in_dtype(lambda x: x if x.dtype.kind in "iu" else body(x))
+    op = unary(name, doc, level=3, dtype=numeric)
+    op.reference = in_dtype(lambda x: x if x.dtype.kind in "iu" else reference(x))
+    op.compute = pointwise(compute)
+    op.gradient = _zero_gradient
+    return op
 
 
-floor = unary("floor", "The largest integer not above x.", level=3, dtype=numeric)
-floor.reference = _rounding(np.floor)
-floor.compute = pointwise(te.floor)
-floor.gradient = _zero_gradient
-
-ceil = unary("ceil", "The smallest integer not below x.", level=3, dtype=numeric)
-ceil.reference = _rounding(np.ceil)
-ceil.compute = pointwise(te.ceil)
-ceil.gradient = _zero_gradient
-
-trunc = unary("trunc", "x without its fraction.", level=3, dtype=numeric)
-trunc.reference = _rounding(np.trunc)
-trunc.compute = pointwise(te.trunc)
-trunc.gradient = _zero_gradient
-
-round_ = unary("round", "The nearest integer; halves go to the even one.", level=3, dtype=numeric)
-round_.reference = _rounding(np.rint)
-round_.compute = pointwise(te.round)
-round_.gradient = _zero_gradient
+floor = _rounding("floor", "The largest integer not above x.", np.floor, te.floor)
+ceil = _rounding("ceil", "The smallest integer not below x.", np.ceil, te.ceil)
+trunc = _rounding("trunc", "x without its fraction.", np.trunc, te.trunc)
+round_ = _rounding("round", "The nearest integer; halves go to the even one.", np.rint, te.round)
 
 sign = unary("sign", "-1, 0 or 1, as x is negative, zero or positive; NaN stays NaN.", level=3, dtype=numeric)
 sign.reference = in_dtype(np.sign)
@@ -174,6 +162,7 @@ negative.gradient = lambda ctx, g: [F.negative(g)]
 
 copy = unary("copy", "x itself.", level=3, layout=layouts.renamed)
 copy.reference = np.array
+copy.same_if_alike = True
 copy.compute = pointwise(lambda x: x)
 copy.complex_gradient = holomorphic
 copy.gradient = lambda ctx, g: [F.copy(g)]
@@ -195,55 +184,33 @@ logical_not.gradient = no_flow
 # One tensor and a number, which is cast to the tensor's dtype.
 
 
-def _scalar_reference(body: Rule) -> Rule:
-    return in_dtype(lambda p, x: body(x, np.asarray(number(p.scalar, x.dtype), x.dtype)))
+def _with_number(name: str, doc: str, reference: Rule, compute: Rule, gradient: Rule, dtype: Rule = numeric) -> Op:
+    """`reference` and `compute` get x and the number, `gradient` ctx and that of the output."""
+    op = scalar(f"__{name}_scalar__", doc, dtype=dtype)
+    op.reference = in_dtype(lambda p, x: reference(x, np.asarray(number(p.scalar, x.dtype), x.dtype)))
+    op.compute = pointwise(lambda p, x: compute(x, te.const(number(p.scalar, x.dtype), x.dtype)))
+    op.gradient = gradient
+    if dtype is numeric:
+        op.complex_gradient = holomorphic
+    set_role(f"{name}_scalar", op.name)
+    return op
 
 
-def _scalar_compute(body: Rule) -> Rule:
-    return pointwise(lambda p, x: body(x, te.const(number(p.scalar, x.dtype), x.dtype)))
+def _arithmetic(name: str, doc: str, body: Rule, gradient: Rule) -> Op:
+    return _with_number(name, doc, body, body, gradient)
 
 
-add_scalar = scalar("__add_scalar__", "x + s", dtype=numeric)
-add_scalar.reference = _scalar_reference(lambda x, s: x + s)
-add_scalar.compute = _scalar_compute(lambda x, s: x + s)
-add_scalar.complex_gradient = holomorphic
-add_scalar.gradient = lambda ctx, g: [F.copy(g)]
+def _rdiv_gradient(ctx: Any, g: Any) -> list[Any]:
+    """dx = -g s / x^2"""
+    return [F.elemwise_div(g * -ctx.params.scalar, square(ctx.inputs[0]))]
 
-sub_scalar = scalar("__sub_scalar__", "x - s", dtype=numeric)
-sub_scalar.reference = _scalar_reference(lambda x, s: x - s)
-sub_scalar.compute = _scalar_compute(lambda x, s: x - s)
-sub_scalar.complex_gradient = holomorphic
-sub_scalar.gradient = lambda ctx, g: [g]
 
-rsub_scalar = scalar("__rsub_scalar__", "s - x", dtype=numeric)
-rsub_scalar.reference = _scalar_reference(lambda x, s: s - x)
-rsub_scalar.compute = _scalar_compute(lambda x, s: s - x)
-rsub_scalar.complex_gradient = holomorphic
-rsub_scalar.gradient = lambda ctx, g: [F.negative(g)]
-
-mul_scalar = scalar("__mul_scalar__", "x * s", dtype=numeric)
-mul_scalar.reference = _scalar_reference(lambda x, s: x * s)
-mul_scalar.compute = _scalar_compute(lambda x, s: x * s)
-mul_scalar.complex_gradient = holomorphic
-mul_scalar.gradient = lambda ctx, g: [g * ctx.params.scalar]
-
-div_scalar = scalar("__div_scalar__", "x / s; of integers, rounded down.", dtype=numeric)
-div_scalar.reference = _scalar_reference(divide)
-div_scalar.compute = _scalar_compute(divide)
-div_scalar.complex_gradient = holomorphic
-div_scalar.gradient = lambda ctx, g: [g / ctx.params.scalar]
-
-rdiv_scalar = scalar("__rdiv_scalar__", "s / x; of integers, rounded down.", dtype=numeric)
-rdiv_scalar.reference = _scalar_reference(lambda x, s: divide(s, x))
-rdiv_scalar.compute = _scalar_compute(lambda x, s: divide(s, x))
-rdiv_scalar.complex_gradient = holomorphic
-rdiv_scalar.gradient = lambda ctx, g: [  # dx = -g s / x^2
-    F.elemwise_div(g * -ctx.params.scalar, F.elemwise_mul(ctx.inputs[0], ctx.inputs[0]))
-]
-
-pow_scalar = scalar("__pow_scalar__", "x to the power of s.", dtype=numeric)
-pow_scalar.reference = _scalar_reference(power)
-
+add_scalar = _arithmetic("add", "x + s", lambda x, s: x + s, lambda ctx, g: [F.copy(g)])
+sub_scalar = _arithmetic("sub", "x - s", lambda x, s: x - s, lambda ctx, g: [g])
+rsub_scalar = _arithmetic("rsub", "s - x", lambda x, s: s - x, lambda ctx, g: [F.negative(g)])
+mul_scalar = _arithmetic("mul", "x * s", lambda x, s: x * s, lambda ctx, g: [g * ctx.params.scalar])
+div_scalar = _arithmetic("div", "x / s; of integers, rounded down.", divide, lambda ctx, g: [g / ctx.params.scalar])
+rdiv_scalar = _arithmetic("rdiv", "s / x; of integers, rounded down.", lambda x, s: divide(s, x), _rdiv_gradient)
 
 PRODUCTS = (2, 3, 4, -1, -2)  # exponents of powers that are a few products
 
@@ -257,9 +224,6 @@ def _pow_body(x: te.Expr, s: Const) -> te.Expr:
     return made if exponent > 0 else 1 / made
 
 
-pow_scalar.compute = _scalar_compute(_pow_body)
-
-
 def _pow_scalar_gradient(ctx: Any, g: Any) -> list[Any]:
     """dx = g s x^(s - 1), which is 0 for s = 0 even where x is 0"""
     s = ctx.params.scalar
@@ -269,34 +233,25 @@ def _pow_scalar_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F.elemwise_mul(g, (x if s == 2 else x ** (s - 1)) * s)]
 
 
-pow_scalar.complex_gradient = holomorphic
-pow_scalar.gradient = _pow_scalar_gradient
-
-rpow_scalar = scalar("__rpow_scalar__", "s to the power of x.", dtype=numeric)
-rpow_scalar.reference = _scalar_reference(lambda x, s: power(s, x))
-rpow_scalar.compute = _scalar_compute(lambda x, s: te.pow(s, x))
-rpow_scalar.complex_gradient = holomorphic
-rpow_scalar.gradient = lambda ctx, g: [  # dx = g y ln s
-    F.elemwise_mul(g, ctx.outputs[0] * _log_of(ctx.params.scalar))
-]
+pow_scalar = _with_number("pow", "x to the power of s.", power, _pow_body, _pow_scalar_gradient)
 
 
-def _log_of(number: float) -> float:
-    return math.log(number) if number > 0 else (-math.inf if number == 0 else math.nan)
+def _rpow_gradient(ctx: Any, g: Any) -> list[Any]:
+    """dx = g y ln s"""
+    s = ctx.params.scalar
+    slope = math.log(s) if s > 0 else (-math.inf if s == 0 else math.nan)
+    return [F.elemwise_mul(g, ctx.outputs[0] * slope)]
 
 
-lshift_scalar = scalar("__lshift_scalar__", "x shifted left by s bits.", dtype=integral)
-lshift_scalar.reference = _scalar_reference(np.left_shift)
-lshift_scalar.compute = _scalar_compute(lambda x, s: x << s)
-lshift_scalar.gradient = no_flow
-
-rshift_scalar = scalar("__rshift_scalar__", "x shifted right by s bits.", dtype=integral)
-rshift_scalar.reference = _scalar_reference(np.right_shift)
-rshift_scalar.compute = _scalar_compute(lambda x, s: x >> s)
-rshift_scalar.gradient = no_flow
-
-for _name in "add sub rsub mul div rdiv pow rpow lshift rshift".split():
-    set_role(f"{_name}_scalar", f"__{_name}_scalar__")
+rpow_scalar = _with_number(
+    "rpow", "s to the power of x.", lambda x, s: power(s, x), lambda x, s: te.pow(s, x), _rpow_gradient
+)
+lshift_scalar = _with_number(
+    "lshift", "x shifted left by s bits.", np.left_shift, lambda x, s: x << s, no_flow, integral
+)
+rshift_scalar = _with_number(
+    "rshift", "x shifted right by s bits.", np.right_shift, lambda x, s: x >> s, no_flow, integral
+)
 
 
 @schema
@@ -365,19 +320,15 @@ def _smooth(
     return op
 
 
-def _square(x: Any) -> Any:
-    return F.elemwise_mul(x, x)
-
-
 log1p = _smooth("log1p", "log(1 + x)", np.log1p, te.log1p, lambda x, y: 1 / (x + 1))
 expm1 = _smooth("expm1", "exp(x) - 1", np.expm1, te.expm1, lambda x, y: y + 1)
-tan = _smooth("tan", "The tangent.", np.tan, te.tan, lambda x, y: _square(y) + 1)
-asin = _smooth("asin", "The arc sine.", np.arcsin, te.asin, lambda x, y: F.rsqrt(1 - _square(x)))
-acos = _smooth("acos", "The arc cosine.", np.arccos, te.acos, lambda x, y: -F.rsqrt(1 - _square(x)))
-atan = _smooth("atan", "The arc tangent.", np.arctan, te.atan, lambda x, y: 1 / (_square(x) + 1))
+tan = _smooth("tan", "The tangent.", np.tan, te.tan, lambda x, y: square(y) + 1)
+asin = _smooth("asin", "The arc sine.", np.arcsin, te.asin, lambda x, y: F.rsqrt(1 - square(x)))
+acos = _smooth("acos", "The arc cosine.", np.arccos, te.acos, lambda x, y: -F.rsqrt(1 - square(x)))
+atan = _smooth("atan", "The arc tangent.", np.arctan, te.atan, lambda x, y: 1 / (square(x) + 1))
 sinh = _smooth("sinh", "The hyperbolic sine.", np.sinh, te.sinh, lambda x, y: F.cosh(x))
 cosh = _smooth("cosh", "The hyperbolic cosine.", np.cosh, te.cosh, lambda x, y: F.sinh(x))
-asinh = _smooth("asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(_square(x) + 1))
+asinh = _smooth("asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(square(x) + 1))
 
 
 def _acosh_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -388,12 +339,12 @@ def _acosh_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 acosh = _smooth(
-    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(_square(x) - 1), _acosh_gradient
+    "acosh", "The inverse of cosh.", np.arccosh, te.acosh, lambda x, y: F.rsqrt(square(x) - 1), _acosh_gradient
 )
-atanh = _smooth("atanh", "The inverse of tanh.", np.arctanh, te.atanh, lambda x, y: 1 / (1 - _square(x)))
-reciprocal = _smooth("reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1 / x, lambda x, y: -_square(y))
+atanh = _smooth("atanh", "The inverse of tanh.", np.arctanh, te.atanh, lambda x, y: 1 / (1 - square(x)))
+reciprocal = _smooth("reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1 / x, lambda x, y: -square(y))
 rsqrt = _smooth(
-    "rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), te.rsqrt, lambda x, y: F.elemwise_mul(_square(y), y) * -0.5
+    "rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), te.rsqrt, lambda x, y: F.elemwise_mul(square(y), y) * -0.5
 )
 
 

@@ -8,20 +8,11 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...base.shape import normalize_axis, unify
+from ...base.shape import normalize_axis
 from ...core.schema import FLOAT, INT, INTS, attr, schema
 from .. import _layouts as layouts
-from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, define, floating, in_dtype, in_float32, numeric, unary
+from .._families import OUT_FUSABLE, Array, F, axis_shape, define, floating, in_dtype, in_float32, numeric, unary
 from ..nn.dense_softmax import along, one
-
-
-def _axis_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    shape = unify(ins[0], outs[0])
-    if shape is not None:
-        for axis in params.axis if isinstance(params.axis, tuple) else (params.axis,):
-            normalize_axis(axis, len(shape))
-    return [shape], [shape]
-
 
 # Sums over neighbours along an axis.
 
@@ -59,7 +50,7 @@ window_sum = define(
     "The sum of neighbours along an axis; outside is 0.",
     attrs=WindowSumAttrs,
     pattern=OUT_FUSABLE,
-    shape=_axis_shape,
+    shape=axis_shape,
     dtype=numeric,
     layout=layouts.fixed_copy,
 )
@@ -109,7 +100,7 @@ lrn = define(
     "x / (bias + alpha/size * sum of x^2 over `size` neighbours)^beta.",
     level=1,
     attrs=LrnAttrs,
-    shape=_axis_shape,
+    shape=axis_shape,
     dtype=floating,
     layout=layouts.fixed_copy,
     reference=in_dtype(_lrn_reference),

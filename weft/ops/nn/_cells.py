@@ -12,7 +12,7 @@ import numpy as np
 from ... import te
 from ...base.dtype import FLOAT32
 from ...base.shape import unify_dim
-from .._families import F, Inferred, Shapes, attributes, define, ranked
+from .._families import OGRAD, F, Inferred, Shapes, attributes, define, ranked
 from .._kernels import Body, variable, wide_dtype
 
 FARTHEST = 1e6  # sides of boxes beyond it count as that far away
@@ -289,7 +289,7 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
     define(
         grad_name,
         f"ograd, shared by the elements that the cells of {pool.name} take.",
-        inputs={"ograd": "the gradient of the output", **BOXES},
+        inputs={**OGRAD, **BOXES},
         attrs=attrs,
         shape=grad_shape,
         dtype=dtype,

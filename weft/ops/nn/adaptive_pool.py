@@ -10,7 +10,7 @@ import numpy as np
 from ... import te
 from ...base.errors import ShapeError
 from ...core.schema import LAYOUT, SIDES, attr, schema
-from .._families import Array, F, Inferred, Shapes, attributes, in_float32
+from .._families import Array, Inferred, Shapes, in_float32, widened
 from ..vision._spatial import (
     at_places,
     places_of,
@@ -19,11 +19,10 @@ from ..vision._spatial import (
     spatial_extents,
     spatial_last,
     static_extents,
-    widened,
     with_extents,
 )
 from ._windows import read
-from .pool import GRAD_INPUTS, grad_shape, pool_op
+from .pool import mean_pools
 
 
 @schema
@@ -141,25 +140,13 @@ def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te
     return te.compute(x.shape, element, name="adaptive_avg_pool2d_grad")
 
 
-adaptive_avg_pool2d = pool_op(
+mean_pools(
     "adaptive_avg_pool2d",
     "The means of bins that split height and width evenly.",
+    "bin",
     AdaptivePool2DAttrs,
     _shape,
-    reference=_reference,
-    compute=_compute,
+    (_reference, _compute),
+    (_grad_reference, _grad_compute),
     level=5,
-    gradient=lambda ctx, g: [F._adaptive_avg_pool2d_grad(g, ctx.inputs[0], **attributes(ctx.params))],
-)
-adaptive_avg_pool2d_grad = pool_op(
-    "_adaptive_avg_pool2d_grad",
-    "ograd, shared equally by the elements of every bin.",
-    AdaptivePool2DAttrs,
-    grad_shape(_shape, 1),
-    inputs=GRAD_INPUTS,
-    ignored_inputs=[1],
-    level=10,
-    reference=_grad_reference,
-    compute=_grad_compute,
-    gradient=lambda ctx, gg: [F.adaptive_avg_pool2d(gg, **attributes(ctx.params)), None],
 )

@@ -14,7 +14,7 @@ from ...base.dtype import is_float
 from ...base.errors import ShapeError
 from ...base.shape import Shape, broadcast, unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, choice, optional, schema
-from .._families import Array, F, Inferred, Shapes, attributes, define, floating
+from .._families import OGRAD, Array, F, Inferred, Shapes, attributes, define, floating
 from .dense_softmax import along, one
 
 
@@ -275,7 +275,7 @@ attention.input_names = _names
 attention_grad = define(
     "_scaled_dot_product_attention_grad",
     "The gradients of query, key, value and of the masked scores; and the softmax of the scores.",
-    inputs={"ograd": "the gradient of the output", **INPUTS},
+    inputs={**OGRAD, **INPUTS},
     named=False,
     attrs=AttentionAttrs,
     shape=_grad_shape,
@@ -284,6 +284,6 @@ attention_grad = define(
     compute=_grad_compute,
     output_names=["query", "key", "value", "scores", "probabilities"],
     gradient=_second_gradient,
-).set_num_outputs(5)
+)
 attention_grad.set_num_inputs(lambda params: 1 + len(_names(params)))
 attention_grad.input_names = lambda params: ["ograd", *_names(params)]

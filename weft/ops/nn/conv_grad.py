@@ -11,7 +11,7 @@ from ... import te
 from ...base.layout import Layout
 from ...base.shape import Dim, Shape, unify
 from ...core.op import Op
-from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, numeric
+from .._families import OGRAD, OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._layouts import Answer, Layouts, rearrange
 from ..reduce.reductions import ReduceAttrs
 from ._convolution import (
@@ -27,8 +27,6 @@ from ._convolution import (
     whole,
 )
 from .conv import Conv2DAttrs, Conv2DTransposeAttrs, canonical, conv_shape, transpose_shape
-
-OGRAD = {"ograd": "the gradient of the output"}
 
 
 def _back(array: Array, canonical: Layout, layout: Layout, like: Array) -> Array:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...base.dtype import is_float
 from ...base.errors import ShapeError
 from ...base.shape import Dim, mul_dims, normalize_axis, unify, unify_dim
 from ...core.schema import BOOL, INT, attr, schema
@@ -20,12 +19,14 @@ from .._families import (
     F,
     Inferred,
     Shapes,
+    axis_shape,
     define,
     floating,
     holomorphic,
     in_dtype,
     in_float32,
     numeric,
+    widened,
 )
 
 # dense
@@ -54,14 +55,10 @@ def _dense_shape(params: DenseAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     return [(*leading, k), *own], [(*leading, params.units)]
 
 
-def _wide(x: Array) -> Array:
-    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
-
-
 def _dense_reference(params: DenseAttrs, x: Array, w: Array, *bias: Array) -> Array:
-    out = np.asarray(_wide(x) @ _wide(w).T)
+    out = np.asarray(widened(x) @ widened(w).T)
     if bias:
-        out += _wide(bias[0])
+        out += widened(bias[0])
     return out.astype(x.dtype, copy=False)
 
 
@@ -153,13 +150,6 @@ class AxisAttrs:
     axis: int = attr(INT, "the axis that is summed over", default=-1)
 
 
-def _axis_shape(params: AxisAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    shape = unify(ins[0], outs[0])
-    if shape is not None:
-        normalize_axis(params.axis, len(shape))
-    return [shape], [shape]
-
-
 def along(x: te.Tensor, axes: Sequence[int], name: str, body: Any, reducer: Any) -> te.Tensor:
     """A reduction over some axes, which stay with extent 1: `body` takes an index of x."""
     reduced = {axis: te.reduce_axis(x.shape[axis]) for axis in axes}
@@ -238,7 +228,7 @@ softmax = define(
     level=1,
     attrs=AxisAttrs,
     pattern=OUT_FUSABLE,
-    shape=_axis_shape,
+    shape=axis_shape,
     dtype=floating,
     layout=layouts.fixed_copy,
     compute=_softmax_compute,
@@ -252,7 +242,7 @@ log_softmax = define(
     level=1,
     attrs=AxisAttrs,
     pattern=OUT_FUSABLE,
-    shape=_axis_shape,
+    shape=axis_shape,
     dtype=floating,
     layout=layouts.fixed_copy,
     compute=_log_softmax_compute,

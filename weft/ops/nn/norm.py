@@ -250,7 +250,7 @@ batch_norm = define(
     visible_outputs=1,
     output_names=["output", "mean", "var"],
     mutates=[3, 4],
-).set_num_outputs(3)
+)
 batch_norm.effect = lambda params: "mutates" if params.training else "pure"
 
 # layer_norm and rms_norm: over the axes from `axis` to the last.

@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import te
 from ...base.shape import unify
-from .._families import Array, F, Inferred, Shapes, define, floating, in_float32
+from .._families import OGRAD, Array, F, Inferred, Shapes, define, floating, in_float32
 from .dense_softmax import along, one
 from .norm import (
     BatchNormAttrs,
@@ -29,8 +29,6 @@ from .norm import (
     trailing_axes,
     trailing_shape,
 )
-
-OGRAD = {"ograd": "the gradient of the output"}
 
 
 class Frame(NamedTuple):
@@ -278,7 +276,7 @@ def _group_grad(name: str, attrs: type) -> None:
         compute=_group_compute,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
-    ).set_num_outputs(3)
+    )
 
 
 _group_grad("_instance_norm_grad", InstanceNormAttrs)
@@ -389,4 +387,4 @@ define(
     compute=_batch_compute,
     output_names=["data", "gamma", "beta"],
     gradient=_batch_second_gradient,
-).set_num_outputs(3)
+)

@@ -15,9 +15,22 @@ from ... import te
 from ...base.dtype import INT32, DType, is_float, is_integer
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim
-from ...core.op import Op
+from ...core.op import Op, Rule
 from ...core.schema import BOOL, LAYOUT, PADS, SIDES, Params, attr, schema
-from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, in_float32, numeric
+from .._families import (
+    OGRAD,
+    OUT_FUSABLE,
+    Array,
+    F,
+    Inferred,
+    ShapeRule,
+    Shapes,
+    attributes,
+    define,
+    in_float32,
+    numeric,
+    widened,
+)
 from .._layouts import pool as pool_layout
 from ..vision._spatial import (
     at_places,
@@ -27,7 +40,6 @@ from ..vision._spatial import (
     spatial_extents,
     spatial_last,
     static_extents,
-    widened,
     with_extents,
 )
 from ._windows import Window, Windows, fold, read, window_view, windows_of
@@ -334,7 +346,6 @@ def _avg_grad_compute(params: Params, g: te.Tensor, x: te.Tensor) -> te.Tensor:
 
 # The operators.
 
-OGRAD = {"ograd": "the gradient of the output"}
 GRAD_INPUTS = {**OGRAD, "data": "the data, of which only the shape is used"}
 PICK_INPUTS = {
     "values": "what to pick from, of the shape of the data",
@@ -344,7 +355,10 @@ PICK_INPUTS = {
 MAX_GRAD_INPUTS = {**OGRAD, "input": "the data", "output": "the pool of the data"}
 
 
-def pool_op(name: str, doc: str, attrs: type, shape: Callable[..., Any], *, level: int = 2, **columns: Any) -> Op:
+Bodies = tuple[Rule, Rule]
+
+
+def pool_op(name: str, doc: str, attrs: type, shape: ShapeRule, *, level: int = 2, **columns: Any) -> Op:
     """An operator over height and width, with what all pools share."""
     return define(
         name,
@@ -359,20 +373,6 @@ def pool_op(name: str, doc: str, attrs: type, shape: Callable[..., Any], *, leve
     )
 
 
-def _max_gradient(name: str) -> Callable[..., list[Any]]:
-    def rule(ctx: Any, g: Any) -> list[Any]:
-        return [getattr(F, name)(g, ctx.inputs[0], ctx.outputs[0], **attributes(ctx.params))]
-
-    return rule
-
-
-def _avg_gradient(name: str) -> Callable[..., list[Any]]:
-    def rule(ctx: Any, g: Any) -> list[Any]:
-        return [getattr(F, name)(g, ctx.inputs[0], **attributes(ctx.params))]
-
-    return rule
-
-
 def _pick_shape(forward: Callable[..., Inferred]) -> Callable[..., Inferred]:
     """(values, data, output) -> what was picked."""
 
@@ -383,117 +383,87 @@ def _pick_shape(forward: Callable[..., Inferred]) -> Callable[..., Inferred]:
     return rule
 
 
-def _chosen_gradient(name: str) -> Callable[..., list[Any]]:
-    """Of what moves values between windows and their first largest elements: the way back."""
-    return lambda ctx, g: [getattr(F, name)(g, *ctx.inputs[1:], **attributes(ctx.params)), None, None]
+def _max_pools(name: str, doc: str, part: str, attrs: type, shape: ShapeRule) -> None:
+    """The pool, its gradient, and the gradient of that, which goes back: from data to what was chosen of it."""
+    grad, pick = f"_{name}_grad", f"_{name}_pick"
+    back = lambda other: lambda ctx, g: [getattr(F, other)(g, *ctx.inputs[1:], **attributes(ctx.params)), None, None]
+    pool_op(
+        name,
+        doc,
+        attrs,
+        shape,
+        reference=_max_reference,
+        compute=_max_compute,
+        keeps_output=True,
+        gradient=lambda ctx, g: [getattr(F, grad)(g, ctx.inputs[0], ctx.outputs[0], **attributes(ctx.params))],
+    )
+    pool_op(
+        grad,
+        f"ograd, given to the first largest element of every {part}.",
+        attrs,
+        grad_shape(shape, 2),
+        level=10,
+        inputs=MAX_GRAD_INPUTS,
+        reference=_max_grad_reference,
+        compute=_max_grad_compute,
+        gradient=back(pick),
+    )
+    pool_op(
+        pick,
+        f"The value that stands on the first largest element of every {part}.",
+        attrs,
+        _pick_shape(shape),
+        level=10,
+        inputs=PICK_INPUTS,
+        reference=_max_pick_reference,
+        compute=_max_pick_compute,
+        gradient=back(grad),
+    )
 
 
-def _linear_gradient(name: str) -> Callable[..., list[Any]]:
-    """The transpose of a transpose: what an averaging pool's gradient has as gradient."""
-    return lambda ctx, gg: [getattr(F, name)(gg, **attributes(ctx.params)), None]
+def mean_pools(
+    name: str, doc: str, part: str, attrs: type, shape: ShapeRule, forward: Bodies, backward: Bodies, level: int = 2
+) -> None:
+    """The pool and its gradient, the transpose of it; of each the reference and the compute."""
+    grad = f"_{name}_grad"
+    pool_op(
+        name,
+        doc,
+        attrs,
+        shape,
+        level=level,
+        reference=forward[0],
+        compute=forward[1],
+        gradient=lambda ctx, g: [getattr(F, grad)(g, ctx.inputs[0], **attributes(ctx.params))],
+    )
+    pool_op(
+        grad,
+        f"ograd, shared equally by the elements of every {part}.",
+        attrs,
+        grad_shape(shape, 1),
+        level=10,
+        inputs=GRAD_INPUTS,
+        ignored_inputs=[1],
+        reference=backward[0],
+        compute=backward[1],
+        gradient=lambda ctx, gg: [getattr(F, name)(gg, **attributes(ctx.params)), None],
+    )
 
 
-max_pool2d = pool_op(
-    "max_pool2d",
-    "The largest element of every window; padding never wins.",
-    MaxPool2DAttrs,
-    _pool_shape,
-    reference=_max_reference,
-    compute=_max_compute,
-    gradient=_max_gradient("_max_pool2d_grad"),
+_MEAN, _MEAN_GRAD = (_avg_reference, _avg_compute), (_avg_grad_reference, _avg_grad_compute)
+_WHOLE = "of every channel; height and width become 1."
+
+_max_pools(
+    "max_pool2d", "The largest element of every window; padding never wins.", "window", MaxPool2DAttrs, _pool_shape
 )
-max_pool2d_grad = pool_op(
-    "_max_pool2d_grad",
-    "ograd, given to the first largest element of every window.",
-    MaxPool2DAttrs,
-    grad_shape(_pool_shape, 2),
-    inputs=MAX_GRAD_INPUTS,
-    reference=_max_grad_reference,
-    compute=_max_grad_compute,
-    level=10,
-    gradient=_chosen_gradient("_max_pool2d_pick"),
-)
-max_pool2d_pick = pool_op(
-    "_max_pool2d_pick",
-    "The value that stands on the first largest element of every window.",
-    MaxPool2DAttrs,
-    _pick_shape(_pool_shape),
-    inputs=PICK_INPUTS,
-    level=10,
-    reference=_max_pick_reference,
-    compute=_max_pick_compute,
-    gradient=_chosen_gradient("_max_pool2d_grad"),
-)
-avg_pool2d = pool_op(
+mean_pools(
     "avg_pool2d",
     "The mean of every window; padding counts only with count_include_pad.",
+    "window",
     AvgPool2DAttrs,
     _pool_shape,
-    reference=_avg_reference,
-    compute=_avg_compute,
-    gradient=_avg_gradient("_avg_pool2d_grad"),
+    _MEAN,
+    _MEAN_GRAD,
 )
-avg_pool2d_grad = pool_op(
-    "_avg_pool2d_grad",
-    "ograd, shared equally by the elements of every window.",
-    AvgPool2DAttrs,
-    grad_shape(_pool_shape, 1),
-    level=10,
-    inputs=GRAD_INPUTS,
-    ignored_inputs=[1],
-    reference=_avg_grad_reference,
-    compute=_avg_grad_compute,
-    gradient=_linear_gradient("avg_pool2d"),
-)
-global_max_pool2d = pool_op(
-    "global_max_pool2d",
-    "The largest element of every channel; height and width become 1.",
-    GlobalPool2DAttrs,
-    _global_shape,
-    reference=_max_reference,
-    compute=_max_compute,
-    gradient=_max_gradient("_global_max_pool2d_grad"),
-)
-global_max_pool2d_grad = pool_op(
-    "_global_max_pool2d_grad",
-    "ograd, given to the first largest element of every channel.",
-    GlobalPool2DAttrs,
-    grad_shape(_global_shape, 2),
-    inputs=MAX_GRAD_INPUTS,
-    reference=_max_grad_reference,
-    compute=_max_grad_compute,
-    level=10,
-    gradient=_chosen_gradient("_global_max_pool2d_pick"),
-)
-global_max_pool2d_pick = pool_op(
-    "_global_max_pool2d_pick",
-    "The value that stands on the first largest element of a channel.",
-    GlobalPool2DAttrs,
-    _pick_shape(_global_shape),
-    inputs=PICK_INPUTS,
-    level=10,
-    reference=_max_pick_reference,
-    compute=_max_pick_compute,
-    gradient=_chosen_gradient("_global_max_pool2d_grad"),
-)
-global_avg_pool2d = pool_op(
-    "global_avg_pool2d",
-    "The mean of every channel; height and width become 1.",
-    GlobalPool2DAttrs,
-    _global_shape,
-    reference=_avg_reference,
-    compute=_avg_compute,
-    gradient=_avg_gradient("_global_avg_pool2d_grad"),
-)
-global_avg_pool2d_grad = pool_op(
-    "_global_avg_pool2d_grad",
-    "ograd, shared equally by the elements of every channel.",
-    GlobalPool2DAttrs,
-    grad_shape(_global_shape, 1),
-    level=10,
-    inputs=GRAD_INPUTS,
-    ignored_inputs=[1],
-    reference=_avg_grad_reference,
-    compute=_avg_grad_compute,
-    gradient=_linear_gradient("global_avg_pool2d"),
-)
+_max_pools("global_max_pool2d", f"The largest element {_WHOLE}", "channel", GlobalPool2DAttrs, _global_shape)
+mean_pools("global_avg_pool2d", f"The mean {_WHOLE}", "channel", GlobalPool2DAttrs, _global_shape, _MEAN, _MEAN_GRAD)

@@ -112,7 +112,8 @@ variance = define(
     reference=_variance_reference,
     compute=_variance_compute,
     gradient=_variance_gradient,
-).set_num_outputs(2)
+    keeps_output=True,
+)
 
 
 def _root_gradient(ctx: Any, g: Any) -> list[Any]:

@@ -56,9 +56,7 @@ class AxesAttrs:
 
 
 @schema
-class CountAttrs:
-    axis: tuple[int, ...] = attr(INTS, AXIS, default=())
-    exclude: bool = attr(BOOL_ATTR, EXCLUDE, default=False)
+class CountAttrs(AxesAttrs):
     less: float = attr(FLOAT, "what the number of elements is lessened by", default=0.0)
 
 

@@ -12,7 +12,7 @@ from ...base.dtype import is_float
 from ...base.shape import normalize_axis
 from ...core.schema import BOOL, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import F, Inferred, Shapes, define, holomorphic, numeric, same_shape
+from .._families import F, axis_shape, define, holomorphic, numeric
 from .._kernels import Body, along, each_block, rows_of, wide_dtype
 from .reductions import wide
 
@@ -22,13 +22,6 @@ class CumsumAttrs:
     axis: int = attr(INT, "along which axis", default=0)
     exclusive: bool = attr(BOOL, "leave the element itself out", default=False)
     reverse: bool = attr(BOOL, "start from the end", default=False)
-
-
-def _cumsum_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = same_shape(params, ins, outs)
-    if made[0][0] is not None:
-        normalize_axis(params.axis, len(made[0][0]))
-    return made
 
 
 def _cumsum_reference(params: Any, x: Any) -> Any:
@@ -67,7 +60,7 @@ cumsum = define(
     "The sum of all elements up to each one along an axis.",
     level=5,
     attrs=CumsumAttrs,
-    shape=_cumsum_shape,
+    shape=axis_shape,
     dtype=numeric,
     layout=layouts.fixed_copy,
 )

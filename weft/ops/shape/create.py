@@ -11,7 +11,7 @@ from ...base.dtype import BOOL, FLOAT32, DType, dtype_name, is_integer
 from ...base.errors import DTypeError, InvalidValue, OutOfRange
 from ...base.shape import StaticShape, unify
 from ...core.infer import same_dtype
-from ...core.op import set_role
+from ...core.op import Op, Rule, set_role
 from ...core.schema import DTYPE, FLOAT, INT, INTS, Params, attr, optional, schema
 from .. import _layouts as layouts
 from .._families import (
@@ -21,8 +21,6 @@ from .._families import (
     Dtypes,
     F,
     Inferred,
-    Op,
-    Rule,
     Shapes,
     as_written,
     define,

@@ -16,6 +16,7 @@ from ...base.dtype import BOOL, DType, dtype_name, is_integer
 from ...base.errors import DTypeError, ShapeError
 from ...base.shape import Dim, Shape, StaticShape, normalize_axis, show, unify
 from ...core.infer import unify_dtype
+from ...core.op import Op
 from ...core.schema import INT, Params, attr, optional, schema
 from .._families import (
     INJECTIVE,
@@ -23,7 +24,6 @@ from .._families import (
     Dtypes,
     F,
     Inferred,
-    Op,
     Shapes,
     backward_shape,
     changed,

@@ -11,7 +11,19 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, Shape, unify_dim
 from ...core.schema import FLOAT, PAIRS, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, clamped, define, holomorphic
+from .._families import (
+    INJECTIVE,
+    OGRAD,
+    OUT_FUSABLE,
+    Array,
+    F,
+    Inferred,
+    Shapes,
+    attributes,
+    clamped,
+    define,
+    holomorphic,
+)
 from ..nn._windows import read
 
 
@@ -197,12 +209,13 @@ pad = define(
 pad_grad = define(
     "_pad_grad",
     "The transpose of pad: what is outside is added to where it was copied from.",
-    inputs={"ograd": "the gradient of the output"},
+    inputs=OGRAD,
     attrs=PadAttrs,
     pattern=OUT_FUSABLE,
     shape=_grad_shape,
     layout=layouts.fixed_copy,
     reference=_grad_reference,
+    views=lambda params, g: [inner_view(params, g)] if params.mode == "constant" else None,
     compute=_grad_compute,
     gradient=lambda ctx, gg: [F.pad(gg, **{**attributes(ctx.params), "pad_value": 0.0})],
     complex_gradient=holomorphic,

@@ -11,7 +11,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, show
 from ...core.schema import INTS, attr, schema
-from .._families import INJECTIVE, F, attributes, define, first_dtype, holomorphic, shape_of_second
+from .._families import INJECTIVE, F, attributes, backward, define, first_dtype, holomorphic, shape_of_second
 from .views import reindexed
 
 
@@ -76,6 +76,7 @@ part = define(
     pattern=INJECTIVE,
     shape=_part_shape,
     reference=_part_reference,
+    views=lambda params, x: [part_view(params, x)],
     compute=_part_compute,
     gradient=lambda ctx, g: [F._part_grad(g, ctx.inputs[0], **attributes(ctx.params))],
     complex_gradient=holomorphic,
@@ -111,16 +112,13 @@ def _part_grad_compute(params: PartAttrs, g: te.Tensor, x: te.Tensor) -> te.Tens
     return te.compute(x.shape, value)
 
 
-part_grad = define(
+part_grad = backward(
     "_part_grad",
     "A gradient where the part was taken, 0 elsewhere.",
-    inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-    named=False,
     attrs=PartAttrs,
     pattern=INJECTIVE,
     shape=_part_grad_shape,
     dtype=first_dtype,
-    ignored_inputs=[1],
     reference=_part_grad_reference,
     compute=_part_grad_compute,
     gradient=lambda ctx, g: [F.part(g, **attributes(ctx.params)), None],

@@ -9,17 +9,17 @@ import numpy as np
 
 from ... import te
 from ...base.shape import mul_dims, normalize_axis
+from ...core.op import Op, Rule
 from ...core.schema import INT, INTS, attr, optional, schema
 from .._families import (
     INJECTIVE,
     Array,
     F,
     Inferred,
-    Op,
-    Rule,
     ShapeRule,
     Shapes,
     attributes,
+    backward,
     backward_shape,
     changed,
     define,
@@ -71,18 +71,8 @@ tile.gradient = lambda ctx, g: [F._tile_grad(g, ctx.inputs[0], reps=ctx.params.r
 def _summing(name: str, doc: str, attrs: type, shape: ShapeRule, reference: Rule, compute: Rule, forward: Rule) -> Op:
     """A gradient that sums what an operator, whose shape rule is `shape`, repeated; `forward`
     repeats again."""
-    op = define(
-        name,
-        doc,
-        inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False,
-        attrs=attrs,
-        shape=backward_shape(shape),
-        dtype=numeric,
-        ignored_inputs=[1],
-        reference=reference,
-        compute=compute,
-    )
+    op = backward(name, doc, attrs=attrs, shape=backward_shape(shape), dtype=numeric)
+    op.reference, op.compute = reference, compute
     op.gradient = lambda ctx, g: [forward(ctx.params, g), None]
     op.complex_gradient = holomorphic
     return op

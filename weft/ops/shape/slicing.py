@@ -16,9 +16,9 @@ from .._families import (
     Array,
     F,
     Inferred,
-    Op,
     Shapes,
     attributes,
+    backward,
     backward_shape,
     define,
     first_dtype,
@@ -111,19 +111,6 @@ strided_slice.complex_gradient = holomorphic
 strided_slice.gradient = lambda ctx, g: [F._strided_slice_grad(g, ctx.inputs[0], **attributes(ctx.params))]
 
 
-def _backward(name: str, doc: str, **columns: Any) -> Op:
-    return define(
-        name,
-        doc,
-        inputs={"ograd": "the gradient", "data": "has the wanted shape"},
-        named=False,
-        pattern=INJECTIVE,
-        dtype=first_dtype,
-        ignored_inputs=[1],
-        **columns,
-    )
-
-
 def _strided_slice_grad_reference(params: StridedSliceAttrs, g: Array, x: Array) -> Array:
     made = np.zeros(x.shape, g.dtype)
     if x.ndim:
@@ -151,9 +138,11 @@ def _strided_slice_grad_compute(params: StridedSliceAttrs, g: te.Tensor, x: te.T
     return te.compute(x.shape, value)
 
 
-strided_slice_grad = _backward(
+strided_slice_grad = backward(
     "_strided_slice_grad",
     "A gradient where the slice was taken, 0 elsewhere.",
+    pattern=INJECTIVE,
+    dtype=first_dtype,
     attrs=StridedSliceAttrs,
     shape=backward_shape(_strided_slice_shape),
     reference=_strided_slice_grad_reference,
@@ -235,9 +224,11 @@ def _slice_like_grad_compute(g: te.Tensor, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, value)
 
 
-slice_like_grad = _backward(
+slice_like_grad = backward(
     "_slice_like_grad",
     "A gradient followed by zeros, to the shape of data.",
+    pattern=INJECTIVE,
+    dtype=first_dtype,
     shape=_slice_like_grad_shape,
     reference=_slice_like_grad_reference,
     compute=_slice_like_grad_compute,

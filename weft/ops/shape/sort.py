@@ -18,7 +18,7 @@ from ...base.shape import normalize_axis, show
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, DTYPE, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import F, Inferred, Shapes, changed, define, no_flow, same_shape
+from .._families import F, Inferred, Shapes, axis_shape, changed, define, no_flow
 from .._kernels import Body, before, rows_of, sort_row, wide_dtype
 
 _AXIS = "along which axis"
@@ -43,13 +43,6 @@ class TopkAttrs:
     axis: int = attr(INT, _AXIS, default=-1)
     largest: bool = attr(BOOL, "the greatest rather than the smallest", default=True)
     dtype: DType = attr(DTYPE, "of the indices", default=INT32)
-
-
-def _same_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = same_shape(params, ins, outs)
-    if made[0][0] is not None:
-        normalize_axis(params.axis, len(made[0][0]))
-    return made
 
 
 def _topk_shape(params: TopkAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -154,7 +147,7 @@ argsort = define(
     "Where the elements stand that come 1st, 2nd, 3rd... along an axis.",
     level=5,
     attrs=ArgsortAttrs,
-    shape=_same_shape,
+    shape=axis_shape,
     layout=layouts.fixed_copy,
     dtype=lambda params, ins, outs: ([None], [params.dtype]),
     gradient=no_flow,
@@ -167,7 +160,7 @@ sort = define(
     "The elements in order along an axis.",
     level=5,
     attrs=SortAttrs,
-    shape=_same_shape,
+    shape=axis_shape,
     layout=layouts.fixed_copy,
     kernels=_kernels(lambda params: params.descending, 1, None),
 )
@@ -201,5 +194,4 @@ topk = define(
     kernels=_kernels(lambda params: params.largest, 1, 2),
     output_names=["values", "indices"],
 )
-topk.set_num_outputs(2)
 topk.gradient = lambda ctx, g, _: [F._gather_elements_grad(g, ctx.inputs[0], ctx.outputs[1], axis=ctx.params.axis)]

@@ -13,7 +13,7 @@ from ...base.shape import normalize_axis, unify
 from ...core.op import set_role
 from ...core.schema import INT, INTS, LAYOUT, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, Array, F, Inferred, Shapes, define, holomorphic
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, axis_shape, define, holomorphic
 
 
 @schema
@@ -64,6 +64,7 @@ def transpose_view(params: TransposeAttrs, x: Any) -> Any:
 
 
 transpose.reference = lambda p, x: transpose_view(p, x).copy()
+transpose.views = lambda p, x: [transpose_view(p, x)]
 transpose.complex_gradient = holomorphic
 transpose.gradient = lambda ctx, g: [  # the inverse permutation
     F.transpose(g, axes=_inverse(ctx.params)) if ctx.params.axes else F.transpose(g)
@@ -85,13 +86,6 @@ class FlipAttrs:
     axis: int = attr(INT, "along which axis", default=0)
 
 
-def _flip_shape(params: FlipAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    shape = unify(ins[0], outs[0])
-    if shape is not None:
-        normalize_axis(params.axis, len(shape))
-    return [shape], [shape]
-
-
 def _flip_compute(params: FlipAttrs, x: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
 
@@ -107,7 +101,7 @@ flip = define(
     level=4,
     attrs=FlipAttrs,
     pattern=INJECTIVE,
-    shape=_flip_shape,
+    shape=axis_shape,
     layout=layouts.fixed_copy,
 )
 flip.reference = lambda p, x: np.flip(x, p.axis).copy()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtype import DType, is_float
+from ...base.dtype import DType
 from ...base.errors import LayoutError, ShapeError
 from ...base.layout import Layout
 from ...base.shape import Dim, Shape
@@ -73,8 +73,3 @@ def at_places(params: Params, index: Sequence[Any], places: Sequence[Any]) -> tu
 def places_of(params: Params, index: Sequence[Any]) -> list[Any]:
     """Where an index stands in height and width."""
     return [index[axis] for axis in spatial_axes(params)]
-
-
-def widened(x: Array) -> Array:
-    """An array in a dtype that is safe to sum in."""
-    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x

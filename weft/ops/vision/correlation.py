@@ -11,7 +11,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import unify
 from ...core.schema import BOOL, INT, attr, schema
-from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import OGRAD, F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
 
 
@@ -218,11 +218,10 @@ correlation = define(
 correlation_grad = define(
     "_correlation_grad",
     "The gradients of both images of correlation.",
-    inputs={"ograd": "the gradient of the output", **_DATA},
+    inputs={**OGRAD, **_DATA},
     attrs=CorrelationAttrs,
     shape=_grad_shape,
     dtype=floating,
     reference=_grad_reference,
     compute=_grad_compute,
-)
-correlation_grad.set_num_outputs(2)
+).set_num_outputs(2)

@@ -11,8 +11,9 @@ from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
+from ...core.op import Op
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
-from .._families import F, Inferred, Op, Shapes, attributes, define, floating, ranked
+from .._families import OGRAD, F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import Body, variable
 from ..nn._cells import (
     BOXES,
@@ -293,7 +294,7 @@ def _emit_slopes(b: Any, params: DeformablePoolAttrs, cell: Cell, x: Any, of: An
 
 
 _TRANS = {"trans": "(boxes, 2 * classes, parts, parts): across and down, in parts of the box"}
-_GRAD = {"ograd": "the gradient of the output", **BOXES, **_TRANS}
+_GRAD = {**OGRAD, **BOXES, **_TRANS}
 
 
 def _gradient(ctx: Any, g: Any) -> list[Any]:

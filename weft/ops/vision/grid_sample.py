@@ -14,7 +14,7 @@ from ...base.dtype import INT64
 from ...base.shape import unify_dim
 from ...core.schema import BOOL, attr, choice, schema
 from ...te.visit import masked_load
-from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import OGRAD, F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import VECTOR, Body, variable, wide_dtype
 
 BLOCK = 4 * VECTOR  # places that a thread takes at a time
@@ -344,7 +344,7 @@ _INPUTS = {
     "data": "(n, c, height, width)",
     "grid": "(n, rows, columns, 2): x and y of every place, -1 to 1 being the image",
 }
-_GRAD = {"ograd": "the gradient of the output", **_INPUTS}
+_GRAD = {**OGRAD, **_INPUTS}
 
 
 def _gradient(ctx: Any, g: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, Ranked, Shape, mul_dims
 from ...core.schema import BOOL, FLOATS, INT, LAYOUT, SIDES, Params, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, Array, F, Inferred, Shapes, attributes, define, numeric
+from .._families import INJECTIVE, OGRAD, Array, F, Inferred, Shapes, attributes, define, numeric, widened
 from .._kernels import Body, add_rows, rows_of, wide_dtype
 from ._spatial import (
     at_places,
@@ -26,7 +26,6 @@ from ._spatial import (
     spatial_extents,
     spatial_last,
     static_extents,
-    widened,
     with_extents,
 )
 
@@ -280,7 +279,6 @@ def _upsampling_grad_shape(params: UpsamplingAttrs, ins: Shapes, outs: Shapes) -
     return [out], [data]
 
 
-OGRAD = {"ograd": "the gradient of the output"}
 SHARED: dict[str, Any] = {"dtype": numeric, "layout": layouts.pool}
 
 upsampling = define(

@@ -243,4 +243,3 @@ multibox_transform_loc = define(
     kernels=_transform_kernels,
     output_names=["boxes", "valid_count"],
 )
-multibox_transform_loc.set_num_outputs(2)

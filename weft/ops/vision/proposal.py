@@ -302,4 +302,3 @@ proposal = define(
     kernels=_kernels,
     output_names=["output", "score"],
 )
-proposal.set_num_outputs(2)

@@ -10,7 +10,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
-from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
+from .._families import OGRAD, F, Inferred, Shapes, attributes, define, floating, ranked
 
 
 @schema
@@ -211,7 +211,7 @@ _DATA = {
     "data": "(n, c, height, width)",
     "rois": "(boxes, 5): the number of the image, left, top, right, bottom; a box of no image of the batch gives 0",
 }
-_GRAD = {"ograd": "the gradient of the output", **_DATA}
+_GRAD = {**OGRAD, **_DATA}
 
 roi_align = define(
     "roi_align",

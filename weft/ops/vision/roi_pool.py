@@ -156,7 +156,6 @@ roi_pool = define(
     visible_outputs=1,
     output_names=["output", "places"],
 )
-roi_pool.set_num_outputs(2)
 
 
 # The mean in a channel of the cell's own

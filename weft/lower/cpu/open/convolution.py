@@ -35,7 +35,7 @@ from .tile import (
     tile_size,
 )
 
-PANEL_BYTES = 144 << 10  # of what is packed at a time
+PANELS = 9 / 64  # of the second cache, for what is packed at a time
 MAX_DEPTH = 192  # products of a block, which leave a panel in the first cache
 MAX_ROWS = 128  # channels of a turn
 
@@ -67,7 +67,7 @@ class Turns(NamedTuple):
 
 def turn_vectors(target: CpuTarget, dtype: DType) -> int:
     """How many vectors of pixels a turn makes at most."""
-    most = PANEL_BYTES // (MAX_DEPTH * target.lanes(dtype) * dtype.itemsize)
+    most = int(PANELS * target.caches[1]) // (MAX_DEPTH * target.lanes(dtype) * dtype.itemsize)
     width = tile_size(target, dtype).vectors
     return most // width * width
 

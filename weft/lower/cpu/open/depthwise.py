@@ -21,7 +21,6 @@ from .nonfinite import NonFinite
 from .patches import UNBOUNDED, Part, part_at, scalars, window_arguments
 from .tile import ceil_div, lanes_from
 
-COPY_BYTES = 32 << 10  # of a plane, which stay in the first cache
 TAP_FIELDS = 2
 ROWS = 7  # rows of windows side by side in registers: all or a half of most images' heights
 TAPS = 9  # taps side by side in registers
@@ -41,8 +40,9 @@ class Copies(NamedTuple):
     sharing: Var  # how many of them are made from one plane of the source
 
 
-def copied_elements(dtype: DType) -> int:
-    return COPY_BYTES // dtype.itemsize
+def copied_elements(dtype: DType, target: CpuTarget) -> int:
+    """Of a plane: as many as stay in the first cache."""
+    return target.caches[0] // dtype.itemsize
 
 
 class _Planes:
@@ -50,6 +50,7 @@ class _Planes:
 
     def __init__(self, b: KernelBuilder, target: CpuTarget, dtype: DType, factors: Sequence[str]) -> None:
         self.b, self.dtype, self.lanes = b, dtype, target.lanes(dtype)
+        self.copied = copied_elements(dtype, target)
         self.source = b.arg("source", dtype, (UNBOUNDED,))
         self.factors = [b.arg(name, dtype, (UNBOUNDED,)) for name in factors]
         given = window_arguments(b, dtype, (UNBOUNDED,))
@@ -59,7 +60,7 @@ class _Planes:
 
     def room(self) -> Buffer:
         """For a copy, and what vectors read past its end."""
-        elements = copied_elements(self.dtype) + 2 * self.lanes
+        elements = self.copied + 2 * self.lanes
         return self.b.alloc("copy", self.dtype, (elements,), alignment=64)
 
     def rectangle(self, part: Part, band: Expr, block: Expr) -> None:

@@ -25,8 +25,7 @@ Shape = tuple[int, ...]
 Table = NDArray[Any]
 
 FEW_TURNS = 8  # turns that keep threads busy
-PRODUCTS_PER_NS = 60.0  # of one thread, in register tiles and in vectors that are read each time
-PLANE_PRODUCTS_PER_NS = 15.0
+PLANE_PART = 1 / 4  # of the rate of register tiles, which sums have whose vectors are read each time
 MATRIX_PIXELS = 128  # of an image that is multiplied as a matrix
 MIN_CHUNKS = 4  # of windows in a split
 FEW_OUTPUTS = 4  # of a plane, for which tiles would be mostly empty
@@ -173,6 +172,11 @@ def _table(rows: Any) -> Table:
     return np.array(rows, np.int64).reshape(-1)
 
 
+def _products(target: CpuTarget) -> float:
+    """Of one thread in a nanosecond, in register tiles."""
+    return target.facts.flops / 2e9
+
+
 def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -214,7 +218,7 @@ def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     )
     scalars = (*_strides(job), *_weight_steps(job), *cut)
     products = prod(job.out) * job.deep * len(taps) / len(parts)
-    work = products / PRODUCTS_PER_NS + prod(job.out)
+    work = products / _products(target) + prod(job.out)
     tables = (_table(taps), _table(parts))
     return WindowPlan(
         "convolution",
@@ -244,7 +248,7 @@ def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     taps = [(place.dy, place.dx, place.number) for place in places]
     turns = job.out[0] * job.out[1]
     scalars = (*job.source[2:], *job.out[2:], job.out[1], len(taps), turns)
-    work = prod(job.out) * len(taps) / PLANE_PRODUCTS_PER_NS
+    work = prod(job.out) * len(taps) / (PLANE_PART * _products(target))
     tables = (_table(taps), _table(parts))
     return WindowPlan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
 
@@ -320,7 +324,7 @@ def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
         int(swapped),
         others * splits,
     )
-    work = pixels * prod(job.filters) / PRODUCTS_PER_NS + prod(job.filters)
+    work = pixels * prod(job.filters) / _products(target) + prod(job.filters)
     tables, scalars = (_table(taps), _table(parts)), (*_strides(job), *cut)
     turns, outside = others * splits, job.reaches_out
     return WindowPlan(
@@ -343,9 +347,9 @@ class _Copies(NamedTuple):
     rectangles: int
 
 
-def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _Copies | None:
+def _copies(job: WindowSum, places: list[_Place], parts: Any, target: CpuTarget, dtype: DType) -> _Copies | None:
     """Rectangles of planes that fit; None if none does."""
-    room, (down, across) = depthwise.copied_elements(dtype), job.steps
+    room, (down, across) = depthwise.copied_elements(dtype, target), job.steps
     most_rows, most_columns = (max(part[axis] for part in parts) for axis in (0, 1))
     high = max(part[5] - part[4] for part in parts)
     wide = max(part[7] - part[6] for part in parts) // across
@@ -368,20 +372,20 @@ def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _
 
 def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan | None:
     places, parts = _parts(job)
-    copies = _copies(job, places, parts, dtype)
+    copies = _copies(job, places, parts, target, dtype)
     if copies is None:
         return None
     turns = copies.rectangles * job.out[0] * job.out[1] * len(parts)
     taps = job.filters[2] * job.filters[3]
     scalars = (*_strides(job), *copies.scalars, taps, job.out[0], turns)
-    work = prod(job.out) * (1 + len(places) / len(parts)) / PLANE_PRODUCTS_PER_NS
+    work = prod(job.out) * (1 + len(places) / len(parts)) / (PLANE_PART * _products(target))
     tables, lanes = (_table(copies.taps), _table(parts)), target.lanes(dtype)
     return WindowPlan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
 
 
 def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan | None:
     places, parts = _parts(job)
-    copies = _copies(job, places, parts, dtype)
+    copies = _copies(job, places, parts, target, dtype)
     if copies is None or len(places) > depthwise.MAX_TAPS:
         return None
     images, outputs = job.out[:2]
@@ -389,7 +393,7 @@ def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Wind
     splits = _ceil(images, part)
     turns = outputs * splits
     scalars = (*_strides(job), *copies.scalars, len(places), part, images, turns)
-    work = prod(job.out) * (1 + len(places)) / PLANE_PRODUCTS_PER_NS
+    work = prod(job.out) * (1 + len(places)) / (PLANE_PART * _products(target))
     tables = (_table(copies.taps), _table(parts))
     numbers = (splits, turns, work, target.lanes(dtype), job.reaches_out)
     return WindowPlan("depthwise_filters", tables, scalars, job.filters, *numbers)
