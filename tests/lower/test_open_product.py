@@ -69,7 +69,7 @@ def cut(kind, isa, dtype, rows, columns, depth):
         vectors = int(rng.integers(1, skinny_columns(dtype) // size.lanes + 1))
         return rows, vectors * size.lanes, depth
     part = int(rng.integers(1, min(depth, MAX_DEPTH) + 1))
-    vectors = int(rng.integers(1, 3 * (panel_elements(dtype) // (part * size.width)) + 1))
+    vectors = int(rng.integers(1, 3 * (panel_elements(dtype, target_of(isa)) // (part * size.width)) + 1))
     return int(rng.integers(1, rows + 1)), min(vectors, 64) * size.lanes, part
 
 

@@ -31,7 +31,7 @@ class Value(NamedTuple):
 class Scope:
     block: str
     lines: list[str] = field(default_factory=list)
-    made: dict[str, Value] = field(default_factory=dict)
+    known: dict[str, Value] = field(default_factory=dict)
     loaded: dict[str, dict[Hashable, Value]] = field(default_factory=dict)  # by base pointer
 
 
@@ -84,14 +84,14 @@ class Builder:
             if operand.level > lowest:
                 lowest = operand.level
         for scope in self.scopes[lowest:]:
-            found = scope.made.get(text)
+            found = scope.known.get(text)
             if found is not None:
                 return found
         level = lowest if hoist else self.depth
         value = Value(f"%v{self.fresh()}", element, lanes, level)
         scope = self.scopes[level]
         scope.lines.append(f"  {value.ref} = {text}")
-        scope.made[text] = value
+        scope.known[text] = value
         return value
 
     def effect(self, element: str, lanes: int, text: str) -> Value:

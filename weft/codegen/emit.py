@@ -16,7 +16,7 @@ from ..base.cpu_target import CpuTarget
 from ..base.errors import Unsupported
 from ..te.expr import Expr, Var
 from ..te.linear import Linear, scalar
-from ..te.loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
+from ..te.loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While, span
 from ..te.simplify_loops import statements
 from ..te.visit import parts
 from . import memory
@@ -236,9 +236,7 @@ class _KernelEmitter:
                 f"buffer {buffer.name}, allocated in a kernel, has an extent that is not constant",
                 hint="pass it in as an argument",
             )
-        if any(extent.constant <= 0 for extent in extents):
-            return 0
-        return 1 + sum((n.constant - 1) * s.constant for n, s in zip(extents, strides))
+        return span([max(n.constant, 0) for n in extents], [s.constant for s in strides])
 
     def _scratch(self, buffer: Buffer, elements: int) -> None:
         element = memory_type(buffer.dtype)

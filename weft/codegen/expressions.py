@@ -165,9 +165,9 @@ def _unary(self: Expressions, expr: Unary, a: Index) -> Index:
 
 def _binary(self: Expressions, expr: Binary, a: Index, b: Index) -> Index:
     if isinstance(a, Affine) and isinstance(b, Affine):
-        made = _affine(self, expr.op, a, b)
-        if made is not None:
-            return made
+        index = _affine(self, expr.op, a, b)
+        if index is not None:
+            return index
     x, y = self.settled(a), self.settled(b)
     return _wrapped(arithmetic.binary(self.b, expr.op, x, y, expr.dtype), expr.dtype)
 
@@ -181,8 +181,8 @@ def _affine(self: Expressions, op: str, a: Affine[Value], b: Affine[Value]) -> A
         return Affine(multiply(self.b, varying.base, fixed.base), stride, a.lanes)
     if a.stride != ZERO or b.stride != ZERO:
         return None
-    made = _scalar_affine(self, op, a.base, b.base)
-    return None if made is None else Affine(made, ZERO, a.lanes)
+    form = _scalar_affine(self, op, a.base, b.base)
+    return None if form is None else Affine(form, ZERO, a.lanes)
 
 
 def _scalar_affine(self: Expressions, op: str, a: Sum, b: Sum) -> Sum | None:
@@ -210,9 +210,9 @@ def _linear_of(value: Value) -> Sum:
 
 def _compare(self: Expressions, expr: Compare, a: Index, b: Index) -> Index:
     if isinstance(a, Affine) and isinstance(b, Affine):
-        made = _affine_compare(self, expr.op, a, b)
-        if made is not None:
-            return made
+        mask = _affine_compare(self, expr.op, a, b)
+        if mask is not None:
+            return mask
     x, y = self.settled(a), self.settled(b)
     return arithmetic.compare(self.b, expr.op, x, y, expr.a.dtype)
 
@@ -256,8 +256,8 @@ def _select(self: Expressions, expr: Select, condition: Index, a: Index, b: Inde
 def _cast(self: Expressions, expr: Cast, a: Index) -> Index:
     if expr.dtype == expr.a.dtype:
         return a
-    made = cast(self.b, self.settled(a), expr.a.dtype, expr.dtype, self.f16c)
-    return _wrapped(made, expr.dtype)
+    value = cast(self.b, self.settled(a), expr.a.dtype, expr.dtype, self.f16c)
+    return _wrapped(value, expr.dtype)
 
 
 def _call(self: Expressions, expr: Call, *args: Index) -> Index:

@@ -54,10 +54,10 @@ def load(b: Builder, place: Place, access: Access, mask: Value | None) -> Value:
     offset, step, lanes = access
     key = (offset.constant, *offset.terms.items(), step.constant, lanes, mask)
     known = b.loaded_from(place.base)
-    found = known.get(key)
-    if found is None:
-        found = known[key] = _load(b, place, access, mask)
-    return found
+    value = known.get(key)
+    if value is None:
+        value = known[key] = _load(b, place, access, mask)
+    return value
 
 
 def _load(b: Builder, place: Place, access: Access, mask: Value | None) -> Value:

@@ -92,9 +92,9 @@ class KernelBuilder:
         alignment: int = 0,
     ) -> Buffer:
         """A buffer that the caller passes."""
-        made = buffer(name, dtype, shape, strides=strides, alignment=alignment)
-        self._buffers.append(made)
-        return made
+        argument = buffer(name, dtype, shape, strides=strides, alignment=alignment)
+        self._buffers.append(argument)
+        return argument
 
     def scalar(self, name: str) -> Var:
         """An int64 that the caller passes."""
@@ -114,9 +114,9 @@ class KernelBuilder:
         """A buffer of the kernel's own, until the end of this block. It holds nothing yet."""
         if scope == "arg":
             raise InvalidValue(f"buffer {name} is allocated with scope 'arg'", hint="use arg()")
-        made = buffer(name, dtype, shape, scope=scope, lanes=lanes, alignment=alignment)
-        self._blocks[-1].append(_Binding(made))
-        return made
+        memory = buffer(name, dtype, shape, scope=scope, lanes=lanes, alignment=alignment)
+        self._blocks[-1].append(_Binding(memory))
+        return memory
 
     def let(self, name: str, value: ExprLike) -> Var:
         """A name for a value computed once, until the end of this block."""
@@ -131,9 +131,9 @@ class KernelBuilder:
         """`target[indices] = value`, in the lanes that the mask names."""
         at = as_indices(target, indices)
         lanes = access_lanes(target, at)
-        given = widen(as_expr(value, target.dtype), lanes)
+        stored = widen(as_expr(value, target.dtype), lanes)
         guard = None if mask is None else widen(mask, lanes)
-        self._blocks[-1].append(Store(target, at, given, guard))
+        self._blocks[-1].append(Store(target, at, stored, guard))
 
     def prefetch(self, target: Buffer, indices: ExprLike | Sequence[ExprLike], level: int = 1) -> None:
         """A hint that an element will be read soon."""

@@ -16,7 +16,7 @@ identity for all of them; `te.same(a, b)` compares structure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, Union
@@ -60,6 +60,18 @@ class Source(Protocol):
     def rank(self) -> int: ...
 
 
+def _operator(op: str) -> Callable[[Expr, ExprLike], Expr]:
+    return lambda a, b: binary(op, a, b)
+
+
+def _reflected(op: str) -> Callable[[Expr, ExprLike], Expr]:
+    return lambda b, a: binary(op, a, b)
+
+
+def _comparison(op: str) -> Callable[[Expr, ExprLike], Expr]:
+    return lambda a, b: compare(op, a, b)
+
+
 class Expr:
     """Base of all expressions; the operators build larger ones."""
 
@@ -67,74 +79,21 @@ class Expr:
     dtype: DType
     lanes: int
 
-    def __add__(self, other: ExprLike) -> Expr:
-        return binary("add", self, other)
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return binary("add", other, self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return binary("div", other, self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", other, self)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", self, other)
-
-    def __rmod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", other, self)
-
-    def __lshift__(self, other: ExprLike) -> Expr:
-        return binary("shl", self, other)
-
-    def __rshift__(self, other: ExprLike) -> Expr:
-        return binary("shr", self, other)
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return binary("and", self, other)
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return binary("or", self, other)
-
-    def __xor__(self, other: ExprLike) -> Expr:
-        return binary("xor", self, other)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__, __rfloordiv__ = _operator("floordiv"), _reflected("floordiv")
+    __mod__, __rmod__ = _operator("floormod"), _reflected("floormod")
+    __lshift__, __rshift__ = _operator("shl"), _operator("shr")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lt__, __le__, __gt__, __ge__ = map(_comparison, ("lt", "le", "gt", "ge"))
 
     def __neg__(self) -> Expr:
         return Unary("neg", self)
 
     def __invert__(self) -> Expr:
         return Unary("not", self)
-
-    def __lt__(self, other: ExprLike) -> Expr:
-        return compare("lt", self, other)
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return compare("le", self, other)
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return compare("gt", self, other)
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return compare("ge", self, other)
 
     def equal(self, other: ExprLike) -> Expr:
         """Element-wise equality; `==` stays Python's, so that expressions work in sets."""
@@ -403,9 +362,9 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 
 def const(value: Number, dtype: DType | str) -> Const:
     """A literal of a dtype."""
-    made = as_expr(value, as_dtype(dtype))
-    assert isinstance(made, Const)
-    return made
+    literal = as_expr(value, as_dtype(dtype))
+    assert isinstance(literal, Const)
+    return literal
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:

@@ -7,6 +7,7 @@ holds for all sizes that answer alike. Code that needs the number itself pins it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .expr import Expr, Symbolic, Var, binary, cast
@@ -52,6 +53,21 @@ class Trace:
         self.equal[last] = first
 
 
+Operator = Callable[["Extent", Any], Any]
+
+
+def _operator(op: str, neutral: int | None = None) -> Operator:
+    return lambda a, b: a if type(b) is int and b == neutral else a._made(op, a, b)
+
+
+def _reflected(op: str, neutral: int | None = None) -> Operator:
+    return lambda b, a: b if type(a) is int and a == neutral else b._made(op, a, b)
+
+
+def _question(ask: str) -> Operator:
+    return lambda a, b: a._asked(ask, b)
+
+
 class Extent(Symbolic):
     """A size known as a number, as an expression of the arguments, and as a row of the table of
     what is computed of them."""
@@ -73,35 +89,11 @@ class Extent(Symbolic):
         row = self._trace.row(op, self._trace.row_of(a), self._trace.row_of(b))
         return Extent(OPERATIONS[op](_value(a), _value(b)), binary(op, a, b), row, self._trace)
 
-    def __add__(self, other: Any) -> Any:
-        return self if _is_zero(other) else self._made("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self if _is_zero(other) else self._made("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self if _is_zero(other) else self._made("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._made("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self if _is_one(other) else self._made("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self if _is_one(other) else self._made("mul", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self if _is_one(other) else self._made("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._made("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._made("floormod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._made("floormod", other, self)
+    __add__, __radd__ = _operator("add", 0), _reflected("add", 0)
+    __sub__, __rsub__ = _operator("sub", 0), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul", 1), _reflected("mul", 1)
+    __floordiv__, __rfloordiv__ = _operator("floordiv", 1), _reflected("floordiv")
+    __mod__, __rmod__ = _operator("floormod"), _reflected("floormod")
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -130,23 +122,8 @@ class Extent(Symbolic):
             trace.unify(self.expr, other.expr)
         return answer
 
-    def __eq__(self, other: object) -> Any:
-        return self._asked("eq", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._asked("ne", other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._asked("lt", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._asked("le", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._asked("gt", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._asked("ge", other)
+    __eq__, __ne__ = _question("eq"), _question("ne")
+    __lt__, __le__, __gt__, __ge__ = map(_question, ("lt", "le", "gt", "ge"))
 
     def __bool__(self) -> bool:
         return bool(self != 0)
@@ -180,11 +157,3 @@ def _number(value: Any) -> Any:
 def _beside(value: Any, other: Any) -> Any:
     """An operand in the dtype of the expression on the other side."""
     return cast(value.expr, other.dtype) if isinstance(value, Extent) else value
-
-
-def _is_zero(value: Any) -> bool:
-    return type(value) is int and value == 0
-
-
-def _is_one(value: Any) -> bool:
-    return type(value) is int and value == 1

@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import InvalidValue
 from ..base.plan import Extents, Launch
 from .expr import Const, Expr
-from .loops import Alloc, Buffer, For, Kernel, Let
+from .loops import Alloc, Buffer, For, Kernel, Let, span
 from .simplify import simplify
 from .steps import Frame, evaluate
 
@@ -111,10 +111,7 @@ def buffer_bytes(buffer: Buffer) -> int:
     """The bytes from the first to the last element of a buffer of constant extents and strides."""
     extents = [constant(extent) or 0 for extent in buffer.shape]
     steps = [constant(stride) or 0 for stride in buffer.strides]
-    if 0 in extents:
-        return 0
-    last = sum((extent - 1) * step for extent, step in zip(extents, steps))
-    return (last + 1) * buffer.dtype.itemsize
+    return span(extents, steps) * buffer.dtype.itemsize
 
 
 def _along_axes(loops: Sequence[For], frame: Frame) -> Extents:

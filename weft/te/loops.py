@@ -54,6 +54,11 @@ class Buffer:
         return Load(self, as_indices(self, indices))
 
 
+def span(extents: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements there are from the first to the last, those between rows included."""
+    return 0 if 0 in extents else 1 + sum((extent - 1) * stride for extent, stride in zip(extents, strides))
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class For:
     """var = 0 .. extent - 1. `vector` loops have a constant extent: the lanes.
@@ -208,7 +213,7 @@ def dense_strides(shape: Sequence[Expr]) -> tuple[Expr, ...]:
 
 def as_indices(source: Buffer, indices: ExprLike | Sequence[ExprLike]) -> tuple[Expr, ...]:
     """Indices as a tuple of expressions, one per dimension of the buffer."""
-    given = indices if isinstance(indices, (tuple, list)) else (indices,)
-    if len(given) != source.rank:
-        raise InvalidValue(f"{len(given)} indices into buffer {source.name} of {source.rank} dimensions")
-    return tuple(as_expr(index) for index in given)
+    places = indices if isinstance(indices, (tuple, list)) else (indices,)
+    if len(places) != source.rank:
+        raise InvalidValue(f"{len(places)} indices into buffer {source.name} of {source.rank} dimensions")
+    return tuple(as_expr(index) for index in places)

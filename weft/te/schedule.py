@@ -92,8 +92,8 @@ def under_mask(body: Expr, mask: Expr) -> Expr:
     def guarded(node: Any) -> Any:
         if not isinstance(node, Load):
             return node
-        own = mask if node.mask is None else node.mask & mask
-        return masked_load(node.source, node.indices, own)
+        inner = mask if node.mask is None else node.mask & mask
+        return masked_load(node.source, node.indices, inner)
 
     return select(mask, rewrite(body, guarded), _nothing(body))
 
@@ -149,14 +149,14 @@ def _joins(output: Tensor, group: list[Tensor], buffers: Mapping[Tensor, Buffer]
 
 def _reached(output: Tensor, buffers: Mapping[Tensor, Buffer]) -> list[Tensor]:
     """What an output reads, directly or through tensors that have no buffer."""
-    found: dict[Tensor, None] = {}
+    reached: dict[Tensor, None] = {}
     todo = output.inputs()
     while todo:
         tensor = todo.pop()
-        if tensor not in found:
-            found[tensor] = None
+        if tensor not in reached:
+            reached[tensor] = None
             todo.extend([] if tensor in buffers else tensor.inputs())
-    return list(found)
+    return list(reached)
 
 
 class _Accumulator(NamedTuple):
@@ -279,16 +279,16 @@ def bind_shared(stores: Sequence[Stmt]) -> Stmt:
     nodes = [node for node in postorder(stores) if isinstance(node, Expr)]
     uses = Counter(id(part) for node in postorder(stores) for part in parts(node))
     index_only: dict[int, bool] = {}
-    made: dict[int, Expr] = {}
+    done: dict[int, Expr] = {}
     bound: list[tuple[Var, Expr]] = []
     for node in nodes:
         index_only[id(node)] = _is_index(node, index_only)
-        value = with_parts(node, [made[id(part)] for part in parts(node)])
+        value = with_parts(node, [done[id(part)] for part in parts(node)])
         if uses[id(node)] > 1 and not index_only[id(node)] and not isinstance(node, (Const, Var)):
             bound.append((Var(f"t{len(bound)}", value.dtype, value.lanes), value))
             value = bound[-1][0]
-        made[id(node)] = value
-    body = sequence([with_parts(s, [made[id(part)] for part in parts(s)]) for s in stores])
+        done[id(node)] = value
+    body = sequence([with_parts(s, [done[id(part)] for part in parts(s)]) for s in stores])
     for var, value in reversed(bound):
         body = Let(var, value, body)
     return body

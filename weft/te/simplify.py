@@ -77,8 +77,8 @@ class Simplifier:
     def __call__(self, root: N) -> N:
         done = self._done
         for node in postorder((root,), done):
-            made = with_parts(node, [done[id(part)] for part in parts(node)])
-            done[id(node)] = self.step(made)
+            whole = with_parts(node, [done[id(part)] for part in parts(node)])
+            done[id(node)] = self.step(whole)
             self._kept.append(node)
         return cast(N, done[id(root)])
 
@@ -86,8 +86,8 @@ class Simplifier:
         """A node over simplified parts, simplified."""
         if not isinstance(node, Expr):
             return self.statement(node)
-        made = self._operation(node) if isinstance(node, _OPERATIONS) else None
-        return self._intern(self._by_kind(node) if made is None else made)
+        shorter = self._operation(node) if isinstance(node, _OPERATIONS) else None
+        return self._intern(self._by_kind(node) if shorter is None else shorter)
 
     def statement(self, node: Stmt) -> Stmt:
         """A statement over simplified parts; see `simplify_statement` for what can be left out."""
@@ -277,12 +277,12 @@ class Simplifier:
 
     def _quotients(self, x: Expr, divisor: int) -> list[Expr]:
         """The forms that x // divisor may have taken: itself, or y // (d * divisor) of y // d."""
-        found = [self._intern(binary("floordiv", x, divisor))]
+        forms = [self._intern(binary("floordiv", x, divisor))]
         if _is_op(x, "floordiv") and isinstance(x.b, Const):
             merged = divisor * int(x.b.value)
             if fits((merged, merged), INT64):
-                found.append(self._intern(binary("floordiv", x.a, merged)))
-        return found
+                forms.append(self._intern(binary("floordiv", x.a, merged)))
+        return forms
 
     def _rebuilt(self, form: Form) -> Expr:
         """The expression of a linear form."""
@@ -329,8 +329,8 @@ class Simplifier:
         inner = self._rebuilt(rest.split(common)[0])
         if _is_op(inner, "floormod") and isinstance(inner.b, Const) and inner.b.value:
             inner = inner.a if int(inner.b.value) % (divisor // common) == 0 else inner
-        made = self._intern(binary("floormod", inner, divisor // common))
-        return self._rebuilt(self.linear(made).times(common).plus(ONE, rest.constant % common))
+        remainder = self._intern(binary("floormod", inner, divisor // common))
+        return self._rebuilt(self.linear(remainder).times(common).plus(ONE, rest.constant % common))
 
     # --- rules for ramps
 
@@ -361,8 +361,8 @@ class Simplifier:
         lanes = ramp.lanes
         if step % divisor == 0:
             base = self(binary(op, ramp.base, divisor))
-            made = Ramp(base, as_expr(step // divisor), lanes)
-            return self.one(made) if op == "floordiv" else Broadcast(base, lanes)
+            quotients = Ramp(base, as_expr(step // divisor), lanes)
+            return self.one(quotients) if op == "floordiv" else Broadcast(base, lanes)
         whole, rest = self.linear(ramp.base).split(divisor)
         low, high = self._linear_interval(rest)
         low, high = low + min(0, step * (lanes - 1)), high + max(0, step * (lanes - 1))

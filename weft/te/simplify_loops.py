@@ -53,6 +53,14 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         stack.extend(part for part in reversed(parts(node)) if not isinstance(part, Expr))
 
 
+def loops_inside(loop: For) -> list[For]:
+    """A loop and those that stand directly inside each other in it."""
+    nest = [loop]
+    while isinstance(nest[-1].body, For):
+        nest.append(nest[-1].body)
+    return nest
+
+
 class _StatementSimplifier(Simplifier):
     def __init__(self, known: dict[Var, Interval]) -> None:
         super().__init__(known)

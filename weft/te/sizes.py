@@ -63,22 +63,22 @@ class SizeTable(NamedTuple):
 
     def numbers(self, sizes: Sequence[int]) -> list[int] | None:
         """Every row's number for some sizes; None if those are not served."""
-        made: list[int] = []
+        computed: list[int] = []
         for op, a, b in self.rows:
             if op == SIZE:
-                made.append(sizes[a])
+                computed.append(sizes[a])
             elif op == NUMBER:
-                made.append(a)
-            elif op in ("floordiv", "floormod") and made[b] == 0:
+                computed.append(a)
+            elif op in ("floordiv", "floormod") and computed[b] == 0:
                 return None
             else:
-                made.append(OPERATIONS[op](made[a], made[b]))
-                if abs(made[-1]) > LARGEST:
+                computed.append(OPERATIONS[op](computed[a], computed[b]))
+                if abs(computed[-1]) > LARGEST:
                     return None
         for ask, a, b, answer in self.guards:
-            if QUESTIONS[ask](made[a], made[b]) != answer:
+            if QUESTIONS[ask](computed[a], computed[b]) != answer:
                 return None
-        return made
+        return computed
 
 
 def read_table(rows: Any, guards: Any, sizes: int) -> SizeTable:
@@ -96,10 +96,10 @@ def read_table(rows: Any, guards: Any, sizes: int) -> SizeTable:
     return table
 
 
-def _are_lists(found: Any, length: int) -> bool:
-    if type(found) is not list or len(found) > MAX_ROWS:
+def _are_lists(rows: Any, length: int) -> bool:
+    if type(rows) is not list or len(rows) > MAX_ROWS:
         return False
-    return all(type(item) is list and len(item) == length for item in found)
+    return all(type(item) is list and len(item) == length for item in rows)
 
 
 def _is_row(row: Row, place: int, sizes: int) -> bool:

@@ -39,8 +39,8 @@ class Tensor:
         return f"<Tensor {self.name}: {self.dtype}{list(self.shape)}>"
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        exprs = tuple(as_expr(index) for index in given)
+        places = indices if isinstance(indices, tuple) else (indices,)
+        exprs = tuple(as_expr(index) for index in places)
         load = Load(self, exprs)
         for axis, index in enumerate(exprs):
             if isinstance(index, Const) and not 0 <= index.value < self.shape[axis]:
@@ -104,8 +104,8 @@ def _static(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _axis_names(fn: Callable[..., ExprLike], rank: int) -> list[str]:
     """The names of the function's parameters where it names one per axis, else i0, i1, ..."""
-    given = inspect.signature(fn).parameters.values()
-    named = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    arguments = inspect.signature(fn).parameters.values()
+    named = [p.name for p in arguments if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return named[:rank] if len(named) >= rank else [f"i{axis}" for axis in range(rank)]
 
 

@@ -33,15 +33,15 @@ def lower_vector_loop(loop: For, kernel: Kernel) -> Stmt:
 
 def _constant_ranges(kernel: Kernel) -> dict[Var, Interval]:
     """The ranges of loops of constant extent; a variable bound twice has the larger one."""
-    found: dict[Var, Interval] = {}
+    ranges: dict[Var, Interval] = {}
     loops = [(s.var, s.extent) for s in statements(kernel.body) if isinstance(s, For)]
     if kernel.parallel is not None:
         loops.append((kernel.parallel.var, kernel.parallel.extent))
     unknown = {var for var, extent in loops if not isinstance(extent, Const)}
     for var, extent in loops:
         if isinstance(extent, Const) and var not in unknown:
-            found[var] = (0, max(int(extent.value) - 1, found.get(var, (0, 0))[1]))
-    return found
+            ranges[var] = (0, max(int(extent.value) - 1, ranges.get(var, (0, 0))[1]))
+    return ranges
 
 
 class _Widening:
@@ -85,8 +85,8 @@ class _Widening:
                 condition = self._scalar(node.condition, mask, "a while condition")
                 self._wrap(node.body, mask, lambda body: While(condition, body))
             case Alloc(buffer=buffer):
-                own = self.private[buffer] = self._own(buffer)
-                self._wrap(node.body, mask, lambda body: Alloc(own, body))
+                copy = self.private[buffer] = self._own(buffer)
+                self._wrap(node.body, mask, lambda body: Alloc(copy, body))
             case If():
                 self._branch(node, mask)
             case Seq(body=body):
@@ -164,24 +164,24 @@ class _Widening:
     # --- expressions
 
     def _scalar(self, value: Expr, mask: Expr | None, what: str) -> Expr:
-        made = self.expr(value, mask)
-        if made.lanes > 1:
+        vector = self.expr(value, mask)
+        if vector.lanes > 1:
             raise Unsupported(f"{what} differs between the lanes of vector loop {self.var.name}")
-        return made
+        return vector
 
     def expr(self, root: Expr, mask: Expr | None) -> Expr:
         """The expression with lanes wherever it depends on the loop variable."""
-        made: dict[int, Expr] = {}
+        done: dict[int, Expr] = {}
         for node in postorder((root,)):
             assert isinstance(node, Expr)
-            inner = [made[id(part)] for part in parts(node)]
+            inner = [done[id(part)] for part in parts(node)]
             if isinstance(node, Var):
-                made[id(node)] = self.values.get(node, node)
+                done[id(node)] = self.values.get(node, node)
             elif isinstance(node, Load):
-                made[id(node)] = self._load(node, inner, mask)
+                done[id(node)] = self._load(node, inner, mask)
             else:
-                made[id(node)] = with_parts(node, inner)
-        return made[id(root)]
+                done[id(node)] = with_parts(node, inner)
+        return done[id(root)]
 
     def _load(self, node: Load, inner: list[Expr], mask: Expr | None) -> Expr:
         indices = inner[: node.source.rank]
@@ -193,16 +193,16 @@ class _Widening:
 
     def _place(self, source: object, indices: list[Expr]) -> tuple[object, list[Expr]]:
         """Where a lane's own copy of a private buffer is."""
-        own = self.private.get(source)  # type: ignore[call-overload]
-        if own is None:
+        copy = self.private.get(source)  # type: ignore[call-overload]
+        if copy is None:
             return source, indices
-        if own.scope != "register":
-            return own, [*indices, self.lane]
+        if copy.scope != "register":
+            return copy, [*indices, self.lane]
         if any(index.lanes > 1 for index in indices):
             raise Unsupported(
-                f"register buffer {own.name} is indexed by vector loop {self.var.name}", hint="give it scope 'scratch'"
+                f"register buffer {copy.name} is indexed by vector loop {self.var.name}", hint="give it scope 'scratch'"
             )
-        return own, indices
+        return copy, indices
 
     def _in_bounds(self, source: object, indices: list[Expr]) -> bool:
         """Whether an access is inside its buffer whatever the mask says."""
@@ -239,12 +239,12 @@ class _Widening:
 
 
 def _first_lane(index: Expr) -> Expr | None:
-    made = simplify(index)
-    if isinstance(made, Ramp):
-        return made.base
-    if isinstance(made, Broadcast):
-        return made.value
-    return made if made.lanes == 1 else None
+    simple = simplify(index)
+    if isinstance(simple, Ramp):
+        return simple.base
+    if isinstance(simple, Broadcast):
+        return simple.value
+    return simple if simple.lanes == 1 else None
 
 
 def _rejoined(condition: Expr, sides: Stmt, count: int) -> Stmt:

@@ -165,8 +165,8 @@ def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
     done: dict[int, Node] = {}
     for node in postorder((root,)):
         inner = _PARTS[type(node)](node)
-        made = with_parts(node, [done[id(part)] for part in inner]) if inner else node
-        done[id(node)] = rule(made)
+        whole = with_parts(node, [done[id(part)] for part in inner]) if inner else node
+        done[id(node)] = rule(whole)
     return cast(N, done[id(root)])
 
 
@@ -246,9 +246,9 @@ class Interner:
         kind = type(node)
         facts = _FACTS.get(kind)
         key = (kind, None if facts is None else facts(node), *map(id, _PARTS[kind](node)))
-        found = self._known.setdefault(key, node)
-        self._kept[id(found)] = found
-        return found
+        representative = self._known.setdefault(key, node)
+        self._kept[id(representative)] = representative
+        return representative
 
 
 def same(a: Node, b: Node) -> bool:

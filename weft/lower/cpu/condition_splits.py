@@ -33,17 +33,17 @@ def condition_splits(axes: Sequence[Axis], body: Stmt) -> list[list[AxisRange]]:
     cuts: dict[Var, set[int]] = {axis.var: set() for axis in axes}
     for node in postorder((body,)):
         if isinstance(node, Compare) and node.lanes == 1:
-            found = _cut(node)
-            if found is not None and found[0] in cuts:
-                cuts[found[0]].add(found[1])
-    made = [_between(axis, cuts[axis.var]) for axis in axes]
+            cut = _cut(node)
+            if cut is not None and cut[0] in cuts:
+                cuts[cut[0]].add(cut[1])
+    ranges = [_between(axis, cuts[axis.var]) for axis in axes]
     leaves = 1
-    for number, parts in enumerate(made):
+    for number, parts in enumerate(ranges):
         leaves *= len(parts)
         if leaves > MAX_LEAVES:
-            made[number] = [AxisRange(0, axes[number].extent)]
+            ranges[number] = [AxisRange(0, axes[number].extent)]
             leaves //= len(parts)
-    return made
+    return ranges
 
 
 def _cut(node: Compare) -> tuple[Var, int] | None:

@@ -143,13 +143,13 @@ class _Sums:
         if isinstance(stmt, Store):
             own = stmt.buffer in self.accumulators
             return Counter({(stmt.buffer, *map(_place, stmt.indices)): 1} if own else {})
-        found: Counter[tuple[Any, ...]] = Counter()
+        lengths: Counter[tuple[Any, ...]] = Counter()
         for part in parts(stmt):
-            found.update({} if isinstance(part, Expr) else self._lengths(part))
+            lengths.update({} if isinstance(part, Expr) else self._lengths(part))
         if not isinstance(stmt, For) or not isinstance(stmt.extent, Const):
-            return found
+            return lengths
         turns = int(stmt.extent.value)
-        return Counter({key: n * (1 if _depends(key, stmt.var) else turns) for key, n in found.items()})
+        return Counter({key: n * (1 if _depends(key, stmt.var) else turns) for key, n in lengths.items()})
 
 
 def _at(loop: For, index: Expr) -> Stmt:

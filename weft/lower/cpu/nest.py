@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
 from ...te.expr import Expr, Var, as_expr
 from ...te.loops import Buffer, For, If, Kernel, Let, Parallel, Stmt
-from ...te.simplify_loops import sequence
+from ...te.simplify_loops import sequence, simplify_statement
 from ...te.visit import substitute
 from .long_sums import finished
 
@@ -18,6 +18,11 @@ BLOCK_ELEMENTS = 4096  # what one turn of the parallel loop does when there is o
 class Axis(NamedTuple):
     var: Var
     extent: int
+
+
+def simplified(body: Stmt, axes: Iterable[Axis]) -> Stmt:
+    """The body simplified with what its axes count."""
+    return simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
 
 
 def vector_loop(axis: Axis, lanes: int, body: Stmt) -> Stmt:

@@ -8,7 +8,7 @@ from math import prod
 
 from ...te.expr import Binary, Expr, Load, Var, as_expr
 from ...te.loops import For, Stmt, Store
-from ...te.simplify_loops import sequence, simplify_statement, statements
+from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
 from ...te.visit import loads, rewrite, substitute
 from ..access import accessed, step
 from .pointwise import value_vars
@@ -20,39 +20,31 @@ COMBINED = frozenset({"add", "max", "min"})
 def pairwise(body: Stmt) -> Stmt:
     """The body with its only reduction in pairs; as it was where that is not simple, or short."""
     loops = [node for node in statements(body) if isinstance(node, For)]
-    if not loops or loops != _nest(loops[0]) or not _is_simple(loops[-1].body):
+    if not loops or loops != loops_inside(loops[0]) or not _is_simple(loops[-1].body):
         return body
     joined = _joined(loops)
     turns = prod(_extent(loop) for loop in joined)
     if turns < 2 * PAIRED or value_vars(body) & {loop.var for loop in joined}:
         return body
     store = substitute(loops[-1].body, {loop.var: as_expr(0) for loop in joined[:-1]})
-    made = _paired(store, loops[-1].var, turns)
-    return rewrite(body, lambda node: made if node is joined[0] else node)
+    combined = _paired(store, loops[-1].var, turns)
+    return rewrite(body, lambda node: combined if node is joined[0] else node)
 
 
 def _joined(loops: Sequence[For]) -> list[For]:
     """The innermost loops through which every load walks in one go."""
     reads, turns, inner = loads(loops[-1].body), 1, loops[-1]
-    found: list[For] = []
+    joined: list[For] = []
     for loop in reversed(loops):
         if any(step(load, loop.var) != turns * (step(load, inner.var) or 0) for load in reads):
             break
-        found.insert(0, loop)
+        joined.insert(0, loop)
         turns *= _extent(loop)
-    return found
+    return joined
 
 
 def _extent(loop: For) -> int:
     return int(loop.extent.value)  # type: ignore[attr-defined]
-
-
-def _nest(loop: For) -> list[For]:
-    """A loop and those directly inside each other in it."""
-    found = [loop]
-    while isinstance(found[-1].body, For):
-        found.append(found[-1].body)
-    return found
 
 
 def _is_simple(stmt: Stmt) -> bool:
@@ -78,7 +70,7 @@ def _paired(stmt: Stmt, var: Var, turns: int) -> Stmt:
         parts = [Binary(op, a, b) for a, b in zip(parts[::2], parts[1::2])]
     full, left = divmod(turns, PAIRED)
     whole = Store(stmt.buffer, stmt.indices, Binary(op, acc, parts[0]))
-    made: list[Stmt] = [For(outer, as_expr(full), whole)]
+    loops: list[Stmt] = [For(outer, as_expr(full), whole)]
     if left:
-        made.append(For(rest, as_expr(left), substitute(stmt, {var: rest + full * PAIRED})))
-    return simplify_statement(sequence(made))
+        loops.append(For(rest, as_expr(left), substitute(stmt, {var: rest + full * PAIRED})))
+    return simplify_statement(sequence(loops))

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from ...base.cpu_target import CpuTarget
 from ...te.expr import Binary, Const, Expr, Load, Var, as_expr
 from ...te.linear import Linear, expression
-from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
-from ...te.simplify_loops import sequence, simplify_statement
+from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer, span
+from ...te.simplify_loops import sequence
 from ...te.visit import parts, postorder, rewrite, substitute
 from ..access import accessed, address, continues, step
 from .condition_splits import AxisRange, at_ranges, condition_splits
-from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, vector_loop
+from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, simplified, vector_loop
 
 NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
@@ -30,7 +30,7 @@ def pointwise_kernel(
     name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget
 ) -> Kernel:
     """The kernel of a body that stores elements at `axes`."""
-    body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
+    body = simplified(body, axes)
     parts = condition_splits(axes, body)
     if any(len(part) > 1 for part in parts):
         return _split_kernel(name, buffers, axes, body, parts, target)
@@ -60,9 +60,7 @@ def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]
         outer = Axis(Var(f"{axis.var.name}_b"), axis.extent // block)
         inner = Axis(Var(axis.var.name), block)
         made += [outer, inner]
-        ranges = {a.var: (0, max(a.extent - 1, 0)) for a in (outer, inner)}
-        at = outer.var * block + inner.var
-        body = simplify_statement(substitute(body, {axis.var: at}), ranges)
+        body = simplified(substitute(body, {axis.var: outer.var * block + inner.var}), (outer, inner))
     return made, body
 
 
@@ -191,7 +189,7 @@ def collapsed(
     buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt
 ) -> tuple[Sequence[Buffer], Sequence[Axis], Stmt]:
     """The same with neighbouring axes joined wherever every access allows it."""
-    body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
+    body = simplified(body, axes)
     if _addresses(body, axes) is None:
         return buffers, axes, body
     flat = _flat_buffers(buffers)
@@ -214,23 +212,23 @@ def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Linear[Var]] | None:
     return None if value_vars(body) & {axis.var for axis in axes} else places
 
 
-def value_vars(body: Stmt) -> set[Var]:
+def value_vars(*roots: Expr | Stmt) -> set[Var]:
     """Variables that are read outside addresses."""
-    found: set[Var] = set()
+    variables: set[Var] = set()
     seen: set[int] = set()
-    stack: list[Any] = [body]
+    stack: list[Any] = list(roots)
     while stack:
         node = stack.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         if isinstance(node, Var):
-            found.add(node)
+            variables.add(node)
         elif isinstance(node, Store):
             stack.append(node.value)
         elif not isinstance(node, Load):
             stack.extend(parts(node))
-    return found
+    return variables
 
 
 def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tuple[list[Axis], Stmt]:
@@ -268,10 +266,8 @@ def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tup
     return joined, rewrite(body, flatten)
 
 
-def _size(source: Buffer) -> Expr:
+def _size(source: Buffer) -> int:
     """Elements from the first to the last, those between rows included."""
-    extents = [int(extent.value) for extent in source.shape]  # type: ignore[attr-defined]
-    if 0 in extents:
-        return as_expr(0)
-    strides = [int(stride.value) for stride in source.strides]  # type: ignore[attr-defined]
-    return as_expr(1 + sum((e - 1) * s for e, s in zip(extents, strides)))
+    sizes = (source.shape, source.strides)
+    extents, strides = ([int(number.value) for number in numbers] for numbers in sizes)  # type: ignore[attr-defined]
+    return span(extents, strides)

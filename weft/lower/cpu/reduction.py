@@ -17,11 +17,11 @@ from ...base.shape import numel
 from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
 from ...te.jam import jam
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
-from ...te.simplify_loops import sequence, simplify_statement, statements
+from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
 from ...te.transform import split
 from ...te.visit import loads, postorder, rewrite, substitute
 from ..access import accessed, step
-from .nest import Axis, finished_kernel
+from .nest import Axis, finished_kernel, simplified
 from .pairwise import pairwise
 from .partial import partial_sums
 from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
@@ -46,7 +46,7 @@ def reduction_kernel(
     name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget
 ) -> Kernel:
     """The kernel of a body that reduces, then stores elements at `axes`."""
-    body = in_memory_order(_without_blocks(_simplified(body, axes)))
+    body = in_memory_order(_without_blocks(simplified(body, axes)))
     if not reduction_of(body).axes:  # of one element, or of none
         return pointwise_kernel(name, buffers, axes, body, target)
     buffers, axes, body = collapsed(buffers, axes, body)
@@ -57,10 +57,6 @@ def reduction_kernel(
     if vector not in axes:
         return _tiled(name, buffers, axes, partial_sums(body, vector, lanes), target)
     return _vectorised(name, buffers, axes, body, vector, lanes, target)
-
-
-def _simplified(body: Stmt, axes: Sequence[Axis]) -> Stmt:
-    return simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
 
 
 # Reduced loops
@@ -76,10 +72,10 @@ def reduction_of(body: Stmt) -> Reduction:
 def _without_blocks(body: Stmt) -> Stmt:
     """A reduced loop whose index is used as i // c and i % c becomes two loops."""
     while True:
-        found = _blocked_loop(body)
-        if found is None:
+        blocked = _blocked_loop(body)
+        if blocked is None:
             return body
-        var, block = found
+        var, block = blocked
         body = simplify_statement(split(body, var, block))
 
 
@@ -101,9 +97,7 @@ def in_memory_order(body: Stmt) -> Stmt:
     def reordered(node: object) -> object:
         if not (isinstance(node, For) and isinstance(node.body, For)):
             return node
-        nest = [node]
-        while isinstance(nest[-1].body, For):
-            nest.append(nest[-1].body)
+        nest = loops_inside(node)
         reads = loads(nest[-1].body)
         order = sorted(nest, key=lambda loop: -_longest_step(reads, loop.var))
         inner: Stmt = nest[-1].body
@@ -294,12 +288,12 @@ def _bytes(source: Buffer) -> int:
 def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:
     """The choice that turn `number` falls to, told its turn within it."""
     start = 0
-    made: list[tuple[int, Stmt]] = []
+    parts: list[tuple[int, Stmt]] = []
     for count, choice in choices:
-        made.append((start + count, choice(number - start if start else number)))
+        parts.append((start + count, choice(number - start if start else number)))
         start += count
-    result = made[-1][1]
-    for end, stmt in reversed(made[:-1]):
+    result = parts[-1][1]
+    for end, stmt in reversed(parts[:-1]):
         result = If(number < end, stmt, result)
     return result
 
@@ -363,14 +357,14 @@ def _with_results_kept(body: Stmt) -> Stmt:
     kept = {b: buffer(f"{b.name}_kept", b.dtype, (), scope="scratch") for b in results}
 
     def from_scratch(node: object) -> object:
-        found = kept.get(node.source) if isinstance(node, Load) else None  # type: ignore[call-overload]
-        return node if found is None else found[()]
+        scratch = kept.get(node.source) if isinstance(node, Load) else None  # type: ignore[call-overload]
+        return node if scratch is None else scratch[()]
 
     keep = [Store(place, (), b[()]) for b, place in kept.items()]
-    made: Stmt = sequence([*inner.body[:-1], *keep, rewrite(inner.body[-1], from_scratch)])
+    stmt: Stmt = sequence([*inner.body[:-1], *keep, rewrite(inner.body[-1], from_scratch)])
     for b in (*reversed(results), *kept.values()):
-        made = Alloc(b, made)
-    return made
+        stmt = Alloc(b, stmt)
+    return stmt
 
 
 def _is_long(stmt: Stmt) -> bool:

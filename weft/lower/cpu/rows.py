@@ -15,11 +15,12 @@ from ...te.loops import Buffer, buffer
 from ...te.schedule import inline
 from ...te.simplify import simplify
 from ...te.tensor import Tensor
-from ...te.visit import parts, rewrite, substitute
+from ...te.visit import rewrite, substitute
 from ..access import address, continues
 from ..group import reached_tensors
 from ..stages import stages
 from .nest import Axis
+from .pointwise import value_vars
 
 
 class Stage(NamedTuple):
@@ -102,18 +103,18 @@ class _Finder:
 
     def rows(self, at: Sequence[Expr]) -> Rows | None:
         try:
-            found = [self._stage(tensor) for tensor in self.before]
+            stages = [self._stage(tensor) for tensor in self.before]
             value = self._value(self.output, dict(zip(self.output.axes, at)))
             place = self._place(self.output.shape, at)
         except _Misfit:
             return None
-        axes, gone = self._joined([value, *(stage.body for stage in found)])
-        found = [stage._replace(body=substitute(stage.body, gone)) for stage in found]
+        axes, gone = self._joined([value, *(stage.body for stage in stages)])
+        stages = [stage._replace(body=substitute(stage.body, gone)) for stage in stages]
         value, place = substitute(value, gone), substitute(place, gone)
-        own = {axis.var for axis in self.reduced}
-        kept = [axis for axis in axes if axis.var not in own]
-        reduced = [axis for axis in axes if axis.var in own]
-        return Rows(kept, reduced, axes[-1] in reduced, found, value, place, self.buffers)
+        in_row = {axis.var for axis in self.reduced}
+        kept = [axis for axis in axes if axis.var not in in_row]
+        reduced = [axis for axis in axes if axis.var in in_row]
+        return Rows(kept, reduced, axes[-1] in reduced, stages, value, place, self.buffers)
 
     def _stage(self, tensor: Tensor) -> Stage:
         """A reduction over the axes that all others reduce as well."""
@@ -128,7 +129,7 @@ class _Finder:
             var: as_expr(0) if axis in self.reduced else axis.var for var, axis in zip(tensor.axes, self.axes)
         }
         index |= {axis.var: as_expr(0) for axis in body.axes}
-        index |= {axis.var: own.var for axis, own in zip(over, self.reduced)}
+        index |= {axis.var: ours.var for axis, ours in zip(over, self.reduced)}
         value = self._value(tensor, index)
         assert isinstance(value, Reduce)
         self.results[tensor] = Var(tensor.name, tensor.dtype)
@@ -172,38 +173,25 @@ class _Finder:
     def _joined(self, bodies: Sequence[Expr]) -> tuple[list[Axis], dict[Var, Expr]]:
         """The axes, neighbours that are always walked in one go as one; and values for those that
         are not there any more."""
-        fixed = _outside_places(bodies)
-        found: list[Axis] = []
+        fixed = value_vars(*bodies)
+        joined: list[Axis] = []
         gone: dict[Var, Expr] = {}
         for axis in self.axes:
             if axis.extent == 1:
                 gone[axis.var] = as_expr(0)
                 continue
-            if found and self._continues(found[-1], axis, fixed):
-                before = found.pop()
+            if joined and self._continues(joined[-1], axis, fixed):
+                before = joined.pop()
                 gone[before.var] = as_expr(0)
                 axis = Axis(axis.var, axis.extent * before.extent)
-            found.append(axis)
-        return found, gone
+            joined.append(axis)
+        return joined, gone
 
     def _continues(self, outer: Axis, inner: Axis, fixed: set[Var]) -> bool:
-        own = {axis.var for axis in self.reduced}
-        if fixed & {outer.var, inner.var} or (outer.var in own) != (inner.var in own):
+        in_row = {axis.var for axis in self.reduced}
+        if fixed & {outer.var, inner.var} or (outer.var in in_row) != (inner.var in in_row):
             return False
         return all(continues(place, outer.var, inner.var, inner.extent) for place in self.places)
-
-
-def _outside_places(bodies: Sequence[Expr]) -> set[Var]:
-    """Variables that are read as values, not to find an element."""
-    found: set[Var] = set()
-    stack: list[Any] = list(bodies)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Var):
-            found.add(node)
-        elif not isinstance(node, Load):
-            stack.extend(parts(node))
-    return found
 
 
 def _flat(name: str, tensor: Tensor) -> Buffer:

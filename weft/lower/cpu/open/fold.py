@@ -35,26 +35,26 @@ def fold_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     b, lanes = KernelBuilder(f"open_fold_{dtype.name}"), target.lanes(dtype)
     products, bias = (b.arg(name, dtype, (UNBOUNDED,)) for name in ("products", "bias"))
     taps, out = b.arg("taps", "int64", (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))
-    given = Folds(*[b.scalar(name) for name in Folds._fields])
-    plane = given.height * given.width
+    folds = Folds(*[b.scalar(name) for name in Folds._fields])
+    plane = folds.height * folds.width
     with (
-        b.parallel("turn", given.turns) as turn,
-        b.loop("row", given.rows) as row,
-        b.loop("vector", ceil_div(given.columns, lanes)) as vector,
+        b.parallel("turn", folds.turns) as turn,
+        b.loop("row", folds.rows) as row,
+        b.loop("vector", ceil_div(folds.columns, lanes)) as vector,
     ):
         column = b.let("column", vector * lanes)
         total = b.alloc("total", dtype, (), scope="register", lanes=lanes)
         b.store(total, (), const(0, dtype))
-        with b.loop("tap", given.taps) as tap:
+        with b.loop("tap", folds.taps) as tap:
             y = b.let("y", row + taps[tap * TAP_FIELDS])
             x = b.let("x", column + taps[tap * TAP_FIELDS + 1])
-            with b.when((y >= 0) & (y < given.height)):
+            with b.when((y >= 0) & (y < folds.height)):
                 lane = lanes_from(x, lanes)
-                start = (turn * given.taps + tap) * plane + y * given.width
-                there = (lane >= 0) & (lane < given.width)
+                start = (turn * folds.taps + tap) * plane + y * folds.width
+                there = (lane >= 0) & (lane < folds.width)
                 value = masked_load(products, (lanes_from(start + x, lanes),), there)
                 b.store(total, (), total[()] + value)
-        at = lanes_from((turn * given.rows + row) * given.columns + column, lanes)
-        made = total[()] + bias[turn % given.channels]
-        b.store(out, at, made, lanes_from(column, lanes) < given.columns)
+        at = lanes_from((turn * folds.rows + row) * folds.columns + column, lanes)
+        result = total[()] + bias[turn % folds.channels]
+        b.store(out, at, result, lanes_from(column, lanes) < folds.columns)
     return b.finish()

@@ -74,8 +74,8 @@ def lower_open(
         te.placeholder(extents(trace, number, shape), dtype, f"in{number}")
         for number, (shape, dtype) in enumerate(zip(shapes, dtypes))
     ]
-    made = compute(*inputs)
-    results = _distinct(made if isinstance(made, (tuple, list)) else (made,), inputs)
+    computed = compute(*inputs)
+    results = _distinct(computed if isinstance(computed, (tuple, list)) else (computed,), inputs)
     order = stages(inputs, results)
     places = {tensor: number for number, tensor in enumerate([*inputs, *order])}
     rows = _common_rows(order, places)
@@ -115,10 +115,10 @@ def _all_loads(tensor: Tensor, places: Mapping[Tensor, int]) -> list[Load]:
     between = [t for t in reached_tensors(tensor, places) if t not in places and not t.is_reduction]
     body = inline(tensor, between).body
     assert body is not None
-    found = loads(body)
-    sources = [load.source for load in found if load.source not in places]
+    direct = loads(body)
+    sources = [load.source for load in direct if load.source not in places]
     nested = [source for source in sources if isinstance(source, Tensor)]
-    return found + [load for source in nested for load in _all_loads(source, places)]
+    return direct + [load for source in nested for load in _all_loads(source, places)]
 
 
 def extents(trace: Trace, number: int, shape: Sequence[int]) -> list[Any]:
@@ -126,14 +126,14 @@ def extents(trace: Trace, number: int, shape: Sequence[int]) -> list[Any]:
     return [1 if extent == 1 else trace.extent(f"n{number}_{axis}", extent) for axis, extent in enumerate(shape)]
 
 
-def _distinct(made: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+def _distinct(tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     """The results, each in memory of its own."""
-    found: list[Tensor] = []
-    for tensor in made:
-        if tensor in inputs or tensor in found:
+    distinct: list[Tensor] = []
+    for tensor in tensors:
+        if tensor in inputs or tensor in distinct:
             tensor = te.compute(tensor.shape, lambda *i, t=tensor: t[i], name=tensor.name)
-        found.append(tensor)
-    return found
+        distinct.append(tensor)
+    return distinct
 
 
 def _step(
@@ -158,12 +158,12 @@ def _step(
 def _reduce_axes(output: Tensor, buffers: Mapping[Tensor, Buffer]) -> list[Any]:
     """The extents that the elements of a stage are reduced over."""
     stored = [t for t in reached_tensors(output, buffers) if t not in buffers]
-    found: list[Any] = []
+    extents: list[Any] = []
     for tensor in (output, *stored):
         for node in postorder((tensor.body,)) if tensor.body is not None else ():
             if isinstance(node, Reduce):
-                found += [axis.extent for axis in node.axes]
-    return found
+                extents += [axis.extent for axis in node.axes]
+    return extents
 
 
 def _cost(node: Any) -> float:

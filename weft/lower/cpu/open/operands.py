@@ -54,26 +54,26 @@ class Operands:
         self.starts = b.arg("starts", "int64", (UNBOUNDED,))
         self.bias = b.arg("bias", dtype, (UNBOUNDED,))
         self.out = b.arg("out", dtype, (UNBOUNDED,))
-        self.given = Arguments(*[b.scalar(name) for name in Arguments._fields])
+        self.arguments = Arguments(*[b.scalar(name) for name in Arguments._fields])
 
     def block(self, turn: Expr) -> Block:
         """What a turn makes: rows change first, then columns, then the product."""
-        b, given = self.builder, self.given
-        high = b.let("high", _blocks(given.rows, given.turn_rows))
-        blocks = b.let("blocks", high * _blocks(given.columns, given.turn_columns))
+        b, arguments = self.builder, self.arguments
+        high = b.let("high", _blocks(arguments.rows, arguments.turn_rows))
+        blocks = b.let("blocks", high * _blocks(arguments.columns, arguments.turn_columns))
         product, number = b.let("product", turn // blocks), b.let("number", turn % blocks)
-        row = b.let("row", number % high * given.turn_rows)
-        column = b.let("column", number // high * given.turn_columns)
+        row = b.let("row", number % high * arguments.turn_rows)
+        column = b.let("column", number // high * arguments.turn_columns)
         a, other = self.starts[product * 2], self.starts[product * 2 + 1]
-        made = product * given.rows * given.columns
+        made = product * arguments.rows * arguments.columns
         return Block(
             row,
             column,
-            b.let("rows", binary("min", given.turn_rows, given.rows - row)),
-            b.let("columns", binary("min", given.turn_columns, given.columns - column)),
-            b.let("a", a + row * given.a_row_step),
-            b.let("b", other + column * given.b_column_step),
-            b.let("out", made + row * given.out_row_step + column),
+            b.let("rows", binary("min", arguments.turn_rows, arguments.rows - row)),
+            b.let("columns", binary("min", arguments.turn_columns, arguments.columns - column)),
+            b.let("a", a + row * arguments.a_row_step),
+            b.let("b", other + column * arguments.b_column_step),
+            b.let("out", made + row * arguments.out_row_step + column),
         )
 
     def vectors(self, block: Block, lanes: int) -> Expr:

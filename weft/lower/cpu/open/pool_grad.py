@@ -70,13 +70,13 @@ class _Images:
 
 def shares_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """Every element of a window gets what is given for it. Buffers: shares, result."""
-    made = _Images("window_shares", dtype, target)
-    b, down, across = made.b, made.down, made.across
-    (shares,), out = made.inputs("shares"), made.images("out")
-    with b.parallel("image", made.count) as image:
-        start = b.let("start", image * made.elements)
-        given = b.let("given", image * made.windows)
-        made.clear(out, start)
+    pools = _Images("window_shares", dtype, target)
+    b, down, across = pools.b, pools.down, pools.across
+    (shares,), out = pools.inputs("shares"), pools.images("out")
+    with b.parallel("image", pools.count) as image:
+        start = b.let("start", image * pools.elements)
+        given = b.let("given", image * pools.windows)
+        pools.clear(out, start)
         with b.loop("row", down.windows) as row, b.loop("kh", down.size) as kh:
             line = b.let("line", down.place(row, kh))
             with b.when((line >= 0) & (line < down.extent)), b.loop("kw", across.size) as kw:
@@ -92,14 +92,14 @@ def shares_kernel(dtype: DType, target: CpuTarget) -> Kernel:
 def first_largest_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """The first largest element of a window, or NaN, gets what is given for it. Buffers: what is
     given, the images, their pools, result."""
-    made = _Images("first_largest", dtype, target)
-    b, down, across, lanes = made.b, made.down, made.across, made.lanes
-    given, x = made.inputs("given")[0], made.images("x")
-    tops, out = made.inputs("tops")[0], made.images("out")
-    with b.parallel("image", made.count) as image:
-        start = b.let("start", image * made.elements)
-        windows = b.let("windows", image * made.windows)
-        made.clear(out, start)
+    pools = _Images("first_largest", dtype, target)
+    b, down, across, lanes = pools.b, pools.down, pools.across, pools.lanes
+    given, x = pools.inputs("given")[0], pools.images("x")
+    tops, out = pools.inputs("tops")[0], pools.images("out")
+    with b.parallel("image", pools.count) as image:
+        start = b.let("start", image * pools.elements)
+        windows = b.let("windows", image * pools.windows)
+        pools.clear(out, start)
         places = b.alloc("places", INT64, (lanes,))
         blocks = b.let("blocks", (across.windows + (lanes - 1)) // lanes)
         with b.loop("row", down.windows) as row, b.loop("block", blocks) as block:
@@ -107,7 +107,7 @@ def first_largest_kernel(dtype: DType, target: CpuTarget) -> Kernel:
             own = b.let("own", windows + row * across.windows + first)
             count = b.let("count", minimum(across.windows - first, lanes))
             with b.vector("lane", lanes) as lane:
-                found = _found(made, x, tops, start, own, row, first, count, lane)
+                found = _found(pools, x, tops, start, own, row, first, count, lane)
                 b.store(places, lane, found)
             with b.loop("each", count) as each:
                 place = b.let("place", places[each])
@@ -118,11 +118,11 @@ def first_largest_kernel(dtype: DType, target: CpuTarget) -> Kernel:
 
 
 def _found(
-    made: _Images, x: Buffer, tops: Buffer, start: Expr, own: Expr, row: Expr, first: Expr, count: Expr, lane: Expr
+    pools: _Images, x: Buffer, tops: Buffer, start: Expr, own: Expr, row: Expr, first: Expr, count: Expr, lane: Expr
 ) -> Expr:
     """Where in the image the first element stands that is the largest of its window; taps are
     asked from the last to the first."""
-    b, down, across = made.b, made.down, made.across
+    b, down, across = pools.b, pools.down, pools.across
     here = b.let("here", lane < count)
     top = b.let("top", masked_load(tops, (own + lane,), here))
     found = b.alloc("found", INT64, (), scope="register")

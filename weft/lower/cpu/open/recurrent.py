@@ -98,7 +98,7 @@ class _Steps:
     def __init__(self, name: str, mode: str, dtype: DType, sums: int, target: CpuTarget) -> None:
         self.b, self.mode, self.dtype, self.sums = KernelBuilder(name), mode, dtype, sums
         self.size = step_tile(target, dtype, sums)
-        self.given = _Arguments(*[self.b.scalar(name) for name in _Arguments._fields])
+        self.arguments = _Arguments(*[self.b.scalar(name) for name in _Arguments._fields])
         self.table = self.b.arg("table", INT64, (UNBOUNDED,))
         self.weights = self.arg("weights")
 
@@ -106,16 +106,16 @@ class _Steps:
         return self.b.arg(name, self.dtype, (UNBOUNDED,))
 
     def kernel(self) -> Kernel:
-        b, given = self.b, self.given
-        with b.parallel("turn", given.turns) as turn:
-            first_row = b.let("first_row", turn % given.row_turns * given.turn_rows)
-            first_tile = b.let("first_tile", turn // given.row_turns * given.turn_tiles)
-            last_tile = binary("min", first_tile + given.turn_tiles, given.tiles)
+        b, arguments = self.b, self.arguments
+        with b.parallel("turn", arguments.turns) as turn:
+            first_row = b.let("first_row", turn % arguments.row_turns * arguments.turn_rows)
+            first_tile = b.let("first_tile", turn // arguments.row_turns * arguments.turn_tiles)
+            last_tile = binary("min", first_tile + arguments.turn_tiles, arguments.tiles)
             tiles = b.let("tiles", last_tile - first_tile)
             edge = b.alloc("edge", self.dtype, (self.size.rows * self.size.width,), alignment=64)
-            with b.loop("step", given.steps) as step:
-                self.read_table(b.let("now", given.first + step))
-                rows = binary("min", self.rows - first_row, given.turn_rows)
+            with b.loop("step", arguments.steps) as step:
+                self.read_table(b.let("now", arguments.first + step))
+                rows = binary("min", self.rows - first_row, arguments.turn_rows)
                 rows = b.let("rows", binary("max", rows, 0))
                 with b.loop("tile", tiles) as number:
                     tile = b.let("tile", first_tile + number)
@@ -186,12 +186,12 @@ class _Steps:
         if self.sums > 1:
             first, sums = b.let("first", tile * size.lanes), [mine(v) for v in range(self.sums)]
             cells = lanes_from(first, size.lanes)
-            self.cell(_Row(number, at, cells, b.let("mask", cells < self.given.cells), sums))
+            self.cell(_Row(number, at, cells, b.let("mask", cells < self.arguments.cells), sums))
             return
-        beside = binary("min", ceil_div(self.given.cells, size.lanes) - tile * size.vectors, BESIDE)
+        beside = binary("min", ceil_div(self.arguments.cells, size.lanes) - tile * size.vectors, BESIDE)
         with b.loop("vector", beside) as v:
             cells = lanes_from(b.let("first", tile * size.width + v * size.lanes), size.lanes)
-            mask = b.let("mask", cells < self.given.cells)
+            mask = b.let("mask", cells < self.arguments.cells)
             self.cell(_Row(number, at, cells, mask, [mine(v)]))
 
     def load(self, buffer: Buffer, start: Any, row: _Row) -> Var:
@@ -222,20 +222,20 @@ class _Forward(_Steps):
         self.kept = self.arg("kept") if kept else None
 
     def whole_depth(self) -> Expr:
-        return self.given.cells
+        return self.arguments.cells
 
     def source(self, number: Expr) -> Expr:
         """The row that a sequence goes on from."""
-        return select(number < self.before, self.past, self.given.total) + number
+        return select(number < self.before, self.past, self.arguments.total) + number
 
     def operand(self, row: Expr, left: Expr) -> tuple[Buffer, Expr, Buffer]:
-        cells = self.given.cells
+        cells = self.arguments.cells
         places = self.row_places(left, lambda i: self.source(row + i) * cells)
-        return self.states, self.given.depth, places
+        return self.states, self.arguments.depth, places
 
     def cell(self, row: _Row) -> None:
-        b, count, size = self.b, GATES[self.mode], self.given.cells
-        begin = b.let("begin", row.number * self.given.bias_step)
+        b, count, size = self.b, GATES[self.mode], self.arguments.cells
+        begin = b.let("begin", row.number * self.arguments.bias_step)
         biases = [self.load(self.bias, begin + g * size, row) for g in range(count)]
         own = [b.let("h", total + bias) for total, bias in zip(row.sums, biases)]
         first = b.let("first", row.at * (count * size))
@@ -254,7 +254,7 @@ class _Forward(_Steps):
         i, f, o = (b.let("gate", te.sigmoid(x[g] + own[g])) for g in (0, 1, 3))
         g = b.let("gate", te.tanh(x[2] + own[2]))
         c = b.let("c", f * self.load(cells, source, row) + i * g)
-        self.store(cells, row.at * self.given.cells, row, c)
+        self.store(cells, row.at * self.arguments.cells, row, c)
         return [i, f, g, o], o * te.tanh(c)
 
     def _gru(self, row: _Row, x: list[Var], own: list[Var], source: Expr) -> Any:
@@ -288,7 +288,7 @@ class _Backward(_Steps):
         self.hidden = self.arg("hidden_grad") if mode == "gru" else self.made
 
     def whole_depth(self) -> Expr:
-        return self.given.cells * GATES[self.mode]
+        return self.arguments.cells * GATES[self.mode]
 
     def operand(self, row: Expr, left: Expr) -> tuple[Buffer, Expr, Buffer]:
         wide = self.whole_depth()
@@ -298,11 +298,11 @@ class _Backward(_Steps):
         return self.hidden, depth, self.row_places(left, place)
 
     def cell(self, row: _Row) -> None:
-        b, size = self.b, self.given.cells
+        b, size = self.b, self.arguments.cells
         mine = b.let("mine", row.number * size)
         back = select(row.number < self.after, row.sums[0], te.const(0, self.dtype))
-        given = self.load(self.grads, row.at * size, row) + self.load(self.carried, mine, row)
-        d = b.let("d", given + back)
+        grad = self.load(self.grads, row.at * size, row) + self.load(self.carried, mine, row)
+        d = b.let("d", grad + back)
         first = b.let("first", row.at * (KEPT[self.mode] * size))
         kept = [self.load(self.kept, first + g * size, row) for g in range(KEPT[self.mode])]
         made, hidden, carried = getattr(self, f"_{self.mode}")(row, mine, d, kept)
@@ -315,7 +315,7 @@ class _Backward(_Steps):
 
     def _before(self, row: _Row, mine: Expr) -> Expr:
         goes_on = self.b.let("goes_on", row.number < self.before)
-        place = select(goes_on, self.past + row.number, 0) * self.given.cells
+        place = select(goes_on, self.past + row.number, 0) * self.arguments.cells
         old, first = self.load(self.ago, place, row), self.load(self.first, mine, row)
         return self.b.let("before", select(goes_on, old, first))
 

@@ -48,9 +48,9 @@ class _Rows:
         """Stores exp(value - top), and sums it up."""
 
         def power(j: Expr) -> Expr:
-            made = self.b.let("power", te.exp(value(j) - top))
-            self.b.store(to, start + j, made)
-            return made
+            numerator = self.b.let("power", te.exp(value(j) - top))
+            self.b.store(to, start + j, numerator)
+            return numerator
 
         return self.sum(power, count)
 
@@ -65,52 +65,52 @@ class _Rows:
 
 def softmax_kernel(logarithm: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """exp(x) / sum of exp(x), or the logarithm of that. Buffers: x, result."""
-    made = _Rows("softmax", dtype, target)
-    b, length, (x, y) = made.b, made.length, made.args("x", "y")
-    with b.parallel("row", made.rows) as row:
+    kernel = _Rows("softmax", dtype, target)
+    b, length, (x, y) = kernel.b, kernel.length, kernel.args("x", "y")
+    with b.parallel("row", kernel.rows) as row:
         start = b.let("start", row * length)
         read: At = lambda j: x[start + j]
-        top = made.top(read, length)
+        top = kernel.top(read, length)
         if logarithm:
-            total = made.sum(lambda j: te.exp(read(j) - top))
-            low = made.narrow("low", te.log(total))
-            made.each(y, start, lambda j: read(j) - top - low, as_expr(0), length)
+            total = kernel.sum(lambda j: te.exp(read(j) - top))
+            low = kernel.narrow("low", te.log(total))
+            kernel.each(y, start, lambda j: read(j) - top - low, as_expr(0), length)
         else:
-            inverse = made.narrow("inverse", 1 / made.powers(read, top, y, start, length))
-            made.each(y, start, lambda j: y[start + j] * inverse, as_expr(0), length)
+            inverse = kernel.narrow("inverse", 1 / kernel.powers(read, top, y, start, length))
+            kernel.each(y, start, lambda j: y[start + j] * inverse, as_expr(0), length)
     return lower_vectors(b.finish())
 
 
 def softmax_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """dx = y (g - sum of g y). Buffers: g, y, dx, which may be g."""
-    made = _Rows("softmax_grad", dtype, target)
-    b, length, (g, y, dx) = made.b, made.length, made.args("g", "y", "dx")
-    with b.parallel("row", made.rows) as row:
+    kernel = _Rows("softmax_grad", dtype, target)
+    b, length, (g, y, dx) = kernel.b, kernel.length, kernel.args("g", "y", "dx")
+    with b.parallel("row", kernel.rows) as row:
         start = b.let("start", row * length)
-        shared = made.narrow("shared", made.sum(lambda j: g[start + j] * y[start + j]))
+        shared = kernel.narrow("shared", kernel.sum(lambda j: g[start + j] * y[start + j]))
         value = lambda j: y[start + j] * (g[start + j] - shared)
-        made.each(dx, start, value, as_expr(0), length)
+        kernel.each(dx, start, value, as_expr(0), length)
     return lower_vectors(b.finish())
 
 
 def cross_entropy_kernel(smooth: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """log(sum of exp(x)) - x of the right class; 0 where that is negative. Buffers: x, classes, how
     much the right class counts and how much each other one if `smooth`, in float64; losses."""
-    made = _Rows("cross_entropy", dtype, target)
-    b, length, (x,) = made.b, made.length, made.args("x")
-    classes, shares = b.arg("classes", INT64, (made.rows,)), b.arg("shares", FLOAT64, (2,))
-    losses = b.arg("losses", dtype, (made.rows,))
-    with b.parallel("row", made.rows) as row:
+    kernel = _Rows("cross_entropy", dtype, target)
+    b, length, (x,) = kernel.b, kernel.length, kernel.args("x")
+    classes, shares = b.arg("classes", INT64, (kernel.rows,)), b.arg("shares", FLOAT64, (2,))
+    losses = b.arg("losses", dtype, (kernel.rows,))
+    with b.parallel("row", kernel.rows) as row:
         start, own = b.let("start", row * length), b.let("own", classes[row])
         with b.when(own < 0):
-            b.store(losses, row, made.zero())
+            b.store(losses, row, kernel.zero())
         with b.otherwise():
             read: At = lambda j: x[start + j]
-            top = made.top(read, length)
-            total = made.sum(lambda j: te.exp(read(j) - top))
+            top = kernel.top(read, length)
+            total = kernel.sum(lambda j: te.exp(read(j) - top))
             right = te.cast(read(own) - top, FLOAT64)
             if smooth:
-                even = made.sum(lambda j: read(j) - top)
+                even = kernel.sum(lambda j: read(j) - top)
                 right = right * shares[0] + even * shares[1]
             b.store(losses, row, te.cast(te.log(total) - right, dtype))
     return lower_vectors(b.finish())
@@ -119,20 +119,20 @@ def cross_entropy_kernel(smooth: bool, dtype: DType, target: CpuTarget) -> Kerne
 def cross_entropy_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """dx = g (softmax(x) - what is right of each class); 0 where the class is negative. Buffers: g,
     x, classes, how much the right class counts and how much every one, in float64; dx."""
-    made = _Rows("cross_entropy_grad", dtype, target)
-    b, length, g = made.b, made.length, made.b.arg("g", dtype, (made.rows,))
-    (x,), classes = made.args("x"), b.arg("classes", INT64, (made.rows,))
-    shares, (dx,) = b.arg("shares", FLOAT64, (2,)), made.args("dx")
-    with b.parallel("row", made.rows) as row:
+    kernel = _Rows("cross_entropy_grad", dtype, target)
+    b, length, g = kernel.b, kernel.length, kernel.b.arg("g", dtype, (kernel.rows,))
+    (x,), classes = kernel.args("x"), b.arg("classes", INT64, (kernel.rows,))
+    shares, (dx,) = b.arg("shares", FLOAT64, (2,)), kernel.args("dx")
+    with b.parallel("row", kernel.rows) as row:
         start, own = b.let("start", row * length), b.let("own", classes[row])
         with b.when(own < 0):
-            made.each(dx, start, lambda j: made.zero(), as_expr(0), length)
+            kernel.each(dx, start, lambda j: kernel.zero(), as_expr(0), length)
         with b.otherwise():
             read: At = lambda j: x[start + j]
-            total = made.powers(read, made.top(read, length), dx, start, length)
+            total = kernel.powers(read, kernel.top(read, length), dx, start, length)
             given = b.let("given", te.cast(g[row], FLOAT64))
-            factor, even = (made.narrow("factor", given / total), made.narrow("even", given * shares[1]))
-            made.each(dx, start, lambda j: dx[start + j] * factor - even, as_expr(0), length)
+            factor, even = (kernel.narrow("factor", given / total), kernel.narrow("even", given * shares[1]))
+            kernel.each(dx, start, lambda j: dx[start + j] * factor - even, as_expr(0), length)
             b.store(dx, start + own, dx[start + own] - te.cast(given * shares[0], dtype))
     return lower_vectors(b.finish())
 
@@ -144,10 +144,10 @@ def probabilities_kernel(mask: str, causal: bool, dtype: DType, target: CpuTarge
     queries, the query of the first row, elements between rows of the mask. `starts` says where the
     mask of each matrix begins. A causal row sees keys up to its own.
     """
-    made = _Rows("probabilities", dtype, target)
-    b, rows, keys = made.b, made.rows, made.length
+    kernel = _Rows("probabilities", dtype, target)
+    b, rows, keys = kernel.b, kernel.rows, kernel.length
     queries, first, step = (b.scalar(name) for name in ("queries", "first", "mask_step"))
-    (scores,), factors = made.args("scores"), b.arg("factor", dtype, (1,))
+    (scores,), factors = kernel.args("scores"), b.arg("factor", dtype, (1,))
     starts = b.arg("starts", INT64, (rows,))
     masks = b.arg("mask", BOOL if mask == "boolean" else dtype, (rows * keys,))
     lowest = te.const(float("-inf"), dtype)
@@ -164,12 +164,12 @@ def probabilities_kernel(mask: str, causal: bool, dtype: DType, target: CpuTarge
                 return te.select(masks[own + j], value, lowest)
             return value + masks[own + j] if mask == "additive" else value
 
-        top = made.top(score, seen)
-        top = b.let("shift", te.select(top.equal(lowest), made.zero(), top))
-        total = made.powers(score, top, scores, start, seen)
+        top = kernel.top(score, seen)
+        top = b.let("shift", te.select(top.equal(lowest), kernel.zero(), top))
+        total = kernel.powers(score, top, scores, start, seen)
         one = te.const(1, FLOAT64)
-        inverse = made.narrow("inverse", 1 / te.select(total.equal(0), one, total))
-        made.each(scores, start, lambda j: scores[start + j] * inverse, as_expr(0), seen)
+        inverse = kernel.narrow("inverse", 1 / te.select(total.equal(0), one, total))
+        kernel.each(scores, start, lambda j: scores[start + j] * inverse, as_expr(0), seen)
         if causal:
-            made.each(scores, start, lambda j: made.zero(), seen, keys)
+            kernel.each(scores, start, lambda j: kernel.zero(), seen, keys)
     return lower_vectors(b.finish())

@@ -102,8 +102,8 @@ def transposed(b: KernelBuilder, lines: Sequence[Expr]) -> list[Expr]:
         for lane in range(first, first + half):
             low += [lane, lanes + lane]
     high = [lane + half for lane in low]
-    made = list(lines)
+    vectors = list(lines)
     for _ in range(count.bit_length() - 1):
-        pairs = [(made[i], made[i + half]) for i in range(half)]
-        made = [b.let("t", Shuffle(x, y, tuple(o))) for x, y in pairs for o in (low, high)]
-    return made
+        pairs = [(vectors[i], vectors[i + half]) for i in range(half)]
+        vectors = [b.let("t", Shuffle(x, y, tuple(o))) for x, y in pairs for o in (low, high)]
+    return vectors

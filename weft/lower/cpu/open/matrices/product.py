@@ -63,19 +63,19 @@ class _OpenProduct:
         self.dtype, self.size, self.pack_rows = dtype, tile_size(target, dtype), pack_rows
         self.panels, self.line = panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize
         self.operands = Operands(b, dtype)
-        self.given = self.operands.given
+        self.arguments = self.operands.arguments
 
     def kernel(self) -> Kernel:
-        b, given = self.b, self.given
-        with b.parallel("turn", given.turns) as turn:
+        b, arguments = self.b, self.arguments
+        with b.parallel("turn", arguments.turns) as turn:
             self.block = self.operands.block(turn)
             self.vectors = self.operands.vectors(self.block, self.size.lanes)
             panels = b.alloc("panels", self.dtype, (self.panels,), alignment=64)
-            with b.loop("part", (given.depth + given.part - 1) // given.part) as number:
-                start = b.let("start", number * given.part)
-                end = b.let("end", binary("min", start + given.part, given.depth))
-                beside = given.turn_columns * given.b_column_step
-                after = select(end < given.depth, end * given.b_depth_step, beside)
+            with b.loop("part", (arguments.depth + arguments.part - 1) // arguments.part) as number:
+                start = b.let("start", number * arguments.part)
+                end = b.let("end", binary("min", start + arguments.part, arguments.depth))
+                beside = arguments.turn_columns * arguments.b_column_step
+                after = select(end < arguments.depth, end * arguments.b_depth_step, beside)
                 following = b.let("following", self.block.b + after)
                 part = _Part(start, b.let("depth", end - start), panels, following)
                 self._pack(part)
@@ -83,16 +83,16 @@ class _OpenProduct:
         return b.finish()
 
     def _pack(self, part: _Part) -> None:
-        b, given, size = self.b, self.given, self.size
+        b, arguments, size = self.b, self.arguments, self.size
         with even_panels(b, size, self.vectors) as panel:
             column = b.let("column", panel.first * size.lanes)
-            first = self.block.b + part.start * given.b_depth_step + column * given.b_column_step
+            first = self.block.b + part.start * arguments.b_depth_step + column * arguments.b_column_step
             count = binary("min", self.block.columns - column, panel.vectors * size.lanes)
             columns = Columns(
                 self.operands.b,
                 b.let("first", first),
-                given.b_depth_step,
-                given.b_column_step,
+                arguments.b_depth_step,
+                arguments.b_column_step,
                 b.let("count", count),
                 part.depth,
             )
@@ -102,19 +102,19 @@ class _OpenProduct:
         return self.b.let("at", panel.number * (part.depth * self.size.width))
 
     def _tiles(self, part: _Part) -> None:
-        b, given, size = self.b, self.given, self.size
+        b, arguments, size = self.b, self.arguments, self.size
         places = b.alloc("places", "int64", (2 * size.rows,))
         edge = b.alloc("edge", self.dtype, (size.rows * size.width,), alignment=64)
         packed = None
         if self.pack_rows:
             packed = b.alloc("packed", self.dtype, (2 * size.rows * MAX_DEPTH,), alignment=64)
         with row_tiles(b, size, self.block.rows) as (row, left):
-            first = self.block.a + row * given.a_row_step + part.start * given.a_depth_step
+            first = self.block.a + row * arguments.a_row_step + part.start * arguments.a_depth_step
             first = b.let("first", first)
             with b.loop("i", size.rows) as i:
                 at = b.let("at", clamped(i, left))
-                b.store(places, i, first + at * given.a_row_step)
-                b.store(places, i + size.rows, self.block.out + (row + at) * given.out_row_step)
+                b.store(places, i, first + at * arguments.a_row_step)
+                b.store(places, i + size.rows, self.block.out + (row + at) * arguments.out_row_step)
             rows = _Rows(b.let("number", row // size.rows), left, places, packed, edge)
             if packed is not None:
                 with b.when((rows.number % 2).equal(0)):
@@ -152,33 +152,33 @@ class _OpenProduct:
     def _pack_rows(self, packed: Buffer, first: Expr, left: Expr, depth: Expr) -> None:
         """packed[k][rows of two tiles], whole lines of memory where rows are side by side; rows
         that are not there are 0."""
-        b, given, rows = self.b, self.given, 2 * self.size.rows
+        b, arguments, rows = self.b, self.arguments, 2 * self.size.rows
         mask = b.let("mask", lanes_from(0, rows) < left)
 
         def copy(step: Expr | int) -> None:
             with b.loop("k", depth) as k:
-                index = lanes_from(first + k * given.a_depth_step, rows, step)
+                index = lanes_from(first + k * arguments.a_depth_step, rows, step)
                 value = masked_load(self.operands.a, (index,), mask)
                 b.store(packed, lanes_from(k * rows, rows), value)
 
-        with b.when(given.a_row_step.equal(1)):
+        with b.when(arguments.a_row_step.equal(1)):
             copy(1)
         with b.otherwise():
-            copy(given.a_row_step)
+            copy(arguments.a_row_step)
 
     def _asker(self, kind: TileSize, part: _Part, rows: _Rows, panel: Panel, unroll: int) -> Callable[[Expr], None]:
         """Each tile asks for a share of the panel packed next: where columns are side by side, one
         line of some products, else one line of each column."""
-        b, given = self.b, self.given
+        b, arguments = self.b, self.arguments
         line = self.line
-        first = part.following + panel.first * self.size.lanes * given.b_column_step
+        first = part.following + panel.first * self.size.lanes * arguments.b_column_step
         share = b.let("share", rows.number % (kind.vectors * unroll))
-        across = share // kind.vectors * (part.depth // unroll) * given.b_depth_step
+        across = share // kind.vectors * (part.depth // unroll) * arguments.b_depth_step
         across = across + share % kind.vectors * line
         along = rows.number % ceil_div(part.depth, line) * line
-        is_plain = given.b_column_step.equal(1)
+        is_plain = arguments.b_column_step.equal(1)
         start = b.let("ask", first + select(is_plain, across, along))
-        step = b.let("step", select(is_plain, given.b_depth_step, given.b_column_step))
+        step = b.let("step", select(is_plain, arguments.b_depth_step, arguments.b_column_step))
         return lambda turn: b.prefetch(self.operands.b, start + turn * step, level=2)
 
 
@@ -191,14 +191,14 @@ class _Place:
     ) -> None:
         self.b, self.operands, self.kind, self.size = operands.builder, operands, kind, size
         self.left, self.places, self.edge = rows.left, rows.places, rows.edge
-        b, given = self.b, operands.given
+        b, arguments = self.b, operands.arguments
         self.inner = b.let("inner", panel.first * size.lanes)
         self.column = b.let("column", block.column + self.inner)
         self.rows = [b.let("at", rows.places[size.rows + i]) for i in range(kind.rows)]
-        end = binary("min", self.column + panel.vectors * size.lanes, given.columns)
+        end = binary("min", self.column + panel.vectors * size.lanes, arguments.columns)
         self.end = b.let("end", end)
         self.is_first = b.let("is_first", start.equal(0))
-        self.biased = b.let("biased", select(self.is_first, given.bias_columns, 0))
+        self.biased = b.let("biased", select(self.is_first, arguments.bias_columns, 0))
 
     def ask(self) -> None:
         with self.b.loop("i", self.kind.rows) as i:
@@ -247,7 +247,7 @@ class _Place:
                 inner = b.let("inner", vector * kind.lanes)
                 columns = lanes_from(self.column + inner, kind.lanes)
                 index = lanes_from(row + inner, kind.lanes)
-                made = select(self.is_first, 0, self.end)
-                there = masked_load(out, (index,), columns < made)
+                stop = select(self.is_first, 0, self.end)
+                there = masked_load(out, (index,), columns < stop)
                 value = self.edge[lanes_from(number * self.size.width + inner, kind.lanes)]
                 b.store(out, index, value + there, columns < self.end)

@@ -44,12 +44,12 @@ class _SkinnyProduct:
     def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = KernelBuilder(f"open_product_{dtype.name}_skinny")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
-        self.given, self.lanes = self.operands.given, target.lanes(dtype)
+        self.arguments, self.lanes = self.operands.arguments, target.lanes(dtype)
         self.rows = 4 if registers(target) == 32 else 2
 
     def kernel(self) -> Kernel:
-        b, depth = self.b, self.given.depth
-        with b.parallel("turn", self.given.turns) as turn:
+        b, depth = self.b, self.arguments.depth
+        with b.parallel("turn", self.arguments.turns) as turn:
             self.block = self.operands.block(turn)
             count = MAX_ROWS * skinny_columns(self.dtype)
             self.sums = b.alloc("sums", self.dtype, (count,), alignment=64)
@@ -65,13 +65,13 @@ class _SkinnyProduct:
     def _begin(self) -> None:
         with self._vectors() as (row, column):
             columns = lanes_from(self.block.column + column, self.lanes)
-            mask = columns < self.given.bias_columns
+            mask = columns < self.arguments.bias_columns
             value = masked_load(self.operands.bias, (columns,), mask)
             self.b.store(self.sums, self._place(row, column), value)
 
     def _end(self) -> None:
         with self._vectors() as (row, column):
-            first = self.block.out + row * self.given.out_row_step + column
+            first = self.block.out + row * self.arguments.out_row_step + column
             mask = lanes_from(column, self.lanes) < self.block.columns
             value = self.sums[self._place(row, column)]
             self.b.store(self.operands.out, lanes_from(first, self.lanes), value, mask)
@@ -97,14 +97,14 @@ class _SkinnyProduct:
 
     def _tile(self, row: Expr, rows: int, k: Expr, deep: int) -> None:
         """sums[row + i, :] += a[row + i, k + j] * b[k + j, :]."""
-        b, given, lanes = self.b, self.given, self.lanes
-        runs = opaque(b, [self.block.b + (k + j) * given.b_depth_step for j in range(deep)])
+        b, arguments, lanes = self.b, self.arguments, self.lanes
+        runs = opaque(b, [self.block.b + (k + j) * arguments.b_depth_step for j in range(deep)])
         factors = self._factors(row, rows, k, deep)
         whole = b.let("whole", self.block.columns // lanes)
         with b.loop("vector", whole) as vector:
             column = b.let("column", vector * lanes)
             for run in runs:
-                b.prefetch(self.operands.b, run + given.b_depth_step * DEEP + column)
+                b.prefetch(self.operands.b, run + arguments.b_depth_step * DEEP + column)
             self._vector(row, column, runs, factors, None)
         done = b.let("done", whole * lanes)
         with b.when(done < self.block.columns):
@@ -112,12 +112,12 @@ class _SkinnyProduct:
             self._vector(row, done, runs, factors, mask)
 
     def _factors(self, row: Expr, rows: int, k: Expr, deep: int) -> list[list[Expr]]:
-        b, given = self.b, self.given
-        first = self.block.a + row * given.a_row_step + k * given.a_depth_step
+        b, arguments = self.b, self.arguments
+        first = self.block.a + row * arguments.a_row_step + k * arguments.a_depth_step
         first = b.let("first", first)
 
         def factor(i: int, j: int) -> Expr:
-            x = self.operands.a[first + i * given.a_row_step + j * given.a_depth_step]
+            x = self.operands.a[first + i * arguments.a_row_step + j * arguments.a_depth_step]
             return b.let("x", widen(x, self.lanes))
 
         return [[factor(i, j) for j in range(deep)] for i in range(rows)]
@@ -139,37 +139,37 @@ class _Dot:
     def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = KernelBuilder(f"open_product_{dtype.name}_dot")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
-        self.given, self.lanes = self.operands.given, target.lanes(dtype)
+        self.arguments, self.lanes = self.operands.arguments, target.lanes(dtype)
         self.rows = 4 if registers(target) == 32 else 2
 
     def kernel(self) -> Kernel:
-        b, given = self.b, self.given
-        with b.parallel("turn", given.turns) as turn:
+        b, arguments = self.b, self.arguments
+        with b.parallel("turn", arguments.turns) as turn:
             self.block = block = self.operands.block(turn)
             with b.loop("across", ceil_div(block.columns, ACROSS)) as across:
                 column = b.let("column", across * ACROSS)
                 there = b.let("there", block.columns - column)
                 places = [column + clamped(j, there) for j in range(ACROSS)]
-                columns = opaque(b, [block.b + place * given.b_column_step for place in places])
+                columns = opaque(b, [block.b + place * arguments.b_column_step for place in places])
                 with b.loop("tile", ceil_div(block.rows, self.rows)) as tile:
                     self._tile(b.let("row", tile * self.rows), column, columns)
         return b.finish()
 
     def _tile(self, row: Expr, column: Expr, columns: Sequence[Expr]) -> None:
-        b, given, lanes = self.b, self.given, self.lanes
+        b, arguments, lanes = self.b, self.arguments, self.lanes
         left = b.let("left", self.block.rows - row)
         places = [row + clamped(i, left) for i in range(self.rows)]
-        rows = opaque(b, [self.block.a + place * given.a_row_step for place in places])
+        rows = opaque(b, [self.block.a + place * arguments.a_row_step for place in places])
         count = self.rows * ACROSS
         sums = b.alloc("sums", self.dtype, (count,), scope="register", lanes=lanes)
         for place in range(count):
             b.store(sums, place, const(0, self.dtype))
-        whole = b.let("whole", given.depth // lanes)
+        whole = b.let("whole", arguments.depth // lanes)
         with b.loop("k", whole) as k:
             self._step(sums, rows, columns, k * lanes, None)
         done = b.let("done", whole * lanes)
-        with b.when(done < given.depth):
-            self._step(sums, rows, columns, done, lanes_from(done, lanes) < given.depth)
+        with b.when(done < arguments.depth):
+            self._step(sums, rows, columns, done, lanes_from(done, lanes) < arguments.depth)
         self._write(sums, row, left, column)
 
     def _step(self, sums: Buffer, rows: Sequence[Expr], columns: Sequence[Expr], k: Expr, mask: Expr | None) -> None:
@@ -186,27 +186,27 @@ class _Dot:
                 b.store(sums, place, call("fma", x, vector, sums[place]))
 
     def _write(self, sums: Buffer, row: Expr, left: Expr, column: Expr) -> None:
-        b, given, operands = self.b, self.given, self.operands
+        b, arguments, operands = self.b, self.arguments, self.operands
         columns = lanes_from(self.block.column + column, ACROSS)
-        there = columns < given.bias_columns
+        there = columns < arguments.bias_columns
         bias = b.let("bias", masked_load(operands.bias, (columns,), there))
-        mask = b.let("mask", columns < given.columns)
+        mask = b.let("mask", columns < arguments.columns)
         for i in range(self.rows):
             with b.when(left > i):
                 total = totals(b, [sums[i * ACROSS + j] for j in range(ACROSS)])
-                first = self.block.out + (row + i) * given.out_row_step + column
+                first = self.block.out + (row + i) * arguments.out_row_step + column
                 b.store(operands.out, lanes_from(first, ACROSS), total + bias, mask)
 
 
 def totals(b: KernelBuilder, vectors: Sequence[Expr]) -> Expr:
     """One lane for each vector: the sum of its lanes."""
-    made, groups = list(vectors), 1
-    while len(made) > 1:
-        made = [_folded(b, x, y, groups) for x, y in zip(made[::2], made[1::2])]
+    sums, groups = list(vectors), 1
+    while len(sums) > 1:
+        sums = [_folded(b, x, y, groups) for x, y in zip(sums[::2], sums[1::2])]
         groups *= 2
-    while made[0].lanes > groups:
-        made = [_folded(b, made[0], None, groups)]
-    return made[0]
+    while sums[0].lanes > groups:
+        sums = [_folded(b, sums[0], None, groups)]
+    return sums[0]
 
 
 def _folded(b: KernelBuilder, x: Expr, y: Expr | None, groups: int) -> Expr:
