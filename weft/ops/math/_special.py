@@ -101,14 +101,14 @@ def polygamma(m: Any, n: int, x: Any) -> Any:
 
 def _cot_derivative(n: int) -> list[float]:
     """The n-th derivative of cot as a polynomial of cot: cot' = -(1 + cot^2)."""
-    made = [0.0, 1.0]
+    terms = [0.0, 1.0]
     for _ in range(n):
-        slope = [k * c for k, c in enumerate(made)][1:]
-        made = [0.0] * (len(slope) + 2)
+        slope = [k * c for k, c in enumerate(terms)][1:]
+        terms = [0.0] * (len(slope) + 2)
         for k, c in enumerate(slope):
-            made[k] -= c
-            made[k + 2] -= c
-    return made
+            terms[k] -= c
+            terms[k + 2] -= c
+    return terms
 
 
 def _hurwitz_zeta(s: int, x: Any) -> Any:
@@ -206,7 +206,7 @@ def scaled_bessel(m: Any, order: int, x: Any) -> Any:
 
 def _asymptotic(order: int, count: int) -> list[float]:
     """The coefficients of 1/x^k: (-1)^k (4 n^2 - 1) (4 n^2 - 9) ... / (k! 8^k)."""
-    made = [1.0]
+    terms = [1.0]
     for k in range(1, count):
-        made.append(-made[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
-    return made
+        terms.append(-terms[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
+    return terms

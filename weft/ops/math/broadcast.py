@@ -327,8 +327,8 @@ def stretched(x: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
     """The tensor repeated along axes of size 1, and new leading ones, to the shape."""
 
     def read(*i: te.Expr) -> te.Expr:
-        own = i[len(i) - x.rank :]
-        return x[tuple(0 if dim == 1 else at for at, dim in zip(own, x.shape))]
+        inner = i[len(i) - x.rank :]
+        return x[tuple(0 if dim == 1 else at for at, dim in zip(inner, x.shape))]
 
     return te.compute(shape, read)
 
