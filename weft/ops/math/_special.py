@@ -12,22 +12,9 @@ import numpy as np
 
 from ... import te
 
-NUMPY = SimpleNamespace(
-    select=np.where,
-    log=np.log,
-    exp=np.exp,
-    sqrt=np.sqrt,
-    abs=np.abs,
-    round=np.rint,
-    sin=np.sin,
-    cos=np.cos,
-    max=np.maximum,
-    min=np.minimum,
-    isnan=np.isnan,
-    isinf=np.isinf,
-    pow=np.power,
-    floor=np.floor,
-)
+_SAME_NAMES = "log exp sqrt abs sin cos isnan isinf floor".split()
+_OTHER_NAMES = {"select": np.where, "round": np.rint, "max": np.maximum, "min": np.minimum, "pow": np.power}
+NUMPY = SimpleNamespace(**_OTHER_NAMES, **{name: getattr(np, name) for name in _SAME_NAMES})
 
 # The Bernoulli numbers B2, B4, ...
 BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]

@@ -453,14 +453,9 @@ def _flat(ks: Sequence[te.ReduceAxis]) -> te.Expr:
 
 _ARG = "along axes, counted over them together; of equal ones the first, NaN before all."
 
-argmax = _reduction("argmax", f"The position of the largest {_ARG}", shape=_arg_shape)
-argmax.dtype = full_dtype
-argmax.reference = _arg_reference(np.argmax)
-argmax.compute = _arg_compute(te.max_of)
-argmax.gradient = no_flow
-
-argmin = _reduction("argmin", f"The position of the smallest {_ARG}", shape=_arg_shape)
-argmin.dtype = full_dtype
-argmin.reference = _arg_reference(np.argmin)
-argmin.compute = _arg_compute(te.min_of)
-argmin.gradient = no_flow
+for _name, _which, _pick, _extreme in (
+    ("argmax", "largest", np.argmax, te.max_of),
+    ("argmin", "smallest", np.argmin, te.min_of),
+):
+    _op = _reduction(_name, f"The position of the {_which} {_ARG}", shape=_arg_shape, dtype=full_dtype)
+    _op.reference, _op.compute, _op.gradient = _arg_reference(_pick), _arg_compute(_extreme), no_flow
