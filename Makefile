@@ -7,12 +7,13 @@ WHAT   ?= all
 
 TESTS  ?=
 
-.PHONY: help demo test slow bench figures docs lint format oracles wheel clean
+.PHONY: help demo test slow coverage bench figures docs lint format oracles wheel clean
 
 help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
 	@echo "make test     the fast tests, in $(JOBS) processes"
 	@echo "make slow     the long tests"
+	@echo "make coverage which lines of weft a tenth of the tests runs: an error below 90%"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
 	@echo "make docs     the pages of docs/ops and of tensor functions, and type stubs, from what they are about"
@@ -48,6 +49,9 @@ demo: $(VENV)/.package
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(TESTS)
+
+coverage: $(VENV)/.oracles
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --share 10 --cov --cov-report=term:skip-covered --cov-fail-under=90 $(TESTS)
 
 slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m slow $(TESTS)

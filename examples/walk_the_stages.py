@@ -1,4 +1,5 @@
-"""Every stage that one small model goes through, printed.
+"""One small model from its file to machine code: every stage that `weft.compile` goes through, with the file of weft
+that is responsible for it, in the order in which it happens.
 
     python examples/walk_the_stages.py            the first lines of long stages
     python examples/walk_the_stages.py --full     all of them
@@ -7,28 +8,29 @@ WEFT_DEBUG=passes,loops,llvm,asm prints the same for any model, to standard erro
 """
 
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
+import weft
 from weft import symbol as sym
-from weft import te
+from weft.base import config
 from weft.base.cpu_target import host
 from weft.codegen.cpu.object import compile_assembly
-from weft.codegen.emit import emit_kernel
-from weft.compiler.assemble import assemble, fused_groups
-from weft.compiler.prepare import prepare, typed_graph
+from weft.compiler.stages import Stage, watched
 from weft.core.interpret import evaluate
-from weft.core.op import Op
-from weft.frontend import from_onnx, to_onnx
-from weft.lower.cpu.dispatch import LOWERING
-from weft.runtime.loading import load_executor
+from weft.frontend import to_onnx
 from weft.te.printer import show
 
 MOST_LINES = 24
 
 
-def model() -> tuple[bytes, dict[str, np.ndarray]]:
-    """A dense layer with batch norm, relu and softmax, as an ONNX file and its input."""
+Arrays = dict[str, np.ndarray]
+
+
+def model() -> tuple[bytes, Arrays, Arrays]:
+    """A dense layer with batch norm, relu and softmax, as an ONNX file, its parameters and its input."""
     rng = np.random.default_rng(0)
     x = sym.Variable("x", shape=(2, 8))
     y = sym.dense(x, units=4, name="fc")
@@ -44,7 +46,7 @@ def model() -> tuple[bytes, dict[str, np.ndarray]]:
     }
     params = {n: rng.uniform(0.5, 1.5, s).astype("float32") for n, s in shapes.items()}
     made = to_onnx(y, params, shape={"x": (2, 8)})
-    return made.SerializeToString(), {"x": rng.standard_normal((2, 8)).astype("float32")}
+    return made.SerializeToString(), params, {"x": rng.standard_normal((2, 8)).astype("float32")}
 
 
 def stage(title: str, text: str, full: bool) -> None:
@@ -56,38 +58,41 @@ def stage(title: str, text: str, full: bool) -> None:
         print(f"... {left} more lines")
 
 
+# What is shown of each stage.
+VIEWS = {
+    "model": ("read from the file", lambda symbol: weft.graph.create(symbol).ir()),
+    "types": ("with shapes and types", lambda graph: graph.ir(join_entry_attrs=["shape"])),
+    "graph": ("after the passes", lambda graph: graph.ir(join_entry_attrs=["shape"])),
+    "groups": ("groups, each one piece of code", lambda groups: "\n".join(map(operators, groups))),
+    "loops": ("a group as loops", show),
+    "text": ("as LLVM IR", str),
+    "code": ("as machine code", lambda code: f"{len(code)} bytes"),
+    "program": ("the plan of the whole graph", lambda program: "\n".join(map(str, program.plan.steps))),
+    "executor": ("ready to run", str),
+}
+
+
+def operators(group) -> str:
+    return " + ".join(node.op_name for node in group.nodes)
+
+
 def main(full: bool) -> None:
-    data, inputs = model()
-    symbol, params = from_onnx(data)
-    arrays = {name: value.numpy() for name, value in params.items()}
-    typed = typed_graph(symbol, arrays, {}, {})
-    stage("1. the imported graph, typed", typed.ir(join_entry_attrs=["shape"]), full)
-
-    prepared = prepare(symbol, arrays, {}, {}, 3, host())
-    stage("2. after the passes", prepared.graph.ir(join_entry_attrs=["shape"]), full)
-
-    groups = fused_groups(prepared.graph, host())
-    listed = [" + ".join(node.op_name for node in group.nodes) for group in groups]
-    stage("3. groups, each one piece of code", "\n".join(listed), full)
-
-    node = groups[0].master or groups[0].nodes[-1]
-    facts = [prepared.graph.fact(entry) for entry in node.inputs]
-    given = [te.placeholder(fact.shape, fact.dtype, f"in{i}") for i, fact in enumerate(facts)]
-    tensor = node.op.call_with(Op.compute[node.op], node.params, *given)
-    stage(f"4. the compute of {node.op_name}", show(tensor), full)
-
-    kernel = LOWERING.lower(groups[0], prepared.graph.fact, host())[0].kernel
-    stage("5. its group as loops", show(kernel), full)
-    text = emit_kernel(kernel, host())
-    stage("6. as LLVM IR", text, full)
-    stage("7. as assembly", compile_assembly(text, host()), full)
-
-    program = assemble(prepared.graph, groups, prepared.constants, host())
-    steps = "\n".join(map(str, program.plan.steps)) + f"\narena: {program.plan.arena_bytes} bytes"
-    stage("8. the plan of the whole graph", steps, full)
-    (result,) = load_executor(program).run(inputs)
-    stage("9. the result", str(result), full)
-    (expected,) = evaluate(typed, {**arrays, **inputs})
+    data, params, inputs = model()
+    reached: dict[str, list[Stage]] = {}
+    with tempfile.TemporaryDirectory() as folder, config.override(cache=False):
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(data)
+        with watched(lambda stage: reached.setdefault(stage.title, []).append(stage)):
+            compiled = weft.compile(path)
+    for number, (title, stages) in enumerate(reached.items(), 1):
+        what, view = VIEWS[title]
+        more = f", the first of {len(stages)}" if len(stages) > 1 else ""
+        stage(f"{number}. {what}{more}: weft/{stages[0].file}", view(stages[0].value), full)
+        if title == "text":
+            stage("   which is, as assembly", compile_assembly(stages[0].value, host()), full)
+    (result,) = compiled.run(inputs)
+    stage("the result", str(result), full)
+    (expected,) = evaluate(reached["types"][0].value, {**params, **inputs})
     print(f"\nlargest difference to the reference interpreter: {np.abs(result - expected).max():.2e}")
 
 

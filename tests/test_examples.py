@@ -34,9 +34,13 @@ def test_demo():
 @pytest.mark.parametrize("arguments", [(), ("--full",)])
 def test_walk_the_stages(arguments):
     text = output_of("walk_the_stages.py", *arguments)
-    titles = re.findall(r"^=== (\d)\.", text, re.MULTILINE)
-    assert titles == [str(number) for number in range(1, 10)]
-    for mark in ("batch_norm(", "relu", "sum(", "kernel ", "define ", ".text", "KernelStep"):
+    titles = re.findall(r"^=== (\d)\. .*: weft/(\S+)$", text, re.MULTILINE)
+    assert [number for number, _ in titles] == [str(number) for number in range(1, 10)]
+    rooms = [file.split("/")[0] for _, file in titles]
+    assert rooms == "frontend core passes passes lower codegen codegen compiler runtime".split()
+    for _, file in titles:
+        assert (Path(weft.__file__).parent / file).is_file()
+    for mark in ("batch_norm(", "relu", "kernel ", "define ", ".text", "KernelStep"):
         assert mark in text
     assert float(re.search(r"interpreter: (\S+)", text)[1]) < 1e-6
     assert ("more lines" in text) == (not arguments)

@@ -1,4 +1,5 @@
-"""The whole path in seconds: a small network is composed, typed, optimised, saved, loaded, run."""
+"""The whole path in seconds: a small network is composed, typed, written as an ONNX file, imported, compiled, run,
+saved as a program and loaded again."""
 
 import numpy as np
 
@@ -6,6 +7,7 @@ import weft
 from weft.core.infer import infer
 from weft.core.interpret import evaluate
 from weft.core.verify import verify
+from weft.frontend import to_onnx
 
 
 def network():
@@ -16,15 +18,19 @@ def network():
     return weft.symbol.softmax(y, name="prob")
 
 
-def by_hand(data, weight, bias, fc_weight, fc_bias):
-    """The same network with numpy alone."""
+def before_probabilities(data, weight, bias, fc_weight, fc_bias):
+    """The same network with numpy alone, but for the softmax."""
     padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     y = np.einsum("nchwij,ocij->nohw", windows, weight) + bias[:, None, None]
     y = np.maximum(y, 0)
     n, c, h, w = y.shape
     y = y.reshape(n, c, h // 2, 2, w // 2, 2).max((3, 5)).reshape(n, -1)
-    y = y @ fc_weight.T + fc_bias
+    return y @ fc_weight.T + fc_bias
+
+
+def by_hand(*values):
+    y = before_probabilities(*values)
     e = np.exp(y - y.max(1, keepdims=True))
     return e / e.sum(1, keepdims=True)
 
@@ -39,3 +45,20 @@ def test_a_small_network_from_end_to_end():
     for made in (graph, weft.graph.load_json(graph.json()), graph.apply("SimplifyInference")):
         verify(made)
         np.testing.assert_allclose(evaluate(made, values)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_file_is_imported_compiled_run_saved_and_loaded(tmp_path):
+    rng = np.random.default_rng(1)
+    shapes = {"conv_weight": (4, 3, 3, 3), "conv_bias": (4,), "fc_weight": (5, 64), "fc_bias": (5,)}
+    params = {name: rng.standard_normal(shape).astype("float32") for name, shape in shapes.items()}
+    data = rng.standard_normal((2, 3, 8, 8)).astype("float32")
+    before_softmax = network().get_internals()["fc_output"]
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(to_onnx(before_softmax, params, shape={"data": data.shape}).SerializeToString())
+    model = weft.compile(path)
+    expected = before_probabilities(data, *params.values())
+    np.testing.assert_allclose(model(data)[0], expected, rtol=1e-4, atol=1e-4)
+    assert model.report().host_steps == ()
+    model.save(tmp_path / "tiny.weft")
+    loaded = weft.runtime.load(tmp_path / "tiny.weft")
+    np.testing.assert_array_equal(loaded(data)[0], model(data)[0])

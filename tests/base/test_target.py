@@ -70,7 +70,7 @@ def test_facts_are_of_the_units_and_not_of_the_vectors_alone():
     for isa, bits, cycle in (("avx512", 512, 64), ("avx512", 256, 32), ("avx2", 256, 32), ("neon", 128, 16)):
         facts = facts_of(isa, bits, CACHES)
         assert 2.5e9 < facts.flops / cycle < 3.8e9
-        assert facts.far_bytes < facts.near_bytes
+        assert facts.far_rate < facts.near_rate
     speeds = [facts_of(*key, CACHES).flops for key in (("avx512", 512), ("avx512", 256), ("avx2", 128), ("sse", 128))]
     assert speeds == sorted(speeds, reverse=True)
     assert facts_of("generic", 128, CACHES).caches == CACHES

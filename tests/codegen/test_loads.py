@@ -9,9 +9,8 @@ import pytest
 from codegen.native import native, target_of
 
 from weft.codegen.emit import emit_kernel
-from weft.codegen.forms import Forms
 from weft.te.build import KernelBuilder
-from weft.te.expr import Broadcast, Ramp, Var, as_expr, const
+from weft.te.expr import const
 from weft.te.interpret import run_kernel
 from weft.te.loops import Kernel
 
@@ -99,26 +98,3 @@ def test_random_loads_and_stores(seed):
     native(kernel)(got)
     for a, e in zip(got, expected):
         np.testing.assert_array_equal(a, e)
-
-
-def test_forms():
-    i, j = Var("i"), Var("j")
-    forms = Forms()
-    form = forms.of((i * 4 + j - 3) * 2 - i)
-    assert (form.constant, dict(form.variables), form.others) == (-6, {i: 7, j: 2}, ())
-    assert forms.of(i - i).variables == ()
-    quotient = i // 3
-    form = forms.of(quotient * 5 + 1)
-    assert (form.constant, form.variables, form.others) == (1, (), ((quotient, 5),))
-    lanes = forms.of(Ramp(i, as_expr(2), 8) * Broadcast(as_expr(3), 8))
-    assert (lanes.step, lanes.lanes, dict(lanes.variables)) == (6, 8, {i: 3})
-    assert forms.of(Ramp(i, j, 8)) is None
-    assert forms.flat((i, j), (10, 3)).variables == ((i, 10), (j, 3))
-
-
-def test_deep_sums_do_not_recurse():
-    i = Var("i")
-    total = i
-    for _ in range(20_000):
-        total = total + i
-    assert Forms().of(total).variables == ((i, 20_001),)

@@ -41,7 +41,7 @@ def memory(tmp_path, monkeypatch):
 class Process:
     def __init__(self, folder, monkeypatch):
         self.folder, self._patch, self.lowered = folder, monkeypatch, []
-        for name in ("lower_open", "lower_written"):
+        for name in ("lower_open", "lower_loop_body"):
             self._patch.setattr(native_generic, name, self._counted(getattr(native_generic, name)))
 
     def _counted(self, lower):
@@ -375,7 +375,7 @@ if sys.argv[1] == "warm":
     def refuse(*args, **kwargs):
         raise SystemExit("made again")
     kernels._emit = kernels.compile_object = native_pointwise.pointwise_kernel = refuse
-    native_generic.lower_open = native_generic.lower_written = refuse
+    native_generic.lower_open = native_generic.lower_loop_body = refuse
 for rows in sys.argv[2:]:
     x = weft.from_numpy(np.random.default_rng(0).random((int(rows), 250), "float32"))
     x.requires_grad_()

@@ -180,6 +180,14 @@ def test_native_dropout():
 
 
 REFUSED = {
+    "threshold has no inplace": lambda m: m.threshold(m.ones(3), 0.5, 0.0, inplace=True),
+    "threshold of four": lambda m: m.threshold(m.ones(3), 0.5, 0.0, True),
+    "a pool that stands still": lambda m: functional(m).max_pool2d_with_indices(m.tensor(IMAGE), 2, 0),
+    "relu of three": lambda m: functional(m).relu(m.ones(3), True, True),
+    "inplace twice": lambda m: functional(m).relu(m.ones(3), True, inplace=True),
+    "indices twice": lambda m: functional(m).max_pool1d_with_indices(
+        m.tensor(X), 2, 2, 0, 1, False, True, return_indices=True
+    ),
     "grid_sampler": lambda m: m.grid_sampler(m.ones(2, 2), m.ones(2), 0, 0, False),
     "conv_tbc": lambda m: m.conv_tbc(m.ones(2, 2), m.ones(2, 2, 2), m.ones(2)),
     "celu": lambda m: m.celu(m.ones(2), 0.0),

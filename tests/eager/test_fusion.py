@@ -7,7 +7,9 @@ from oracles import oracle
 
 import weft
 import weft.nn.functional
+from weft.base import config, counters
 from weft.base.cpu_facts import ThreadFacts
+from weft.core.naming import AttrScope, NameManager
 from weft.core.op import Op
 from weft.eager.functions import fusion
 from weft.eager.functions.fusion import Fused, fused
@@ -222,6 +224,75 @@ def test_what_is_not_element_wise_is_left_as_it_is():
         found, _ = Fused(function).call((x,), {})
         assert found is None
         np.testing.assert_array_equal(fused(function)(x).numpy(), function(x).numpy())
+
+
+DECLINED = {  # why a function is not one pass
+    "view": (lambda x: add(x.t(), 1), "by other means than operators"),
+    "sum": (lambda x: x.sum(), "sum is not element-wise"),
+    "itself": (lambda x: x, "not one of operators"),
+    "shapes": (lambda x: add(x, x[:3]), "by other means than operators"),
+    "list": (lambda x, *rest: add(x, 1), "no hash"),
+}
+
+
+@pytest.fixture
+def counted():
+    """A logger that is set meanwhile."""
+    before = counters.set_logger(counters.LockingLogger())
+    yield counters.get_logger()
+    counters.set_logger(before)
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_declines_are_counted_and_told(name, counted, capsys):
+    function, why = DECLINED[name]
+    args = (weft.from_numpy(array(1, *SHAPE)), *([[1]] if name == "list" else []))
+    with config.override(debug=frozenset({"dispatch"})):
+        assert Fused(function).call(args, {})[0] is None
+    assert counted.get_counter_val("weft.fusion_declined") == 1
+    assert why in capsys.readouterr().err
+
+
+def test_what_fuses_is_not_counted_as_declined(counted):
+    x = weft.from_numpy(array(1, *SHAPE))
+    assert Fused(lambda x: mul(add(x, 1), x)).call((x,), {})[0] is not None
+    assert counted.get_counter_val("weft.fusion_declined") == 0
+
+
+def test_errors_of_a_wrong_call_are_those_of_the_plain_one():
+    for call in (lambda x: weft.lerp(x, weft.ones(3, 2), 0.5), lambda x: weft.lerp(x, "end", 0.5)):
+        texts = []
+        for rows in (300, 7):
+            with pytest.raises((RuntimeError, TypeError)) as raised:
+                call(weft.ones(rows, 2))
+            texts.append(str(raised.value).replace(str(rows), "n"))
+        assert texts[0] == texts[1]
+
+
+def test_errors_inside_a_function_are_not_taken_for_declines():
+    def broken(x):
+        raise LookupError("broken")
+
+    with pytest.raises(LookupError, match="broken"):
+        Fused(broken).call((weft.ones(3),), {})
+
+
+def test_scopes_of_a_user_are_not_for_gradient_rules():
+    x = weft.from_numpy(array(1, *SHAPE)).requires_grad_()
+    with NameManager() as names, AttrScope(__group__="mine"):
+        y = weft.addcmul(x, x, x, value=0.125)
+        y.logaddexp(x).sum().backward()
+        assert names.get(None, "broadcast_mul") == "broadcast_mul0"
+    assert {step.params for step in y.grad_fn.wanted.plan.steps if step.op.parser is None} == {None}
+
+
+def test_what_a_composition_does_not_read_has_no_gradient():
+    x, y = (weft.from_numpy(array(seed, *SHAPE)).requires_grad_() for seed in (1, 2))
+    made = fused(lambda x, y: mul(add(x, 1), x))(x, y)
+    assert made.grad_fn.name() == "FusedBackward0"
+    made.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * x.detach().numpy() + 1, rtol=1e-5, atol=1e-6)
+    assert y.grad is None
 
 
 def test_a_composition_is_one_node():

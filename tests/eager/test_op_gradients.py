@@ -13,7 +13,7 @@ import weft.eager.functions.all  # noqa: F401  dispatch and its tensors
 from weft.base.dtype import is_float
 from weft.core.op import Op, list_ops
 from weft.eager.autograd.backward import grad
-from weft.eager.autograd.derivative import GradientProgram, params_of
+from weft.eager.autograd.derivative import Wanted, gradient_program, params_of
 from weft.eager.dispatch import apply
 from weft.eager.tensor.tensor import wrap
 
@@ -118,8 +118,9 @@ def twice(name, sample):
     """Whether all operators of the gradient have gradients themselves."""
     op = Op.get(name)
     params = params_of(op, dict(sample.attrs))
-    program = GradientProgram(op, params, len(sample.inputs), op.outputs_of(params))
-    return all(Op.gradient.contains(step.op) for step in program.steps)
+    inputs = len(sample.inputs)
+    program = gradient_program(op, params, inputs, op.outputs_of(params))
+    return all(Op.gradient.contains(step.op) for step in Wanted(program, (True,) * inputs).plan.steps)
 
 
 @pytest.mark.parametrize("name", [name for name in OPS if name not in KINKED])
@@ -143,3 +144,36 @@ def test_second_order(name):
         direction = call.direction()
         moved = sum(float(np.sum(s._array * d)) for s, d in zip(seconds, direction))
         check(moved, slope(weighted, direction), f"{name}: {sample}")
+
+
+VIEWING = [op.name for op in list_ops() if op.name in sampled_ops() and Op.views.contains(op)]
+PASSING = [op.name for op in list_ops() if op.name in sampled_ops() and op.same_if_alike]
+
+
+def reference(op, params, arrays):
+    made = op.call_with(Op.reference[op], params, *arrays)
+    return made if isinstance(made, (tuple, list)) else [made]
+
+
+@pytest.mark.parametrize("name", VIEWING)
+def test_views_show_what_the_reference_computes(name):
+    op, shown = Op.get(name), 0
+    for sample in all_samples(name):
+        params = params_of(op, dict(sample.attrs))
+        views = op.views(params, *sample.inputs)
+        if views is None:
+            continue
+        for view, expected in zip(views, reference(op, params, sample.inputs), strict=True):
+            np.testing.assert_array_equal(view, expected)
+            shown += np.shares_memory(view, sample.inputs[0])
+    assert shown
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_is_its_input_where_shapes_are_alike_is_that(name):
+    op = Op.get(name)
+    for sample in all_samples(name):
+        x = sample.inputs[0]
+        params = params_of(op, dict(sample.attrs))
+        made = reference(op, params, [x] * len(sample.inputs))[0]
+        np.testing.assert_array_equal(made, x)

@@ -41,10 +41,10 @@ def run(plan, isa, dtype, front, *inputs):
     inputs = [guarded(array, front) for array in inputs]
     tables = [guarded(table, front) for table in plan.tables]
     made = guarded_nans((plan.splits, *plan.out), dtype, front)
-    strange = guarded(np.zeros(TARGETS[isa].lanes(dtype), dtype), front)
-    arrays = [*inputs, *tables, made, strange]
+    nonfinite = guarded(np.zeros(TARGETS[isa].lanes(dtype), dtype), front)
+    arrays = [*inputs, *tables, made, nonfinite]
     kernel(plan.kind, isa, dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    assert not np.isnan(strange).any()
+    assert not np.isnan(nonfinite).any()
     if plan.splits == 1:
         return made[0]
     out = guarded_nans(plan.out, dtype, front)

@@ -13,7 +13,7 @@ from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
 from weft.lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
-from weft.lower.cpu.open.matrices.skinny_product import MAX_ROWS, dot_kernel, thin_columns, thin_kernel
+from weft.lower.cpu.open.matrices.skinny_product import MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from weft.lower.cpu.open.operands import Arguments
 from weft.lower.cpu.open.tile import tile_size
 from weft.runtime.cpu.open_kernel import OpenKernel
@@ -23,14 +23,14 @@ rng = np.random.default_rng(0)
 MAKERS = {
     "rows": lambda target, dtype: product_kernel(target, dtype, False),
     "packed": lambda target, dtype: product_kernel(target, dtype, True),
-    "thin": thin_kernel,
+    "skinny": skinny_kernel,
     "dot": dot_kernel,
 }
 # Which layouts of a and b a kernel takes.
 LAYOUTS = {
     "rows": (("plain",), ("plain", "transposed", "strided", "reversed")),
     "packed": (("plain", "transposed", "strided", "reversed"), ("plain", "transposed", "strided")),
-    "thin": (("plain", "transposed", "strided", "reversed"), ("plain",)),
+    "skinny": (("plain", "transposed", "strided", "reversed"), ("plain",)),
     "dot": (("plain",), ("transposed",)),
 }
 
@@ -65,8 +65,8 @@ def cut(kind, isa, dtype, rows, columns, depth):
     size = tile_size(target_of(isa), dtype)
     if kind == "dot":
         return int(rng.integers(1, rows + 1)), int(rng.integers(1, columns + 4)) // 4 * 4 + 4, depth
-    if kind == "thin":
-        vectors = int(rng.integers(1, thin_columns(dtype) // size.lanes + 1))
+    if kind == "skinny":
+        vectors = int(rng.integers(1, skinny_columns(dtype) // size.lanes + 1))
         return rows, vectors * size.lanes, depth
     part = int(rng.integers(1, min(depth, MAX_DEPTH) + 1))
     vectors = int(rng.integers(1, 3 * (panel_elements(dtype) // (part * size.width)) + 1))
@@ -96,7 +96,7 @@ def normal(*shape, dtype):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", list(MAKERS))
 def test_any_extents_and_strides(kind, isa, dtype):
-    most = MAX_ROWS if kind == "thin" else 70
+    most = MAX_ROWS if kind == "skinny" else 70
     for number in range(14):
         rows = int(rng.integers(1, most + 1)) if number else 1
         depth, columns = (int(rng.integers(1, 260)) for _ in range(2)) if number > 1 else (1, 1)

@@ -16,7 +16,7 @@ from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
 from weft.core.schema import text_of
 from weft.lower.cpu.open.generic import lower_open
-from weft.lower.cpu.open.loop_bodies import lower_written
+from weft.lower.cpu.open.loop_bodies import lower_loop_body
 from weft.runtime.cpu.open_kernel import OpenKernel
 from weft.testing import op_check
 
@@ -100,6 +100,6 @@ def test_loops(name):
         outputs = [(y.shape, y.dtype) for y in wanted][: op.outputs_of(params)]
         if not all(y.size for y in wanted):
             continue
-        program = lower_written(op, params, inputs, outputs)
+        program = lower_loop_body(op, params, inputs, outputs)
         made = run(program, sample.inputs, [shape for shape, _ in [*inputs, *outputs]])
         compare(op, sample, made)

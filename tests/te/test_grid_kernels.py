@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from te.marking import marked, split_loop
 
 from weft import te
 from weft.base.plan import Launch
@@ -9,7 +10,7 @@ from weft.te.grid import grid_of, launch_extents
 from weft.te.interpret import run_kernel
 from weft.te.loops import Alloc, Barrier, For, Kernel, buffer
 from weft.te.simplify_loops import statements
-from weft.te.transform import bind, legalise, parallelise, split, vectorise
+from weft.te.transform import legalise
 
 SEEDS = range(3)
 
@@ -217,10 +218,8 @@ def scaled(n=None):
     return b.finish()
 
 
-def test_loops_are_bound_by_name():
-    by_blocks = split(scaled(), "i", 8)
-    kernel = bind(by_blocks.target, by_blocks.outer, "block.x")
-    kernel = legalise(bind(kernel, by_blocks.inner, "thread.x"))
+def test_loops_that_are_split_are_bound_to_a_grid():
+    kernel = legalise(marked(split_loop(scaled(), "i", 8, "thread.x"), "i_o", "block.x"))
     x, y = numbers(21), np.zeros(21, "float32")
     run_kernel(kernel, [x, y], [21])
     np.testing.assert_array_equal(y, x * 2)
@@ -228,10 +227,8 @@ def test_loops_are_bound_by_name():
 
 
 def test_threads_may_work_on_vectors():
-    first = split(scaled(64), "i", 32)
-    second = split(first.target, first.inner, 4)
-    kernel = bind(bind(second.target, first.outer, "block.x"), second.outer, "thread.x")
-    kernel = legalise(vectorise(kernel, second.inner))
+    blocks = marked(split_loop(scaled(64), "i", 32), "i_o", "block.x")
+    kernel = legalise(marked(split_loop(blocks, "i_i", 4, "vector"), "i_i_o", "thread.x"))
     x, y = numbers(64), np.zeros(64, "float32")
     run_kernel(kernel, [x, y])
     np.testing.assert_array_equal(y, x * 2)
@@ -244,7 +241,6 @@ def test_the_launch_follows_from_the_sizes():
     assert launch_extents(kernel, [20, 33, 5]) == Launch((5, 3, 1), (8, 8, 1))
     assert launch_extents(kernel, [0, 33, 5]) == Launch((5, 0, 1), (8, 8, 1))
     assert grid_of(scaled()) is None
-    assert grid_of(parallelise(scaled(), "i")) is None
 
 
 def test_how_much_a_block_shares():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft import te
 from weft.te.expr import Binary, Broadcast, Compare, Const, Expr, Ramp, Select, Unary, Var
 from weft.te.loops import For, If, Seq
-from weft.te.simplify import bounds, simplify
+from weft.te.simplify import Simplifier, simplify
 from weft.te.simplify_loops import simplify_statement
 from weft.te.visit import parts, postorder
 
@@ -96,6 +96,12 @@ def conditions(depth: int):
 
 spans = st.tuples(st.integers(-5, 5), st.integers(0, 12)).map(lambda t: (t[0], t[0] + t[1]))
 all_ranges = st.lists(spans, min_size=len(VARS), max_size=len(VARS)).map(lambda found: dict(zip(VARS, found)))
+
+
+def bounds(expr: Expr, ranges: dict) -> tuple[int, int]:
+    """The interval that the simplifier works with."""
+    simplifier = Simplifier(ranges)
+    return simplifier.interval(simplifier(expr))
 
 
 def points(ranges: dict, seed: int, count: int = 24) -> list[dict]:

@@ -11,7 +11,7 @@ from weft.te.expr import Var, as_expr
 from weft.te.interpret import run_kernel
 from weft.te.jam import jam
 from weft.te.loops import Alloc, Barrier, For, If, Kernel, Let, Parallel, Seq, Store, While, buffer
-from weft.te.transform import bind, fuse, lower_vectors, split
+from weft.te.transform import lower_vectors
 from weft.te.verify import verify
 
 n, i, j, k = Var("n"), Var("i"), Var("j"), Var("k")
@@ -121,19 +121,6 @@ def test_kernels_are_checked_where_they_are_built_and_run():
         b.finish()
     with pytest.raises(InvalidValue, match="a barrier outside all blocks"):
         run_kernel(kernel(Barrier()), [np.arange(8)], [1])
-
-
-def test_axes_are_split_and_fused_before_they_are_bound():
-    b = te.KernelBuilder("k")
-    with b.loop("i", 8), b.loop("j", 4):
-        pass
-    plain = b.finish()
-    for tail in ("guard", "loop"):
-        with pytest.raises(InvalidValue, match=r"loop i is bound to block\.x"):
-            split(bind(plain, "i", "block.x"), "i", 2, tail)
-    for name in "ij":
-        with pytest.raises(InvalidValue, match=f"loop {name} is bound to block.x"):
-            fuse(bind(plain, name, "block.x"), "i", "j")
 
 
 def test_no_vector_loop_goes_around_a_barrier():

@@ -29,8 +29,8 @@ class CpuFacts:
 
     flops: float  # a second, of sums of products in register tiles
     nanoseconds_per_operation: float  # of an element, in kernels at their best
-    near_bytes: float  # a second, read and written in the second cache
-    far_bytes: float  # a second, read once from beyond it
+    near_rate: float  # bytes a second, read and written in the second cache
+    far_rate: float  # bytes a second, read once from beyond it
     caches: tuple[int, int, int]  # bytes of L1 data, L2, L3
 
     threads: ThreadFacts = THREADS
@@ -43,8 +43,8 @@ class CpuFacts:
 class _Rates:
     flops: float
     nanoseconds_per_operation: float
-    near_bytes: float = 60e9
-    far_bytes: float = 15e9
+    near_rate: float = 60e9
+    far_rate: float = 15e9
 
 
 # (instruction set, bits of a unit) -> rates. How each was found:
@@ -72,4 +72,4 @@ def facts_of(isa: str, unit_bits: int, caches: tuple[int, int, int]) -> CpuFacts
     """
     fitting = [rates for (name, bits), rates in _RATES.items() if name == isa and bits <= unit_bits]
     rates = fitting[0] if fitting else _RATES["generic", 128]
-    return CpuFacts(rates.flops, rates.nanoseconds_per_operation, rates.near_bytes, rates.far_bytes, caches)
+    return CpuFacts(rates.flops, rates.nanoseconds_per_operation, rates.near_rate, rates.far_rate, caches)

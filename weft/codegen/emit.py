@@ -15,16 +15,17 @@ from functools import partial
 from ..base.cpu_target import CpuTarget
 from ..base.errors import Unsupported
 from ..te.expr import Expr, Var
+from ..te.linear import Linear, scalar
 from ..te.loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from ..te.simplify_loops import statements
 from ..te.visit import parts
 from . import memory
-from .affine import Linear, materialise, scalar
+from .affine import Index, materialise, sum_of
 from .builder import Builder, Value
 from .convert import to_memory
 from .expressions import Expressions
 from .llvm_types import is_signed, memory_type, register_type
-from .memory import Index, Place
+from .memory import Place
 
 SCRATCH_ALIGNMENT = 64
 MAX_SCRATCH_BYTES = 2 << 20  # a thread's stack is 8 MB by default
@@ -125,7 +126,7 @@ class _KernelEmitter:
         raw = Value(f"%scalar{number}", "i64", 1, 0)
         element = register_type(var.dtype)
         if element == "i64":
-            return scalar(Linear.of(raw)) if is_signed(var.dtype) else raw
+            return scalar(sum_of(raw)) if is_signed(var.dtype) else raw
         if element == "double":
             return self.b.convert("bitcast", raw, "double")
         if element == "float":
@@ -274,7 +275,7 @@ class _KernelEmitter:
         guard = None if certain else self.b.compare("slt", begin, end)
         loop = self._open_loop(body, counted=True)
         assert loop.counter is not None
-        self.e.variables[var] = scalar(Linear.of(loop.counter))
+        self.e.variables[var] = scalar(sum_of(loop.counter))
         self.e.nonnegative.add(loop.counter.ref)
         stack.append(partial(self._close_counted, loop, begin, end, guard))
         stack.append(body)

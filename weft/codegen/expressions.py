@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..base.dtype import INT64, DType, is_float
+from ..base.dtype import INT64, DType
 from ..base.errors import InvalidValue, NotFound
+from ..te.evaluate import fold_index, function_of
 from ..te.expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Load, Ramp, Select, Shuffle, Unary, Var
+from ..te.linear import ONE, ZERO, Affine, Linear, LinearForms, scalar, wrapped
 from ..te.loops import Buffer
+from ..te.sizes import QUESTIONS
 from ..te.visit import parts
 from . import arithmetic, memory
-from .affine import ZERO, Affine, Linear, as_vector, lane_numbers, materialise, multiply, scalar
+from .affine import Index, Sum, as_vector, lane_numbers, materialise, multiply, sum_of
 from .builder import Builder, Value
 from .convert import cast, from_memory
-from .forms import Form, Forms
 from .intrinsics import intrinsic
 from .llvm_types import register_type
-from .memory import Access, Index, Place
+from .memory import Access, Place
 
 _Rule = Callable[..., Index]
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
@@ -35,7 +35,7 @@ class Expressions:
         self.places: dict[Buffer, Place] = {}
         self.registers: dict[Buffer, list[Value]] = {}
         self.nonnegative: set[str] = set()
-        self._forms = Forms()
+        self._forms = LinearForms()
         self._plans: dict[int, tuple[_Rule, tuple[Expr, ...]]] = {}
 
     def index(self, root: Expr) -> Index:
@@ -65,60 +65,37 @@ class Expressions:
         return plan
 
     def _sum_plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]] | None:
-        form = self._forms.of(expr) if expr.dtype == INT64 else None
-        if form is None or any(part is expr for part, _ in form.others):
+        form = self._forms.of(expr)
+        if form is None or expr in form.base.terms:
             return None
-
-        def rule(self: Expressions, expr: Expr, *others: Index) -> Index:
-            return Affine(self.total(form, others), Linear(form.step, {}), form.lanes)
-
-        return rule, tuple(part for part, _ in form.others)
+        return (lambda self, expr, *opaque: self.bound(form, opaque)), _opaque(form)
 
     def _load_plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]] | None:
         if not isinstance(expr, Load):
             return None
         buffer: Any = expr.source
-        form = self.access_form(buffer, expr.indices)
+        form = self._forms.flat(expr.indices, buffer.strides)
         if form is None:
             return None
-        count = len(form.others)
-        needed = tuple(part for part, _ in form.others)
+        opaque = _opaque(form)
 
         def rule(self: Expressions, expr: Load, *inner: Index) -> Index:
-            access = Access(self.total(form, inner[:count]), form.step, form.lanes)
-            return _loaded(self, expr, access, inner[count:])
+            return _loaded(self, expr, self.bound(form, inner), inner[len(opaque) :])
 
-        return rule, needed if expr.mask is None else (*needed, expr.mask)
+        return rule, opaque if expr.mask is None else (*opaque, expr.mask)
 
-    def access_form(self, buffer: Buffer, indices: Sequence[Expr]) -> Form | None:
-        """Which element of a buffer is meant, if its strides are numbers."""
-        strides = [int(s.value) for s in buffer.strides if isinstance(s, Const)]
-        if len(strides) < len(buffer.strides):
-            return None
-        return self._forms.flat(indices, strides)
-
-    def access(self, buffer: Buffer, indices: Sequence[Expr]) -> Access | list[Index]:
-        """Where a store or prefetch goes: one offset if it can be told, else all the indices."""
-        form = self.access_form(buffer, indices)
+    def access(self, buffer: Buffer, indices: Sequence[Expr]) -> Access:
+        """Where a store or prefetch goes: evenly spaced elements if it can be told, else all the indices."""
+        form = self._forms.flat(indices, buffer.strides)
         if form is None:
             return [self.index(index) for index in indices]
-        others = [self.index(part) for part, _ in form.others]
-        return Access(self.total(form, others), form.step, form.lanes)
+        return self.bound(form, [self.index(term) for term in _opaque(form)])
 
-    def total(self, form: Form, others: Sequence[Index]) -> Linear:
-        """The sum, without its lanes, under the current bindings."""
-        constant = form.constant
-        terms: dict[str, tuple[Value, int]] = {}
-        bound = [(_var(self, var), coefficient) for var, coefficient in form.variables]
-        for index, (_, coefficient) in zip(others, form.others):
-            bound.append((index, coefficient))
-        for index, coefficient in bound:
-            base = index.base if isinstance(index, Affine) else Linear.of(index)
-            constant += base.constant * coefficient
-            for ref, (value, scale) in base.terms.items():
-                total = coefficient * scale + (terms[ref][1] if ref in terms else 0)
-                terms[ref] = (value, total)
-        return Linear(constant, {ref: term for ref, term in terms.items() if term[1]})
+    def bound(self, form: Affine[Expr], opaque: Iterable[Index]) -> Affine[Value]:
+        """The form over what variables stand for now, and over the values of the other terms."""
+        values = iter(opaque)
+        terms = [_base_of(_var(self, t) if type(t) is Var else next(values)) for t in form.base.terms]
+        return Affine(form.base.substitute(terms), Linear(form.stride.constant, {}), form.lanes)
 
     def value(self, root: Expr) -> Value:
         return self.settled(self.index(root))
@@ -126,14 +103,13 @@ class Expressions:
     def settled(self, index: Index) -> Value:
         return index if isinstance(index, Value) else as_vector(self.b, index)
 
-    def linear(self, root: Expr) -> Linear:
+    def linear(self, root: Expr) -> Sum:
         """A scalar int64 expression as a sum."""
-        index = self.index(root)
-        return index.base if isinstance(index, Affine) else Linear.of(index)
+        return _base_of(self.index(root))
 
-    def register_slot(self, buffer: Buffer, access: Access | list[Index]) -> int:
+    def register_slot(self, buffer: Buffer, access: Access) -> int:
         """Which element of a register buffer is meant; it must be a constant by now."""
-        flat = access.offset if isinstance(access, Access) else self._flat(buffer, access)
+        flat = access.base if isinstance(access, Affine) else self._flat(buffer, access)
         if not flat.is_constant:
             raise InvalidValue(
                 f"an index of register buffer {buffer.name} is not constant",
@@ -144,45 +120,46 @@ class Expressions:
             raise InvalidValue(f"element {flat.constant} of register buffer {buffer.name}")
         return flat.constant
 
-    def _flat(self, buffer: Buffer, indices: list[Index]) -> Linear:
-        flat = ZERO
+    def _flat(self, buffer: Buffer, indices: Sequence[Index]) -> Sum:
+        flat: Sum = ZERO
         for index, stride in zip(indices, buffer.strides):
-            flat = flat.add(multiply(self.b, _base_of(index), self.linear(stride)))
+            flat = flat.plus(multiply(self.b, _base_of(index), self.linear(stride)))
         return flat
 
-    def is_nonnegative(self, linear: Linear) -> bool:
-        return linear.constant >= 0 and all(
-            coefficient >= 0 and ref in self.nonnegative for ref, (_, coefficient) in linear.terms.items()
-        )
+    def is_nonnegative(self, form: Sum) -> bool:
+        known = all(coefficient >= 0 and value.ref in self.nonnegative for value, coefficient in form.terms.items())
+        return known and form.constant >= 0
+
+
+def _opaque(form: Affine[Expr]) -> tuple[Expr, ...]:
+    """The terms of a form that have to be evaluated before it."""
+    return tuple(term for term in form.base.terms if type(term) is not Var)
 
 
 def _wrapped(value: Value, dtype: DType) -> Index:
     """A scalar int64 joins the index arithmetic; any other value stands for itself."""
     if dtype == INT64 and value.lanes == 1:
         number = arithmetic.constant_of(value)
-        return scalar(Linear.of(value) if number is None else Linear(number, {}))
+        return scalar(sum_of(value) if number is None else Linear(number, {}))
     return value
 
 
 def _var(self: Expressions, expr: Var) -> Index:
-    if expr not in self.variables:
+    index = self.variables.get(expr)
+    if index is None:
         raise NotFound(f"variable {expr.name} is used outside of what binds it")
-    return self.variables[expr]
+    return index
 
 
 def _const(self: Expressions, expr: Const) -> Index:
     if expr.dtype == INT64:
         return scalar(Linear(int(expr.value), {}))
-    number = expr.value
-    if is_float(expr.dtype):
-        with np.errstate(over="ignore"):
-            number = float(expr.dtype.type(number))
-    return self.b.const(register_type(expr.dtype), 1, number)
+    return self.b.const(register_type(expr.dtype), 1, function_of(expr)().item())
 
 
 def _unary(self: Expressions, expr: Unary, a: Index) -> Index:
     if expr.op == "neg" and isinstance(a, Affine):
-        return Affine(a.base.scale(-1), a.stride.scale(-1), a.lanes)
+        return a.times(-1)
     return _wrapped(arithmetic.unary(self.b, expr.op, self.settled(a), expr.dtype), expr.dtype)
 
 
@@ -195,10 +172,9 @@ def _binary(self: Expressions, expr: Binary, a: Index, b: Index) -> Index:
     return _wrapped(arithmetic.binary(self.b, expr.op, x, y, expr.dtype), expr.dtype)
 
 
-def _affine(self: Expressions, op: str, a: Affine, b: Affine) -> Affine | None:
+def _affine(self: Expressions, op: str, a: Affine[Value], b: Affine[Value]) -> Affine[Value] | None:
     if op in ("add", "sub"):
-        factor = 1 if op == "add" else -1
-        return Affine(a.base.add(b.base, factor), a.stride.add(b.stride, factor), a.lanes)
+        return a.plus(b, 1 if op == "add" else -1)
     if op == "mul" and (a.stride == ZERO or b.stride == ZERO):
         varying, fixed = (a, b) if b.stride == ZERO else (b, a)
         stride = multiply(self.b, varying.stride, fixed.base)
@@ -209,10 +185,10 @@ def _affine(self: Expressions, op: str, a: Affine, b: Affine) -> Affine | None:
     return None if made is None else Affine(made, ZERO, a.lanes)
 
 
-def _scalar_affine(self: Expressions, op: str, a: Linear, b: Linear) -> Linear | None:
+def _scalar_affine(self: Expressions, op: str, a: Sum, b: Sum) -> Sum | None:
     """What is the same in all lanes is computed once; constants are folded."""
-    if a.is_constant and b.is_constant and op in _FOLDED and (b.constant or "floor" not in op):
-        return Linear(_FOLDED[op](a.constant, b.constant), {})
+    if a.is_constant and b.is_constant:
+        return Linear(fold_index(op, wrapped(a.constant), wrapped(b.constant)), {})
     x, y = materialise(self.b, a), materialise(self.b, b)
     if op in ("floordiv", "floormod") and b.is_constant and b.constant > 0:
         if self.is_nonnegative(a):
@@ -222,22 +198,14 @@ def _scalar_affine(self: Expressions, op: str, a: Linear, b: Linear) -> Linear |
             value = arithmetic.binary(self.b, op, x, y, INT64)
         if op == "floormod" or self.is_nonnegative(a):
             self.nonnegative.add(value.ref)
-        return Linear.of(value)
+        return sum_of(value)
     return _linear_of(arithmetic.binary(self.b, op, x, y, INT64))
 
 
-def _linear_of(value: Value) -> Linear:
+def _linear_of(value: Value) -> Sum:
     wrapped = _wrapped(value, INT64)
     assert isinstance(wrapped, Affine)
     return wrapped.base
-
-
-_FOLDED: dict[str, Callable[[int, int], int]] = {
-    "floordiv": lambda a, b: a // b,
-    "floormod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
 
 
 def _compare(self: Expressions, expr: Compare, a: Index, b: Index) -> Index:
@@ -249,35 +217,25 @@ def _compare(self: Expressions, expr: Compare, a: Index, b: Index) -> Index:
     return arithmetic.compare(self.b, expr.op, x, y, expr.a.dtype)
 
 
-def _affine_compare(self: Expressions, op: str, a: Affine, b: Affine) -> Value | None:
+def _affine_compare(self: Expressions, op: str, a: Affine[Value], b: Affine[Value]) -> Value | None:
     """Lane by lane, but with 32-bit lane numbers: a + lane < b is lane < b - a."""
-    slope = a.stride.add(b.stride, -1)
-    gap = b.base.add(a.base, -1)
+    slope = a.stride.plus(b.stride, -1)
+    gap = b.base.plus(a.base, -1)
     if slope == ZERO:
         x, y = materialise(self.b, a.base), materialise(self.b, b.base)
         if gap.is_constant:
-            return self.b.const("i1", a.lanes, _HOLDS[op](0, gap.constant))
+            return self.b.const("i1", a.lanes, QUESTIONS[op](0, gap.constant))
         return self.b.splat(arithmetic.compare(self.b, op, x, y, INT64), a.lanes)
     if not slope.is_constant or abs(slope.constant) != 1 or op not in _MIRRORED:
         return None
     if slope.constant == -1:
-        op, gap = _MIRRORED[op], gap.scale(-1)
+        op, gap = _MIRRORED[op], gap.times(-1)
     # lane <= gap is lane < gap + 1, and lane > gap is the opposite of lane <= gap.
-    limit = gap.add(Linear(1, {})) if op in ("le", "gt") else gap
+    limit = gap.plus(ONE) if op in ("le", "gt") else gap
     below = _lanes_below(self.b, materialise(self.b, limit), a.lanes)
     if op in ("lt", "le"):
         return below
     return self.b.binary("xor", below, self.b.const("i1", a.lanes, True))
-
-
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
 
 
 def _lanes_below(b: Builder, limit: Value, lanes: int) -> Value:
@@ -312,7 +270,7 @@ def _load(self: Expressions, expr: Load, *inner: Index) -> Index:
     return _loaded(self, expr, list(inner[:count]), inner[count:])
 
 
-def _loaded(self: Expressions, expr: Load, access: Access | list[Index], mask: Sequence[Index]) -> Index:
+def _loaded(self: Expressions, expr: Load, access: Access, mask: Sequence[Index]) -> Index:
     buffer: Any = expr.source
     allowed = self.settled(mask[0]) if mask else None
     if buffer in self.registers:
@@ -330,8 +288,8 @@ def _ramp(self: Expressions, expr: Ramp, base: Index, stride: Index) -> Index:
     return Affine(_base_of(base), _base_of(stride), expr.lanes)
 
 
-def _base_of(index: Index) -> Linear:
-    return index.base if isinstance(index, Affine) else Linear.of(index)
+def _base_of(index: Index) -> Sum:
+    return index.base if isinstance(index, Affine) else sum_of(index)
 
 
 def _broadcast(self: Expressions, expr: Broadcast, value: Index) -> Index:

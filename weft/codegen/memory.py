@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple
 
 from ..base.dtype import DType
-from .affine import ONE, ZERO, Affine, Linear, as_vector, byte_address, lane_numbers, multiply
+from ..te.linear import ONE, ZERO, Affine
+from .affine import Index, Sum, as_vector, byte_address, lane_numbers, multiply
 from .builder import Builder, Value, mangled
 from .llvm_types import BITS, memory_type, vector_of
 
-Index = Affine | Value
+Access = Affine[Value] | Sequence[Index]  # evenly spaced elements of a buffer, or an index of each dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Place:
 
     base: Value
     dtype: DType
-    strides: tuple[Linear, ...]
+    strides: tuple[Sum, ...]
     lanes: int
     alignment: int
 
@@ -34,33 +34,25 @@ class Place:
         return BITS[self.element] // 8
 
 
-class Access(NamedTuple):
-    """Evenly spaced elements of a buffer: where the first is, and how far the next."""
-
-    offset: Linear
-    step: int
-    lanes: int
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """Evenly spaced elements from a pointer on; `step` is in elements."""
 
     pointer: Value
-    step: Linear
+    step: Sum
     lanes: int
     alignment: int
 
 
-def load(b: Builder, place: Place, access: Access | Sequence[Index], mask: Value | None) -> Value:
+def load(b: Builder, place: Place, access: Access, mask: Value | None) -> Value:
     """Elements as they lie in memory; lanes that the mask leaves out are 0 and not touched.
 
     What this scope has loaded is not loaded again until something is stored there.
     """
-    if not isinstance(access, Access):
+    if not isinstance(access, Affine):
         return _load(b, place, access, mask)
     offset, step, lanes = access
-    key = (offset.constant, *offset.terms.items(), step, lanes, mask)
+    key = (offset.constant, *offset.terms.items(), step.constant, lanes, mask)
     known = b.loaded_from(place.base)
     found = known.get(key)
     if found is None:
@@ -68,20 +60,20 @@ def load(b: Builder, place: Place, access: Access | Sequence[Index], mask: Value
     return found
 
 
-def _load(b: Builder, place: Place, access: Access | Sequence[Index], mask: Value | None) -> Value:
+def _load(b: Builder, place: Place, access: Access, mask: Value | None) -> Value:
     span = _span(b, place, access)
     if span is None:
         return _gather(b, place, _pointers(b, place, access), mask)  # type: ignore[arg-type]
     if mask is not None and span.lanes == 1 and mask.lanes == 1:
         return _load_if(b, place, span, mask)
-    if span.step.is_constant and span.step.constant == 0:
+    if span.step == ZERO:
         return _load_one(b, place, span, mask)
-    if span.step.is_constant and span.step.constant == 1:
+    if span.step == ONE:
         return _load_run(b, place, span, mask)
     return _gather(b, place, _spread(b, place, span), mask)
 
 
-def store(b: Builder, place: Place, access: Access | Sequence[Index], value: Value, mask: Value | None) -> None:
+def store(b: Builder, place: Place, access: Access, value: Value, mask: Value | None) -> None:
     """Values, already as they lie in memory, into the lanes that the mask names."""
     b.forget_loaded(place.base)
     span = _span(b, place, access)
@@ -96,7 +88,7 @@ def store(b: Builder, place: Place, access: Access | Sequence[Index], value: Val
         _scatter(b, place, _spread(b, place, span), value, mask)
 
 
-def prefetch(b: Builder, place: Place, access: Access | Sequence[Index], level: int) -> None:
+def prefetch(b: Builder, place: Place, access: Access, level: int) -> None:
     span = _span(b, place, access)
     if span is None:
         return
@@ -106,22 +98,22 @@ def prefetch(b: Builder, place: Place, access: Access | Sequence[Index], level: 
     b.line(f"call void @{name}(ptr {span.pointer.ref}, i32 0, i32 {locality}, i32 1)")
 
 
-def _span(b: Builder, place: Place, access: Access | Sequence[Index]) -> Span | None:
+def _span(b: Builder, place: Place, access: Access) -> Span | None:
     """The access as evenly spaced elements, or None when an index is an arbitrary vector."""
-    if isinstance(access, Access):
-        offset, step, lanes = access.offset, Linear(access.step, {}), access.lanes
+    if isinstance(access, Affine):
+        offset, step, lanes = access
     else:
         offset, step, lanes = ZERO, ZERO, 1
         for index, stride in zip(access, place.strides):
             if isinstance(index, Value):
                 return None
-            offset = offset.add(multiply(b, index.base, stride))
+            offset = offset.plus(multiply(b, index.base, stride))
             if index.lanes > 1:
                 lanes = index.lanes
-                step = step.add(multiply(b, index.stride, stride))
+                step = step.plus(multiply(b, index.stride, stride))
     if place.lanes > 1:
-        offset, step, lanes = offset.scale(place.lanes), ONE, place.lanes
-    offset = offset.scale(place.item_bytes)
+        offset, step, lanes = offset.times(place.lanes), ONE, place.lanes
+    offset = offset.times(place.item_bytes)
     alignment = gcd(place.alignment or place.item_bytes, offset.divisor())
     return Span(byte_address(b, place.base, offset), step, lanes, alignment)
 
@@ -175,7 +167,7 @@ def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value |
 
 def _spread(b: Builder, place: Place, span: Span) -> Value:
     """A vector of pointers, one for each lane."""
-    step = as_vector(b, Affine(ZERO, span.step.scale(place.item_bytes), span.lanes))
+    step = as_vector(b, Affine(ZERO, span.step.times(place.item_bytes), span.lanes))
     text = f"getelementptr i8, ptr {span.pointer.ref}, {step.type} {step.ref}"
     return b.pure("ptr", span.lanes, text, (span.pointer, step))
 
@@ -185,13 +177,13 @@ def _pointers(b: Builder, place: Place, indices: Sequence[Index]) -> Value:
     base, offsets = ZERO, None
     for index, stride in zip(indices, place.strides):
         if isinstance(index, Affine) and index.lanes == 1:
-            base = base.add(multiply(b, index.base, stride))
+            base = base.plus(multiply(b, index.base, stride))
             continue
         vector = index if isinstance(index, Value) else as_vector(b, index)
-        factor = as_vector(b, Affine(stride.scale(place.item_bytes), ZERO, lanes))
+        factor = as_vector(b, Affine(stride.times(place.item_bytes), ZERO, lanes))
         term = b.binary("mul", vector, factor)
         offsets = term if offsets is None else b.binary("add", offsets, term)
-    pointer = byte_address(b, place.base, base.scale(place.item_bytes))
+    pointer = byte_address(b, place.base, base.times(place.item_bytes))
     steps = offsets if offsets is not None else lane_numbers("i64", lanes, 0)
     text = f"getelementptr i8, ptr {pointer.ref}, {steps.type} {steps.ref}"
     return b.pure("ptr", lanes, text, (pointer, steps))

@@ -9,27 +9,24 @@ from contextlib import contextmanager
 
 from ..base.machine import usable_cores
 from ..base.target import Target
-from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
-from ..lower.group import LoweredKernel, Strides
+from ..lower.group import LoweredKernel
 from .backends import backend_of
-from .groups import group_signature, is_known
+from .groups import GroupCall, is_known
 from .kernels import kernel_cache
-
-Call = tuple[FusedGroup, Strides | None]
 
 
 @contextmanager
 def lowered_ahead(
-    calls: Sequence[Call], fact: Callable[[NodeEntry], Fact], target: Target, done: Callable[[int], None]
+    calls: Sequence[GroupCall], fact: Callable[[NodeEntry], Fact], target: Target, done: Callable[[int], None]
 ) -> Iterator[dict[int, Sequence[LoweredKernel]]]:
     """The lowered kernels of groups that nobody has compiled before, by the group's id; of equal
     groups, of the first. Inside the `with` block their code is being made. `done(count)` is called
     after each."""
-    distinct: dict[Hashable, Call] = {}
-    for group, strides in calls:
-        distinct.setdefault(group_signature(group, fact, target, strides), (group, strides))
-    missing = [call for key, call in distinct.items() if not is_known(key, call[0], target)]
+    distinct: dict[Hashable, GroupCall] = {}
+    for call in calls:
+        distinct.setdefault(call.signature, call)
+    missing = [call for call in distinct.values() if not is_known(call, target)]
     lowered: dict[int, Sequence[LoweredKernel]] = {}
     if usable_cores() < 2 or len(missing) < 2:
         yield lowered
@@ -37,7 +34,7 @@ def lowered_ahead(
     lower = backend_of(target).lowering.lower
     llvm = ThreadPoolExecutor(1, thread_name_prefix="weft-llvm")
     try:
-        for group, strides in missing:
+        for group, strides, _ in missing:
             lowered[id(group)] = kernels = lower(group, fact, target, strides)
             for kernel, _, _ in kernels:
                 kernel_cache.begin(kernel, target, llvm)

@@ -29,7 +29,7 @@ from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
 from .ahead import lowered_ahead
 from .backends import backend_of
 from .disk_cache import CompiledKernel
-from .groups import compiled_group, compiled_kernels, compiled_once
+from .groups import GroupCall, call_of, compiled_group, compiled_kernels, compiled_once
 from .host import CONTROL_OPS, HOST_CONTROL, HOST_REFERENCE
 from .kernels import kernel_cache
 from .locations import Key, Locations
@@ -105,11 +105,11 @@ class _Assembler:
         self._place_parts(groups)
         self._check_memory(self._least_arena(groups))
         tell = progress or (lambda done, total: None)
-        calls = [(g, self._strides([*g.inputs, *g.outputs])) for g in groups if self._has_code(g)]
-        ahead = lowered_ahead(calls, self.graph.fact, self.target, lambda n: tell(n, len(groups)))
+        calls = {id(group): self._call(group) for group in groups if self._has_code(group)}
+        ahead = lowered_ahead(list(calls.values()), self.graph.fact, self.target, lambda n: tell(n, len(groups)))
         with ahead as lowered:
             for number, group in enumerate(groups):
-                self._group(group, lowered.get(id(group)))
+                self._group(group, calls.get(id(group)), lowered.get(id(group)))
                 tell(max(number + 1, len(lowered)), len(groups))
         for key, entry in outputs:
             if self.places.root(entry) != key:
@@ -242,7 +242,10 @@ class _Assembler:
             return False
         return not (places_only(group) and self._is_made_of_parts(group.nodes[0]))
 
-    def _group(self, group: FusedGroup, lowered: Sequence[LoweredKernel] | None) -> None:
+    def _call(self, group: FusedGroup) -> GroupCall:
+        return call_of(group, self.graph.fact, self.target, self._strides([*group.inputs, *group.outputs]))
+
+    def _group(self, group: FusedGroup, call: GroupCall | None, lowered: Sequence[LoweredKernel] | None) -> None:
         if self._is_view(group):
             self.places.add_view(NodeEntry(group.nodes[0]), _place_of(group.inputs[0]))
             return
@@ -254,10 +257,8 @@ class _Assembler:
                 self._add(entry, "arena")
         if places_only(group) and self._is_made_of_parts(group.nodes[0]):
             self._complete(group)
-        elif all(self.lowering.has_body(node) for node in group.nodes):
-            strides = self._strides([*group.inputs, *group.outputs])
-            kernels = compiled_group(group, self.graph.fact, self.target, strides, lowered)
-            self._compiled(kernels, group.nodes)
+        elif call is not None:
+            self._compiled(compiled_group(call, self.graph.fact, self.target, lowered), group.nodes)
         else:
             self._host(group, [*group.inputs, *group.outputs])
 

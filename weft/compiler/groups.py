@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..base import config
 from ..base.file_cache import file_cache
@@ -27,34 +27,39 @@ _known: OrderedDict[Hashable, list[CompiledKernel]] = OrderedDict()
 _lock = held_lock("table")
 
 
+class GroupCall(NamedTuple):
+    """A group with the strides of its places, and its signature: what decides about its kernels."""
+
+    group: FusedGroup
+    strides: Strides | None
+    signature: Hashable
+
+
 def compiled_group(
-    group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
-    target: Target,
-    strides: Strides | None = None,
-    lowered: Sequence[LoweredKernel] | None = None,
+    call: GroupCall, fact: Callable[[NodeEntry], Fact], target: Target, lowered: Sequence[LoweredKernel] | None = None
 ) -> list[CompiledKernel]:
     """The kernels of a group, in order; what it was lowered to may be known."""
-    key = group_signature(group, fact, target, strides)
+    group, strides, key = call
     lower = backend_of(target).lowering.lower
     make = lambda: lower(group, fact, target, strides) if lowered is None else lowered
     return compiled_once(key, _places(group), make, target, group.nodes)
 
 
-def group_signature(
+def call_of(
     group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
-) -> Hashable:
-    """What decides about the kernels of a group: equal ones, equal kernels."""
+) -> GroupCall:
+    """The group with its signature, which is computed here alone."""
     key = signature(group, fact, target)
-    return (key, tuple(map(strides.get, _places(group)))) if strides else key
+    return GroupCall(group, strides, (key, tuple(map(strides.get, _places(group)))) if strides else key)
 
 
 def _places(group: FusedGroup) -> list[Hashable]:
     return [*group.inputs, *group.outputs]
 
 
-def is_known(key: Hashable, group: FusedGroup, target: Target) -> bool:
-    """Whether a group of this signature is in memory, where it is now if it was on disk."""
+def is_known(call: GroupCall, target: Target) -> bool:
+    """Whether the kernels of a group are in memory, where they are now if they were on disk."""
+    group, _, key = call
     kernels = _remembered(key)
     if kernels is None:
         kernels = _from_disk(key, group.nodes, len(_places(group)), target)

@@ -20,6 +20,7 @@ from ..base.target import Target
 from ..te.loops import Kernel
 from ..te.printer import show
 from .backends import backend_of
+from .stages import reached
 
 CACHE_ENTRIES = 4096
 
@@ -36,6 +37,8 @@ def _emit(kernel: Kernel, target: Target) -> _Emitted:
     digest = _digest(text, target)
     symbol = f"weft_{digest[:32]}"
     text = text.replace("@kernel", f"@{symbol}")
+    reached("loops", backend_of(target).lowering.lower, kernel)
+    reached("text", backend_of(target).codegen.emit, text)
     _print_stages(kernel, text, target)
     return _Emitted(symbol, digest, text)
 
@@ -97,6 +100,7 @@ class KernelCache:
         else:
             emitted = _emit(kernel, target)
             code = self._object(emitted.digest, emitted.text, target)
+        reached("code", backend_of(target).codegen.assemble, code)
         return backend_of(target).codegen.code(replace(kernel, name=emitted.symbol), code)
 
     def code_of(self, text: str, target: Target) -> bytes:

@@ -17,10 +17,11 @@ from ..base.forks import ForkLock, held_lock, renewed_lock
 from ..base.shape import Dim, Shape, given_shapes, is_static, show_dims, unify
 from ..base.target import Target
 from ..core.graph import Graph
-from ..core.infer import shape_hint
+from ..core.infer import infer, shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
 from ..frontend.files import from_file, from_memory
+from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
 from ..runtime.executor import Executor
 from ..runtime.inputs import as_input, by_name, check_names
@@ -33,7 +34,8 @@ from .control_flow import compile_parts
 from .initial_values import initialised
 from .model_source import ModelSource, packed, unpacked
 from .mutation import written_variables
-from .prepare import as_arrays, prepare
+from .prepare import as_arrays, prepare_typed, typed_graph
+from .stages import reached
 
 MAX_SPECIALISATIONS = 16
 PRECISIONS = ("fp32",)
@@ -120,6 +122,7 @@ def _model(model: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> _Model:
             hint="give the path or the bytes of a model file, an onnx.ModelProto, a Symbol, or a (Symbol, params) pair",
         )
     symbol, params = read
+    reached("model", from_file, symbol)
     return _Model(symbol, as_arrays(params), _with_hints(symbol, shapes))
 
 
@@ -233,8 +236,12 @@ class CompiledModel:
         start = counters.time_point()
         source = self._source
         level, target = source.opt_level, source.target
-        prepared = prepare(self._graph, source.params, given, {}, level, target)
+        known = all(is_static(spec.shape) for spec in self.inputs)
+        graph = self._graph if known else typed_graph(self._graph, source.params, given, {})
+        reached("types", infer, graph)
+        prepared = prepare_typed(graph, source.params, level, target)
         groups = fused_groups(prepared.graph, target, level >= 1)
+        reached("groups", fusible_groups, groups)
         inputs = [TensorSpec(spec.name, given[spec.name], spec.dtype) for spec in self.inputs]
         program = assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
         compile_parts(program)
@@ -242,7 +249,9 @@ class CompiledModel:
         spent = counters.time_point() - start
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)
+        reached("program", assemble, program)
         executor = load_executor(program, source.threads)
+        reached("executor", type(executor).run_into, executor)
         with self._lock:
             if not self._closed:
                 self._executors[shapes] = self._last = executor

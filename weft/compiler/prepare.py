@@ -24,6 +24,7 @@ from ..runtime.program import Array
 from .backends import backend_of
 from .constants import constant_values
 from .mutation import ordered
+from .stages import reached
 
 
 class Prepared(NamedTuple):
@@ -89,6 +90,7 @@ def prepare_typed(
     if fold:
         graph, constants, own = folded(graph, constants, own)
     graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target))
+    reached("graph", optimize, graph)
     if fold:
         graph, constants, own = folded(graph, constants, own)
     _check_known(graph)

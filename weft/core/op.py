@@ -256,6 +256,22 @@ class Op:
     ignored_inputs = ValueColumn(
         "FIgnoreInputs", "[int] or f(params): inputs whose values are not read, only their shapes. Absent: none."
     )
+    views = RuleColumn(
+        "FViews",
+        "f(params, *arrays) -> [array] or None: the outputs as views of the first input, None where they are not. "
+        "Absent: those of FAlias in another shape, others never.",
+    )
+    same_if_alike = Column[bool](
+        "TSameIfAlike",
+        "The output is the first input where that has the shape of the last. Absent: false.",
+        absent=False,
+    )
+    keeps_output = Column[bool](
+        "TKeepsOutput",
+        "The gradient reads an output where PyTorch's reads the inputs: users may write to it, so a copy is kept then. "
+        "Absent: false.",
+        absent=False,
+    )
     alter_layout = RuleColumn(
         "FTVMAlterOpLayout", "f(params, inputs, facts) -> Symbol or None: the same in another layout. Absent: none."
     )

@@ -7,36 +7,47 @@ tensors. Promotion happens before, in the rows of the function table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
 
+from ..base.dtype import DType
 from ..base.errors import Error, RunError, ShapeError, Unsupported
 from ..base.quiet import quietly
 from ..core.op import Op, subscribe
 from ..ops._families import holomorphic
-from ..ops.math import broadcast, elemwise  # noqa: F401  operators named here
+from ..ops.math.elemwise import CastAttrs
 from ..ops.shape import views  # noqa: F401  operators named here
 from .autograd.anomaly import anomaly, remember_forward
-from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
-from .autograd.gradient_views import views_of
+from .autograd.derivative import (
+    KEPT_PROGRAMS,
+    UNKNOWN,
+    Complexity,
+    GradientProgram,
+    Wanted,
+    gradient_program,
+    split_arguments,
+)
 from .autograd.modes import modes
-from .autograd.node import NO_EDGE, NotDifferentiable, OpNode
+from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
 from .native.choice import native_calls
 from .native.gradient import FUSED_FROM, fused_gradient
-from .tensor.tensor import Tensor, _apply, tensor_of, wrap
+from .tensor.memory import array_of, arrays_of
+from .tensor.tensor import Tensor, bind, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements
 
-# Steps of gradients that have no gradient themselves, as functions that do: (params, tensors).
-COMPOSED: dict[Op, Callable[[Any, Sequence[Tensor]], list[Tensor]]] = {}
+# f(params, tensors) -> tensors: a step of gradients that has no gradient itself, by functions that do.
+COMPOSED = Op.get_attr("FComposed")
 
 
 class Kernel:
     """What dispatch knows of an operator."""
 
     __slots__ = (
+        "composed",
         "crosses",
         "differentiable",
         "mutates",
@@ -45,6 +56,7 @@ class Kernel:
         "node_class",
         "op",
         "reference",
+        "same_if_alike",
         "takes_complex",
         "takes_params",
         "ufunc",
@@ -62,12 +74,14 @@ class Kernel:
                 hint=f'Op.get("{op.name}").reference = f(*arrays), or f(params, *arrays) if it has attributes',
             )
         self.reference: Callable[..., Any] = reference
-        self.ufunc = getattr(reference, "ufunc", None)
+        self.ufunc: Any = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
         self.native = native_calls(op)
         self.native_from = NEVER if self.native is None else self.native.smallest
-        self.views = views_of(op)
+        self.views = Op.views.get(op) or (partial(_reshaped, op) if Op.alias.get(op) == {0: 0} else None)
+        self.same_if_alike = op.same_if_alike
+        self.composed = COMPOSED.get(op)
         self.mutates = Op.mutates.contains(op)
         complex_rule = Op.complex_gradient.get(op)
         self.takes_complex = complex_rule is not None
@@ -79,7 +93,8 @@ class Kernel:
         if not self.takes_complex:
             for array in arrays:
                 if array.dtype.kind == "c":
-                    raise _of_real_numbers(self.op, array)
+                    why = f"an input is {array.dtype}"
+                    raise Unsupported(f"{self.op.name} is not defined for complex numbers", why=why)
         try:
             for array in arrays:
                 if array.size >= self.native_from:
@@ -99,7 +114,12 @@ class Kernel:
             raise RunError(f"{self.op.name} cannot be applied to {shapes}", why=str(error)) from error
 
     def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
-        return GradientProgram(self.op, params, inputs, outputs, complexity)
+        return gradient_program(self.op, params, inputs, outputs, complexity)
+
+
+def _reshaped(op: Op, params: Any, *arrays: Array) -> Sequence[Array]:
+    shapes = [array.shape for array in arrays]
+    return [arrays[0].reshape(Op.shape[op](params, shapes, [None])[1][0])]
 
 
 def _node_name(op: Op) -> str:
@@ -109,7 +129,13 @@ def _node_name(op: Op) -> str:
 
 
 _kernels: dict[Op, Kernel] = {}
-subscribe(lambda op, name: _kernels.pop(op, None) and None)
+
+
+def _forget(op: Op, name: str) -> None:
+    _kernels.pop(op, None)
+
+
+subscribe(_forget)
 
 
 def kernel_of(op: Op) -> Kernel:
@@ -124,7 +150,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     if modes.trace is not None:
         return modes.trace.add(op, params, inputs)  # type: ignore[no-any-return]
     kernel = kernel_of(op)
-    arrays = [tensor._array for tensor in inputs]
+    arrays: list[Any] = [tensor._array for tensor in inputs]  # array_of's, which every call cannot afford
     results = kernel.run(params, arrays)
     if isinstance(results, (tuple, list)):
         if kernel.mutates:
@@ -140,17 +166,14 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     return outputs
 
 
-def _of_real_numbers(op: Op, array: Array) -> Unsupported:
-    return Unsupported(f"{op.name} is not defined for complex numbers", why=f"an input is {array.dtype}")
-
-
 def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     """The same for two tensors of one floating dtype and an operator that is a ufunc of numpy: the
     calls whose cost is that of Python."""
     if modes.trace is not None:
         return modes.trace.add(op, None, (a, b))[0]  # type: ignore[no-any-return]
     kernel = _kernels.get(op) or kernel_of(op)
-    x, y = a._array, b._array
+    x: Any = a._array
+    y: Any = b._array
     if x.size >= kernel.native_from or y.size >= kernel.native_from:
         result = kernel.run(None, (x, y))
     else:
@@ -169,7 +192,7 @@ def _written(kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Seq
     written where they belong."""
     count = kernel.op.outputs_of(params)
     for position, value in zip(kernel.op.mutates_of(params), results[count:]):
-        np.copyto(inputs[position]._array, value)
+        np.copyto(array_of(inputs[position]), value)
         inputs[position]._counter[0] += 1
     return results[:count]
 
@@ -198,6 +221,8 @@ def record(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Seque
             return
     elif first not in "fcV":
         return
+    edges: tuple[tuple[Node | None, int], ...]
+    needs: tuple[bool, ...]
     if len(inputs) == 2:
         edges = (inputs[0]._edge(), inputs[1]._edge())
         needs = (edges[0] is not NO_EDGE, edges[1] is not NO_EDGE)
@@ -235,9 +260,8 @@ def _end(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequenc
 
 def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexity | None:
     """Which inputs and outputs of a call are complex, if any is."""
-    own = tuple([tensor._array.dtype.kind == "c" for tensor in inputs])
-    made = tuple([tensor._array.dtype.kind == "c" for tensor in outputs])
-    return (own, made) if True in own or True in made else None
+    ins, outs = (tuple([tensor._array.dtype.kind == "c" for tensor in tensors]) for tensors in (inputs, outputs))
+    return (ins, outs) if True in ins or True in outs else None
 
 
 def _wanted(
@@ -247,8 +271,7 @@ def _wanted(
     try:
         return kernel.wanted[params, needs, complexity]
     except (KeyError, TypeError):
-        program = kernel.program(params, len(needs), outputs, complexity)
-    wanted = program.wanted(needs)
+        wanted = Wanted(kernel.program(params, len(needs), outputs, complexity), needs)
     try:
         if len(kernel.wanted) >= KEPT_PROGRAMS:
             kernel.wanted.clear()
@@ -258,48 +281,127 @@ def _wanted(
     return wanted
 
 
+class OpNode(Node):
+    """The backward call of an operator of the registry, by the program of its gradient rule."""
+
+    op: Op  # of the subclass that an operator has
+
+    def __init__(
+        self,
+        params: Any,
+        wanted: Wanted,
+        next_functions: tuple[tuple[Node | None, int], ...],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> None:
+        self.next_functions = next_functions
+        self.outputs = tuple([(out._array.shape, out._array.dtype) for out in outputs])
+        self.sequence_nr = next(sequence)
+        self.params = params
+        self.wanted = wanted
+        self.shapes: Sequence[Meta] = ()
+        self.saved: Sequence[Saved] | None = ()
+        if wanted.shapes:
+            arrays = [(outputs if is_output else inputs)[number]._array for is_output, number in wanted.shapes]
+            self.shapes = [(array.shape, array.dtype) for array in arrays]
+
+    def save(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """Keeps the values that the gradient will read."""
+        kept = saved_class()
+        self.saved = [
+            kept((outputs if is_output else inputs)[number], is_output) for is_output, number in self.wanted.values
+        ]
+
+    def before_overwriting(self) -> None:
+        if self.op.keeps_output:
+            for saved in self.saved or ():
+                saved.keep_output()
+
+    def release(self) -> None:
+        if self.wanted.values:
+            self.saved = None
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        if self.saved is None:
+            raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
+        steps, results = self.wanted.plan
+        values = [saved.unpack(self, tensor_of) for saved in self.saved]
+        values += [tensor_of(_shaped(*meta), [0], None, 0) for meta in self.shapes]
+        for number in self.wanted.grads:
+            grad = grads[number]
+            values.append(tensor_of(np.zeros(*self.outputs[number]), [0], None, 0) if grad is None else grad)
+        if len(steps) > 1:
+            fused = self._fused(values)
+            if fused is not None:
+                return fused
+        for op, params, places, count in steps:
+            values += backward_step(op, params, [values[place] for place in places])[:count]
+        return [None if place is None else values[place] for place in results]
+
+    def _fused(self, values: Sequence[Tensor]) -> list[Tensor | None] | None:
+        """All steps by one native computation of the leaves; None where they are not for it: small, or
+        to be differentiated again."""
+        wanted = self.wanted
+        if modes.grad or wanted.fused is None:
+            return None
+        first, end = len(wanted.values), len(wanted.values) + len(wanted.shapes)  # shapes are no work
+        for tensor in (*values[:first], *values[end:]):
+            if tensor._array.size >= FUSED_FROM:
+                break
+        else:
+            return None
+        if wanted.fused is UNKNOWN:
+            wanted.fused = fused_gradient(wanted)
+            return self._fused(values)
+        results = wanted.plan.results
+        edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]
+        shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
+        computed = wanted.fused.run(arrays_of(values), shapes)
+        if wanted.fused.fails:
+            wanted.fused = None
+        if computed is None:
+            return None
+        rest = iter(computed)
+        return [None if place is None else wrap(next(rest)) for place in results]
+
+
+@lru_cache(1024)
+def _shaped(shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array whose values nobody reads."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
 def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """A step of a gradient; one that would only copy its first input gives that."""
-    if op in UNCHANGED and inputs[0]._array.shape == inputs[-1]._array.shape:
+    """A step of a gradient; one that would only copy its first input gives that, and one that only
+    shows its elements in other places a view: nobody writes to a gradient on its way."""
+    kernel = _kernels.get(op) or kernel_of(op)
+    if kernel.same_if_alike and inputs[0]._array.shape == inputs[-1]._array.shape:
         return inputs
     if modes.grad:
-        composed = COMPOSED.get(op)
-        return apply(op, params, inputs) if composed is None else composed(params, inputs)
-    kernel = _kernels.get(op) or kernel_of(op)
+        return apply(op, params, inputs) if kernel.composed is None else kernel.composed(params, inputs)
     if kernel.views is not None:
-        shown = kernel.views(params, [tensor._array for tensor in inputs])
-        if shown is not None:
-            return [wrap(view) for view in shown]
+        views = kernel.views(params, *arrays_of(inputs))
+        if views is not None:
+            return [wrap(view) for view in views]
     return apply(op, params, inputs)
 
 
-def backward_fused(node: OpNode, values: Sequence[Tensor]) -> list[Tensor | None] | None:
-    """All steps of a gradient by one native computation of its leaves; None where they are not for
-    it: small, or to be differentiated again."""
-    wanted = node.wanted
-    if modes.grad or wanted.fused is None:
-        return None
-    for ref, tensor in zip(wanted.leaves, values):
-        if tensor._array.size >= FUSED_FROM and ref not in wanted.shapes:  # which are no work
-            break
-    else:
-        return None
-    if wanted.fused is UNKNOWN:
-        wanted.fused = fused_gradient(wanted, UNCHANGED)
-        return backward_fused(node, values)
-    edges = [edge for edge, ref in zip(node.next_functions, wanted.results) if ref is not None]
-    shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-    made = wanted.fused.run([tensor._array for tensor in values], shapes)
-    if wanted.fused.fails:
-        wanted.fused = None
-    if made is None:
-        return None
-    rest = iter(made)
-    return [None if ref is None else wrap(next(rest)) for ref in wanted.results]
+def _called(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """An operator called with tensors and attributes."""
+    inputs, params = split_arguments(op, args, kwargs, Tensor)
+    outputs = apply(op, params, inputs)
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
-UNCHANGED = {Op.get(name) for name in ("copy", "collapse_sum", "reshape_like", "broadcast_like")}
-_apply.append(apply)
-OpNode.run_step = staticmethod(backward_step)
-OpNode.run_fused = staticmethod(backward_fused)
-OpNode.tensor_of = staticmethod(tensor_of)
+def _cast(tensor: Tensor, dtype: DType) -> Tensor:
+    """In another dtype; itself if it has that one."""
+    return tensor if tensor._array.dtype == dtype else apply(_CAST, _cast_attrs(dtype), [tensor])[0]
+
+
+@cache
+def _cast_attrs(dtype: DType) -> CastAttrs:
+    return CastAttrs(dtype=dtype)
+
+
+_CAST = Op.get("cast")
+bind(__weft_op__=staticmethod(_called), _cast=_cast)

@@ -31,17 +31,19 @@ class Alike(NamedTuple):
     attrs: Mapping[str, str] = MappingProxyType({})  # the name here -> the name there
 
 
+def _renamed(words: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in words.split())
+    return {here: there or here for here, _, there in pairs}
+
+
 def alike_rows(text: str) -> dict[str, Alike]:
     """A table of operators that are alike, a line each: both names, then the attributes of both.
 
     >>> alike_rows("LRN lrn alpha nsize=size")
     {'LRN': Alike(op='lrn', attrs={'alpha': 'alpha', 'nsize': 'size'})}
     """
-    table = {}
-    for name, op, *attrs in (line.split() for line in text.splitlines() if line.strip()):
-        pairs = (attr.partition("=") for attr in attrs)
-        table[name] = Alike(op, {here: there or here for here, _, there in pairs})
-    return table
+    rows = ((*line.split(maxsplit=2), "") for line in text.splitlines() if line.strip())
+    return {name: Alike(op, _renamed(words)) for name, op, words, *_ in rows}
 
 
 class Building(ABC):
@@ -64,6 +66,10 @@ class Building(ABC):
     @abstractmethod
     def attr(self, name: str) -> Any:
         """An attribute as given, else by default."""
+
+    def attrs(self, words: str) -> dict[str, Any]:
+        """Attributes as those of a weft operator: "alpha nsize=size" are alpha, and nsize in place of its size."""
+        return {there: self.attr(here) for here, there in _renamed(words).items()}
 
     def __getitem__(self, index: int) -> Value:
         """An input that must be there."""

@@ -56,7 +56,7 @@ class Value:
         return f"<{kind} {self.name!r} {self.shape} {self.dtype}>"
 
 
-class Names:
+class FreshNames:
     """Names that are taken, and new ones made from them."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Emitter:
 
     def __init__(self, outer: Emitter | None = None) -> None:
         self.params: dict[str, NDArray] = {}
-        self._names = Names()
+        self._names = FreshNames()
         self._stored: set[Value] = set()
         self._owned: set[Value] = set()
         self.inputs: dict[str, Shape] = {}  # in order

@@ -19,7 +19,7 @@ from .group import LoweredKernel, Temporary
 Spec = tuple[tuple[int, ...], DType]
 
 
-def written_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
+def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
     """The kernels of the FKernels column, their buffers bound to entries and temporaries.
 
     New values of variables, which a group may have after the outputs of its node, are the first

@@ -14,7 +14,7 @@ from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from .group import LoweredKernel, Schedule, Strides, lower_stages
-from .loop_bodies import written_kernels
+from .loop_bodies import loop_body_kernels
 from .registered import registered_schedule
 
 T = TypeVar("T", bound=Target)
@@ -39,7 +39,7 @@ class Lowering(Generic[T]):
         """The kernels that compute the outputs of a group, in order. Only a group that takes strides
         may have inputs or outputs that are not dense."""
         if Op.kernels.contains(group.nodes[0].op):
-            return written_kernels(group, fact)
+            return loop_body_kernels(group, fact)
         template = self._template(group)
         if template is None:
             rule, node = group.schedule, group.master or group.nodes[-1]

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import te
-from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_float, is_integer
+from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_complex, is_float, is_integer
 from ..base.errors import DTypeError, NotFound, ShapeError
 from ..base.quiet import quietly
 from ..base.shape import Shape, broadcast, normalize_axis, show, unify
-from ..core.infer import same_dtype
+from ..core.infer import dtype_hint, same_dtype
 from ..core.op import Op, Rule, list_op_names
 from ..core.pattern import OpPattern
 from ..core.schema import FLOAT, Params, attr, fields_of, schema
@@ -224,7 +224,8 @@ def square(x: Any) -> Any:
 
 def conj(x: Any) -> Any:
     """The conjugate of an input or output that a gradient reads; a real one itself."""
-    return F.conj(x) if x.is_complex else x
+    dtype = dtype_hint(x.outputs[0].node)
+    return F.conj(x) if dtype is not None and is_complex(dtype) else x
 
 
 def holomorphic(ctx: Any, *grads: Any) -> list[Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.dtype import is_complex
 from ..base.errors import Error, GraphError, InvalidType, InvalidValue, Unsupported
 from ..core.bulk import collector_paused
+from ..core.gradient import GradientContext
 from ..core.graph import Graph
 from ..core.infer import dtype_hint, infer_dtypes, infer_shapes
 from ..core.ir import Node, NodeEntry, topo_order
@@ -23,16 +24,6 @@ ZERO_OPS = ("zeros_like", "zeros")
 Aggregate = Callable[[list[NodeEntry]], NodeEntry]
 
 
-class GradientContext(NamedTuple):
-    """What a gradient rule sees of the node it differentiates."""
-
-    inputs: list[Symbol]
-    outputs: list[Symbol]
-    params: Any
-    subgraphs: tuple[Symbol, ...] = ()
-    gradients: Callable[..., list[Symbol]] | None = None  # those of a subgraph
-
-
 class GradientNames(NameManager):
     """Names the nodes that a gradient rule makes: `<node>_grad_sub0`, `<node>_grad_sub1`, ..."""
 
@@ -42,9 +33,9 @@ class GradientNames(NameManager):
         self.given: set[str] = set()
 
     def get(self, name: str | None, hint: str) -> str:
-        made = name or f"{self._base}{len(self.given)}"
-        self.given.add(made)
-        return made
+        chosen = name or f"{self._base}{len(self.given)}"
+        self.given.add(chosen)
+        return chosen
 
 
 @register_pass("Gradient", requires=("grad_ys", "grad_xs", "grad_ys_out_grad"), op_attrs=("FGradient",))
@@ -61,30 +52,36 @@ def gradient(graph: Graph) -> Graph:
         raise InvalidValue(f"{len(ys)} outputs have {len(heads)} gradients")
     order = topo_order(ys)
     _check_reachable(order, xs)
-    tape = _Tape(graph, order, xs)
-    for entry, head in zip(ys, heads):
-        tape.add(entry, head)
-    for node in reversed(order):
-        if node.op is not None and node in tape.wanted:
-            tape.differentiate(node)
+    tape = _Tape(graph, order, xs, _mirrors(order, graph.attr("grad_mirror_fun")))
+    tape.run(ys, heads)
     results = _distinct([tape.result(entry) for entry in xs], graph.attr("copy_op"))
-    made = Graph(results, facts=graph.facts, sources=tape.sources)
+    gradient_graph = Graph(results, facts=graph.facts, sources=tape.sources)
     if graph.facts:
-        made = infer_dtypes(infer_shapes(made, {}), {})
-    return made.trimmed()
+        gradient_graph = infer_dtypes(infer_shapes(gradient_graph, {}), {})
+    return gradient_graph.trimmed()
+
+
+def entry_gradients(
+    ys: Sequence[NodeEntry], xs: Sequence[NodeEntry], heads: Sequence[NodeEntry], mirrors: Mapping[Node, Node]
+) -> list[NodeEntry | None]:
+    """The gradients of entries, None for zero, given those of others. What rules see in the place of a
+    node is said by `mirrors`."""
+    tape = _Tape(Graph(ys), topo_order(ys), xs, mirrors)
+    tape.run(ys, heads)
+    return [tape.total(entry) for entry in xs]
 
 
 def _distinct(results: Sequence[NodeEntry], copy_op: str | None) -> list[NodeEntry]:
     """The results; with an operator for it, those that come again are copies."""
     seen: dict[NodeEntry, int] = {}
-    made = []
+    distinct = []
     for entry in results:
         count = seen.get(entry, 0)
         seen[entry] = count + 1
         if copy_op is not None and count > 0:
             entry = _node(copy_op, [entry], f"{entry.node.name}_{count}_copy")
-        made.append(entry)
-    return made
+        distinct.append(entry)
+    return distinct
 
 
 def _check_reachable(order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:
@@ -101,8 +98,11 @@ def _check_reachable(order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:
 class _Tape:
     """Gradients of entries, gathered while nodes are visited from the outputs back."""
 
-    def __init__(self, graph: Graph, order: Sequence[Node], xs: Sequence[NodeEntry]) -> None:
+    def __init__(
+        self, graph: Graph, order: Sequence[Node], xs: Sequence[NodeEntry], mirrors: Mapping[Node, Node]
+    ) -> None:
         self.graph = graph
+        self.order = order
         self.aggregate: Aggregate = graph.attr("grad_aggregate_fun") or _sum
         self.zero_ops = {*ZERO_OPS, *(graph.attr("zero_ops") or ())}
         self.sources = dict(graph.sources)
@@ -117,10 +117,18 @@ class _Tape:
                 self.active.add(node)
             elif node in targets:
                 self.active.add(node)
-        self.mirrors = _mirrors(order, graph.attr("grad_mirror_fun"))
+        self.mirrors = mirrors
         self.known = {*order, *self.mirrors.values()}
         self.reached: set[Node] = set()
         self.writes = _writes(order)
+
+    def run(self, ys: Sequence[NodeEntry], heads: Sequence[NodeEntry]) -> None:
+        """Carries the gradients of outputs back through all nodes."""
+        for entry, head in zip(ys, heads):
+            self.add(entry, head)
+        for node in reversed(self.order):
+            if node.op is not None and node in self.wanted:
+                self.differentiate(node)
 
     def add(self, entry: NodeEntry, grad: NodeEntry) -> None:
         self.known.add(grad.node)
@@ -140,8 +148,8 @@ class _Tape:
             return None
         if entry not in self._sums:
             nonzero = [grad for grad in grads if grad.node.op_name not in self.zero_ops]
-            found = nonzero or grads[:1]
-            self._sums[entry] = found[0] if len(found) == 1 else self.aggregate(found)
+            summands = nonzero or grads[:1]
+            self._sums[entry] = summands[0] if len(summands) == 1 else self.aggregate(summands)
             self.known.add(self._sums[entry].node)
         return self._sums[entry]
 
@@ -194,10 +202,10 @@ class _Tape:
                     hint="differentiate tensors, or write the parts as real numbers",
                 )
 
-    def _trace(self, made: Node, node: Node) -> None:
-        """Says of nodes that a rule made which node they are the gradient of."""
+    def _trace(self, grad: Node, node: Node) -> None:
+        """Says of nodes that a rule grad which node they are the gradient of."""
         source = self.graph.sources.get(node, (node,))
-        stack = [made]
+        stack = [grad]
         while stack:
             current = stack.pop()
             if current not in self.known:
@@ -211,6 +219,7 @@ class _Tape:
             [Symbol([_mirrored(entry, self.mirrors)]) for entry in node.inputs],
             [Symbol([NodeEntry(seen, index)]) for index in range(seen.num_outputs)],
             node.params,
+            op.gradient,
             node.subgraphs,
             gradients,
         )
@@ -226,15 +235,15 @@ class _Tape:
                     where=f"node {node.name!r}",
                     why=f"{type(error).__name__}: {error}",
                 ) from error
-        found = [_entry(value, node) for value in answer]
-        if len(found) != len(node.inputs):
+        input_grads = [_entry(value, node) for value in answer]
+        if len(input_grads) != len(node.inputs):
             raise InvalidValue(
-                f"gradient function of {op.name} returned {len(found)} gradients",
+                f"gradient function of {op.name} returned {len(input_grads)} gradients",
                 where=f"node {node.name!r}",
                 why=f"the operator has {len(node.inputs)} inputs",
             )
-        _rename(node, op, found, names.given)
-        return found
+        _rename(node, op, input_grads, names.given)
+        return input_grads
 
 
 def _writes(order: Sequence[Node]) -> dict[Node, list[int]]:
@@ -289,8 +298,8 @@ def _mirrors(order: Sequence[Node], chosen: Callable[[Node], bool] | None) -> di
         pure = node.op is not None and node.op.effect_of(node.params) == "pure"
         if pure and chosen is not None and chosen(node):
             inputs = [_mirrored(entry, mirrors) for entry in node.inputs]
-            mirrors[node] = made = node.copy_with(inputs, node.control_deps)
-            made.name = f"{node.name}_mirror"
+            mirrors[node] = mirror = node.copy_with(inputs, node.control_deps)
+            mirror.name = f"{node.name}_mirror"
     return mirrors
 
 
@@ -311,9 +320,9 @@ def gradients(
     >>> grad.attr("op_name"), grad.attr("name"), grad.list_input_names()
     ('elemwise_mul', 'y_grad', ['head', 'x'])
     """
-    made = get_gradient_graph(ys, xs, grad_ys)
-    kind = type(ys if isinstance(ys, Symbol) else ys[0]) if made.outputs else Symbol
-    return [kind([entry]) for entry in made.outputs]
+    graph = get_gradient_graph(ys, xs, grad_ys)
+    kind = type(ys if isinstance(ys, Symbol) else ys[0]) if graph.outputs else Symbol
+    return [kind([entry]) for entry in graph.outputs]
 
 
 def get_gradient_graph(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ..base.dtype import BOOL, FLOAT32, DType, is_float, is_integer
+from ..base.dtype import BOOL, FLOAT32, INT64, DType, is_float, is_integer
 from ..base.errors import DTypeError
 from .expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Ramp, Select, Shuffle, Unary
+from .linear import wrapped
+from .sizes import OPERATIONS
+from .visit import parts
 
 Value = Any  # numpy.generic or numpy.ndarray
 Function = Callable[..., Value]
@@ -140,6 +143,24 @@ def function_of(node: Expr) -> Function:
         case Shuffle(order=order):
             return lambda a, b: np.concatenate((a, b))[list(order)]
     raise DTypeError(f"{type(node).__name__} has no value by itself")
+
+
+def folded(node: Expr) -> Const:
+    """An operation on constants as the constant that it gives."""
+    operands = [cast(Const, part) for part in parts(node)]
+    if isinstance(node, Binary) and node.dtype == INT64:
+        a, b = (int(operand.value) for operand in operands)
+        return Const(fold_index(node.op, a, b), INT64)
+    with np.errstate(all="ignore"):
+        return Const(function_of(node)(*(function_of(operand)() for operand in operands)).item(), node.dtype)
+
+
+def fold_index(op: str, a: int, b: int) -> int:
+    """A binary operation on two int64: as `function_of` has it, but without numpy where that is as simple."""
+    if op in OPERATIONS and (b != 0 or op not in ("floordiv", "floormod")):
+        return wrapped(OPERATIONS[op](a, b))
+    with np.errstate(all="ignore"):
+        return int((_INTEGER_BINARY.get(op) or _BINARY[op])(np.int64(a), np.int64(b)))
 
 
 def _call(name: str, dtype: DType) -> Function:

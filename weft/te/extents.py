@@ -7,14 +7,12 @@ holds for all sizes that answer alike. Code that needs the number itself pins it
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any
 
-from .expr import Expr, Symbolic, Var, as_expr, cast
-from .sizes import NUMBER, SIZE, Guard, Row, SizeTable
+from .expr import Expr, Symbolic, Var, binary, cast
+from .sizes import NUMBER, OPERATIONS, QUESTIONS, SIZE, Guard, Row, SizeTable
 
-EQUAL = ((operator.eq, True), (operator.ne, False))  # answers that say that sizes are equal
+EQUAL = (("eq", True), ("ne", False))  # answers that say that sizes are equal
 
 
 class Trace:
@@ -66,47 +64,44 @@ class Extent(Symbolic):
     def __repr__(self) -> str:
         return f"<Extent {self.value}>"
 
-    def _made(self, op: Callable[..., Any], a: Any, b: Any) -> Any:
+    def _made(self, op: str, a: Any, b: Any) -> Any:
         """The result of an operator on extents and numbers, or on expressions."""
         if isinstance(a, Expr) or isinstance(b, Expr):
-            return op(_beside(a, b), _beside(b, a))
+            return binary(op, _beside(a, b), _beside(b, a))
         if not (_is_size(a) and _is_size(b)):
-            return op(_number(a), _number(b))
-        trace = self._trace
-        expr = op(as_expr(_plain(a)), as_expr(_plain(b)))
-        value = op(_value(a), _value(b))
-        row = trace.row(op.__name__, trace.row_of(a), trace.row_of(b))
-        return Extent(value, expr, row, trace)
+            return OPERATIONS[op](_number(a), _number(b))
+        row = self._trace.row(op, self._trace.row_of(a), self._trace.row_of(b))
+        return Extent(OPERATIONS[op](_value(a), _value(b)), binary(op, a, b), row, self._trace)
 
     def __add__(self, other: Any) -> Any:
-        return self if _is_zero(other) else self._made(operator.add, self, other)
+        return self if _is_zero(other) else self._made("add", self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return self if _is_zero(other) else self._made(operator.add, other, self)
+        return self if _is_zero(other) else self._made("add", other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return self if _is_zero(other) else self._made(operator.sub, self, other)
+        return self if _is_zero(other) else self._made("sub", self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._made(operator.sub, other, self)
+        return self._made("sub", other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return self if _is_one(other) else self._made(operator.mul, self, other)
+        return self if _is_one(other) else self._made("mul", self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return self if _is_one(other) else self._made(operator.mul, other, self)
+        return self if _is_one(other) else self._made("mul", other, self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return self if _is_one(other) else self._made(operator.floordiv, self, other)
+        return self if _is_one(other) else self._made("floordiv", self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self._made(operator.floordiv, other, self)
+        return self._made("floordiv", other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return self._made(operator.mod, self, other)
+        return self._made("floormod", self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return self._made(operator.mod, other, self)
+        return self._made("floormod", other, self)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -121,44 +116,44 @@ class Extent(Symbolic):
         return (other if isinstance(other, Expr) else _number(other)) / _number(self)
 
     def __neg__(self) -> Any:
-        return self._made(operator.sub, 0, self)
+        return self._made("sub", 0, self)
 
-    def _asked(self, ask: Callable[..., Any], other: Any) -> Any:
+    def _asked(self, ask: str, other: Any) -> Any:
         """The answer to a comparison, which all sizes served will have to give."""
         if isinstance(other, Expr):
-            return ask(self.expr, other)
+            return QUESTIONS[ask](self.expr, other)  # type: ignore[arg-type]
         if not _is_size(other):
             return NotImplemented
-        answer, trace = bool(ask(self.value, _value(other))), self._trace
-        trace.guards[Guard(ask.__name__, self.row, trace.row_of(other), answer)] = None
+        answer, trace = QUESTIONS[ask](self.value, _value(other)), self._trace
+        trace.guards[Guard(ask, self.row, trace.row_of(other), answer)] = None
         if (ask, answer) in EQUAL and isinstance(other, Extent):
             trace.unify(self.expr, other.expr)
         return answer
 
     def __eq__(self, other: object) -> Any:
-        return self._asked(operator.eq, other)
+        return self._asked("eq", other)
 
     def __ne__(self, other: object) -> Any:
-        return self._asked(operator.ne, other)
+        return self._asked("ne", other)
 
     def __lt__(self, other: Any) -> Any:
-        return self._asked(operator.lt, other)
+        return self._asked("lt", other)
 
     def __le__(self, other: Any) -> Any:
-        return self._asked(operator.le, other)
+        return self._asked("le", other)
 
     def __gt__(self, other: Any) -> Any:
-        return self._asked(operator.gt, other)
+        return self._asked("gt", other)
 
     def __ge__(self, other: Any) -> Any:
-        return self._asked(operator.ge, other)
+        return self._asked("ge", other)
 
     def __bool__(self) -> bool:
         return bool(self != 0)
 
     def __index__(self) -> int:
         """The number itself: what is made with it serves this size alone."""
-        self._asked(operator.eq, self.value)
+        self._asked("eq", self.value)
         return self.value
 
     __int__ = __index__
@@ -176,10 +171,6 @@ def _is_size(value: Any) -> bool:
 
 def _value(value: Any) -> int:
     return value.value if isinstance(value, Extent) else int(value)
-
-
-def _plain(value: Any) -> Any:
-    return value.expr if isinstance(value, Extent) else value
 
 
 def _number(value: Any) -> Any:

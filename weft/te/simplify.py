@@ -1,20 +1,17 @@
 """Index expressions made shorter: an expression or statement comes in with the ranges of its
 variables, one with the same values goes out.
 
-Integer sums are kept as linear forms, sum(coefficient * term) + constant, of at most MAX_TERMS
-terms; an expression beyond that is a term of its own, so that the cost stays linear.
+Integer sums are kept as linear forms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeGuard, cast
 
-import numpy as np
-
 from ..base.dtype import BOOL, INT64, is_float, is_integer
-from .evaluate import function_of
+from .evaluate import folded
 from .expr import (
     Binary,
     Broadcast,
@@ -34,11 +31,11 @@ from .expr import (
     widen,
 )
 from .intervals import Interval, Ranges, fits, has_interval, interval_of
-from .linear import Linear, difference, shrunk, split_form, wrapped
+from .linear import ONE, ZERO, Affine, Linear, LinearForms, expression, scalar, wrapped
 from .loops import Stmt
 from .visit import Interner, N, Node, parts, postorder, with_parts, zero
 
-MAX_TERMS = 16
+Form = Linear[Expr]
 _OPERATIONS = (Unary, Binary, Compare, Select, Cast)
 _INVERSE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 # What a comparison says when every value of a - b lies in an interval.
@@ -65,24 +62,14 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     return Simplifier(ranges or {})(expr)
 
 
-def bounds(expr: Expr, ranges: Ranges | None = None) -> Interval:
-    """An interval that holds every value of an integer expression.
-
-    >>> i = Var("i")
-    >>> bounds(i * 2 + 1, {i: (0, 4)})
-    (1, 9)
-    """
-    simplifier = Simplifier(ranges or {})
-    return simplifier.interval(simplifier(expr))
-
-
 class Simplifier:
     """Rewrites bottom-up over interned nodes; knows the interval and linear form of each."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
         self._intern = Interner()
-        self._linear: dict[int, Linear] = {}
+        self._forms = LinearForms()
+        self._sums: dict[Hashable, Expr] = {}  # the expression of a form
         self._interval: dict[int, Interval] = {}
         self._done: dict[int, Node] = {}
         self._kept: list[Node] = []  # ids are keys only as long as their nodes live
@@ -111,29 +98,9 @@ class Simplifier:
 
     # --- facts
 
-    def linear(self, node: Expr) -> Linear:
+    def linear(self, node: Expr) -> Form:
         """The linear form of an interned int64 scalar; its value is that modulo 2**64."""
-        if id(node) not in self._linear:
-            self._linear[id(node)] = self._make_linear(node)
-        return self._linear[id(node)]
-
-    def _make_linear(self, node: Expr) -> Linear:
-        made = None
-        match node:
-            case Const(value=value):
-                return Linear({}, int(value))
-            case Binary(op="add", a=a, b=b):
-                made = self.linear(a).plus(self.linear(b))
-            case Binary(op="sub", a=a, b=b):
-                made = self.linear(a).plus(self.linear(b), -1)
-            case Binary(op="mul", a=a, b=Const(value=factor)):
-                made = self.linear(a).times(int(factor))
-            case Binary(op="mul", a=Const(value=factor), b=b):
-                made = self.linear(b).times(int(factor))
-            case Unary(op="neg", a=a):
-                made = self.linear(a).times(-1)
-        small = made is not None and len(made.terms) <= MAX_TERMS
-        return cast(Linear, made) if small else Linear({node: 1}, 0)
+        return cast(Affine[Expr], self._forms.of(node)).base
 
     def interval(self, node: Expr) -> Interval:
         """The values an interned integer or bool can have. Its parts' intervals are known, except
@@ -159,14 +126,14 @@ class Simplifier:
                 low, high = max(low, tight[0]), min(high, tight[1])
         return low, high
 
-    def _linear_interval(self, form: Linear) -> Interval:
+    def _linear_interval(self, form: Form) -> Interval:
         low = high = form.constant
         for term, coefficient in form.terms.items():
             ends = [coefficient * end for end in self.interval(term)]
             low, high = low + min(ends), high + max(ends)
         return low, high
 
-    def _exact(self, form: Linear) -> bool:
+    def _exact(self, form: Form) -> bool:
         """Whether the form never wraps, so that it may be divided and compared."""
         return fits(self._linear_interval(form), INT64)
 
@@ -177,7 +144,7 @@ class Simplifier:
         broadcast(op(a, b)), and the same for ramps where it holds."""
         kinds = {type(part) for part in parts(node)}
         if kinds == {Const}:
-            return _folded(node)
+            return folded(node)
         if node.lanes == 1:
             return None
         if kinds == {Broadcast}:
@@ -235,21 +202,18 @@ class Simplifier:
         forms = [self._lane_form(side) for side in (a, b)] if a.dtype == INT64 else []
         known = [form for form in forms if form is not None and self._exact(form)]
         if len(known) == 2:
-            return self._linear_interval(difference(*known))
+            return self._linear_interval(known[0].plus(known[1], -1))
         left, right = self.interval(a), self.interval(b)
         return left[0] - right[1], left[1] - right[0]
 
-    def _lane_form(self, node: Expr) -> Linear | None:
+    def _lane_form(self, node: Expr) -> Form | None:
         """The linear form of any lane of a vector: a ramp is base + stride * lane."""
-        if node.lanes == 1:
-            return self.linear(node)
-        if isinstance(node, Broadcast):
-            return self.linear(node.value)
-        if isinstance(node, Ramp) and isinstance(node.stride, Const):
-            lane = self._intern(Var("lane"))
-            self._interval[id(lane)] = (0, node.lanes - 1)
-            return self.linear(node.base).plus(Linear({lane: int(node.stride.value)}, 0))
-        return None
+        form = self._forms.of(node)
+        if form is None or form.stride == ZERO:
+            return None if form is None else form.base
+        lane = self._intern(Var("lane"))
+        self._interval[id(lane)] = (0, node.lanes - 1)
+        return form.base.plus(Linear(0, {lane: 1}), form.stride.constant)
 
     def _binary(self, node: Binary) -> Expr:
         if node.dtype == BOOL:
@@ -299,7 +263,7 @@ class Simplifier:
 
     # --- rules for linear forms
 
-    def _recombined(self, form: Linear) -> Linear:
+    def _recombined(self, form: Form) -> Form:
         """k*c * (x // c) + k * (x % c) = k * x."""
         for term, factor in list(form.terms.items()):
             if not (_is_op(term, "floormod") and isinstance(term.b, Const)):
@@ -307,8 +271,8 @@ class Simplifier:
             for quotient in self._quotients(term.a, int(term.b.value)):
                 if form.terms.get(quotient) == wrapped(factor * int(term.b.value)):
                     terms = {t: c for t, c in form.terms.items() if t not in (term, quotient)}
-                    rest = Linear(terms, form.constant)
-                    return self._recombined(rest.plus(self.linear(term.a), factor))
+                    rest = Linear(form.constant, terms)
+                    return self._recombined(rest.plus(self.linear(term.a), factor).wrapped())
         return form
 
     def _quotients(self, x: Expr, divisor: int) -> list[Expr]:
@@ -320,25 +284,13 @@ class Simplifier:
                 found.append(self._intern(binary("floordiv", x.a, merged)))
         return found
 
-    def _rebuilt(self, form: Linear) -> Expr:
-        """The expression of a linear form: positive terms, negative ones, then the constant."""
-        ordered = sorted(form.terms.items(), key=lambda item: item[1] < 0)
-        result: Expr | None = None
-        for term, factor in ordered:
-            if result is None:
-                result = term if factor == 1 else self._intern(term * factor)
-            elif factor < 0 and factor != -(2**63):
-                result = result - (term if factor == -1 else self._intern(term * -factor))
-            else:
-                result = result + (term if factor == 1 else self._intern(term * factor))
-        if result is None:
-            return as_expr(form.constant)
-        if form.constant:
-            down = -(2**63) < form.constant < 0
-            result = result - -form.constant if down else result + form.constant
-        made = self._intern(result)
-        self._linear.setdefault(id(made), form)
-        return made
+    def _rebuilt(self, form: Form) -> Expr:
+        """The expression of a linear form."""
+        key = (form.constant, *form.terms.items())
+        if key not in self._sums:
+            self._sums[key] = self._intern(expression(form))
+            self._forms.learn(self._sums[key], scalar(form))
+        return self._sums[key]
 
     def _divided(self, node: Binary) -> Expr:
         """x // c and x % c for a constant c > 0, where x = c * whole + rest:
@@ -348,22 +300,22 @@ class Simplifier:
         form, divisor = self.linear(node.a), int(node.b.value)
         if not self._exact(form):
             return node
-        whole, rest = split_form(form, divisor)
+        whole, rest = form.split(divisor)
         low, high = self._linear_interval(rest)
         if low // divisor == high // divisor:
             turns = low // divisor
             if node.op == "floormod":
-                return self._rebuilt(self._recombined(rest.plus(Linear({}, 1), -turns * divisor)))
-            return self._rebuilt(self._recombined(whole.plus(Linear({}, turns))))
+                return self._rebuilt(self._recombined(rest.plus(ONE, -turns * divisor)))
+            return self._rebuilt(self._recombined(whole.plus(ONE, turns)))
         if node.op == "floormod":
             return self._remainder(rest, divisor)
         quotient = self._quotient(rest, divisor)
         return self._rebuilt(self._recombined(whole.plus(self.linear(quotient))))
 
-    def _quotient(self, rest: Linear, divisor: int) -> Expr:
+    def _quotient(self, rest: Form, divisor: int) -> Expr:
         """(g*x + r) // (g*c) = (x + r // g) // c, and (x // a) // b = x // (a*b)."""
         common = math.gcd(divisor, *rest.terms.values())
-        rest, divisor = shrunk(rest, common), divisor // common
+        rest, divisor = rest.split(common)[0], divisor // common
         inner = self._rebuilt(rest)
         if _is_op(inner, "floordiv") and isinstance(inner.b, Const) and inner.b.value > 0:
             merged = int(inner.b.value) * divisor
@@ -371,15 +323,14 @@ class Simplifier:
                 inner, divisor = inner.a, merged
         return self._intern(binary("floordiv", inner, divisor))
 
-    def _remainder(self, rest: Linear, divisor: int) -> Expr:
+    def _remainder(self, rest: Form, divisor: int) -> Expr:
         """(g*x + r) % (g*c) = g * ((x + r // g) % c) + r % g, and (x % (k*c)) % c = x % c."""
         common = math.gcd(divisor, *rest.terms.values())
-        inner = self._rebuilt(shrunk(rest, common))
+        inner = self._rebuilt(rest.split(common)[0])
         if _is_op(inner, "floormod") and isinstance(inner.b, Const) and inner.b.value:
             inner = inner.a if int(inner.b.value) % (divisor // common) == 0 else inner
         made = self._intern(binary("floormod", inner, divisor // common))
-        left = Linear({}, rest.constant % common)
-        return self._rebuilt(self.linear(made).times(common).plus(left))
+        return self._rebuilt(self.linear(made).times(common).plus(ONE, rest.constant % common))
 
     # --- rules for ramps
 
@@ -412,34 +363,18 @@ class Simplifier:
             base = self(binary(op, ramp.base, divisor))
             made = Ramp(base, as_expr(step // divisor), lanes)
             return self.one(made) if op == "floordiv" else Broadcast(base, lanes)
-        whole, rest = split_form(self.linear(ramp.base), divisor)
+        whole, rest = self.linear(ramp.base).split(divisor)
         low, high = self._linear_interval(rest)
         low, high = low + min(0, step * (lanes - 1)), high + max(0, step * (lanes - 1))
         if low // divisor != high // divisor:
             return None
         turns = low // divisor
         if op == "floordiv":
-            return Broadcast(self._rebuilt(whole.plus(Linear({}, turns))), lanes)
-        base = self._rebuilt(rest.plus(Linear({}, 1), -turns * divisor))
+            return Broadcast(self._rebuilt(whole.plus(ONE, turns)), lanes)
+        base = self._rebuilt(rest.plus(ONE, -turns * divisor))
         return Ramp(base, ramp.stride, lanes)
 
 
-def _folded(node: Expr) -> Const:
-    if isinstance(node, Binary) and node.dtype == INT64 and node.op in _INDEX_FOLDS:
-        a, b = int(cast(Const, node.a).value), int(cast(Const, node.b).value)
-        return Const(wrapped(_INDEX_FOLDS[node.op](a, b)), INT64)
-    with np.errstate(all="ignore"):
-        values = [function_of(cast(Const, part))() for part in parts(node)]
-        return Const(function_of(node)(*values).item(), node.dtype)
-
-
-_INDEX_FOLDS: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "min": min,
-    "max": max,
-}
 _BY_KIND: dict[type, Callable[[Simplifier, Any], Expr]] = {
     Var: Simplifier._variable,
     Binary: Simplifier._binary,

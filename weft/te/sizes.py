@@ -15,7 +15,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "sub": operator.sub,
     "mul": operator.mul,
     "floordiv": operator.floordiv,
-    "mod": operator.mod,
+    "floormod": operator.mod,
     "min": min,
     "max": max,
 }
@@ -69,7 +69,7 @@ class SizeTable(NamedTuple):
                 made.append(sizes[a])
             elif op == NUMBER:
                 made.append(a)
-            elif op in ("floordiv", "mod") and made[b] == 0:
+            elif op in ("floordiv", "floormod") and made[b] == 0:
                 return None
             else:
                 made.append(OPERATIONS[op](made[a], made[b]))

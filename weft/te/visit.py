@@ -225,26 +225,30 @@ class Interner:
         self._kept: dict[int, Node] = {}
 
     def __call__(self, root: N) -> N:
-        if id(root) in self._kept:
+        kept = self._kept
+        if id(root) in kept:
             return root
-        if self._kept.keys() >= set(map(id, parts(root))):
-            return self.one(root)
         done: dict[int, Node] = {}
-        for node in postorder((root,), self._kept):
-            made = with_parts(node, [done.get(id(part), part) for part in parts(node)])
-            done[id(node)] = self.one(made)
-        return cast(N, done.get(id(root), root))
+        stack: list[Node] = [root]
+        while stack:
+            node = stack[-1]
+            inner = _PARTS[type(node)](node)
+            waiting = [part for part in inner if id(part) not in kept and id(part) not in done]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                whole = with_parts(node, [done.get(id(part), part) for part in inner]) if inner and done else node
+                done[id(stack.pop())] = self._representative(whole)
+        return cast(N, done[id(root)])
 
-    def one(self, node: N) -> N:
-        """The representative of a node whose parts are representatives."""
-        if id(node) in self._kept:
-            return node
+    def _representative(self, node: Node) -> Node:
+        """Of a node whose parts are representatives."""
         kind = type(node)
         facts = _FACTS.get(kind)
         key = (kind, None if facts is None else facts(node), *map(id, _PARTS[kind](node)))
         found = self._known.setdefault(key, node)
         self._kept[id(found)] = found
-        return cast(N, found)
+        return found
 
 
 def same(a: Node, b: Node) -> bool:

@@ -54,9 +54,9 @@ def get_symbol(oshape: Sequence[int] = (3, 64, 64), ngf: int = 128, code: Symbol
     net = sym.reshape(sym.relu(net), shape=(-1, ngf * 8, 4, 4))
     shape = (ngf * 8, 4, 4)
     for number, factor in enumerate((4, 2, 1), start=2):
-        made = (ngf * factor, shape[1] * 2, shape[2] * 2)
-        net = deconv2d_bn_relu(net, f"g{number}", ishape=shape, oshape=made, kshape=(4, 4))
-        shape = made
+        doubled = (ngf * factor, shape[1] * 2, shape[2] * 2)
+        net = deconv2d_bn_relu(net, f"g{number}", ishape=shape, oshape=doubled, kshape=(4, 4))
+        shape = doubled
     net = deconv2d(net, shape, oshape, (4, 4), "g5_deconv")
     return sym.tanh(net, name="output")
 

@@ -34,11 +34,11 @@ def get_symbol(num_classes: int = 1000, multiplier: float = 1.0) -> Symbol:
     channels = scaled(32, multiplier, divisor)
     net = conv_bn_relu(sym.Variable("data"), channels, "first", (3, 3), (2, 2), (1, 1), activation="relu6")
     for stage, (expansion, count, repeats, stride) in enumerate(_STAGES, start=1):
-        made = scaled(count, multiplier, divisor)
+        wider = scaled(count, multiplier, divisor)
         for unit in range(repeats):
             name, step = f"stage{stage}_unit{unit + 1}", stride if unit == 0 else 1
-            net = inverted_residual(net, channels, made, step, expansion, name)
-            channels = made
+            net = inverted_residual(net, channels, wider, step, expansion, name)
+            channels = wider
     last = scaled(1280, max(multiplier, 1.0) if multiplier >= 0.5 else multiplier)
     return classify(conv_bn_relu(net, last, "last", activation="relu6"), num_classes, "fc")
 

@@ -271,8 +271,8 @@ def check_native(op: Op, sample: Sample) -> None:
         return
     # A build gives what is written to variables a place of its own; here the body is enough.
     mutates = op in Op.mutates and op.mutates_of(_params(op, sample))
-    made = run_compute(op, sample, run_native) if mutates else run_lowered(op, sample)
-    for index, (a, b) in enumerate(zip(made, run_sample(op, sample))):
+    outputs = run_compute(op, sample, run_native) if mutates else run_lowered(op, sample)
+    for index, (a, b) in enumerate(zip(outputs, run_sample(op, sample))):
         _agree(a, b, sample, f"operator {op.name}, output {index}, machine code")
 
 
@@ -308,10 +308,9 @@ def run_lowered(
 def _typed_node(op: Op, sample: Sample) -> tuple[Node, Callable[[NodeEntry], Fact]]:
     """The operator as the only node of a graph, and what is known about its entries."""
     names = {f"x{i}": x for i, x in enumerate(sample.inputs)}
-    made = op(*map(Variable, names), **dict(sample.attrs))
-    graph = infer(
-        Graph(made.outputs), {name: x.shape for name, x in names.items()}, {name: x.dtype for name, x in names.items()}
-    )
+    symbol = op(*map(Variable, names), **dict(sample.attrs))
+    shapes, dtypes = {name: x.shape for name, x in names.items()}, {name: x.dtype for name, x in names.items()}
+    graph = infer(Graph(symbol.outputs), shapes, dtypes)
     (node,) = (node for node in graph.indexed.nodes if node.op is not None)
     return node, graph.fact
 
@@ -324,8 +323,8 @@ def run_compute(op: Op, sample: Sample, run: Runner = run_kernel) -> list[Array]
     if column_of(op, "kernels") is not None:
         return _run_written(op, sample, run)
     inputs = [te.placeholder(x.shape, x.dtype, f"x{i}") for i, x in enumerate(sample.inputs)]
-    made = op.call_with(column_of(op, "compute"), _params(op, sample), *inputs)
-    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+    computed = op.call_with(column_of(op, "compute"), _params(op, sample), *inputs)
+    outputs = list(computed) if isinstance(computed, (tuple, list)) else [computed]
     stages = [t for t in _producers(outputs) if t.is_reduction or t in outputs]
     kernel = loop_kernel(f"check_{op.name}", inputs, stages)
     arrays = [np.full(t.shape, _poison(t.dtype), t.dtype) for t in stages]
@@ -422,23 +421,23 @@ def check_inference(op: Op, sample: Sample) -> None:
         _consistent(shape(params, partly, [None] * len(outs)), ins, outs, place)
         _consistent(shape(params, partly, list(outs)), ins, outs, place)
     dtype = column_of(op, "dtype") or same_dtype
-    kinds, made = [x.dtype for x in sample.inputs], [x.dtype for x in results]
-    inferred = list(dtype(params, list(kinds), [None] * len(made))[1])
-    assert inferred == made, f"{place}: inferred {inferred}, got {made}"
-    for given in ([None] * len(made), list(made)):
-        for a, b in zip(dtype(params, [None] * len(kinds), given), (kinds, made)):
+    kinds, true = [x.dtype for x in sample.inputs], [x.dtype for x in results]
+    inferred = list(dtype(params, list(kinds), [None] * len(true))[1])
+    assert inferred == true, f"{place}: inferred {inferred}, got {true}"
+    for known in ([None] * len(true), list(true)):
+        for a, b in zip(dtype(params, [None] * len(kinds), known), (kinds, true)):
             for x, y in zip(a, b):
                 unify_dtype(x, y)
 
 
 def _partly_known(shapes: Sequence[tuple[int, ...]]) -> list[list[Shape]]:
     """Shapes of which some are unknown, or some dimensions, or are names."""
-    found: list[list[Shape]] = [[None] * len(shapes)]
+    rows: list[list[Shape]] = [[None] * len(shapes)]
     for position, shape in enumerate(shapes):
         weaker: list[Shape] = [None, (None,) * len(shape), tuple(f"n{i}" for i in range(len(shape)))]
         weaker += [(*shape[:axis], None, *shape[axis + 1 :]) for axis in range(len(shape))]
-        found += [[*shapes[:position], weak, *shapes[position + 1 :]] for weak in weaker]
-    return found
+        rows += [[*shapes[:position], weak, *shapes[position + 1 :]] for weak in weaker]
+    return rows
 
 
 def _consistent(said: Any, ins: Sequence[Shape], outs: Sequence[Shape], place: str) -> None:
@@ -466,27 +465,27 @@ def check_bad_inputs(op: Op, sample: Sample) -> None:
             continue
         except Exception as error:
             raise AssertionError(f"{place}: {type(error).__name__}: {error}") from error
-        made = [result.shape for result in results[:count]]
-        assert [tuple(s) for s in inferred] == made, f"{place}: inferred {inferred}, got {made}"
+        true = [result.shape for result in results[:count]]
+        assert [tuple(s) for s in inferred] == true, f"{place}: inferred {inferred}, got {true}"
 
 
 def _ones(shape: tuple[int, ...], dtype: DType) -> Array:
     """Ones; in square matrices on the diagonal only, so that they can be inverted."""
     square = len(shape) > 1 and shape[-1] == shape[-2]
-    made = np.broadcast_to(np.eye(shape[-1]), shape) if square else np.ones(shape)
-    return made.astype(dtype)
+    values = np.broadcast_to(np.eye(shape[-1]), shape) if square else np.ones(shape)
+    return values.astype(dtype)
 
 
 def _unfit(shapes: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
     """Shapes of which one has another rank, or a dimension that is larger or nothing."""
-    found = []
+    rows = []
     for position, shape in enumerate(shapes):
         others = [(), (1,), shape[1:], (2, *shape), (*shape, 3)]
         for axis, dim in enumerate(shape):
             others += [(*shape[:axis], d, *shape[axis + 1 :]) for d in (0, dim + 1, 2 * dim)]
         different = [other for other in dict.fromkeys(others) if other != shape]
-        found += [[*shapes[:position], other, *shapes[position + 1 :]] for other in different]
-    return found
+        rows += [[*shapes[:position], other, *shapes[position + 1 :]] for other in different]
+    return rows
 
 
 def _letters(rank: int) -> Layout:
@@ -501,11 +500,11 @@ def check_layout(op: Op, sample: Sample) -> None:
     ranks = [x.ndim for x in sample.inputs]
     for ins in ([Layout() for _ in ranks], [_letters(r) for r in ranks]):
         shapes = ([x.shape for x in sample.inputs],) if getattr(rule, "takes_shapes", 0) else ()
-        given, made = rule(params, ins, list(ins), [Layout()] * len(outs), *shapes)
-        place = f"operator {op.name}: {sample}: layouts {ins} give {given}, {made}"
-        assert len(given) == len(ranks), place
-        assert len(made) == len(outs), place
-        for layout, rank in zip([*given, *made], [*ranks, *(x.ndim for x in outs)]):
+        asked, results = rule(params, ins, list(ins), [Layout()] * len(outs), *shapes)
+        place = f"operator {op.name}: {sample}: layouts {ins} give {asked}, {results}"
+        assert len(asked) == len(ranks), place
+        assert len(results) == len(outs), place
+        for layout, rank in zip([*asked, *results], [*ranks, *(x.ndim for x in outs)]):
             assert not layout.defined or layout.ndim == rank, place
 
 
@@ -538,8 +537,8 @@ def check_gradient(op: Op, sample: Sample, directions: int = 3) -> None:
 
 
 def _weights(rng: np.random.Generator, out: Array) -> Array:
-    made = np.asarray(rng.standard_normal(out.shape))
-    return made + 1j * rng.standard_normal(out.shape) if is_complex(out.dtype) else made
+    noise = np.asarray(rng.standard_normal(out.shape))
+    return noise + 1j * rng.standard_normal(out.shape) if is_complex(out.dtype) else noise
 
 
 def _widened(x: Array) -> Array:

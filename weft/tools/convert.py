@@ -40,8 +40,8 @@ def convert_model(
     with Stages(console) as stages:
         stages.begin("read")
         symbol, values = read_model(path, params, shapes)
-        own = set(symbol.list_input_names())
-        known = {name: dims for name, dims in shapes.items() if name in own}
+        names = set(symbol.list_input_names())
+        known = {name: dims for name, dims in shapes.items() if name in names}
         compared: list[str] = []
 
         def verify(file: Path) -> None:
@@ -106,34 +106,34 @@ def compare(
     if other is None:
         return f"not compared: that needs {RUNTIME}"
     name, run = other
-    found = 0.0
+    largest = 0.0
     for seed in range(TRIES):
         rng = np.random.default_rng(seed)
         inputs = {spec.name: random_array(rng, spec) for spec in model.inputs}
         differences = {
-            key: difference(made, wanted)
-            for key, made, wanted in zip(model.outputs, run(inputs), model.run(inputs), strict=True)
+            key: difference(output, wanted)
+            for key, output, wanted in zip(model.outputs, run(inputs), model.run(inputs), strict=True)
         }
-        found = max(differences.values(), default=0.0)
-        if found <= TOLERANCE:
-            return f"{name} gives the same within {found:.1g}"
+        largest = max(differences.values(), default=0.0)
+        if largest <= TOLERANCE:
+            return f"{name} gives the same within {largest:.1g}"
     worst = max(differences, key=lambda key: differences[key])
     raise RunError(
-        f"the ONNX file gives other outputs than the model: {worst!r} is off by {found:.2g} of its largest magnitude",
+        f"the ONNX file gives other outputs than the model: {worst!r} is off by {largest:.2g} of its largest magnitude",
         where=name,
         why="nothing was written",
     )
 
 
-def difference(made: Array, wanted: Array) -> float:
+def difference(output: Array, wanted: Array) -> float:
     """The largest difference, as part of the largest magnitude; inf where shapes differ.
 
     >>> difference(np.array([1.0, 2.5]), np.array([1.0, 2.0]))
     0.25
     """
-    if made.shape != wanted.shape or made.dtype != wanted.dtype:
+    if output.shape != wanted.shape or output.dtype != wanted.dtype:
         return float("inf")
-    a, b = made.astype("float64"), wanted.astype("float64")
+    a, b = output.astype("float64"), wanted.astype("float64")
     with np.errstate(invalid="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     finite = np.abs(b[np.isfinite(b)])
@@ -144,9 +144,9 @@ def difference(made: Array, wanted: Array) -> float:
 def _runner(file: Path, stages: Stages) -> tuple[str, Any] | None:
     """The name of a runtime that runs the file, and a function from inputs to outputs."""
     if find_spec(RUNTIME) is not None:
-        found = _by_onnxruntime(file)
-        if found is not None:
-            return f"{RUNTIME} {version(RUNTIME)}", found
+        run = _by_onnxruntime(file)
+        if run is not None:
+            return f"{RUNTIME} {version(RUNTIME)}", run
     try:
         model: CompiledModel = compile(file, progress=stages.progress)
     except Unsupported:

@@ -125,11 +125,11 @@ def batches_of_one(inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
     return closed
 
 
-def complete_inputs(model: Model, given: Mapping[str, Array], console: Console) -> dict[str, Array]:
-    """What is given, and random numbers for the other inputs."""
+def complete_inputs(model: Model, known: Mapping[str, Array], console: Console) -> dict[str, Array]:
+    """What is known, and random numbers for the other inputs."""
     rng = np.random.default_rng(0)
-    arrays = dict(given)
-    drawn = [spec for spec in model.inputs if spec.name not in given]
+    arrays = dict(known)
+    drawn = [spec for spec in model.inputs if spec.name not in known]
     for spec in drawn:
         arrays[spec.name] = random_array(rng, spec)
     if drawn:

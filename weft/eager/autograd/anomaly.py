@@ -22,11 +22,11 @@ anomaly = _Anomaly()
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Turns anomaly mode on or off for backward passes that start from now on."""
-    for position, (name, given) in enumerate((("enabled", enabled), ("check_nan", check_nan)), 1):
-        if not isinstance(given, bool):
+    for position, (name, value) in enumerate((("enabled", enabled), ("check_nan", check_nan)), 1):
+        if not isinstance(value, bool):
             raise InvalidType(
                 f"set_anomaly_enabled(): argument {name!r} (position {position}) must be bool, "
-                f"not {type(given).__name__}"
+                f"not {type(value).__name__}"
             )
     anomaly.enabled, anomaly.check_nan = enabled, check_nan
 

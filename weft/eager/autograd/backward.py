@@ -13,7 +13,7 @@ from ...base.dtype import is_float
 from ...base.errors import InvalidType, RunError
 from ..functions.table import row
 from ..tensor.size import Size
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor, bind, wrap
 from ..tensor.types import OF_NUMPY
 from .gradient_graph import GradientEdge
 from .hooks import Hooks, RemovableHandle
@@ -74,10 +74,10 @@ def grad(
     grads = _output_grads(ys, grad_outputs, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
-    made = get_default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
+    results: tuple[Any, ...] = get_default_engine().run_backward(ys, grads, keep, create_graph, xs, unused)
     if not materialize_grads:
-        return made
-    return tuple(wrap(np.zeros(*_meta(x))) if g is None else g for g, x in zip(made, xs))
+        return results
+    return tuple(wrap(np.zeros(*_meta(x))) if g is None else g for g, x in zip(results, xs))
 
 
 def _meta(value: Any) -> Meta:
@@ -106,23 +106,23 @@ def _output_grads(outputs: Sequence[Tensor], grads: Any, create_graph: bool) -> 
         grads = (grads,) if grads is not None else (None,) * len(outputs)
     if not isinstance(grads, Sequence):
         raise InvalidType(f"gradients are a Tensor or several, not {grads!r:.60}")
-    given = tuple(grads)
-    if len(given) != len(outputs):
-        raise RunError(f"got {len(outputs)} tensors and {len(given)} gradients")
-    return tuple(_output_grad(y, g) for y, g in zip(outputs, given))
+    output_grads = tuple(grads)
+    if len(output_grads) != len(outputs):
+        raise RunError(f"got {len(outputs)} tensors and {len(output_grads)} gradients")
+    return tuple(_output_grad(y, g) for y, g in zip(outputs, output_grads))
 
 
-def _output_grad(output: Tensor | GradientEdge, given: Any) -> Any:
+def _output_grad(output: Tensor | GradientEdge, grad: Any) -> Any:
     shape, kind = _meta(output)
-    if given is not None:
-        if not isinstance(given, Tensor):
-            raise InvalidType(f"gradients can be either Tensors or None, but got {type(given).__name__}")
-        if given._array.shape != shape:
+    if grad is not None:
+        if not isinstance(grad, Tensor):
+            raise InvalidType(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+        if grad._array.shape != shape:
             raise RunError(
-                f"Mismatch in shape: grad_output has a shape of {given.shape} and output has a "
+                f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a "
                 f"shape of {Size.of(shape)}."
             )
-        return given
+        return grad
     if isinstance(output, Tensor) and not output.requires_grad:
         return None
     if math.prod(shape) != 1:
@@ -191,7 +191,7 @@ def retains_grad(self: Tensor) -> bool:
     return self._retains
 
 
-Tensor.retains_grad = property(retains_grad)  # type: ignore[attr-defined]
+bind(retains_grad=property(retains_grad))
 
 
 class _VariableMeta(type):

@@ -1,37 +1,30 @@
-"""Gradient rules as programs: a rule is run once on placeholders, and what it composed is kept as
-steps. From them follow which inputs and outputs of the forward call must be saved, and which steps
-the gradients that are wanted need."""
+"""Gradient rules as programs: a rule is run once on variables, and what it composed is a graph. From
+it follow which inputs and outputs of the forward call must be saved, and which steps the gradients
+that are wanted need."""
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
+from contextvars import Context
 from typing import Any, NamedTuple
 
-from ...base.errors import InvalidType, RunError, Unsupported
-from ...core.op import Op, role
-from ...core.schema import text_of
+import numpy as np
 
-INPUT, OUTPUT, GRAD, STEP = "input", "output", "grad", "step"
+from ...base.dtype import dtype_code
+from ...base.errors import InvalidType, RunError, Unsupported
+from ...core.gradient import GradientContext
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry, topo_order
+from ...core.naming import NameManager
+from ...core.op import Op, Rule
+from ...core.plan import planned
+from ...core.schema import text_of
+from ...core.symbol import Symbol
+from ...core.walk import Walker, rewrite
+
+COMPLEX = str(dtype_code(np.dtype("complex128")))  # as variables say it of themselves
 KEPT_PROGRAMS = 4096
 UNKNOWN = object()
-
-
-class Ref(NamedTuple):
-    """A value in a program: an input, output or output gradient of the forward call by its number,
-    or an output of a step."""
-
-    kind: str
-    number: int
-    index: int = 0
-
-
-class Step(NamedTuple):
-    """One operator of a gradient rule, applied to values."""
-
-    op: Op
-    params: Any
-    arguments: tuple[Ref, ...]
 
 
 def params_of(op: Op, attrs: dict[str, Any]) -> Any:
@@ -79,196 +72,93 @@ def split_arguments(op: Op, args: Sequence[Any], kwargs: dict[str, Any], kind: t
     return inputs, params
 
 
-class Placeholder:
-    """Stands for a tensor while a gradient rule is recorded."""
-
-    __slots__ = ("is_complex", "recorder", "ref")
-
-    def __init__(self, recorder: _Recorder, ref: Ref, is_complex: bool = False) -> None:
-        self.recorder = recorder
-        self.ref = ref
-        self.is_complex = is_complex  # of inputs and outputs of the forward call alone
-
-    @staticmethod
-    def __weft_op__(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        inputs, params = split_arguments(op, args, kwargs, Placeholder)
-        return inputs[0].recorder.add(op, params, [value.ref for value in inputs])
-
-    def _with(self, tensor_role: str, scalar_role: str, other: Any) -> Any:
-        if isinstance(other, numbers.Number):
-            return Op.get(role(scalar_role))(self, scalar=other)
-        return Op.get(role(tensor_role))(self, other)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with("add", "add_scalar", other)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with("sub", "sub_scalar", other)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with("mul", "mul_scalar", other)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with("div", "div_scalar", other)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._with("pow", "pow_scalar", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return Op.get(role("rsub_scalar"))(self, scalar=other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return Op.get(role("rdiv_scalar"))(self, scalar=other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return Op.get(role("rpow_scalar"))(self, scalar=other)
-
-    def __neg__(self) -> Any:
-        return Op.get(role("mul_scalar"))(self, scalar=-1.0)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-
-class _Context(NamedTuple):
-    """What a gradient rule sees of the call it differentiates."""
-
-    inputs: list[Placeholder]
-    outputs: list[Placeholder]
-    params: Any
-    rule: Any  # of real numbers
-
-
-class _Recorder:
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-
-    def add(self, op: Op, params: Any, arguments: Sequence[Ref]) -> Any:
-        number = len(self.steps)
-        ignored = op.ignored_of(params)
-        if ignored:
-            arguments = [self._shaped(r) if i in ignored else r for i, r in enumerate(arguments)]
-        self.steps.append(Step(op, params, tuple(arguments)))
-        made = [Placeholder(self, Ref(STEP, number, i)) for i in range(op.visible_of(params))]
-        return made[0] if len(made) == 1 else made
-
-    def _shaped(self, ref: Ref) -> Ref:
-        """What has the shape of a value: that of which it is the conjugate."""
-        if ref.kind == STEP and self.steps[ref.number].op.name == "conj":
-            return self.steps[ref.number].arguments[0]
-        return ref
-
-
 # Which inputs of a call are complex, and which outputs.
 Complexity = tuple[tuple[bool, ...], tuple[bool, ...]]
 
 
-class GradientProgram:
-    """The gradient of an operator with certain params, as steps; it is another one where some
-    tensors are complex. Without an operator, a rule of real numbers is given."""
+class GradientProgram(NamedTuple):
+    """The gradients of a call's inputs as entries of a graph, whose variables stand for the inputs and
+    outputs of the call and for the gradients of its outputs."""
 
-    def __init__(
-        self,
-        op: Op | None,
-        params: Any,
-        inputs: int,
-        outputs: int,
-        complexity: Complexity | None = None,
-        rule: Any = None,
-    ) -> None:
-        recorder = _Recorder()
-        rule = rule or Op.gradient[op]
-        own, made = complexity or ((False,) * inputs, (False,) * outputs)
-        context = _Context(
-            [Placeholder(recorder, Ref(INPUT, i), kind) for i, kind in enumerate(own)],
-            [Placeholder(recorder, Ref(OUTPUT, i), kind) for i, kind in enumerate(made)],
-            params,
-            rule,
-        )
-        grads = [Placeholder(recorder, Ref(GRAD, i)) for i in range(outputs)]
-        if complexity is not None:
-            rule = Op.complex_gradient.get(op)
-            if rule is None:
-                name = "" if op is None else op.name
-                raise Unsupported(f"the gradient of {name} is not defined for complex numbers")
-        results = list(rule(context, *grads))
-        if len(results) != inputs:
-            raise RunError(
-                f"the gradient of {op and op.name} gave {len(results)} values", why=f"it has {inputs} inputs"
-            )
-        self.steps = recorder.steps
-        self.results = [None if result is None else result.ref for result in results]
-
-    def wanted(self, needs: tuple[bool, ...]) -> Wanted:
-        """What the gradients of some inputs take."""
-        return Wanted(self, needs)
+    inputs: Sequence[Node]
+    outputs: Sequence[Node]
+    grads: Sequence[Node]
+    results: Sequence[NodeEntry | None] = ()  # one an input; None is zero
 
 
-def composed_gradient(steps: Sequence[Step], context: _Context, grad: Any) -> list[Any]:
-    """The rule of what the last of some steps gives, from those of their operators. What the steps
-    gave on the way is computed again."""
-    recorder = context.inputs[0].recorder
-    values: dict[Ref, Any] = {Ref(INPUT, n): value for n, value in enumerate(context.inputs)}
-    for number, step in enumerate(steps[:-1]):
-        refs = [values[ref].ref for ref in step.arguments]
-        values[Ref(STEP, number)] = recorder.add(step.op, step.params, refs)
-    last = Ref(STEP, len(steps) - 1)
-    values[last] = context.outputs[0]
-    grads: dict[Ref, Any] = {last: grad}
-    for number in range(len(steps) - 1, -1, -1):
-        found = grads.get(Ref(STEP, number))
-        if found is None:
-            continue
-        step, made = steps[number], values[Ref(STEP, number)]
-        rule = Op.gradient[step.op]
-        own = _Context([values[ref] for ref in step.arguments], [made], step.params, rule)
-        for ref, part in zip(step.arguments, rule(own, found)):
-            if part is not None:
-                grads[ref] = part if ref not in grads else grads[ref] + part
-    return [grads.get(Ref(INPUT, number)) for number in range(len(context.inputs))]
+def gradient_program(
+    op: Op, params: Any, inputs: int, outputs: int, complexity: Complexity | None = None
+) -> GradientProgram:
+    """The gradient of an operator with certain params; it is another one where some tensors are
+    complex."""
+    complex_inputs, complex_outputs = complexity or ((False,) * inputs, (False,) * outputs)
+    program = GradientProgram(
+        [_variable(f"input{number}", is_complex) for number, is_complex in enumerate(complex_inputs)],
+        [_variable(f"output{number}", is_complex) for number, is_complex in enumerate(complex_outputs)],
+        [_variable(f"grad{number}") for number in range(outputs)],
+    )
+    rule = Op.gradient[op] if complexity is None else Op.complex_gradient.get(op)
+    if rule is None:
+        raise Unsupported(f"the gradient of {op.name} is not defined for complex numbers")
+    results = Context().run(_composed, program, op, params, rule)
+    if len(results) != inputs:
+        raise RunError(f"the gradient of {op.name} gave {len(results)} values", why=f"it has {inputs} inputs")
+    entries = [None if result is None else result.outputs[0] for result in results]
+    return program._replace(results=entries if complexity is None else _unconjugated(entries))
 
 
-class PlannedStep(NamedTuple):
-    """A step whose arguments are places in a list of values, which its outputs are added to."""
+def _variable(name: str, is_complex: bool = False) -> Node:
+    return Node(None, name, {"dtype": COMPLEX} if is_complex else None)
 
-    op: Op
-    params: Any
-    arguments: tuple[int, ...]
-    outputs: int
+
+def _composed(program: GradientProgram, op: Op, params: Any, rule: Rule) -> list[Symbol | None]:
+    """What a rule gives for the variables of a program. Scopes of the user are not for its nodes: this
+    runs in a context of its own."""
+    inputs, outputs, grads = ([Symbol([NodeEntry(node)]) for node in nodes] for nodes in program[:3])
+    with NameManager():
+        return list(rule(GradientContext(inputs, outputs, params, Op.gradient[op]), *grads))
+
+
+def _unconjugated(results: Sequence[NodeEntry | None]) -> list[NodeEntry | None]:
+    """The same gradients, for which shapes are read of values themselves and not of conjugates."""
+
+    def rule(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
+        ignored = () if node.op is None else node.op.ignored_of(node.params)
+        conjugates = [position for position in ignored if inputs[position].node.op_name == "conj"]
+        if not conjugates:
+            return None
+        for position in conjugates:
+            inputs[position] = inputs[position].node.inputs[0]
+        changed = walker.copy(node, inputs, node.control_deps)
+        return [NodeEntry(changed, index) for index in range(changed.num_outputs)]
+
+    rewritten = iter(rewrite(Graph([entry for entry in results if entry is not None]), rule).outputs)
+    return [None if entry is None else next(rewritten) for entry in results]
 
 
 class Wanted:
-    """The part of a program that some gradients need: its steps, and the inputs and outputs of the
-    forward call it reads, those apart of which only the shape counts."""
+    """The part of a program that some gradients need, as a plan. Its leaves are, in this order, what
+    it reads of the forward call, that of which only the shape counts, and gradients of outputs."""
 
     def __init__(self, program: GradientProgram, needs: tuple[bool, ...]) -> None:
-        self.results = [r if need else None for r, need in zip(program.results, needs)]
-        reached = {result.number for result in self.results if result and result.kind == STEP}
-        values = {result for result in self.results if result and result.kind != STEP}
-        shapes: set[Ref] = set()
-        for number in range(len(program.steps) - 1, -1, -1):
-            if number not in reached:
-                continue
-            step = program.steps[number]
-            ignored = step.op.ignored_of(step.params)
-            for position, ref in enumerate(step.arguments):
-                if ref.kind == STEP:
-                    reached.add(ref.number)
-                elif position in ignored:
-                    shapes.add(ref)
-                else:
-                    values.add(ref)
-        self.steps = [(n, step) for n, step in enumerate(program.steps) if n in reached]
-        self.values = tuple(sorted(ref for ref in values if ref.kind != GRAD))
-        self.shapes = tuple(sorted(ref for ref in shapes - values if ref.kind != GRAD))
-        self.grads = tuple(sorted(ref for ref in {*values, *shapes} if ref.kind == GRAD))
-        self.leaves = (*self.values, *self.shapes, *self.grads)
-        places = {ref: place for place, ref in enumerate(self.leaves)}
-        self.plan: list[PlannedStep] = []
-        for number, step in self.steps:
-            arguments = tuple([places[ref] for ref in step.arguments])
-            count = step.op.visible_of(step.params)
-            self.plan.append(PlannedStep(step.op, step.params, arguments, count))
-            for index in range(count):
-                places[Ref(STEP, number, index)] = len(places)
-        self.found_at = [None if ref is None else places[ref] for ref in self.results]
+        results = [entry if need else None for entry, need in zip(program.results, needs)]
+        entries = [entry for entry in results if entry is not None]
+        read = {entry.node for entry in entries}
+        shaped: set[Node] = set()
+        for node in topo_order(entries):
+            ignored = () if node.op is None else node.op.ignored_of(node.params)
+            for position, entry in enumerate(node.inputs):
+                (shaped if position in ignored else read).add(entry.node)
+        call = {
+            **{node: (False, number) for number, node in enumerate(program.inputs)},
+            **{node: (True, number) for number, node in enumerate(program.outputs)},
+        }
+        values = [node for node in call if node in read]
+        shapes = [node for node in call if node in shaped - read]
+        grads = [number for number, node in enumerate(program.grads) if node in read | shaped]
+        self.values = tuple([call[node] for node in values])  # (whether it is an output, its number)
+        self.shapes = tuple([call[node] for node in shapes])
+        self.grads = tuple(grads)
+        leaves = [*values, *shapes, *[program.grads[number] for number in grads]]
+        self.plan = planned([NodeEntry(node) for node in leaves], results)
         self.fused: Any = UNKNOWN  # its steps as one native computation, where they are one

@@ -45,8 +45,8 @@ def _entered(tensors: Tensors, create_graph: bool, tracked: bool = True) -> Tens
 
 
 def _left(tensors: Sequence[Tensor], create_graph: bool, was_tuple: bool) -> Any:
-    made = tuple(tensors) if create_graph else tuple(x.detach() for x in tensors)
-    return made if was_tuple else made[0]
+    outside = tuple(tensors) if create_graph else tuple(x.detach() for x in tensors)
+    return outside if was_tuple else outside[0]
 
 
 def _called(name: str, func: Function, inputs: Tensors, strict: bool) -> tuple[bool, Tensors]:
@@ -65,8 +65,8 @@ def _gradients(
     outputs: Sequence[Any], inputs: Tensors, grads: Sequence[Any] | None, create_graph: bool
 ) -> tuple[Any, ...]:
     """Gradients, None where there is no way from an output to an input."""
-    given = [None] * len(outputs) if grads is None else grads
-    pairs = [(y, g) for y, g in zip(outputs, given) if y is not None and y.requires_grad]
+    weights = [None] * len(outputs) if grads is None else grads
+    pairs = [(y, g) for y, g in zip(outputs, weights) if y is not None and y.requires_grad]
     if not pairs:
         return (None,) * len(inputs)
     ys, gs = zip(*pairs)
@@ -75,7 +75,7 @@ def _gradients(
 
 def _filled(grads: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str) -> list[Tensor]:
     """Gradients with zeros for those that are none; errors in strict mode."""
-    made = []
+    filled = []
     for number, (one, x) in enumerate(zip(grads, like)):
         if one is None and strict:
             raise RunError(f"The {what} is independent of input {number}. {STRICT}")
@@ -84,8 +84,8 @@ def _filled(grads: Sequence[Any], like: Tensors, strict: bool, create_graph: boo
                 f"The derivative of the {what} is independent of input {number}. This is not "
                 "allowed in strict mode when create_graph=True."
             )
-        made.append(wrap(np.zeros_like(x._array)) if one is None else one)
-    return made
+        filled.append(wrap(np.zeros_like(x._array)) if one is None else one)
+    return filled
 
 
 def _vectors(name: str, v: Any, like: Tensors, create_graph: bool, of: str) -> Any:
@@ -115,13 +115,13 @@ def vjp(
 ) -> tuple[Any, Any]:
     """What a function gives, and a vector times the matrix of its derivatives."""
     with enable_grad():
-        was_tuple, given = _as_tuple(inputs, "inputs", "vjp")
-        xs = _entered(given, create_graph)
+        was_tuple, tensors = _as_tuple(inputs, "inputs", "vjp")
+        xs = _entered(tensors, create_graph)
         many, ys = _called("vjp", func, xs, strict)
         parts = _vectors("vjp", v, ys, create_graph, "output of")
         grads = _gradients(ys, xs, parts, create_graph)
-        made = _filled(grads, xs, strict, create_graph, "output of the user-provided function")
-    return _left(ys, create_graph, many), _left(made, create_graph, was_tuple)
+        product = _filled(grads, xs, strict, create_graph, "output of the user-provided function")
+    return _left(ys, create_graph, many), _left(product, create_graph, was_tuple)
 
 
 @typed_errors
@@ -131,8 +131,8 @@ def jvp(
     """What a function gives, and the matrix of its derivatives times a vector: gradients are linear
     in those of outputs, so that their gradient by those is this product."""
     with enable_grad():
-        _, given = _as_tuple(inputs, "inputs", "jvp")
-        xs = _entered(given, create_graph)
+        _, tensors = _as_tuple(inputs, "inputs", "jvp")
+        xs = _entered(tensors, create_graph)
         parts = _vectors("jvp", v, xs, create_graph, "input to")
         many, ys = _called("jvp", func, xs, strict)
         any_grads = tuple(wrap(np.zeros_like(y._array)).requires_grad_() for y in ys)
@@ -140,8 +140,8 @@ def jvp(
         if strict:
             _filled(back, xs, True, False, "output of the user-provided function")
         grads = _gradients(back, any_grads, parts, create_graph)
-        made = _filled(grads, ys, strict, create_graph, "gradient")
-    return _left(ys, create_graph, many), _left(made, create_graph, many)
+        product = _filled(grads, ys, strict, create_graph, "gradient")
+    return _left(ys, create_graph, many), _left(product, create_graph, many)
 
 
 def _one_number(name: str, many: bool, ys: Tensors) -> None:
@@ -172,8 +172,8 @@ def _hessian_product(
     name: str, func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool
 ) -> tuple[Any, Any]:
     with enable_grad():
-        was_tuple, given = _as_tuple(inputs, "inputs", name)
-        xs = _entered(given, create_graph)
+        was_tuple, tensors = _as_tuple(inputs, "inputs", name)
+        xs = _entered(tensors, create_graph)
         parts = _vectors(name, v, xs, create_graph, "input to")
         many, ys = _called(name, func, xs, strict)
         _one_number(name, many, ys)
@@ -182,8 +182,8 @@ def _hessian_product(
             _filled(first, xs, True, True, "output of the user-provided function")
         second = _gradients(first, xs, parts, create_graph)
         what = "jacobian of the user-provided function"
-        made = _filled(second, xs, strict, create_graph, what)
-    return _left(ys, create_graph, many), _left(made, create_graph, was_tuple)
+        product = _filled(second, xs, strict, create_graph, what)
+    return _left(ys, create_graph, many), _left(product, create_graph, was_tuple)
 
 
 # Matrices.
@@ -206,12 +206,12 @@ def jacobian(
     """
     _check_strategy(create_graph, strict, vectorize, strategy)
     with enable_grad():
-        was_tuple, given = _as_tuple(inputs, "inputs", "jacobian")
-        xs = _entered(given, create_graph)
+        was_tuple, tensors = _as_tuple(inputs, "inputs", "jacobian")
+        xs = _entered(tensors, create_graph)
         many, ys = _called("jacobian", func, xs, strict)
         rows = tuple(_derivatives(y, xs, create_graph, strict) for y in ys)
-    made = tuple(_left(row, create_graph, was_tuple) for row in rows)
-    return made if many else made[0]
+    matrices = tuple(_left(row, create_graph, was_tuple) for row in rows)
+    return matrices if many else matrices[0]
 
 
 def _check_strategy(create_graph: bool, strict: bool, vectorize: bool, strategy: str) -> None:
@@ -238,8 +238,8 @@ def _derivatives(output: Tensor, inputs: Tensors, create_graph: bool, strict: bo
         one = np.zeros_like(array)
         one.reshape(-1)[number] = 1
         grads = _gradients((output,), inputs, (wrap(one),), create_graph)
-        for column, made in zip(columns, _filled(grads, inputs, strict, create_graph, what)):
-            column.append(made)
+        for column, row in zip(columns, _filled(grads, inputs, strict, create_graph, what)):
+            column.append(row)
     return [_together(column, array.shape, x) for column, x in zip(columns, inputs)]
 
 
@@ -247,7 +247,8 @@ def _together(rows: list[Tensor], shape: tuple[int, ...], x: Tensor) -> Tensor:
     whole = (*shape, *x._array.shape)
     if not rows:
         return wrap(np.zeros(whole, x._array.dtype))
-    return reshape(stack(rows), whole)
+    together: Tensor = reshape(stack(rows), whole)
+    return together
 
 
 @typed_errors
@@ -264,7 +265,7 @@ def hessian(
     >>> hessian(lambda x: (x * x * x).sum(), wrap(np.array([1.0, 2.0]))).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    was_tuple, given = _as_tuple(inputs, "inputs", "hessian")
+    was_tuple, tensors = _as_tuple(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise InvalidValue("outer_jacobian_strategy must be 'forward-mode' or 'reverse-mode'")
 
@@ -272,8 +273,8 @@ def hessian(
         many, ys = _called("hessian", func, xs, strict)
         _one_number("hessian", many, ys)
         grads = _gradients(ys, xs, None, True)
-        made = _filled(grads, xs, strict, strict, "output of the user-provided function")
-        return tuple(made)
+        filled = _filled(grads, xs, strict, strict, "output of the user-provided function")
+        return tuple(filled)
 
-    made = jacobian(first, given, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return made if was_tuple else made[0][0]
+    matrices = jacobian(first, tensors, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return matrices if was_tuple else matrices[0][0]

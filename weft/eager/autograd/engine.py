@@ -174,10 +174,10 @@ class Run:
 
 def _by_node(captures: dict[tuple[Node, int], int]) -> dict[Node, list[tuple[int, int]]]:
     """What is captured from each node: the number of its output, and a place in the results."""
-    made: dict[Node, list[tuple[int, int]]] = {}
+    by_node: dict[Node, list[tuple[int, int]]] = {}
     for (node, index), position in captures.items():
-        made.setdefault(node, []).append((index, position))
-    return made
+        by_node.setdefault(node, []).append((index, position))
+    return by_node
 
 
 def _needed(order: Sequence[Node], wanted: Collection[Node]) -> set[Node]:
@@ -213,15 +213,15 @@ def apply_tensor_hooks(node: Node, grads: list[Grad]) -> None:
         for hook in hooks:
             if grads[index] is None:
                 break
-            made = hook(grads[index])
-            if made is None:
+            replaced = hook(grads[index])
+            if replaced is None:
                 continue
             shown = getattr(hook, "__name__", type(hook).__name__)
-            if not hasattr(made, "_array"):
-                raise InvalidType(f"expected Variable, but hook returned {type(made).__name__!r}")
-            if made._array.shape != grads[index]._array.shape:
+            if not hasattr(replaced, "_array"):
+                raise InvalidType(f"expected Variable, but hook returned {type(replaced).__name__!r}")
+            if replaced._array.shape != grads[index]._array.shape:
                 raise RunError(f"hook {shown!r} has changed the size of value")
-            grads[index] = made
+            grads[index] = replaced
     for index, reference in (node._retained or {}).items():
         tensor = reference()
         if tensor is not None and grads[index] is not None:
@@ -236,14 +236,14 @@ def validated(node: Node, results: Sequence[Grad]) -> Sequence[Grad]:
             f"Function {node.name()} returned an invalid number of gradients - "
             f"expected {len(edges)}, but got {len(results)}"
         )
-    made: list[Grad] | None = None
+    changed: list[Grad] | None = None
     for position, ((target, index), grad) in enumerate(zip(edges, results)):
         if target is not None and grad is not None:
             meta, array = target.outputs[index], grad._array
             if array.shape != meta[0] or array.dtype != meta[1]:
-                made = made or list(results)
-                made[position] = fitted(grad, meta, f"Function {node.name()}", position)
-    return results if made is None else made
+                changed = changed or list(results)
+                changed[position] = fitted(grad, meta, f"Function {node.name()}", position)
+    return results if changed is None else changed
 
 
 def fitted(grad: Grad, meta: Meta, owner: str, position: int) -> Grad:
@@ -342,22 +342,22 @@ def _root_edge(tensor: Any, number: int) -> tuple[Node, int]:
     edge = tensor._edge()
     if edge[0] is None:
         raise RunError(f"element {number} of tensors does not require grad and does not have a grad_fn")
-    found: tuple[Node, int] = edge
-    return found
+    valid: tuple[Node, int] = edge
+    return valid
 
 
 def _captures(inputs: Sequence[Any]) -> dict[tuple[Node, int], int]:
-    made: dict[tuple[Node, int], int] = {}
+    positions: dict[tuple[Node, int], int] = {}
     for position, tensor in enumerate(inputs):
         edge = tensor._edge()
         if edge[0] is None:
             raise RunError("One of the differentiated Tensors does not require grad")
-        made.setdefault(edge, position)
-    return made
+        positions.setdefault(edge, position)
+    return positions
 
 
 def _results(run: Run, inputs: Sequence[Any], allow_unused: bool, accumulate: bool) -> tuple[Any, ...]:
-    made = []
+    results = []
     for tensor in inputs:
         grad = run.captured.get(run.captures[tensor._edge()])
         if accumulate:
@@ -369,5 +369,5 @@ def _results(run: Run, inputs: Sequence[Any], allow_unused: bool, accumulate: bo
                 "One of the differentiated Tensors appears to not have been used in the graph",
                 hint="set allow_unused=True if this is the desired behavior",
             )
-        made.append(grad)
-    return tuple(made)
+        results.append(grad)
+    return tuple(results)

@@ -60,9 +60,9 @@ class FunctionCtx(Node):
     # The node
 
     def _finish(self, outputs: Sequence[Any]) -> None:
-        made = {id(output) for output in outputs}
+        of_outputs = {id(output) for output in outputs}
         kept = saved_class()
-        self._saved = [t if t is None else kept(t, id(t) in made) for t in self._to_save]
+        self._saved = [t if t is None else kept(t, id(t) in of_outputs) for t in self._to_save]
         self._to_save = ()
 
     def release(self) -> None:
@@ -72,8 +72,8 @@ class FunctionCtx(Node):
     def apply(self, grads: list[Any]) -> Sequence[Any]:
         if self._materialize:
             grads = [wrap(np.zeros(*meta)) if grad is None else grad for grad, meta in zip(grads, self.outputs)]
-        made = self.function.backward(self, *grads)
-        results = list(made) if isinstance(made, (tuple, list)) else [made]
+        returned = self.function.backward(self, *grads)
+        results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         count = len(self.needs_input_grad)
         if len(results) > count and all(extra is None for extra in results[count:]):
             results = results[:count]
@@ -132,16 +132,16 @@ class Function:
         recorded = modes.grad and any(ctx.needs_input_grad)
         with no_grad():
             if cls.setup_context is None:
-                made = cls.forward(ctx, *args)
+                returned = cls.forward(ctx, *args)
             else:
-                made = cls.forward(*args)
-                cls.setup_context(ctx, args, made)
-        outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+                returned = cls.forward(*args)
+                cls.setup_context(ctx, args, returned)
+        outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         if recorded:
             outputs = _record(ctx, args, outputs)
         for tensor in ctx._dirty:
             tensor._counter[0] += 1
-        return type(made)(outputs) if isinstance(made, (tuple, list)) else outputs[0]
+        return type(returned)(outputs) if isinstance(returned, (tuple, list)) else outputs[0]
 
 
 def _record(ctx: FunctionCtx, args: Sequence[Any], outputs: list[Any]) -> list[Any]:
@@ -176,12 +176,12 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def inside(ctx: Any, *grads: Any) -> Any:
         with no_grad():
-            made = function(ctx, *grads)
+            returned = function(ctx, *grads)
         if not (modes.grad and any(isinstance(g, Tensor) and g.requires_grad for g in grads)):
-            return made
-        results = made if isinstance(made, tuple) else (made,)
+            return returned
+        results = returned if isinstance(returned, tuple) else (returned,)
         marked = tuple(_once(r, grads) if isinstance(r, Tensor) else r for r in results)
-        return marked if isinstance(made, tuple) else marked[0]
+        return marked if isinstance(returned, tuple) else marked[0]
 
     return inside
 
@@ -193,7 +193,7 @@ class _Once(Node):
 
 def _once(result: Tensor, grads: Sequence[Any]) -> Tensor:
     edges = tuple(g._edge() for g in grads if isinstance(g, Tensor))
-    made = result.detach()
-    made._grad_fn = _Once(edges, ((result._array.shape, result._array.dtype),))
-    made._requires_grad = True
-    return made
+    once = result.detach()
+    once._grad_fn = _Once(edges, ((result._array.shape, result._array.dtype),))
+    once._requires_grad = True
+    return once

@@ -10,6 +10,7 @@ import numpy as np
 from ...base.dtype import FLOAT64, is_complex
 from ...base.errors import InvalidValue, RunError
 from ..functions.misuse import typed_errors
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
 from .backward import grad
 from .modes import enable_grad
@@ -55,8 +56,8 @@ def gradcheck(
 
 def _outputs(func: Callable[..., Any], args: Sequence[Any]) -> list[Tensor]:
     with enable_grad():
-        made = func(*args)
-    items = made if isinstance(made, (tuple, list)) else [made]
+        returned = func(*args)
+    items = returned if isinstance(returned, (tuple, list)) else [returned]
     return [item for item in items if isinstance(item, Tensor) and item.requires_grad]
 
 
@@ -94,16 +95,16 @@ def _analytical(output: Tensor, inputs: Sequence[Tensor]) -> list[Array]:
     numbers count as two elements: real parts come first, then imaginary ones."""
     size = output._array.size
     parts = (1, 1j) if is_complex(output._array.dtype) else (1,)
-    made = [np.zeros((_in_parts(x._array).size, size * len(parts))) for x in inputs]
+    jacobians = [np.zeros((_in_parts(array_of(x)).size, size * len(parts))) for x in inputs]
     for column in range(size * len(parts)):
         seed = np.zeros(size, output._array.dtype)
         seed[column % size] = parts[column // size]
         start = wrap(seed.reshape(output._array.shape))
         grads = grad(output, inputs, start, retain_graph=True, allow_unused=True)
-        for jacobian, value in zip(made, grads):
+        for jacobian, value in zip(jacobians, grads):
             if value is not None:
                 jacobian[:, column] = _in_parts(value._array)
-    return made
+    return jacobians
 
 
 def _in_parts(array: Array) -> Array:
@@ -114,7 +115,7 @@ def _in_parts(array: Array) -> Array:
 
 def _numerical(func: Callable[..., Any], args: Sequence[Any], tensor: Tensor, number: int, eps: float) -> Array:
     """The same by central differences. The tensor's own memory is changed, and put back."""
-    array = tensor._array
+    array = array_of(tensor)
     rows = []
     for part in (eps, eps * 1j) if is_complex(array.dtype) else (eps,):
         for index in np.ndindex(array.shape):
@@ -131,10 +132,10 @@ def _numerical(func: Callable[..., Any], args: Sequence[Any], tensor: Tensor, nu
 
 def _values(func: Callable[..., Any], args: Sequence[Any], number: int) -> Array:
     with enable_grad():  # which outputs there are may depend on it
-        made = func(*args)
-    items = made if isinstance(made, (tuple, list)) else [made]
+        returned = func(*args)
+    items = returned if isinstance(returned, (tuple, list)) else [returned]
     chosen = [item for item in items if isinstance(item, Tensor) and item.requires_grad]
-    return _in_parts(chosen[number]._array).astype(FLOAT64)
+    return _in_parts(array_of(chosen[number])).astype(FLOAT64)
 
 
 def _random(rng: np.random.Generator, like: Array) -> Tensor:
@@ -161,15 +162,15 @@ def gradgradcheck(
     outputs = _outputs(func, args)
     if grad_outputs is None:
         rng = np.random.default_rng(0)
-        grad_outputs = [_random(rng, y._array) for y in outputs]
+        grad_outputs = [_random(rng, array_of(y)) for y in outputs]
     seeds = (grad_outputs,) if isinstance(grad_outputs, Tensor) else tuple(grad_outputs)
     count = len(seeds)
 
     def gradients(*values: Any) -> tuple[Any, ...]:
-        own, given = values[: len(args)], values[len(args) :]
-        wanted = [a for a in own if isinstance(a, Tensor) and a.requires_grad]
-        made = grad(_outputs(func, own), wanted, given, create_graph=True, allow_unused=True)
-        return tuple(g for g in made if g is not None)
+        arguments, grad_outputs = values[: len(args)], values[len(args) :]
+        wanted = [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
+        grads = grad(_outputs(func, arguments), wanted, grad_outputs, create_graph=True, allow_unused=True)
+        return tuple(g for g in grads if g is not None)
 
     assert count == len(outputs)
     return gradcheck(

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ...base.errors import InvalidValue, RunError
 from ...base.forks import held_lock
 from ..functions.misuse import typed_errors
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor
 from .engine import current_run
 from .modes import _Mode, modes
@@ -103,7 +104,7 @@ def _unpacked(tensor: Tensor) -> Tensor:
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    return tensor._like(tensor._array.copy())
+    return tensor._like(array_of(tensor).copy())
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -65,11 +65,11 @@ def _around_generator(mode: _Mode, function: Callable[..., Any]) -> Callable[...
         while True:
             try:
                 with mode._again():
-                    made = step(value)
+                    item = step(value)
             except StopIteration as stop:
                 return stop.value
             try:
-                step, value = generator.send, (yield made)
+                step, value = generator.send, (yield item)
             except GeneratorExit:
                 with mode._again():
                     generator.close()
@@ -102,8 +102,8 @@ class no_grad(_GradMode):
     mode = False
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        made = super().__new__(cls)
-        return made if function is None else made(function)
+        mode = super().__new__(cls)
+        return mode if function is None else mode(function)
 
 
 class enable_grad(no_grad):
@@ -138,12 +138,12 @@ class inference_mode(_Mode):
     backward pass later."""
 
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
-        made = super().__new__(cls)
+        self = super().__new__(cls)
         if callable(mode):
-            made.mode = True
-            return made(mode)
-        made.mode = mode
-        return made
+            self.mode = True
+            return self(mode)
+        self.mode = mode
+        return self
 
     def __init__(self, mode: bool | Callable[..., Any] = True) -> None:
         self.mode = mode if isinstance(mode, bool) else True

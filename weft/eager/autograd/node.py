@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from sys import getrefcount
 from typing import Any
 
@@ -15,7 +14,6 @@ import numpy as np
 from ...base.dtype import DType
 from ...base.errors import InvalidType, RunError
 from ...core.op import Op
-from .derivative import INPUT, Wanted
 from .hooks import Hooks
 from .modes import modes
 
@@ -23,7 +21,7 @@ Grad = Any  # a Tensor, or None for zero
 NO_EDGE: tuple[None, int] = (None, 0)
 LAST = 2**63 - 1  # the sequence number of what runs as soon as it can
 
-_sequence = itertools.count()
+sequence = itertools.count()
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -47,7 +45,7 @@ class Node:
     def __init__(self, next_functions: tuple[tuple[Node | None, int], ...], outputs: tuple[Meta, ...]) -> None:
         self.next_functions = next_functions
         self.outputs = outputs
-        self.sequence_nr = next(_sequence)
+        self.sequence_nr = next(sequence)
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         """The gradients of the inputs of the forward call, given those of its outputs."""
@@ -241,24 +239,24 @@ class Packed(Saved):
         self.array = None
 
     def unpack(self, owner: Node, tensor_of: Callable[..., Any]) -> Any:
-        made = _unrecorded(self.unpack_hook, self.packed)
-        if not hasattr(made, "_array"):
+        unpacked = _unrecorded(self.unpack_hook, self.packed)
+        if not hasattr(unpacked, "_array"):
             raise InvalidType(
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
-                f"{type(made).__name__}"
+                f"{type(unpacked).__name__}"
             )
         fn, index = self.edge
-        return tensor_of(made._array, made._counter, owner if self.is_output else fn, index)
+        return tensor_of(unpacked._array, unpacked._counter, owner if self.is_output else fn, index)
 
     def keep_apart(self, array: Any) -> None:
-        own = getattr(self.packed, "_array", None)
-        if own is not None and np.may_share_memory(own, array) and not self.is_output:
-            self.packed = self.packed._like(own.copy())
+        kept = getattr(self.packed, "_array", None)
+        if kept is not None and np.may_share_memory(kept, array) and not self.is_output:
+            self.packed = self.packed._like(kept.copy())
 
     def keep_output(self) -> None:
-        own = getattr(self.packed, "_array", None)
-        if own is not None and self.is_output and self.counter[0] == self.version:
-            self.packed = self.packed._like(own.copy())
+        kept = getattr(self.packed, "_array", None)
+        if kept is not None and self.is_output and self.counter[0] == self.version:
+            self.packed = self.packed._like(kept.copy())
 
 
 def _unrecorded(function: Callable[[Any], Any], value: Any) -> Any:
@@ -272,86 +270,6 @@ def _unrecorded(function: Callable[[Any], Any], value: Any) -> Any:
 def saved_class() -> type[Saved]:
     """How tensors are kept now."""
     return Saved if modes.saving is None else Packed
-
-
-@lru_cache(1024)
-def _shaped(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
-    return np.broadcast_to(np.zeros((), dtype), shape)
-
-
-# Operators whose gradients read outputs that users may write to, as PyTorch's read inputs instead.
-OVERWRITTEN = frozenset(
-    "elemwise_div broadcast_div erfinv logaddexp hard_sigmoid max_pool2d global_max_pool2d _variance".split()
-)
-
-
-class OpNode(Node):
-    """The backward call of an operator of the registry, by the program of its gradient rule."""
-
-    op: Op  # of the subclass that an operator has
-    run_step: Callable[..., Any]  # set by dispatch: (op, params, tensors) -> tensors
-    run_fused: Callable[..., Any]  # set by dispatch: (node, values) -> gradients, or None
-    tensor_of: Callable[..., Any]  # set by tensor: (array, counter, grad_fn, output_nr) -> Tensor
-
-    def __init__(
-        self,
-        params: Any,
-        wanted: Wanted,
-        next_functions: tuple[tuple[Node | None, int], ...],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-    ) -> None:
-        self.next_functions = next_functions
-        self.outputs = tuple([(out._array.shape, out._array.dtype) for out in outputs])
-        self.sequence_nr = next(_sequence)
-        self.params = params
-        self.wanted = wanted
-        self.shapes: Sequence[Meta] = ()
-        self.saved: Sequence[Saved] | None = ()
-        if wanted.shapes:
-            arrays = [(inputs if k == INPUT else outputs)[n]._array for k, n, _ in wanted.shapes]
-            self.shapes = [(array.shape, array.dtype) for array in arrays]
-
-    def save(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Keeps the values that the gradient will read."""
-        kept = saved_class()
-        self.saved = [
-            kept(inputs[number], False) if kind == INPUT else kept(outputs[number], True)
-            for kind, number, _ in self.wanted.values
-        ]
-
-    def before_overwriting(self) -> None:
-        if self.op.name in OVERWRITTEN:
-            for saved in self.saved or ():
-                saved.keep_output()
-
-    def release(self) -> None:
-        if self.wanted.values:
-            self.saved = None
-
-    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
-        if self.saved is None:
-            raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
-        wanted = self.wanted
-        values = [saved.unpack(self, self.tensor_of) for saved in self.saved]
-        values += [self._of_shape(meta) for meta in self.shapes]
-        for ref in wanted.grads:
-            grad = grads[ref.number]
-            values.append(self._zeros(self.outputs[ref.number]) if grad is None else grad)
-        if len(wanted.plan) > 1:
-            made = self.run_fused(self, values)
-            if made is not None:
-                return made  # type: ignore[no-any-return]
-        for op, params, places, count in wanted.plan:
-            values += self.run_step(op, params, [values[place] for place in places])[:count]
-        return [None if place is None else values[place] for place in wanted.found_at]
-
-    def _of_shape(self, meta: Meta) -> Any:
-        """A tensor whose values nobody reads."""
-        return self.tensor_of(_shaped(*meta), [0], None, 0)
-
-    def _zeros(self, meta: Meta) -> Any:
-        return self.tensor_of(np.zeros(*meta), [0], None, 0)
 
 
 def keep_old_values(last: Node | None, since: int, array: Any) -> None:
@@ -369,12 +287,12 @@ def keep_old_values(last: Node | None, since: int, array: Any) -> None:
 
 def next_sequence() -> int:
     """The sequence number after which nodes made from now on come."""
-    return next(_sequence)
+    return next(sequence)
 
 
 def accumulator_of(leaf: Any) -> AccumulateGrad:
     """The node that adds to a leaf's gradient. The leaf knows it weakly: the graph keeps it."""
-    known = leaf._accumulator and leaf._accumulator()
+    known: AccumulateGrad | None = leaf._accumulator and leaf._accumulator()
     if known is None:
         known = AccumulateGrad(leaf)
         leaf._accumulator = weakref.ref(known)

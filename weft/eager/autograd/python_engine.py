@@ -26,9 +26,9 @@ class PythonEngine(Engine):
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
     ) -> tuple[Any, ...]:
-        for name, given in (("tensors", tensors), ("grad_tensors", grad_tensors)):
-            if not isinstance(given, tuple):
-                raise RunError(f"{name} argument is expected to be a tuple, but got {type(given).__name__}")
+        for name, value in (("tensors", tensors), ("grad_tensors", grad_tensors)):
+            if not isinstance(value, tuple):
+                raise RunError(f"{name} argument is expected to be a tuple, but got {type(value).__name__}")
         if len(tensors) != len(grad_tensors):
             raise RunError(f"got {len(tensors)} tensors and {len(grad_tensors)} gradients")
         for number, (tensor, grad) in enumerate(zip(tensors, grad_tensors)):

@@ -99,11 +99,11 @@ class _RegionNode(Node):
     @classmethod
     def of(cls, source: Any, region: Region) -> Any:
         """The map applied to a tensor, recorded where gradients of gradients are wanted."""
-        made = source._like(cls.values(source._array, region))
+        mapped = source._like(cls.values(source._array, region))
         if source._recorded():
-            made._requires_grad = True
-            made._grad_fn = cls(source, region, (_meta(made),))
-        return made
+            mapped._requires_grad = True
+            mapped._grad_fn = cls(source, region, (_meta(mapped),))
+        return mapped
 
     @staticmethod
     def values(array: Array, region: Region) -> Array:

@@ -1,25 +1,34 @@
 """Functions that compose element-wise operators, as one operator: a function is run once on
-stand-ins, and what it composed is one native pass, and one node of the graph."""
+stand-ins, and the graph it composed is one native pass, and one node of autograd's."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
+from ...base import config
+from ...base.counters import add_stat_value
 from ...base.dtype import DType
-from ...core.infer import same_dtype
+from ...base.errors import Error
+from ...base.kept import Kept
+from ...core.infer import infer_node
+from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.pattern import OpPattern
+from ...core.plan import Plan, planned
 from ...lower.cpu.open.pointwise import Element, element_of
-from ..autograd.derivative import INPUT, KEPT_PROGRAMS, STEP, Complexity, GradientProgram, Ref, Step, composed_gradient
+from ...passes.gradient import entry_gradients
+from ..autograd.derivative import KEPT_PROGRAMS, Complexity, GradientProgram
 from ..autograd.modes import modes
-from ..autograd.node import OpNode
-from ..dispatch import kernel_of, record
+from ..dispatch import OpNode, kernel_of, record
 from ..native.gradient import FUSED_FROM
 from ..native.pointwise import are_native, element, op_key, run_pointwise
+from ..tensor.memory import arrays_of
 from ..tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
@@ -27,56 +36,72 @@ Shape = tuple[int, ...]
 Arguments = ParamSpec("Arguments")
 
 
-class _NotFused(Exception):
-    """A function does something else than to compose element-wise operators."""
+class _Declined(Exception):
+    """A function does something else than to compose element-wise operators; says what."""
 
 
-class Trace:
-    """Takes down which operators are applied to stand-ins, and to numbers as tensors."""
+class _Recording:
+    """Operators applied to stand-ins as nodes of a graph. Its variables are what stands for tensors,
+    and after those the numbers that the function made tensors of."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.refs: dict[int, Ref] = {}  # by the identity of a tensor
-        self.kept: list[Tensor] = []  # so that identities stay theirs
-        self.inputs = 0
-        self.constants: list[Tensor] = []
+        self.leaves: dict[NodeEntry, Tensor] = {}
+        self._entries: dict[int, NodeEntry] = {}  # by the identity of a tensor
+        self._known: list[Tensor] = []  # so that identities stay theirs
 
-    def stand_in(self, array: Array) -> Tensor:
+    def stand_in(self, value: Any) -> Any:
         """What stands for a tensor: of its shape and dtype, with values that mean nothing."""
-        return self._known(Ref(INPUT, self.inputs), array.shape, array.dtype)
-
-    def _known(self, ref: Ref, shape: Shape, dtype: DType) -> Tensor:
-        made = wrap(np.broadcast_to(np.zeros((), dtype), shape))
-        self._refer(made, ref)
-        return made
-
-    def _refer(self, tensor: Tensor, ref: Ref) -> None:
-        self.kept.append(tensor)
-        self.refs[id(tensor)] = ref
-        self.inputs += ref.kind == INPUT
+        if not isinstance(value, Tensor):
+            return value
+        if value._wrapped:
+            raise _Declined("a number that is a tensor decides no dtype")
+        return self._leaf(_empty(value._array.shape, value._array.dtype))
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
-        arguments = tuple([self._ref(tensor) for tensor in inputs])
+        """Applies an operator, as dispatch does."""
         if not _is_element_wise(op):
-            raise _NotFused
-        shapes = [tensor._array.shape for tensor in inputs]
-        dtypes = [tensor._array.dtype for tensor in inputs]
-        shape = Op.shape[op](params, shapes, [None])[1][0]
-        dtype = (Op.dtype.get(op) or same_dtype)(params, dtypes, [None])[1][0]
-        if shape is None or dtype is None or not are_native((*dtypes, dtype)):
-            raise _NotFused
-        self.steps.append(Step(op, params, arguments))
-        return [self._known(Ref(STEP, len(self.steps) - 1), shape, dtype)]
+            raise _Declined(f"{op.name} is not element-wise")
+        entries = [self._entry(tensor) for tensor in inputs]
+        try:
+            ((shape, dtype, _),) = infer_node(op, params, [_fact(tensor) for tensor in inputs], op.name)
+        except Error as error:
+            raise _Declined(f"{op.name} is not for its inputs") from error
+        if shape is None or dtype is None or not are_native((*[t._array.dtype for t in inputs], dtype)):
+            raise _Declined(f"{op.name} is not native for its inputs")
+        node = Node(op, op.name, op.attributes(params), entries, params=params)
+        return [self._refer(_empty(shape, dtype), NodeEntry(node))]
 
-    def _ref(self, tensor: Tensor) -> Ref:
-        ref = self.refs.get(id(tensor))
-        if ref is None:
+    def entry(self, result: Any) -> NodeEntry:
+        """What the function gave."""
+        entry = self._entries.get(id(result))
+        if entry is None or entry in self.leaves:
+            raise _Declined("the result is not one of operators")
+        return entry
+
+    def _entry(self, tensor: Tensor) -> NodeEntry:
+        if id(tensor) not in self._entries:
             if tensor._array.size != 1 or tensor._base is not None or tensor._root is not None:
-                raise _NotFused
-            ref = Ref(INPUT, self.inputs)
-            self._refer(tensor, ref)
-            self.constants.append(tensor)
-        return ref
+                raise _Declined("a tensor was made by other means than operators")
+            self._leaf(tensor)
+        return self._entries[id(tensor)]
+
+    def _leaf(self, tensor: Tensor) -> Tensor:
+        entry = NodeEntry(Node(None, f"input{len(self.leaves)}"))
+        self.leaves[entry] = tensor
+        return self._refer(tensor, entry)
+
+    def _refer(self, tensor: Tensor, entry: NodeEntry) -> Tensor:
+        self._known.append(tensor)
+        self._entries[id(tensor)] = entry
+        return tensor
+
+
+def _fact(tensor: Tensor) -> Fact:
+    return Fact(tensor._array.shape, tensor._array.dtype)
+
+
+def _empty(shape: Any, dtype: DType) -> Tensor:
+    return wrap(np.broadcast_to(np.zeros((), dtype), shape))
 
 
 def _is_element_wise(op: Op) -> bool:
@@ -88,37 +113,33 @@ def _is_element_wise(op: Op) -> bool:
 
 
 class Composite:
-    """Steps as one operator; what `record` knows of an operator."""
+    """A graph of element-wise operators as one operator; what `record` knows of an operator."""
 
     crosses = False  # between real and complex numbers
     differentiable = True
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps = steps
-        self.key = ("composed", tuple([(op_key(s.op, s.params), s.arguments) for s in steps]))
+    def __init__(self, plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> None:
+        self.plan, self.inputs, self.result = plan, inputs, result
+        self.key = ("composed", plan.keyed(op_key))
         self.elements: dict[Any, Element | None] = {}
         self.wanted: dict[Any, Any] = {}
-        self.node_class = type("FusedBackward0", (OpNode,), {"op": steps[-1].op})
-
-    def compute(self, *tensors: Any) -> Any:
-        values: dict[Ref, Any] = {Ref(INPUT, n): tensor for n, tensor in enumerate(tensors)}
-        for number, step in enumerate(self.steps):
-            inputs = [values[ref] for ref in step.arguments]
-            made = step.op.call_with(Op.compute[step.op], step.params, *inputs)
-            values[Ref(STEP, number)] = made
-        return made
+        self.node_class = type("FusedBackward0", (OpNode,), {"op": result.node.op})
 
     def element(self, dtypes: tuple[DType, ...]) -> Element | None:
         if dtypes not in self.elements:
-            self.elements[dtypes] = element_of(self.compute, dtypes)
+            self.elements[dtypes] = element_of(self.plan.compute, dtypes)
         return self.elements[dtypes]
 
     def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
-        rule = functools.partial(composed_gradient, self.steps)
-        return GradientProgram(None, None, inputs, outputs, complexity, rule)
+        """The gradient of the graph. What was computed on the way is computed again, the result is
+        that of the call."""
+        output, grad = Node(None, "output0"), Node(None, "grad0")
+        mirrors = {self.result.node: output}
+        results = Context().run(entry_gradients, [self.result], self.inputs, [NodeEntry(grad)], mirrors)
+        return GradientProgram([entry.node for entry in self.inputs], [output], [grad], results)
 
 
-_composites: dict[Any, Composite] = {}
+_composites: Kept[Composite] = Kept(KEPT_PROGRAMS)
 
 
 class Call(NamedTuple):
@@ -137,8 +158,7 @@ class Call(NamedTuple):
         return self.body.value.dtype
 
     def run(self, tensors: Sequence[Tensor], out: Array | None = None) -> Array:
-        arrays = [tensor._array for tensor in (*tensors, *self.constants)]
-        return run_pointwise(self.key, self.body, arrays, out)
+        return run_pointwise(self.key, self.body, arrays_of((*tensors, *self.constants)), out)
 
     def record(self, tensors: Sequence[Tensor], output: Tensor) -> None:
         record(self.maker, self.params, (*tensors, *self.constants), (output,))
@@ -167,81 +187,88 @@ class Fused:
         key = (*parts, *kwargs)
         try:
             return self.calls[key], tensors
-        except TypeError:  # an argument without a hash
+        except TypeError:
+            self._decline("an argument has no hash")
             return None, tensors
         except KeyError:
             pass
         if len(self.calls) >= KEPT_PROGRAMS:
             self.calls.clear()
-        found = self.calls[key] = self._traced(args, kwargs)
-        return found, tensors
+        recorded = self.calls[key] = self._recorded(args, kwargs)
+        return recorded, tensors
 
-    def _traced(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call | None:
-        trace, before = Trace(), modes.trace
-        stand = lambda v: trace.stand_in(v._array) if isinstance(v, Tensor) else v
-        given = [stand(value) for value in args]
-        named = {name: stand(value) for name, value in kwargs.items()}
-        if any([t._wrapped for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]):
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+        """The result of a call as one pass and one node, unless it is that as it is."""
+        call, tensors = self.call(args, kwargs)
+        if call is None or not isinstance(call.maker, Composite):
             return None
-        modes.trace = trace
+        output = wrap(call.run(tensors))
+        if modes.grad and any([tensor.requires_grad for tensor in tensors]):
+            call.record(tensors, output)
+        return output
+
+    def _recorded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call | None:
+        recording, before = _Recording(), modes.trace
+        modes.trace = recording
         try:
-            made = self.function(*given, **named)
-        except Exception:  # what is wrong with the call, the function itself will tell
+            result = self.function(
+                *[recording.stand_in(value) for value in args],
+                **{name: recording.stand_in(value) for name, value in kwargs.items()},
+            )
+            tensors = sum([isinstance(value, Tensor) for value in (*args, *kwargs.values())])
+            return _call(recording, tensors, result)
+        except _Declined as why:
+            self._decline(why)
             return None
         finally:
             modes.trace = before
-        ref = trace.refs.get(id(made))
-        if ref != Ref(STEP, len(trace.steps) - 1):
-            return None
-        return _call(trace, made)
+
+    def _decline(self, why: object) -> None:
+        add_stat_value("weft.fusion_declined", 1)
+        if "dispatch" in config.get("debug"):
+            print(f"weft: {self.function.__name__} is not fused: {why}", file=sys.stderr)
 
 
-def _call(trace: Trace, made: Tensor) -> Call | None:
-    inputs = [t._array for t in trace.kept if trace.refs[id(t)].kind == INPUT]
-    dtypes = tuple([array.dtype for array in inputs])
-    steps = tuple(trace.steps)
+def _call(recording: _Recording, tensors: int, result: Any) -> Call:
+    entry, leaves = recording.entry(result), list(recording.leaves)
+    arrays = [leaf._array for leaf in recording.leaves.values()]
+    dtypes = tuple([array.dtype for array in arrays])
+    plan = planned(leaves, [entry])
     maker: Any
-    if len(steps) == 1 and steps[0].arguments == tuple(Ref(INPUT, n) for n in range(len(inputs))):
-        op, params, _ = steps[0]
+    if len(plan.steps) == 1 and plan.steps[0].arguments == tuple(range(len(leaves))):
+        op, params, *_ = plan.steps[0]
         maker, key, body = kernel_of(op), op_key(op, params), element(op, params, dtypes)
     else:
-        try:
-            maker, params = _composites.get(steps) or Composite(steps), None
-        except TypeError:  # params without a hash
-            return None
-        if len(_composites) >= KEPT_PROGRAMS:
-            _composites.clear()
-        _composites[steps] = maker
+        maker, params = _composite(plan, leaves, entry), None
         key, body = maker.key, maker.element(dtypes)
-    if body is None or body.value.dtype != made._array.dtype:
-        return None
-    read = np.broadcast_shapes(*[inputs[place].shape for place in body.places])
-    if read != made._array.shape:
-        return None
-    return Call(key, body, tuple(trace.constants), read, maker, params)
+    if body is None or body.value.dtype != result._array.dtype:
+        raise _Declined("what it does to an element is not known")
+    shape = np.broadcast_shapes(*[arrays[place].shape for place in body.places])
+    if shape != result._array.shape:
+        raise _Declined("the result has a shape that no element read has")
+    return Call(key, body, tuple(recording.leaves.values())[tensors:], shape, maker, params)
+
+
+def _composite(plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> Composite:
+    """The composite of a plan; there is one for all graphs that are alike."""
+    try:
+        hash(plan)
+    except TypeError:
+        raise _Declined("an attribute has no hash") from None
+    return _composites.find(plan, lambda: Composite(plan, inputs, result))
 
 
 def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
     """The function, which is one native pass where tensors are large."""
-    own = Fused(function)
+    as_one = Fused(function)
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
         if modes.trace is None:
             for value in args:
                 if isinstance(value, Tensor) and value._array.size >= FUSED_FROM:
-                    made = _run(own, args, kwargs)
-                    return function(*args, **kwargs) if made is None else made
+                    output = as_one.run(args, kwargs)
+                    return function(*args, **kwargs) if output is None else output
         return function(*args, **kwargs)
 
     return call
-
-
-def _run(own: Fused, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
-    call, tensors = own.call(args, kwargs)
-    if call is None or not isinstance(call.maker, Composite):
-        return None
-    output = wrap(call.run(tensors))
-    if modes.grad and any([tensor.requires_grad for tensor in tensors]):
-        call.record(tensors, output)
-    return output

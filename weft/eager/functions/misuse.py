@@ -39,10 +39,10 @@ def raise_explained(
     name: str, function: Callable[..., Any], error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> NoReturn:
     """Raises what `explained` says, in place of the error that is being handled."""
-    found = explained(name, function, error, args, kwargs)
-    if found is error:
+    explanation = explained(name, function, error, args, kwargs)
+    if explanation is error:
         raise error
-    raise found from error
+    raise explanation from error
 
 
 def explained(
@@ -52,16 +52,16 @@ def explained(
     argument is no tensor, and so do errors of functions that the user passed in."""
     if not isinstance(error, Error) and _is_from_outside(error.__traceback__):
         return error
-    found: Error | None = _beyond_limits(name, error)
-    if found is None and type(error) is TypeError:
-        found = _unbound(name, function, args, kwargs)
-    found = found or _wrong_argument(name, function, error, args, kwargs)
-    if found is not None or isinstance(error, Error):
-        return found or error
+    explanation: Error | None = _beyond_limits(name, error)
+    if explanation is None and type(error) is TypeError:
+        explanation = _unbound(name, function, args, kwargs)
+    explanation = explanation or _wrong_argument(name, function, error, args, kwargs)
+    if explanation is not None or isinstance(error, Error):
+        return explanation or error
     kind = next(ours for raw, ours in _OURS.items() if isinstance(error, raw))
-    given = [type(value).__name__ for value in args]
-    given += [f"{key}={type(value).__name__}" for key, value in kwargs.items()]
-    return kind(f"{name}(): {error}", why=f"it was called with ({', '.join(given)})")
+    kinds = [type(value).__name__ for value in args]
+    kinds += [f"{key}={type(value).__name__}" for key, value in kwargs.items()]
+    return kind(f"{name}(): {error}", why=f"it was called with ({', '.join(kinds)})")
 
 
 def _is_from_outside(traceback: TracebackType | None) -> bool:
@@ -109,12 +109,12 @@ def _wrong_argument(
     if not isinstance(error, (AttributeError, TypeError, ValueError)):
         return None
     for position, parameter in enumerate(inspect.signature(function).parameters.values()):
-        given = position < len(args)
+        positional = position < len(args)
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             return None
-        if not given and parameter.name not in kwargs:
+        if not positional and parameter.name not in kwargs:
             continue
-        value = args[position] if given else kwargs[parameter.name]
+        value = args[position] if positional else kwargs[parameter.name]
         wanted = parameter.annotation
         kind = Tensor if wanted == "Tensor" else _KINDS.get(str(wanted))
         if isinstance(error, Error) and (kind is not Tensor or not isinstance(error, TypeError)):

@@ -49,10 +49,10 @@ def promoted(*values: Any) -> list[Tensor]:
 
 def promoted_floats(*values: Any) -> list[Tensor]:
     """The same in a floating dtype: integers become the default one, without wrapping before."""
-    made = promoted(*values)
-    kind = made[0]._dtype
+    result = promoted(*values)
+    kind = result[0]._dtype
     if is_float(kind) or is_complex(kind):
-        return made
+        return result
     return [in_dtype(value, get_default_dtype().numpy) for value in values]
 
 

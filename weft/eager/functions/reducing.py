@@ -55,9 +55,9 @@ def in_shape(input: Tensor, shape: Sequence[int]) -> Tensor:
     """The elements of a tensor that is nobody else's in another shape, as one of its own."""
     if input._shape == tuple(shape):
         return input
-    made = reshaped(input, array_of(input).reshape(shape))
-    made._base = made._root = None
-    return made
+    result = reshaped(input, array_of(input).reshape(shape))
+    result._base = result._root = None
+    return result
 
 
 def without(shape: Sequence[int], axes: Sequence[int], keepdim: bool) -> tuple[int, ...]:
@@ -81,5 +81,5 @@ def must_not_be_empty(name: str, input: Tensor, axes: Sequence[int], given: bool
 
 def picked(input: Tensor, places: Tensor, axis: int, keepdim: bool) -> Tensor:
     """The element at one place along an axis, for each place along the others."""
-    made = apply(_GATHER, GatherAttrs(axis=axis), [input, places])[0]
-    return in_shape(made, without(input._shape, (axis,), keepdim))
+    result = apply(_GATHER, GatherAttrs(axis=axis), [input, places])[0]
+    return in_shape(result, without(input._shape, (axis,), keepdim))

@@ -73,9 +73,9 @@ def row(function: Callable[..., Any] | None = None, **options: Unpack[Options]) 
     if function is None:
         return functools.partial(row, **options)
     options.setdefault("name", function.__name__)
-    made = Row(function, **options)
-    TABLE[made.name if made.space in ("weft", None) else f"{made.space}.{made.name}"] = made
-    _install(made)
+    entry = Row(function, **options)
+    TABLE[entry.name if entry.space in ("weft", None) else f"{entry.space}.{entry.name}"] = entry
+    _install(entry)
     return function
 
 
@@ -88,56 +88,56 @@ def named(function: Function, name: str, doc: str | None, signature: inspect.Sig
     return function
 
 
-def _install(made: Row) -> None:
-    own = Fused(made.function) if made.elementwise else None
-    call = _checked(made, own)
-    for name in (made.name, *made.aliases):
-        if made.space is not None:
-            FUNCTIONS.setdefault(made.space, {})[name] = call
-        if made.method:
+def _install(entry: Row) -> None:
+    fused = Fused(entry.function) if entry.elementwise else None
+    call = _checked(entry, fused)
+    for name in (entry.name, *entry.aliases):
+        if entry.space is not None:
+            FUNCTIONS.setdefault(entry.space, {})[name] = call
+        if entry.method:
             setattr(Tensor, name, call)
-        if made.inplace:
-            writing = _writing(made, own, f"{name}_")
+        if entry.inplace:
+            writing = _writing(entry, fused, f"{name}_")
             setattr(Tensor, f"{name}_", writing)
-            if made.space is not None:
-                FUNCTIONS[made.space][f"{name}_"] = writing
+            if entry.space is not None:
+                FUNCTIONS[entry.space][f"{name}_"] = writing
 
 
-def _checked(made: Row, own: Fused | None) -> Callable[..., Any]:
+def _checked(entry: Row, fused: Fused | None) -> Callable[..., Any]:
     """The function with `out=`, and with a message that names the argument of a wrong type."""
-    function, title, takes_out = made.function, title_of(made.name), bool(made.out)
+    function, title, takes_out = entry.function, title_of(entry.name), bool(entry.out)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs and takes_out and (target := kwargs.pop("out", None)) is not None:
-                return _write_out(made, own, target, args, kwargs)
+                return _write_out(entry, fused, target, args, kwargs)
             result = function(*args, **kwargs)
         except RAW as error:
-            raise_explained(made.name, function, error, args, kwargs)
+            raise_explained(entry.name, function, error, args, kwargs)
         entitle(result, title, args[0] if args else None)
         return result
 
     return call
 
 
-def _write_out(made: Row, own: Fused | None, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if own and may_write_out(target, (*args, *kwargs.values())) and write_native(own, target, args, kwargs):
+def _write_out(entry: Row, fused: Fused | None, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if fused and may_write_out(target, (*args, *kwargs.values())) and write_native(fused, target, args, kwargs):
         return target
-    result = made.function(*args, **kwargs)
-    if made.out is not True:
-        _check_out(made, target, result, args)
+    result = entry.function(*args, **kwargs)
+    if entry.out is not True:
+        _check_out(entry, target, result, args)
     return write_out(target, result)
 
 
-def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None:
+def _check_out(entry: Row, target: Any, result: Any, args: Sequence[Any]) -> None:
     if isinstance(result, tuple):
         for one, value in zip(target, result):
-            _check_out(made, one, value, args)
+            _check_out(entry, one, value, args)
         return
-    if made.out == "strict" and target._dtype != result._dtype:
+    if entry.out == "strict" and target._dtype != result._dtype:
         raise RunError(
-            f"{made.name}(): Expected out tensor to have dtype {result.dtype}, but got {target.dtype} instead"
+            f"{entry.name}(): Expected out tensor to have dtype {result.dtype}, but got {target.dtype} instead"
         )
     inputs = [tensor for arg in args for tensor in (arg if isinstance(arg, (tuple, list)) else [arg])]
     resized = target._shape != result._shape
@@ -155,7 +155,7 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
 
 def in_place(
     function: Callable[..., Any],
-    own: Fused | None,
+    fused: Fused | None,
     title: str,
     self: Tensor,
     args: Sequence[Any],
@@ -165,8 +165,8 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = own is not None and self.numel() >= WRITTEN_FROM
-    if large and write_native(own, self, (self, *args), kwargs):  # type: ignore[arg-type]
+    large = fused is not None and self.numel() >= WRITTEN_FROM
+    if large and write_native(fused, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)
         return self
@@ -182,19 +182,19 @@ def in_place(
     return write(self, result)
 
 
-def _writing(made: Row, own: Fused | None, name: str) -> Callable[..., Any]:
+def _writing(entry: Row, fused: Fused | None, name: str) -> Callable[..., Any]:
     """The in-place form."""
-    function, title = made.function, title_of(made.name)
+    function, title = entry.function, title_of(entry.name)
 
     @functools.wraps(function)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
-            return in_place(function, own, title, self, args, kwargs, made.writes)
+            return in_place(function, fused, title, self, args, kwargs, entry.writes)
         except RAW as error:
             raise_explained(name, function, error, (self, *args), kwargs)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"In-place `{made.name}`."
+    call.__doc__ = f"In-place `{entry.name}`."
     return call
 
 

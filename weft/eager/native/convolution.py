@@ -18,7 +18,15 @@ from ...lower.cpu.open.convolution import convolution_kernel
 from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel
 from ...lower.cpu.open.filters import SUMMED, added_parts_kernel, filters_kernel
 from ...lower.cpu.open.fold import fold_kernel
-from ...lower.cpu.open.window_plans import Plan, Shape, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
+from ...lower.cpu.open.window_plans import (
+    Shape,
+    WindowPlan,
+    WindowSum,
+    forward_sum,
+    plan_filters,
+    plan_sum,
+    transposed_sum,
+)
 from ...ops.nn._convolution import convolution_of
 from ...ops.nn.conv import conv_shape, transpose_shape
 from ...runtime.cpu.open_kernel import OpenKernel
@@ -74,18 +82,18 @@ def _shapes_of(rule: Callable[..., Any], params: Any, data: Shape) -> tuple[list
 # Plans, by the shapes of all inputs. None where these do not fit each other.
 
 
-def _planned(plan: Callable[..., Plan]) -> Callable[..., Callable[..., Plan | None]]:
+def _planned(plan: Callable[..., WindowPlan]) -> Callable[..., Callable[..., WindowPlan | None]]:
     """The plan of the sum that a function finds in params and shapes."""
     return lambda make: lru_cache(PLANS)(partial(_found, plan, make))
 
 
 def _found(
-    plan: Callable[..., Plan],
+    plan: Callable[..., WindowPlan],
     make: Callable[[Any, Shapes], WindowSum | None],
     params: Any,
     shapes: Shapes,
     dtypes: tuple[DType, ...],
-) -> Plan | None:
+) -> WindowPlan | None:
     if not _suits(params, shapes, dtypes):
         return None
     try:
@@ -145,14 +153,14 @@ def _transpose_grad_weight(params: Any, shapes: Shapes) -> WindowSum | None:
     return forward_sum(convolution_of(params), g, ins[1], x) if out == g else None
 
 
-def _plan_for(plans: Callable[..., Plan | None], params: Any, arrays: Sequence[Array]) -> Plan | None:
+def _plan_for(plans: Callable[..., WindowPlan | None], params: Any, arrays: Sequence[Array]) -> WindowPlan | None:
     return plans(params, tuple([a.shape for a in arrays]), tuple([a.dtype for a in arrays]))
 
 
 # Calls.
 
 
-def _run_sum(plan: Plan | None, source: Array, weight: Array, *bias: Array) -> Outputs:
+def _run_sum(plan: WindowPlan | None, source: Array, weight: Array, *bias: Array) -> Outputs:
     if plan is None:
         return None
     out = np.empty(plan.out, source.dtype)
@@ -161,14 +169,14 @@ def _run_sum(plan: Plan | None, source: Array, weight: Array, *bias: Array) -> O
         return _run_fold(plan, source, weight, dense(added), out)
     if plan.pointwise and not bias:
         return _run_pointwise(plan, source, weight, out)
-    strange = np.zeros(plan.lanes, source.dtype)
+    nonfinite = np.zeros(plan.lanes, source.dtype)
     inputs = [dense(a) for a in (source, weight, added)]
-    arrays = (*inputs, *plan.tables, out, strange)
+    arrays = (*inputs, *plan.tables, out, nonfinite)
     _kernel(plan.kind, source.dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    return None if plan.outside and _spread(strange, weight) else [out]
+    return None if plan.outside and _spread(nonfinite, weight) else [out]
 
 
-def _run_fold(plan: Plan, source: Array, weight: Array, bias: Array, out: Array) -> Outputs:
+def _run_fold(plan: WindowPlan, source: Array, weight: Array, bias: Array, out: Array) -> Outputs:
     """Products of all windows by matrix products, for each group, then their sums."""
     images, channels, *extents = source.shape
     groups = plan.out[1] // weight.shape[1]
@@ -183,7 +191,7 @@ def _run_fold(plan: Plan, source: Array, weight: Array, bias: Array, out: Array)
     return [out]
 
 
-def _run_pointwise(plan: Plan, source: Array, weight: Array, out: Array) -> Outputs:
+def _run_pointwise(plan: WindowPlan, source: Array, weight: Array, out: Array) -> Outputs:
     """Products of the filters, or of their transpose, and each image."""
     filters = weight[:, :, 0, 0].T if plan.transposed else weight[:, :, 0, 0]
     multiply(filters, _matrices(source), out=_matrices(out))
@@ -195,12 +203,12 @@ def _matrices(images: Array) -> Array:
     return images.reshape(*images.shape[:2], -1)
 
 
-def _spread(strange: Array, factor: Array) -> bool:
+def _spread(nonfinite: Array, factor: Array) -> bool:
     """Whether what is infinite or NaN met zeros that stand for nothing."""
-    return bool(np.isnan(strange).any()) and not np.isfinite(factor).all()
+    return bool(np.isnan(nonfinite).any()) and not np.isfinite(factor).all()
 
 
-def _run_filters(plan: Plan | None, source: Array, windows: Array) -> Outputs:
+def _run_filters(plan: WindowPlan | None, source: Array, windows: Array) -> Outputs:
     if plan is None:
         return None
     dtype = source.dtype
@@ -211,12 +219,12 @@ def _run_filters(plan: Plan | None, source: Array, windows: Array) -> Outputs:
         multiply(_matrices(windows), _matrices(source).swapaxes(1, 2), out=multiplied)
         return [_added(parts, out)]
     parts = np.empty((plan.splits, *plan.out), dtype) if plan.splits > 1 else out
-    strange = np.zeros(plan.lanes, dtype)
+    nonfinite = np.zeros(plan.lanes, dtype)
     source, windows = dense(source), dense(windows)
     pair = (windows, source) if plan.swapped else (source, windows)
-    arrays = (*pair, *plan.tables, parts, strange)
+    arrays = (*pair, *plan.tables, parts, nonfinite)
     _kernel(plan.kind, dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    return None if plan.outside and _spread(strange, windows) else [_added(parts, out)]
+    return None if plan.outside and _spread(nonfinite, windows) else [_added(parts, out)]
 
 
 def _added(parts: Array, out: Array) -> Array:

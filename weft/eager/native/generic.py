@@ -16,7 +16,7 @@ from ...compiler.open.programs import VARIANTS, open_program
 from ...core.infer import same_dtype
 from ...core.op import Op
 from ...lower.cpu.open.generic import OpenProgram, lower_open
-from ...lower.cpu.open.loop_bodies import lower_written
+from ...lower.cpu.open.loop_bodies import lower_loop_body
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .copy import dense
@@ -99,7 +99,7 @@ def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
     rule = Op.dtype.get(op) or same_dtype
     dtypes = rule(params, [dtype for _, dtype in inputs], nothing)[1]
     outputs = list(zip(shapes, dtypes))
-    lower = partial(lower_written, op, params, inputs, outputs)
+    lower = partial(lower_loop_body, op, params, inputs, outputs)
     key = ("written", op_key(op, params, Op.kernels))
     return _made(key, op.name, len(inputs), [*inputs, *outputs], lower)
 

@@ -4,7 +4,6 @@ one native computation, where its arrays are large."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,40 +12,26 @@ from ...base.dtype import BOOL, FLOAT32, FLOAT64
 from ...base.errors import Error
 from ...core.op import Op
 from ...core.pattern import OpPattern
+from ...core.plan import Plan
 from ...lower.cpu.open.pointwise import Element, element_of
-from ..autograd.derivative import KEPT_PROGRAMS, STEP, UNKNOWN, Ref, Wanted
+from ..autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Wanted
 from .generic import run_computed
 from .pointwise import op_key, run_pointwise
 
 Array = np.ndarray[Any, Any]
 
 FUSED_FROM = 1 << 8  # elements of the largest array
-# Beside element-wise operators and reductions: those that change shapes between them.
-SHAPING = {"expand_like", "broadcast_like", "collapse_sum", "reshape_like"}
 
 
 class FusedGradient:
     """A rule whose steps can be computed together."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.results = tuple(ref for ref in wanted.results if ref is not None)
-        steps = [(n, op_key(step.op, step.params), step.arguments) for n, step in wanted.steps]
-        self.key = ("gradient", tuple(steps), self.results)  # all that decides what is computed
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.key = ("gradient", plan.keyed(op_key))
         self.elements: dict[Any, list[Element | None]] = {}
         self.routes: dict[Any, list[Element] | None] = {}
         self.fails = False
-
-    def compute(self, results: Sequence[Ref], *tensors: Any) -> Any:
-        """The results by the computes of the steps."""
-        values: dict[Ref, Any] = dict(zip(self.wanted.leaves, tensors))
-        for number, step in self.wanted.steps:
-            inputs = [values[ref] for ref in step.arguments]
-            made = step.op.call_with(Op.compute[step.op], step.params, *inputs)
-            for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
-                values[Ref(STEP, number, index)] = tensor
-        found = [values[ref] for ref in results]
-        return found[0] if len(found) == 1 else found
 
     def run(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array] | None:
         """The results, of these shapes, for the leaves' arrays; None where that is not for native
@@ -74,7 +59,11 @@ class FusedGradient:
         alike = all([array.shape == whole or array.size == 1 for array in arrays])
         if alike and all([shape == whole for shape in shapes]):
             if dtypes not in self.elements:
-                self.elements[dtypes] = [element_of(partial(self.compute, [ref]), dtypes) for ref in self.results]
+                self.elements[dtypes] = [
+                    element_of(self.plan._replace(results=(place,)).compute, dtypes)
+                    for place in self.plan.results
+                    if place is not None
+                ]
             bodies = self.elements[dtypes]
             if None not in bodies:
                 return bodies  # type: ignore[return-value]
@@ -84,8 +73,7 @@ class FusedGradient:
         if any([not array.size for array in arrays]):
             return None
         try:
-            compute = partial(self.compute, self.results)
-            return run_computed(self.key, "gradient", compute, arrays)
+            return run_computed(self.key, "gradient", self.plan.compute, arrays)
         except (Error, TypeError, ValueError, AssertionError):
             self.fails = True  # a step takes shapes in a way that extents do not have
             return None
@@ -95,18 +83,19 @@ def _stretched(made: Array, shape: tuple[int, ...]) -> Array:
     return made if made.shape == shape else np.broadcast_to(made, shape)
 
 
-def fused_gradient(wanted: Wanted, unchanged: set[Op]) -> FusedGradient | None:
+def fused_gradient(wanted: Wanted) -> FusedGradient | None:
     """The rule as one computation, if it has at least two steps that do something, each
     element-wise or a reduction."""
-    steps = [step for _, step in wanted.steps]
-    if sum(step.op not in unchanged for step in steps) < 2:
+    steps, results = wanted.plan
+    if sum(not step.op.same_if_alike for step in steps) < 2:
         return None
     if not all(_fits(step.op) for step in steps):
         return None
-    if any(ref is not None and ref.kind != STEP for ref in wanted.results):
+    leaves = len(wanted.values) + len(wanted.shapes) + len(wanted.grads)
+    if any(place is not None and place < leaves for place in results):
         return None
     try:
-        return FusedGradient(wanted)
+        return FusedGradient(wanted.plan)
     except TypeError:  # params without a hash
         return None
 
@@ -116,4 +105,4 @@ def _fits(op: Op) -> bool:
         return False
     pattern = Op.pattern.get(op)
     kinds = (OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.COMM_REDUCE)
-    return pattern in kinds or op.name in SHAPING
+    return pattern in kinds or op.same_if_alike  # which changes shapes between the others

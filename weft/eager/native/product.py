@@ -15,7 +15,7 @@ from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
 from ...compiler.open.kernels import open_kernel
 from ...lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
-from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
+from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
@@ -187,13 +187,13 @@ def plan_product(
     columns of b; whether columns of b are."""
     kind = _kind(rows, columns, depth, layout)
     size, part = tile_size(host(), dtype), depth
-    if kind == "thin":
-        turn = rows, _thin_turn(batch, columns, dtype)
+    if kind == "skinny":
+        turn = rows, _skinny_turn(batch, columns, dtype)
     elif kind == "dot":
         turn = _cut(kind, batch, rows, columns, depth, TileSize(4, 1, ACROSS), columns)
     else:
         part = _part(depth)
-        most = max(panel_elements(dtype) // (part * size.width), 1) * size.width
+        most = max(panel_elements(dtype, host()) // (part * size.width), 1) * size.width
         turn = _cut(kind, batch, rows, columns, depth, size, most)
     turns = batch * -(-rows // turn[0]) * -(-columns // turn[1])
     multiplications = batch * rows * columns * depth
@@ -207,15 +207,15 @@ def _kind(rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool]) 
     if a_runs and b_runs and min(rows, columns) <= MAX_DOT and depth >= MIN_DOT_DEPTH:
         return "dot"
     if b_is_plain and rows <= MAX_ROWS:
-        return "thin"
+        return "skinny"
     return "rows" if a_runs else "packed"
 
 
-def _thin_turn(batch: int, columns: int, dtype: DType) -> int:
+def _skinny_turn(batch: int, columns: int, dtype: DType) -> int:
     """Columns of a turn: some lines of memory, so many turns that threads are busy."""
     line = RUN // dtype.itemsize
     even = -(-columns // (-(-TURNS_PER_CORE * host().cores // batch) * line)) * line
-    return min(even, thin_columns(dtype))
+    return min(even, skinny_columns(dtype))
 
 
 def _part(depth: int) -> int:
@@ -252,6 +252,6 @@ def _kernel(dtype: DType, kind: str) -> OpenKernel:
 def _make(dtype: DType, kind: str, target: CpuTarget) -> Kernel:
     if kind == "dot":
         return dot_kernel(target, dtype)
-    if kind == "thin":
-        return thin_kernel(target, dtype)
+    if kind == "skinny":
+        return skinny_kernel(target, dtype)
     return product_kernel(target, dtype, kind == "packed")

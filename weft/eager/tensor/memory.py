@@ -3,7 +3,6 @@ kernels and references take; nothing else needs to know what the memory is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -65,7 +64,3 @@ def array_of(tensor: Any) -> Array:
         why="kernels and references compute on 'cpu'",
         hint="copy the tensor there first: tensor.cpu()",
     )
-
-
-def arrays_of(tensors: Iterable[Any]) -> list[Array]:
-    return [array_of(tensor) for tensor in tensors]

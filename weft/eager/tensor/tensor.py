@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,9 +12,6 @@ import numpy as np
 from ...base.dtype import DType, is_complex, is_float
 from ...base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...base.forks import held_lock
-from ...core.op import Op
-from ...ops.math.elemwise import CastAttrs
-from ..autograd.derivative import split_arguments
 from ..autograd.hooks import Hooks, RemovableHandle
 from ..autograd.modes import modes
 from ..autograd.node import NO_EDGE, Node, accumulator_of
@@ -67,12 +63,6 @@ class Tensor:
     _retains: bool = False
     __array_priority__ = 1000
     __hash__ = object.__hash__
-
-    @staticmethod
-    def __weft_op__(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        inputs, params = split_arguments(op, args, kwargs, Tensor)
-        made = _apply[0](op, params, inputs)
-        return made[0] if len(made) == 1 else made
 
     if TYPE_CHECKING:  # what `bind` and the table of functions give it
 
@@ -329,12 +319,6 @@ class Tensor:
         """A fresh tensor over an array."""
         return wrap(array)
 
-    def _cast(self, kind: DType) -> Tensor:
-        """In another dtype; itself if it has that one."""
-        if self._dtype == kind:
-            return self
-        return _apply[0](Op.get("cast"), _cast_attrs(kind), [self])[0]
-
     # Values
 
     def item(self) -> Any:
@@ -410,13 +394,7 @@ class Tensor:
         return format(self.item(), form) if self.ndim == 0 else object.__format__(self, form)
 
 
-@cache
-def _cast_attrs(kind: DType) -> Any:
-    return CastAttrs(dtype=kind)
-
-
 AnyTensor = TypeVar("AnyTensor", bound=Tensor)
-_apply: list[Callable[..., list[Tensor]]] = []  # dispatch's, which is made of tensors
 
 
 def wrap(array: Memory) -> Tensor:

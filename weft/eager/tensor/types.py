@@ -53,17 +53,7 @@ class dtype(metaclass=_Constants):
 
     __module__ = "weft"
     __slots__ = (
-        "__weakref__",
-        "_complex",
-        "_real",
-        "abbr",
-        "is_complex",
-        "is_floating_point",
-        "is_signed",
-        "itemsize",
-        "name",
-        "numpy",
-        "title",
+        "__weakref__ _complex _real abbr is_complex is_floating_point is_signed itemsize name numpy title".split()
     )
 
     abbr: str

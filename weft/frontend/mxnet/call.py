@@ -1,4 +1,4 @@
-"""Call: one MXNet node as its converter sees it, and what it builds the answer with."""
+"""MxnetCall: one MXNet node as its converter sees it, and what it builds the answer with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OpenFill(Value):
         self.fill = fill
 
 
-class Call(Building):
+class MxnetCall(Building):
     """The inputs and attributes of a node; attributes have the defaults of MXNet 1.9.1."""
 
     def __init__(

@@ -19,12 +19,12 @@ from ..emitter import Emitter, Value
 from ..reading import check_inputs, in_nodes, reading
 from . import convert  # noqa: F401  registers the converters
 from .attributes import parsed, real_name, signature
-from .call import Call, OpenFill, Subgraph
+from .call import MxnetCall, OpenFill, Subgraph
 from .custom import SymbolConverter, converted_by, get_op, identity_converter
 from .params_file import dtype_of_code
 from .registry import Converter, find
 from .source import MxnetModel, read_model
-from .symbol_file import Node, SymbolFile
+from .symbol_file import FileNode, SymbolFile
 
 __all__ = ["from_mxnet", "get_op"]
 
@@ -78,12 +78,12 @@ def from_mxnet(
     values = _Variables(model, live, given_shapes(shape)).values(emitter)
     outputs = [
         _head(emitter, value, model.graph.nodes[number], len(values[number]))
-        for value, (number, _) in zip(_converted(model.graph, live, tables, emitter, values), model.graph.heads)
+        for value, (number, _) in zip(_Conversion(model.graph, tables, emitter, values).outputs(), model.graph.heads)
     ]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
 
-def _head(emitter: Emitter, value: Value, node: Node, count: int) -> Symbol:
+def _head(emitter: Emitter, value: Value, node: FileNode, count: int) -> Symbol:
     """An output of the model, called as in MXNet if it is the only one of its operator."""
     plain = node.op == "null" or count > 1
     return emitter.symbol(value) if plain else emitter.output(value, f"{node.name}_output")
@@ -110,7 +110,7 @@ def _live(graph: SymbolFile, tables: Tables) -> dict[int, set[int]]:
     return dict(sorted(used.items()))
 
 
-def _read_inputs(node: Node, tables: Tables) -> list[tuple[int, int]]:
+def _read_inputs(node: FileNode, tables: Tables) -> list[tuple[int, int]]:
     label = None if node.op in tables.brought else _LABELS.get(real_name(node.op))
     return [entry for index, entry in enumerate(node.inputs) if index != label]
 
@@ -146,7 +146,7 @@ class _Variables:
         self.arrays = model.arrays
         self.shapes = shapes  # that the caller says
         self.names = {number: self.nodes[number].name for number in live if self.nodes[number].op == "null"}
-        self.readers: dict[int, list[tuple[Node, str]]] = {number: [] for number in self.names}
+        self.readers: dict[int, list[tuple[FileNode, str]]] = {number: [] for number in self.names}
         for reader in (self.nodes[number] for number in live):
             known = signature(reader.op)
             for index, (source, _) in enumerate(reader.inputs):
@@ -194,14 +194,14 @@ class _Variables:
                 shape = _shape_for(reader, weight.shape) if shape is None else shape
         return emitter.input(node.name, shape, dtype or FLOAT32)
 
-    def _weight(self, reader: Node) -> np.ndarray | None:
+    def _weight(self, reader: FileNode) -> np.ndarray | None:
         """The array that a layer is learned in, if it is one that has its input's dtype."""
         if real_name(reader.op) not in ("Convolution", "FullyConnected", "BatchNorm", "Deconvolution"):
             return None
         return self.arrays.get(self.nodes[reader.inputs[1][0]].name if len(reader.inputs) > 1 else "")
 
 
-def _declared_shape(node: Node) -> Shape:
+def _declared_shape(node: FileNode) -> Shape:
     """0 is a dimension that is left open."""
     if "__shape__" not in node.attrs:
         return None
@@ -209,7 +209,7 @@ def _declared_shape(node: Node) -> Shape:
     return tuple(dim if dim and dim > 0 else None for dim in dims) or None
 
 
-def _declared_dtype(node: Node) -> DType | None:
+def _declared_dtype(node: FileNode) -> DType | None:
     text = node.attrs.get("__dtype__")
     if text is None:
         return None
@@ -217,7 +217,7 @@ def _declared_dtype(node: Node) -> DType | None:
     return None if code == -1 else dtype_of_code(code, f"variable {node.name!r}")
 
 
-def _shape_for(reader: Node, weight: tuple[int, ...]) -> Shape:
+def _shape_for(reader: FileNode, weight: tuple[int, ...]) -> Shape:
     """What a convolution says about its data: the rank and the channels."""
     if real_name(reader.op) != "Convolution" or reader.attrs.get("layout", "NC")[1:2] != "C":
         return None
@@ -225,71 +225,58 @@ def _shape_for(reader: Node, weight: tuple[int, ...]) -> Shape:
     return (None, weight[1] * groups, *(None,) * (len(weight) - 2)) if len(weight) > 2 else None
 
 
-def _converted(
-    graph: SymbolFile, live: Mapping[int, set[int]], tables: Tables, emitter: Emitter, values: dict[int, list[Value]]
-) -> list[Value]:
-    """The outputs of a graph whose variables have values."""
-    for number in live:
-        if graph.nodes[number].op != "null":
-            _convert(graph, live, number, tables, emitter, values)
-    return [_settled(_output(values, *head)) for head in graph.heads]
+class _Conversion:
+    """A graph whose variables have values, and the values of its nodes so far."""
+
+    def __init__(self, graph: SymbolFile, tables: Tables, emitter: Emitter, values: dict[int, list[Value]]) -> None:
+        self.graph = graph
+        self.tables = tables
+        self.emitter = emitter
+        self.values = values
+
+    def outputs(self) -> list[Value]:
+        for number, wanted in _live(self.graph, self.tables).items():
+            node = self.graph.nodes[number]
+            if node.op != "null":
+                with reading(f"node {node.name!r} ({node.op})", node.op):
+                    self.values[number] = self._results(node, wanted)
+        return [_settled(self._value(*head)) for head in self.graph.heads]
+
+    def _results(self, node: FileNode, wanted: set[int]) -> list[Value]:
+        inputs = [self._value(*entry) for entry in _read_inputs(node, self.tables)]
+        if node.op in self.tables.brought:
+            attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
+            return converted_by(self.tables.brought[node.op], self.emitter, list(map(_settled, inputs)), attrs)
+        how = find(node.op)
+        assert how is not None  # else the node would have been reported
+        subgraphs = [_subgraph(graph, self.tables) for graph in node.subgraphs]
+        call = MxnetCall(self.emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted, subgraphs)
+        answer = call.alike(how) if isinstance(how, Alike) else how(call)
+        call.check_all_read()
+        return call.named([answer] if isinstance(answer, Value) else answer)
+
+    def _value(self, number: int, index: int) -> Value:
+        outputs = self.values[number]
+        if index >= len(outputs):
+            raise Unsupported(f"output {index} of node {number} has no counterpart")
+        return outputs[index]
 
 
 def _subgraph(graph: SymbolFile, tables: Tables) -> Subgraph:
     """A subgraph, to be converted by the converter of its node."""
 
     def converted(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
-        live = _live(graph, tables)
         value_of = dict(zip(graph.arguments, arguments))
         values = {}
-        for number in live:
+        for number in _live(graph, tables):
             if graph.nodes[number].op == "null":
                 value = value_of.get(number)
                 if value is None:
                     raise FormatError(f"nothing is given for {graph.nodes[number].name!r}")
                 values[number] = [value]
-        return _converted(graph, live, tables, emitter, values)
+        return _Conversion(graph, tables, emitter, values).outputs()
 
     return Subgraph(len(graph.arguments), converted)
-
-
-# One node.
-
-
-def _convert(
-    graph: SymbolFile,
-    live: Mapping[int, set[int]],
-    number: int,
-    tables: Tables,
-    emitter: Emitter,
-    values: dict[int, list[Value]],
-) -> None:
-    node = graph.nodes[number]
-    label = f"node {node.name!r} ({node.op})"
-    read = _read_inputs(node, tables)
-    with reading(label, node.op):
-        inputs = [_output(values, *entry) for entry in read]
-        values[number] = _results(node, tables, emitter, inputs, frozenset(live[number]))
-
-
-def _results(node: Node, tables: Tables, emitter: Emitter, inputs: list[Value], wanted: frozenset[int]) -> list[Value]:
-    if node.op in tables.brought:
-        attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
-        return converted_by(tables.brought[node.op], emitter, list(map(_settled, inputs)), attrs)
-    how = find(node.op)
-    assert how is not None  # else the node would have been reported
-    subgraphs = [_subgraph(graph, tables) for graph in node.subgraphs]
-    call = Call(emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted, subgraphs)
-    answer = call.alike(how) if isinstance(how, Alike) else how(call)
-    call.check_all_read()
-    return call.named([answer] if isinstance(answer, Value) else answer)
-
-
-def _output(values: Mapping[int, list[Value]], number: int, index: int) -> Value:
-    outputs = values[number]
-    if index >= len(outputs):
-        raise Unsupported(f"output {index} of node {number} has no counterpart")
-    return outputs[index]
 
 
 def _settled(value: Value) -> Value:

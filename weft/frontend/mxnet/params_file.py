@@ -80,7 +80,7 @@ def read_params(source: object) -> dict[str, Stored]:
     """
     data, where = _bytes_of(source)
     try:
-        return _Reader(memoryview(data)).file()
+        return _ParamsReader(memoryview(data)).file()
     except FormatError as error:
         error.at(where)
         raise
@@ -94,7 +94,7 @@ def _bytes_of(source: object) -> tuple[bytes, str]:
     return read_bytes(Path(source), "parameter file"), str(source)
 
 
-class _Reader:
+class _ParamsReader:
     """A place in the bytes; every claim is compared with what is left before it is believed."""
 
     def __init__(self, data: memoryview) -> None:

@@ -15,9 +15,9 @@ from ...base.errors import RegistryError
 from ..building import Alike, alike_rows
 from ..emitter import Value
 from .attributes import real_name
-from .call import Call
+from .call import MxnetCall
 
-Converter = Callable[[Call], Value | list[Value]]
+Converter = Callable[[MxnetCall], Value | list[Value]]
 AnyConverter = TypeVar("AnyConverter", bound=Converter)
 
 ALIKE: dict[str, Alike] = {
@@ -55,6 +55,7 @@ ALIKE: dict[str, Alike] = {
         expand_dims expand_dims axis
         tile tile reps
         InstanceNorm instance_norm eps=epsilon
+        Correlation correlation kernel_size max_displacement stride1 stride2 pad_size is_multiply
         _contrib_PSROIPooling psroi_pool output_dim pooled_size group_size spatial_scale
     """),
 }
@@ -62,7 +63,7 @@ CONVERTERS: dict[str, Converter] = {}
 
 
 def converter(*op_names: str) -> Callable[[AnyConverter], AnyConverter]:
-    """Registers a function that turns a Call into a value, or a list of values."""
+    """Registers a function that turns an MxnetCall into a value, or a list of values."""
 
     def register(function: AnyConverter) -> AnyConverter:
         for name in op_names:

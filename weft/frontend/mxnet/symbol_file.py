@@ -18,7 +18,7 @@ _BARE_HIDDEN = (
 ).split()
 
 
-class Node(NamedTuple):
+class FileNode(NamedTuple):
     """A variable (op "null") or an operator; inputs are pairs of node number and output number."""
 
     op: str
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 class SymbolFile(NamedTuple):
     """Nodes in topological order, and the outputs of the whole."""
 
-    nodes: list[Node]
+    nodes: list[FileNode]
     heads: list[tuple[int, int]]
     version: int  # major * 10000 + minor * 100 + patch
     arguments: tuple[int, ...] = ()  # the variables, in the order in which a subgraph takes them
@@ -57,7 +57,7 @@ def _graph(tree: Any, version: int, depth: int) -> SymbolFile:
     return SymbolFile(read, heads, version, tuple(arguments))
 
 
-def _check_arguments(numbers: Any, nodes: list[Node]) -> None:
+def _check_arguments(numbers: Any, nodes: list[FileNode]) -> None:
     """Where a file lists its variables, they must be variables."""
     fits = isinstance(numbers, (list, tuple)) and len(numbers) <= len(nodes)
     if not fits or any(type(n) is not int or not 0 <= n < len(nodes) for n in numbers):
@@ -97,7 +97,7 @@ def _version(tree: Mapping[str, Any]) -> int:
     raise FormatError(f"the version {str(stamp)[:40]} makes no sense")
 
 
-def _node(item: Any, number: int, version: int, depth: int) -> Node:
+def _node(item: Any, number: int, version: int, depth: int) -> FileNode:
     where = f"node {number}"
     if not isinstance(item, Mapping):
         raise FormatError("a node is no JSON object", where=where)
@@ -111,7 +111,7 @@ def _node(item: Any, number: int, version: int, depth: int) -> Node:
     if not isinstance(subgraphs, (list, tuple)):
         raise FormatError("subgraphs must be a list", where=where)
     inner = tuple(_graph(tree, version, depth + 1) for tree in subgraphs)
-    return Node(op, name, _attrs(item, where), inputs, inner)
+    return FileNode(op, name, _attrs(item, where), inputs, inner)
 
 
 def _inputs_of(item: Mapping[str, Any], where: str) -> list[Any]:
@@ -160,7 +160,7 @@ def _upgraded(file: SymbolFile) -> SymbolFile:
     return _with_missing_inputs(file) if file.version < 900 else file
 
 
-def _hide(node: Node) -> None:
+def _hide(node: FileNode) -> None:
     """Bare hidden keys, on the node or as INPUT_key, say nothing about the operator's result."""
     for key in list(node.attrs):
         if any(key == bare or key.endswith(f"_{bare}") for bare in _BARE_HIDDEN):
@@ -169,12 +169,12 @@ def _hide(node: Node) -> None:
 
 def _with_missing_inputs(file: SymbolFile) -> SymbolFile:
     """Files before 0.9 leave auxiliary variables out: they are NODE_INPUT, after those given."""
-    nodes: list[Node] = []
+    nodes: list[FileNode] = []
     number_of: list[int] = []  # old number -> new one
     for node in file.nodes:
         inputs = [(number_of[at], output) for at, output in node.inputs]
         for name in _missing(node):
-            nodes.append(Node("null", f"{node.name}_{name}", {}, []))
+            nodes.append(FileNode("null", f"{node.name}_{name}", {}, []))
             inputs.append((len(nodes) - 1, 0))
         number_of.append(len(nodes))
         nodes.append(node._replace(inputs=inputs))
@@ -182,14 +182,14 @@ def _with_missing_inputs(file: SymbolFile) -> SymbolFile:
     return SymbolFile(nodes, heads, file.version, tuple(number_of[n] for n in file.arguments))
 
 
-def _missing(node: Node) -> tuple[str, ...]:
+def _missing(node: FileNode) -> tuple[str, ...]:
     known = signature(node.op)
     if known is None or known.variadic or node.op == "null":
         return ()
     return _needed_inputs(node, known.inputs)[len(node.inputs) :]
 
 
-def _needed_inputs(node: Node, names: tuple[str, ...]) -> tuple[str, ...]:
+def _needed_inputs(node: FileNode, names: tuple[str, ...]) -> tuple[str, ...]:
     """The inputs that attributes do not switch off."""
     attrs = node.attrs
     no_bias = attrs.get("no_bias", "1" if node.op == "Deconvolution" else "0") in ("True", "1")

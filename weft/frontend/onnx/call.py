@@ -1,4 +1,4 @@
-"""Call: one ONNX node as its converter sees it, and what it builds the answer with."""
+"""OnnxCall: one ONNX node as its converter sees it, and what it builds the answer with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tensors import attribute_value
 _SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 
 
-class Call(Building):
+class OnnxCall(Building):
     """The inputs and attributes of a node; attributes have the defaults of ONNX's own schema,
     which operators of other domains do not have."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,14 @@ from ...base.errors import InvalidValue, Unsupported
 from ...base.shape import is_static, open_shapes
 from ...core.graph import Graph
 from ...core.infer import infer
-from ...core.ir import Fact, Node, NodeEntry, topo_order
+from ...core.ir import Fact, NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
 from ..reading import in_nodes
 from . import write  # noqa: F401  registers the writers
 from .saving import Verify, checked, save, with_weights
 from .tensors import CODE_OF
-from .writing import Gaps, Writer, find_writer, write_nodes
+from .writing import Unwritten, Writer, find_writer, write_nodes
 
 _OPSETS = range(17, 24)
 _IR_VERSION = 8  # what opset 17 came with; every runtime that has the opset reads it
@@ -99,15 +99,15 @@ def _typed(
 # What cannot be expressed, all at once.
 
 
-def _without_writer(symbol: Symbol) -> Gaps:
-    gaps: Gaps = {}
+def _without_writer(symbol: Symbol) -> Unwritten:
+    gaps: Unwritten = {}
     for node in topo_order(symbol.outputs):
         if node.op is not None and find_writer(node.op.name) is None:
             gaps.setdefault((node.op.name, ""), []).append(node.name)
     return gaps
 
 
-def _report(gaps: Gaps) -> None:
+def _report(gaps: Unwritten) -> None:
     if not gaps:
         return
     names = sorted({op for op, _ in gaps})
@@ -172,15 +172,17 @@ def _variables(
     inputs = []
     for node in graph.indexed.nodes:
         if node.op is None:
-            names[NodeEntry(node)] = name = _variable_name(node, writer.tensor_names.fresh)
-            if node.name in arrays:
-                writer.arrays[name] = arrays[node.name]
+            names[NodeEntry(node)] = name = writer.tensor_names.fresh(node.name)
+            if name != node.name:
+                raise InvalidValue(f"two variables are called {node.name!r}")
+            if name in arrays:
+                writer.arrays[name] = arrays[name]
             else:
                 inputs.append(_value_info(name, graph.facts[node][0]))
     return inputs
 
 
-def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[str], gaps: Gaps) -> None:
+def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[str], gaps: Unwritten) -> None:
     """Outputs that something reads, and that no writer makes."""
     refused = {name for nodes in gaps.values() for name in nodes}
     read = [entry for node in graph.indexed.nodes for entry in node.inputs] + graph.outputs
@@ -188,13 +190,6 @@ def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[st
         op = entry.node.op
         if op is not None and names[entry._replace(version=0)] not in written and entry.node.name not in refused:
             gaps.setdefault((op.name, f"output {entry.index} of {op.name}"), []).append(entry.node.name)
-
-
-def _variable_name(node: Node, namer: Callable[[str], str]) -> str:
-    name = namer(node.name)
-    if name != node.name:
-        raise InvalidValue(f"two variables are called {node.name!r}")
-    return name
 
 
 def _outputs(graph: Graph, writer: Writer, names: Mapping[NodeEntry, str]) -> list[onnx.ValueInfoProto]:

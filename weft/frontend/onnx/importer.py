@@ -15,7 +15,7 @@ from ..building import Alike
 from ..emitter import Emitter, Value
 from ..reading import check_inputs, reading
 from . import convert  # noqa: F401  registers the converters
-from .call import Call
+from .call import OnnxCall
 from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
 from .registry import Converter, find
@@ -186,12 +186,12 @@ def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onn
     assert how is not None  # else the node would be a gap
     with reading(label, node.op_type):
         inputs = [values[name] if name else None for name in node.input]
-        call = Call(emitter, node, schema, inputs, opset, label)
+        call = OnnxCall(emitter, node, schema, inputs, opset, label)
         results = _results(how, call)
     _bind_outputs(node, results, values, label)
 
 
-def _results(how: Converter | Alike, call: Call) -> Sequence[Value | None]:
+def _results(how: Converter | Alike, call: OnnxCall) -> Sequence[Value | None]:
     answer = call.alike(how) if isinstance(how, Alike) else how(call)
     call.check_all_read()
     return call.named([answer] if isinstance(answer, Value) else answer)

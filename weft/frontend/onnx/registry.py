@@ -14,9 +14,9 @@ from typing import TypeVar
 from ..building import Alike, alike_rows
 from ..emitter import Value
 from .alike import SAME
-from .call import Call
+from .call import OnnxCall
 
-Converter = Callable[[Call], Value | Sequence[Value | None]]
+Converter = Callable[[OnnxCall], Value | Sequence[Value | None]]
 AnyConverter = TypeVar("AnyConverter", bound=Converter)
 
 ALIKE: dict[str, Alike] = {
@@ -34,7 +34,7 @@ _converters: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
 
 def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[AnyConverter], AnyConverter]:
-    """Registers a function that turns a Call into a value, a list of values, or None for absent
+    """Registers a function that turns an OnnxCall into a value, a list of values, or None for absent
     ones; it holds from opset `since` until another one does."""
 
     def register(function: AnyConverter) -> AnyConverter:

@@ -23,7 +23,7 @@ from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.symbol import Symbol
 from ..building import Alike, alike_rows
-from ..emitter import Names
+from ..emitter import FreshNames
 from .alike import SAME
 from .tensors import CODE_OF
 
@@ -95,7 +95,7 @@ def find_writer(op_name: str) -> WriterRule | None:
 
 
 # What cannot be expressed: (operator, why) -> nodes.
-Gaps = dict[tuple[str, str], list[str]]
+Unwritten = dict[tuple[str, str], list[str]]
 
 
 def write_nodes(writer: Writer, graph: Graph, names: dict[NodeEntry, str]) -> None:
@@ -122,13 +122,13 @@ class Writer:
     """The nodes and initialisers of the model so far."""
 
     def __init__(self, opset: int) -> None:
-        self.tensor_names = Names()  # ONNX has one space for all tensors, and one for all nodes
-        self._node_names = Names()
+        self.tensor_names = FreshNames()  # ONNX has one space for all tensors, and one for all nodes
+        self._node_names = FreshNames()
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: dict[str, np.ndarray] = {}  # what is known, by the name of its tensor
         self.op_of: dict[str, str] = {}  # what makes a tensor
-        self.gaps: Gaps = {}
+        self.gaps: Unwritten = {}
 
     def append(
         self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, attrs: Mapping[str, Any]
@@ -243,6 +243,14 @@ class Writing:
         self.require(sorted(source) == sorted(target), f"layout {source}")
         perm = [source.index(letter) for letter in target]
         return name if source == target else self.node("Transpose", name, perm=perm)
+
+    def image(self) -> str:
+        """The first input, with channels before height and width."""
+        return self.moved(self.inputs[0], self.params.layout, "NCHW")
+
+    def give_image(self, name: str, layout: str | None = None) -> None:
+        """Brings an image to the layout of the first input, or another, and gives it."""
+        self.give_value(self.moved(name, "NCHW", layout or self.params.layout))
 
     def reduced(self, op_type: str, name: str, axes: Sequence[int], keepdims: bool = True) -> str:
         """A reduction; its axes are an input since opset 18, and of ReduceSum since 13."""

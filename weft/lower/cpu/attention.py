@@ -26,10 +26,10 @@ from ..group import LoweredKernel, kernel_name
 from .long_sums import finished
 from .tile import balanced, registers
 
-SCORE_BYTES = 192 << 10  # of a block of queries: they stay in the second cache, and on the stack
+SCORES = 3 / 16  # of the second cache, for those of a block of queries
+STACK_BYTES = 512 << 10  # where they lie
 UNROLL = 4
 MAX_TURNS = 12  # keys, or queries, whose results are side by side in registers
-EXP_WORK = 16  # operations of an exponential
 
 
 class _Block(NamedTuple):
@@ -47,14 +47,15 @@ def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], targ
     made = _Attention(kernel_name(group), node.params, facts, target)
     params = node.params
     heads = prod(params.batch) * params.queries * params.keys
-    work = heads * (params.width + params.values + EXP_WORK)
+    work = heads * (params.width + params.values + target.facts.function_operations)
     arguments = (*node.inputs, NodeEntry(node))
     return [LoweredKernel(finished(made.kernel()), arguments, work)]
 
 
-def query_vectors(keys: int, lanes: int, itemsize: int) -> int:
+def query_vectors(keys: int, lanes: int, itemsize: int, target: CpuTarget) -> int:
     """How many vectors of queries a block has; 0 where even one has too many scores."""
-    return next((n for n in (2, 1) if keys * n * lanes * itemsize <= SCORE_BYTES), 0)
+    most = min(SCORES * target.caches[1], STACK_BYTES)
+    return next((n for n in (2, 1) if keys * n * lanes * itemsize <= most), 0)
 
 
 class _Attention:
@@ -70,7 +71,7 @@ class _Attention:
         self.out_steps = _out_steps(params)
         size = prod(params.batch) * params.queries * params.values
         self.out = self.b.arg("out", self.dtype, (size,))
-        self.most = query_vectors(params.keys, self.lanes, self.wide.itemsize) or 1
+        self.most = query_vectors(params.keys, self.lanes, self.wide.itemsize, target) or 1
 
     def _flat(self, name: str, fact: Fact) -> Buffer:
         assert is_static(fact.shape)

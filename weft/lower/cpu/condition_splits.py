@@ -11,7 +11,7 @@ from ...te.expr import Compare, Var
 from ...te.loops import Stmt
 from ...te.simplify_loops import simplify_statement
 from ...te.visit import postorder, substitute
-from ..access import affine
+from ..access import linear
 from .nest import Axis
 
 MAX_LEAVES = 256
@@ -21,14 +21,14 @@ _FLIP = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 _MIRROR = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
-class Segment(NamedTuple):
+class AxisRange(NamedTuple):
     """Turns start .. start + extent - 1 of an axis."""
 
     start: int
     extent: int
 
 
-def segments(axes: Sequence[Axis], body: Stmt) -> list[list[Segment]]:
+def condition_splits(axes: Sequence[Axis], body: Stmt) -> list[list[AxisRange]]:
     """For each axis the parts in which no condition on it changes; one part where there is none."""
     cuts: dict[Var, set[int]] = {axis.var: set() for axis in axes}
     for node in postorder((body,)):
@@ -41,13 +41,13 @@ def segments(axes: Sequence[Axis], body: Stmt) -> list[list[Segment]]:
     for number, parts in enumerate(made):
         leaves *= len(parts)
         if leaves > MAX_LEAVES:
-            made[number] = [Segment(0, axes[number].extent)]
+            made[number] = [AxisRange(0, axes[number].extent)]
             leaves //= len(parts)
     return made
 
 
 def _cut(node: Compare) -> tuple[Var, int] | None:
-    a, b = affine(node.a), affine(node.b)
+    a, b = linear(node.a), linear(node.b)
     if a is None or b is None or node.op not in _FLIP:
         return None
     difference = a.plus(b, -1)
@@ -60,12 +60,12 @@ def _cut(node: Compare) -> tuple[Var, int] | None:
     return var, _FLIP[op] - factor * difference.constant
 
 
-def _between(axis: Axis, cuts: set[int]) -> list[Segment]:
+def _between(axis: Axis, cuts: set[int]) -> list[AxisRange]:
     edges = [0, *sorted(cut for cut in cuts if 0 < cut < axis.extent), axis.extent]
-    return [Segment(low, high - low) for low, high in pairwise(edges)]
+    return [AxisRange(low, high - low) for low, high in pairwise(edges)]
 
 
-def at_segment(body: Stmt, axes: Sequence[Axis], parts: Sequence[Segment]) -> Stmt:
+def at_ranges(body: Stmt, axes: Sequence[Axis], parts: Sequence[AxisRange]) -> Stmt:
     """The body where each axis counts from the start of its part."""
     moved = {axis.var: axis.var + part.start for axis, part in zip(axes, parts) if part.start}
     ranges = {axis.var: (0, max(part.extent - 1, 0)) for axis, part in zip(axes, parts)}

@@ -56,7 +56,7 @@ class FilterSum(NamedTuple):
         return Line(window, self.windows.extents()[letter], self.data.extents()[letter], False)
 
 
-class _Plan(NamedTuple):
+class _FilterPlan(NamedTuple):
     """Blocks of `lanes` channels in `panels` side by side, for `outputs` at once."""
 
     lanes: int
@@ -65,7 +65,7 @@ class _Plan(NamedTuple):
     outputs: int
 
 
-def _plan_of(job: FilterSum, target: CpuTarget) -> _Plan | None:
+def _plan_of(job: FilterSum, target: CpuTarget) -> _FilterPlan | None:
     channels = job.conv.groups if job.depthwise else job.channels
     lanes = lanes_for(channels, job.wide, target)
     shared = job.conv.groups > 1 and not job.depthwise
@@ -73,7 +73,7 @@ def _plan_of(job: FilterSum, target: CpuTarget) -> _Plan | None:
         return None  # blocks of channels would reach into the next group
     blocks = -(-channels // lanes)
     if job.depthwise:
-        return _Plan(lanes, blocks, 1, 1)
+        return _FilterPlan(lanes, blocks, 1, 1)
     sizes = product(range(1, min(MAX_PANELS, blocks) + 1), range(1, MAX_OUTPUTS + 1))
     fitting = [
         (padded(blocks, panels) * padded(job.outputs, outputs) * (1 + 1 / panels + 1 / outputs), panels, outputs)
@@ -81,7 +81,7 @@ def _plan_of(job: FilterSum, target: CpuTarget) -> _Plan | None:
         if panels * (outputs + 1) < registers(target) and outputs <= job.outputs
     ]
     _, panels, outputs = min(fitting)
-    return _Plan(lanes, blocks, panels, outputs)
+    return _FilterPlan(lanes, blocks, panels, outputs)
 
 
 def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel] | None:
@@ -99,7 +99,7 @@ def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: C
 
 
 def _main_kernel(
-    name: str, job: FilterSum, plan: _Plan, group: FusedGroup, fact: Facts, data: Packed, windows: Packed
+    name: str, job: FilterSum, plan: _FilterPlan, group: FusedGroup, fact: Facts, data: Packed, windows: Packed
 ) -> LoweredKernel:
     b = KernelBuilder(name)
     buffers = [
@@ -111,7 +111,7 @@ def _main_kernel(
     epilogue = Epilogue(b, group, fact)
     shape, dtype = static_spec(fact(group.outputs[0]))
     out = b.arg("out", dtype, shape)
-    _Writer(b, job, plan, epilogue, buffers[0], buffers[1], out).write()
+    _FilterGradient(b, job, plan, epilogue, buffers[0], buffers[1], out).write()
     arguments = (data.place, windows.place, *epilogue.arguments, group.outputs[0])
     work = 1
     for extent in (*job.windows.extents().values(), job.channels):
@@ -121,14 +121,14 @@ def _main_kernel(
     return LoweredKernel(finished(b.finish()), arguments, max(work, 1))
 
 
-class _Writer:
+class _FilterGradient:
     """Writes the main kernel: a task is some outputs and panels of channels, at all taps."""
 
     def __init__(
         self,
         b: KernelBuilder,
         job: FilterSum,
-        plan: _Plan,
+        plan: _FilterPlan,
         epilogue: Epilogue,
         data: Buffer,
         windows: Buffer,

@@ -64,7 +64,7 @@ class TapSum(NamedTuple):
         return Line(window, outs, sources, self.transposed)
 
 
-class Plan(NamedTuple):
+class TapPlan(NamedTuple):
     """Blocks of `lanes` result channels, `panels` of them side by side, and runs of columns."""
 
     lanes: int
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     columns: list[tuple[Phase, list[Run]]]
 
 
-def plan_of(job: TapSum, target: CpuTarget) -> Plan | None:
+def plan_of(job: TapSum, target: CpuTarget) -> TapPlan | None:
     """The tiles with the fewest operations for a product; None where the code would be too long."""
     channels = job.conv.groups if job.depthwise else job.channels
     lanes = lanes_for(channels, job.wide, target)
@@ -91,7 +91,7 @@ def plan_of(job: TapSum, target: CpuTarget) -> Plan | None:
     for _, width, panels in sorted(sizes):
         columns = [(phase, runs(phase, line.sources, width)) for phase in parts]
         if panels * sum(code_size(part) for _, part in columns) <= MAX_CODE:
-            return Plan(lanes, blocks, panels, columns)
+            return TapPlan(lanes, blocks, panels, columns)
     return None
 
 
@@ -113,7 +113,7 @@ def tap_sum_kernels(
     return [*kernels, _main_kernel(name, job, plan, group, fact, places, steps)]
 
 
-def _packed_weight(name: str, job: TapSum, plan: Plan, target: CpuTarget, strides: Strides) -> Packed:
+def _packed_weight(name: str, job: TapSum, plan: TapPlan, target: CpuTarget, strides: Strides) -> Packed:
     """Filters as (block of result channels, source channel, tap down, tap across, lane)."""
     weight, lanes = job.weight, plan.lanes
     vector, deep = ("I", "O") if job.transposed else ("O", "I")
@@ -152,7 +152,7 @@ class _Buffers(NamedTuple):
 
 
 def _main_kernel(
-    name: str, job: TapSum, plan: Plan, group: FusedGroup, fact: Facts, packed: Sequence[Hashable], strides: Strides
+    name: str, job: TapSum, plan: TapPlan, group: FusedGroup, fact: Facts, packed: Sequence[Hashable], strides: Strides
 ) -> LoweredKernel:
     b = KernelBuilder(name)
     weight_place, *blocks_place = packed
@@ -169,7 +169,7 @@ def _main_kernel(
     shape, dtype = static_spec(fact(group.outputs[0]))
     out = b.arg("out", dtype, shape, strides=strides.get(group.outputs[0]))
     buffers = _Buffers(source, weight, bias, out)
-    _Writer(b, job, plan, epilogue, buffers, bool(blocks_place)).write()
+    _TapKernel(b, job, plan, epilogue, buffers, bool(blocks_place)).write()
     entries = [weight_place, source_place, *([] if job.bias is None else [job.bias])]
     arguments = (*entries, *epilogue.arguments, group.outputs[0])
     return LoweredKernel(finished(b.finish()), arguments, _work(job))
@@ -195,11 +195,11 @@ def _work(job: TapSum) -> int:
     return max(total, 1)
 
 
-class _Writer:
+class _TapKernel:
     """Writes the main kernel: a task is one row of results in some panels of channels."""
 
     def __init__(
-        self, b: KernelBuilder, job: TapSum, plan: Plan, epilogue: Epilogue, buffers: _Buffers, vectors: bool
+        self, b: KernelBuilder, job: TapSum, plan: TapPlan, epilogue: Epilogue, buffers: _Buffers, vectors: bool
     ) -> None:
         self.b, self.job, self.plan = b, job, plan
         self.epilogue, self.buffers = epilogue, buffers

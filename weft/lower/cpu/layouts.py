@@ -146,8 +146,8 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
         tiles = n * -(-rows // m) * -(-columns // m)
         points = (m + 2) ** 2
         moved = points * tiles * (inputs + params.channels) * 8
-        speed = core.near_bytes if moved < core.caches[2] // CACHED_TILES else core.far_bytes
-        times[m] = 2 * points * tiles * weights / core.flops + points * weights * 4 / core.far_bytes + moved / speed
+        speed = core.near_rate if moved < core.caches[2] // CACHED_TILES else core.far_rate
+        times[m] = 2 * points * tiles * weights / core.flops + points * weights * 4 / core.far_rate + moved / speed
     return min(times, key=lambda m: times[m])
 
 

@@ -17,7 +17,7 @@ PAIRED = 8  # turns that are combined before their result is added to the rest
 COMBINED = frozenset({"add", "max", "min"})
 
 
-def in_pairs(body: Stmt) -> Stmt:
+def pairwise(body: Stmt) -> Stmt:
     """The body with its only reduction in pairs; as it was where that is not simple, or short."""
     loops = [node for node in statements(body) if isinstance(node, For)]
     if not loops or loops != _nest(loops[0]) or not _is_simple(loops[-1].body):

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
 from ...te.expr import Binary, Const, Expr, Load, Var, as_expr
+from ...te.linear import Linear, expression
 from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
 from ...te.simplify_loops import sequence, simplify_statement
 from ...te.visit import parts, postorder, rewrite, substitute
-from ..access import Affine, accessed, address, step
-from .condition_splits import Segment, at_segment, segments
+from ..access import accessed, address, continues, step
+from .condition_splits import AxisRange, at_ranges, condition_splits
 from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, vector_loop
 
-LINE = 64  # bytes that come into the cache together
-NEAR_BYTES = 16 << 10  # a part of the nearest cache
+NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
 PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
 
@@ -31,14 +31,14 @@ def pointwise_kernel(
 ) -> Kernel:
     """The kernel of a body that stores elements at `axes`."""
     body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
-    parts = segments(axes, body)
+    parts = condition_splits(axes, body)
     if any(len(part) > 1 for part in parts):
-        return _segmented(name, buffers, axes, body, parts, target)
+        return _split_kernel(name, buffers, axes, body, parts, target)
     buffers, axes, body = collapsed(buffers, *_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
-    jump = _jump(axes, body)
+    jump = _jump(axes, body, target)
     if jump is not None:
         return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
     inner, outer = axes[-1], list(axes[:-1])
@@ -89,10 +89,11 @@ class _Jump(NamedTuple):
     elements: int
 
 
-def _jump(axes: Sequence[Axis], body: Stmt) -> _Jump | None:
+def _jump(axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> _Jump | None:
     """None where no load jumps, or where all lines it touches on the way stay in the cache."""
     inner = axes[-1]
-    if inner.extent * LINE <= NEAR_BYTES:
+    line = target.facts.line_bytes
+    if inner.extent * line <= NEAR * target.caches[0]:
         return None
     for node in postorder((body,)):
         if not isinstance(node, Load) or accessed(node).scope != "arg":
@@ -100,7 +101,7 @@ def _jump(axes: Sequence[Axis], body: Stmt) -> _Jump | None:
         distance, size = step(node, inner.var), node.dtype.itemsize
         along = next((axis for axis in axes[:-1] if step(node, axis.var) == 1), None)
         if along is not None and distance is not None and abs(distance) > 1:
-            return _Jump(abs(distance) * size, along, max(LINE // size, 1))
+            return _Jump(abs(distance) * size, along, max(line // size, 1))
     return None
 
 
@@ -122,21 +123,21 @@ def _serial(axis: Axis, body: Stmt) -> Stmt:
 # Bodies with conditions on the axes: concatenation, padding.
 
 
-def _segmented(
+def _split_kernel(
     name: str,
     buffers: Sequence[Buffer],
     axes: Sequence[Axis],
     body: Stmt,
-    parts: Sequence[Sequence[Segment]],
+    parts: Sequence[Sequence[AxisRange]],
     target: CpuTarget,
 ) -> Kernel:
     """Threads share the axes up to the first that is cut; inside, every part has its own loops."""
     first = next(number for number, part in enumerate(parts) if len(part) > 1)
     shared = first + 1 if first + 1 < len(axes) else first
-    leaves = {choice: at_segment(body, axes, choice) for choice in product(*parts)}
+    leaves = {choice: at_ranges(body, axes, choice) for choice in product(*parts)}
     flat = _flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
 
-    def nest(number: int, chosen: tuple[Segment, ...]) -> Stmt:
+    def nest(number: int, chosen: tuple[AxisRange, ...]) -> Stmt:
         if number == len(axes):
             leaf = leaves[chosen]
             inner = [axis._replace(extent=s.extent) for axis, s in zip(axes, chosen)][shared:]
@@ -198,18 +199,18 @@ def collapsed(
     return list(flat.values()), joined, flattened
 
 
-def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Affine] | None:
+def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Linear[Var]] | None:
     """The linear address of every access; None if one has none, or an axis is used as a value."""
-    places: list[Affine] = []
+    places: list[Linear[Var]] = []
     for node in postorder((body,)):
         if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
             continue
         if node.mask is not None:
             return None
-        found = address(node)
-        if found is None:
+        place = address(node)
+        if place is None:
             return None
-        places.append(found)
+        places.append(place)
     return None if value_vars(body) & {axis.var for axis in axes} else places
 
 
@@ -241,7 +242,7 @@ def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tup
         if axis.extent == 1:
             continue
         last = groups[-1][-1] if groups else None
-        if last is not None and all(_continues(place, last, axis) for place in places):
+        if last is not None and all(continues(place, last.var, axis.var, axis.extent) for place in places):
             groups[-1].append(axis)
         else:
             groups.append([axis])
@@ -251,13 +252,11 @@ def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tup
     def index(access: Load | Store) -> tuple[Expr]:
         place = address(access)
         assert place is not None
-        total: Expr = as_expr(place.constant)
-        for group, axis in zip(groups, joined):
-            coefficient = place.terms.get(group[-1].var, 0)
-            total = total + axis.var * coefficient if coefficient else total
-        for var, coefficient in place.terms.items():
-            total = total + var * coefficient if var not in own else total
-        return (total,)
+        terms: dict[Expr, int] = {
+            axis.var: place.terms[group[-1].var] for group, axis in zip(groups, joined) if group[-1].var in place.terms
+        }
+        terms |= {var: coefficient for var, coefficient in place.terms.items() if var not in own}
+        return (expression(Linear(place.constant, terms)),)
 
     def flatten(node: Any) -> Any:
         if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
@@ -267,11 +266,6 @@ def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tup
         return Store(flat[node.buffer], index(node), node.value)
 
     return joined, rewrite(body, flatten)
-
-
-def _continues(place: Affine, outer: Axis, inner: Axis) -> bool:
-    """Whether one step outside goes as far as all steps inside."""
-    return place.terms.get(outer.var, 0) == place.terms.get(inner.var, 0) * inner.extent
 
 
 def _size(source: Buffer) -> Expr:

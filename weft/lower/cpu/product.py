@@ -29,7 +29,6 @@ from .tile import balanced, registers
 
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
 PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, over a broadcast
-CACHED_BYTES = 1 << 20  # of rows that stay in the second cache
 LONG_SUM = 1536  # products, from which on a sum is cut
 BLOCK = 384  # products of a block
 MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
@@ -39,7 +38,7 @@ TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
 PIECES = 8  # turns of the parallel loop that keep threads busy
 
 
-class Plan(NamedTuple):
+class ProductPlan(NamedTuple):
     """`tiles` and `groups`: (rows of a tile, how many), (panels side by side, how many)."""
 
     rows: int
@@ -67,30 +66,31 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     suits = data.dtype == made.dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
     if not suits or len(group.outputs) > 1 or not prod(data.shape):
         return lower_group(group, fact, target)
-    plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, registers(target))
-    return [_Writer(plan, group, fact).lowered()]
+    plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
+    return [_PackedProduct(plan, group, fact).lowered()]
 
 
-def plan_product(rows: int, depth: int, columns: int, lanes: int, budget: int) -> Plan:
+def plan_product(rows: int, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
     """Tiles of rows and panels, and the order to run them in."""
     panels = columns // lanes
-    a, p = _tile(rows, max(panels, 1), budget)
+    a, p = _tile(rows, max(panels, 1), registers(target))
+    cached = target.caches[1]  # bytes of rows that stay in the second cache
     tiles = balanced(rows, a)
     count = sum(n for _, n in tiles)
     groups = balanced(panels, p) if panels else ()
     if columns % lanes:
         groups = (*groups, (0, 1))  # what is left of a panel
     sets = sum(n for _, n in groups)
-    long = depth >= LONG_SUM and depth * rows * 4 > CACHED_BYTES
+    long = depth >= LONG_SUM and depth * rows * 4 > cached
     block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
-    fitting = max(CACHED_BYTES // (block * 4 * a), 1)
+    fitting = max(cached // (block * 4 * a), 1)
     chunk = -(-count // -(-count // fitting))
     chunks = -(-count // chunk)
     together = next((n for n in TOGETHER if sets * chunks >= n * PIECES), 1) if long else 1
     rows_first = chunk < count
     if sets * chunks < PIECES:
         chunk = -(-count // min(-(-PIECES // sets), count))
-    return Plan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
+    return ProductPlan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
 
 
 def _tile(rows: int, panels: int, budget: int) -> tuple[int, int]:
@@ -120,8 +120,8 @@ class _Part(NamedTuple):
     is_last: bool
 
 
-class _Writer:
-    def __init__(self, plan: Plan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
+class _PackedProduct:
+    def __init__(self, plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
         node, shape = group.master, fact(group.outputs[0]).shape
         assert node is not None
         assert is_static(shape)

@@ -22,7 +22,7 @@ from ...te.transform import split
 from ...te.visit import loads, postorder, rewrite, substitute
 from ..access import accessed, step
 from .nest import Axis, finished_kernel
-from .pairwise import in_pairs
+from .pairwise import pairwise
 from .partial import partial_sums
 from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
@@ -80,7 +80,7 @@ def _without_blocks(body: Stmt) -> Stmt:
         if found is None:
             return body
         var, block = found
-        body = simplify_statement(split(body, var, block).target)
+        body = simplify_statement(split(body, var, block))
 
 
 def _blocked_loop(body: Stmt) -> tuple[Var, int] | None:
@@ -208,7 +208,7 @@ def _vectorised(
     wide = row if _is_panel(row, main) else None
     across, tiling = choose_tiles(_shared(outer, main), wide, registers(target))
     if across is None and tiling is None:
-        main = in_pairs(main)
+        main = pairwise(main)
     counts = tiling.counts if tiling is not None else ((1, row.extent),)
     panels: list[Panels] = []
     done = 0
@@ -398,11 +398,4 @@ def _unroll_inner(body: Stmt) -> Stmt:
     inner = reduction.axes[-1]
     if inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
         return body
-    cut = split(body, inner.var, INNER_UNROLL)
-
-    def unrolled(node: object) -> object:
-        if isinstance(node, For) and node.var is cut.inner:
-            return replace(node, kind="unroll")
-        return node
-
-    return rewrite(cut.target, unrolled)
+    return split(body, inner.var, INNER_UNROLL, "unroll")

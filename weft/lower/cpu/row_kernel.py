@@ -28,7 +28,7 @@ from .nest import Axis
 from .rows import Rows, Stage, find_rows
 from .stage import lower_group
 
-SAVED_BYTES = 64 << 10  # of exponentials that are needed again
+SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
 ACCUMULATORS = 4  # partial results side by side, to hide the latency of an addition
 ELEMENT_WORK, CALL_WORK = 8, 16  # of a walk over an element, and of a function
 
@@ -42,12 +42,12 @@ def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Cp
     rows = None
     if len(group.outputs) == 1:
         inputs = [tensors[entry] for entry in group.inputs]
-        rows = find_rows(inputs, tensors[group.outputs[0]])
+        rows = find_rows(inputs, tensors[group.outputs[0]], target.caches[1])
     if rows is None:
         return lower_group(group, fact, target)
     places = {tensors[entry]: entry for entry in group.inputs}
     arguments = tuple(places.get(tensor, group.outputs[0]) for tensor in rows.buffers)
-    kernel = finished(_Writer(kernel_name(group), rows, target).kernel())
+    kernel = finished(_RowKernel(kernel_name(group), rows, target).kernel())
     return [LoweredKernel(kernel, arguments, _work(rows))]
 
 
@@ -62,12 +62,13 @@ def _calls(body: Expr) -> int:
     return sum(isinstance(node, Call) for node in postorder((body,)))
 
 
-class _Writer:
+class _RowKernel:
     def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
         self.b, self.rows = KernelBuilder(name), rows
         *_, self.out = rows.buffers.values()
         dtypes = [accumulator_dtype(s.combiner, s.body.dtype) for s in rows.stages]
         dtypes += [buffer.dtype for buffer in rows.buffers.values()]
+        self.cached = target.caches[1]
         self.lanes = min(target.lanes(dtype) for dtype in dtypes)
         self.vars = [axis.var for axis in rows.reduced]
         self.inner = self.vars[-1]
@@ -221,7 +222,7 @@ class _Writer:
         nodes = {id(node) for node in postorder((self.value,))}
         again = [s for s in self.stages if id(s.body) in nodes and _calls(s.body)]
         self.saved = None
-        if again and prod(shape) * again[-1].body.dtype.itemsize <= SAVED_BYTES:
+        if again and prod(shape) * again[-1].body.dtype.itemsize <= SAVED * self.cached:
             self.saving = again[-1]
             self.saved = self.b.alloc("saved", self.saving.body.dtype, shape)
 

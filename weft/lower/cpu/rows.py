@@ -10,17 +10,16 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...te.expr import Const, Expr, Load, Reduce, Var, as_expr
+from ...te.linear import Linear, expression
 from ...te.loops import Buffer, buffer
 from ...te.schedule import inline
 from ...te.simplify import simplify
 from ...te.tensor import Tensor
 from ...te.visit import parts, rewrite, substitute
-from ..access import Affine, address
+from ..access import address, continues
 from ..group import reached_tensors
 from ..stages import stages
 from .nest import Axis
-
-ROW_BYTES = 1 << 20  # longer rows do not stay in the cache between two walks
 
 
 class Stage(NamedTuple):
@@ -45,8 +44,9 @@ class Rows(NamedTuple):
     buffers: dict[Tensor, Buffer]
 
 
-def find_rows(inputs: Sequence[Tensor], output: Tensor) -> Rows | None:
-    """The output as a computation of rows; None where it is none, or rows are too long."""
+def find_rows(inputs: Sequence[Tensor], output: Tensor, longest: int) -> Rows | None:
+    """The output as a computation of rows; None where it is none, or rows of more bytes than the longest: those do not
+    stay in a cache between two walks."""
     if output.body is None or output.is_reduction or 0 in output.shape:
         return None
     *before, _ = stages(inputs, [output])
@@ -56,7 +56,7 @@ def find_rows(inputs: Sequence[Tensor], output: Tensor) -> Rows | None:
     axes, at = index
     reduced = [axis for axis, n in zip(axes, before[0].shape) if n == 1 and axis.extent != 1]
     row = prod(axis.extent for axis in reduced) * output.dtype.itemsize
-    if not reduced or row > ROW_BYTES:
+    if not reduced or row > longest:
         return None
     return _Finder(axes, reduced, inputs, before, output).rows(at)
 
@@ -98,7 +98,7 @@ class _Finder:
         self.buffers = {t: _flat(f"b{n}", t) for n, t in enumerate([*used, output])}
         self.ranges = {axis.var: (0, axis.extent - 1) for axis in axes}
         self.results: dict[Tensor, Var] = {}
-        self.places: list[Affine] = []
+        self.places: list[Linear[Var]] = []
 
     def rows(self, at: Sequence[Expr]) -> Rows | None:
         try:
@@ -167,10 +167,7 @@ class _Finder:
         if place is None:
             raise _Misfit
         self.places.append(place)
-        total: Expr = as_expr(place.constant)
-        for var, factor in place.terms.items():
-            total = total + var * factor
-        return total
+        return expression(place)
 
     def _joined(self, bodies: Sequence[Expr]) -> tuple[list[Axis], dict[Var, Expr]]:
         """The axes, neighbours that are always walked in one go as one; and values for those that
@@ -193,9 +190,7 @@ class _Finder:
         own = {axis.var for axis in self.reduced}
         if fixed & {outer.var, inner.var} or (outer.var in own) != (inner.var in own):
             return False
-        return all(
-            place.terms.get(outer.var, 0) == place.terms.get(inner.var, 0) * inner.extent for place in self.places
-        )
+        return all(continues(place, outer.var, inner.var, inner.extent) for place in self.places)
 
 
 def _outside_places(bodies: Sequence[Expr]) -> set[Var]:

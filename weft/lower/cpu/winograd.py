@@ -21,7 +21,7 @@ from .long_sums import finished
 from .stage import stage_kernel
 
 
-class _Plan(NamedTuple):
+class _Tiling(NamedTuple):
     """Sizes: tiles of m x m outputs, `down` x `across` of them for each of n images."""
 
     m: int
@@ -62,7 +62,7 @@ def winograd_kernels(
     assert out is not None
     assert dtype is not None
     n, inputs, _, _, lanes = shape
-    plan = _Plan(node.params.tile, n, inputs, out[1], lanes, out[2], out[3])  # type: ignore[arg-type]
+    plan = _Tiling(node.params.tile, n, inputs, out[1], lanes, out[2], out[3])  # type: ignore[arg-type]
     name = kernel_name(group)
     padded_shape = (n, inputs, plan.down * plan.m + 2, plan.across * plan.m + 2, lanes)
     padded = Temporary(0, padded_shape, dtype)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def _both_ways(
     return [transform(m, line, keep) for line in zip(*columns)]
 
 
-def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> Kernel:
+def _input_transform(name: str, plan: _Tiling, strides: Sequence[int] | None) -> Kernel:
     """v[point, channel block, tile] = B^T d B of every tile."""
     b = KernelBuilder(name)
     m, t, lanes = plan.m, plan.t, plan.lanes
@@ -134,7 +134,7 @@ def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> K
 
 
 def _products(
-    name: str, plan: _Plan, weight: NodeEntry, v: Temporary, product: Temporary, target: CpuTarget, strides: Strides
+    name: str, plan: _Tiling, weight: NodeEntry, v: Temporary, product: Temporary, target: CpuTarget, strides: Strides
 ) -> LoweredKernel:
     """product[point, o, tile, lane] = sum over channels of v * weight, for every point."""
     left = te.placeholder(v.shape, v.dtype, "v")
@@ -153,7 +153,7 @@ def _products(
 
 
 def _output_transform(
-    name: str, plan: _Plan, group: FusedGroup, fact: Callable[[NodeEntry], Fact], product: Temporary, strides: Strides
+    name: str, plan: _Tiling, group: FusedGroup, fact: Callable[[NodeEntry], Fact], product: Temporary, strides: Strides
 ) -> LoweredKernel:
     """A^T (product) A of every tile, and what follows."""
     b = KernelBuilder(name)

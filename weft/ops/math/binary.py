@@ -120,7 +120,10 @@ def _logaddexp_body(x: te.Expr, y: te.Expr) -> te.Expr:
     return te.select(far, high, high + te.log1p(te.exp(low - te.select(far, 0.0, high))))
 
 
-_pair("logaddexp", "log(exp(x) + exp(y))", np.logaddexp, _logaddexp_body, gradient=_sloped(_logaddexp_slopes))
+logaddexp = _pair(
+    "logaddexp", "log(exp(x) + exp(y))", np.logaddexp, _logaddexp_body, gradient=_sloped(_logaddexp_slopes)
+)
+logaddexp.keeps_output = True
 
 # Divisions.
 

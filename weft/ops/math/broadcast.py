@@ -63,6 +63,7 @@ elemwise_div = binary(
     "elemwise_div", "x / y of equal shapes; of integers, rounded down, and 0 where y is 0.", level=1, dtype=numeric
 )
 elemwise_div.reference = in_dtype(divide)
+elemwise_div.keeps_output = True
 elemwise_div.compute = pointwise(divide)
 elemwise_div.complex_gradient = holomorphic
 elemwise_div.gradient = lambda ctx, g: [  # dx = g / y, dy = -g out / y
@@ -163,6 +164,7 @@ broadcast_div = broadcasting(
     "broadcast_div", "x / y; of integers, rounded down, and 0 where y is 0.", "__div_symbol__", dtype=numeric
 )
 broadcast_div.reference = in_dtype(divide)
+broadcast_div.keeps_output = True
 broadcast_div.compute = pointwise(divide)
 broadcast_div.complex_gradient = holomorphic
 broadcast_div.gradient = lambda ctx, g: _collapsed(  # dx = g / y, dy = -g out / y
@@ -356,6 +358,7 @@ broadcast_like = define(
     ignored_inputs=[1],
 )
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()
+broadcast_like.same_if_alike = True
 broadcast_like.compute = lambda x, like: stretched(x, like.shape)
 broadcast_like.complex_gradient = holomorphic
 broadcast_like.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0]), None]

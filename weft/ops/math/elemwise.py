@@ -162,6 +162,7 @@ negative.gradient = lambda ctx, g: [F.negative(g)]
 
 copy = unary("copy", "x itself.", level=3, layout=layouts.renamed)
 copy.reference = np.array
+copy.same_if_alike = True
 copy.compute = pointwise(lambda x: x)
 copy.complex_gradient = holomorphic
 copy.gradient = lambda ctx, g: [F.copy(g)]

@@ -70,6 +70,7 @@ erfinv = smooth(
     lambda x, y: F.exp(F.elemwise_mul(y, y)) * _HALF_ROOT_PI,
 )
 by_formula(erfinv, formulas.erfinv)
+erfinv.keeps_output = True
 
 erfcx = smooth("erfcx", "exp(x^2) erfc(x)", lambda x, y: F.elemwise_mul(x, y) * 2 - 1 / _HALF_ROOT_PI)
 by_formula(erfcx, formulas.erfcx)

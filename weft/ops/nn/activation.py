@@ -240,6 +240,7 @@ def _hard_sigmoid_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 hard_sigmoid.gradient = _hard_sigmoid_gradient
+hard_sigmoid.keeps_output = True
 
 hard_swish = unary("hard_swish", "x times (x + 3) / 6 limited to [0, 1].", level=5, dtype=floating)
 hard_swish.reference = in_dtype(lambda x: _wide(x) * np.clip(_wide(x) / 6 + 0.5, 0, 1))

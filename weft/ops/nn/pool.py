@@ -394,6 +394,7 @@ def _max_pools(name: str, doc: str, part: str, attrs: type, shape: ShapeRule) ->
         shape,
         reference=_max_reference,
         compute=_max_compute,
+        keeps_output=True,
         gradient=lambda ctx, g: [getattr(F, grad)(g, ctx.inputs[0], ctx.outputs[0], **attributes(ctx.params))],
     )
     pool_op(

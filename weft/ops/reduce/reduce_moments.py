@@ -112,6 +112,7 @@ variance = define(
     reference=_variance_reference,
     compute=_variance_compute,
     gradient=_variance_gradient,
+    keeps_output=True,
 )
 
 

@@ -60,6 +60,7 @@ collapse_sum = define(
     dtype=first_dtype,
     ignored_inputs=[1],
 )
+collapse_sum.same_if_alike = True
 collapse_sum.reference = _collapse_reference
 collapse_sum.compute = _collapse_compute
 collapse_sum.complex_gradient = holomorphic
@@ -119,6 +120,7 @@ expand_like = define(
     ignored_inputs=[1],
 )
 expand_like.reference = lambda p, x, like: expanded_view(p, x, like.shape).copy()
+expand_like.views = lambda p, x, like: [expanded_view(p, x, like.shape)]
 expand_like.compute = _expand_compute
 expand_like.complex_gradient = holomorphic
 expand_like.gradient = lambda ctx, g: [F._expand_like_grad(g, ctx.inputs[0], **axes_of(ctx.params)), None]

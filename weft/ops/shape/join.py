@@ -181,6 +181,7 @@ concatenate_grad.add_argument("ograd", "Tensor", "the gradient of the whole")
 concatenate_grad.add_argument("data", "Tensors", "have the shapes of the parts")
 concatenate_grad.ignored_inputs = lambda params: range(1, params.num_args + 1)
 concatenate_grad.reference = _concatenate_grad_reference
+concatenate_grad.views = part_views
 concatenate_grad.compute = _concatenate_grad_compute
 concatenate_grad.complex_gradient = holomorphic
 concatenate_grad.gradient = lambda ctx, *gs: [F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis), *[None] * len(gs)]
@@ -279,6 +280,7 @@ split = define(
 )
 split.set_num_outputs(_num_parts)
 split.reference = _split_reference
+split.views = split_views
 split.compute = _split_compute
 split.complex_gradient = holomorphic
 split.gradient = lambda ctx, *gs: [F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis)]

@@ -215,6 +215,7 @@ pad_grad = define(
     shape=_grad_shape,
     layout=layouts.fixed_copy,
     reference=_grad_reference,
+    views=lambda params, g: [inner_view(params, g)] if params.mode == "constant" else None,
     compute=_grad_compute,
     gradient=lambda ctx, gg: [F.pad(gg, **{**attributes(ctx.params), "pad_value": 0.0})],
     complex_gradient=holomorphic,

@@ -76,6 +76,7 @@ part = define(
     pattern=INJECTIVE,
     shape=_part_shape,
     reference=_part_reference,
+    views=lambda params, x: [part_view(params, x)],
     compute=_part_compute,
     gradient=lambda ctx, g: [F._part_grad(g, ctx.inputs[0], **attributes(ctx.params))],
     complex_gradient=holomorphic,

@@ -64,6 +64,7 @@ def transpose_view(params: TransposeAttrs, x: Any) -> Any:
 
 
 transpose.reference = lambda p, x: transpose_view(p, x).copy()
+transpose.views = lambda p, x: [transpose_view(p, x)]
 transpose.complex_gradient = holomorphic
 transpose.gradient = lambda ctx, g: [  # the inverse permutation
     F.transpose(g, axes=_inverse(ctx.params)) if ctx.params.axes else F.transpose(g)

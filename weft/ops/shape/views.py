@@ -234,6 +234,7 @@ reshape_like = _view(
     ignored_inputs=[1],
 )
 reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()
+reshape_like.same_if_alike = True
 reshape_like.compute = lambda x, like: reindexed(x, like.shape)
 
 

@@ -18,7 +18,7 @@ from ...tensor.promotion import complex_of, number_dtype
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype, get_default_dtype, strided
 from ..operands import in_dtype
-from ..table import row
+from ..table import named, row
 
 
 def made(array: Array, options: dict[str, Any]) -> Tensor:
@@ -79,16 +79,9 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
         kind = kind_of(dtype, input._dtype)
         return made(make(shape_of(f"new_{name}", sizes), kind), options)
 
-    for function, called, text in (
-        (sized, name, doc),
-        (like, f"{name}_like", f"{doc}, of the shape and dtype of another"),
-        (new, f"new_{name}", f"{doc}, of the same dtype"),
-    ):
-        function.__name__ = function.__qualname__ = called
-        function.__doc__ = text
-    row(sized, method=False, out=True)
-    row(like, method=False)
-    row(new, space=None)
+    row(named(sized, name, doc), method=False, out=True)
+    row(named(like, f"{name}_like", f"{doc}, of the shape and dtype of another"), method=False)
+    row(named(new, f"new_{name}", f"{doc}, of the same dtype"), space=None)
 
 
 def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
@@ -220,19 +213,23 @@ def _range_kind(values: Any, dtype: Any) -> DType:
     return kind_of(dtype)
 
 
-@row(method=False)
-def arange(*bounds: Any, dtype: Any = None, out: Any = None, **options: Any) -> Tensor:
-    """start, start + step, ... before end: arange(end), arange(start, end, step=1)"""
-    start, end, step = _range_of(bounds, options)
-    kind = _range_kind((start, end, step), dtype if out is None else out.dtype)
+def _must_be_range(name: str, kind: DType, start: Any, end: Any, step: Any) -> None:
     if kind == BOOL:
-        raise Unsupported("\"arange\" not implemented for 'Bool'")
+        raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
     if step == 0:
         raise RunError("step must be nonzero")
     if not all(math.isfinite(value) for value in (start, end)):
         raise RunError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RunError("upper bound and lower bound inconsistent with step sign")
+
+
+@row(method=False)
+def arange(*bounds: Any, dtype: Any = None, out: Any = None, **options: Any) -> Tensor:
+    """start, start + step, ... before end: arange(end), arange(start, end, step=1)"""
+    start, end, step = _range_of(bounds, options)
+    kind = _range_kind((start, end, step), dtype if out is None else out.dtype)
+    _must_be_range("arange", kind, start, end, step)
     if is_integer(kind):
         if not int(step):
             raise InvalidValue("step must be nonzero", why=f"{step} is cut to an integer")
@@ -250,14 +247,7 @@ def _closed_range(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **o
     """start, start + step, ... up to end itself; of floats unless a dtype is given"""
     first, last, by = (_bound(value) for value in (start, end, step))
     kind = kind_of(dtype)
-    if kind == BOOL:
-        raise Unsupported("\"range\" not implemented for 'Bool'")
-    if by == 0:
-        raise RunError("step must be nonzero")
-    if not all(math.isfinite(value) for value in (first, last)):
-        raise RunError(f"unsupported range: {first} -> {last}")
-    if (last - first) * by < 0:
-        raise RunError("upper bound and lower bound inconsistent with step sign")
+    _must_be_range("range", kind, first, last, by)
     if is_integer(kind):
         first, last, by = int(first), int(last), int(by)
         if not by:

@@ -106,61 +106,6 @@ def _doubled(x: Tensor, axis: int, n: int, norm: str | None, inverse: bool = Tru
     return _scaled(_along(_resized(x, axis, n // 2 + 1), axis, run), _factor(norm, n, inverse))
 
 
-# One dimension.
-
-
-def _complex_row(name: str, doc: str, inverse: bool) -> None:
-    def transform(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-        axis = axis_of(dim, input.ndim)
-        count = _points(name, input._shape[axis] if n is None else n)
-        return _turned(as_complex(input), axis, count, norm, inverse)
-
-    row(named(transform, name, doc), space=FFT, method=False, out=True)
-
-
-_complex_row("fft", "y[k] = sum over m of x[m] exp(-2 pi i k m / n)", False)
-_complex_row("ifft", "The inverse of `fft`", True)
-
-
-@row(space=FFT, method=False, out=True)
-def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The first half of `fft` of real numbers; the rest mirrors it"""
-    values = _real("rfft", input)
-    axis = axis_of(dim, values.ndim)
-    count = _points("rfft", values._shape[axis] if n is None else n)
-    return _halved(values, axis, count, norm)
-
-
-@row(space=FFT, method=False, out=True)
-def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `rfft`, of n elements"""
-    values = as_complex(input)
-    axis = axis_of(dim, values.ndim)
-    count = _points("irfft", 2 * (values._shape[axis] - 1) if n is None else n)
-    return _doubled(values, axis, count, norm)
-
-
-@row(space=FFT, method=False, out=True)
-def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The real `fft` of numbers whose second half mirrors the first, which is given"""
-    values = as_complex(input)
-    axis = axis_of(dim, values.ndim)
-    count = _points("hfft", 2 * (values._shape[axis] - 1) if n is None else n)
-    return _doubled(conj(values), axis, count, norm, False)
-
-
-@row(space=FFT, method=False, out=True)
-def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `hfft`"""
-    values = _real("ihfft", input)
-    axis = axis_of(dim, values.ndim)
-    count = _points("ihfft", values._shape[axis] if n is None else n)
-    return conj(_halved(values, axis, count, norm, True))
-
-
-# More dimensions.
-
-
 def _axes_and_sizes(name: str, input: Tensor, s: Any, dim: Any, half: bool = False) -> tuple[list[int], list[int]]:
     """The axes that are transformed, and how many points along each; for half a spectrum as input,
     twice as many along the last."""
@@ -225,26 +170,35 @@ def _irfftn(name: str, input: Tensor, s: Any, dim: Any, norm: str | None) -> Ten
     return _doubled(last, axes[-1], sizes[-1], norm, inverse)
 
 
-def _row_of_more(name: str, run: Callable[..., Tensor], of: str) -> None:
+_TRANSFORMS = {
+    "fft": (_fftn, "y[k] = sum over m of x[m] exp(-2 pi i k m / n)"),
+    "ifft": (_fftn, "The inverse of `fft`"),
+    "rfft": (_rfftn, "The first half of `fft` of real numbers; the rest mirrors it"),
+    "irfft": (_irfftn, "The inverse of `rfft`, of n elements"),
+    "hfft": (_irfftn, "The real `fft` of numbers whose second half mirrors the first, which is given"),
+    "ihfft": (_rfftn, "The inverse of `hfft`"),
+}
+
+
+def _rows_of(name: str, run: Callable[..., Tensor], doc: str) -> None:
+    """A transform along one dimension, along some, and along two."""
+
+    def one_dim(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+        return run(name, input, None if n is None else _points(name, n), dim, norm)
+
     def any_dims(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
         return run(f"{name}n", input, s, dim, norm)
 
     def two_dims(input: Tensor, s: Any = None, dim: Any = _LAST_TWO, norm: str | None = None) -> Tensor:
         return run(f"{name}2", input, s, dim, norm)
 
-    row(named(any_dims, f"{name}n", f"{of} along dimensions"), space=FFT, method=False, out=True)
+    row(named(one_dim, name, doc), space=FFT, method=False, out=True)
+    row(named(any_dims, f"{name}n", f"`{name}` along dimensions"), space=FFT, method=False, out=True)
     row(named(two_dims, f"{name}2", f"`{name}n` of two dimensions"), space=FFT, method=False, out=True)
 
 
-for _name, _run in {
-    "fft": _fftn,
-    "ifft": _fftn,
-    "rfft": _rfftn,
-    "ihfft": _rfftn,
-    "irfft": _irfftn,
-    "hfft": _irfftn,
-}.items():
-    _row_of_more(_name, _run, f"`{_name}`")
+for _name, (_run, _doc) in _TRANSFORMS.items():
+    _rows_of(_name, _run, _doc)
 
 
 # Frequencies.

@@ -25,17 +25,8 @@ from ..shape.parts import put_at
 from ..shape.shape import expand, reshape
 from ..table import row
 
-_GATHER, _GATHER_GRAD, _TAKE, _TAKE_GRAD, _ADD, _MUL, _WHERE = (
-    Op.get(name)
-    for name in (
-        "gather_elements",
-        "_gather_elements_grad",
-        "take",
-        "_take_grad",
-        "broadcast_add",
-        "broadcast_mul",
-        "broadcast_where",
-    )
+_GATHER, _GATHER_GRAD, _TAKE, _TAKE_GRAD, _ADD, _MUL, _WHERE = map(
+    Op.get, "gather_elements _gather_elements_grad take _take_grad broadcast_add broadcast_mul broadcast_where".split()
 )
 
 

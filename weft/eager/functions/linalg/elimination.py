@@ -22,7 +22,7 @@ from ..shape.parts import narrow
 from ..shape.shape import expand, transpose
 from ..table import row
 from .matmul import batched
-from .matrices import LINALG, eye, must_be_squares, must_be_systems
+from .matrices import LINALG, common_batch, eye, must_be_squares, must_be_systems
 from .solve import inv, solved
 
 _LU, _SWAPS, _LDL, _LDL_SOLVE, _CHOLESKY = (
@@ -217,10 +217,7 @@ def _common(name: str, A: Tensor, B: Tensor) -> tuple[int, ...]:
     a, b = A._shape, B._shape
     if a[-1] != b[-2]:
         raise RunError(f"{name}: {a[-2]}x{a[-1]} factors do not fit {b[-2]}x{b[-1]} of B")
-    try:
-        return tuple(np.broadcast_shapes(a[:-2], b[:-2]))
-    except ValueError as error:
-        raise RunError(f"{name}: batches {list(a)} and {list(b)} do not broadcast") from error
+    return common_batch(name, A, B)
 
 
 @row(out=True)

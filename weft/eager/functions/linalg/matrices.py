@@ -47,6 +47,14 @@ def must_be_systems(name: str, b: Tensor, A: Tensor) -> None:
         )
 
 
+def common_batch(name: str, A: Tensor, B: Tensor) -> tuple[int, ...]:
+    """The shape of batches that both matrices are stretched to."""
+    try:
+        return tuple(np.broadcast_shapes(A._shape[:-2], B._shape[:-2]))
+    except ValueError:
+        raise RunError(f"{name}: batches {list(A._shape)} and {list(B._shape)} do not broadcast") from None
+
+
 def eye(A: Tensor, rows: int, columns: int) -> Tensor:
     """Matrices with 1 on the diagonal, as many as A is."""
     one = np.eye(rows, columns, dtype=A._dtype)

@@ -22,7 +22,7 @@ from ..shape.parts import diagonal, narrow
 from ..shape.shape import expand, movedim, reshape, squeeze, transpose, unsqueeze
 from ..table import row
 from .matmul import batched
-from .matrices import LINALG, eye, must_be_matrices, must_be_squares, must_be_systems
+from .matrices import LINALG, common_batch, eye, must_be_matrices, must_be_squares, must_be_systems
 
 _INVERSE, _SOLVE, _DET, _SLOGDET, _LSTSQ = (Op.get(name) for name in ("inverse", "solve", "det", "slogdet", "lstsq"))
 
@@ -121,10 +121,7 @@ def solved(A: Tensor, B: Tensor, triangle: str = "none") -> Tensor:
             f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
             f"({a[-2]}x{a[-1]} and {b[-2]}x{b[-1]})"
         )
-    try:
-        lead = np.broadcast_shapes(a[:-2], b[:-2])
-    except ValueError as error:
-        raise RunError(f"linalg.solve: batches {list(a)} and {list(b)} do not broadcast") from error
+    lead = common_batch("linalg.solve", A, B)
     inputs = [expand(A, (*lead, *a[-2:])), expand(B, (*lead, *b[-2:]))]
     return apply(_SOLVE, SolveAttrs(triangle=triangle), inputs)[0]
 
@@ -200,10 +197,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Lst
     if right._shape[-2] != A._shape[-2]:
         place = -1 if vector else -2
         raise RunError(f"torch.linalg.lstsq: input.size(-2) should match other.size({place})")
-    try:
-        lead = np.broadcast_shapes(A._shape[:-2], right._shape[:-2])
-    except ValueError as error:
-        raise RunError("torch.linalg.lstsq: batches do not broadcast", why=str(error)) from None
+    lead = common_batch("torch.linalg.lstsq", A, right)
     left, right = (expand(x, (*lead, *x._shape[-2:])) for x in (A, right))
     share = float(np.finfo(A._dtype).eps) * max(A._shape[-2:])
     share = share if rcond is None else float(rcond)

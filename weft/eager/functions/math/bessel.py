@@ -37,6 +37,9 @@ for _order in (0, 1):
     _of_one(f"modified_bessel_i{_order}", f"i{_order}", f"the modified Bessel function I{_order}")
     _of_one(f"modified_bessel_k{_order}", f"bessel_k{_order}", f"the modified Bessel function K{_order}")
     _of_one(f"scaled_modified_bessel_k{_order}", f"scaled_bessel_k{_order}", f"exp(x) K{_order}(x)")
+_of_one("i0e", "i0e", "exp(-|x|) i0(x)")
+_of_one("i1", "i1", "the modified Bessel function of order 1")
+_of_one("i1e", "i1e", "exp(-|x|) i1(x)")
 _of_one("spherical_bessel_j0", "spherical_bessel_j0", "sin(x) / x, 1 at 0")
 _of_one("airy_ai", "airy_ai", "the Airy function Ai")
 

@@ -111,32 +111,21 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
     return input._cast(other._dtype)
 
 
-def _cast_method(name: str, kind: str) -> None:
-    target = DTYPE_NAMES[kind].numpy
+def _cast_method(name: str, kind: dtype) -> None:
+    target = kind.numpy
 
     def function(input: Tensor, memory_format: Any = None) -> Tensor:
         if input._dtype == target:
             return to(input, memory_format=memory_format)
         return _laid_out(input._cast(target), memory_format)
 
-    row(named(function, name, f"in dtype {kind}; itself if it has that one"), space=None)
+    row(named(function, name, f"in dtype {kind.name}; itself if it has that one"), space=None)
 
 
-for _name, _kind in {
-    "bfloat16": "bfloat16",
-    "bool": "bool",
-    "byte": "uint8",
-    "char": "int8",
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
-}.items():
-    _cast_method(_name, _kind)
+for _name in "bfloat16 bool double float half int long short cfloat cdouble".split():
+    _cast_method(_name, as_dtype(_name))
+_cast_method("byte", as_dtype("uint8"))
+_cast_method("char", as_dtype("int8"))
 
 
 # Writing.

@@ -43,8 +43,8 @@ def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) ->
             raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
         return apply(op, None, values)[0]._cast(BOOL)
 
-    named(function, name, f"where input {sign} other")
-    return row(function, inplace=True, out=True, elementwise=True, aliases=aliases)
+    doc = f"where input {sign} other"
+    return row(named(function, name, doc), inplace=True, out=True, elementwise=True, aliases=aliases)
 
 
 eq = _comparison("eq", "equal", "equals")
@@ -65,25 +65,17 @@ def truth(value: Any) -> Tensor:
 # Logic.
 
 
-@row(inplace=True, out=True, elementwise=True)
-def logical_and(input: Tensor, other: Tensor) -> Tensor:
-    """where both are not zero"""
-    must_be_tensors("logical_and", input=input, other=other)
-    return apply(_AND, None, [truth(input), truth(other)])[0]
+def _logic(name: str, op: Op, doc: str) -> None:
+    def function(input: Tensor, other: Tensor) -> Tensor:
+        must_be_tensors(name, input=input, other=other)
+        return apply(op, None, [truth(input), truth(other)])[0]
+
+    row(named(function, name, doc), inplace=True, out=True, elementwise=True)
 
 
-@row(inplace=True, out=True, elementwise=True)
-def logical_or(input: Tensor, other: Tensor) -> Tensor:
-    """where one or both are not zero"""
-    must_be_tensors("logical_or", input=input, other=other)
-    return apply(_OR, None, [truth(input), truth(other)])[0]
-
-
-@row(inplace=True, out=True, elementwise=True)
-def logical_xor(input: Tensor, other: Tensor) -> Tensor:
-    """where exactly one is not zero"""
-    must_be_tensors("logical_xor", input=input, other=other)
-    return apply(_XOR, None, [truth(input), truth(other)])[0]
+_logic("logical_and", _AND, "where both are not zero")
+_logic("logical_or", _OR, "where one or both are not zero")
+_logic("logical_xor", _XOR, "where exactly one is not zero")
 
 
 @row(inplace=True, out=True, elementwise=True)
@@ -104,47 +96,27 @@ def _with_bits(name: str, *values: Any) -> list[Tensor]:
     return made
 
 
-@row(inplace=True, out=True, elementwise=True)
-def bitwise_and(input: Tensor, other: Any) -> Tensor:
-    """the bits that both have"""
-    return apply(_AND, None, _with_bits("bitwise_and", input, other))[0]
+def _bits(name: str, op: Op, doc: str, bools: bool = True) -> Callable[[Tensor, Any], Tensor]:
+    def function(input: Tensor, other: Any) -> Tensor:
+        values = _with_bits(name, input, other)
+        if not bools and values[0]._dtype == BOOL:
+            raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
+        return apply(op, None, values)[0]
+
+    return row(named(function, name, doc), inplace=True, out=True, elementwise=True)
 
 
-@row(inplace=True, out=True, elementwise=True)
-def bitwise_or(input: Tensor, other: Any) -> Tensor:
-    """the bits that one of both has"""
-    return apply(_OR, None, _with_bits("bitwise_or", input, other))[0]
-
-
-@row(inplace=True, out=True, elementwise=True)
-def bitwise_xor(input: Tensor, other: Any) -> Tensor:
-    """the bits that only one has"""
-    return apply(_XOR, None, _with_bits("bitwise_xor", input, other))[0]
+bitwise_and = _bits("bitwise_and", _AND, "the bits that both have")
+bitwise_or = _bits("bitwise_or", _OR, "the bits that one of both has")
+bitwise_xor = _bits("bitwise_xor", _XOR, "the bits that only one has")
+bitwise_left_shift = _bits("bitwise_left_shift", _LEFT, "input shifted left by other bits", bools=False)
+bitwise_right_shift = _bits("bitwise_right_shift", _RIGHT, "input shifted right by other bits", bools=False)
 
 
 @row(inplace=True, out=True, elementwise=True)
 def bitwise_not(input: Tensor) -> Tensor:
     """the bits turned; of bools, the opposite"""
     return apply(_NOT, None, _with_bits("bitwise_not", input))[0]
-
-
-def _shift(op: Op, name: str, input: Any, other: Any) -> Tensor:
-    values = _with_bits(name, input, other)
-    if values[0]._dtype == BOOL:
-        raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
-    return apply(op, None, values)[0]
-
-
-@row(inplace=True, out=True, elementwise=True)
-def bitwise_left_shift(input: Tensor, other: Any) -> Tensor:
-    """input shifted left by other bits"""
-    return _shift(_LEFT, "bitwise_left_shift", input, other)
-
-
-@row(inplace=True, out=True, elementwise=True)
-def bitwise_right_shift(input: Tensor, other: Any) -> Tensor:
-    """input shifted right by other bits"""
-    return _shift(_RIGHT, "bitwise_right_shift", input, other)
 
 
 @row(inplace=True, out=True, elementwise=True)

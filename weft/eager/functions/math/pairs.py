@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import finfo
 from ..fusion import fused
 from ..operands import floating, must_be_real, must_be_tensors, must_fit, promoted, promoted_floats
-from ..table import row
+from ..table import named, row
 from .arithmetic import add, div, mul, sub
 from .cast import clone
 from .compare import choose, eq, ge, gt, le, lt, ne
@@ -26,8 +26,7 @@ from .complex import real
 from .unary import exp, log, log1p, sin
 
 _ATAN2, _HYPOT, _COPYSIGN, _LOGADDEXP = (Op.get(name) for name in ("atan2", "hypot", "copysign", "logaddexp"))
-_SIGN, _SGN, _CLIP = Op.get("sign"), Op.get("sgn"), Op.get("clip")
-_ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit"))
+_SIGN, _SGN, _CLIP, _SIGNBIT = (Op.get(name) for name in ("sign", "sgn", "clip", "signbit"))
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["arctan2"])
@@ -120,22 +119,18 @@ def xlog1py(input: Any, other: Any) -> Tensor:
 # Both are floats, or neither is a NaN.
 
 
-@row(out=True, elementwise=True)
-@fused
-def fmax(input: Tensor, other: Tensor) -> Tensor:
-    """the larger of both, and the other one where one is NaN"""
-    must_be_tensors("fmax", input=input, other=other)
-    left, right = promoted(input, other)
-    return choose(ge(left, right) | ne(right, right), left, right)
+def _but_nan(name: str, doc: str, before: Callable[[Tensor, Any], Tensor]) -> None:
+    @fused
+    def function(input: Tensor, other: Tensor) -> Tensor:
+        must_be_tensors(name, input=input, other=other)
+        left, right = promoted(input, other)
+        return choose(before(left, right) | ne(right, right), left, right)
+
+    row(named(function, name, f"{doc}, and the other one where one is NaN"), out=True, elementwise=True)
 
 
-@row(out=True, elementwise=True)
-@fused
-def fmin(input: Tensor, other: Tensor) -> Tensor:
-    """the smaller of both, and the other one where one is NaN"""
-    must_be_tensors("fmin", input=input, other=other)
-    left, right = promoted(input, other)
-    return choose(le(left, right) | ne(right, right), left, right)
+_but_nan("fmax", "the larger of both", ge)
+_but_nan("fmin", "the smaller of both", le)
 
 
 # Limits.
@@ -216,26 +211,18 @@ def sign(input: Tensor) -> Tensor:
     return sgn(input)
 
 
-def _test(op: Op, input: Tensor) -> Tensor:
-    return apply(op, None, [input])[0]
+def _test(name: str, doc: str) -> Callable[[Tensor], Tensor]:
+    op = Op.get(name)
+
+    def function(input: Tensor) -> Tensor:
+        return apply(op, None, [input])[0]
+
+    return row(named(function, name, doc))
 
 
-@row
-def isnan(input: Tensor) -> Tensor:
-    """where input is not a number"""
-    return _test(_ISNAN, input)
-
-
-@row
-def isinf(input: Tensor) -> Tensor:
-    """where input is infinite"""
-    return _test(_ISINF, input)
-
-
-@row
-def isfinite(input: Tensor) -> Tensor:
-    """where input is neither infinite nor NaN"""
-    return _test(_ISFINITE, input)
+isnan = _test("isnan", "where input is not a number")
+isinf = _test("isinf", "where input is infinite")
+isfinite = _test("isfinite", "where input is neither infinite nor NaN")
 
 
 @row(out=True, elementwise=True)
@@ -243,7 +230,7 @@ def signbit(input: Tensor) -> Tensor:
     """where input is negative, -0.0 included"""
     if is_complex(input._dtype):
         raise Unsupported("signbit is not implemented for complex tensors.")
-    return _test(_SIGNBIT, input)
+    return apply(_SIGNBIT, None, [input])[0]
 
 
 @row(out=True, elementwise=True)
@@ -251,7 +238,7 @@ def signbit(input: Tensor) -> Tensor:
 def isposinf(input: Tensor) -> Tensor:
     """where input is positive infinity"""
     _must_be_ordered("isposinf", input)
-    return _test(_ISINF, input) & gt(input, 0)
+    return isinf(input) & gt(input, 0)
 
 
 @row(out=True, elementwise=True)
@@ -259,7 +246,7 @@ def isposinf(input: Tensor) -> Tensor:
 def isneginf(input: Tensor) -> Tensor:
     """where input is negative infinity"""
     _must_be_ordered("isneginf", input)
-    return _test(_ISINF, input) & lt(input, 0)
+    return isinf(input) & lt(input, 0)
 
 
 def _must_be_ordered(name: str, input: Tensor) -> None:

@@ -14,26 +14,12 @@ from ...dispatch import apply
 from ...tensor.tensor import Tensor, axis_of, bind
 from ...tensor.types import as_dtype
 from ..operands import check_count, floating, must_be_real
-from ..table import named, row
+from ..table import row
 from .arithmetic import add, mul
 from .compare import choose, eq, gt, lt
 from .unary import digamma, erfc, erfinv, exp, lgamma, log, log1p, square
 
 _SOFTMAX, _LOG_SOFTMAX, _POLYGAMMA = (Op.get(name) for name in ("softmax", "log_softmax", "polygamma"))
-
-
-def _bessel(name: str, doc: str) -> None:
-    op = Op.get(name)
-
-    def function(input: Tensor) -> Tensor:
-        return apply(op, None, [floating(input)])[0]
-
-    row(named(function, name, doc), space="weft.special", method=False, out=True)
-
-
-_bessel("i0e", "exp(-|x|) i0(x)")
-_bessel("i1", "the modified Bessel function of order 1")
-_bessel("i1e", "exp(-|x|) i1(x)")
 
 
 @row(method=False, out=True)

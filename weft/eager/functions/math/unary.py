@@ -141,18 +141,16 @@ def square(input: Tensor) -> Tensor:
     return mul(input, 1) if kind == BOOL else apply(_MUL, None, [input, input])[0]
 
 
-@row(inplace=True, out=True, elementwise=True)
-def deg2rad(input: Tensor) -> Tensor:
-    """degrees as radians"""
-    must_be_real("deg2rad", input)
-    return mul(floating(input), math.pi / 180)
+def _converted(name: str, doc: str, factor: float) -> None:
+    def function(input: Tensor) -> Tensor:
+        must_be_real(name, input)
+        return mul(floating(input), factor)
+
+    row(named(function, name, doc), inplace=True, out=True, elementwise=True)
 
 
-@row(inplace=True, out=True, elementwise=True)
-def rad2deg(input: Tensor) -> Tensor:
-    """radians as degrees"""
-    must_be_real("rad2deg", input)
-    return mul(floating(input), 180 / math.pi)
+_converted("deg2rad", "degrees as radians", math.pi / 180)
+_converted("rad2deg", "radians as degrees", 180 / math.pi)
 
 
 @row(inplace=True, elementwise=True)

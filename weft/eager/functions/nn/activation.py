@@ -45,8 +45,8 @@ def _activation(writing: bool = False, core: bool = False, elementwise: bool = T
         fused_form, title, count = Fused(function) if elementwise else None, title_of(name), len(signature.parameters)
 
         @functools.wraps(function)
-        def call(*args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
-            if len(args) > count:
+        def call(*args: Any, inplace: Any = None, **kwargs: Any) -> Tensor:
+            if inplace is None and len(args) > count:
                 args, inplace = args[:-1], args[-1]
             return written(*args, **kwargs) if inplace else function(*args, **kwargs)
 

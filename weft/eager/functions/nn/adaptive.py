@@ -37,10 +37,10 @@ def _outs(input: Tensor, rank: int, output_size: Any, name: str) -> tuple[int, .
                 f"{name}{rank}d(): Expected input to have non-zero size for non-batch dimensions, "
                 f"but input has sizes {list(shape)} with dimension {len(shape) + axis} being empty"
             )
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
-    if len(given) != rank:
+    wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+    if len(wanted) != rank:
         raise RunError(f"{name}{rank}d(): internal error: output_size.size() must be {rank}")
-    outs = tuple(n if want is None else int(want) for want, n in zip(given, shape[-rank:]))
+    outs = tuple(n if want is None else int(want) for want, n in zip(wanted, shape[-rank:]))
     if any(n < 0 for n in outs):
         raise RunError(f"elements of output_size must be greater than or equal to 0, got {outs}")
     return outs
@@ -65,14 +65,14 @@ def _adaptive_avg_pool(rank: int) -> Callable[[Tensor, Any], Tensor]:
         lead, sizes = shape[:-rank], shape[-rank:]
         count = math.prod(lead)
         if rank == 1:
-            made = _mean(reshape(input, (count, 1, 1, *sizes)), (1, *outs))
+            result = _mean(reshape(input, (count, 1, 1, *sizes)), (1, *outs))
         elif rank == 2:
-            made = _mean(reshape(input, (count, 1, *sizes)), outs)
+            result = _mean(reshape(input, (count, 1, *sizes)), outs)
         else:
             flat = _mean(reshape(input, (count * sizes[0], 1, *sizes[1:])), outs[1:])
             rest = outs[1] * outs[2]
-            made = _mean(reshape(flat, (count, 1, sizes[0], rest)), (outs[0], rest))
-        return reshape(made, (*lead, *outs))
+            result = _mean(reshape(flat, (count, 1, sizes[0], rest)), (outs[0], rest))
+        return reshape(result, (*lead, *outs))
 
     return pool
 
@@ -105,8 +105,8 @@ def _greatest(rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tenso
 
 def _adaptive_max_pool(rank: int) -> Callable[..., Any]:
     def pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-        made = _greatest(rank, input, output_size)
-        return made if return_indices else made[0]
+        result = _greatest(rank, input, output_size)
+        return result if return_indices else result[0]
 
     return pool
 

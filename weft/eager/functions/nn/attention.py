@@ -140,7 +140,7 @@ def multi_head_attention_forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Projections of query, key and value, attention in each of several parts of them, and a
     projection of the results; with the weights of attention if they are asked for"""
-    batched = _is_batched(query, key, value, key_padding_mask, attn_mask, num_heads)
+    batched = _is_batched(query, key, value, key_padding_mask, attn_mask)
     if not batched:
         query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
         key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
@@ -171,22 +171,20 @@ def multi_head_attention_forward(
     mask = _merged(_widened(mask, added), _widened(padding, added), sizes, k._shape[1])
     p = dropout_p if training else 0.0
     if need_weights:
-        made, shares = _weighed(q, k, v, mask, p)
+        result, shares = _weighed(q, k, v, mask, p)
     else:
-        made, shares = _unweighed(q, k, v, mask, p, by_hint, sizes), None
-    made = reshape(transpose(made, 0, 1), (sizes.targets, sizes.items, -1))
-    made = linear(made, out_proj_weight, out_proj_bias)
+        result, shares = _unweighed(q, k, v, mask, p, by_hint, sizes), None
+    result = reshape(transpose(result, 0, 1), (sizes.targets, sizes.items, -1))
+    result = linear(result, out_proj_weight, out_proj_bias)
     if shares is not None:
         shares = reshape(shares, (sizes.items, sizes.heads, sizes.targets, -1))
         shares = mean(shares, 1) if average_attn_weights else shares
     if not batched:
-        made, shares = squeeze(made, 1), None if shares is None else squeeze(shares, 0)
-    return made, shares
+        result, shares = squeeze(result, 1), None if shares is None else squeeze(shares, 0)
+    return result, shares
 
 
-def _is_batched(
-    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
-) -> bool:
+def _is_batched(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None) -> bool:
     rank = query.ndim
     if rank not in (2, 3):
         raise Unfit(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
@@ -269,13 +267,13 @@ def _heads_of(x: Tensor, sizes: _Sizes) -> Tensor:
     return transpose(reshape(x, (x._shape[0], sizes.items * sizes.heads, sizes.width)), 0, 1)
 
 
-def _static(given: Tensor, name: str, sizes: _Sizes) -> Tensor:
-    first, _, last = given._shape
+def _static(tensor: Tensor, name: str, sizes: _Sizes) -> Tensor:
+    first, _, last = tensor._shape
     if (first, last) != (sizes.items * sizes.heads, sizes.width):
         raise Unfit(
-            f"expecting {name} of size ({sizes.items * sizes.heads}, *, {sizes.width}), but got {list(given.shape)}"
+            f"expecting {name} of size ({sizes.items * sizes.heads}, *, {sizes.width}), but got {list(tensor.shape)}"
         )
-    return given
+    return tensor
 
 
 def _widened(mask: Tensor | None, added: int) -> Tensor | None:
@@ -289,8 +287,8 @@ def _merged(mask: Tensor | None, padding: Tensor | None, sizes: _Sizes, sources:
     if padding._shape != (sizes.items, sources):
         raise Unfit(f"expecting key_padding_mask shape of {(sizes.items, sources)}, but got {padding.shape}")
     per_head = expand(reshape(padding, (sizes.items, 1, 1, sources)), (sizes.items, sizes.heads, 1, sources))
-    own = reshape(per_head, (sizes.items * sizes.heads, 1, sources))
-    return own if mask is None else add(mask, own)
+    of_padding = reshape(per_head, (sizes.items * sizes.heads, 1, sources))
+    return of_padding if mask is None else add(mask, of_padding)
 
 
 def _weighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
@@ -306,5 +304,5 @@ def _unweighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, c
         lead = (sizes.items, sizes.heads) if mask._shape[0] > 1 else (1, 1)
         mask = reshape(mask, (*lead, *mask._shape[1:]))
         mask = expand(mask, (sizes.items, sizes.heads, sizes.targets, k._shape[2]))
-    made = scaled_dot_product_attention(q, k, v, mask, p, causal)
-    return reshape(made, (sizes.items * sizes.heads, sizes.targets, sizes.width))
+    result = scaled_dot_product_attention(q, k, v, mask, p, causal)
+    return reshape(result, (sizes.items * sizes.heads, sizes.targets, sizes.width))

@@ -117,9 +117,9 @@ class _Counted:
 
     def __init__(self, places: Array, weight: Tensor, input: Tensor) -> None:
         counts = places >= 0
-        own = reshape(chosen_from(weight, [np.maximum(places, 0).reshape(-1)]), places.shape)
+        class_weights = reshape(chosen_from(weight, [np.maximum(places, 0).reshape(-1)]), places.shape)
         self.mask = None if counts.all() else wrap(np.asarray(counts))
-        self.weights = mul(own, wrap(np.asarray(counts, input._dtype)))
+        self.weights = mul(class_weights, wrap(np.asarray(counts, input._dtype)))
 
     def masked(self, values: Tensor) -> Tensor:
         return values if self.mask is None else choose(self.mask, values, 0.0)
@@ -325,8 +325,8 @@ def multilabel_margin_loss(
     ended = np.cumsum(places < 0, 1) > 0
     right = np.zeros((count, classes + 1), bool)
     np.put_along_axis(right, np.where(ended, classes, places), True, 1)
-    own = gather(rows, 1, wrap(np.where(ended, 0, places)))
-    gaps = clamp(add(rsub(unsqueeze(own, 2), 1), unsqueeze(rows, 1)), min=0)
+    right_scores = gather(rows, 1, wrap(np.where(ended, 0, places)))
+    gaps = clamp(add(rsub(unsqueeze(right_scores, 2), 1), unsqueeze(rows, 1)), min=0)
     wanted = ~ended[:, :, None] & ~right[:, None, :classes]
     values = div(total(choose(wrap(wanted), gaps, 0.0), (1, 2)), classes)
     return reduced(values if input.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)

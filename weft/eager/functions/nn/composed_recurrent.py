@@ -92,7 +92,7 @@ def _rnn_grad(params: RnnAttrs, inputs: Sequence[Tensor]) -> list[Tensor]:
     steps = len(layer.own)
     asked += [*layer.own, *layer.new]
     found = grad(outputs, asked, inputs[:count], create_graph=True, materialize_grads=True)
-    made = {
+    result = {
         "gates": found[0],
         "state": found[1],
         "cell": found[2],
@@ -101,11 +101,11 @@ def _rnn_grad(params: RnnAttrs, inputs: Sequence[Tensor]) -> list[Tensor]:
         "hidden": stack(found[count : count + steps]),
         "output": stack(found[count + steps :]),
     }
-    return [made[name] for name in grad_results(params)]
+    return [result[name] for name in grad_results(params)]
 
 
 def _recorded(tensor: Tensor) -> Tensor:
     return tensor if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
-COMPOSED[Op.get("_rnn_grad")] = _rnn_grad
+Op.get("_rnn_grad").set_attr(COMPOSED.name, _rnn_grad)

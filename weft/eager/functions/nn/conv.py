@@ -28,7 +28,10 @@ from .by_rank import by_rank, several
 _CONV, _TRANSPOSED, _PAD = (Op.get(name) for name in ("conv2d", "conv2d_transpose", "pad"))
 
 
-def _check(input: Tensor, weight: Tensor, bias: Tensor | None, rank: int, name: str) -> None:
+def _prepared(
+    rank: int, name: str, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, dilation: Any
+) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """The data as a batch, and the steps and gaps of windows."""
     if input.ndim not in (rank + 1, rank + 2):
         raise RunError(
             f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, but got "
@@ -36,15 +39,14 @@ def _check(input: Tensor, weight: Tensor, bias: Tensor | None, rank: int, name: 
         )
     if weight.ndim != rank + 2:
         raise RunError(f"weight should have {rank + 2} dimensions, got {weight.ndim}")
-    kinds = [tensor for tensor in (weight, bias) if tensor is not None]
-    for tensor in kinds:
-        if tensor._dtype != input._dtype:
+    for tensor in (weight, bias):
+        if tensor is not None and tensor._dtype != input._dtype:
             raise RunError(f"Input type ({input.dtype.name}) and bias type ({tensor.dtype.name}) should be the same")
-
-
-def _positive(name: str, numbers: Sequence[int]) -> None:
-    if any(number <= 0 for number in numbers):
-        raise RunError(f"non-positive {name} is not supported")
+    steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
+    for what, numbers in (("stride", steps), ("dilation", gaps)):
+        if min(numbers) <= 0:
+            raise RunError(f"non-positive {what} is not supported")
+    return input if input.ndim == rank + 2 else unsqueeze(input, 0), steps, gaps
 
 
 def _check_channels(channels: int, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool) -> int:
@@ -112,8 +114,8 @@ def _fits(sizes: Sequence[int], pads: Any, kernel: Sequence[int], dilation: Sequ
 def _by_parts(run: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A convolution of complex numbers as four of their parts."""
     (a, b), (c, d) = ((real(x), imag(x)) for x in (input, weight))
-    own = (None, None) if bias is None else (real(bias), imag(bias))
-    return of_parts(sub(run(a, c, own[0]), run(b, d, None)), add(run(a, d, own[1]), run(b, c, None)))
+    biases = (None, None) if bias is None else (real(bias), imag(bias))
+    return of_parts(sub(run(a, c, biases[0]), run(b, d, None)), add(run(a, d, biases[1]), run(b, c, None)))
 
 
 def _conv2(
@@ -137,8 +139,8 @@ def _conv1(
     data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any, groups: int, out: int
 ) -> Tensor:
     wide, kernel = unsqueeze(data, 2), unsqueeze(weight, 2)
-    made = _conv2(wide, kernel, bias, (1, *steps), [(0, 0), *pads], (1, *gaps), groups, out)
-    return squeeze(made, 2)
+    result = _conv2(wide, kernel, bias, (1, *steps), [(0, 0), *pads], (1, *gaps), groups, out)
+    return squeeze(result, 2)
 
 
 def _conv3(
@@ -150,16 +152,16 @@ def _conv3(
         data = apply(_PAD, PadAttrs(pad_width=widths), [data])[0]
     items, channels, depth, *rest = data._shape
     count = (depth - gaps[0] * (weight._shape[2] - 1) - 1) // steps[0] + 1
-    made = None
+    result = None
     for tap in range(weight._shape[2]):
         part = _every(data, 2, tap * gaps[0], count, steps[0])
         flat = reshape(transpose(part, 1, 2), (items * count, channels, *rest))
         kernel = squeeze(_every(weight, 2, tap, 1, 1), 2)
-        own = bias if tap == 0 else None
-        step = _conv2(flat, kernel, own, steps[1:], pads[1:], gaps[1:], groups, out)
-        made = step if made is None else add(made, step)
-    assert made is not None
-    return transpose(reshape(made, (items, count, *made._shape[1:])), 1, 2)
+        tap_bias = bias if tap == 0 else None
+        step = _conv2(flat, kernel, tap_bias, steps[1:], pads[1:], gaps[1:], groups, out)
+        result = step if result is None else add(result, step)
+    assert result is not None
+    return transpose(reshape(result, (items, count, *result._shape[1:])), 1, 2)
 
 
 def _every(data: Tensor, axis: int, start: int, count: int, step: int) -> Tensor:
@@ -181,21 +183,16 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor:
-        _check(input, weight, bias, rank, f"conv{rank}d")
+        data, steps, gaps = _prepared(rank, f"conv{rank}d", input, weight, bias, stride, dilation)
         if is_complex(input._dtype):
             run_parts = lambda x, w, b: conv(x, w, b, stride, padding, dilation, groups)
             return _by_parts(run_parts, input, weight, bias)
-        batched = input.ndim == rank + 2
-        data = input if batched else unsqueeze(input, 0)
-        steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
-        _positive("stride", steps)
-        _positive("dilation", gaps)
         out = _check_channels(data._shape[1], weight, bias, groups, False)
         kernel = weight._shape[2:]
         pads = _padding(padding, kernel, gaps, steps, rank)
         _fits(data._shape[2:], pads, kernel, gaps)
-        made = run(data, weight, bias, steps, pads, gaps, groups, out)
-        return made if batched else squeeze(made, 0)
+        result = run(data, weight, bias, steps, pads, gaps, groups, out)
+        return result if data is input else squeeze(result, 0)
 
     return conv
 
@@ -235,7 +232,7 @@ def _spread2(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
 
 
 def _spread1(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
-    wide = _Spread(*[(first, *own) for first, own in zip((1, 0, 0, 1), sizes)])
+    wide = _Spread(*[(first, *numbers) for first, numbers in zip((1, 0, 0, 1), sizes)])
     return squeeze(_spread2(unsqueeze(data, 2), unsqueeze(weight, 2), bias, wide, groups, out), 2)
 
 
@@ -252,12 +249,12 @@ def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
         )
     flat = reshape(transpose(data, 1, 2), (items * depth, channels, *rest))
     kernels = reshape(weight, (channels, -1, *kernel))
-    inner = _Spread(*[own[1:] for own in sizes])
+    inner = _Spread(*[numbers[1:] for numbers in sizes])
     planes = _spread2(flat, kernels, None, inner, groups, out * taps)
     planes = reshape(planes, (items, depth, out, taps, *planes._shape[2:]))
-    made = _interleaved(unbind(transpose(planes, 1, 2), 3), step, gap, length)
-    made = _every(made, 2, pad, length - 2 * pad, 1)
-    return made if bias is None else add(made, reshape(bias, (-1, 1, 1, 1)))
+    result = _interleaved(unbind(transpose(planes, 1, 2), 3), step, gap, length)
+    result = _every(result, 2, pad, length - 2 * pad, 1)
+    return result if bias is None else add(result, reshape(bias, (-1, 1, 1, 1)))
 
 
 def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Tensor:
@@ -276,8 +273,8 @@ def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Te
         assert phases[0] is not None
         return phases[0]
     nothing = wrap(np.zeros((items, channels, count, *rest), taps[0]._dtype))
-    made = stack([nothing if phase is None else phase for phase in phases], 3)
-    return reshape(made, (items, channels, count * step, *rest))
+    result = stack([nothing if phase is None else phase for phase in phases], 3)
+    return reshape(result, (items, channels, count * step, *rest))
 
 
 def _transposed(rank: int) -> Callable[..., Tensor]:
@@ -293,24 +290,19 @@ def _transposed(rank: int) -> Callable[..., Tensor]:
         groups: int = 1,
         dilation: Any = 1,
     ) -> Tensor:
-        _check(input, weight, bias, rank, f"conv_transpose{rank}d")
+        data, steps, gaps = _prepared(rank, f"conv_transpose{rank}d", input, weight, bias, stride, dilation)
         if is_complex(input._dtype):
             run_parts = lambda x, w, b: spread(x, w, b, stride, padding, output_padding, groups, dilation)
             return _by_parts(run_parts, input, weight, bias)
-        batched = input.ndim == rank + 2
-        data = input if batched else unsqueeze(input, 0)
-        steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
         pads, extra = several(padding, rank, "padding"), several(output_padding, rank, "output_padding")
-        _positive("stride", steps)
-        _positive("dilation", gaps)
         _check_output_padding(extra, steps, gaps)
         if 0 in data._shape[2:]:
             raise RunError(
                 f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._shape)}"
             )
         out = _check_channels(data._shape[1], weight, bias, groups, True)
-        made = run(data, weight, bias, _Spread(steps, pads, extra, gaps), groups, out)
-        return made if batched else squeeze(made, 0)
+        result = run(data, weight, bias, _Spread(steps, pads, extra, gaps), groups, out)
+        return result if data is input else squeeze(result, 0)
 
     return spread
 
@@ -349,5 +341,5 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     for tensor, rank, what in ((input, 3, "Input"), (weight, 3, "Weight"), (bias, 1, "Bias")):
         if tensor.ndim != rank:
             raise RunError(f"{what} must have {rank} dims, but has {tensor.ndim}")
-    made = conv1d(permute(input, (1, 2, 0)), permute(weight, (2, 1, 0)), bias, padding=pad)
-    return permute(made, (2, 0, 1))
+    result = conv1d(permute(input, (1, 2, 0)), permute(weight, (2, 1, 0)), bias, padding=pad)
+    return permute(result, (2, 0, 1))

@@ -113,6 +113,6 @@ def _padded(targets: Array, counts: Array, batched: bool) -> Array:
             f"Expected tensor to have size {counts.sum()} at dimension 0, but got size "
             f"{targets.shape} for argument 'targets'"
         )
-    made = np.zeros((len(counts), counts.max()), np.int64)
-    made[np.arange(made.shape[1]) < counts[:, None]] = targets
-    return made
+    result = np.zeros((len(counts), counts.max()), np.int64)
+    result[np.arange(result.shape[1]) < counts[:, None]] = targets
+    return result

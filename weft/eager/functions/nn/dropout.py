@@ -16,6 +16,7 @@ from ..create.create import laid_out_as
 from ..math.arithmetic import add, mul
 from ..random.fill import bernoulli_
 from ..table import NN, in_place, named, row
+from .by_rank import by_rank
 
 _SATURATED = -1.7580993408473766  # what selu approaches for large negative x
 Shape = tuple[int, ...]
@@ -75,24 +76,17 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return _dropped(input, p, training, inplace)
 
 
-@row(space=NN, method=False)
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels left out with probability p"""
-    if input.ndim not in (2, 3):
-        raise RunError(f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input.")
-    return _dropped(input, p, training, inplace, _by_channel(input, input.ndim - 1))
+def _dropout_of_channels(rank: int) -> Callable[..., Tensor]:
+    def drop(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if rank == 1 and input.ndim not in (2, 3):
+            raise RunError(f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input.")
+        shape = _by_channel(input, input.ndim - 1 if rank == 1 else 2)
+        return _dropped(input, p, training, inplace, shape)
+
+    return drop
 
 
-@row(space=NN, method=False)
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels left out with probability p"""
-    return _dropped(input, p, training, inplace, _by_channel(input))
-
-
-@row(space=NN, method=False)
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels left out with probability p"""
-    return _dropped(input, p, training, inplace, _by_channel(input))
+_, dropout2d, _ = by_rank(_dropout_of_channels, "dropout{}d", "Whole channels left out with probability p")
 
 
 @row(space=NN, method=False)

@@ -36,9 +36,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RunError("num_classes should be positive")
     elif places.size and places.max() >= num_classes:
         raise RunError("Class values must be smaller than num_classes.")
-    made = np.zeros((places.size, num_classes), np.int64)
-    made[np.arange(places.size), places.reshape(-1)] = 1
-    return wrap(made.reshape(*places.shape, num_classes))
+    result = np.zeros((places.size, num_classes), np.int64)
+    result[np.arange(places.size), places.reshape(-1)] = 1
+    return wrap(result.reshape(*places.shape, num_classes))
 
 
 @row(space=NN, method=False)
@@ -52,12 +52,7 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """The rows of a matrix at indices; the padding row has no gradient"""
-    places = array_of(input)
-    if places.dtype not in (np.int64, np.int32):
-        raise RunError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {input.dtype.title} instead"
-        )
+    places = _places(input)
     if weight.ndim != 2:
         raise RunError("'weight' must be 2-D")
     count = weight._shape[0]
@@ -66,25 +61,34 @@ def embedding(
     if places.size and not (places.min() >= 0 and places.max() < count):
         raise DimensionError("index out of range in self")
     if max_norm is not None:
-        shorten_rows(weight, places, max_norm, norm_type)
+        _shorten_rows(weight, places, max_norm, norm_type)
     flat = places.reshape(-1).astype(np.int64)
-    made = chosen_from(weight, [flat, None])
-    made = by_frequency(made, flat, count) if scale_grad_by_freq else made
+    result = chosen_from(weight, [flat, None])
+    result = _by_frequency(result, flat, count) if scale_grad_by_freq else result
     if padding_idx is not None and weight._requires_grad:
         kept = wrap((flat != padding_idx % count).reshape(-1, 1))
-        fixed = wrap(array_of(made))
-        made = choose(expand(kept, made._shape), made, fixed)
-    return reshape(made, (*places.shape, weight._shape[1]))
+        fixed = wrap(array_of(result))
+        result = choose(expand(kept, result._shape), result, fixed)
+    return reshape(result, (*places.shape, weight._shape[1]))
 
 
-def by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
+def _places(indices: Tensor) -> Array:
+    if indices._dtype not in _WHOLE:
+        raise RunError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {indices.dtype.title} instead"
+        )
+    return array_of(indices)
+
+
+def _by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
     """The same rows, with gradients divided by how often each is there."""
     often = np.bincount(flat, minlength=count)[flat].astype(rows._dtype).reshape(-1, 1)
     moving = div(rows, wrap(often))
     return add(moving, wrap(array_of(rows) - array_of(moving)))
 
 
-def shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
+def _shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
     """Scales the rows that are used and too long, in place."""
     used = np.unique(places)
     rows = array_of(weight)[used]
@@ -109,7 +113,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     places = array_of(indices)
     if places.size and not (places.min() >= 0 and places.max() < input._shape[0]):
         raise DimensionError("index out of range in self")
-    shorten_rows(input, places, max_norm, norm_type)
+    _shorten_rows(input, places, max_norm, norm_type)
     return input
 
 
@@ -141,7 +145,7 @@ def embedding_bag(
     assert offsets is not None
     if max_norm is not None:
         _check_indices(input, weight)
-        shorten_rows(weight, array_of(input), max_norm, norm_type)
+        _shorten_rows(weight, array_of(input), max_norm, norm_type)
     return _bags(
         weight,
         input,
@@ -156,11 +160,11 @@ def embedding_bag(
 
 
 def _check_bags(
-    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, frequent: bool, own: Tensor | None
+    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, frequent: bool, sample_weights: Tensor | None
 ) -> None:
-    if own is not None and own._shape != input._shape:
+    if sample_weights is not None and sample_weights._shape != input._shape:
         raise InvalidValue(
-            f"embedding_bag: If per_sample_weights ({own.shape}) is not None, then it must have "
+            f"embedding_bag: If per_sample_weights ({sample_weights.shape}) is not None, then it must have "
             f"the same shape as the input ({input.shape})"
         )
     if weight.ndim != 2:
@@ -175,17 +179,12 @@ def _check_bags(
         raise InvalidValue("mode has to be one of sum, mean or max")
     if mode == "max" and frequent:
         raise InvalidValue("max mode does not support scaling the gradient by the frequency")
-    if own is not None and mode != "sum":
+    if sample_weights is not None and mode != "sum":
         raise Unsupported(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
 
 
 def _check_indices(indices: Tensor, weight: Tensor) -> None:
-    places = array_of(indices)
-    if places.dtype not in _WHOLE:
-        raise RunError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {indices.dtype.title} instead"
-        )
+    places = _places(indices)
     if not is_float(weight._dtype):
         raise RunError(f"embedding_bag: weight must be floating, got {weight.dtype.title}")
     count = weight._shape[0]
@@ -242,13 +241,13 @@ def _bags(
     sizes = np.bincount(bags, minlength=starts.size)
     values = chosen_from(weight, [places, None])
     if scale_grad_by_freq:
-        values = by_frequency(values, places, weight._shape[0])
+        values = _by_frequency(values, places, weight._shape[0])
     if mode == 2:
-        made, greatest = _greatest(values, places, bags, starts.size)
+        result, greatest = _greatest(values, places, bags, starts.size)
     else:
         values = _weighed(values, per_sample_weights, kept)
-        made, greatest = _sums(values, bags, sizes, mode == 1), wrap(sizes)
-    return made, wrap(owners), wrap(sizes), greatest
+        result, greatest = _sums(values, bags, sizes, mode == 1), wrap(sizes)
+    return result, wrap(owners), wrap(sizes), greatest
 
 
 def _unpadded(indices: Array, padding: int | None, count: int) -> Array:
@@ -262,23 +261,23 @@ def _unpadded(indices: Array, padding: int | None, count: int) -> Array:
     return np.flatnonzero(indices != padding % count)
 
 
-def _weighed(values: Tensor, own: Tensor | None, kept: Array) -> Tensor:
-    if own is None:
+def _weighed(values: Tensor, sample_weights: Tensor | None, kept: Array) -> Tensor:
+    if sample_weights is None:
         return values
-    if own._dtype != values._dtype:
+    if sample_weights._dtype != values._dtype:
         raise RunError(
             "Expected tensor for argument #1 'weight' to have the same type as tensor for argument "
-            f"#1 'per_sample_weights'; but got {values.dtype} and {own.dtype}"
+            f"#1 'per_sample_weights'; but got {values.dtype} and {sample_weights.dtype}"
         )
-    return mul(values, unsqueeze(chosen_from(own, [kept]), 1))
+    return mul(values, unsqueeze(chosen_from(sample_weights, [kept]), 1))
 
 
 def _sums(values: Tensor, bags: Array, sizes: Array, mean: bool) -> Tensor:
     base = full((sizes.size, values._shape[1]), 0.0, dtype=values.dtype)
-    made = index_add(base, 0, wrap(bags), values) if bags.size else base
+    result = index_add(base, 0, wrap(bags), values) if bags.size else base
     if not mean:
-        return made
-    return div(made, wrap(np.maximum(sizes, 1).reshape(-1, 1).astype(values._dtype)))
+        return result
+    return div(result, wrap(np.maximum(sizes, 1).reshape(-1, 1).astype(values._dtype)))
 
 
 def _greatest(values: Tensor, places: Array, bags: Array, count: int) -> tuple[Tensor, Tensor]:
@@ -294,5 +293,5 @@ def _greatest(values: Tensor, places: Array, bags: Array, count: int) -> tuple[T
     np.minimum.at(first, bags, np.where(same, np.arange(bags.size)[:, None], bags.size))
     full_bags = first < bags.size
     at = np.where(full_bags, first, 0)
-    made = choose(wrap(full_bags), gather(values, 0, wrap(at)), 0.0)
-    return made, wrap(np.where(full_bags, places[at], 0))
+    result = choose(wrap(full_bags), gather(values, 0, wrap(at)), 0.0)
+    return result, wrap(np.where(full_bags, places[at], 0))

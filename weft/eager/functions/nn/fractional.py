@@ -71,9 +71,9 @@ def _check(name: str, shape: Sequence[int], kernel: Sequence[int], outs: Sequenc
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(shape)}"
         )
     room = 0 if rank == 2 else 1  # volumes need an element more, as in PyTorch
-    for size, own, out in zip(shape[-rank:], kernel, outs):
-        if own < 1 or out < 0 or out + own - 1 + room > size:
-            raise RunError(f"{name}(): pool size {own} too large relative to input size {size}")
+    for size, width, out in zip(shape[-rank:], kernel, outs):
+        if width < 1 or out < 0 or out + width - 1 + room > size:
+            raise RunError(f"{name}(): pool size {width} too large relative to input size {size}")
 
 
 def _check_samples(input: Tensor, samples: Tensor, batch: int, channels: int, rank: int) -> None:
@@ -89,13 +89,13 @@ def _check_samples(input: Tensor, samples: Tensor, batch: int, channels: int, ra
 def _starts(samples: Array, size: int, out: int, kernel: int) -> Array:
     """Where windows begin, for each plane: floor((i + sample) a) - floor(sample a) with
     a = (size - kernel) / (out - 1), and the last at the end."""
-    made = np.full((len(samples), out), size - kernel, np.int64)
+    result = np.full((len(samples), out), size - kernel, np.int64)
     if out > 1:
         kind = np.float32 if samples.dtype.itemsize < 4 else samples.dtype.type
         a, sample = kind(size - kernel) / kind(out - 1), samples.astype(kind)[:, None]
         turns = np.arange(out - 1, dtype=kind)
-        made[:, :-1] = ((turns + sample) * a).astype(np.int64) - (sample * a).astype(np.int64)
-    return np.clip(made, 0, size - kernel)
+        result[:, :-1] = ((turns + sample) * a).astype(np.int64) - (sample * a).astype(np.int64)
+    return np.clip(result, 0, size - kernel)
 
 
 def _greatest(planes: Array, starts: Sequence[Array], kernel: Sequence[int]) -> Array:
@@ -136,8 +136,8 @@ def _fractional(rank: int) -> Callable[..., Any]:
         return_indices: bool = False,
         _random_samples: Tensor | None = None,
     ) -> Any:
-        made = _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
-        return made if return_indices else made[0]
+        result = _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
+        return result if return_indices else result[0]
 
     return pool
 

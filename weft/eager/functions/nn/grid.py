@@ -64,8 +64,8 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     axes = [_points(n, bool(align_corners), theta._dtype) for n in sizes[2:]]
     mesh = np.meshgrid(*axes, indexing="ij")[::-1]  # x comes first
     points = np.stack([*mesh, np.ones_like(mesh[0])], -1).reshape(-1, rank + 1)
-    made = batched(wrap(np.broadcast_to(points, (sizes[0], *points.shape))), transpose(theta, 1, 2))
-    return reshape(made, (sizes[0], *sizes[2:], rank))
+    result = batched(wrap(np.broadcast_to(points, (sizes[0], *points.shape))), transpose(theta, 1, 2))
+    return reshape(result, (sizes[0], *sizes[2:], rank))
 
 
 # As the core has them, with modes that are numbers.

@@ -24,8 +24,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     x, w = input._shape, weight._shape
     fits = len(x) > 1 and len(w) == 2 and x[-1] == w[1] and input._dtype == weight._dtype
     if not fits or not w[0] or (bias is not None and bias.ndim != 1):
-        made = matmul(input, t(weight))
-        return made if bias is None else add(made, bias)
+        result = matmul(input, t(weight))
+        return result if bias is None else add(result, bias)
     if bias is None:
         return apply(_DENSE, _dense(w[0], False), [input, weight])[0]
     if bias._shape != w[:1]:
@@ -47,5 +47,5 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         raise RunError(f"bilinear(): input batch dimensions do not match: got {list(a)} and {list(b)}")
     if w[1:] != (a[-1], b[-1]):
         raise RunError(f"bilinear(): input sizes do not match the weight: got {a[-1]}, {b[-1]} and {list(w)}")
-    made = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return made if bias is None else add(made, bias)
+    result = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return result if bias is None else add(result, bias)

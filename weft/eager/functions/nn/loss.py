@@ -168,8 +168,8 @@ def kl_div(
     must_be_real("kl_div", input, target)
     values = _divergence(input, target, log_target)
     if reduction == "batchmean":
-        made = total(values)
-        return div(made, input._shape[0]) if input.ndim else made
+        result = total(values)
+        return div(result, input._shape[0]) if input.ndim else result
     return reduced(values, reduction, size_average, reduce)
 
 

@@ -86,8 +86,8 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     small = float(np.finfo(input._dtype).eps) if eps is None else float(eps)
     if is_complex(input._dtype):
         axes = tuple(range(-len(shape), 0))
-        made = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
-        return made if weight is None else mul(made, weight)
+        result = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
+        return result if weight is None else mul(result, weight)
     params = _LayerParams(axis=-len(shape), epsilon=small)
     return apply(_RMS, params, [input, _or_all(weight, np.ones, shape, input)])[0]
 
@@ -280,11 +280,11 @@ def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Normed:
     """`layer_norm`, the means and 1 / the deviations"""
-    made = layer_norm(input, normalized_shape, weight, bias, eps)
+    result = layer_norm(input, normalized_shape, weight, bias, eps)
     rank = len(normalized_shape)
     lead = input._shape[: input.ndim - rank]
     rows = array_of(input).reshape((*lead, int(np.prod(normalized_shape))))
-    return made, *_moments(rows, eps, (*lead, *[1] * rank))
+    return result, *_moments(rows, eps, (*lead, *[1] * rank))
 
 
 @row(method=False)
@@ -294,9 +294,9 @@ def native_group_norm(
     """`group_norm`, the means and 1 / the deviations of all groups"""
     if input.numel() != N * C * HxW:
         raise RunError(f"Expected X.numel() == N * C * HxW to be true, but got {input.shape}")
-    made = group_norm(input, group, weight, bias, eps)
+    result = group_norm(input, group, weight, bias, eps)
     rows = reshape(input, (N, group, C * HxW // group))
-    return made, mean(rows, -1), rsqrt(add(var(rows, -1, correction=0), eps))
+    return result, mean(rows, -1), rsqrt(add(var(rows, -1, correction=0), eps))
 
 
 @row(method=False)
@@ -311,10 +311,10 @@ def native_batch_norm(
     eps: float,
 ) -> Normed:
     """`batch_norm`, and when training the means and 1 / the deviations of the batch"""
-    made = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    result = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
         nothing = np.empty(0, input._dtype)
-        return made, wrap(nothing), wrap(nothing.copy())
+        return result, wrap(nothing), wrap(nothing.copy())
     channels = input._shape[1]
     rows = np.moveaxis(array_of(input), 1, 0).reshape(channels, -1)
-    return made, *_moments(rows, eps, (channels,))
+    return result, *_moments(rows, eps, (channels,))

@@ -25,22 +25,14 @@ _PAD, _COPY = Op.get("pad"), Op.get("copy")
 @row(space=NN, method=False)
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements around a tensor: pairs for the last axis, the one before it, ..."""
-    widths, rank = [int(n) for n in pad], input.ndim
-    if len(widths) % 2:
-        raise RunError("Padding length must be divisible by 2")
-    if len(widths) > 2 * rank:
-        raise RunError(
-            "Padding length should be less than or equal to two times the input dimension but got "
-            f"padding length {len(widths)} and input of dimension {rank}"
-        )
-    pairs = [(0, 0)] * (rank - len(widths) // 2) + list(zip(widths[::2], widths[1::2]))[::-1]
+    pairs = _pairs(pad, input.ndim)
     if mode == "constant":
         return constant_pad(input, pairs, 0.0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise RunError(f"Unrecognised padding mode {mode}")
     if value not in (None, 0):
         raise InvalidValue(f'Padding mode "{mode}" doesn\'t take in value argument')
-    _check_pads(input, pairs, len(widths) // 2, mode)
+    _check_pads(input, pairs, len(pad) // 2, mode)
     if mode == "circular":
         return _by_places(input, pairs, _wrapped)
     if any(min(pair) < 0 for pair in pairs):
@@ -48,6 +40,19 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         return _by_places(input, pairs, inward)
     name = "edge" if mode == "replicate" else mode
     return apply(_PAD, PadAttrs(pad_width=tuple(pairs), mode=name), [input])[0]
+
+
+def _pairs(pad: Any, rank: int) -> list[tuple[int, int]]:
+    """What goes before and after, along every axis."""
+    widths = [int(n) for n in pad]
+    if len(widths) % 2:
+        raise RunError("Padding length must be divisible by 2")
+    if len(widths) > 2 * rank:
+        raise RunError(
+            "Padding length should be less than or equal to two times the input dimension but got "
+            f"padding length {len(widths)} and input of dimension {rank}"
+        )
+    return [(0, 0)] * (rank - len(widths) // 2) + list(zip(widths[::2], widths[1::2]))[::-1]
 
 
 def _reflected(size: int, before: int, after: int) -> Array:
@@ -111,28 +116,25 @@ def constant_pad(input: Tensor, pairs: Sequence[tuple[int, int]], value: float) 
                 f"resulted in a negative output size, which is invalid. Check dimension {axis} of "
                 "your input."
             )
-    made = input
+    result = input
     for axis, (before, after) in enumerate(pairs):
-        cut, size = max(-before, 0), made._shape[axis]
+        cut, size = max(-before, 0), result._shape[axis]
         if before < 0 or after < 0:
-            made = narrow(made, axis, min(cut, size), max(size - cut - max(-after, 0), 0))
+            result = narrow(result, axis, min(cut, size), max(size - cut - max(-after, 0), 0))
     widths = tuple((max(before, 0), max(after, 0)) for before, after in pairs)
     if not any(map(any, widths)):
-        return apply(_COPY, None, [made])[0]
+        return apply(_COPY, None, [result])[0]
     if isinstance(value, complex) and not is_complex(input._dtype):
         raise InvalidType("pad(): argument 'value' (position 4) must be float, not complex")
     if isinstance(value, complex) and value.imag:
-        outside = apply(_PAD, PadAttrs(pad_width=widths, pad_value=1.0), [_zeros_like(made)])[0]
-        inside = apply(_PAD, PadAttrs(pad_width=widths), [made])[0]
+        outside = apply(_PAD, PadAttrs(pad_width=widths, pad_value=1.0), [_zeros_like(result)])[0]
+        inside = apply(_PAD, PadAttrs(pad_width=widths), [result])[0]
         return add(inside, mul(outside, value))
     number = float(value.real if isinstance(value, complex) else value)
-    return apply(_PAD, PadAttrs(pad_width=widths, pad_value=number), [made])[0]
+    return apply(_PAD, PadAttrs(pad_width=widths, pad_value=number), [result])[0]
 
 
 @row(method=False)
 def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
     """`nn.functional.pad` with a value"""
-    return _pad(input, pad, "constant", value)
-
-
-_pad = pad
+    return constant_pad(input, _pairs(pad, input.ndim), value)

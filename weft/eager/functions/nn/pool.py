@@ -113,15 +113,15 @@ def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
         return run(input, plan, (0, 1))  # type: ignore[no-any-return]
     count = math.prod(lead)
     if len(plan.sizes) == 1:
-        made = run(reshape(input, (count, 1, 1, *plan.sizes)), plan, (None, 0))
+        result = run(reshape(input, (count, 1, 1, *plan.sizes)), plan, (None, 0))
     elif len(plan.sizes) == 2:
-        made = run(reshape(input, (count, 1, *plan.sizes)), plan, (0, 1))
+        result = run(reshape(input, (count, 1, *plan.sizes)), plan, (0, 1))
     else:
         depth, height, width = plan.sizes
         flat = run(reshape(input, (count * depth, 1, height, width)), plan, (1, 2))
         rest = plan.outs[1] * plan.outs[2]
-        made = run(reshape(flat, (count, 1, depth, rest)), plan, (0, None))
-    return reshape(made, (*lead, *plan.outs))
+        result = run(reshape(flat, (count, 1, depth, rest)), plan, (0, None))
+    return reshape(result, (*lead, *plan.outs))
 
 
 @lru_cache(1024)
@@ -180,8 +180,8 @@ def chosen_in(
     indices = wrap(np.ascontiguousarray(best))
     rows = reshape(input, (*lead, math.prod(sizes)))
     where = reshape(indices, (*lead, math.prod(outs)))
-    made = apply(_GATHER, GatherAttrs(axis=len(lead)), [rows, where])[0]
-    return reshape(made, (*lead, *outs)), indices
+    result = apply(_GATHER, GatherAttrs(axis=len(lead)), [rows, where])[0]
+    return reshape(result, (*lead, *outs)), indices
 
 
 def _windows(sizes: Sequence[int], places: Sequence[Array]) -> tuple[Array, Array]:
@@ -297,8 +297,8 @@ def _averages(
     counts, factor = _shares(plan, count_include_pad, divisor_override)
     if is_integer(input._dtype):
         return _whole_means(array_of(input), plan, counts)
-    made = _pooled(input, plan, _mean)
-    return made if factor is None else mul(made, wrap(factor.astype(input._dtype)))
+    result = _pooled(input, plan, _mean)
+    return result if factor is None else mul(result, wrap(factor.astype(input._dtype)))
 
 
 @lru_cache(1024)
@@ -308,10 +308,10 @@ def _shares(plan: Plan, count_include_pad: bool, divisor: int | None) -> tuple[A
     inside, counts = np.ones(1), np.ones(1)
     for axis, size in enumerate(plan.sizes):
         place, pad = plan.places(axis), plan.padding[axis]
-        own = ((place >= 0) & (place < size)).sum(1)
-        counted = (place < size + pad).sum(1) if count_include_pad else own
+        within = ((place >= 0) & (place < size)).sum(1)
+        counted = (place < size + pad).sum(1) if count_include_pad else within
         shape = [-1 if at == axis else 1 for at in range(rank)]
-        inside, counts = inside * own.reshape(shape), counts * counted.reshape(shape)
+        inside, counts = inside * within.reshape(shape), counts * counted.reshape(shape)
     if divisor is not None:
         counts = np.full(1, divisor)
     factor = np.broadcast_to(inside / counts, plan.outs)

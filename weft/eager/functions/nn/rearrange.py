@@ -23,18 +23,23 @@ from .padding import constant_pad
 _TAKE_GRAD = Op.get("_take_grad")
 
 
+def _image_shape(name: str, input: Tensor, **factors: int) -> tuple[int, ...]:
+    if input.ndim < 3:
+        raise RunError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {input.ndim} dimension(s)"
+        )
+    for what, factor in factors.items():
+        if factor <= 0:
+            raise RunError(f"{name} expects a positive {what}, but got {factor}")
+    return input._shape
+
+
 @row(method=False)
 @row(space=NN, method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(C r r, H, W) becomes (C, H r, W r)"""
-    shape, r = input._shape, upscale_factor
-    if len(shape) < 3:
-        raise RunError(
-            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
-        )
-    if r <= 0:
-        raise RunError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
-    *lead, channels, height, width = shape
+    r = upscale_factor
+    *lead, channels, height, width = _image_shape("pixel_shuffle", input, upscale_factor=r)
     if channels % (r * r):
         raise RunError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
@@ -52,14 +57,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 @row(space=NN, method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(C, H r, W r) becomes (C r r, H, W)"""
-    shape, r = input._shape, downscale_factor
-    if len(shape) < 3:
-        raise RunError(
-            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
-        )
-    if r <= 0:
-        raise RunError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
-    *lead, channels, height, width = shape
+    r = downscale_factor
+    *lead, channels, height, width = _image_shape("pixel_unshuffle", input, downscale_factor=r)
     if height % r or width % r:
         raise RunError(
             "pixel_unshuffle expects height and width to be divisible by downscale_factor, but "
@@ -134,9 +133,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     blocks = Blocks(sizes, kernel_size, dilation, padding, stride)
     data = constant_pad(data, [(0, 0), (0, 0), *((p, p) for p in blocks.padding)], 0)
     flat = reshape(data, (items, channels, math.prod(blocks.sizes)))
-    made = taken(flat, 2, blocks.places)
-    made = reshape(made, (items, channels * len(blocks.places), blocks.places.shape[1]))
-    return made if batched else reshape(made, made._shape[1:])
+    result = taken(flat, 2, blocks.places)
+    result = reshape(result, (items, channels * len(blocks.places), blocks.places.shape[1]))
+    return result if batched else reshape(result, result._shape[1:])
 
 
 @row(space=NN, method=False)
@@ -158,6 +157,6 @@ def fold(
     shape = (items, rows // each, math.prod(blocks.sizes))
     like = wrap(np.broadcast_to(np.zeros((), data._dtype), shape))
     flat = apply(_TAKE_GRAD, TakeAttrs(axis=2), [columns, like, wrap(blocks.places)])[0]
-    made = reshape(flat, (items, rows // each, *blocks.sizes))
-    made = constant_pad(made, [(0, 0), (0, 0), *((-p, -p) for p in blocks.padding)], 0)
-    return made if batched else reshape(made, made._shape[1:])
+    result = reshape(flat, (items, rows // each, *blocks.sizes))
+    result = constant_pad(result, [(0, 0), (0, 0), *((-p, -p) for p in blocks.padding)], 0)
+    return result if batched else reshape(result, result._shape[1:])

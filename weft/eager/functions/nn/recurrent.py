@@ -22,7 +22,7 @@ from ..math.arithmetic import add
 from ..shape.join import cat, stack, taken
 from ..shape.parts import unbind
 from ..shape.shape import reshape, t, transpose, unsqueeze
-from ..table import row
+from ..table import named, row
 from . import composed_recurrent  # noqa: F401  gradients of gradients
 from .dropout import dropout as dropped
 from .linear_maps import linear
@@ -96,21 +96,21 @@ class _Layers:
         count = (4 if has_biases else 2) + self.projected
         if not params or len(params) % count:
             raise RunError("got an incorrect number of RNN parameters")
-        made = []
+        result = []
         for group in (params[i : i + count] for i in range(0, len(params), count)):
             b, own = (group[2], group[3]) if has_biases else (None, None)
-            made.append(_Weights(group[0], group[1], b, own, group[-1] if self.projected else None))
-        return made
+            result.append(_Weights(group[0], group[1], b, own, group[-1] if self.projected else None))
+        return result
 
     def run(self, x: Tensor, packed: _Packed | None) -> tuple[Tensor, ...]:
         """The outputs of the last layer, then the last states of all."""
         last = []
         layers = range(0, len(self.weights), self.ways)
         for first in layers:
-            made = [self._direction(x, first + way, way == 1, packed) for way in range(self.ways)]
-            outs = [outputs for outputs, *_ in made]
+            result = [self._direction(x, first + way, way == 1, packed) for way in range(self.ways)]
+            outs = [outputs for outputs, *_ in result]
             x = outs[0] if self.ways == 1 else cat(outs, -1)
-            last += [state for _, *state in made]
+            last += [state for _, *state in result]
             if self.dropout and first != layers[-1]:
                 x = dropped(x, self.dropout, True)
         if len(last) == 1:
@@ -229,8 +229,7 @@ def _layers(name: str, doc: str) -> None:
     def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         return _call(name, args, kwargs)
 
-    call.__name__, call.__doc__ = name, doc
-    row(call, method=False)
+    row(named(call, name, doc), method=False)
 
 
 _layers("lstm", "Layers of long short-term memory: outputs, the last states, and the last cells")
@@ -276,8 +275,7 @@ def _plain_cell(mode: str, doc: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         return _cell(mode, input, [hx], _Weights(w_ih, w_hh, b_ih, b_hh))[0]
 
-    call.__name__, call.__doc__ = f"{mode}_cell", doc
-    return row(call, method=False)
+    return row(named(call, f"{mode}_cell", doc), method=False)
 
 
 gru_cell = _plain_cell("gru", "One step of gated recurrent units")

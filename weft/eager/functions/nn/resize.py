@@ -74,15 +74,15 @@ def _target(
     if size is not None and factor is not None:
         raise InvalidValue("only one of size or scale_factor should be defined")
     if size is not None:
-        given = tuple(size) if isinstance(size, (tuple, list)) else (size,) * rank
-        if len(given) != rank:
+        wanted = tuple(size) if isinstance(size, (tuple, list)) else (size,) * rank
+        if len(wanted) != rank:
             raise InvalidValue(
                 "Input and output must have the same number of spatial dimensions, but got input "
-                f"with spatial dimensions of {list(sizes)} and output size of {list(given)}."
+                f"with spatial dimensions of {list(sizes)} and output size of {list(wanted)}."
             )
         if recompute:
             raise InvalidValue("recompute_scale_factor is not meaningful with an explicit size.")
-        outs = tuple(int(n) for n in given)
+        outs = tuple(int(n) for n in wanted)
     elif factor is not None:
         factors = tuple(factor) if isinstance(factor, (tuple, list)) else (factor,) * rank
         if len(factors) != rank:
@@ -106,8 +106,8 @@ def _resized(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: 
     """By the operator of two dimensions; of three, the last two first."""
     shape = input._shape
     if len(outs) == 1:
-        made = _resize2(unsqueeze(input, 2), (1, *outs), (1.0, *scales) if scales else (), mode, corners)
-        return reshape(made, (*shape[:2], *outs))
+        result = _resize2(unsqueeze(input, 2), (1, *outs), (1.0, *scales) if scales else (), mode, corners)
+        return reshape(result, (*shape[:2], *outs))
     if len(outs) == 2:
         return _resize2(input, outs, scales, mode, corners)
     items, channels, depth = shape[:3]
@@ -116,8 +116,8 @@ def _resized(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: 
     rest = outs[1] * outs[2]
     flat = reshape(flat, (items, channels, depth, rest))
     first = (scales[0], 1.0) if scales else ()
-    made = _resize2(flat, (outs[0], rest), first, mode, corners)
-    return reshape(made, (items, channels, *outs))
+    result = _resize2(flat, (outs[0], rest), first, mode, corners)
+    return reshape(result, (items, channels, *outs))
 
 
 def _resize2(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool) -> Tensor:
@@ -133,13 +133,13 @@ def _resize2(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: 
 
 
 def _cubic(input: Tensor, outs: Sequence[int], scales: Sequence[float], corners: bool) -> Tensor:
-    made = input
+    result = input
     for axis, out in enumerate(outs):
         size = input._shape[2 + axis]
         weights = _cubic_weights(size, out, scales[axis] if scales else 0.0, corners)
         matrix = wrap(weights.astype(input._dtype))
-        made = movedim(product(movedim(made, 2 + axis, -1), matrix), -1, 2 + axis)
-    return made
+        result = movedim(product(movedim(result, 2 + axis, -1), matrix), -1, 2 + axis)
+    return result
 
 
 def _cubic_weights(size: int, out: int, scale: float, corners: bool) -> Array:

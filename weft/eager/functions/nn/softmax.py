@@ -32,10 +32,10 @@ def _implied_axis(name: str, dim: int | None, rank: int) -> int:
 
 
 def _in_kind(input: Tensor, dtype: Any, name: str) -> Tensor:
-    made = input if dtype is None else input._cast(as_dtype(dtype).numpy)
-    if not is_float(made._dtype):
-        raise RunError(f'"{name}_kernel_impl" not implemented for {made.dtype.title!r}')
-    return made
+    result = input if dtype is None else input._cast(as_dtype(dtype).numpy)
+    if not is_float(result._dtype):
+        raise RunError(f'"{name}_kernel_impl" not implemented for {result.dtype.title!r}')
+    return result
 
 
 @row(name="softmax", space=NN, method=False)

@@ -25,29 +25,25 @@ from ..shape.shape import broadcast_shapes, expand
 from ..table import row
 
 Maker = Callable[[int, bool], Array]  # a count, and whether they go to memory in order
-LikeMaker = Callable[[int, DType, bool], Array]  # the same, with a dtype
+Draw = Callable[..., Array]  # of a generator, a count, a dtype and the numbers of a distribution
 
 
-def _uniform(generator: Any, shape: tuple[int, ...], kind: DType) -> Array:
-    return distributions.uniform(given(generator), math.prod(shape), kind).reshape(shape)
-
-
-def _normal(generator: Any, shape: tuple[int, ...], kind: DType) -> Array:
-    return distributions.normal(given(generator), math.prod(shape), kind).reshape(shape)
+def _drawn(draw: Draw, generator: Any, shape: tuple[int, ...], kind: DType, *numbers: Any) -> Array:
+    return draw(given(generator), math.prod(shape), kind, *numbers).reshape(shape)
 
 
 @row(method=False, out=True)
 def rand(*size: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Numbers evenly spread over [0, 1)"""
     shape = shape_of("rand", size or options.pop("size", ()))
-    return made(_uniform(generator, shape, kind_of(dtype)), options)
+    return made(_drawn(distributions.uniform, generator, shape, kind_of(dtype)), options)
 
 
 @row(method=False, out=True)
 def randn(*size: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Numbers of the standard normal distribution"""
     shape = shape_of("randn", size or options.pop("size", ()))
-    return made(_normal(generator, shape, kind_of(dtype)), options)
+    return made(_drawn(distributions.normal, generator, shape, kind_of(dtype)), options)
 
 
 @row(method=False, out=True)
@@ -57,19 +53,13 @@ def randint(*bounds: Any, generator: Any = None, dtype: Any = None, **options: A
     size = options.pop("size", None)
     if size is None and given_bounds and isinstance(given_bounds[-1], (tuple, list)):
         size = given_bounds.pop()
-    named = [options.pop(name) for name in ("low", "high") if name in options]
-    given_bounds += named
+    given_bounds += [options.pop(name) for name in ("low", "high") if name in options]
     if size is None or len(given_bounds) not in (1, 2):
         raise InvalidType("randint() takes ([low,] high, size)")
     low, high = (0, given_bounds[0]) if len(given_bounds) == 1 else given_bounds
     shape = shape_of("randint", (tuple(size),))
     kind = kind_of(dtype, DTYPES["int64"])
-    return made(_between(generator, shape, kind, int(low), int(high)), options)
-
-
-def _between(generator: Any, shape: tuple[int, ...], kind: DType, low: int, high: int | None) -> Array:
-    count = math.prod(shape)
-    return distributions.random_between(given(generator), count, kind, low, high).reshape(shape)
+    return made(_drawn(distributions.random_between, generator, shape, kind, int(low), int(high)), options)
 
 
 @row(method=False, out=True)
@@ -87,36 +77,38 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, **options: Any
     return made(distributions.permutation(given(generator), count).astype(kind), options)
 
 
-def _like(input: Tensor, dtype: Any, options: dict[str, Any], draw: LikeMaker) -> Tensor:
+def _like(input: Tensor, generator: Any, dtype: Any, options: dict[str, Any], draw: Draw, *numbers: Any) -> Tensor:
     """Random numbers in the shape, and in memory in the order, of a tensor."""
-    kind = kind_of(dtype, input._dtype)
+    kind, source = kind_of(dtype, input._dtype), given(generator)
     layout = laid_out_as(input, kind, options.get("memory_format"))
-    return made(_arranged(layout, lambda n, ordered: draw(n, kind, ordered)), options)
+    return made(_arranged(layout, _maker(draw, source, kind, *numbers)), options)
+
+
+def _maker(draw: Draw, source: Any, kind: DType, *numbers: Any) -> Maker:
+    """Draws a count of numbers; only normal ones depend on whether they go to memory in order."""
+    if draw is distributions.normal:
+        return lambda count, ordered: draw(source, count, kind, *(numbers or (0.0, 1.0)), ordered)
+    return lambda count, _: draw(source, count, kind, *numbers)
 
 
 @row(method=False)
 def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Numbers evenly spread over [0, 1), in the shape of another tensor"""
-    source = given(generator)
-    return _like(input, dtype, options, lambda n, kind, _: distributions.uniform(source, n, kind))
+    return _like(input, generator, dtype, options, distributions.uniform)
 
 
 @row(method=False)
 def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Numbers of the standard normal distribution, in the shape of another tensor"""
-    source = given(generator)
-    return _like(
-        input, dtype, options, lambda n, kind, ordered: distributions.normal(source, n, kind, in_order=ordered)
-    )
+    return _like(input, generator, dtype, options, distributions.normal)
 
 
 @row(method=False)
 def randint_like(input: Tensor, *bounds: int, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """Whole numbers of [low, high), in the shape of another tensor"""
-    source = given(generator)
     named = [options.pop(name) for name in ("low", "high") if name in options]
     low, high = (int(bound) for bound in (0, *bounds, *named)[-2:])
-    return _like(input, dtype, options, lambda n, kind, _: distributions.random_between(source, n, kind, low, high))
+    return _like(input, generator, dtype, options, distributions.random_between, low, high)
 
 
 @row(method=False, out=True)
@@ -125,9 +117,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     if size is not None:
         shape = shape_of("normal", (tuple(size),))
         kind = kind_of(options.pop("dtype", None))
-        count = math.prod(shape)
-        drawn = distributions.normal(given(generator), count, kind, float(mean), float(std))
-        return made(drawn.reshape(shape), options)
+        return made(_drawn(distributions.normal, generator, shape, kind, float(mean), float(std)), options)
     means, deviations = (array_of(x) if isinstance(x, Tensor) else x for x in (mean, std))
     if np.iscomplexobj(deviations):
         raise RunError("normal expects standard deviation to be non-complex")
@@ -137,7 +127,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     if not isinstance(first, np.ndarray):
         raise InvalidType("normal() of two numbers takes a size")
     shape = broadcast_shapes(np.shape(means), np.shape(deviations))
-    drawn = _normal(generator, shape, first.dtype)
+    drawn = _drawn(distributions.normal, generator, shape, first.dtype)
     return made((drawn * deviations + means).astype(first.dtype), options)
 
 
@@ -193,6 +183,10 @@ def _fill(target: Tensor, maker: Maker) -> Tensor:
     return write(target, wrap(_arranged(array_of(target), maker)))
 
 
+def _filled(target: Tensor, generator: Any, draw: Draw, *numbers: Any) -> Tensor:
+    return _fill(target, _maker(draw, given(generator), target._dtype, *numbers))
+
+
 def _arranged(array: Array, maker: Maker) -> Array:
     """Numbers in an array's shape, drawn in the order in which its elements lie in memory."""
     if array.flags.c_contiguous:
@@ -221,30 +215,25 @@ def _bounds(names: str, bounds: tuple[Any, ...], named: dict[str, Any], count: i
 @row(space=None)
 def uniform_(self: Tensor, *bounds: float, generator: Any = None, **named: float) -> Tensor:
     """Fills with numbers evenly spread over [from, to)"""
-    kind = self._dtype
     low = float(bounds[0] if bounds else named.pop("from", 0.0))
     high = float(bounds[1] if len(bounds) > 1 else named.pop("to", 1.0))
     _bounds("from to", bounds, named, 2)
-    source = given(generator)
-    return _fill(self, lambda n, _: distributions.uniform(source, n, kind, low, high))
+    return _filled(self, generator, distributions.uniform, low, high)
 
 
 @row(space=None)
 def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Any = None) -> Tensor:
     """Fills with normal numbers"""
-    kind, source = self._dtype, given(generator)
-    return _fill(self, lambda n, ordered: distributions.normal(source, n, kind, mean, std, ordered))
+    return _filled(self, generator, distributions.normal, mean, std)
 
 
 @row(space=None)
 def random_(self: Tensor, *bounds: int, generator: Any = None, **named: Any) -> Tensor:
     """Fills with whole numbers: of [from, to), of [0, to), or of all that the dtype holds"""
-    kind, source = self._dtype, given(generator)
     given_bounds = _bounds("from to", bounds, named, 2)
     if not given_bounds:
-        return _fill(self, lambda n, _: distributions.random_full(source, n, kind))
-    low, high = (0, given_bounds[0]) if len(given_bounds) == 1 else given_bounds
-    return _fill(self, lambda n, _: distributions.random_between(source, n, kind, low, high))
+        return _filled(self, generator, distributions.random_full)
+    return _filled(self, generator, distributions.random_between, *[0, *given_bounds][-2:])
 
 
 @row(space=None)
@@ -262,26 +251,22 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 @row(space=None)
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Any = None) -> Tensor:
     """Fills with exponential numbers of a rate"""
-    kind, source = self._dtype, given(generator)
-    return _fill(self, lambda n, _: distributions.exponential(source, n, kind, lambd))
+    return _filled(self, generator, distributions.exponential, lambd)
 
 
 @row(space=None)
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Tensor:
     """Fills with numbers of the Cauchy distribution"""
-    kind, source = self._dtype, given(generator)
-    return _fill(self, lambda n, _: distributions.cauchy(source, n, kind, median, sigma))
+    return _filled(self, generator, distributions.cauchy, median, sigma)
 
 
 @row(space=None)
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None) -> Tensor:
     """Fills with exp of normal numbers"""
-    kind, source = self._dtype, given(generator)
-    return _fill(self, lambda n, _: distributions.log_normal(source, n, kind, mean, std))
+    return _filled(self, generator, distributions.log_normal, mean, std)
 
 
 @row(space=None)
 def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """Fills with how many trials of probability p the first success takes"""
-    kind, source = self._dtype, given(generator)
-    return _fill(self, lambda n, _: distributions.geometric(source, n, kind, p))
+    return _filled(self, generator, distributions.geometric, p)

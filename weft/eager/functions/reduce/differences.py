@@ -39,10 +39,10 @@ def diff(
             raise RunError("diff expects prepend or append to be the same dimension as input")
     if not n:
         return clone(input)
-    made = cat(parts, axis) if len(parts) > 1 else input
-    for _ in range(min(n, made._shape[axis])):
-        made = _stepwise(made, axis)
-    return made
+    result = cat(parts, axis) if len(parts) > 1 else input
+    for _ in range(min(n, result._shape[axis])):
+        result = _stepwise(result, axis)
+    return result
 
 
 def _stepwise(input: Tensor, axis: int) -> Tensor:
@@ -120,9 +120,9 @@ def _slope(x: Tensor, axis: int, h: Any, edge_order: int) -> Tensor:
 
 def _edge(steps: Tensor, gaps: Tensor, axis: int, place: int, order: int) -> Tensor:
     """The slope at an end: of the last step, or of the parabola through three points."""
-    own = narrow(steps, axis, place, 1)
+    step = narrow(steps, axis, place, 1)
     if order == 1:
-        return own
+        return step
     inner = place + 1 if place == 0 else place - 1
     other, gap, beyond = (narrow(t, axis, k, 1) for t, k in ((steps, inner), (gaps, place), (gaps, inner)))
-    return add(own, div(mul(sub(own, other), gap), add(gap, beyond)))
+    return add(step, div(mul(sub(step, other), gap), add(gap, beyond)))

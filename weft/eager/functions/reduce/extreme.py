@@ -110,10 +110,10 @@ def _of_one_or_two(
     out = options.pop("out", None)
     other, dim, keepdim = _arguments(args, options)
     if other is not None:
-        made = of_both(input, other)
+        result = of_both(input, other)
     else:
-        made = _found(name, op, arg, input, dim, keepdim)
-    return made if out is None else write_out(out, made)
+        result = _found(name, op, arg, input, dim, keepdim)
+    return result if out is None else write_out(out, result)
 
 
 def _found(name: str, op: Op, arg: Op, input: Tensor, dim: Any, keepdim: bool) -> Any:

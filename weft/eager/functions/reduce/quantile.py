@@ -80,11 +80,11 @@ def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def _mode_place(rows: Array) -> Array:
     """The last place of the value that stands most often; of several, of the smallest."""
     flat = rows.reshape(-1, rows.shape[-1])
-    made = np.empty(len(flat), np.int64)
+    result = np.empty(len(flat), np.int64)
     for number, line in enumerate(flat):
         values, counts = np.unique(line, return_counts=True)
-        made[number] = np.flatnonzero(line == values[counts.argmax()])[-1:].sum()
-    return made.reshape(rows.shape[:-1])
+        result[number] = np.flatnonzero(line == values[counts.argmax()])[-1:].sum()
+    return result.reshape(rows.shape[:-1])
 
 
 @row(out=True)
@@ -132,12 +132,12 @@ def _quantile(name: str, input: Tensor, q: Any, dim: Any, keepdim: bool, interpo
     rows = reshape(input, (-1,)) if axis is None or not rank else movedim(input, axis, -1)
     ordered = sort(rows, -1)[0]
     ranks = _ranks(name, ordered, reshape(quantiles, (-1,)))
-    found = _between(ordered, ranks, interpolation)
-    made = movedim(found, -1, 0)
+    between = _between(ordered, ranks, interpolation)
+    result = movedim(between, -1, 0)
     kept = [1] * rank if axis is None else [n if k != axis else 1 for k, n in enumerate(input.shape)]
-    left = list(made._shape[1:])
-    lead = [made._shape[0]] if quantiles.ndim else []
-    return reshape(made, (*lead, *(kept if keepdim else left)))
+    left = list(result._shape[1:])
+    lead = [result._shape[0]] if quantiles.ndim else []
+    return reshape(result, (*lead, *(kept if keepdim else left)))
 
 
 def _ranks(name: str, ordered: Tensor, quantiles: Tensor) -> Tensor:

@@ -98,9 +98,9 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return div(total, sum(there, dim, keepdim))
 
 
-def _truth_in(input: Tensor, made: Tensor) -> Tensor:
+def _truth_in(input: Tensor, result: Tensor) -> Tensor:
     """Results are bools, but bytes of bytes."""
-    return made._cast(input._dtype) if input._dtype == np.uint8 else made
+    return result._cast(input._dtype) if input._dtype == np.uint8 else result
 
 
 def _over_bools(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -146,8 +146,8 @@ def _moments(
     axes = dims_of(dim, input.ndim)
     if is_complex(kind):
         return _complex_moments(input, axes, less, keepdim)
-    made, middle = apply(_VARIANCE, _variance_attrs(axes, keepdim, float(less)), [input])
-    return made, middle
+    result, middle = apply(_VARIANCE, _variance_attrs(axes, keepdim, float(less)), [input])
+    return result, middle
 
 
 @lru_cache(maxsize=4096)
@@ -194,8 +194,8 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
     """the variance, and the mean"""
-    made, middle = _moments("var_mean", input, dim, unbiased, keepdim, correction)
-    return made, middle if _has_variance(input, made) else mean(input, dim, keepdim)
+    result, middle = _moments("var_mean", input, dim, unbiased, keepdim, correction)
+    return result, middle if _has_variance(input, result) else mean(input, dim, keepdim)
 
 
 @row
@@ -208,10 +208,10 @@ def std_mean(
     return spread, middle if _has_variance(input, spread) else mean(input, dim, keepdim)
 
 
-def _has_variance(input: Tensor, made: Tensor) -> bool:
+def _has_variance(input: Tensor, result: Tensor) -> bool:
     """Whether there are several elements in each place of a result. Where there is one, the
     gradient of the variance is NaN, and the mean must not be a part of that node."""
-    return input.numel() > made.numel()
+    return input.numel() > result.numel()
 
 
 # Norms.

@@ -18,7 +18,7 @@ from ...tensor.memory import Array, array_of
 from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
 from ...tensor.viewing import pieces_of, place_of, positions_by, positions_of, record_taken, reshaped, seen_by, slice_of
 from ..operands import check_count, sizes_of
-from ..table import row
+from ..table import named, row
 from .shape import reshape
 
 _SCATTER, _TAKE_GRAD, _COPY, _CONCATENATE = (
@@ -217,9 +217,7 @@ def _split_axis(name: str, rank: int, axis: Callable[[int], int]) -> Callable[..
             )
         return tensor_split(input, places, at)
 
-    split_along.__name__ = name
-    split_along.__doc__ = f"`tensor_split` along axis {axis(3)}"
-    return split_along
+    return named(split_along, name, f"`tensor_split` along axis {axis(3)}")
 
 
 hsplit = row(_split_axis("hsplit", 1, lambda rank: 0 if rank == 1 else 1))
@@ -229,8 +227,7 @@ dsplit = row(_split_axis("dsplit", 3, lambda rank: 2))
 # Parts that are not slices.
 
 
-def _diagonal_axes(input: Tensor, dim1: int, dim2: int) -> tuple[int, int]:
-    rank = input.ndim
+def _diagonal_axes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
     first, second = axis_of(dim1, rank), axis_of(dim2, rank)
     if first == second:
         raise RunError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -251,7 +248,7 @@ def _diagonal(array: Array, offset: int, first: int, second: int) -> Array:
 @row
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A diagonal of two axes, as the last axis of a view"""
-    first, second = _diagonal_axes(input, dim1, dim2)
+    first, second = _diagonal_axes(input.ndim, dim1, dim2)
     return seen_by(input, lambda x: _diagonal(x, offset, first, second))
 
 
@@ -383,7 +380,7 @@ def slice_scatter(
 @row
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy with another diagonal"""
-    first, second = _diagonal_axes(input, dim1, dim2)
+    first, second = _diagonal_axes(input.ndim, dim1, dim2)
     return _replaced(input, src, lambda x: np.diagonal(x, offset, first, second), "diagonal")
 
 
@@ -400,10 +397,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """Matrices with the last axis on a diagonal"""
     if not input.ndim:
         raise DimensionError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
-    rank = input.ndim + 1
-    first, second = axis_of(dim1, rank), axis_of(dim2, rank)
-    if first == second:
-        raise RunError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    first, second = _diagonal_axes(input.ndim + 1, dim1, dim2)
     side = input._shape[-1] + abs(offset)
     shape = list(input._shape[:-1])
     for axis in sorted((first, second)):

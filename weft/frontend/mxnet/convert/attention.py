@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ....base.errors import FormatError
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
-def _parts(call: Call, value: Value, count: int) -> list[Value]:
+def _parts(call: MxnetCall, value: Value, count: int) -> list[Value]:
     """(time, batch, heads * count * d) as `count` tensors of shape (batch * heads, time, d)."""
     time, batch, wide = call.shape(value)
     heads = call.attr("heads")
@@ -24,13 +24,13 @@ def _parts(call: Call, value: Value, count: int) -> list[Value]:
     return parts
 
 
-def _scores(call: Call, queries: Value, keys: Value) -> Value:
+def _scores(call: MxnetCall, queries: Value, keys: Value) -> Value:
     """Products of all queries with all keys, over the root of their size."""
     scaled = call.scaled(queries, call.shape(queries)[-1] ** -0.5)
     return call.op("batch_matmul", scaled, keys, transpose_b=True)
 
 
-def _mixed(call: Call, attention: Value, values: Value, batch: int) -> Value:
+def _mixed(call: MxnetCall, attention: Value, values: Value, batch: int) -> Value:
     """The values, weighed, as (time, batch, heads * d)."""
     mixed = call.op("batch_matmul", attention, values)
     heads_in_batch, time, size = call.shape(mixed)
@@ -39,24 +39,24 @@ def _mixed(call: Call, attention: Value, values: Value, batch: int) -> Value:
 
 
 @converter("_contrib_interleaved_matmul_selfatt_qk")
-def self_scores(call: Call) -> Value:
+def self_scores(call: MxnetCall) -> Value:
     queries, keys, _ = _parts(call, call[0], 3)
     return _scores(call, queries, keys)
 
 
 @converter("_contrib_interleaved_matmul_selfatt_valatt")
-def self_mixed(call: Call) -> Value:
+def self_mixed(call: MxnetCall) -> Value:
     values = _parts(call, call[0], 3)[2]
     return _mixed(call, call[1], values, call.shape(call[0])[1])
 
 
 @converter("_contrib_interleaved_matmul_encdec_qk")
-def cross_scores(call: Call) -> Value:
+def cross_scores(call: MxnetCall) -> Value:
     [queries] = _parts(call, call[0], 1)
     return _scores(call, queries, _parts(call, call[1], 2)[0])
 
 
 @converter("_contrib_interleaved_matmul_encdec_valatt")
-def cross_mixed(call: Call) -> Value:
+def cross_mixed(call: MxnetCall) -> Value:
     values = _parts(call, call[0], 2)[1]
     return _mixed(call, call[1], values, call.shape(call[0])[1])

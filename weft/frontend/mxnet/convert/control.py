@@ -11,7 +11,7 @@ from ....core.ir import Fact, topo_order
 from ....core.symbol import Group, Symbol
 from ....ops.control_flow import holds, input_name
 from ...emitter import Emitter, Value
-from ..call import Call, Subgraph
+from ..call import MxnetCall, Subgraph
 from ..registry import converter
 
 Item = TypeVar("Item")
@@ -21,7 +21,7 @@ class Captures:
     """The inputs of a node with subgraphs: those that are given, and behind them what subgraphs
     turn out to use."""
 
-    def __init__(self, call: Call, inputs: Sequence[Value]) -> None:
+    def __init__(self, call: MxnetCall, inputs: Sequence[Value]) -> None:
         self.call = call
         self.inputs = list(inputs)
         self._count = len(self.inputs)
@@ -75,7 +75,7 @@ def _inner(emitter: Emitter, name: str, value: Value) -> Value:
     return emitter.input(name, value.shape, value.dtype)
 
 
-def _subgraph(call: Call, number: int, count: int) -> Subgraph:
+def _subgraph(call: MxnetCall, number: int, count: int) -> Subgraph:
     if len(call.subgraphs) != count:
         raise FormatError(f"{len(call.subgraphs)} subgraphs, and not {count}")
     return call.subgraphs[number]
@@ -93,7 +93,7 @@ def _check_places(part: Subgraph, places: Sequence[int]) -> None:
 
 
 @converter("_foreach")
-def foreach(call: Call) -> list[Value]:
+def foreach(call: MxnetCall) -> list[Value]:
     """A step for each item of the data, along its first axis."""
     part, inputs = _subgraph(call, 0, 1), call.all()
     data, states = call.attr("in_data_locs"), call.attr("in_state_locs")
@@ -120,13 +120,13 @@ def foreach(call: Call) -> list[Value]:
     )
 
 
-def _check_outputs(call: Call, body: Symbol, count: int) -> None:
+def _check_outputs(call: MxnetCall, body: Symbol, count: int) -> None:
     if len(body.outputs) != count or call.attr("num_outputs") != count:
         raise FormatError(f"a subgraph of {len(body.outputs)} outputs, and not {count}")
 
 
 @converter("_while_loop")
-def while_loop(call: Call) -> list[Value]:
+def while_loop(call: MxnetCall) -> list[Value]:
     """Turns while the first subgraph says so; outputs are 0 behind the last one."""
     test, body, inputs = _subgraph(call, 0, 2), _subgraph(call, 1, 2), call.all()
     of_test, of_body = call.attr("cond_input_locs"), call.attr("func_input_locs")
@@ -164,7 +164,7 @@ def _closed(captures: Captures, part: Subgraph, values: Sequence[Value], first: 
 
 
 @converter("_cond")
-def cond(call: Call) -> list[Value]:
+def cond(call: MxnetCall) -> list[Value]:
     """One subgraph or the other; where which one is known already, just that."""
     parts, inputs = [_subgraph(call, number, 3) for number in range(3)], call.all()
     values_of = [_picked(inputs, call.attr(name)) for name in ("cond_input_locs", "then_input_locs", "else_input_locs")]

@@ -12,7 +12,7 @@ from ....base.dtype import INT32
 from ....base.errors import FormatError
 from ...emitter import Value
 from ...windows import per_axis
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
@@ -24,7 +24,7 @@ class TapPlaces(NamedTuple):
 
 
 @converter("_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution")
-def deformable_convolution(call: Call) -> Value:
+def deformable_convolution(call: MxnetCall) -> Value:
     """The elements under all taps of all places, as a matrix, times the filters."""
     call.ignore("im2col_step")
     if call.attr("layout") not in (None, "NCHW") or len(call.attr("kernel")) != 2:
@@ -43,7 +43,7 @@ def deformable_convolution(call: Call) -> Value:
     return call.op("broadcast_add", filtered, call.reshape(call[bias_at], (1, call.attr("num_filter"), 1, 1)))
 
 
-def _taps(call: Call, count: int) -> TapPlaces:
+def _taps(call: MxnetCall, count: int) -> TapPlaces:
     """Where the taps of a plain convolution stand, plus the offsets: (y, x) by turns."""
     kernel = call.attr("kernel")
     strides, dilation = per_axis(call, "stride", 2, 1), per_axis(call, "dilate", 2, 1)
@@ -63,7 +63,7 @@ def _taps(call: Call, count: int) -> TapPlaces:
     return TapPlaces(*moved)
 
 
-def _columns(call: Call, taps: TapPlaces, count: int, mask: Value | None) -> Value:
+def _columns(call: MxnetCall, taps: TapPlaces, count: int, mask: Value | None) -> Value:
     """(batch, groups, channels of a group, taps * places): the image between four elements."""
     batch, channels, height, width = call.shape(call[0])
     many = call.shape(taps.y)[2]
@@ -86,7 +86,7 @@ def _columns(call: Call, taps: TapPlaces, count: int, mask: Value | None) -> Val
 Neighbours = list[tuple[Value, Value]]
 
 
-def _neighbours(call: Call, place: Value, extent: int) -> Neighbours:
+def _neighbours(call: MxnetCall, place: Value, extent: int) -> Neighbours:
     """The elements before and behind a place, and what they count."""
     if call.op_type == "_contrib_DeformableConvolution":
         return _neighbours_within(call, place, extent)
@@ -100,7 +100,7 @@ def _neighbours(call: Call, place: Value, extent: int) -> Neighbours:
     return neighbours
 
 
-def _neighbours_within(call: Call, place: Value, extent: int) -> Neighbours:
+def _neighbours_within(call: MxnetCall, place: Value, extent: int) -> Neighbours:
     """The first version: places before the first element count nothing, and those behind the last
     one, up to one step, are on it."""
     low, high = (call.make([edge], call.dtype(place)) for edge in (0, extent))
@@ -115,7 +115,7 @@ def _neighbours_within(call: Call, place: Value, extent: int) -> Neighbours:
     return [(first, call.op("elemwise_mul", before, counts)), (second, call.op("elemwise_mul", part, counts))]
 
 
-def _filtered(call: Call, columns: Value, weight: Value, batch: int, places: tuple[int, ...]) -> Value:
+def _filtered(call: MxnetCall, columns: Value, weight: Value, batch: int, places: tuple[int, ...]) -> Value:
     """The filters, group by group, times the columns."""
     groups, filters = call.attr("num_group"), call.attr("num_filter")
     channels, size = call.shape(call[0])[1], math.prod(places)

@@ -10,20 +10,20 @@ from ....base.dtype import BOOL, INT32
 from ....base.errors import FormatError
 from ...building import in_float32
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
-def _coordinates(call: Call, value: Value) -> list[Value]:
+def _coordinates(call: MxnetCall, value: Value) -> list[Value]:
     """The four numbers of boxes, each with a last axis of 1."""
     return call.ops("split", value, indices_or_sections=4, axis=call.rank(value) - 1)
 
 
-def _half(call: Call, value: Value) -> Value:
+def _half(call: MxnetCall, value: Value) -> Value:
     return call.scaled(value, 0.5)
 
 
-def _centres(call: Call, boxes: list[Value]) -> list[Value]:
+def _centres(call: MxnetCall, boxes: list[Value]) -> list[Value]:
     """(left, top, right, bottom) as (x, y, width, height)."""
     left, top, right, bottom = boxes
     width, height = call.op("elemwise_sub", right, left), call.op("elemwise_sub", bottom, top)
@@ -32,7 +32,7 @@ def _centres(call: Call, boxes: list[Value]) -> list[Value]:
     return [x, y, width, height]
 
 
-def _corners(call: Call, boxes: list[Value]) -> list[Value]:
+def _corners(call: MxnetCall, boxes: list[Value]) -> list[Value]:
     """The way back."""
     x, y, width, height = boxes
     halves = _half(call, width), _half(call, height)
@@ -42,7 +42,7 @@ def _corners(call: Call, boxes: list[Value]) -> list[Value]:
 
 @converter("_contrib_box_decode")
 @in_float32
-def box_decode(call: Call) -> Value:
+def box_decode(call: MxnetCall) -> Value:
     """Offsets from anchors as corners: x = dx std aw + ax, width = exp(dw std) aw."""
     clip, corners = call.attr("clip"), call.attr("format") == "corner"
     anchors = _coordinates(call, call[1])
@@ -61,7 +61,7 @@ def box_decode(call: Call) -> Value:
 
 @converter("_contrib_box_iou")
 @in_float32
-def box_iou(call: Call) -> Value:
+def box_iou(call: MxnetCall) -> Value:
     """The shared part of the union of every box on the left with every box on the right."""
     left, right = call.shape(call[0]), call.shape(call[1])
     a = _coordinates(call, call.reshape(call[0], (math.prod(left[:-1]), 1, 4)))
@@ -82,7 +82,7 @@ def box_iou(call: Call) -> Value:
     return call.reshape(share, (*left[:-1], *right[:-1]))
 
 
-def _area(call: Call, box: list[Value]) -> Value:
+def _area(call: MxnetCall, box: list[Value]) -> Value:
     sides = [call.op("elemwise_sub", box[i + 2], box[i]) for i in (0, 1)]
     return call.op("elemwise_mul", *(call.op("relu", side) for side in sides))
 
@@ -91,7 +91,7 @@ def _area(call: Call, box: list[Value]) -> Value:
 
 
 @converter("_contrib_box_nms")
-def box_nms(call: Call) -> Value:
+def box_nms(call: MxnetCall) -> Value:
     """Boxes that stay, by falling score; rows of -1 behind them."""
     call.only_first_output()
     shape = call.shape(call[0])
@@ -113,14 +113,14 @@ def box_nms(call: Call) -> Value:
     return call.reshape(kept, shape)
 
 
-def _column(call: Call, rows: Value, index: int) -> Value:
+def _column(call: MxnetCall, rows: Value, index: int) -> Value:
     width = call.shape(rows)[2]
     if not 0 <= index < width:
         raise FormatError(f"column {index} of rows of {width} numbers")
     return call.sliced(rows, {2: (index, index + 1, 1)})
 
 
-def _best_first(call: Call, rows: Value) -> tuple[Value, Value]:
+def _best_first(call: MxnetCall, rows: Value) -> tuple[Value, Value]:
     """The rows by falling score, those that do not count last; and how many count."""
     batch, many, width = call.shape(rows)
     score, dtype = _column(call, rows, call.attr("score_index")), call.dtype(rows)
@@ -138,7 +138,7 @@ def _best_first(call: Call, rows: Value) -> tuple[Value, Value]:
     return call.op("gather_elements", rows, order, axis=1), call.cast(count, INT32)
 
 
-def _around(call: Call, rows: Value, start: int) -> tuple[list[Value], Value, list[Value]]:
+def _around(call: MxnetCall, rows: Value, start: int) -> tuple[list[Value], Value, list[Value]]:
     """What stands before the box, the box, and what stands behind it."""
     width = call.shape(rows)[2]
     bounds = (0, start), (start, start + 4), (start + 4, width)
@@ -146,7 +146,7 @@ def _around(call: Call, rows: Value, start: int) -> tuple[list[Value], Value, li
     return before, box[0], after
 
 
-def _chosen(call: Call, rows: Value, corners: list[Value], count: Value) -> Value:
+def _chosen(call: MxnetCall, rows: Value, corners: list[Value], count: Value) -> Value:
     """Numbers of the rows that stay, -1 behind them. Their order stands for the score, which may
     be negative."""
     batch, many, _ = call.shape(rows)
@@ -169,7 +169,7 @@ def _chosen(call: Call, rows: Value, corners: list[Value], count: Value) -> Valu
     )
 
 
-def _rows_at(call: Call, rows: Value, places: Value) -> Value:
+def _rows_at(call: MxnetCall, rows: Value, places: Value) -> Value:
     """Rows by number; -1 throughout where the number is."""
     batch, many, width = call.shape(rows)
     places = call.reshape(places, (batch, many, 1))
@@ -184,7 +184,7 @@ def _rows_at(call: Call, rows: Value, places: Value) -> Value:
 
 
 @converter("_contrib_MultiBoxPrior")
-def multibox_prior(call: Call) -> Value:
+def multibox_prior(call: MxnetCall) -> Value:
     """Anchors of every cell: all sizes with the first ratio, then the first size with the others.
     They follow from the shape alone."""
     height, width = call.shape(call[0])[2:]
@@ -203,37 +203,24 @@ def multibox_prior(call: Call) -> Value:
 
 
 @converter("_contrib_MultiBoxDetection")
-def multibox_detection(call: Call) -> Value:
+def multibox_detection(call: MxnetCall) -> Value:
     """(class, score, box) of all anchors by falling score; the class of what is suppressed is -1,
     as is everything behind what is above the threshold."""
     call.ignore("background_id")
     if call.attr("background_id") != 0:
         raise FormatError("a background that is not class 0")
-    rows, count = call.ops(
-        "multibox_transform_loc",
-        call[0],
-        call[1],
-        call[2],
-        clip=call.attr("clip"),
-        threshold=call.attr("threshold"),
-        variances=call.attr("variances"),
-    )
+    attrs = call.attrs("clip threshold variances")
+    rows, count = call.ops("multibox_transform_loc", call[0], call[1], call[2], **attrs)
     threshold, top = call.attr("nms_threshold"), call.attr("nms_topk")
     if not 0 < threshold <= 1:
         call.ignore("force_suppress")
         return rows
-    chosen = call.op(
-        "non_max_suppression",
-        rows,
-        count,
-        iou_threshold=threshold,
-        top_k=top,
-        force_suppress=call.attr("force_suppress"),
-    )
+    attrs = call.attrs("nms_threshold=iou_threshold nms_topk=top_k force_suppress")
+    chosen = call.op("non_max_suppression", rows, count, **attrs)
     return _with_classes(call, rows, chosen, top)
 
 
-def _with_classes(call: Call, rows: Value, chosen: Value, top: int) -> Value:
+def _with_classes(call: MxnetCall, rows: Value, chosen: Value, top: int) -> Value:
     """The best rows in order, the others where they were; class -1 where they are not chosen."""
     batch, many, width = call.shape(rows)
     order = call.op("argsort", _column(call, rows, 1), axis=1, descending=True)

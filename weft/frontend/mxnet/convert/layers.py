@@ -14,7 +14,7 @@ from ...building import in_float32
 from ...emitter import Value
 from ...shapes import one_a_channel, squeezed_shape
 from ...windows import Windows, convolved, per_axis
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 _CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
@@ -24,7 +24,7 @@ _LAYOUTS = (None, "NCW", "NCHW", "NCDHW", *_CHANNELS_LAST)
 # Channels last are moved to where the operators have them.
 
 
-def channels_first(call: Call, value: Value) -> Value:
+def channels_first(call: MxnetCall, value: Value) -> Value:
     """The value in MXNet's usual layout, whatever `layout` says it has."""
     if call.attr("layout") not in _LAYOUTS:
         raise FormatError(f"unknown layout {call.attr('layout')!r}")
@@ -34,14 +34,14 @@ def channels_first(call: Call, value: Value) -> Value:
     return call.op("transpose", value, axes=(0, rank - 1, *range(1, rank - 1)))
 
 
-def channels_back(call: Call, value: Value) -> Value:
+def channels_back(call: MxnetCall, value: Value) -> Value:
     """The way back."""
     if call.attr("layout") not in _CHANNELS_LAST:
         return value
     return call.op("transpose", value, axes=(0, *range(2, call.rank(value)), 1))
 
 
-def windows_of(call: Call) -> Windows:
+def windows_of(call: MxnetCall) -> Windows:
     """What the attributes say; of padding there is as much before as behind."""
     kernel = tuple(call.attr("kernel"))
     if len(kernel) not in (1, 2, 3):
@@ -58,7 +58,7 @@ def windows_of(call: Call) -> Windows:
 
 
 @converter("Convolution", "Convolution_v1")
-def convolution(call: Call) -> Value:
+def convolution(call: MxnetCall) -> Value:
     windows = windows_of(call)
     data, weight = channels_first(call, call[0]), channels_first(call, call[1])
     bias = None if call.attr("no_bias") else call[2]
@@ -66,12 +66,12 @@ def convolution(call: Call) -> Value:
     return channels_back(call, build(call, data, weight, bias, windows))
 
 
-def _convolution(call: Call, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
-    attrs = {"channels": call.attr("num_filter"), "groups": call.attr("num_group")}
+def _convolution(call: MxnetCall, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
+    attrs = call.attrs("num_filter=channels num_group=groups")
     return convolved(call, "conv2d", data, weight, bias, windows, **attrs)
 
 
-def _convolution_3d(call: Call, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
+def _convolution_3d(call: MxnetCall, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
     """The sum over the kernel's depth of convolutions of images, all depths at once."""
     n, c, depth, height, width = call.shape(data)
     taps, stride, step = call.shape(weight)[2], windows.strides[0], windows.dilation[0]
@@ -96,7 +96,7 @@ def _convolution_3d(call: Call, data: Value, weight: Value, bias: Value | None, 
 
 
 @converter("Deconvolution")
-def deconvolution(call: Call) -> Value:
+def deconvolution(call: MxnetCall) -> Value:
     windows = windows_of(call)
     count = len(windows.kernel)
     if count == 3:
@@ -107,12 +107,12 @@ def deconvolution(call: Call) -> Value:
     if any(target):
         windows, extra = _windows_for(call, target, windows)
     bias = None if call.attr("no_bias") else call[2]
-    attrs = {"channels": call.attr("num_filter"), "groups": call.attr("num_group")}
+    attrs = call.attrs("num_filter=channels num_group=groups")
     attrs["output_padding"] = extra if count == 2 else (0, *extra)
     return convolved(call, "conv2d_transpose", call[0], call[1], bias, windows, **attrs)
 
 
-def _windows_for(call: Call, target: Sequence[int], windows: Windows) -> tuple[Windows, tuple[int, ...]]:
+def _windows_for(call: MxnetCall, target: Sequence[int], windows: Windows) -> tuple[Windows, tuple[int, ...]]:
     """What gives the output a wanted size: half of what is too much is cut on each side."""
     surplus = [
         s * (dim - 1) + (k - 1) * d + 1 - want
@@ -129,7 +129,7 @@ def _windows_for(call: Call, target: Sequence[int], windows: Windows) -> tuple[W
 
 
 @converter("FullyConnected")
-def fully_connected(call: Call) -> Value:
+def fully_connected(call: MxnetCall) -> Value:
     """x W^T + b, on all axes but the first together, or on the last alone."""
     data, weight, units = call[0], call[1], call.attr("num_hidden")
     if call.attr("flatten") and data.rank != 2:
@@ -142,7 +142,7 @@ def fully_connected(call: Call) -> Value:
 
 
 @converter("BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU")
-def batch_norm(call: Call) -> Value:
+def batch_norm(call: MxnetCall) -> Value:
     """By the moving moments; gamma counts as 1 unless fix_gamma is false."""
     call.ignore("use_global_stats", "ndev", "key", "output_mean_var", 1)
     call.only_first_output()
@@ -155,7 +155,7 @@ def batch_norm(call: Call) -> Value:
 
 
 @converter("LayerNorm")
-def layer_norm(call: Call) -> Value:
+def layer_norm(call: MxnetCall) -> Value:
     call.ignore("output_mean_var")
     call.only_first_output()
     data, epsilon = call[0], call.attr("eps")
@@ -167,7 +167,7 @@ def layer_norm(call: Call) -> Value:
 
 
 @converter("GroupNorm")
-def group_norm(call: Call) -> Value:
+def group_norm(call: MxnetCall) -> Value:
     """Scale and shift are one number a group, or one a channel."""
     call.ignore("output_mean_var")
     call.only_first_output()
@@ -178,7 +178,7 @@ def group_norm(call: Call) -> Value:
 
 @converter("L2Normalization")
 @in_float32
-def l2_normalization(call: Call) -> Value:
+def l2_normalization(call: MxnetCall) -> Value:
     """x / sqrt(sum(x^2) + eps), over an instance, its channels, or its places."""
     data, mode = call[0], call.attr("mode")
     rank = call.rank(data)
@@ -191,24 +191,16 @@ def l2_normalization(call: Call) -> Value:
 
 
 @converter("LRN")
-def local_response_norm(call: Call) -> Value:
+def local_response_norm(call: MxnetCall) -> Value:
     call.only_first_output()
-    return call.op(
-        "lrn",
-        call[0],
-        size=call.attr("nsize"),
-        axis=1,
-        alpha=call.attr("alpha"),
-        beta=call.attr("beta"),
-        bias=call.attr("knorm"),
-    )
+    return call.op("lrn", call[0], axis=1, **call.attrs("alpha beta nsize=size knorm=bias"))
 
 
 # Changes of image size.
 
 
 @converter("UpSampling")
-def upsampling(call: Call) -> Value:
+def upsampling(call: MxnetCall) -> Value:
     """Nearest: every image to the first one's size times the scale, then joined or added."""
     scale, kind = call.attr("scale"), call.attr("sample_type")
     if kind == "bilinear":
@@ -225,7 +217,7 @@ def upsampling(call: Call) -> Value:
     return call.joined(scaled, 1)
 
 
-def _learned_upsampling(call: Call, scale: int) -> Value:
+def _learned_upsampling(call: MxnetCall, scale: int) -> Value:
     """A transposed convolution of each channel, whose weight says how."""
     channels = call.attr("num_filter")
     call.ignore("multi_input_mode")
@@ -244,13 +236,13 @@ def _learned_upsampling(call: Call, scale: int) -> Value:
 
 
 @converter("_contrib_BilinearResize2D")
-def bilinear_resize(call: Call) -> Value:
+def bilinear_resize(call: MxnetCall) -> Value:
     size = _resized(call, *call.shape(call[0])[2:])
     mode = "align_corners" if call.attr("align_corners") else "half_pixel"
     return call.op("resize", call[0], size=size, method="BILINEAR", coordinate_mode=mode)
 
 
-def _resized(call: Call, height: int, width: int) -> tuple[int, int]:
+def _resized(call: MxnetCall, height: int, width: int) -> tuple[int, int]:
     mode = call.attr("mode")
     if mode == "like":
         call.ignore("height", "width")
@@ -280,7 +272,7 @@ def _odd_scaled(extent: int, scale: float) -> int:
 
 
 @converter("_contrib_AdaptiveAvgPooling2D")
-def adaptive_pool(call: Call) -> Value:
+def adaptive_pool(call: MxnetCall) -> Value:
     size = call.attr("output_size") or (1,)
     if size in ((1,), (1, 1)):
         return call.op("global_avg_pool2d", call[0])

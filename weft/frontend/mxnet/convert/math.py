@@ -11,12 +11,13 @@ from ....base.errors import FormatError, Unsupported
 from ...building import in_float32
 from ...elements import COMPARISONS, LOGIC, quotient, softmax_from, two_slopes
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
 @converter(
     "_copy",
+    "_np_copy",
     "BlockGrad",
     "MakeLoss",
     "make_loss",
@@ -29,7 +30,7 @@ from ..registry import converter
     "_identity_with_attr_like_rhs",
     "_contrib_gradientmultiplier",
 )
-def identity(call: Call) -> Value:
+def identity(call: MxnetCall) -> Value:
     """What only matters to gradients; a label is not read."""
     call.ignore("grad_scale", "valid_thresh", "normalization", "margin", "use_linear", "stype")
     call.ignore("regularization_coefficient", "sparseness_target", "penalty", "scalar", 1)
@@ -37,13 +38,13 @@ def identity(call: Call) -> Value:
 
 
 @converter("LogisticRegressionOutput")
-def logistic_output(call: Call) -> Value:
+def logistic_output(call: MxnetCall) -> Value:
     call.ignore("grad_scale", 1)
     return call.op("sigmoid", call[0])
 
 
 @converter("Dropout")
-def dropout(call: Call) -> Value:
+def dropout(call: MxnetCall) -> Value:
     """Nothing is dropped at inference."""
     call.ignore("p", "axes")
     call.only_first_output()
@@ -53,12 +54,12 @@ def dropout(call: Call) -> Value:
 
 
 @converter("Cast", "amp_cast")
-def cast(call: Call) -> Value:
+def cast(call: MxnetCall) -> Value:
     return call.cast(call[0], call.required_dtype())
 
 
 @converter("amp_multicast")
-def cast_alike(call: Call) -> list[Value]:
+def cast_alike(call: MxnetCall) -> list[Value]:
     """All to the widest of their dtypes, or to the narrowest."""
     call.ignore("num_outputs")
     dtypes = sorted((call.dtype(value) for value in call.all()), key=lambda d: d.itemsize)
@@ -79,7 +80,7 @@ SCALAR_FORMS = {
 }
 
 
-def whole_beside(call: Call, value: Value) -> float:
+def whole_beside(call: MxnetCall, value: Value) -> float:
     """The number beside a tensor; integers beside one with a fraction would be cut, in a way that depends on MXNet's
     version."""
     number: float = call.attr("scalar")
@@ -88,15 +89,16 @@ def whole_beside(call: Call, value: Value) -> float:
     return number
 
 
-def by_number(op: str) -> Callable[[Call], Value]:
+def by_number(op: str) -> Callable[[MxnetCall], Value]:
     return lambda call: call.op(op, call[0], scalar=whole_beside(call, call[0]))
 
 
-def _operands(call: Call) -> tuple[Value, Value]:
-    """Two tensors, or one and a number."""
+def operands(call: MxnetCall) -> tuple[Value, Value]:
+    """Two tensors, or one and a number, which stands on the left of the remainder by a tensor."""
     if not call.op_type.endswith("_scalar"):
         return call[0], call[1]
-    return call[0], call.make([whole_beside(call, call[0])], call.dtype(call[0]))
+    number = call.make(whole_beside(call, call[0]), call.dtype(call[0]))
+    return (number, call[0]) if "_rmod" in call.op_type else (call[0], number)
 
 
 for _name, _op in SCALAR_FORMS.items():
@@ -104,44 +106,43 @@ for _name, _op in SCALAR_FORMS.items():
 
 
 @converter("_div_scalar", "elemwise_div", "broadcast_div")
-def divide(call: Call) -> Value:
+def divide(call: MxnetCall) -> Value:
     """Of integers, towards zero."""
     if call.op_type == "_div_scalar" and is_float(call.dtype(call[0])):
         return call.op("__div_scalar__", call[0], scalar=call.attr("scalar"))
-    return quotient(call, *_operands(call))
+    return quotient(call, *operands(call))
 
 
 @converter("broadcast_mod", "_mod", "_mod_scalar", "_rmod_scalar")
-def modulo(call: Call) -> Value:
+def modulo(call: MxnetCall) -> Value:
+    return remainder(call, *operands(call))
+
+
+def remainder(call: MxnetCall, a: Value, b: Value) -> Value:
     """With the sign of the divisor; 0 where that is 0."""
-    a, b = _operands(call)[:: -1 if call.op_type == "_rmod_scalar" else 1]
-    return remainder(call, a, b)
-
-
-def remainder(call: Call, a: Value, b: Value) -> Value:
     zero = call.op("broadcast_equal", b, call.make(0, call.dtype(b)))
     rest = call.op("broadcast_mod", a, call.op("broadcast_add", b, zero))
     return call.op("broadcast_where", zero, call.op("zeros_like", rest), rest)
 
 
 @converter("_maximum_scalar", "_minimum_scalar")
-def extreme_with_number(call: Call) -> Value:
-    return call.op("broadcast_max" if call.op_type == "_maximum_scalar" else "broadcast_min", *_operands(call))
+def extreme_with_number(call: MxnetCall) -> Value:
+    return call.op("broadcast_max" if call.op_type == "_maximum_scalar" else "broadcast_min", *operands(call))
 
 
 @converter("_hypot", "broadcast_hypot")
-def hypotenuse(call: Call) -> Value:
+def hypotenuse(call: MxnetCall) -> Value:
     """sqrt(a^2 + b^2)"""
     return call.op("sqrt", call.op("broadcast_add", call.square(call[0]), call.square(call[1])))
 
 
 @converter("_hypot_scalar")
-def hypotenuse_with_number(call: Call) -> Value:
+def hypotenuse_with_number(call: MxnetCall) -> Value:
     return call.op("sqrt", call.shifted(call.square(call[0]), call.attr("scalar") ** 2))
 
 
 @converter("add_n")
-def add_n(call: Call) -> Value:
+def add_n(call: MxnetCall) -> Value:
     values = call.all()
     return values[0] if len(values) == 1 else call.op("elemwise_sum", *values, num_args=len(values))
 
@@ -149,9 +150,9 @@ def add_n(call: Call) -> Value:
 # Comparisons and logic: 0 and 1 in the dtype of the operands.
 
 
-def _comparison(op: str, prepare: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
-    def convert(call: Call) -> Value:
-        outcome = call.op(op, *(prepare(call, value) for value in _operands(call)))
+def _comparison(op: str, prepare: Callable[[MxnetCall, Value], Value]) -> Callable[[MxnetCall], Value]:
+    def convert(call: MxnetCall) -> Value:
+        outcome = call.op(op, *(prepare(call, value) for value in operands(call)))
         return call.cast(outcome, call.dtype(call[0]))
 
     return convert
@@ -164,17 +165,17 @@ def _names(word: str) -> tuple[str, str, str]:
 for _name, _op in COMPARISONS.items():
     converter(*_names(_name.replace("less", "lesser")))(_comparison(_op, lambda call, value: value))
 for _name, _op in LOGIC.items():
-    converter(*_names(f"logical_{_name}"))(_comparison(_op, Call.is_true))
+    converter(*_names(f"logical_{_name}"))(_comparison(_op, MxnetCall.is_true))
 
 
 @converter("logical_not")
-def logical_not(call: Call) -> Value:
+def logical_not(call: MxnetCall) -> Value:
     false = call.op("broadcast_equal", call[0], call.make(0, call.dtype(call[0])))
     return call.cast(false, call.dtype(call[0]))
 
 
 @converter("where")
-def where(call: Call) -> Value:
+def where(call: MxnetCall) -> Value:
     """A condition of one axis chooses whole rows; any number but 0 is true."""
     condition, x, y = call[0], call[1], call[2]
     chosen = call.cast(call.is_true(condition), BOOL)
@@ -186,21 +187,21 @@ def where(call: Call) -> Value:
 # Functions of one number.
 
 
-def _rounded(call: Call, x: Value) -> Value:
+def _rounded(call: MxnetCall, x: Value) -> Value:
     """Halves go away from 0: sign(x) floor(|x| + 1/2)."""
     return call.op("elemwise_mul", call.op("sign", x), call.op("floor", call.shifted(call.op("abs", x), 0.5)))
 
 
-def _cube_root(call: Call, x: Value) -> Value:
+def _cube_root(call: MxnetCall, x: Value) -> Value:
     """sign(x) |x|^(1/3)"""
     return call.op("elemwise_mul", call.op("sign", x), call.op("__pow_scalar__", call.op("abs", x), scalar=1 / 3))
 
 
-_ONE: dict[str, Callable[[Call, Value], Value]] = {
+_ONE: dict[str, Callable[[MxnetCall, Value], Value]] = {
     "round": _rounded,
     "_contrib_round_ste": _rounded,
     "rint": lambda call, x: call.op("ceil", call.shifted(x, -0.5)),  # halves go down
-    "square": Call.square,
+    "square": MxnetCall.square,
     "log2": lambda call, x: call.scaled(call.op("log", x), 1 / math.log(2)),
     "log10": lambda call, x: call.scaled(call.op("log", x), 1 / math.log(10)),
     "degrees": lambda call, x: call.scaled(x, 180 / math.pi),
@@ -210,7 +211,7 @@ _ONE: dict[str, Callable[[Call, Value], Value]] = {
 }
 
 
-def _on_first(function: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
+def _on_first(function: Callable[[MxnetCall, Value], Value]) -> Callable[[MxnetCall], Value]:
     return lambda call: function(call, call[0])
 
 
@@ -220,7 +221,7 @@ for _name, _function in _ONE.items():
 
 @converter("smooth_l1")
 @in_float32
-def smooth_l1(call: Call) -> Value:
+def smooth_l1(call: MxnetCall) -> Value:
     """(s x)^2 / 2 where |x| < 1 / s^2, else |x| - 1 / (2 s^2)."""
     x, s2 = call[0], call.attr("scalar") ** 2
     size = call.op("abs", x)
@@ -232,7 +233,7 @@ def smooth_l1(call: Call) -> Value:
 
 @converter("_contrib_quadratic")
 @in_float32
-def quadratic(call: Call) -> Value:
+def quadratic(call: MxnetCall) -> Value:
     """a x^2 + b x + c"""
     a, b, c = (call.attr(name) for name in "abc")
     line = call.shifted(call.scaled(call[0], a), b)
@@ -245,7 +246,7 @@ _ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "softrelu"
 
 
 @converter("Activation")
-def activation(call: Call) -> Value:
+def activation(call: MxnetCall) -> Value:
     kind = call.attr("act_type")
     if kind not in _ACTIVATIONS:
         raise FormatError(f"unknown act_type {kind!r}")
@@ -253,7 +254,7 @@ def activation(call: Call) -> Value:
 
 
 @converter("LeakyReLU")
-def leaky_relu(call: Call) -> Value:
+def leaky_relu(call: MxnetCall) -> Value:
     """Two slopes, or an exponential below 0; rrelu is the middle of its range at inference."""
     kind, slope = call.attr("act_type"), call.attr("slope")
     bounds = call.attr("lower_bound"), call.attr("upper_bound")
@@ -268,7 +269,7 @@ def leaky_relu(call: Call) -> Value:
     raise FormatError(f"unknown act_type {kind!r}")
 
 
-def _prelu(call: Call, data: Value, gamma: Value) -> Value:
+def _prelu(call: MxnetCall, data: Value, gamma: Value) -> Value:
     """One slope a channel, or one for all."""
     shape = call.shape(gamma, "gamma")
     if math.prod(shape) != 1 and len(shape) == 1 and call.rank(data) > 1:
@@ -282,7 +283,7 @@ def _prelu(call: Call, data: Value, gamma: Value) -> Value:
 
 
 @converter("softmax", "softmin", "log_softmax")
-def softmax(call: Call) -> Value:
+def softmax(call: MxnetCall) -> Value:
     """softmax(x / temperature), along an axis of which `length` may say how much counts."""
     data, axis, temperature = call[0], call.attr("axis"), call.attr("temperature")
     dtype = call.dtype_attr()
@@ -299,7 +300,7 @@ def softmax(call: Call) -> Value:
     return call.cast(call.op(op, data, axis=axis), dtype)
 
 
-def _softmax_of_lengths(call: Call, data: Value, axis: int) -> Value:
+def _softmax_of_lengths(call: MxnetCall, data: Value, axis: int) -> Value:
     """What is beyond the length is far below everything else, and 0 in the end."""
     if call.op_type != "softmax":
         raise Unsupported(f"{call.op_type} with lengths is not supported")
@@ -318,7 +319,7 @@ _TRAINING_ONLY = "grad_scale ignore_label use_ignore normalization out_grad smoo
 
 
 @converter("SoftmaxOutput")
-def softmax_output(call: Call) -> Value:
+def softmax_output(call: MxnetCall) -> Value:
     """Over axis 1 for multi_output, else over the last axis, or over all but the first where there
     are three, or more than four: as MXNet's own kernels do. The label is not read."""
     call.ignore(*_TRAINING_ONLY, 1)
@@ -331,12 +332,12 @@ def softmax_output(call: Call) -> Value:
 
 
 @converter("SoftmaxActivation")
-def softmax_activation(call: Call) -> Value:
+def softmax_activation(call: MxnetCall) -> Value:
     return call.op("softmax", call[0], axis=1 if call.attr("mode") == "channel" else -1)
 
 
 @converter("broadcast_like")
-def broadcast_like(call: Call) -> Value:
+def broadcast_like(call: MxnetCall) -> Value:
     """To the other's shape, or to some of its axes."""
     data, like = call[0], call[1]
     mine, others = call.attr("lhs_axes"), call.attr("rhs_axes")
@@ -352,12 +353,12 @@ def broadcast_like(call: Call) -> Value:
 
 
 @converter("khatri_rao")
-def khatri_rao(call: Call) -> Value:
+def khatri_rao(call: MxnetCall) -> Value:
     """Kronecker products of columns."""
     return reduce(lambda a, b: _columns_product(call, a, b), call.all())
 
 
-def _columns_product(call: Call, a: Value, b: Value) -> Value:
+def _columns_product(call: MxnetCall, a: Value, b: Value) -> Value:
     (m, k), (n, _) = call.shape(a), call.shape(b)
     products = call.op("broadcast_mul", call.reshape(a, (m, 1, k)), call.reshape(b, (1, n, k)))
     return call.reshape(products, (m * n, k))

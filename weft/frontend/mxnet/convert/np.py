@@ -11,9 +11,9 @@ from ....base.errors import Unsupported
 from ....base.shape import normalize_axis
 from ...elements import COMPARISONS
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import ALIKE, CONVERTERS, converter
-from .math import SCALAR_FORMS, by_number, remainder, whole_beside
+from .math import SCALAR_FORMS, by_number, operands, remainder
 
 # Functions of one number that are the same on floats, by the names of the older operators.
 _ONE = (
@@ -22,10 +22,10 @@ _ONE = (
 ).split()
 
 
-def _like(name: str) -> Callable[[Call], Value | list[Value]]:
+def _like(name: str) -> Callable[[MxnetCall], Value | list[Value]]:
     """The converter of an older operator, on floats."""
 
-    def convert(call: Call) -> Value | list[Value]:
+    def convert(call: MxnetCall) -> Value | list[Value]:
         _check_float(call, call[0])
         call.op_type = name
         return call.alike(ALIKE[name]) if name in ALIKE else CONVERTERS[name](call)
@@ -33,7 +33,7 @@ def _like(name: str) -> Callable[[Call], Value | list[Value]]:
     return convert
 
 
-def _check_float(call: Call, value: Value) -> None:
+def _check_float(call: MxnetCall, value: Value) -> None:
     if not is_float(call.dtype(value)):
         raise Unsupported(f"{call.op_type} of {call.dtype(value)} is not supported")
 
@@ -44,7 +44,7 @@ converter("_npi_absolute")(_like("abs"))
 
 
 @converter("_npi_around")
-def rounded(call: Call) -> Value:
+def rounded(call: MxnetCall) -> Value:
     """To some decimals; halves go to the even neighbour."""
     _check_float(call, call[0])
     scale = 10.0 ** call.attr("decimals")
@@ -52,15 +52,11 @@ def rounded(call: Call) -> Value:
     return call.op("__div_scalar__", whole, scalar=scale)
 
 
-@converter("_np_copy")
-def copy(call: Call) -> Value:
-    return call[0]
-
-
 # Two tensors: broadcast, in the wider dtype where one is floating.
 
 
-def alike(call: Call, a: Value, b: Value) -> tuple[Value, Value]:
+def alike(call: MxnetCall, a: Value, b: Value) -> tuple[Value, Value]:
+    """Two values in one dtype."""
     kinds = call.dtype(a), call.dtype(b)
     if kinds[0] == kinds[1]:
         return a, b
@@ -71,30 +67,27 @@ def alike(call: Call, a: Value, b: Value) -> tuple[Value, Value]:
     return call.cast(a, wanted), call.cast(b, wanted)
 
 
-def _real(call: Call, value: Value) -> Value:
+def _real(call: MxnetCall, value: Value) -> Value:
     return value if is_float(call.dtype(value)) else call.cast(value, FLOAT32)
 
 
-_TWO = {"add": "broadcast_add", "subtract": "broadcast_sub", "multiply": "broadcast_mul", "power": "broadcast_pow"}
+def _of_two(op: str) -> Callable[[MxnetCall], Value]:
+    return lambda call: call.op(op, *alike(call, *operands(call)))
 
 
-def _pair(op: str) -> Callable[[Call], Value]:
-    return lambda call: call.op(op, *alike(call, call[0], call[1]))
-
-
-for _name, _op in _TWO.items():
-    converter(f"_npi_{_name}")(_pair(_op))
+for _name, _op in {"add": "add", "subtract": "sub", "multiply": "mul", "power": "pow"}.items():
+    converter(f"_npi_{_name}")(_of_two(f"broadcast_{_op}"))
 
 
 @converter("_npi_true_divide")
-def true_divide(call: Call) -> Value:
+def true_divide(call: MxnetCall) -> Value:
     a, b = alike(call, _real(call, call[0]), _real(call, call[1]))
     return call.op("broadcast_div", a, b)
 
 
-@converter("_npi_mod")
-def modulo(call: Call) -> Value:
-    return remainder(call, *alike(call, call[0], call[1]))
+@converter("_npi_mod", "_npi_mod_scalar", "_npi_rmod_scalar")
+def modulo(call: MxnetCall) -> Value:
+    return remainder(call, *alike(call, *operands(call)))
 
 
 # A tensor and a number.
@@ -112,50 +105,36 @@ for _name, _op in {
 
 
 @converter("_npi_true_divide_scalar", "_npi_rtrue_divide_scalar")
-def true_divide_by_number(call: Call) -> Value:
+def true_divide_by_number(call: MxnetCall) -> Value:
     op = "__rdiv_scalar__" if "_rtrue" in call.op_type else "__div_scalar__"
     return call.op(op, _real(call, call[0]), scalar=call.attr("scalar"))
-
-
-@converter("_npi_mod_scalar", "_npi_rmod_scalar")
-def modulo_by_number(call: Call) -> Value:
-    number = call.make(whole_beside(call, call[0]), call.dtype(call[0]))
-    return remainder(call, *((number, call[0]) if "_rmod" in call.op_type else (call[0], number)))
 
 
 # Comparisons and tests give bools.
 
 
-def _compared(op: str, scalar: bool) -> Callable[[Call], Value]:
-    def convert(call: Call) -> Value:
-        if scalar:
-            pair = call[0], call.make(whole_beside(call, call[0]), call.dtype(call[0]))
-        else:
-            pair = alike(call, call[0], call[1])
-        return call.cast(call.op(op, *pair), BOOL)
-
-    return convert
+def _compared(op: str) -> Callable[[MxnetCall], Value]:
+    return lambda call: call.cast(_of_two(op)(call), BOOL)
 
 
 for _name, _op in COMPARISONS.items():
-    converter(f"_npi_{_name}")(_compared(_op, scalar=False))
-    converter(f"_npi_{_name}_scalar")(_compared(_op, scalar=True))
+    converter(f"_npi_{_name}", f"_npi_{_name}_scalar")(_compared(_op))
 
 
 @converter("_npi_logical_not")
-def logical_not(call: Call) -> Value:
+def logical_not(call: MxnetCall) -> Value:
     zero = call.make(0, call.dtype(call[0]))
     return call.cast(call.op("broadcast_equal", call[0], zero), BOOL)
 
 
 @converter("_npi_isnan", "_npi_isinf", "_npi_isfinite")
-def tested(call: Call) -> Value:
+def tested(call: MxnetCall) -> Value:
     _check_float(call, call[0])
     return call.cast(call.op(call.op_type.removeprefix("_npi_"), call[0]), BOOL)
 
 
 @converter("_npi_where", "_npi_where_lscalar", "_npi_where_rscalar", "_npi_where_scalar2")
-def where(call: Call) -> Value:
+def where(call: MxnetCall) -> Value:
     """The first where the condition is not 0, broadcast."""
     condition = call[0]
     if call.op_type == "_npi_where":
@@ -172,11 +151,11 @@ def where(call: Call) -> Value:
 # Reductions: over all axes they leave a scalar.
 
 
-def _reduced(call: Call, op: str, value: Value) -> Value:
+def _reduced(call: MxnetCall, op: str, value: Value) -> Value:
     return call.reduced(op, value, call.axes(call.attr("axis"), value), call.attr("keepdims"))
 
 
-def _prepared(call: Call) -> Value:
+def _prepared(call: MxnetCall) -> Value:
     """The data in the dtype that is asked for."""
     dtype: DType | None = call.dtype_attr() if call.has("dtype") else None
     call.ignore("dtype")
@@ -185,25 +164,25 @@ def _prepared(call: Call) -> Value:
     return data
 
 
-def _check_initial(call: Call) -> None:
+def _check_initial(call: MxnetCall) -> None:
     if call.attr("initial") is not None:
         raise Unsupported(f"{call.op_type} that starts from a value is not supported")
 
 
 @converter("_np_sum", "_np_prod", "_npi_mean")
-def accumulated(call: Call) -> Value:
+def accumulated(call: MxnetCall) -> Value:
     _check_initial(call)
     return _reduced(call, call.op_type.rpartition("_")[2], _prepared(call))
 
 
 @converter("_np_max", "_np_min")
-def extreme(call: Call) -> Value:
+def extreme(call: MxnetCall) -> Value:
     _check_initial(call)
     return _reduced(call, call.op_type.rpartition("_")[2], call[0])
 
 
 @converter("_npi_var", "_npi_std")
-def spread(call: Call) -> Value:
+def spread(call: MxnetCall) -> Value:
     """The mean square distance from the mean; ddof is taken off the number of elements."""
     prepared = _prepared(call)
     data = call.widened(prepared)
@@ -218,7 +197,7 @@ def spread(call: Call) -> Value:
 
 
 @converter("_npi_argmax", "_npi_argmin")
-def arg_extreme(call: Call) -> Value:
+def arg_extreme(call: MxnetCall) -> Value:
     data, axis, keep = call[0], call.attr("axis"), call.attr("keepdims")
     shape, op = call.shape(data), call.op_type.removeprefix("_npi_")
     if axis is None:
@@ -230,14 +209,14 @@ def arg_extreme(call: Call) -> Value:
 
 
 @converter("_np_any", "_np_all")
-def truth(call: Call) -> Value:
+def truth(call: MxnetCall) -> Value:
     """Whether one, or every one, is not 0."""
     op = "max" if call.op_type == "_np_any" else "min"
     return call.cast(_reduced(call, op, call.is_true(call[0])), BOOL)
 
 
 @converter("_np_cumsum")
-def running_sum(call: Call) -> Value:
+def running_sum(call: MxnetCall) -> Value:
     data, axis = _prepared(call), call.attr("axis")
     if axis is None:
         data, axis = call.flat(data), 0

@@ -12,7 +12,7 @@ from ....base.shape import StaticShape, normalize_axis
 from ...emitter import FOLDED_ELEMENTS, Value
 from ...products import matrix_product
 from ...shapes import squeezed_shape
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 from .np import alike
 from .reduce import dotted
@@ -22,7 +22,7 @@ from .shape import arange, reshaped_by
 
 
 @converter("_np_reshape", "_npx_reshape")
-def reshape(call: Call) -> Value:
+def reshape(call: MxnetCall) -> Value:
     """`_np_reshape` has one code, -1; `_npx_reshape` has six."""
     if call.attr("order") != "C":
         raise Unsupported(f"{call.op_type} in the order {call.attr('order')!r} is not supported")
@@ -34,7 +34,7 @@ _CODES = {-2: "keep", -3: "drop", -4: "all", -5: "product", -6: "split"}
 
 
 @converter("_np_transpose")
-def transpose(call: Call) -> Value:
+def transpose(call: MxnetCall) -> Value:
     rank = call.rank(call[0])
     axes = call.attr("axes") if call.has("axes") and call.attr("axes") else range(rank)[::-1]
     call.ignore("axes")
@@ -42,7 +42,7 @@ def transpose(call: Call) -> Value:
 
 
 @converter("_np_moveaxis")
-def move_axis(call: Call) -> Value:
+def move_axis(call: MxnetCall) -> Value:
     rank = call.rank(call[0])
     source = [normalize_axis(axis, rank) for axis in call.attr("source")]
     target = [normalize_axis(axis, rank) for axis in call.attr("destination")]
@@ -55,18 +55,18 @@ def move_axis(call: Call) -> Value:
 
 
 @converter("_np_squeeze")
-def squeeze(call: Call) -> Value:
+def squeeze(call: MxnetCall) -> Value:
     return call.reshape(call[0], squeezed_shape(call.shape(call[0]), call.attr("axis")))
 
 
 @converter("_npi_stack")
-def stacked(call: Call) -> Value:
+def stacked(call: MxnetCall) -> Value:
     values = call.all()
     return call.op("stack", *values, axis=normalize_axis(call.attr("axis"), call.rank(values[0]) + 1))
 
 
 @converter("_npi_concatenate")
-def concatenate(call: Call) -> Value:
+def concatenate(call: MxnetCall) -> Value:
     """Along an axis; along all in one where it is None."""
     call.ignore("dim")
     values, axis = call.all(), call.attr("axis")
@@ -76,7 +76,7 @@ def concatenate(call: Call) -> Value:
 
 
 @converter("_npi_hstack", "_npi_vstack")
-def side_by_side(call: Call) -> Value:
+def side_by_side(call: MxnetCall) -> Value:
     """Along the second axis or the first; vectors are rows."""
     values = call.all()
     if call.op_type == "_npi_hstack":
@@ -87,12 +87,12 @@ def side_by_side(call: Call) -> Value:
 
 
 @converter("_npi_broadcast_to")
-def broadcast_to(call: Call) -> Value:
+def broadcast_to(call: MxnetCall) -> Value:
     return call.broadcast_to(call[0], tuple(call.attr("shape")))
 
 
 @converter("_np_roll")
-def roll(call: Call) -> Value:
+def roll(call: MxnetCall) -> Value:
     """Elements move along axes, or along all in one; those that leave come in at the other end."""
     shape, shifts, axes = call.shape(call[0]), call.attr("shift"), call.attr("axis")
     data = call[0]
@@ -111,7 +111,7 @@ def roll(call: Call) -> Value:
 
 
 @converter("_npi_tril")
-def lower_triangle(call: Call) -> Value:
+def lower_triangle(call: MxnetCall) -> Value:
     """0 above the k-th diagonal of the last two axes."""
     shape = call.shape(call[0])
     if len(shape) < 2:
@@ -124,19 +124,19 @@ def lower_triangle(call: Call) -> Value:
 # Tensors from nothing.
 
 
-def _filled(call: Call, shape: StaticShape, dtype: DType | None, fill: float) -> Value:
+def _filled(call: MxnetCall, shape: StaticShape, dtype: DType | None, fill: float) -> Value:
     call.ignore("ctx")
     return call.op("full", shape=shape, dtype=dtype, fill_value=fill) if shape else call.make(fill, dtype)
 
 
 @converter("_npi_zeros", "_npi_ones")
-def filled(call: Call) -> Value:
+def filled(call: MxnetCall) -> Value:
     fill = 0.0 if call.op_type == "_npi_zeros" else 1.0
     return _filled(call, tuple(call.attr("shape")), call.dtype_attr(), fill)
 
 
 @converter("_npi_full_like")
-def filled_like(call: Call) -> Value:
+def filled_like(call: MxnetCall) -> Value:
     dtype = call.dtype_attr() or call.dtype(call[0])
     return _filled(call, call.shape(call[0]), dtype, call.attr("fill_value"))
 
@@ -145,7 +145,7 @@ converter("_npi_arange")(arange)
 
 
 @converter("_npi_identity")
-def identity(call: Call) -> Value:
+def identity(call: MxnetCall) -> Value:
     shape = call.attr("shape")
     if len(shape) != 2 or shape[0] != shape[1] or not 0 < math.prod(shape) <= FOLDED_ELEMENTS:
         raise Unsupported(f"identity of {shape} is not supported")
@@ -156,7 +156,7 @@ def identity(call: Call) -> Value:
 
 
 @converter("_npi_matmul")
-def matmul(call: Call) -> Value:
+def matmul(call: MxnetCall) -> Value:
     a, b = alike(call, call[0], call[1])
     if not call.rank(a) or not call.rank(b):
         raise FormatError("matmul of a scalar")
@@ -164,7 +164,7 @@ def matmul(call: Call) -> Value:
 
 
 @converter("_np_dot", "_npi_tensordot", "_npi_tensordot_int_axes")
-def tensordot(call: Call) -> Value:
+def tensordot(call: MxnetCall) -> Value:
     """Sums over axes of both; `dot` over the last of a and the last but one of b."""
     a, b = alike(call, call[0], call[1])
     ranks = call.rank(a), call.rank(b)

@@ -7,13 +7,13 @@ import math
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
 from ...windows import Windows, pooled
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 from .layers import channels_back, channels_first, windows_of
 
 
 @converter("Pooling")
-def pooling(call: Call) -> Value:
+def pooling(call: MxnetCall) -> Value:
     data = channels_first(call, call[0])
     if call.attr("global_pool"):
         call.ignore("kernel", "stride", "pad", "pooling_convention", "count_include_pad")
@@ -23,7 +23,7 @@ def pooling(call: Call) -> Value:
 
 
 @converter("Pooling_v1")
-def old_pooling(call: Call) -> Value:
+def old_pooling(call: MxnetCall) -> Value:
     """Padding is made of zeros, which count for all: a maximum is never below 0 there, and an
     average is always over a whole window."""
     data, kind = call[0], call.attr("pool_type")
@@ -50,7 +50,7 @@ def _unpadded(windows: Windows) -> Windows:
     return windows._replace(pads=(0,) * len(windows.pads))
 
 
-def _global(call: Call, data: Value) -> Value:
+def _global(call: MxnetCall, data: Value) -> Value:
     kind = call.attr("pool_type")
     if call.op_type == "Pooling" and kind != "lp":
         call.ignore("p_value")
@@ -64,14 +64,14 @@ def _global(call: Call, data: Value) -> Value:
     return _root(call, call.op("sum", powers, axis=axes, keepdims=True), p)
 
 
-def _spatial(call: Call, data: Value) -> int:
+def _spatial(call: MxnetCall, data: Value) -> int:
     kernel = call.attr("kernel")
     if data.rank is None and kernel:
         return len(kernel)
     return call.rank(data) - 2
 
 
-def _ceil(call: Call, data: Value, windows: Windows) -> bool:
+def _ceil(call: MxnetCall, data: Value, windows: Windows) -> bool:
     """Whether a last window may stick out. In that, the full convention, it may have no element at all; no pool of ours
     has those. It takes a window that reaches less than a step into the data."""
     convention = call.attr("pooling_convention")
@@ -88,7 +88,7 @@ def _ceil(call: Call, data: Value, windows: Windows) -> bool:
     return bool(convention == "full")
 
 
-def _pooled(call: Call, data: Value, windows: Windows, ceil: bool) -> Value:
+def _pooled(call: MxnetCall, data: Value, windows: Windows, ceil: bool) -> Value:
     kind, counted = call.attr("pool_type"), call.attr("count_include_pad")
     if kind != "lp":
         call.ignore("p_value")
@@ -104,7 +104,7 @@ def _pooled(call: Call, data: Value, windows: Windows, ceil: bool) -> Value:
     return _root(call, _sums(call, powers, windows, ceil), p)
 
 
-def _by_axes(call: Call, data: Value, windows: Windows, ceil: bool, op: str, **attrs: bool) -> Value:
+def _by_axes(call: MxnetCall, data: Value, windows: Windows, ceil: bool, op: str, **attrs: bool) -> Value:
     """A pool of lines or images; of volumes, one over images and then one over depth."""
     if len(windows.kernel) < 3:
         return pooled(call, op, data, windows, ceil, **attrs)
@@ -118,7 +118,7 @@ def _by_axes(call: Call, data: Value, windows: Windows, ceil: bool, op: str, **a
     return call.reshape(deep, (n, c, call.shape(deep)[2], rows, columns))
 
 
-def _sums(call: Call, data: Value, windows: Windows, ceil: bool) -> Value:
+def _sums(call: MxnetCall, data: Value, windows: Windows, ceil: bool) -> Value:
     """An average of windows that are all full, padded with zeros, times their size."""
     around = [(0, 0), (0, 0)]
     for dim, k, s, p in zip(call.shape(data)[2:], windows.kernel, windows.strides, _pads(windows)):
@@ -130,7 +130,7 @@ def _sums(call: Call, data: Value, windows: Windows, ceil: bool) -> Value:
     return call.scaled(means, float(math.prod(windows.kernel)))
 
 
-def _powers(call: Call, data: Value) -> tuple[Value, int]:
+def _powers(call: MxnetCall, data: Value) -> tuple[Value, int]:
     """|x|^p"""
     p = call.attr("p_value")
     if p not in (1, 2, 3):
@@ -139,5 +139,5 @@ def _powers(call: Call, data: Value) -> tuple[Value, int]:
     return (size if p == 1 else call.op("__pow_scalar__", size, scalar=float(p))), p
 
 
-def _root(call: Call, value: Value, p: int) -> Value:
+def _root(call: MxnetCall, value: Value, p: int) -> Value:
     return value if p == 1 else call.op("__pow_scalar__", value, scalar=1 / p)

@@ -9,11 +9,11 @@ from math import prod
 from ....base.dtype import FLOAT32, FLOAT64, INT32, DType
 from ....base.errors import Unsupported
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
-def _shape(call: Call) -> tuple[int, ...]:
+def _shape(call: MxnetCall) -> tuple[int, ...]:
     shape = tuple(call.attr("shape") or (1,))
     if 0 in shape:
         raise Unsupported(
@@ -23,18 +23,18 @@ def _shape(call: Call) -> tuple[int, ...]:
     return shape
 
 
-def _drawn(call: Call, law: str, shape: Sequence[int], dtype: DType, **attrs: float) -> Value:
+def _drawn(call: MxnetCall, law: str, shape: Sequence[int], dtype: DType, **attrs: float) -> Value:
     return call.op(f"random_{law}", call.random_state(), shape=tuple(shape), dtype=dtype, **attrs)
 
 
-def _exponential(call: Call, shape: Sequence[int], dtype: DType) -> Value:
+def _exponential(call: MxnetCall, shape: Sequence[int], dtype: DType) -> Value:
     """-log(1 - u), with u of [0, 1)"""
     wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
     rest = call.op("__rsub_scalar__", _drawn(call, "uniform", shape, wide), scalar=1.0)
     return call.cast(call.op("negative", call.op("log", rest)), dtype)
 
 
-def _place(call: Call) -> tuple[tuple[int, ...], DType]:
+def _place(call: MxnetCall) -> tuple[tuple[int, ...], DType]:
     """Shape and dtype, which may be those of an input."""
     if call.op_type.endswith("_like"):
         return call.shape(call[0]), call.dtype(call[0])
@@ -42,30 +42,29 @@ def _place(call: Call) -> tuple[tuple[int, ...], DType]:
 
 
 @converter("_random_uniform", "_random_uniform_like")
-def uniform(call: Call) -> Value:
-    return _drawn(call, "uniform", *_place(call), low=call.attr("low"), high=call.attr("high"))
+def uniform(call: MxnetCall) -> Value:
+    return _drawn(call, "uniform", *_place(call), **call.attrs("low high"))
 
 
 @converter("_random_normal", "_random_normal_like")
-def normal(call: Call) -> Value:
-    return _drawn(call, "normal", *_place(call), mean=call.attr("loc"), std=call.attr("scale"))
+def normal(call: MxnetCall) -> Value:
+    return _drawn(call, "normal", *_place(call), **call.attrs("loc=mean scale=std"))
 
 
 @converter("_random_exponential", "_random_exponential_like")
-def exponential(call: Call) -> Value:
+def exponential(call: MxnetCall) -> Value:
     return call.scaled(_exponential(call, *_place(call)), 1 / call.attr("lam"))
 
 
 @converter("_random_randint")
-def randint(call: Call) -> Value:
-    limits = {"low": call.attr("low"), "high": call.attr("high")}
-    return _drawn(call, "randint", _shape(call), call.dtype_attr() or INT32, **limits)
+def randint(call: MxnetCall) -> Value:
+    return _drawn(call, "randint", _shape(call), call.dtype_attr() or INT32, **call.attrs("low high"))
 
 
 # Distributions whose parameters are inputs: some numbers for each of them.
 
 
-def _each(call: Call) -> tuple[list[Value], tuple[int, ...], DType]:
+def _each(call: MxnetCall) -> tuple[list[Value], tuple[int, ...], DType]:
     """The parameters with axes for the numbers drawn, and shape and dtype of the result."""
     shape, more = call.shape(call[0]), tuple(call.attr("shape"))
     dtype = call.dtype_attr() or call.dtype(call[0])
@@ -74,26 +73,26 @@ def _each(call: Call) -> tuple[list[Value], tuple[int, ...], DType]:
 
 
 @converter("_sample_uniform")
-def sample_uniform(call: Call) -> Value:
+def sample_uniform(call: MxnetCall) -> Value:
     (low, high), shape, dtype = _each(call)
     span = call.op("broadcast_sub", high, low)
     return call.op("broadcast_add", call.op("broadcast_mul", _drawn(call, "uniform", shape, dtype), span), low)
 
 
 @converter("_sample_normal")
-def sample_normal(call: Call) -> Value:
+def sample_normal(call: MxnetCall) -> Value:
     (mean, std), shape, dtype = _each(call)
     return call.op("broadcast_add", call.op("broadcast_mul", _drawn(call, "normal", shape, dtype), std), mean)
 
 
 @converter("_sample_exponential")
-def sample_exponential(call: Call) -> Value:
+def sample_exponential(call: MxnetCall) -> Value:
     (rate,), shape, dtype = _each(call)
     return call.op("broadcast_div", _exponential(call, shape, dtype), rate)
 
 
 @converter("_sample_multinomial")
-def sample_multinomial(call: Call) -> Value:
+def sample_multinomial(call: MxnetCall) -> Value:
     """The first class whose sum of probabilities up to it is above a number of [0, 1)."""
     call.only_first_output()
     call.ignore("get_prob")

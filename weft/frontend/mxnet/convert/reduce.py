@@ -12,29 +12,29 @@ from ....base.shape import normalize_axis
 from ...building import in_float32
 from ...emitter import Value
 from ...products import contracted
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
-def _axes(call: Call, axes: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
+def _axes(call: MxnetCall, axes: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
     """The axes to reduce; all of them where none is named."""
     named = call.axes(axes or None, call[0])
     return tuple(a for a in range(call.rank(call[0])) if a not in named) if axes and exclude else named
 
 
-def _reduced(call: Call, op: str, value: Value, axes: tuple[int, ...], keep: bool) -> Value:
+def _reduced(call: MxnetCall, op: str, value: Value, axes: tuple[int, ...], keep: bool) -> Value:
     """A reduction; one over all axes leaves the shape (1,)."""
     return call.op(op, value, axis=axes, keepdims=keep) if axes else value
 
 
 @converter("sum", "mean", "prod", "max", "min")
-def reduce_plain(call: Call) -> Value:
+def reduce_plain(call: MxnetCall) -> Value:
     axes = _axes(call, call.attr("axis"), call.attr("exclude"))
     return _reduced(call, call.op_type, call[0], axes, call.attr("keepdims"))
 
 
 @converter("nansum", "nanprod")
-def reduce_numbers(call: Call) -> Value:
+def reduce_numbers(call: MxnetCall) -> Value:
     """NaN counts as nothing: 0 in a sum, 1 in a product."""
     data, fill = call[0], 0.0 if call.op_type == "nansum" else 1.0
     other = call.op("full_like", data, fill_value=fill)
@@ -45,7 +45,7 @@ def reduce_numbers(call: Call) -> Value:
 
 
 @converter("norm")
-def norm(call: Call) -> Value:
+def norm(call: MxnetCall) -> Value:
     """sum(|x|), or sqrt(sum(x^2))"""
     data, order = call.widened(call[0]), call.attr("ord")
     if order not in (1, 2):
@@ -59,7 +59,7 @@ def norm(call: Call) -> Value:
 
 @converter("moments")
 @in_float32
-def moments(call: Call) -> list[Value]:
+def moments(call: MxnetCall) -> list[Value]:
     """Mean and variance."""
     axes, keep = _axes(call, call.attr("axes")), call.attr("keepdims")
     _, centred = call.centred(call[0], axes)
@@ -67,7 +67,7 @@ def moments(call: Call) -> list[Value]:
 
 
 @converter("argmax", "argmin")
-def arg_extreme(call: Call) -> Value:
+def arg_extreme(call: MxnetCall) -> Value:
     """The first of equal ones, as a float; over all elements where no axis is named."""
     data, axis, keep = call[0], call.attr("axis"), call.attr("keepdims")
     if axis is None:
@@ -79,7 +79,7 @@ def arg_extreme(call: Call) -> Value:
 
 
 @converter("argmax_channel")
-def argmax_channel(call: Call) -> Value:
+def argmax_channel(call: MxnetCall) -> Value:
     axis = call.rank(call[0]) - 1 if call.rank(call[0]) < 2 else 1
     return call.cast(call.op("argmax", call[0], axis=axis, dtype=INT32), call.dtype(call[0]))
 
@@ -87,7 +87,7 @@ def argmax_channel(call: Call) -> Value:
 # Orders. Places are floats unless another dtype is asked for.
 
 
-def _ordered_axis(call: Call) -> tuple[Value, int]:
+def _ordered_axis(call: MxnetCall) -> tuple[Value, int]:
     """The data and the axis; all elements in one where no axis is named."""
     data, axis = call[0], call.attr("axis")
     if axis is None:
@@ -96,20 +96,20 @@ def _ordered_axis(call: Call) -> tuple[Value, int]:
 
 
 @converter("sort")
-def sort(call: Call) -> Value:
+def sort(call: MxnetCall) -> Value:
     data, axis = _ordered_axis(call)
     return call.op("sort", data, axis=axis, descending=not call.attr("is_ascend"))
 
 
 @converter("argsort")
-def argsort(call: Call) -> Value:
+def argsort(call: MxnetCall) -> Value:
     data, axis = _ordered_axis(call)
     places = call.op("argsort", data, axis=axis, descending=not call.attr("is_ascend"))
     return call.cast(places, call.required_dtype())
 
 
 @converter("topk")
-def topk(call: Call) -> Value | list[Value]:
+def topk(call: MxnetCall) -> Value | list[Value]:
     """The k first elements in order, where they stand, both, or a mask of them."""
     data, axis = _ordered_axis(call)
     kind, extent = call.attr("ret_typ"), call.shape(data)[axis]
@@ -126,7 +126,7 @@ def topk(call: Call) -> Value | list[Value]:
     return values if kind == "value" else places
 
 
-def _mask(call: Call, places: Value, axis: int, data: Value) -> Value:
+def _mask(call: MxnetCall, places: Value, axis: int, data: Value) -> Value:
     """1 at the places along the axis, 0 elsewhere."""
     depth, dtype = call.shape(data)[axis], call.dtype(data)
     hot = call.op("one_hot", places, depth=depth, axis=axis + 1, dtype=dtype)
@@ -137,22 +137,21 @@ def _mask(call: Call, places: Value, axis: int, data: Value) -> Value:
 # Products of matrices.
 
 
-def _product(call: Call, a: Value, b: Value) -> Value:
+def _product(call: MxnetCall, a: Value, b: Value) -> Value:
     """alpha A B over the last two axes."""
     if call.attr("axis") != -2:
         raise Unsupported("matrices that are not in the last two axes are not supported")
-    turns = {name: call.attr(name) for name in ("transpose_a", "transpose_b")}
-    product, alpha = call.op("batch_matmul", a, b, **turns), call.attr("alpha")
+    product, alpha = call.op("batch_matmul", a, b, **call.attrs("transpose_a transpose_b")), call.attr("alpha")
     return product if alpha == 1 else call.scaled(product, alpha)
 
 
 @converter("_linalg_gemm2")
-def gemm(call: Call) -> Value:
+def gemm(call: MxnetCall) -> Value:
     return _product(call, call[0], call[1])
 
 
 @converter("_linalg_gemm")
-def gemm_with_addend(call: Call) -> Value:
+def gemm_with_addend(call: MxnetCall) -> Value:
     """alpha A B + beta C over the last two axes."""
     shape = call.shape(call[2])
     a, b = (call.reshape(v, (math.prod(shape[:-2]), *call.shape(v)[-2:])) for v in (call[0], call[1]))
@@ -161,7 +160,7 @@ def gemm_with_addend(call: Call) -> Value:
 
 
 @converter("dot")
-def dot(call: Call) -> Value:
+def dot(call: MxnetCall) -> Value:
     """Sums over the last axis of a and the first of b, or the other way; of vectors, a tensor of shape (1,)."""
     a_axis = 0 if call.attr("transpose_a") else call.rank(call[0]) - 1
     b_axis = call.rank(call[1]) - 1 if call.attr("transpose_b") else 0
@@ -169,7 +168,7 @@ def dot(call: Call) -> Value:
     return product if call.rank(product) else call.reshape(product, (1,))
 
 
-def dotted(call: Call, a: Value, b: Value, a_axes: Sequence[int], b_axes: Sequence[int]) -> Value:
+def dotted(call: MxnetCall, a: Value, b: Value, a_axes: Sequence[int], b_axes: Sequence[int]) -> Value:
     """Sums over axes of both: of a the axes that are left come first, then those of b."""
     mine, others = [call.axis(axis, a) for axis in a_axes], [call.axis(axis, b) for axis in b_axes]
     if len(mine) != len(others) or any(call.extent(a, i) != call.extent(b, j) for i, j in zip(mine, others)):
@@ -183,7 +182,7 @@ def dotted(call: Call, a: Value, b: Value, a_axes: Sequence[int], b_axes: Sequen
 
 
 @converter("_contrib_div_sqrt_dim")
-def div_sqrt_dim(call: Call) -> Value:
+def div_sqrt_dim(call: MxnetCall) -> Value:
     """x / sqrt(the size of the last axis)"""
     if not is_float(call.dtype(call[0])):
         raise Unsupported("_contrib_div_sqrt_dim of integers is not supported")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ....base.dtype import FLOAT32, INT32
 from ....base.errors import FormatError
 from ...emitter import Value
-from ..call import Call, OpenFill
+from ..call import MxnetCall, OpenFill
 from ..registry import converter
 
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -43,7 +43,7 @@ class RnnForm(NamedTuple):
 
 
 @converter("RNN")
-def rnn(call: Call) -> list[Value]:
+def rnn(call: MxnetCall) -> list[Value]:
     """Outputs of all steps of the last layer; last states of all layers, if asked for."""
     form = _form(call)
     call.ignore("p")
@@ -65,7 +65,7 @@ def rnn(call: Call) -> list[Value]:
     return [data, *(_stacked(call, list(states)) for states in zip(*last))]
 
 
-def _form(call: Call) -> RnnForm:
+def _form(call: MxnetCall) -> RnnForm:
     mode, size, layers = call.attr("mode"), call.attr("state_size"), call.attr("num_layers")
     projected = call.attr("projection_size")
     if mode not in _GATES or size < 1 or layers < 1:
@@ -76,7 +76,7 @@ def _form(call: Call) -> RnnForm:
     return RnnForm(mode, size, projected or size, layers, directions, projected is not None)
 
 
-def _cell_attrs(call: Call, form: RnnForm) -> dict[str, Any]:
+def _cell_attrs(call: MxnetCall, form: RnnForm) -> dict[str, Any]:
     attrs: dict[str, Any] = {"mode": form.mode, "projected": form.projected}
     attrs["lengths"] = call.attr("use_sequence_length")
     for side in ("min", "max"):
@@ -87,14 +87,14 @@ def _cell_attrs(call: Call, form: RnnForm) -> dict[str, Any]:
     return {**attrs, "clip_nan": call.attr("lstm_state_clip_nan")}
 
 
-def _lengths(call: Call, form: RnnForm) -> list[Value]:
+def _lengths(call: MxnetCall, form: RnnForm) -> list[Value]:
     """The number of steps of each sequence, where there is one."""
     if not call.attr("use_sequence_length"):
         return []
     return [call.cast(call[4 if form.mode == "lstm" else 3], INT32)]
 
 
-def _weights(call: Call, form: RnnForm, features: int) -> Iterator[RnnWeights]:
+def _weights(call: MxnetCall, form: RnnForm, features: int) -> Iterator[RnnWeights]:
     """Cut from one vector: the matrices of all layers and directions, then all biases."""
     wide, state = form.wide, form.state
     (count,) = call.shape(call[1], "the parameters")
@@ -118,12 +118,12 @@ def _weights(call: Call, form: RnnForm, features: int) -> Iterator[RnnWeights]:
         yield RnnWeights(pieces[0], pieces[1], *biases, pieces[2] if form.projected else None)
 
 
-def _piece(call: Call, start: int, shape: tuple[int, ...]) -> Value:
+def _piece(call: MxnetCall, start: int, shape: tuple[int, ...]) -> Value:
     part = call.sliced(call[1], {0: (start, start + math.prod(shape), 1)})
     return call.reshape(part, shape)
 
 
-def _first_states(call: Call, form: RnnForm, batch: int) -> Iterator[list[Value]]:
+def _first_states(call: MxnetCall, form: RnnForm, batch: int) -> Iterator[list[Value]]:
     """For each layer and direction: the state, and for lstm the cell."""
     first = [call.get(2 + i) for i in range(2 if form.mode == "lstm" else 1)]
     count = form.layers * form.directions
@@ -136,7 +136,7 @@ def _first_states(call: Call, form: RnnForm, batch: int) -> Iterator[list[Value]
         yield states
 
 
-def _first_state(call: Call, value: Value, which: int, shape: tuple[int, int, int]) -> Value:
+def _first_state(call: MxnetCall, value: Value, which: int, shape: tuple[int, int, int]) -> Value:
     if isinstance(value, OpenFill):
         return call.op("full", shape=shape[1:], dtype=call.dtype(call[0]), fill_value=value.fill)
     if call.shape(value) != shape:
@@ -146,7 +146,7 @@ def _first_state(call: Call, value: Value, which: int, shape: tuple[int, int, in
 
 
 def _inputs(
-    call: Call, form: RnnForm, data: Value, weights: RnnWeights, states: list[Value], lengths: list[Value]
+    call: MxnetCall, form: RnnForm, data: Value, weights: RnnWeights, states: list[Value], lengths: list[Value]
 ) -> list[Value]:
     """What one direction of one layer reads; what the inputs add to the gates is one product."""
     time, batch, features = call.shape(data)
@@ -159,14 +159,14 @@ def _inputs(
     return [gates, *turned, *states, *lengths]
 
 
-def _stacked(call: Call, values: list[Value]) -> Value:
+def _stacked(call: MxnetCall, values: list[Value]) -> Value:
     if len(values) == 1:
         return call.op("expand_dims", values[0], axis=0)
     return call.op("stack", *values, axis=0)
 
 
 @converter("CTCLoss")
-def ctc_loss(call: Call) -> Value:
+def ctc_loss(call: MxnetCall) -> Value:
     """Classes are normalised first. Without lengths, labels end before the first that is padding:
     0 where the first class is the blank, else -1. What cannot be reached costs nothing."""
     call.only_first_output()
@@ -183,7 +183,7 @@ def ctc_loss(call: Call) -> Value:
     return call.op("ctc_loss", probabilities, *whole, blank=blank, zero_infinity=True)
 
 
-def _label_count(call: Call, labels: Value, padding: float) -> Value:
+def _label_count(call: MxnetCall, labels: Value, padding: float) -> Value:
     labels = call.cast(labels, FLOAT32)
     there = call.op("broadcast_not_equal", labels, call.op("full_like", labels, fill_value=padding))
     return call.op("sum", call.op("cumprod", there, axis=1), axis=(1,))

@@ -14,14 +14,14 @@ from ....base.shape import is_static, normalize_axis
 from ....core.ir import Fact
 from ...emitter import FOLDED_ELEMENTS, Value
 from ...shapes import depth_to_space, next_dim, space_to_depth, squeezed_shape, with_the_rest
-from ..call import Call, OpenFill
+from ..call import MxnetCall, OpenFill
 from ..registry import converter
 
 # Fills.
 
 
 @converter("_zeros", "_ones", "_full", "_zeros_without_dtype")
-def fill(call: Call) -> Value:
+def fill(call: MxnetCall) -> Value:
     """A 0 in the shape is a dimension that is left open."""
     number = call.attr("value") if call.op_type == "_full" else float(call.op_type == "_ones")
     shape, dtype = tuple(call.attr("shape") or ()), call.dtype_attr() or DTYPES["float32"]
@@ -31,7 +31,7 @@ def fill(call: Call) -> Value:
 
 
 @converter("_arange")
-def arange(call: Call) -> Value:
+def arange(call: MxnetCall) -> Value:
     """[start, stop) in steps, each number `repeat` times; without a stop, [0, start)."""
     start, stop, step = call.attr("start"), call.attr("stop"), call.attr("step")
     if call.attr("infer_range"):
@@ -42,7 +42,7 @@ def arange(call: Call) -> Value:
 
 
 @converter("_contrib_arange_like")
-def arange_like(call: Call) -> Value:
+def arange_like(call: MxnetCall) -> Value:
     """start, start + step, ... as long as an axis, or in the whole shape."""
     shape, axis, times = call.shape(call[0]), call.attr("axis"), call.attr("repeat")
     count = math.prod(shape) if axis is None else shape[axis]
@@ -54,7 +54,7 @@ def arange_like(call: Call) -> Value:
 
 
 @converter("_eye")
-def eye(call: Call) -> Value:
+def eye(call: MxnetCall) -> Value:
     rows, columns = call.attr("N"), call.attr("M") or call.attr("N")
     if not 0 < rows * columns <= FOLDED_ELEMENTS:
         raise Unsupported(f"_eye of {rows} x {columns} is not supported")
@@ -62,7 +62,7 @@ def eye(call: Call) -> Value:
 
 
 @converter("shape_array", "size_array")
-def shape_array(call: Call) -> Value:
+def shape_array(call: MxnetCall) -> Value:
     shape = call.shape(call[0])
     return call.make(shape if call.op_type == "shape_array" else [math.prod(shape)], INT64)
 
@@ -74,7 +74,7 @@ _CODES = {0: "keep", -2: "all", -3: "product", -4: "split"}
 
 
 @converter("Reshape")
-def reshape(call: Call) -> Value:
+def reshape(call: MxnetCall) -> Value:
     codes = call.attr("shape") or _legacy_codes(call)
     call.ignore("target_shape", "keep_highest")
     if call.attr("reverse") or is_static(call[0].shape):
@@ -82,7 +82,7 @@ def reshape(call: Call) -> Value:
     return call.op("reshape", call[0], shape=tuple(codes))
 
 
-def reshaped_by(call: Call, codes: Sequence[int], meanings: Mapping[int, str], reverse: bool) -> Value:
+def reshaped_by(call: MxnetCall, codes: Sequence[int], meanings: Mapping[int, str], reverse: bool) -> Value:
     """The input in the shape that codes make: -1 is what remains, and others are what `meanings` says. Where codes and
     dimensions are both read backwards, a split stands behind its parts."""
     way = slice(None, None, -1 if reverse else 1)
@@ -115,7 +115,7 @@ def _two_parts(codes: Iterator[int]) -> list[int]:
     return parts
 
 
-def _legacy_codes(call: Call) -> list[int]:
+def _legacy_codes(call: MxnetCall) -> list[int]:
     """Those of the oldest form, in which 0 is what remains, and the first dimension may be kept."""
     codes = [-1 if dim == 0 else dim for dim in call.attr("target_shape")]
     if not codes:
@@ -124,13 +124,13 @@ def _legacy_codes(call: Call) -> list[int]:
 
 
 @converter("squeeze")
-def squeeze(call: Call) -> Value:
+def squeeze(call: MxnetCall) -> Value:
     """Drops axes of size 1; one is left where all are."""
     return call.reshape(call[0], squeezed_shape(call.shape(call[0]), call.attr("axis")) or (1,))
 
 
 @converter("reshape_like")
-def reshape_like(call: Call) -> Value:
+def reshape_like(call: MxnetCall) -> Value:
     """Some axes of the data become some axes of another tensor."""
     mine, other = call.shape(call[0]), call.shape(call[1])
     left = slice(call.attr("lhs_begin"), call.attr("lhs_end"))
@@ -143,13 +143,13 @@ def reshape_like(call: Call) -> Value:
 
 
 @converter("transpose")
-def transpose(call: Call) -> Value:
+def transpose(call: MxnetCall) -> Value:
     """By a list of axes; without one they are reversed."""
     return call.transposed(call[0], call.attr("axes") or reversed(range(call.rank(call[0]))))
 
 
 @converter("SwapAxis")
-def swap_axes(call: Call) -> Value:
+def swap_axes(call: MxnetCall) -> Value:
     order = list(range(call.rank(call[0])))
     a, b = (normalize_axis(call.attr(name), len(order)) for name in ("dim1", "dim2"))
     order[a], order[b] = order[b], order[a]
@@ -157,7 +157,7 @@ def swap_axes(call: Call) -> Value:
 
 
 @converter("depth_to_space", "space_to_depth")
-def blocks(call: Call) -> Value:
+def blocks(call: MxnetCall) -> Value:
     way = depth_to_space if call.op_type == "depth_to_space" else space_to_depth
     return way(call, call[0], call.attr("block_size"))
 
@@ -166,14 +166,14 @@ def blocks(call: Call) -> Value:
 
 
 @converter("repeat")
-def repeat(call: Call) -> Value:
+def repeat(call: MxnetCall) -> Value:
     axis = call.attr("axis")
     axis = axis if axis is None else normalize_axis(axis, call.rank(call[0]))
     return call.op("repeat", call[0], repeats=call.attr("repeats"), axis=axis)
 
 
 @converter("reverse", "_npi_flip")
-def reverse(call: Call) -> Value:
+def reverse(call: MxnetCall) -> Value:
     data = call[0]
     for axis in call.attr("axis"):
         data = call.op("flip", data, axis=call.axis(axis, data))
@@ -181,7 +181,7 @@ def reverse(call: Call) -> Value:
 
 
 @converter("broadcast_to")
-def broadcast_to(call: Call) -> Value:
+def broadcast_to(call: MxnetCall) -> Value:
     """A 0 in the shape keeps the dimension."""
     shape, wanted = call.shape(call[0]), call.attr("shape")
     if len(shape) != len(wanted):
@@ -190,7 +190,7 @@ def broadcast_to(call: Call) -> Value:
 
 
 @converter("broadcast_axis")
-def broadcast_axis(call: Call) -> Value:
+def broadcast_axis(call: MxnetCall) -> Value:
     """Axes of size 1 get other sizes."""
     shape, axes, sizes = list(call.shape(call[0])), call.attr("axis"), call.attr("size")
     if len(axes) != len(sizes):
@@ -207,7 +207,7 @@ def broadcast_axis(call: Call) -> Value:
 
 
 @converter("Concat", "_rnn_param_concat")
-def concat(call: Call) -> Value:
+def concat(call: MxnetCall) -> Value:
     values, axis = call.all(), call.attr("dim")
     constants = [value.constant for value in values if value.constant is not None]
     if 1 < len(constants) == len(values):
@@ -216,7 +216,7 @@ def concat(call: Call) -> Value:
 
 
 @converter("stack")
-def stack(call: Call) -> Value:
+def stack(call: MxnetCall) -> Value:
     values = call.all()
     if len(values) == 1:
         return call.op("expand_dims", values[0], axis=call.attr("axis"))
@@ -224,7 +224,7 @@ def stack(call: Call) -> Value:
 
 
 @converter("SliceChannel")
-def split(call: Call) -> list[Value]:
+def split(call: MxnetCall) -> list[Value]:
     """Equal parts along an axis, which goes where it has become 1 and that is asked for."""
     data, count = call[0], call.attr("num_outputs")
     axis = normalize_axis(call.attr("axis"), call.rank(data))
@@ -234,14 +234,14 @@ def split(call: Call) -> list[Value]:
     return _squeezed(call, parts, axis)
 
 
-def _squeezed(call: Call, parts: list[Value], axis: int) -> list[Value]:
+def _squeezed(call: MxnetCall, parts: list[Value], axis: int) -> list[Value]:
     if not call.attr("squeeze_axis"):
         return parts
     return [call.op("squeeze", part, axis=(axis,)) for part in parts]
 
 
 @converter("_split_v2")
-def split_at(call: Call) -> list[Value]:
+def split_at(call: MxnetCall) -> list[Value]:
     """Parts that start at places, or equal ones."""
     data, places, count = call[0], call.attr("indices"), call.attr("sections")
     axis = normalize_axis(call.attr("axis"), call.rank(data))
@@ -258,7 +258,7 @@ def split_at(call: Call) -> list[Value]:
 
 
 @converter("slice")
-def slice_(call: Call) -> Value:
+def slice_(call: MxnetCall) -> Value:
     """Begin, end and step along the first axes, as in Python."""
     begin, end, step = call.attr("begin"), call.attr("end"), call.attr("step")
     step = step or (None,) * len(begin)
@@ -273,14 +273,14 @@ def slice_(call: Call) -> Value:
 
 
 @converter("slice_axis")
-def slice_axis(call: Call) -> Value:
+def slice_axis(call: MxnetCall) -> Value:
     axis = normalize_axis(call.attr("axis"), call.rank(call[0]))
     bounds = slice(call.attr("begin"), call.attr("end")).indices(call.extent(call[0], axis))
     return call.sliced(call[0], {axis: bounds})
 
 
 @converter("slice_like")
-def slice_like(call: Call) -> Value:
+def slice_like(call: MxnetCall) -> Value:
     """Cut to the size of another tensor, along some axes or all of them."""
     data, like = call[0], call[1]
     axes = call.attr("axes")
@@ -295,7 +295,7 @@ def slice_like(call: Call) -> Value:
 
 
 @converter("Crop")
-def crop(call: Call) -> Value:
+def crop(call: MxnetCall) -> Value:
     """Images cut to a size, or to that of another image, from an offset or the middle."""
     data = call[0]
     extents = call.shape(data)[2:]
@@ -313,7 +313,7 @@ def crop(call: Call) -> Value:
 
 
 @converter("Pad")
-def pad(call: Call) -> Value:
+def pad(call: MxnetCall) -> Value:
     """(before, after) of every axis, one after the other."""
     widths, mode = call.attr("pad_width"), call.attr("mode")
     if len(widths) != 2 * call.rank(call[0]):
@@ -324,7 +324,7 @@ def pad(call: Call) -> Value:
 
 
 @converter("diag")
-def diagonal(call: Call) -> Value:
+def diagonal(call: MxnetCall) -> Value:
     """The diagonal of a matrix, or a matrix with a known diagonal."""
     data = call[0]
     shape, k = call.shape(data), call.attr("k")

@@ -9,24 +9,24 @@ import numpy as np
 from ....base.dtype import FLOAT32
 from ....base.errors import FormatError
 from ...emitter import Value
-from ..call import Call
+from ..call import MxnetCall
 from ..registry import converter
 
 
-def _sampled(call: Call, data: Value, grid: Value) -> Value:
+def _sampled(call: MxnetCall, data: Value, grid: Value) -> Value:
     """The data at places (n, 2, height, width), where -1 and 1 are the outermost elements."""
     places = call.op("transpose", grid, axes=(0, 2, 3, 1))
     return call.op("grid_sample", data, places, align_corners=True)
 
 
 @converter("BilinearSampler")
-def bilinear_sampler(call: Call) -> Value:
+def bilinear_sampler(call: MxnetCall) -> Value:
     call.ignore("cudnn_off")
     return _sampled(call, call[0], call[1])
 
 
 @converter("GridGenerator")
-def grid_generator(call: Call) -> Value:
+def grid_generator(call: MxnetCall) -> Value:
     """Places of an affine map, or of every element moved."""
     kind = call.attr("transform_type")
     if kind == "affine":
@@ -46,7 +46,7 @@ def grid_generator(call: Call) -> Value:
     return call.op("__sub_scalar__", places, scalar=1.0)
 
 
-def _affine(call: Call, maps: Value, target: tuple[int, ...]) -> Value:
+def _affine(call: MxnetCall, maps: Value, target: tuple[int, ...]) -> Value:
     """(n, 2, height, width): the map of every element of the target, from -1 to 1."""
     if len(target) != 2 or min(target) < 1:
         raise FormatError(f"a target of shape {target}")
@@ -62,7 +62,7 @@ def _affine(call: Call, maps: Value, target: tuple[int, ...]) -> Value:
 
 
 @converter("SpatialTransformer")
-def spatial_transformer(call: Call) -> Value:
+def spatial_transformer(call: MxnetCall) -> Value:
     call.ignore("cudnn_off")
     if call.attr("transform_type") != "affine" or call.attr("sampler_type") != "bilinear":
         raise FormatError("a transformer that is not affine and bilinear")
@@ -72,24 +72,16 @@ def spatial_transformer(call: Call) -> Value:
     return _sampled(call, call[0], _affine(call, call[1], target))
 
 
-@converter("Correlation")
-def correlation(call: Call) -> Value:
-    names = "kernel_size max_displacement stride1 stride2 pad_size is_multiply".split()
-    attrs = {name: call.attr(name) for name in names}
-    call.only_first_output()
-    return call.op("correlation", call[0], call[1], **attrs)
-
-
 # Images as files have them: (height, width, channels), with or without a batch.
 
 
-def _check_images(call: Call) -> None:
+def _check_images(call: MxnetCall) -> None:
     if call.rank(call[0]) not in (3, 4):
         raise FormatError(f"images of shape {call[0].shape}")
 
 
 @converter("_image_to_tensor")
-def to_tensor(call: Call) -> Value:
+def to_tensor(call: MxnetCall) -> Value:
     """Channels first, from 0..255 to 0..1."""
     _check_images(call)
     axes = (2, 0, 1) if call.rank(call[0]) == 3 else (0, 3, 1, 2)
@@ -98,7 +90,7 @@ def to_tensor(call: Call) -> Value:
 
 
 @converter("_image_normalize")
-def normalize(call: Call) -> Value:
+def normalize(call: MxnetCall) -> Value:
     """(x - mean) / std, for each channel."""
     _check_images(call)
     channels = call.shape(call[0])[-3]
@@ -112,7 +104,7 @@ def normalize(call: Call) -> Value:
 
 
 @converter("_image_crop")
-def crop(call: Call) -> Value:
+def crop(call: MxnetCall) -> Value:
     _check_images(call)
     rank = call.rank(call[0])
     shape, parts = call.shape(call[0]), {}
@@ -125,7 +117,7 @@ def crop(call: Call) -> Value:
 
 
 @converter("_image_flip_left_right", "_image_flip_top_bottom")
-def flip(call: Call) -> Value:
+def flip(call: MxnetCall) -> Value:
     _check_images(call)
     back = 2 if call.op_type == "_image_flip_left_right" else 3
     return call.op("flip", call[0], axis=call.rank(call[0]) - back)

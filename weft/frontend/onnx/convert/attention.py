@@ -7,12 +7,12 @@ import math
 from ....base.dtype import BOOL
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 
 @converter("Attention", since=23)
-def attention(call: Call) -> Value:
+def attention(call: OnnxCall) -> Value:
     """softmax(Q K^T scale + mask) V, for heads that are an axis, or packed into the last one."""
     call.only_first_output()
     call.ignore("softmax_precision", "qk_matmul_output_mode")
@@ -30,7 +30,7 @@ def attention(call: Call) -> Value:
     return _packed(call, attended) if packed else attended
 
 
-def _full_mask(call: Call, length: int) -> Value | None:
+def _full_mask(call: OnnxCall, length: int) -> Value | None:
     """The mask; keys behind its end do not count."""
     mask = call.get(3)
     if mask is None or call.shape(mask)[-1] in (1, length):
@@ -43,7 +43,7 @@ def _full_mask(call: Call, length: int) -> Value | None:
     return call.op("pad", mask, pad_width=width, pad_value=value)
 
 
-def _heads(call: Call, value: Value, heads: int | None) -> Value:
+def _heads(call: OnnxCall, value: Value, heads: int | None) -> Value:
     """(batch, length, heads x size) as (batch, heads, length, size)."""
     if call.rank(value) == 4:
         return value
@@ -54,13 +54,13 @@ def _heads(call: Call, value: Value, heads: int | None) -> Value:
     return call.op("transpose", split, axes=(0, 2, 1, 3))
 
 
-def _packed(call: Call, value: Value) -> Value:
+def _packed(call: OnnxCall, value: Value) -> Value:
     batch, heads, length, size = call.shape(value)
     swapped = call.op("transpose", value, axes=(0, 2, 1, 3))
     return call.reshape(swapped, (batch, length, heads * size))
 
 
-def _repeated(call: Call, value: Value, heads: int) -> Value:
+def _repeated(call: OnnxCall, value: Value, heads: int) -> Value:
     """Keys that several queries share, once for each."""
     count = call.shape(value)[1]
     if not count or heads % count:

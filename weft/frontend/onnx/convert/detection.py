@@ -5,12 +5,12 @@ from __future__ import annotations
 from ....base.dtype import INT64
 from ....base.errors import Unsupported
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 
 @converter("TopK", since=11)
-def top_k(call: Call) -> list[Value]:
+def top_k(call: OnnxCall) -> list[Value]:
     """Sorted whether that is asked for or not."""
     count = int(call.number(1, "how many there are"))
     call.ignore("sorted")
@@ -18,36 +18,23 @@ def top_k(call: Call) -> list[Value]:
 
 
 @converter("RoiAlign", since=10)
-def roi_align(call: Call) -> Value:
+def roi_align(call: OnnxCall) -> Value:
     """The number of the image stands before each box here."""
     mode = call.attr("coordinate_transformation_mode", "output_half_pixel")
     if call.attr("mode") != "avg":
         raise Unsupported("RoiAlign is supported with mode avg")
-    data, boxes = call[0], call[1]
-    images = call.reshape(call[2], (call.shape(call[2])[0], 1))
+    boxes, ratio = call[1], max(call.attr("sampling_ratio"), 0)
+    images = call.reshape(call[2], (call.extent(call[2], 0), 1))
     rows = call.op("concatenate", call.cast(images, call.dtype(boxes)), boxes, axis=1)
-    return call.op(
-        "roi_align" if call.attr("sampling_ratio") > 0 else "adaptive_roi_align",
-        data,
-        rows,
-        pooled_size=(call.attr("output_height"), call.attr("output_width")),
-        spatial_scale=call.attr("spatial_scale"),
-        sample_ratio=max(call.attr("sampling_ratio"), 0),
-        aligned=mode == "half_pixel",
-    )
+    attrs = {**call.attrs("spatial_scale"), "sample_ratio": ratio, "aligned": mode == "half_pixel"}
+    attrs["pooled_size"] = (call.attr("output_height"), call.attr("output_width"))
+    return call.op("roi_align" if ratio else "adaptive_roi_align", call[0], rows, **attrs)
 
 
 @converter("GridSample", since=16)
-def grid_sample(call: Call) -> Value:
+def grid_sample(call: OnnxCall) -> Value:
     """Four axes, between four elements or the nearest one."""
     mode = {"linear": "bilinear"}.get(call.attr("mode"), call.attr("mode"))
     if mode not in ("nearest", "bilinear") or call.rank(call[0]) != 4:
         raise Unsupported("GridSample is supported for images, with mode nearest or bilinear")
-    return call.op(
-        "grid_sample",
-        call[0],
-        call[1],
-        mode=mode,
-        padding=call.attr("padding_mode"),
-        align_corners=bool(call.attr("align_corners")),
-    )
+    return call.op("grid_sample", call[0], call[1], mode=mode, **call.attrs("padding_mode=padding align_corners"))

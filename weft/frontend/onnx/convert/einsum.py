@@ -7,19 +7,19 @@ import re
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
 from ...products import contracted
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 _SPARE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @converter("Einsum", since=12)
-def einsum(call: Call) -> Value:
+def einsum(call: OnnxCall) -> Value:
     terms, result = _parse(call)
     return contracted(call, call.all(), terms, result)
 
 
-def _parse(call: Call) -> tuple[list[str], str]:
+def _parse(call: OnnxCall) -> tuple[list[str], str]:
     """The terms and the result, with letters of their own for the axes of `...`."""
     equation = call.attr("equation").replace(" ", "")
     left, arrow, result = equation.partition("->")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 Number = TypeVar("Number", int, float)
@@ -19,22 +19,18 @@ _NO_EFFECT = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")  # on w
 
 
 @converter("Upsample", since=9)
-def upsample(call: Call) -> Value:
+@converter("Resize", since=10)
+def upsample(call: OnnxCall) -> Value:
     return _resize_by(call, call.constant(1, "the scales").tolist(), "asymmetric", "floor")
 
 
 @converter("Upsample", since=7)
-def upsample_by_attribute(call: Call) -> Value:
+def upsample_by_attribute(call: OnnxCall) -> Value:
     return _resize_by(call, call.attr("scales"), "asymmetric", "floor")
 
 
-@converter("Resize", since=10)
-def resize_asymmetric(call: Call) -> Value:
-    return _resize_by(call, call.constant(1, "the scales").tolist(), "asymmetric", "floor")
-
-
 @converter("Resize", since=11)
-def resize(call: Call) -> Value:
+def resize(call: OnnxCall) -> Value:
     """By scales or to sizes; coordinates as the mode says."""
     call.ignore(*_NO_EFFECT, 1)  # input 1, the region, only counts for tf_crop_and_resize
     coordinates, nearest = call.attr("coordinate_transformation_mode"), call.attr("nearest_mode")
@@ -49,7 +45,7 @@ def resize(call: Call) -> Value:
     return _resized(call, sizes, None, coordinates, nearest)
 
 
-def _on_all_axes(call: Call, numbers: Sequence[Number], rest: Sequence[Number]) -> list[Number]:
+def _on_all_axes(call: OnnxCall, numbers: Sequence[Number], rest: Sequence[Number]) -> list[Number]:
     """One number for each axis: where `axes` names some, the others take `rest`."""
     rank = call.rank(call[0])
     axes = call.attr("axes") or list(range(rank))
@@ -61,7 +57,7 @@ def _on_all_axes(call: Call, numbers: Sequence[Number], rest: Sequence[Number]) 
     return full
 
 
-def _resize_by(call: Call, scales: list[float], coordinates: str, nearest: str) -> Value:
+def _resize_by(call: OnnxCall, scales: list[float], coordinates: str, nearest: str) -> Value:
     shape = call.shape(call[0])
     if len(scales) != len(shape) or not all(0 < scale < 1 << 20 for scale in scales):
         raise FormatError(f"scales {scales} for the shape {shape}")
@@ -72,7 +68,7 @@ def _resize_by(call: Call, scales: list[float], coordinates: str, nearest: str) 
     return _resized(call, sizes, scales, coordinates, nearest)
 
 
-def _resized(call: Call, sizes: list[int], scales: list[float] | None, coordinates: str, nearest: str) -> Value:
+def _resized(call: OnnxCall, sizes: list[int], scales: list[float] | None, coordinates: str, nearest: str) -> Value:
     data, shape, mode = call[0], call.shape(call[0]), call.attr("mode")
     if mode not in _METHODS:
         raise Unsupported(f"{call.op_type} with mode {mode!r} is not supported")

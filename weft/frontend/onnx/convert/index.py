@@ -10,13 +10,13 @@ from ....base.dtype import INT64
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import Dim, StaticShape, is_static, normalize_axis, numel
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
 
 
 @converter("Split")
-def split(call: Call) -> list[Value]:
+def split(call: OnnxCall) -> list[Value]:
     """Parts of given sizes, else equal ones; a smaller one last where they cannot be."""
     axis = call.axis(call.attr("axis", 0), call[0])
     sizes = call.attr("split") if call.opset < 13 else call.optional_ints(1, "the sizes")
@@ -33,7 +33,7 @@ def split(call: Call) -> list[Value]:
     return call.ops("split", call[0], indices_or_sections=tuple(ends[:-1]), axis=axis)
 
 
-def _equal_sizes(call: Call, axis: int) -> list[int]:
+def _equal_sizes(call: OnnxCall, axis: int) -> list[int]:
     total = call.extent(call[0], axis)
     count = call.attr("num_outputs", call.count)
     if count != call.count:
@@ -43,21 +43,21 @@ def _equal_sizes(call: Call, axis: int) -> list[int]:
 
 
 @converter("Slice", since=1)
-def slice_by_attributes(call: Call) -> Value:
+def slice_by_attributes(call: OnnxCall) -> Value:
     starts, ends = call.attr("starts"), call.attr("ends")
     axes = call.attr("axes") or list(range(len(starts)))
     return _sliced(call, starts, ends, axes, [1] * len(starts))
 
 
 @converter("Slice", since=10)
-def slice_(call: Call) -> Value:
+def slice_(call: OnnxCall) -> Value:
     starts, ends = call.ints(1, "the starts"), call.ints(2, "the ends")
     axes = call.optional_ints(3, "the axes") or list(range(len(starts)))
     steps = call.optional_ints(4, "the steps") or [1] * len(starts)
     return _sliced(call, starts, ends, axes, steps)
 
 
-def _sliced(call: Call, starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> Value:
+def _sliced(call: OnnxCall, starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise FormatError("starts, ends, axes and steps differ in number")
     parts: dict[int, tuple[int, int, int]] = {}
@@ -77,7 +77,7 @@ def _limited(start: int, end: int, step: int, dim: int) -> tuple[int, int, int]:
 
 
 @converter("Gather")
-def gather(call: Call) -> Value:
+def gather(call: OnnxCall) -> Value:
     """take; a single index that is known drops its axis."""
     data, indices = call[0], call[1]
     axis = call.axis(call.attr("axis", 0), data)
@@ -102,7 +102,7 @@ def _check_within(indices: np.ndarray | None, extent: Dim) -> None:
         )
 
 
-def _from_the_front(call: Call, indices: Value, dim: Dim) -> Value:
+def _from_the_front(call: OnnxCall, indices: Value, dim: Dim) -> Value:
     """Negative indices that are known now are counted from the front."""
     known = indices.constant
     if known is None or not isinstance(dim, int) or not (known < 0).any():
@@ -111,14 +111,14 @@ def _from_the_front(call: Call, indices: Value, dim: Dim) -> Value:
 
 
 @converter("GatherElements", since=11)
-def gather_elements(call: Call) -> Value:
+def gather_elements(call: OnnxCall) -> Value:
     axis = call.axis(call.attr("axis"), call[0])
     _check_within(call[1].constant, call.dims(call[0])[axis])
     return call.op("gather_elements", call[0], call[1], axis=axis)
 
 
 @converter("GatherND", since=11)
-def gather_nd(call: Call) -> Value:
+def gather_nd(call: OnnxCall) -> Value:
     """ONNX has the coordinates last, gather_nd first."""
     if call.attr("batch_dims", 0):
         raise Unsupported("GatherND with batch_dims is not supported")
@@ -133,18 +133,18 @@ def gather_nd(call: Call) -> Value:
 
 
 @converter("Pad", since=2)
-def pad_by_attributes(call: Call) -> Value:
+def pad_by_attributes(call: OnnxCall) -> Value:
     return _padded(call, call.attr("pads"), call.attr("value"), list(range(call.rank(call[0]))))
 
 
 @converter("Pad", since=11)
-def pad(call: Call) -> Value:
+def pad(call: OnnxCall) -> Value:
     axes = call.optional_ints(3, "the axes")
     axes = [call.axis(axis, call[0]) for axis in (range(call.rank(call[0])) if axes is None else axes)]
     return _padded(call, call.ints(1, "the pads"), call.number(2, "the value", 0.0), axes)
 
 
-def _padded(call: Call, pads: list[int], value: float, axes: list[int]) -> Value:
+def _padded(call: OnnxCall, pads: list[int], value: float, axes: list[int]) -> Value:
     if len(pads) != 2 * len(axes):
         raise FormatError(f"{len(pads)} pads for {len(axes)} axes")
     widths = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :])))
@@ -159,7 +159,7 @@ def _padded(call: Call, pads: list[int], value: float, axes: list[int]) -> Value
     return data
 
 
-def _constant_pad(call: Call, widths: dict[int, tuple[int, int]], value: float) -> Value:
+def _constant_pad(call: OnnxCall, widths: dict[int, tuple[int, int]], value: float) -> Value:
     """Negative pads crop, the others fill."""
     data = call[0]
     if any(min(pair) < 0 for pair in widths.values()):
@@ -183,7 +183,7 @@ def _pad_order(size: int, before: int, after: int, mode: str) -> np.ndarray:
 
 
 @converter("OneHot", since=9)
-def one_hot(call: Call) -> Value:
+def one_hot(call: OnnxCall) -> Value:
     """Indices outside [-depth, depth) give no hot element; negative ones count from the end."""
     depth = int(call.number(1, "the depth"))
     off, on = (float(item) for item in call.constant(2, "the values"))
@@ -193,7 +193,7 @@ def one_hot(call: Call) -> Value:
 
 
 @converter("EyeLike", since=9)
-def eye_like(call: Call) -> Value:
+def eye_like(call: OnnxCall) -> Value:
     rows, columns = _small_matrix(call.shape(call[0]))
     code = call.attr("dtype")
     dtype = call.dtype(call[0]) if code is None else dtype_of(code, "attribute 'dtype'")
@@ -207,7 +207,7 @@ def _small_matrix(shape: StaticShape) -> tuple[int, int]:
 
 
 @converter("Trilu", since=14)
-def trilu(call: Call) -> Value:
+def trilu(call: OnnxCall) -> Value:
     """The upper or lower triangle: the data where a known mask says so, else 0."""
     k = int(call.number(1, "k", 0))
     data, shape = call[0], call.shape(call[0])
@@ -218,7 +218,7 @@ def trilu(call: Call) -> Value:
 
 
 @converter("ReverseSequence", since=10)
-def reverse_sequence(call: Call) -> Value:
+def reverse_sequence(call: OnnxCall) -> Value:
     """Known lengths make known places to take from."""
     lengths = call.ints(1, "the lengths")
     time, batch = call.attr("time_axis"), call.attr("batch_axis")

@@ -12,13 +12,13 @@ from ...emitter import Value
 from ...products import matrix_product
 from ...shapes import one_a_channel
 from ...windows import Windows, convolved, per_axis, pooled
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 # Convolutions and pools.
 
 
-def _spatial(call: Call) -> int:
+def _spatial(call: OnnxCall) -> int:
     """How many axes there are beside those of the batch and the channels."""
     count = call.rank(call[0]) - 2
     if count not in (1, 2):
@@ -26,7 +26,7 @@ def _spatial(call: Call) -> int:
     return count
 
 
-def _windows(call: Call, kernel: tuple[int, ...]) -> Windows:
+def _windows(call: OnnxCall, kernel: tuple[int, ...]) -> Windows:
     """What the attributes say, with padding from pads or auto_pad."""
     count, mode = len(kernel), call.attr("auto_pad", "NOTSET")
     strides, dilation = per_axis(call, "strides", count, 1), per_axis(call, "dilations", count, 1)
@@ -49,7 +49,7 @@ def _shared(totals: list[int], mode: str) -> tuple[int, ...]:
     return (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
 
 
-def _kernel(call: Call, weight: Value) -> tuple[int, ...]:
+def _kernel(call: OnnxCall, weight: Value) -> tuple[int, ...]:
     shape = call.shape(weight, "the weight")
     if len(shape) != _spatial(call) + 2:
         raise FormatError(f"a weight of shape {shape} for an input of rank {call.rank(call[0])}")
@@ -60,14 +60,14 @@ def _kernel(call: Call, weight: Value) -> tuple[int, ...]:
 
 
 @converter("Conv")
-def conv(call: Call) -> Value:
+def conv(call: OnnxCall) -> Value:
     data, weight, bias = call[0], call[1], call.get(2)
     windows, channels = _windows(call, _kernel(call, weight)), call.shape(weight)[0]
     return convolved(call, "conv2d", data, weight, bias, windows, channels=channels, groups=call.attr("group"))
 
 
 @converter("ConvTranspose")
-def conv_transpose(call: Call) -> Value:
+def conv_transpose(call: OnnxCall) -> Value:
     data, weight, bias = call[0], call[1], call.get(2)
     windows, extra = _transposed_windows(call, _kernel(call, weight))
     groups = call.attr("group")
@@ -77,7 +77,7 @@ def conv_transpose(call: Call) -> Value:
     return convolved(call, "conv2d_transpose", data, weight, bias, windows, **attrs)
 
 
-def _transposed_windows(call: Call, kernel: tuple[int, ...]) -> tuple[Windows, tuple[int, ...]]:
+def _transposed_windows(call: OnnxCall, kernel: tuple[int, ...]) -> tuple[Windows, tuple[int, ...]]:
     """What is cut from the full output and what is added behind it: given, or whatever leaves the
     output shape that is asked for."""
     count = len(kernel)
@@ -97,7 +97,7 @@ def _transposed_windows(call: Call, kernel: tuple[int, ...]) -> tuple[Windows, t
 
 
 @converter("MaxPool")
-def max_pool(call: Call) -> Value:
+def max_pool(call: OnnxCall) -> Value:
     call.only_first_output()
     call.ignore("storage_order")
     return _pool(call, "max_pool2d")
@@ -105,27 +105,27 @@ def max_pool(call: Call) -> Value:
 
 @converter("AveragePool")
 @in_float32
-def average_pool(call: Call) -> Value:
+def average_pool(call: OnnxCall) -> Value:
     return _pool(call, "avg_pool2d", count_include_pad=bool(call.attr("count_include_pad", 0)))
 
 
-def _pool(call: Call, op: str, **attrs: Any) -> Value:
+def _pool(call: OnnxCall, op: str, **attrs: Any) -> Value:
     windows = _windows(call, per_axis(call, "kernel_shape", _spatial(call), 1))
     return pooled(call, op, call[0], windows, bool(call.attr("ceil_mode", 0)), **attrs)
 
 
 @converter("GlobalMaxPool")
-def global_max_pool(call: Call) -> Value:
+def global_max_pool(call: OnnxCall) -> Value:
     return _global_pool(call, "global_max_pool2d", "max")
 
 
 @converter("GlobalAveragePool")
 @in_float32
-def global_average_pool(call: Call) -> Value:
+def global_average_pool(call: OnnxCall) -> Value:
     return _global_pool(call, "global_avg_pool2d", "mean")
 
 
-def _global_pool(call: Call, of_images: str, of_others: str) -> Value:
+def _global_pool(call: OnnxCall, of_images: str, of_others: str) -> Value:
     data, rank = call[0], call.rank(call[0])
     if rank == 4:
         return call.op(of_images, data)
@@ -138,18 +138,18 @@ def _global_pool(call: Call, of_images: str, of_others: str) -> Value:
 
 
 @converter("MatMul")
-def matmul(call: Call) -> Value:
+def matmul(call: OnnxCall) -> Value:
     return matrix_product(call, call[0], call[1])
 
 
 @converter("Gemm", since=7)
-def gemm(call: Call) -> Value:
+def gemm(call: OnnxCall) -> Value:
     """alpha A B + beta C; with B transposed and C a vector it is a dense layer."""
     scaled = (call.attr("alpha"), call.attr("beta")) != (1, 1)
     return in_float32(_scaled_product)(call) if scaled else _scaled_product(call)
 
 
-def _scaled_product(call: Call) -> Value:
+def _scaled_product(call: OnnxCall) -> Value:
     a, b, c = call[0], call[1], call.get(2)
     a = call.op("transpose", a, axes=(1, 0)) if call.attr("transA") else a
     b = b if call.attr("transB") else call.op("transpose", b, axes=(1, 0))
@@ -172,7 +172,7 @@ def _scaled_product(call: Call) -> Value:
 
 @converter("BatchNormalization", since=7)
 @in_float32
-def batch_norm(call: Call) -> Value:
+def batch_norm(call: OnnxCall) -> Value:
     call.only_first_output()
     call.ignore("momentum")
     if call.attr("training_mode", 0) or not call.attr("spatial", 1):
@@ -181,7 +181,7 @@ def batch_norm(call: Call) -> Value:
 
 
 @converter("LayerNormalization", since=17)
-def layer_norm(call: Call) -> list[Value]:
+def layer_norm(call: OnnxCall) -> list[Value]:
     """Over the last axes from `axis` on; the mean and 1 / deviation only where they are used."""
     call.ignore("stash_type")
     normalised = _normalised(call)
@@ -190,7 +190,7 @@ def layer_norm(call: Call) -> list[Value]:
 
 
 @in_float32
-def _normalised(call: Call) -> Value:
+def _normalised(call: OnnxCall) -> Value:
     data, scale, bias = call[0], call[1], call.get(2)
     axis = call.axis(call.attr("axis"), data)
     scale = _over_last_axes(call, scale, data, axis)
@@ -200,12 +200,12 @@ def _normalised(call: Call) -> Value:
     return call.op("layer_norm", data, scale, bias, axis=axis, epsilon=call.attr("epsilon"))
 
 
-def _over_last_axes(call: Call, value: Value, data: Value, axis: int) -> Value:
+def _over_last_axes(call: OnnxCall, value: Value, data: Value, axis: int) -> Value:
     wanted = call.dims(data)[axis:]
     return value if value.shape == wanted else call.broadcast_to(value, call.shape(data)[axis:])
 
 
-def _moments(call: Call, axis: int) -> list[Value]:
+def _moments(call: OnnxCall, axis: int) -> list[Value]:
     axes = tuple(range(axis, call.rank(call[0])))
     mean, centred = call.centred(call[0], axes)
     var = call.op("mean", call.square(centred), axis=axes, keepdims=True)
@@ -215,7 +215,7 @@ def _moments(call: Call, axis: int) -> list[Value]:
 
 @converter("RMSNormalization", since=23)
 @in_float32
-def rms_norm(call: Call) -> Value:
+def rms_norm(call: OnnxCall) -> Value:
     call.ignore("stash_type")
     axis = call.axis(call.attr("axis"), call[0])
     scale = _over_last_axes(call, call[1], call[0], axis)
@@ -224,13 +224,13 @@ def rms_norm(call: Call) -> Value:
 
 @converter("InstanceNormalization", since=6)
 @in_float32
-def instance_norm(call: Call) -> Value:
+def instance_norm(call: OnnxCall) -> Value:
     return call.op("instance_norm", call[0], call[1], call[2], epsilon=call.attr("epsilon"))
 
 
 @converter("GroupNormalization", since=18)
 @in_float32
-def group_norm(call: Call) -> Value:
+def group_norm(call: OnnxCall) -> Value:
     """Scale and bias are one number a group in opset 18, one a channel since 21."""
     channels, groups = call.shape(call[0])[1], call.attr("num_groups")
     scale, bias = call[1], call[2]
@@ -241,7 +241,7 @@ def group_norm(call: Call) -> Value:
 
 @converter("MeanVarianceNormalization", since=9)
 @in_float32
-def mean_variance_norm(call: Call) -> Value:
+def mean_variance_norm(call: OnnxCall) -> Value:
     """(x - mean) / (deviation + 1e-9)"""
     axes = tuple(call.axis(axis, call[0]) for axis in call.attr("axes"))
     _, centred = call.centred(call[0], axes)
@@ -251,7 +251,7 @@ def mean_variance_norm(call: Call) -> Value:
 
 @converter("LRN")
 @in_float32
-def local_response_norm(call: Call) -> Value:
+def local_response_norm(call: OnnxCall) -> Value:
     """A window wider than all channels sums no more than one that just reaches them."""
     size, alpha = call.attr("size"), call.attr("alpha")
     whole = max(2 * call.shape(call[0])[1] - 1, 1)
@@ -259,4 +259,4 @@ def local_response_norm(call: Call) -> Value:
         size, alpha = whole, alpha * whole / size
     if size % 2 == 0:
         raise Unsupported(f"LRN of an even size, {size}, is not supported")
-    return call.op("lrn", call[0], size=size, axis=1, alpha=alpha, beta=call.attr("beta"), bias=call.attr("bias"))
+    return call.op("lrn", call[0], size=size, axis=1, alpha=alpha, **call.attrs("beta bias"))

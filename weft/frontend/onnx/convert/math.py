@@ -12,13 +12,13 @@ from ....base.dtype import BOOL, is_float
 from ...building import in_float32
 from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
 
 
 @converter("Identity")
-def identity(call: Call) -> Value:
+def identity(call: OnnxCall) -> Value:
     return call[0]
 
 
@@ -36,10 +36,10 @@ def _number_beside(number: Value, other: Value) -> float | None:
     return value if is_float(data.dtype) or abs(value) < 2**53 else None
 
 
-def _arithmetic(op: str, left: str, right: str) -> Callable[[Call], Value]:
+def _arithmetic(op: str, left: str, right: str) -> Callable[[OnnxCall], Value]:
     """An operator of two tensors; `left` is its scalar form with the number on the left."""
 
-    def convert(call: Call) -> Value:
+    def convert(call: OnnxCall) -> Value:
         a, b = call[0], call[1]
         number = _number_beside(b, a)
         if number is not None:
@@ -61,14 +61,14 @@ for _name, _op, _left, _right in (
 
 
 @converter("Div", since=7)
-def divide(call: Call) -> Value:
+def divide(call: OnnxCall) -> Value:
     if is_float(call.dtype(call[0])):
         return _arithmetic("broadcast_div", "__rdiv_scalar__", "__div_scalar__")(call)
     return quotient(call, call[0], call[1])
 
 
 @converter("Pow", since=7)
-def power(call: Call) -> Value:
+def power(call: OnnxCall) -> Value:
     """The result has the base's dtype, whatever the exponent's is."""
     base, exponent = call[0], call[1]
     if exponent.constant is not None and exponent.constant.size == 1 and is_float(call.dtype(base)):
@@ -81,7 +81,7 @@ def power(call: Call) -> Value:
     return call.cast(call.op("broadcast_pow", call.cast(base, wide), call.cast(exponent, wide)), call.dtype(base))
 
 
-def _power_of(call: Call, base: Value, exponent: float) -> Value:
+def _power_of(call: OnnxCall, base: Value, exponent: float) -> Value:
     if exponent == 2:
         return call.square(base)
     if exponent == 0.5:
@@ -90,30 +90,30 @@ def _power_of(call: Call, base: Value, exponent: float) -> Value:
 
 
 @converter("Mod", since=10)
-def modulo(call: Call) -> Value:
+def modulo(call: OnnxCall) -> Value:
     """fmod=0 takes the sign of the divisor, fmod=1 that of the dividend."""
     return call.op("fmod" if call.attr("fmod") else "broadcast_mod", call[0], call[1])
 
 
 @converter("Max", "Min", since=6)
-def extreme_of_all(call: Call) -> Value:
+def extreme_of_all(call: OnnxCall) -> Value:
     return _all_together(call, {"Max": "broadcast_max", "Min": "broadcast_min"}[call.op_type])
 
 
 @converter("Sum", "Mean", since=6)
 @in_float32
-def sum_of_all(call: Call) -> Value:
+def sum_of_all(call: OnnxCall) -> Value:
     total = _all_together(call, "broadcast_add")
     return total if call.op_type == "Sum" else call.op("__div_scalar__", total, scalar=float(len(call.inputs)))
 
 
-def _all_together(call: Call, op: str) -> Value:
+def _all_together(call: OnnxCall, op: str) -> Value:
     """Any number of tensors that broadcast together."""
     return reduce(lambda a, b: call.op(op, a, b), call.all())
 
 
 @converter("BitShift", since=11)
-def bit_shift(call: Call) -> Value:
+def bit_shift(call: OnnxCall) -> Value:
     side = {"LEFT": "broadcast_left_shift", "RIGHT": "broadcast_right_shift"}
     return call.op(side[call.attr("direction")], call[0], call[1])
 
@@ -121,7 +121,7 @@ def bit_shift(call: Call) -> Value:
 # Comparisons and logic: bool tensors.
 
 
-def _masked(op: str) -> Callable[[Call], Value]:
+def _masked(op: str) -> Callable[[OnnxCall], Value]:
     return lambda call: call.cast(call.op(op, *call.all()), BOOL)
 
 
@@ -141,7 +141,7 @@ for _name, _op in {
 
 
 @converter("IsInf", since=10)
-def is_inf(call: Call) -> Value:
+def is_inf(call: OnnxCall) -> Value:
     """|x| = inf, or one of its signs."""
     value = call[0]
     if call.attr("detect_negative") and call.attr("detect_positive"):
@@ -154,18 +154,18 @@ def is_inf(call: Call) -> Value:
 
 
 @converter("Where", since=9)
-def where(call: Call) -> Value:
+def where(call: OnnxCall) -> Value:
     return call.where(call[0], call[1], call[2])
 
 
 @converter("Cast", since=6)
-def cast(call: Call) -> Value:
+def cast(call: OnnxCall) -> Value:
     call.ignore("saturate", "round_mode")  # they concern float8 and float4, which are not here
     return call.cast(call[0], dtype_of(call.attr("to"), "attribute 'to'"))
 
 
 @converter("CastLike", since=15)
-def cast_like(call: Call) -> Value:
+def cast_like(call: OnnxCall) -> Value:
     call.ignore("saturate", "round_mode")
     return call.cast(call[0], call.dtype(call[1]))
 
@@ -174,12 +174,12 @@ def cast_like(call: Call) -> Value:
 
 
 @converter("Clip", since=6)
-def clip_by_attributes(call: Call) -> Value:
-    return call.op("clip", call[0], a_min=call.attr("min"), a_max=call.attr("max"))
+def clip_by_attributes(call: OnnxCall) -> Value:
+    return call.op("clip", call[0], **call.attrs("min=a_min max=a_max"))
 
 
 @converter("Clip", since=11)
-def clip(call: Call) -> Value:
+def clip(call: OnnxCall) -> Value:
     """min(max(x, low), high); numbers that are known and fit an attribute exactly become one."""
     value, low, high = call[0], call.get(1), call.get(2)
     bounds = [bound for bound in (low, high) if bound is not None]
@@ -193,12 +193,12 @@ def clip(call: Call) -> Value:
 
 
 @converter("LeakyRelu", since=6)
-def leaky_relu(call: Call) -> Value:
+def leaky_relu(call: OnnxCall) -> Value:
     return two_slopes(call, call[0], call.attr("alpha"))
 
 
 @converter("PRelu", since=7)
-def prelu(call: Call) -> Value:
+def prelu(call: OnnxCall) -> Value:
     """One slope a channel is prelu; other slopes broadcast."""
     data, slope = call[0], call[1]
     dims = call.dims(data)
@@ -208,7 +208,7 @@ def prelu(call: Call) -> Value:
 
 
 @converter("ThresholdedRelu", since=10)
-def thresholded_relu(call: Call) -> Value:
+def thresholded_relu(call: OnnxCall) -> Value:
     """x where x > alpha, else 0."""
     limit = call.make(call.attr("alpha"), call.dtype(call[0]))
     above = call.op("broadcast_greater", call[0], limit)
@@ -217,7 +217,7 @@ def thresholded_relu(call: Call) -> Value:
 
 @converter("Selu", since=6)
 @in_float32
-def selu(call: Call) -> Value:
+def selu(call: OnnxCall) -> Value:
     """gamma elu(x, alpha)"""
     inner = call.op("elu", call[0], alpha=call.attr("alpha"))
     return call.scaled(inner, call.attr("gamma"))
@@ -225,7 +225,7 @@ def selu(call: Call) -> Value:
 
 @converter("Celu", since=12)
 @in_float32
-def celu(call: Call) -> Value:
+def celu(call: OnnxCall) -> Value:
     """alpha elu(x / alpha, 1)"""
     alpha = call.attr("alpha")
     inner = call.op("elu", call.op("__div_scalar__", call[0], scalar=alpha), alpha=1.0)
@@ -234,7 +234,7 @@ def celu(call: Call) -> Value:
 
 @converter("Swish", since=24)
 @in_float32
-def swish(call: Call) -> Value:
+def swish(call: OnnxCall) -> Value:
     """x sigmoid(alpha x)"""
     alpha = call.attr("alpha")
     if alpha == 1:
@@ -245,7 +245,7 @@ def swish(call: Call) -> Value:
 
 @converter("Shrink", since=9)
 @in_float32
-def shrink(call: Call) -> Value:
+def shrink(call: OnnxCall) -> Value:
     """x + bias below -lambd, x - bias above lambd, 0 between."""
     x, dtype = call[0], call.dtype(call[0])
     limit, bias = call.attr("lambd"), call.attr("bias")

@@ -8,13 +8,13 @@ from ....base.dtype import FLOAT32, DType, as_dtype, is_integer
 from ....base.errors import Unsupported
 from ....base.shape import normalize_axis
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
 
 
 @converter("DequantizeLinear", since=10)
-def dequantize(call: Call) -> Value:
+def dequantize(call: OnnxCall) -> Value:
     """(x - zero point) scale, computed in float32, in the dtype of the scale."""
     dtype, zero = call.dtype(call[1]), call.get(2)
     scale = call.cast(_along_axis(call, call[1]), FLOAT32)
@@ -26,7 +26,7 @@ def dequantize(call: Call) -> Value:
 
 
 @converter("QuantizeLinear", since=10)
-def quantize(call: Call) -> Value:
+def quantize(call: OnnxCall) -> Value:
     """round(x / scale) + zero point, limited to what the dtype holds."""
     scale, zero = call[1], call.get(2)
     dtype = _quantised_dtype(call, zero)
@@ -40,7 +40,7 @@ def quantize(call: Call) -> Value:
     return call.cast(call.op("clip", level, a_min=limits.min, a_max=limits.max), dtype)
 
 
-def _quantised_dtype(call: Call, zero: Value | None) -> DType:
+def _quantised_dtype(call: OnnxCall, zero: Value | None) -> DType:
     code = call.attr("output_dtype", 0)
     default = as_dtype("uint8") if zero is None else call.dtype(zero)
     dtype = dtype_of(code, "attribute 'output_dtype'") if code else default
@@ -49,7 +49,7 @@ def _quantised_dtype(call: Call, zero: Value | None) -> DType:
     return dtype
 
 
-def _along_axis(call: Call, value: Value) -> Value:
+def _along_axis(call: OnnxCall, value: Value) -> Value:
     """One number for all, or one for each place along the axis."""
     axis = call.attr("axis", 1)
     if call.rank(value) == 0:
@@ -60,7 +60,7 @@ def _along_axis(call: Call, value: Value) -> Value:
     return call.reshape(value, (*call.shape(value), *(1,) * after))
 
 
-def _refuse_blocks(call: Call) -> None:
+def _refuse_blocks(call: OnnxCall) -> None:
     call.ignore("saturate", "precision")
     if call.attr("block_size", 0):
         raise Unsupported(f"{call.op_type} in blocks is not supported")

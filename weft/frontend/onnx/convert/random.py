@@ -8,47 +8,47 @@ import numpy as np
 from ....base.dtype import BOOL, DTYPES, DType
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
 
 
-def _state(call: Call) -> Value:
+def _state(call: OnnxCall) -> Value:
     seed = call.attr("seed")
     if seed is not None and not np.isfinite(seed):
         raise FormatError(f"{call.op_type} has the seed {seed}")
     return call.random_state(None if seed is None else int(seed))
 
 
-def _dtype(call: Call, otherwise: DType | None = None) -> DType:
+def _dtype(call: OnnxCall, otherwise: DType | None = None) -> DType:
     code = call.attr("dtype")
     if code is None and otherwise is not None:
         return otherwise
     return dtype_of(code, "attribute 'dtype'")
 
 
-def _distribution(call: Call) -> tuple[str, dict[str, float]]:
+def _distribution(call: OnnxCall) -> tuple[str, dict[str, float]]:
     if call.op_type.startswith("RandomUniform"):
-        return "random_uniform", {"low": call.attr("low"), "high": call.attr("high")}
-    return "random_normal", {"mean": call.attr("mean"), "std": call.attr("scale")}
+        return "random_uniform", call.attrs("low high")
+    return "random_normal", call.attrs("mean scale=std")
 
 
 @converter("RandomUniform", "RandomNormal")
-def drawn(call: Call) -> Value:
+def drawn(call: OnnxCall) -> Value:
     name, attrs = _distribution(call)
     shape = tuple(call.attr("shape"))
     return call.op(name, _state(call), shape=shape, dtype=_dtype(call), **attrs)
 
 
 @converter("RandomUniformLike", "RandomNormalLike")
-def drawn_like(call: Call) -> Value:
+def drawn_like(call: OnnxCall) -> Value:
     name, attrs = _distribution(call)
     dtype = _dtype(call, call.dtype(call[0]))
     return call.op(name, _state(call), shape=call.shape(call[0]), dtype=dtype, **attrs)
 
 
 @converter("Bernoulli", since=15)
-def bernoulli(call: Call) -> Value:
+def bernoulli(call: OnnxCall) -> Value:
     """1 where a number of [0, 1) is below the probability."""
     chance = call[0]
     wide = DTYPES["float64" if chance.dtype == DTYPES["float64"] else "float32"]
@@ -58,7 +58,7 @@ def bernoulli(call: Call) -> Value:
 
 
 @converter("Dropout", since=7)
-def dropout(call: Call) -> list[Value]:
+def dropout(call: OnnxCall) -> list[Value]:
     """Nothing is dropped at inference, and the mask is all true."""
     if call.number(2, "training_mode", 0):
         return _training(call)
@@ -69,7 +69,7 @@ def dropout(call: Call) -> list[Value]:
     return [call[0], call.op("ones", shape=call.shape(call[0]), dtype=dtype)]
 
 
-def _training(call: Call) -> list[Value]:
+def _training(call: OnnxCall) -> list[Value]:
     data, rate = call[0], call.number(1, "the ratio", 0.5)
     if not 0 <= rate < 1:
         raise Unsupported(f"Dropout with the ratio {rate}")

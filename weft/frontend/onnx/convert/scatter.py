@@ -8,14 +8,14 @@ from ....base.dtype import INT64
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import StaticShape, normalize_axis, numel
 from ...emitter import Value
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 _MOST_PLACES = 1 << 24
 
 
 @converter("ScatterND", since=11)
-def scatter_nd(call: Call) -> Value:
+def scatter_nd(call: OnnxCall) -> Value:
     """Each index names a row of the data, of one or more axes; the update is the new row."""
     _check_reduction(call)
     if call[1].constant is None and call.rank(call[1]) > 1:
@@ -31,7 +31,7 @@ def scatter_nd(call: Call) -> Value:
 
 
 @converter("ScatterElements", since=11)
-def scatter_elements(call: Call) -> Value:
+def scatter_elements(call: OnnxCall) -> Value:
     """Each index replaces one coordinate, along the axis, of its own place."""
     _check_reduction(call)
     shape, indices = call.shape(call[0]), call.constant(1, "the indices")
@@ -43,7 +43,7 @@ def scatter_elements(call: Call) -> Value:
     return _written(call, places, shape, 1)
 
 
-def _check_reduction(call: Call) -> None:
+def _check_reduction(call: OnnxCall) -> None:
     if call.attr("reduction", "none") != "none":
         raise Unsupported(f"{call.op_type} that adds or multiplies is not supported")
 
@@ -59,7 +59,7 @@ def _flat(coordinates: np.ndarray, shape: StaticShape) -> np.ndarray:
     return np.asarray(np.ravel_multi_index(tuple(coordinates), shape))
 
 
-def _written(call: Call, places: np.ndarray, named: StaticShape, width: int) -> Value:
+def _written(call: OnnxCall, places: np.ndarray, named: StaticShape, width: int) -> Value:
     """The data with rows of `width` elements replaced; of two in one place the last stays."""
     data, updates, shape = call[0], call[2], call.shape(call[0])
     if numel(call.shape(updates)) != places.size * width:

@@ -11,7 +11,7 @@ from ....base.errors import FormatError, Unsupported
 from ....base.shape import StaticShape, is_static, normalize_axis, numel
 from ...emitter import FOLDED_ELEMENTS, Value
 from ...shapes import depth_to_space, space_to_depth, squeezed_shape, with_the_rest
-from ..call import Call
+from ..call import OnnxCall
 from ..registry import converter
 
 # Constants.
@@ -27,7 +27,7 @@ _CONSTANT_DTYPES = {
 
 
 @converter("Constant")
-def constant(call: Call) -> Value:
+def constant(call: OnnxCall) -> Value:
     for name, dtype in _CONSTANT_DTYPES.items():
         data = call.attr(name)
         if data is not None:
@@ -36,7 +36,7 @@ def constant(call: Call) -> Value:
 
 
 @converter("ConstantOfShape", since=9)
-def constant_of_shape(call: Call) -> Value:
+def constant_of_shape(call: OnnxCall) -> Value:
     shape = tuple(call.ints(0, "the shape"))
     fill = call.attr("value")
     fill = np.zeros(1, np.float32) if fill is None else fill
@@ -50,7 +50,7 @@ def constant_of_shape(call: Call) -> Value:
 
 
 @converter("Shape", since=1)
-def shape_of(call: Call) -> Value:
+def shape_of(call: OnnxCall) -> Value:
     """The shape, or a part of it; known at import."""
     dims = call.dims(call[0])
     part = dims[call.attr("start", 0) : call.attr("end", len(dims))]
@@ -58,12 +58,12 @@ def shape_of(call: Call) -> Value:
 
 
 @converter("Size")
-def size_of(call: Call) -> Value:
+def size_of(call: OnnxCall) -> Value:
     return call.make(numel(call.shape(call[0])), INT64)
 
 
 @converter("Range", since=11)
-def range_(call: Call) -> Value:
+def range_(call: OnnxCall) -> Value:
     start, stop, step = (call.number(i, "a limit of the range") for i in range(3))
     dtype = call.dtype(call[0])
     return call.op("arange", start=start, stop=stop, step=step, dtype=dtype)
@@ -73,7 +73,7 @@ def range_(call: Call) -> Value:
 
 
 @converter("Reshape", since=5)
-def reshape(call: Call) -> Value:
+def reshape(call: OnnxCall) -> Value:
     """0 keeps the dimension (unless allowzero), -1 is what remains."""
     wanted, data = call.ints(1, "the new shape"), call[0]
     if any(dim < -1 for dim in wanted):
@@ -95,7 +95,7 @@ def _kept(shape: StaticShape, axis: int) -> int:
 
 
 @converter("Flatten")
-def flatten(call: Call) -> Value:
+def flatten(call: OnnxCall) -> Value:
     data = call[0]
     rank = call.rank(data)
     axis = call.attr("axis")
@@ -106,19 +106,19 @@ def flatten(call: Call) -> Value:
     return call.reshape(data, (math.prod(shape[:axis]), math.prod(shape[axis:])))
 
 
-def _axes(call: Call) -> list[int] | None:
+def _axes(call: OnnxCall) -> list[int] | None:
     """The axes of Squeeze and Unsqueeze: an attribute until opset 12, then an input."""
     axes: list[int] | None = call.attr("axes") if call.opset < 13 else call.optional_ints(1, "the axes")
     return axes
 
 
 @converter("Squeeze")
-def squeeze(call: Call) -> Value:
+def squeeze(call: OnnxCall) -> Value:
     return call.reshape(call[0], squeezed_shape(call.shape(call[0]), _axes(call)))
 
 
 @converter("Unsqueeze")
-def unsqueeze(call: Call) -> Value:
+def unsqueeze(call: OnnxCall) -> Value:
     data, axes = call[0], _axes(call)
     if axes is None:
         raise FormatError("the axes are missing")
@@ -132,13 +132,13 @@ def unsqueeze(call: Call) -> Value:
 
 
 @converter("Transpose")
-def transpose(call: Call) -> Value:
+def transpose(call: OnnxCall) -> Value:
     axes = call.attr("perm")
     return call.transposed(call[0], reversed(range(call.rank(call[0]))) if axes is None else axes)
 
 
 @converter("Expand", since=8)
-def expand(call: Call) -> Value:
+def expand(call: OnnxCall) -> Value:
     """Broadcasts both ways: a dimension that is 1 in the new shape keeps the data's."""
     wanted = tuple(call.ints(1, "the new shape"))
     if any(dim < 0 for dim in wanted):
@@ -147,12 +147,12 @@ def expand(call: Call) -> Value:
 
 
 @converter("Tile", since=6)
-def tile(call: Call) -> Value:
+def tile(call: OnnxCall) -> Value:
     return call.op("tile", call[0], reps=tuple(call.ints(1, "the repeats")))
 
 
 @converter("DepthToSpace", "SpaceToDepth")
-def blocks(call: Call) -> Value:
+def blocks(call: OnnxCall) -> Value:
     """DCR has the block before the channels, CRD after them."""
     way = depth_to_space if call.op_type == "DepthToSpace" else space_to_depth
     return way(call, call[0], call.attr("blocksize"), call.attr("mode", "DCR") != "DCR")

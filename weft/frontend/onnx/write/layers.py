@@ -25,13 +25,12 @@ def conv2d(w: Writing) -> None:
     """Filters are OIHW, and IOHW where transposed, for which weft's name is OIHW too."""
     params, out_layout = w.params, getattr(w.params, "out_layout", "__undef__")
     w.require(params.out_dtype == "same", f"out_dtype {params.out_dtype}")
-    data = w.moved(w.inputs[0], params.layout, "NCHW")
     weight = w.moved(w.inputs[1], params.kernel_layout, "OIHW")
     attrs = {"strides": pair(params.strides), "pads": four(params.padding)}
     attrs |= _with_output_padding(w) if w.op_name == "conv2d_transpose" else {}
     image = w.node(
         "Conv" if w.op_name == "conv2d" else "ConvTranspose",
-        data,
+        w.image(),
         weight,
         *w.inputs[2:],
         kernel_shape=pair(params.kernel_size),
@@ -39,8 +38,7 @@ def conv2d(w: Writing) -> None:
         group=params.groups,
         **attrs,
     )
-    wanted = params.layout if out_layout == "__undef__" else out_layout
-    w.give_value(w.moved(image, "NCHW", wanted))
+    w.give_image(image, None if out_layout == "__undef__" else out_layout)
 
 
 def _with_output_padding(w: Writing) -> dict[str, list[int]]:
@@ -139,18 +137,9 @@ _METHODS = {"NEAREST_NEIGHBOR": "nearest", "BILINEAR": "linear"}
 
 @writes("upsampling")
 def upsampling(w: Writing) -> None:
-    layout, scale = w.params.layout, w.params.scale
-    data = w.moved(w.inputs[0], layout, "NCHW")
-    image = w.node(
-        "Resize",
-        data,
-        "",
-        w.constant([1, 1, scale, scale], FLOAT32),
-        mode=_METHODS[w.params.method],
-        nearest_mode="floor",
-        coordinate_transformation_mode="asymmetric",
-    )
-    w.give_value(w.moved(image, "NCHW", layout))
+    scales = w.constant([1, 1, w.params.scale, w.params.scale], FLOAT32)
+    attrs = {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    w.give_image(w.node("Resize", w.image(), "", scales, mode=_METHODS[w.params.method], **attrs))
 
 
 @writes("resize")
@@ -162,15 +151,5 @@ def resize(w: Writing) -> None:
         coordinates = "align_corners" if params.align_corners else "asymmetric"
     out = w.outs[0].shape
     sizes = w.ints([out[params.layout.index(letter)] for letter in "NCHW"])
-    data, mode = w.moved(w.inputs[0], params.layout, "NCHW"), _METHODS[params.method]
-    image = w.node(
-        "Resize",
-        data,
-        "",
-        "",
-        sizes,
-        mode=mode,
-        nearest_mode=params.nearest_mode,
-        coordinate_transformation_mode=coordinates,
-    )
-    w.give_value(w.moved(image, "NCHW", params.layout))
+    attrs = {"nearest_mode": params.nearest_mode, "coordinate_transformation_mode": coordinates}
+    w.give_image(w.node("Resize", w.image(), "", "", sizes, mode=_METHODS[params.method], **attrs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -37,11 +38,8 @@ def sum_of_all(w: Writing) -> None:
     """Sum takes floats."""
     if is_float(w.dtype):
         w.give("Sum", *w.inputs)
-        return
-    total = w.inputs[0]
-    for other in w.inputs[1:]:
-        total = w.node("Add", total, other)
-    w.give_value(total)
+    else:
+        w.give_value(reduce(lambda total, other: w.node("Add", total, other), w.inputs))
 
 
 @writes("rsqrt")
@@ -123,10 +121,10 @@ def modulo(w: Writing) -> None:
     w.give("Where", w.node("And", some, other), w.node("Add", rest, y), rest)
 
 
-@writes("elemwise_pow", "broadcast_pow")
+@writes("elemwise_pow", "broadcast_pow", "__rpow_scalar__")
 def power(w: Writing) -> None:
     w.require(is_float(w.dtype), "integers")
-    w.give("Pow", *w.inputs)
+    w.give("Pow", *([_scalar(w)] if w.op_name == "__rpow_scalar__" else []), *w.inputs)
 
 
 def _scalar(w: Writing) -> str:
@@ -158,12 +156,6 @@ def power_of_number(w: Writing) -> None:
 
 
 _LARGEST_EXPONENT = 16
-
-
-@writes("__rpow_scalar__")
-def number_to_power(w: Writing) -> None:
-    w.require(is_float(w.dtype), "integers")
-    w.give("Pow", _scalar(w), w.inputs[0])
 
 
 # Comparisons and choices.
@@ -232,14 +224,11 @@ def prelu(w: Writing) -> None:
     w.give("PRelu", w.inputs[0], slopes)
 
 
-@writes("silu")
-def silu(w: Writing) -> None:
-    w.give("Mul", w.inputs[0], w.node("Sigmoid", w.inputs[0]))
-
-
-@writes("mish")
-def mish(w: Writing) -> None:
-    w.give("Mul", w.inputs[0], w.node("Tanh", w.node("Softplus", w.inputs[0])))
+@writes("silu", "mish")
+def gated(w: Writing) -> None:
+    """x sigmoid(x), or x tanh(softplus(x))"""
+    x = w.inputs[0]
+    w.give("Mul", x, w.node("Sigmoid", x) if w.op_name == "silu" else w.node("Tanh", w.node("Softplus", x)))
 
 
 @writes("gelu")

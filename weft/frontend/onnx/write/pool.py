@@ -51,7 +51,7 @@ def _windows(w: Writing) -> list[AxisWindows]:
 @writes("max_pool2d")
 def max_pool2d(w: Writing) -> None:
     rows = _windows(w)
-    data = w.moved(w.inputs[0], w.params.layout, "NCHW")
+    data = w.image()
     pads = [row.before for row in rows] + [row.sticking_out for row in rows]
     lowest = -math.inf if is_float(w.dtype) else np.iinfo(w.dtype).min
     if w.writer.op_of.get(data) == "Pad":
@@ -59,8 +59,7 @@ def max_pool2d(w: Writing) -> None:
         data = w.node("Max", data, w.constant(lowest))
     if any(pad >= row.size for pad, row in zip(pads, rows * 2)):  # more than ONNX takes
         data, pads = _padded(w, data, pads, lowest), [0] * 4
-    pooled = w.node("MaxPool", data, pads=pads, dilations=[row.dilation for row in rows], **_strides(rows))
-    w.give_value(w.moved(pooled, "NCHW", w.params.layout))
+    w.give_image(w.node("MaxPool", data, pads=pads, dilations=[row.dilation for row in rows], **_strides(rows)))
 
 
 def _strides(rows: list[AxisWindows]) -> dict[str, list[int]]:
@@ -76,7 +75,7 @@ def _padded(w: Writing, data: str, pads: list[int], value: float) -> str:
 def avg_pool2d(w: Writing) -> None:
     rows, include = _windows(w), w.params.count_include_pad
     w.require(is_float(w.dtype), "integers")
-    data = w.moved(w.inputs[0], w.params.layout, "NCHW")
+    data = w.image()
     plain = all(
         row.dilation == 1 and row.sticking_out == row.after and max(row.before, row.after) < row.size for row in rows
     )
@@ -88,7 +87,7 @@ def avg_pool2d(w: Writing) -> None:
         with np.errstate(divide="ignore"):
             shares = 1 / np.multiply.outer(*(row.elements(include) for row in rows))
         pooled = w.node("Mul", pooled, w.constant(shares))
-    w.give_value(w.moved(pooled, "NCHW", w.params.layout))
+    w.give_image(pooled)
 
 
 def _summed(w: Writing, data: str, rows: list[AxisWindows]) -> str:
@@ -108,22 +107,16 @@ def _summed(w: Writing, data: str, rows: list[AxisWindows]) -> str:
 
 @writes("global_avg_pool2d", "global_max_pool2d")
 def global_pool2d(w: Writing) -> None:
-    average = w.op_name == "global_avg_pool2d"
-    data = w.moved(w.inputs[0], w.params.layout, "NCHW")
-    pooled = w.node("GlobalAveragePool" if average else "GlobalMaxPool", data)
-    w.give_value(w.moved(pooled, "NCHW", w.params.layout))
+    w.give_image(w.node("GlobalAveragePool" if w.op_name == "global_avg_pool2d" else "GlobalMaxPool", w.image()))
 
 
 @writes("adaptive_avg_pool2d")
 def adaptive_avg_pool2d(w: Writing) -> None:
     """P x Q^T, where each row of P and Q has the shares of one bin."""
     layout, size = w.params.layout, w.params.output_size
-    data = w.moved(w.inputs[0], layout, "NCHW")
     height, width = (w.shape[layout.index(letter)] for letter in "HW")
-    left = w.constant(_bins(height, size[0]))
-    right = w.constant(_bins(width, size[-1]).T)
-    pooled = w.node("MatMul", w.node("MatMul", left, data), right)
-    w.give_value(w.moved(pooled, "NCHW", layout))
+    left, right = w.constant(_bins(height, size[0])), w.constant(_bins(width, size[-1]).T)
+    w.give_image(w.node("MatMul", w.node("MatMul", left, w.image()), right))
 
 
 def _bins(extent: int, count: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Var, binary, const, select, widen
 from ....te.loops import Kernel
 from ....te.visit import masked_load
-from .nonfinite import Strange
+from .nonfinite import NonFinite
 from .patches import UNBOUNDED, Part, Patches, part_at, scalars, tap_tables, window_arguments
 from .tile import (
     FEW,
@@ -35,7 +35,7 @@ from .tile import (
     tile_size,
 )
 
-PANEL_BYTES = 144 << 10  # of what is packed at a time
+PANELS = 9 / 64  # of the second cache, for what is packed at a time
 MAX_DEPTH = 192  # products of a block, which leave a panel in the first cache
 MAX_ROWS = 128  # channels of a turn
 
@@ -67,18 +67,18 @@ class Turns(NamedTuple):
 
 def turn_vectors(target: CpuTarget, dtype: DType) -> int:
     """How many vectors of pixels a turn makes at most."""
-    most = PANEL_BYTES // (MAX_DEPTH * target.lanes(dtype) * dtype.itemsize)
+    most = int(PANELS * target.caches[1]) // (MAX_DEPTH * target.lanes(dtype) * dtype.itemsize)
     width = tile_size(target, dtype).vectors
     return most // width * width
 
 
 def convolution_kernel(target: CpuTarget, dtype: DType) -> Kernel:
-    """The kernel over buffers source, weight, bias, taps, parts, out, and `strange`: a vector whose
+    """The kernel over buffers source, weight, bias, taps, parts, out, and `nonfinite`: a vector whose
     elements become NaN where results are NaN or infinite."""
-    return _Writer(target, dtype).kernel()
+    return _OpenConvolution(target, dtype).kernel()
 
 
-class _Writer:
+class _OpenConvolution:
     def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = b = KernelBuilder(f"open_convolution_{dtype.name}")
         self.dtype, self.size = dtype, tile_size(target, dtype)
@@ -88,7 +88,7 @@ class _Writer:
         self.weight = b.arg("weight", dtype, (UNBOUNDED,))
         self.bias = b.arg("bias", dtype, (UNBOUNDED,))
         given = window_arguments(b, dtype, apart, (1, 1))
-        self.taps, self.parts, self.out, self.strange = given[:4]
+        self.taps, self.parts, self.out, self.nonfinite = given[:4]
         self.images, self.results = given.images, given.results
         self.weights, self.cut = scalars(b, Weights, "weights"), scalars(b, Turns, "turns")
 
@@ -117,7 +117,7 @@ class _Writer:
         room = self.max_vectors * size.lanes
         self.panels = b.alloc("panels", self.dtype, (MAX_DEPTH * room,), alignment=64)
         self.sums = b.alloc("made", self.dtype, (MAX_ROWS * room,), alignment=64)
-        self.strange_seen = Strange(b, self.dtype, size.lanes)
+        self.nonfinite_seen = NonFinite(b, self.dtype, size.lanes)
         self.read_at = b.alloc("offsets", "int64", (MAX_DEPTH,))
         self.weight_at = b.alloc("weight_at", "int64", (MAX_DEPTH,))
         tap_blocks = binary("max", self._blocks(part.taps, self.cut.block_taps), 1)
@@ -217,7 +217,7 @@ class _Writer:
     def _write_tile(self, sums: Sums, panel: Panel, row: Expr, left: Expr) -> None:
         b, lanes, few = self.b, self.size.lanes, self.size.rows // FEW
         begin = b.let("begin", self.patches.write_at[panel.first * lanes])
-        strange: Expr = const(0, self.dtype)
+        nonfinite: Expr = const(0, self.dtype)
         for i in range(self.size.rows):
             there = None if i <= few else widen(left > i, lanes)
             bias, plane = self._row_of_results(row + clamped(i, left))
@@ -225,8 +225,8 @@ class _Writer:
                 value = b.let("value", sums[i, v] + bias)
                 at = lanes_from(begin + v * lanes, lanes)
                 b.store(self.out, (plane, at), value, there)
-                strange = strange + value * 0.0
-        self.strange_seen.see(strange)
+                nonfinite = nonfinite + value * 0.0
+        self.nonfinite_seen.see(nonfinite)
 
     def _row_of_results(self, row: Expr) -> tuple[Expr, Expr]:
         """The bias of a row, and where its plane begins."""
@@ -252,7 +252,7 @@ class _Writer:
                 with b.loop("vector", panel.vectors) as inner:
                     value = b.let("value", self.sums[self._sums_of(row, panel, inner)] + bias)
                     self._write(plane, b.let("v", panel.first + inner), value)
-        self.strange_seen.tell(self.strange)
+        self.nonfinite_seen.tell(self.nonfinite)
 
     def _write(self, plane: Expr, v: Expr, value: Expr) -> None:
         b, lanes, patches = self.b, self.size.lanes, self.patches
@@ -260,7 +260,7 @@ class _Writer:
         last = b.let("last", binary("min", first + lanes, patches.count) - 1)
         begin = b.let("begin", patches.write_at[first])
         there = b.let("there", lanes_from(first, lanes) < patches.count)
-        self.strange_seen.see(value, there)
+        self.nonfinite_seen.see(value, there)
         with b.when((patches.write_at[last] - begin).equal(last - first)):
             b.store(self.out, (plane, lanes_from(begin, lanes)), value, there)
         with b.otherwise():

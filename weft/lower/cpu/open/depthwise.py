@@ -17,11 +17,10 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary, call, const
 from ....te.loops import Buffer, Kernel
 from ....te.visit import masked_load
-from .nonfinite import Strange
+from .nonfinite import NonFinite
 from .patches import UNBOUNDED, Part, part_at, scalars, window_arguments
 from .tile import ceil_div, lanes_from
 
-COPY_BYTES = 32 << 10  # of a plane, which stay in the first cache
 TAP_FIELDS = 2
 ROWS = 7  # rows of windows side by side in registers: all or a half of most images' heights
 TAPS = 9  # taps side by side in registers
@@ -41,8 +40,9 @@ class Copies(NamedTuple):
     sharing: Var  # how many of them are made from one plane of the source
 
 
-def copied_elements(dtype: DType) -> int:
-    return COPY_BYTES // dtype.itemsize
+def copied_elements(dtype: DType, target: CpuTarget) -> int:
+    """Of a plane: as many as stay in the first cache."""
+    return target.caches[0] // dtype.itemsize
 
 
 class _Planes:
@@ -50,16 +50,17 @@ class _Planes:
 
     def __init__(self, b: KernelBuilder, target: CpuTarget, dtype: DType, factors: Sequence[str]) -> None:
         self.b, self.dtype, self.lanes = b, dtype, target.lanes(dtype)
+        self.copied = copied_elements(dtype, target)
         self.source = b.arg("source", dtype, (UNBOUNDED,))
         self.factors = [b.arg(name, dtype, (UNBOUNDED,)) for name in factors]
         given = window_arguments(b, dtype, (UNBOUNDED,))
-        self.taps, self.parts, self.out, self.strange = given[:4]
+        self.taps, self.parts, self.out, self.nonfinite = given[:4]
         self.images, self.results = given.images, given.results
         self.copies = scalars(b, Copies, "copies")
 
     def room(self) -> Buffer:
         """For a copy, and what vectors read past its end."""
-        elements = copied_elements(self.dtype) + 2 * self.lanes
+        elements = self.copied + 2 * self.lanes
         return self.b.alloc("copy", self.dtype, (elements,), alignment=64)
 
     def rectangle(self, part: Part, band: Expr, block: Expr) -> None:
@@ -116,7 +117,7 @@ class DepthwiseTurns(NamedTuple):
 
 
 def depthwise_kernel(target: CpuTarget, dtype: DType) -> Kernel:
-    """The kernel over buffers source, weight, bias, taps, parts, out, and `strange`: a vector whose
+    """The kernel over buffers source, weight, bias, taps, parts, out, and `nonfinite`: a vector whose
     elements become NaN where results are NaN or infinite."""
     b = KernelBuilder(f"open_depthwise_{dtype.name}")
     planes = _Planes(b, target, dtype, ("weight", "bias"))
@@ -148,7 +149,7 @@ class _Results:
     def write(self, filters: Expr) -> None:
         planes = self.planes
         b, lanes = planes.b, planes.lanes
-        strange = Strange(b, planes.dtype, lanes)
+        nonfinite = NonFinite(b, planes.dtype, lanes)
         with b.loop("v", ceil_div(planes.columns, lanes)) as v:
             column = b.let("column", v * lanes)
             there = b.let("there", lanes_from(column, lanes) < planes.columns)
@@ -159,8 +160,8 @@ class _Results:
                     value = b.let("value", sums[i] + self.bias)
                     with b.when(y + i < planes.rows):
                         self._store(y + i, column, value, there)
-                        strange.see(value, there)
-        strange.tell(planes.strange)
+                        nonfinite.see(value, there)
+        nonfinite.tell(planes.nonfinite)
 
     def _sums(self, filters: Expr, y: Expr, column: Expr) -> Buffer:
         planes = self.planes
@@ -201,7 +202,7 @@ class DepthwiseFilterTurns(NamedTuple):
 
 def depthwise_filters_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers source, windows, taps, parts (of which there is one), out, which has
-    a copy for each split of the images, and `strange`."""
+    a copy for each split of the images, and `nonfinite`."""
     b = KernelBuilder(f"open_depthwise_filters_{dtype.name}")
     planes = _Planes(b, target, dtype, ("windows",))
     cut = scalars(b, DepthwiseFilterTurns, "turns")
@@ -256,12 +257,12 @@ def _add_windows(planes: _Planes, room: Buffer, sums: Buffer, image: Expr, outpu
 def _write_filter(planes: _Planes, sums: Buffer, turn: Expr, taps: Expr) -> None:
     """The sums over the lanes of each tap."""
     b, lanes = planes.b, planes.lanes
-    strange = Strange(b, planes.dtype, 1)
+    nonfinite = NonFinite(b, planes.dtype, 1)
     with b.loop("tap", taps) as tap:
         total = b.alloc("total", planes.dtype, (), scope="register")
         b.store(total, (), const(0, planes.dtype))
         with b.loop("lane", lanes) as lane:
             b.store(total, (), total[()] + sums[tap * lanes + lane])
-        strange.see(total[()])
+        nonfinite.see(total[()])
         b.store(planes.out, turn * taps + tap, total[()])
-    strange.tell(planes.strange)
+    nonfinite.tell(planes.nonfinite)

@@ -18,7 +18,7 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary, const, widen
 from ....te.loops import Kernel
 from ....te.visit import masked_load
-from .nonfinite import Strange
+from .nonfinite import NonFinite
 from .patches import UNBOUNDED, Patches, part_at, scalars, tap_tables, window_arguments
 from .tile import Sums, TileSize, ceil_div, choose_tile, lanes_from, row_tiles, tile_size
 
@@ -49,12 +49,12 @@ class FilterTurns(NamedTuple):
 
 def filters_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers source, windows, taps, parts (of which there is one), out, which has
-    a copy for each split, and `strange`: a vector whose elements become NaN where results are NaN
+    a copy for each split, and `nonfinite`: a vector whose elements become NaN where results are NaN
     or infinite."""
-    return _Writer(target, dtype).kernel()
+    return _OpenFilterGradient(target, dtype).kernel()
 
 
-class _Writer:
+class _OpenFilterGradient:
     def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = b = KernelBuilder(f"open_filters_{dtype.name}")
         self.dtype, self.size = dtype, tile_size(target, dtype)
@@ -63,7 +63,7 @@ class _Writer:
         self.source = b.arg("source", dtype, apart, strides=(1, 1))
         self.windows = b.arg("windows", dtype, apart, strides=(1, 1))
         given = window_arguments(b, dtype, (UNBOUNDED,))
-        self.taps, self.parts, self.out, self.strange = given[:4]
+        self.taps, self.parts, self.out, self.nonfinite = given[:4]
         self.images, self.results = given.images, given.results
         self.cut = scalars(b, FilterTurns, "turns")
 
@@ -167,14 +167,14 @@ class _Writer:
     def _finish(self) -> None:
         """Writes the sums."""
         b = self.b
-        strange = Strange(b, self.dtype, self.size.lanes)
+        nonfinite = NonFinite(b, self.dtype, self.size.lanes)
         with b.when(self.cut.by_output.equal(1)):
-            self._write_by_output(strange)
+            self._write_by_output(nonfinite)
         with b.otherwise():
-            self._write_by_tap(strange)
-        strange.tell(self.strange)
+            self._write_by_tap(nonfinite)
+        nonfinite.tell(self.nonfinite)
 
-    def _write_by_tap(self, strange: Strange) -> None:
+    def _write_by_tap(self, nonfinite: NonFinite) -> None:
         b, size, cut, lanes = self.b, self.size, self.cut, self.size.lanes
         taps = b.let("taps", cut.channels * cut.all_taps)
         output = (self.split * cut.groups + self.group) * cut.outputs + self.output
@@ -188,10 +188,10 @@ class _Writer:
                 place = (panel * self.sums_rows + first) * size.width + inner
                 made = masked_load(self.sums, (lanes_from(place, lanes, size.width),), there)
                 value = b.let("value", made)
-                strange.see(value)
+                nonfinite.see(value)
                 b.store(self.out, lanes_from(start + o * taps + first, lanes), value, there)
 
-    def _write_by_output(self, strange: Strange) -> None:
+    def _write_by_output(self, nonfinite: NonFinite) -> None:
         b, size, cut, lanes = self.b, self.size, self.cut, self.size.lanes
         channel = (self.split * cut.groups + self.group) * cut.channels + self.channel
         start = b.let("start", channel * cut.outputs + self.output)
@@ -201,7 +201,7 @@ class _Writer:
             panel, inner = vector // self.panel_vectors, vector % self.panel_vectors
             place = (panel * self.sums_rows + row) * size.width + inner * lanes
             value = b.let("value", self.sums[lanes_from(place, lanes)])
-            strange.see(value, there)
+            nonfinite.see(value, there)
             at = lanes_from(start + row * cut.outputs + first, lanes)
             b.store(self.out, at, value, there)
 

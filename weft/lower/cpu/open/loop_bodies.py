@@ -21,7 +21,7 @@ Spec = tuple[tuple[int, ...], DType]
 NANOSECONDS = 0.5  # of a unit of work
 
 
-def lower_written(op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> OpenProgram[Kernel]:
+def lower_loop_body(op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> OpenProgram[Kernel]:
     """The kernels of one call, for all calls like it. Its sizes are those of the inputs, then those
     of the outputs."""
     trace = Trace()
@@ -53,8 +53,6 @@ def _row(expr: Expr, trace: Trace) -> int:
         return trace.row(NUMBER, int(expr.value))
     if isinstance(expr, Var) and expr in trace.arguments:
         return trace.row(SIZE, trace.arguments.index(expr))
-    if isinstance(expr, Binary):
-        op = "mod" if expr.op == "floormod" else expr.op
-        if op in OPERATIONS:
-            return trace.row(op, _row(expr.a, trace), _row(expr.b, trace))
+    if isinstance(expr, Binary) and expr.op in OPERATIONS:
+        return trace.row(expr.op, _row(expr.a, trace), _row(expr.b, trace))
     raise Unsupported(f"an extent of a kernel is no function of sizes: {expr!r}")

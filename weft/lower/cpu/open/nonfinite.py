@@ -10,7 +10,7 @@ from ....te.loops import Buffer
 from .tile import lanes_from
 
 
-class Strange:
+class NonFinite:
     """A vector in registers: 0 until it has seen a value that is not finite, then NaN."""
 
     def __init__(self, b: KernelBuilder, dtype: DType, lanes: int) -> None:

@@ -52,7 +52,7 @@ class _Moments(NamedTuple):
     scale: Expr
 
 
-class _Writer:
+class _NormBuilder:
     def __init__(self, name: str, dtype: DType, target: CpuTarget) -> None:
         self.b, self.dtype, self.lanes = KernelBuilder(name), dtype, target.lanes(dtype)
 
@@ -123,7 +123,7 @@ class _Rows(NamedTuple):
 def row_norm_kernel(centred: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta, or without mean and beta. Buffers: x,
     gamma, beta, epsilon in float64, result."""
-    w = _Writer("row_norm", dtype, target)
+    w = _NormBuilder("row_norm", dtype, target)
     b, (rows, length, groups) = w.b, w.scalars(_Rows)
     (x,), (gamma, beta) = w.args(rows * length, "x"), w.args(groups * length, "gamma", "beta")
     epsilon = b.arg("epsilon", FLOAT64, (1,))
@@ -156,7 +156,7 @@ def row_norm_grad_kernel(centred: bool, dtype: DType, target: CpuTarget) -> Kern
     """dx = (h - mean h - n mean(h n)) / std with h = gamma g and n = (x - mean) / std, or without
     means; and the sums of g n and g over each block of rows. Buffers: g, x, gamma, epsilon in
     float64, dx, sums of g n, sums of g."""
-    w = _Writer("row_norm_grad", dtype, target)
+    w = _NormBuilder("row_norm_grad", dtype, target)
     b, (rows, length, groups, block) = w.b, w.scalars(_RowBlocks)
     blocks, scales = (rows + (block - 1)) // block, groups * length
     (g, x), (gamma,) = w.args(rows * length, "g", "x"), w.args(scales, "gamma")
@@ -188,7 +188,7 @@ def row_norm_grad_kernel(centred: bool, dtype: DType, target: CpuTarget) -> Kern
 
 
 def _row_slopes(
-    w: _Writer, x: Element, h: Element, length: Expr, epsilon: Expr, centred: bool
+    w: _NormBuilder, x: Element, h: Element, length: Expr, epsilon: Expr, centred: bool
 ) -> tuple[Element, Expr, Expr, Expr]:
     """x - mean at an element, the reciprocal of the deviation, and what dx loses: slope and level
     in x - mean."""
@@ -239,7 +239,7 @@ class _Place:
 def part_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta. Buffers: x, gamma, beta, epsilon in
     float64, result, then mean and variance of each set."""
-    w = _Writer("part_norm", dtype, target)
+    w = _NormBuilder("part_norm", dtype, target)
     b, sets = w.b, _Sets(*w.scalars(_Sets))
     size = sets.sets * sets.whole_segments * sets.whole_length
     (x,), (gamma, beta) = w.args(size, "x"), w.args(sets.sets * sets.parts, "gamma", "beta")
@@ -270,7 +270,7 @@ def part_norm_grad_kernel(given: bool, dtype: DType, target: CpuTarget) -> Kerne
     Buffers: g, x, gamma, epsilon in float64, dx, sums of g n, sums of g; and where moments are
     given: mean, variance, dmean and dvariance of each set.
     """
-    w = _Writer("part_norm_grad", dtype, target)
+    w = _NormBuilder("part_norm_grad", dtype, target)
     b, sets = w.b, _Sets(*w.scalars(_Sets))
     size = sets.sets * sets.whole_segments * sets.whole_length
     (g, x), (gamma,) = w.args(size, "g", "x"), w.args(sets.sets * sets.parts, "gamma")
@@ -341,7 +341,7 @@ class _Matrix(NamedTuple):
 def column_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta for each column. Buffers: x, gamma, beta,
     epsilon in float64, result, then mean and variance."""
-    w = _Writer("column_norm", dtype, target)
+    w = _NormBuilder("column_norm", dtype, target)
     b, lanes, matrix = w.b, w.lanes, _Matrix(*w.scalars(_Matrix))
     rows, columns = matrix
     (x,), (gamma, beta) = w.args(rows * columns, "x"), w.args(columns, "gamma", "beta")
@@ -369,7 +369,7 @@ def column_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
 def column_norm_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """As `part_norm_grad_kernel` with moments given, for each column. Buffers: g, x, gamma, epsilon
     in float64, dx, dgamma, dbeta, mean, variance, dmean, dvariance."""
-    w = _Writer("column_norm_grad", dtype, target)
+    w = _NormBuilder("column_norm_grad", dtype, target)
     b, lanes, matrix = w.b, w.lanes, _Matrix(*w.scalars(_Matrix))
     rows, columns = matrix
     (g, x), (gamma,) = w.args(rows * columns, "g", "x"), w.args(columns, "gamma")

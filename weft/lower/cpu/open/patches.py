@@ -48,12 +48,12 @@ class Results(NamedTuple):
 
 class WindowArguments(NamedTuple):
     """What kernels of windows take beside the images and what they are multiplied by: the table of
-    taps, that of parts, the result, and filters with strange values."""
+    taps, that of parts, the result, and a vector that tells whether results are not finite."""
 
     taps: Buffer
     parts: Buffer
     out: Buffer
-    strange: Buffer
+    nonfinite: Buffer
     images: Images
     results: Results
 
@@ -71,7 +71,7 @@ def window_arguments(
         b.arg("taps", "int64", (UNBOUNDED,)),
         b.arg("parts", "int64", (UNBOUNDED,)),
         b.arg("out", dtype, shape, strides=strides),
-        b.arg("strange", dtype, (UNBOUNDED,)),
+        b.arg("nonfinite", dtype, (UNBOUNDED,)),
         scalars(b, Images, "images"),
         scalars(b, Results, "results"),
     )

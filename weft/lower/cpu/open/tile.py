@@ -7,17 +7,17 @@ A product is written around three things (open/product.py is the model):
     panels = b.alloc("panels", dtype, (...,), alignment=64)     # packed: [panel][k][size.width]
     ... the caller stores a block of some products of all panels, 0 where there are no columns ...
     with row_tiles(b, size, rows) as (row, left):               # rows of A, size.rows at a time
-        with panel_sizes(b, size, vectors) as (panel, wide):    # vectors of columns, as panels
+        with even_panels(b, size, vectors) as panel:            # vectors of columns, as panels
             def write(part: TileSize) -> None:                  # is called for each kind of tile
                 sums = Sums(b, dtype, part)
                 sums.fill(lambda i, v: ...)                     # zeros, or what is there already
                 sums.add_products(depth, read, panels, first, size.width)
                 ... the caller stores sums[i, v] where row + i is a row, and columns are columns ...
-            choose_tile(b, size, left, wide, write)
+            choose_tile(b, size, left, panel.vectors, write)
 
 All lanes and rows of a tile are computed: `read` must give the element of some row for rows that
-are not there (the last one: `clamped`), and stores must leave out what is not there. Panels may be
-cut more evenly (`even_panels`); columns of a matrix are packed by open/pack.py.
+are not there (the last one: `clamped`), and stores must leave out what is not there. Columns of
+a matrix are packed by open/pack.py.
 """
 
 from __future__ import annotations
@@ -148,13 +148,6 @@ def row_tiles(b: KernelBuilder, size: TileSize, rows: Expr) -> Iterator[tuple[Va
         yield row, b.let("left", rows - row)
 
 
-@contextmanager
-def panel_sizes(b: KernelBuilder, size: TileSize, vectors: Expr) -> Iterator[tuple[Var, Var]]:
-    """The number of each panel, and how many vectors there are from it on."""
-    with b.loop("panel", ceil_div(vectors, size.vectors)) as panel:
-        yield panel, b.let("wide", vectors - panel * size.vectors)
-
-
 class Panel(NamedTuple):
     """Its number, the vector of columns it begins with, and how many it has."""
 
@@ -165,8 +158,8 @@ class Panel(NamedTuple):
 
 @contextmanager
 def even_panels(b: KernelBuilder, size: TileSize, vectors: Expr) -> Iterator[Panel]:
-    """As `panel_sizes`, but of 10 vectors the panels are 3, 3, 2, 2: one vector alone would wait
-    for what it loads."""
+    """Panels of nearly as many vectors: 10 vectors in panels of 3 are 3, 3, 2, 2, as one alone would
+    wait for what it loads."""
     count = b.let("panels", ceil_div(vectors, size.vectors))
     full = b.let("full", binary("max", vectors - count * (size.vectors - 1), 0))
     with b.loop("panel", count) as number:

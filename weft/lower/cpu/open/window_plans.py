@@ -25,8 +25,7 @@ Shape = tuple[int, ...]
 Table = NDArray[Any]
 
 FEW_TURNS = 8  # turns that keep threads busy
-PRODUCTS_PER_NS = 60.0  # of one thread, in register tiles and in vectors that are read each time
-PLANE_PRODUCTS_PER_NS = 15.0
+PLANE_PART = 1 / 4  # of the rate of register tiles, which sums have whose vectors are read each time
 MATRIX_PIXELS = 128  # of an image that is multiplied as a matrix
 MIN_CHUNKS = 4  # of windows in a split
 FEW_OUTPUTS = 4  # of a plane, for which tiles would be mostly empty
@@ -35,7 +34,7 @@ MAX_PRODUCTS = 1 << 24  # that are kept at once
 NARROW = (1024, 256, 64, 32, 16)  # columns of copies of planes that are too wide as a whole
 
 
-class Plan(NamedTuple):
+class WindowPlan(NamedTuple):
     """The arguments of a call that depend on extents alone."""
 
     kind: str
@@ -45,7 +44,7 @@ class Plan(NamedTuple):
     splits: int  # copies of the output, to be added
     turns: int
     work: float  # nanoseconds of one thread
-    lanes: int  # of the vector that tells of strange results
+    lanes: int  # of the vector that tells of results that are not finite
     outside: bool  # whether some tap of some window stands outside
     swapped: bool = False  # whether source and windows change places
     pointwise: bool = False  # whether it is a product of the filters and each image as a matrix
@@ -173,6 +172,11 @@ def _table(rows: Any) -> Table:
     return np.array(rows, np.int64).reshape(-1)
 
 
+def _products(target: CpuTarget) -> float:
+    """Of one thread in a nanosecond, in register tiles."""
+    return target.facts.flops / 2e9
+
+
 def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -185,7 +189,7 @@ def even_parts(total: int, parts: int, unit: int) -> int:
 # Sums over windows.
 
 
-def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
+def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     if job.deep == 1 and job.rows <= FEW_OUTPUTS:
         made = _plan_planes(job, target, dtype)
         if made is not None:
@@ -214,9 +218,9 @@ def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     )
     scalars = (*_strides(job), *_weight_steps(job), *cut)
     products = prod(job.out) * job.deep * len(taps) / len(parts)
-    work = products / PRODUCTS_PER_NS + prod(job.out)
+    work = products / _products(target) + prod(job.out)
     tables = (_table(taps), _table(parts))
-    return Plan(
+    return WindowPlan(
         "convolution",
         tables,
         scalars,
@@ -238,15 +242,15 @@ def _suits_fold(job: WindowSum) -> bool:
     return windows <= USEFUL * prod(job.out[2:]) and products <= MAX_PRODUCTS
 
 
-def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
+def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     """Products of all windows and filters, which the caller makes, are added where taps stand."""
     places, parts = _parts(job)
     taps = [(place.dy, place.dx, place.number) for place in places]
     turns = job.out[0] * job.out[1]
     scalars = (*job.source[2:], *job.out[2:], job.out[1], len(taps), turns)
-    work = prod(job.out) * len(taps) / PLANE_PRODUCTS_PER_NS
+    work = prod(job.out) * len(taps) / (PLANE_PART * _products(target))
     tables = (_table(taps), _table(parts))
-    return Plan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
+    return WindowPlan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
 
 
 def _weight_steps(job: WindowSum) -> tuple[int, ...]:
@@ -281,7 +285,7 @@ def _cut(rows: int, pixels: int, others: int, target: CpuTarget, dtype: DType) -
 # Filters.
 
 
-def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
+def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     """The transpose in weights of a convolution: `job.out` is what its windows make."""
     if job.deep == 1 and job.rows <= FEW_OUTPUTS:
         made = _plan_plane_filters(job, target, dtype)
@@ -320,10 +324,12 @@ def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
         int(swapped),
         others * splits,
     )
-    work = pixels * prod(job.filters) / PRODUCTS_PER_NS + prod(job.filters)
+    work = pixels * prod(job.filters) / _products(target) + prod(job.filters)
     tables, scalars = (_table(taps), _table(parts)), (*_strides(job), *cut)
     turns, outside = others * splits, job.reaches_out
-    return Plan("filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise)
+    return WindowPlan(
+        "filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise
+    )
 
 
 def _swapped(job: WindowSum) -> WindowSum:
@@ -341,9 +347,9 @@ class _Copies(NamedTuple):
     rectangles: int
 
 
-def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _Copies | None:
+def _copies(job: WindowSum, places: list[_Place], parts: Any, target: CpuTarget, dtype: DType) -> _Copies | None:
     """Rectangles of planes that fit; None if none does."""
-    room, (down, across) = depthwise.copied_elements(dtype), job.steps
+    room, (down, across) = depthwise.copied_elements(dtype, target), job.steps
     most_rows, most_columns = (max(part[axis] for part in parts) for axis in (0, 1))
     high = max(part[5] - part[4] for part in parts)
     wide = max(part[7] - part[6] for part in parts) // across
@@ -364,22 +370,22 @@ def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _
     return _Copies(numbers, taps, bands * blocks)
 
 
-def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None:
+def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan | None:
     places, parts = _parts(job)
-    copies = _copies(job, places, parts, dtype)
+    copies = _copies(job, places, parts, target, dtype)
     if copies is None:
         return None
     turns = copies.rectangles * job.out[0] * job.out[1] * len(parts)
     taps = job.filters[2] * job.filters[3]
     scalars = (*_strides(job), *copies.scalars, taps, job.out[0], turns)
-    work = prod(job.out) * (1 + len(places) / len(parts)) / PLANE_PRODUCTS_PER_NS
+    work = prod(job.out) * (1 + len(places) / len(parts)) / (PLANE_PART * _products(target))
     tables, lanes = (_table(copies.taps), _table(parts)), target.lanes(dtype)
-    return Plan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
+    return WindowPlan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
 
 
-def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None:
+def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan | None:
     places, parts = _parts(job)
-    copies = _copies(job, places, parts, dtype)
+    copies = _copies(job, places, parts, target, dtype)
     if copies is None or len(places) > depthwise.MAX_TAPS:
         return None
     images, outputs = job.out[:2]
@@ -387,7 +393,7 @@ def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan
     splits = _ceil(images, part)
     turns = outputs * splits
     scalars = (*_strides(job), *copies.scalars, len(places), part, images, turns)
-    work = prod(job.out) * (1 + len(places)) / PLANE_PRODUCTS_PER_NS
+    work = prod(job.out) * (1 + len(places)) / (PLANE_PART * _products(target))
     tables = (_table(copies.taps), _table(parts))
     numbers = (splits, turns, work, target.lanes(dtype), job.reaches_out)
-    return Plan("depthwise_filters", tables, scalars, job.filters, *numbers)
+    return WindowPlan("depthwise_filters", tables, scalars, job.filters, *numbers)

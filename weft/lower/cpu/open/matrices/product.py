@@ -21,21 +21,20 @@ from ..operands import Block, Operands
 from ..tile import Panel, Sums, TileSize, ceil_div, choose_tile, clamped, even_panels, lanes_from, row_tiles, tile_size
 from .pack import Columns, pack_panel
 
-PANEL_BYTES = 216 << 10  # of packed columns, beside which rows fit the second cache
+PANELS = 27 / 128  # of the second cache, for packed columns: rows fit it beside them
 MAX_DEPTH = 384  # products of a part
-LINE_BYTES = 64
 UNROLL = 1  # of tiles with all rows; more takes longer to compile and is no faster
 
 
-def panel_elements(dtype: DType) -> int:
+def panel_elements(dtype: DType, target: CpuTarget) -> int:
     """How many elements of packed columns a turn holds."""
-    return PANEL_BYTES // dtype.itemsize
+    return int(PANELS * target.caches[1]) // dtype.itemsize
 
 
 def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
     """The kernel over open/operands.py. With `pack_rows` rows of a are packed as well, else the
     products of a row lie side by side."""
-    return _Writer(target, dtype, pack_rows).kernel()
+    return _OpenProduct(target, dtype, pack_rows).kernel()
 
 
 class _Part(NamedTuple):
@@ -58,10 +57,11 @@ class _Rows(NamedTuple):
     edge: Buffer
 
 
-class _Writer:
+class _OpenProduct:
     def __init__(self, target: CpuTarget, dtype: DType, pack_rows: bool) -> None:
         self.b = b = KernelBuilder(f"open_product_{dtype.name}{'_packed' if pack_rows else ''}")
         self.dtype, self.size, self.pack_rows = dtype, tile_size(target, dtype), pack_rows
+        self.panels, self.line = panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize
         self.operands = Operands(b, dtype)
         self.given = self.operands.given
 
@@ -70,7 +70,7 @@ class _Writer:
         with b.parallel("turn", given.turns) as turn:
             self.block = self.operands.block(turn)
             self.vectors = self.operands.vectors(self.block, self.size.lanes)
-            panels = b.alloc("panels", self.dtype, (panel_elements(self.dtype),), alignment=64)
+            panels = b.alloc("panels", self.dtype, (self.panels,), alignment=64)
             with b.loop("part", (given.depth + given.part - 1) // given.part) as number:
                 start = b.let("start", number * given.part)
                 end = b.let("end", binary("min", start + given.part, given.depth))
@@ -170,7 +170,7 @@ class _Writer:
         """Each tile asks for a share of the panel packed next: where columns are side by side, one
         line of some products, else one line of each column."""
         b, given = self.b, self.given
-        line = LINE_BYTES // self.dtype.itemsize
+        line = self.line
         first = part.following + panel.first * self.size.lanes * given.b_column_step
         share = b.let("share", rows.number % (kind.vectors * unroll))
         across = share // kind.vectors * (part.depth // unroll) * given.b_depth_step

@@ -16,22 +16,22 @@ from ...tile import registers
 from ..operands import Operands
 from ..tile import ceil_div, clamped, lanes_from
 
-MAX_ROWS = 12  # of a thin product
+MAX_ROWS = 12  # of a skinny product
 RUN_BYTES = 2048  # of the columns of a turn
 DEEP = 4  # products that a pass over the columns adds
 ACROSS = 4  # columns of a tile of dot products
 
 
-def thin_columns(dtype: DType) -> int:
+def skinny_columns(dtype: DType) -> int:
     """How many columns a turn has at most."""
     return RUN_BYTES // dtype.itemsize
 
 
-def thin_kernel(target: CpuTarget, dtype: DType) -> Kernel:
+def skinny_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """At most MAX_ROWS rows times a matrix whose columns are side by side: some products at a time
     are added to all columns of a turn, which makes for long runs of memory; sums stay in the first
     cache."""
-    return _Thin(target, dtype).kernel()
+    return _SkinnyProduct(target, dtype).kernel()
 
 
 def dot_kernel(target: CpuTarget, dtype: DType) -> Kernel:
@@ -40,9 +40,9 @@ def dot_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     return _Dot(target, dtype).kernel()
 
 
-class _Thin:
+class _SkinnyProduct:
     def __init__(self, target: CpuTarget, dtype: DType) -> None:
-        self.b = KernelBuilder(f"open_product_{dtype.name}_thin")
+        self.b = KernelBuilder(f"open_product_{dtype.name}_skinny")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.given, self.lanes = self.operands.given, target.lanes(dtype)
         self.rows = 4 if registers(target) == 32 else 2
@@ -51,7 +51,7 @@ class _Thin:
         b, depth = self.b, self.given.depth
         with b.parallel("turn", self.given.turns) as turn:
             self.block = self.operands.block(turn)
-            count = MAX_ROWS * thin_columns(self.dtype)
+            count = MAX_ROWS * skinny_columns(self.dtype)
             self.sums = b.alloc("sums", self.dtype, (count,), alignment=64)
             self._begin()
             whole = b.let("whole", depth // DEEP)
@@ -84,7 +84,7 @@ class _Thin:
             yield row, b.let("column", vector * self.lanes)
 
     def _place(self, row: Expr, column: Expr) -> Expr:
-        return lanes_from(row * thin_columns(self.dtype) + column, self.lanes)
+        return lanes_from(row * skinny_columns(self.dtype) + column, self.lanes)
 
     def _add(self, k: Expr, deep: int, sizes: Sequence[int]) -> None:
         """Adds some products, in tiles of so many rows; each size as often as there are rows."""

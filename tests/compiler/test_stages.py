@@ -1,0 +1,53 @@
+"""A compilation is one straight line: stages come in order, those of the model once, those of a kernel once each."""
+
+import numpy as np
+
+import weft
+from weft.base import config
+from weft.compiler.groups import forget_groups
+from weft.compiler.stages import watched
+from weft.testing import resnet
+
+ORDER = "model types graph groups loops text code program executor".split()
+
+
+def stages_of(model, **options):
+    reached = []
+    forget_groups()
+    with config.override(cache=False), watched(reached.append):
+        weft.compile(model, **options)
+    return reached
+
+
+def check_straight(reached):
+    titles = [stage.title for stage in reached]
+    once = [title for title in titles if title not in ("loops", "text", "code")]
+    assert once == [title for title in ORDER if title in once]
+    places = [ORDER.index(title) for title in titles]
+    first, last = ORDER.index("loops"), ORDER.index("code")
+    inside = [place for place in places if first <= place <= last]
+    assert places == sorted(place for place in places if place < first) + inside + sorted(p for p in places if p > last)
+    assert titles.count("loops") == titles.count("text")
+
+
+def test_a_network_goes_through_every_stage_once():
+    symbol, params = resnet.get_workload(1, image_shape=(3, 32, 32), num_layers=18, width=0.25)
+    reached = stages_of((symbol, params), shape={"data": (1, 3, 32, 32)})
+    check_straight(reached)
+    kernels = [stage.value for stage in reached if stage.title == "loops"]
+    assert len({id(kernel) for kernel in kernels}) == len(kernels) > 10
+    (program,) = [stage.value for stage in reached if stage.title == "program"]
+    assert len({step.kernel for step in program.plan.steps}) <= len(kernels)
+
+
+def test_open_shapes_are_typed_when_they_are_known():
+    x = weft.symbol.Variable("x", shape=(2, 3))
+    check_straight(stages_of(weft.symbol.exp(x)))
+    reached = []
+    model = weft.compile(weft.symbol.exp(weft.symbol.Variable("x")), shape={"x": (None, 3)})
+    with watched(reached.append):
+        model(np.zeros((4, 3), "float32"))
+        model(np.zeros((4, 3), "float32"))
+    assert [stage.title for stage in reached if stage.title in ("types", "program")] == ["types", "program"]
+    (typed,) = [stage.value for stage in reached if stage.title == "types"]
+    assert typed.fact(typed.outputs[0]).shape == (4, 3)
