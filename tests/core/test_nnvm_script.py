@@ -234,8 +234,7 @@ def test_a_schedule_keeps_the_meaning():
     registry.register_schedule("t_user_tiles", lambda attrs, kernel, target: tiles(kernel))
 
     def tiles(kernel):
-        split = transform.split(kernel, "i0", 4)
-        return transform.parallelise(transform.unroll(split.target, split.inner), split.outer)
+        return replace(kernel, body=transform.split(kernel.body, kernel.body.var, 4, "unroll"))
 
     x = np.random.default_rng(0).normal(size=(10, 7)).astype("float32")
     out = ran(sym.relu(sym.t_user_tiles(sym.Variable("x", shape=x.shape))), x=x)

@@ -103,22 +103,22 @@ def pointwise(body: Callable[..., Any]) -> Callable[..., te.Tensor]:
 def _stretched(shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """What shapes broadcast to; extents may be arguments of a kernel."""
     rank = max(map(len, shapes))
-    made: list[Any] = [1] * rank
+    extents: list[Any] = [1] * rank
     for shape in shapes:
         for axis, extent in enumerate(shape, rank - len(shape)):
             if type(extent) is int and extent == 1:
                 continue
-            if type(made[axis]) is int and made[axis] == 1:
-                made[axis] = extent
-            elif made[axis] != extent:
+            if type(extents[axis]) is int and extents[axis] == 1:
+                extents[axis] = extent
+            elif extents[axis] != extent:
                 raise ShapeError(f"shapes {', '.join(map(show, shapes))} do not broadcast")
-    return tuple(made)
+    return tuple(extents)
 
 
 def _at(tensor: te.Tensor, indices: Sequence[Any]) -> Any:
     """Reads a tensor where an output of larger or equal rank has these indices."""
-    own = indices[len(indices) - len(tensor.shape) :]
-    return tensor[tuple(0 if dim == 1 else i for i, dim in zip(own, tensor.shape))]
+    inner = indices[len(indices) - len(tensor.shape) :]
+    return tensor[tuple(0 if dim == 1 else i for i, dim in zip(inner, tensor.shape))]
 
 
 # Inference rules that many operators share.
@@ -163,13 +163,13 @@ def backward_shape(forward: ShapeRule, own: int = 1, order: Sequence[int] = (1, 
     """
 
     def rule(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
-        given = list(ins)
-        given[own] = unify(given[own], outs[0])
+        shapes = list(ins)
+        shapes[own] = unify(shapes[own], outs[0])
         places = [place for place in order if place < len(ins)]
-        inputs, (ograd,) = forward(params, [given[place] for place in places], [given[0]])
+        inputs, (ograd,) = forward(params, [shapes[place] for place in places], [shapes[0]])
         for place, shape in zip(places, inputs):
-            given[place] = unify(given[place], shape)
-        return [unify(given[0], ograd), *given[1:]], [given[own]]
+            shapes[place] = unify(shapes[place], shape)
+        return [unify(shapes[0], ograd), *shapes[1:]], [shapes[own]]
 
     return rule
 
@@ -232,14 +232,12 @@ def holomorphic(ctx: Any, *grads: Any) -> list[Any]:
     """dz = g times the conjugate of f'(z): the rule for real numbers, on conjugates of what it
     reads. For operators with f(conj z) = conj f(z), as those of a real power series."""
     inputs, outputs = ([conj(x) for x in values] for values in (ctx.inputs, ctx.outputs))
-    made: list[Any] = ctx.rule(ctx._replace(inputs=inputs, outputs=outputs), *grads)
-    return made
+    return ctx.rule(ctx._replace(inputs=inputs, outputs=outputs), *grads)
 
 
 def as_written(ctx: Any, *grads: Any) -> list[Any]:
     """The rule for real numbers, which holds for complex ones, too."""
-    made: list[Any] = ctx.rule(ctx, *grads)
-    return made
+    return ctx.rule(ctx, *grads)
 
 
 def attributes(params: Params) -> dict[str, Any]:
@@ -314,9 +312,9 @@ def in_float32(compute: Rule) -> Rule:
         dtype = tensors[0].dtype
         if not (is_float(dtype) and dtype.itemsize == 2 and {t.dtype for t in tensors} == {dtype}):
             return compute(params, *tensors)
-        made = compute(params, *(_cast_to(FLOAT32, tensor) for tensor in tensors))
-        several = isinstance(made, tuple)
-        back = [_cast_to(dtype, tensor) for tensor in (made if several else (made,))]
+        results = compute(params, *(_cast_to(FLOAT32, tensor) for tensor in tensors))
+        several = isinstance(results, tuple)
+        back = [_cast_to(dtype, tensor) for tensor in (results if several else (results,))]
         return tuple(back) if several else back[0]
 
     return wide

@@ -46,8 +46,8 @@ class Body:
         """A kernel over the memory at these positions, each seen in a shape: the builder, then a
         buffer for each of them."""
         b = te.KernelBuilder(self.name)
-        made = [b.arg(f"b{p}", self.specs[p][1], shape) for p, shape in views.items()]
-        yield [b, *made]
+        buffers = [b.arg(f"b{p}", self.specs[p][1], shape) for p, shape in views.items()]
+        yield [b, *buffers]
         self.kernels.append((b.finish(), tuple(views), max(work, 1)))
 
 
@@ -90,9 +90,9 @@ def unravelled(flat: te.Expr, shape: Sequence[int]) -> list[te.Expr]:
 
 def read_stretched(buffer: te.Buffer, at: Sequence[te.Expr]) -> te.Expr:
     """Reads memory that broadcasts, where an output of larger or equal rank has these indices."""
-    own = at[len(at) - len(buffer.shape) :]
+    inner = at[len(at) - len(buffer.shape) :]
     is_one = [isinstance(n, Const) and n.value == 1 for n in buffer.shape]
-    return buffer[tuple(0 if one else i for i, one in zip(own, is_one))]
+    return buffer[tuple(0 if one else i for i, one in zip(inner, is_one))]
 
 
 def wide_dtype(dtype: DType) -> DType:
@@ -102,9 +102,9 @@ def wide_dtype(dtype: DType) -> DType:
 
 def variable(b: te.KernelBuilder, name: str, value: te.ExprLike, dtype: DType = INT64) -> te.Buffer:
     """A number that changes: read it as `v[()]`, write it by `b.store(v, (), ...)`."""
-    made = b.alloc(name, dtype, ())
-    b.store(made, (), value)
-    return made
+    cell = b.alloc(name, dtype, ())
+    b.store(cell, (), value)
+    return cell
 
 
 def along(b: te.KernelBuilder, rows: Rows) -> AbstractContextManager[te.Var]:

@@ -30,8 +30,8 @@ _UNDEFINED = Layout()
 def arbitrary(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     """Works in any layout; all inputs must agree, and the outputs follow."""
     layout = _shared(ins, last)
-    given = [layout] * len(outs) if layout.defined else list(outs)
-    return [layout] * len(ins), given
+    outputs = [layout] * len(outs) if layout.defined else list(outs)
+    return [layout] * len(ins), outputs
 
 
 def _shared(ins: Layouts, last: Layouts) -> Layout:
@@ -189,16 +189,16 @@ def _with_front(names: Layout, rank: int) -> Layout:
 def _operand(storage: Layout, side: int, ins: Layouts, names: Layouts, shapes: Sequence[Shape]) -> Layout | None:
     """The storage of an operand whose result is in another one; None where its axes are not the
     last ones there. A tensor of one element broadcasts as it is; an extent of 1 has blocks of 1."""
-    own, shape = names[side], shapes[side]
+    written, shape = names[side], shapes[side]
     if _is_one(shape) and ins[side].whole and len(shape) <= len(shapes[1 - side] or ()):
         return ins[side]
-    axes = [axis for axis in storage.axes if axis[0].upper() in own]
+    axes = [axis for axis in storage.axes if axis[0].upper() in written]
     if axes != list(storage.axes[storage.ndim - len(axes) :]):
         return None
     parts = []
     for letter, size in axes:
         block: int | None = size
-        if size and own.whole:
+        if size and written.whole:
             block = _block(size, *(_extent(letter.upper(), names[s], shapes[s]) for s in (side, 1 - side)))
         if block is None:
             return None
@@ -216,26 +216,26 @@ def _extent(letter: str, names: Layout, shape: Shape) -> Dim:
     return 1 if at < 0 else shape[at] if shape is not None else None
 
 
-def _block(size: int, own: Dim, other: Dim) -> int | None:
+def _block(size: int, extent: Dim, other: Dim) -> int | None:
     """The blocks of an axis of a result that has blocks of `size`; None where they do not fit."""
-    if not isinstance(own, int) or not isinstance(other, int) or max(own, other) % size:
+    if not isinstance(extent, int) or not isinstance(other, int) or max(extent, other) % size:
         return None
-    return 1 if own == 1 else size
+    return 1 if extent == 1 else size
 
 
 def pool(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
     """Keeps the storage of the input if H and W are whole and where the `layout` attribute has
     them; all inputs and outputs have the same."""
-    own = Layout(params.layout)
+    named = Layout(params.layout)
     layout = _shared(ins, last)
-    names = next((name for name in last if name.defined), own)
-    kept = next((known for known in (layout, names) if _has_rows(known, own)), own)
+    names = next((name for name in last if name.defined), named)
+    kept = next((known for known in (layout, names) if _has_rows(known, named)), named)
     return [kept] * len(ins), [kept] * len(outs)
 
 
-def _has_rows(layout: Layout, own: Layout) -> bool:
+def _has_rows(layout: Layout, named: Layout) -> bool:
     """Whether rows and columns are whole, and where an operator's own layout has them."""
-    same = all(layout.index_of(letter) == own.index_of(letter) for letter in "HW")
+    same = all(layout.index_of(letter) == named.index_of(letter) for letter in "HW")
     return same and "h" not in layout and "w" not in layout
 
 
@@ -279,11 +279,11 @@ def batch_norm(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answe
     if not whole and (params.training or not ends):
         storage = names
     block = _last_block(params.axis, storage)
-    own = [_in_blocks(known, block) for known in vectors[:2]]
+    in_blocks = [_in_blocks(known, block) for known in vectors[:2]]
     fresh = _in_blocks(_UNDEFINED, 0 if params.training else block)
     moving = [known if known.defined else fresh for known in vectors[2:]]
     moments = [_in_blocks(known, block) for known in outs[1:]]
-    return [storage, *own, *moving], [storage, *moments]
+    return [storage, *in_blocks, *moving], [storage, *moments]
 
 
 def _last_block(axis: int, storage: Layout) -> int:
@@ -317,14 +317,14 @@ def logical_index(layout: Layout, indices: Sequence[Any]) -> dict[str, Any]:
 
 def physical_index(layout: Layout, at: Mapping[str, Any]) -> tuple[Any, ...]:
     """The indices, in the order of the layout, of an element given by letters."""
-    made = []
+    index = []
     for letter, size in layout.axes:
         block = layout.subsizeof(letter) if letter.isupper() else -1
         if size:
-            made.append(at[letter.upper()] % size)
+            index.append(at[letter.upper()] % size)
         else:
-            made.append(at[letter] // block if block > 0 else at[letter])
-    return tuple(made)
+            index.append(at[letter] // block if block > 0 else at[letter])
+    return tuple(index)
 
 
 def rearrange(array: NDArray[Any], source: Layout, target: Layout) -> NDArray[Any]:
@@ -350,22 +350,22 @@ def is_same_order(source: Layout, target: Layout, shape: Sequence[int]) -> bool:
     >>> is_same_order(Layout("NCHW4c"), Layout("NCHW"), (1, 2, 1, 3, 4))
     False
     """
-    made = source.convert_shape(tuple(shape), target)
-    return _order(source, shape) == _order(target, cast("Sequence[int]", made))
+    converted = source.convert_shape(tuple(shape), target)
+    return _order(source, shape) == _order(target, cast("Sequence[int]", converted))
 
 
 def _order(layout: Layout, shape: Sequence[int]) -> list[tuple[str, int, int]]:
     """(letter, distance along it, number) of the dimensions as they follow in memory; neighbours
     that walk through a dimension in one go are one."""
-    found: list[tuple[str, int, int]] = []
+    order: list[tuple[str, int, int]] = []
     for (name, _), extent in zip(layout.axes, shape):
         letter, distance = name.upper(), max(layout.subsizeof(name), 1) if name.isupper() else 1
         if extent == 1:
             continue
-        if found and found[-1][:2] == (letter, distance * extent):
-            extent *= found.pop()[2]
-        found.append((letter, distance, extent))
-    return found
+        if order and order[-1][:2] == (letter, distance * extent):
+            extent *= order.pop()[2]
+        order.append((letter, distance, extent))
+    return order
 
 
 def _blocks_behind(layout: Layout, letters: Sequence[str]) -> list[int]:

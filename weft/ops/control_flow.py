@@ -77,18 +77,18 @@ _DTYPES = _Kind("dtype", infer_dtypes, unify_dtype, lambda dtype: dtype, lambda 
 
 def _through(kind: _Kind, graph: Symbol, ins: list[Any]) -> tuple[list[Any], list[Any]]:
     """What a subgraph says about its inputs and outputs."""
-    made = Graph(graph.outputs)
-    names = {made.indexed.nodes[number].name for number in made.indexed.variables}
-    given = {input_name(i): value for i, value in enumerate(ins) if value is not None}
-    made = kind.infer(made, {name: value for name, value in given.items() if name in names})
-    nodes = {made.indexed.nodes[number].name: number for number in made.indexed.variables}
-    found = list(ins)
+    inner = Graph(graph.outputs)
+    names = {inner.indexed.nodes[number].name for number in inner.indexed.variables}
+    known = {input_name(i): value for i, value in enumerate(ins) if value is not None}
+    inner = kind.infer(inner, {name: value for name, value in known.items() if name in names})
+    nodes = {inner.indexed.nodes[number].name: number for number in inner.indexed.variables}
+    facts = list(ins)
     for position in range(len(ins)):
         number = nodes.get(input_name(position))
         if number is not None:
-            fact = made.fact(NodeEntry(made.indexed.nodes[number]))
-            found[position] = kind.meet(ins[position], getattr(fact, kind.key))
-    return found, [getattr(made.fact(entry), kind.key) for entry in graph.outputs]
+            fact = inner.fact(NodeEntry(inner.indexed.nodes[number]))
+            facts[position] = kind.meet(ins[position], getattr(fact, kind.key))
+    return facts, [getattr(inner.fact(entry), kind.key) for entry in graph.outputs]
 
 
 def _checked(subgraphs: Sequence[Symbol], wanted: Sequence[int], inputs: int, states: Sequence[int] = ()) -> None:
@@ -137,11 +137,11 @@ def _looped(
     ends = outs[len(outs) - states :]
     for k in range(states):
         ins[first + k] = kind.meet(ins[first + k], ends[k])
-    found, made = _through(kind, graph, ins)
-    new = made[len(made) - states :] if states else []
+    inputs, outputs = _through(kind, graph, ins)
+    new = outputs[len(outputs) - states :] if states else []
     for k in range(states):
-        found[first + k] = kind.meet(found[first + k], new[k])
-    return found, made[: len(made) - states], found[first : first + states]
+        inputs[first + k] = kind.meet(inputs[first + k], new[k])
+    return inputs, outputs[: len(outputs) - states], inputs[first : first + states]
 
 
 def _scan_rule(kind: _Kind) -> Any:
@@ -152,9 +152,9 @@ def _scan_rule(kind: _Kind) -> Any:
         _checked(subgraphs, [results + states], len(ins), range(data, data + states))
         count = _steps(params, ins, outs) if kind is _SHAPES else None
         inner = [kind.item(value) for value in ins[:data]] + list(ins[data:])
-        found, items, ends = _looped(kind, subgraphs[0], inner, data, states, list(outs))
-        whole = [kind.whole(value, count) for value in found[:data]]
-        return [*whole, *found[data:]], [*(kind.whole(item, count) for item in items), *ends]
+        inputs, items, ends = _looped(kind, subgraphs[0], inner, data, states, list(outs))
+        whole = [kind.whole(value, count) for value in inputs[:data]]
+        return [*whole, *inputs[data:]], [*(kind.whole(item, count) for item in items), *ends]
 
     rule.takes_subgraphs = True  # type: ignore[attr-defined]
     return rule
@@ -166,10 +166,10 @@ def _while_rule(kind: _Kind) -> Any:
         if len(ins) < states:
             raise InvalidValue(f"{len(ins)} inputs, of which {states} are states")
         _checked(subgraphs, [1, results + states], len(ins), range(states))
-        found, (answer,) = _through(kind, subgraphs[0], list(ins))
+        inputs, (answer,) = _through(kind, subgraphs[0], list(ins))
         _check_one(kind, answer)
-        found, items, ends = _looped(kind, subgraphs[1], found, 0, states, list(outs))
-        return found, [*(kind.whole(item, params.max_iterations) for item in items), *ends]
+        inputs, items, ends = _looped(kind, subgraphs[1], inputs, 0, states, list(outs))
+        return inputs, [*(kind.whole(item, params.max_iterations) for item in items), *ends]
 
     rule.takes_subgraphs = True  # type: ignore[attr-defined]
     return rule
@@ -181,9 +181,9 @@ def _cond_rule(kind: _Kind) -> Any:
             raise InvalidValue("cond has no condition")
         _check_one(kind, ins[0])
         _checked(subgraphs, [params.num_outputs] * 2, len(ins))
-        found, made = _through(kind, subgraphs[0], list(ins))
-        found, other = _through(kind, subgraphs[1], found)
-        return found, [kind.meet(a, b) for a, b in zip(made, other)]
+        inputs, outputs = _through(kind, subgraphs[0], list(ins))
+        inputs, other = _through(kind, subgraphs[1], inputs)
+        return inputs, [kind.meet(a, b) for a, b in zip(outputs, other)]
 
     rule.takes_subgraphs = True  # type: ignore[attr-defined]
     return rule
@@ -211,8 +211,8 @@ def _empty(graph: Symbol, arrays: Sequence[Any], count: int, results: int) -> li
     named = _named(arrays)
     used = set(graph.list_input_names())
     shapes, dtypes = input_facts({name: array for name, array in named.items() if name in used})
-    made = infer(Graph(graph.outputs), shapes, dtypes)
-    facts: list[Any] = [made.fact(entry) for entry in graph.outputs[:results]]
+    typed = infer(Graph(graph.outputs), shapes, dtypes)
+    facts: list[Any] = [typed.fact(entry) for entry in graph.outputs[:results]]
     return [np.zeros((count, *fact.shape), fact.dtype) for fact in facts]
 
 
@@ -224,10 +224,10 @@ def _scan_reference(params: ScanAttrs, *arrays: Any, subgraphs: Sequence[Symbol]
     outs = _empty(body, [*items, *states, *rest], count, params.num_outputs)
     for step in reversed(range(count)) if params.reverse else range(count):
         items = [array[step] for array in arrays[:data]]
-        made = evaluate(body, _named([*items, *states, *rest]))
-        for out, value in zip(outs, made):
+        results = evaluate(body, _named([*items, *states, *rest]))
+        for out, value in zip(outs, results):
             out[step] = value
-        states = made[params.num_outputs :]
+        states = results[params.num_outputs :]
     return (*outs, *(np.array(state) for state in states))
 
 
@@ -239,10 +239,10 @@ def _while_reference(params: WhileAttrs, *arrays: Any, subgraphs: Sequence[Symbo
         named = _named([*states, *rest])
         if not holds(evaluate(test, named)[0]):
             break
-        made = evaluate(body, named)
-        for out, value in zip(outs, made):
+        results = evaluate(body, named)
+        for out, value in zip(outs, results):
             out[turn] = value
-        states = made[params.num_outputs :]
+        states = results[params.num_outputs :]
     return (*outs, *(np.array(state) for state in states))
 
 
@@ -260,8 +260,8 @@ def control(
     """All outputs of a node with subgraphs."""
     texts = {key: text_of(value) for key, value in attrs.items()}
     entries = [entry for symbol in inputs for entry in symbol.outputs]
-    made = NameManager.current.get(name, op_name)
-    node = Node(Op.get(op_name), made, texts, entries, subgraphs=subgraphs)
+    label = NameManager.current.get(name, op_name)
+    node = Node(Op.get(op_name), label, texts, entries, subgraphs=subgraphs)
     return Symbol([node.entry(index) for index in range(node.num_outputs)])
 
 
@@ -357,8 +357,8 @@ def _moved(graph: Symbol, places: Mapping[int, int]) -> tuple[Symbol, dict[int, 
 
 def _gradients(ctx: Any, graph: Symbol, of: Mapping[int, Symbol], heads: Sequence[Symbol]) -> Any:
     """The gradient of each of these inputs that the outputs depend on, by its place."""
-    made = ctx.gradients(graph, list(of.values()), Group(list(heads))) if of else []
-    return dict(zip(of, made))
+    grads = ctx.gradients(graph, list(of.values()), Group(list(heads))) if of else []
+    return dict(zip(of, grads))
 
 
 def _scan_gradient(ctx: Any, *heads: Any) -> list[Any]:
@@ -408,7 +408,7 @@ def _states_before(ctx: Any) -> list[Symbol]:
     inner, of = _moved(body, {i: i for i in range(len(ctx.inputs))})
     old = [of.get(data + k) or Variable(input_name(data + k)) for k in range(states)]
     new = [Symbol([entry]) for entry in inner.outputs[params.num_outputs :]]
-    made = control(
+    scanned = control(
         "scan",
         ctx.inputs,
         [Group([*old, *new])],
@@ -417,7 +417,7 @@ def _states_before(ctx: Any) -> list[Symbol]:
         num_outputs=states,
         reverse=params.reverse,
     )
-    return list(made)[:states]
+    return list(scanned)[:states]
 
 
 def _cond_gradient(ctx: Any, *heads: Any) -> list[Any]:

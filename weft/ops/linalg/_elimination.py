@@ -27,33 +27,33 @@ def lu_factors(a: Array, pivot: bool) -> tuple[Array, Array]:
     each row was swapped with in turn. A column without a pivot stays as it is."""
     *lead, m, n = a.shape
     count = min(m, n)
-    made = np.array(a, order="C").reshape(math.prod(lead), m, n)
-    pivots = np.empty((len(made), count), np.intp)
+    factors = np.array(a, order="C").reshape(math.prod(lead), m, n)
+    pivots = np.empty((len(factors), count), np.intp)
     for start in range(0, count, _PANEL):
         end = min(start + _PANEL, count)
         for j in range(start, end):
-            _eliminate(made, pivots, j, end, pivot)
+            _eliminate(factors, pivots, j, end, pivot)
         if end < n:
-            corner = np.tril(made[:, start:end, start:end], -1) + np.eye(end - start)
-            above = np.linalg.solve(corner, made[:, start:end, end:])
-            made[:, start:end, end:] = above
-            made[:, end:, end:] -= made[:, end:, start:end] @ above
-    return made.reshape(a.shape), (pivots + 1).astype(INT32).reshape(*lead, count)
+            corner = np.tril(factors[:, start:end, start:end], -1) + np.eye(end - start)
+            above = np.linalg.solve(corner, factors[:, start:end, end:])
+            factors[:, start:end, end:] = above
+            factors[:, end:, end:] -= factors[:, end:, start:end] @ above
+    return factors.reshape(a.shape), (pivots + 1).astype(INT32).reshape(*lead, count)
 
 
-def _eliminate(made: Array, pivots: Array, j: int, end: int, pivot: bool) -> None:
+def _eliminate(factors: Array, pivots: Array, j: int, end: int, pivot: bool) -> None:
     """One column, with the columns of its panel to the right."""
-    batch = np.arange(len(made))
+    batch = np.arange(len(factors))
     pivots[:, j] = j
     if pivot:
-        best = pivots[:, j] = j + np.argmax(_size(made[:, j:, j]), 1)
-        moved = made[batch, best]
-        made[batch, best] = made[:, j]
-        made[:, j] = moved
-    top = made[:, j, j, None]
-    below = made[:, j + 1 :, j] / np.where(top == 0, 1, top)
-    made[:, j + 1 :, j] = below
-    made[:, j + 1 :, j + 1 : end] -= below[:, :, None] * made[:, None, j, j + 1 : end]
+        best = pivots[:, j] = j + np.argmax(_size(factors[:, j:, j]), 1)
+        moved = factors[batch, best]
+        factors[batch, best] = factors[:, j]
+        factors[:, j] = moved
+    top = factors[:, j, j, None]
+    below = factors[:, j + 1 :, j] / np.where(top == 0, 1, top)
+    factors[:, j + 1 :, j] = below
+    factors[:, j + 1 :, j + 1 : end] -= below[:, :, None] * factors[:, None, j, j + 1 : end]
 
 
 def permutation(pivots: Array, rows: int) -> Array:
@@ -65,12 +65,12 @@ def permutation(pivots: Array, rows: int) -> Array:
     if len(flat) < _FEW:
         orders = [_swapped(rows, others) for others in flat.tolist()]
         return np.array(orders, np.intp).reshape(*lead, rows)
-    made = np.tile(np.arange(rows), (len(flat), 1))
+    order = np.tile(np.arange(rows), (len(flat), 1))
     batch = np.arange(len(flat))
     for j in range(count):
         other = flat[:, j] - 1
-        made[batch, j], made[batch, other] = made[batch, other], made[batch, j]
-    return made.reshape(*lead, rows)
+        order[batch, j], order[batch, other] = order[batch, other], order[batch, j]
+    return order.reshape(*lead, rows)
 
 
 def _swapped(rows: int, others: list[int]) -> list[int]:
@@ -107,72 +107,72 @@ def ldl_factors(a: Array, hermitian: bool) -> tuple[Array, Array, int]:
     """A = L D L' of one symmetric matrix, of which the lower triangle is read: D, with blocks of
     one or two, is on and beside the diagonal, L below it; the swaps, negative for blocks of two;
     and the place of the first block that is 0. By the method of Bunch and Kaufman."""
-    made, count = np.tril(a), len(a)
+    factors, count = np.tril(a), len(a)
     if hermitian:
-        np.fill_diagonal(made, made.diagonal().real)
+        np.fill_diagonal(factors, factors.diagonal().real)
     pivots = np.zeros(count, INT32)
     info = k = 0
     while k < count:
-        other, step = _pivot(made, k, hermitian)
+        other, step = _pivot(factors, k, hermitian)
         last = k + step - 1
         if other != last:
-            _swap(made, k, last, other, hermitian)
-        if step == 1 and made[k, k] == 0:
+            _swap(factors, k, last, other, hermitian)
+        if step == 1 and factors[k, k] == 0:
             info = info or k + 1
         else:
-            _subtract(made, k, step, hermitian)
+            _subtract(factors, k, step, hermitian)
         pivots[k : k + step] = other + 1 if step == 1 else -(other + 1)
         k += step
-    return made, pivots, info
+    return factors, pivots, info
 
 
-def _pivot(made: Array, k: int, hermitian: bool) -> tuple[int, int]:
+def _pivot(factors: Array, k: int, hermitian: bool) -> tuple[int, int]:
     """The row to swap with, and the size of the block."""
-    own = lambda i: abs(made[i, i].real) if hermitian else float(_size(made[i, i]))
-    column = _size(made[k + 1 :, k])
+    diagonal = lambda i: abs(factors[i, i].real) if hermitian else float(_size(factors[i, i]))
+    column = _size(factors[k + 1 :, k])
     largest = column.max(initial=0)
-    if own(k) >= _STAY * largest or largest == 0 or own(k) != own(k):
+    if diagonal(k) >= _STAY * largest or largest == 0 or diagonal(k) != diagonal(k):
         return k, 1
     best = k + 1 + int(column.argmax())
-    across = _size(np.concatenate([made[best, k:best], made[best + 1 :, best]])).max()
-    if own(k) * across >= _STAY * largest * largest:
+    across = _size(np.concatenate([factors[best, k:best], factors[best + 1 :, best]])).max()
+    if diagonal(k) * across >= _STAY * largest * largest:
         return k, 1
-    return (best, 1) if own(best) >= _STAY * across else (best, 2)
+    return (best, 1) if diagonal(best) >= _STAY * across else (best, 2)
 
 
-def _swap(made: Array, k: int, i: int, j: int, hermitian: bool) -> None:
+def _swap(factors: Array, k: int, i: int, j: int, hermitian: bool) -> None:
     """Rows and columns i < j of what is left from k on, in the lower triangle."""
     turn = np.conj if hermitian else np.positive
-    made[j + 1 :, [i, j]] = made[j + 1 :, [j, i]]
-    between = made[i + 1 : j, i].copy()
-    made[i + 1 : j, i] = turn(made[j, i + 1 : j])
-    made[j, i + 1 : j] = turn(between)
-    made[j, i] = turn(made[j, i])
-    made[i, i], made[j, j] = made[j, j], made[i, i]
-    made[[i, j], k:i] = made[[j, i], k:i]
+    factors[j + 1 :, [i, j]] = factors[j + 1 :, [j, i]]
+    between = factors[i + 1 : j, i].copy()
+    factors[i + 1 : j, i] = turn(factors[j, i + 1 : j])
+    factors[j, i + 1 : j] = turn(between)
+    factors[j, i] = turn(factors[j, i])
+    factors[i, i], factors[j, j] = factors[j, j], factors[i, i]
+    factors[[i, j], k:i] = factors[[j, i], k:i]
 
 
-def _block(made: Array, k: int, step: int, hermitian: bool) -> Array:
+def _block(factors: Array, k: int, step: int, hermitian: bool) -> Array:
     """A block of D, symmetric."""
-    low = made[k : k + step, k : k + step]
+    low = factors[k : k + step, k : k + step]
     above = np.tril(low, -1).T
     return np.asarray(low + (np.conj(above) if hermitian else above))
 
 
-def _subtract(made: Array, k: int, step: int, hermitian: bool) -> None:
+def _subtract(factors: Array, k: int, step: int, hermitian: bool) -> None:
     after = k + step
-    columns = made[after:, k:after].copy()
-    scaled = columns @ np.linalg.inv(_block(made, k, step, hermitian))
-    made[after:, after:] -= np.tril(scaled @ (np.conj(columns) if hermitian else columns).T)
-    made[after:, k:after] = scaled
+    columns = factors[after:, k:after].copy()
+    scaled = columns @ np.linalg.inv(_block(factors, k, step, hermitian))
+    factors[after:, after:] -= np.tril(scaled @ (np.conj(columns) if hermitian else columns).T)
+    factors[after:, k:after] = scaled
     if hermitian:  # rounding errors beside the real axis would grow
-        places = np.arange(after, len(made))
-        made[places, places] = made[places, places].real
+        places = np.arange(after, len(factors))
+        factors[places, places] = factors[places, places].real
 
 
 def ldl_solution(factors: Array, pivots: Array, b: Array, hermitian: bool) -> Array:
     """X with A X = B, by the factors of one matrix A."""
-    made, count = b.copy(), len(factors)
+    x, count = b.copy(), len(factors)
     steps, k = [], 0
     while k < count:
         steps.append((k, 1 if pivots[k] > 0 else 2))
@@ -182,12 +182,12 @@ def ldl_solution(factors: Array, pivots: Array, b: Array, hermitian: bool) -> Ar
         raise RunError(f"pivots must be between 1 and {count}, and negative in pairs")
     for k, step in steps:
         after, pair = k + step, [k + step - 1, places[k] - 1]
-        made[pair] = made[pair[::-1]]
-        made[after:] -= factors[after:, k:after] @ made[k:after]
-        made[k:after] = np.linalg.solve(_block(factors, k, step, hermitian), made[k:after])
+        x[pair] = x[pair[::-1]]
+        x[after:] -= factors[after:, k:after] @ x[k:after]
+        x[k:after] = np.linalg.solve(_block(factors, k, step, hermitian), x[k:after])
     for k, step in reversed(steps):
         after, pair = k + step, [k + step - 1, places[k] - 1]
         below = factors[after:, k:after].T
-        made[k:after] -= (np.conj(below) if hermitian else below) @ made[after:]
-        made[pair] = made[pair[::-1]]
-    return made
+        x[k:after] -= (np.conj(below) if hermitian else below) @ x[after:]
+        x[pair] = x[pair[::-1]]
+    return x

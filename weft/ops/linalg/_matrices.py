@@ -46,12 +46,12 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
         params = [arg for arg in args if not isinstance(arg, np.ndarray)]
         try:
-            made = function(*params, *(array.astype(_double(array.dtype)) for array in arrays))
+            results = function(*params, *(array.astype(_double(array.dtype)) for array in arrays))
         except np.linalg.LinAlgError as error:
             raise LinAlgError(f"the matrices {show(arrays[0].shape)} cannot be taken apart", why=str(error)) from None
-        if isinstance(made, tuple):
-            return tuple(_narrow(part, arrays[0].dtype) for part in made)
-        return _narrow(made, arrays[0].dtype)
+        if isinstance(results, tuple):
+            return tuple(_narrow(part, arrays[0].dtype) for part in results)
+        return _narrow(results, arrays[0].dtype)
 
     return reference
 
@@ -62,8 +62,8 @@ def _double(dtype: DType) -> Any:
     return np.complex128 if is_complex(dtype) else np.float64
 
 
-def _narrow(made: Any, dtype: DType) -> Array:
-    array = np.asarray(made)
+def _narrow(result: Any, dtype: DType) -> Array:
+    array = np.asarray(result)
     if is_integer(array.dtype):
         return array
     if is_complex(array.dtype):
@@ -73,8 +73,8 @@ def _narrow(made: Any, dtype: DType) -> Array:
 
 def lapack(name: str, doc: str, reference: Callable[..., Any], **columns: Any) -> Any:
     """An operator that runs on the host; its dtype rule is that all are one, if none is given."""
-    given = {"dtype": floating, **columns}
-    return define(name, doc, level=5, reference=in_double(reference), **given)
+    shared = {"dtype": floating, **columns}
+    return define(name, doc, level=5, reference=in_double(reference), **shared)
 
 
 def product(a: Any, b: Any, ta: bool = False, tb: bool = False) -> Any:

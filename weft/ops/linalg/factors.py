@@ -69,8 +69,8 @@ def _lu_gradient(ctx: Any, g: Any, _: Any) -> list[Any]:
         F.triangle(product(F.triangle(g, lower=False), up, tb=True), lower=False),
     )
     left = F.solve(low, inner, transposed=True, triangle="lower")
-    made = swapped_axes(F.solve(up, swapped_axes(left), triangle="upper"))
-    return [F.row_swaps(made, pivots, reverse=True)]
+    grad = swapped_axes(F.solve(up, swapped_axes(left), triangle="upper"))
+    return [F.row_swaps(grad, pivots, reverse=True)]
 
 
 lu_factor = lapack(
@@ -132,16 +132,16 @@ class SymmetricAttrs:
 
 def _ldl_reference(params: SymmetricAttrs, a: Array) -> Any:
     lead = a.shape[:-2]
-    made, pivots = np.empty(a.shape, a.dtype), np.empty(a.shape[:-1], INT32)
+    factors, pivots = np.empty(a.shape, a.dtype), np.empty(a.shape[:-1], INT32)
     info = np.zeros(lead, INT32)
     for place in np.ndindex(*lead):
-        made[place], pivots[place], info[place] = ldl_factors(a[place], params.hermitian)
-    return made, pivots, info
+        factors[place], pivots[place], info[place] = ldl_factors(a[place], params.hermitian)
+    return factors, pivots, info
 
 
 def _ldl_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = square_shape(params, [unify(ins[0], outs[0])], [])[0][0]
-    return [made], [made, *([None] * 2 if made is None else [made[:-1], made[:-2]])]
+    matrix = square_shape(params, [unify(ins[0], outs[0])], [])[0][0]
+    return [matrix], [matrix, *([None] * 2 if matrix is None else [matrix[:-1], matrix[:-2]])]
 
 
 ldl_factor = lapack(
@@ -170,10 +170,10 @@ def _ldl_solve_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 def _ldl_solve_reference(params: SymmetricAttrs, factors: Array, pivots: Array, b: Array) -> Array:
-    made = np.empty(b.shape, b.dtype)
+    x = np.empty(b.shape, b.dtype)
     for place in np.ndindex(*b.shape[:-2]):
-        made[place] = ldl_solution(factors[place], pivots[place], b[place], params.hermitian)
-    return made
+        x[place] = ldl_solution(factors[place], pivots[place], b[place], params.hermitian)
+    return x
 
 
 def _ldl_solve_dtype(params: Any, ins: Any, outs: Any) -> Any:
@@ -198,8 +198,8 @@ ldl_solve = lapack(
 
 
 def _geqrf_reference(a: Array) -> Any:
-    made, tau = np.linalg.qr(a, mode="raw")
-    return swapped(made), tau
+    factors, tau = np.linalg.qr(a, mode="raw")
+    return swapped(factors), tau
 
 
 geqrf = lapack(
@@ -231,8 +231,8 @@ def _eig_gradient(ctx: Any, g_values: Any, g_vectors: Any) -> list[Any]:
     apart = F.elemwise_sub(inner, product(adjoint_product(vectors, vectors, ta=True), along))
     apart = F.elemwise_sub(apart, diagonal_part(apart))
     middle = F.elemwise_add(F.elemwise_div(apart, F.conj(distances(values))), spread(g_values))
-    made = F.solve(F.conj(vectors), adjoint_product(middle, vectors, tb=True), transposed=True)
-    return [F.cast_like(made, ctx.inputs[0])]
+    grad = F.solve(F.conj(vectors), adjoint_product(middle, vectors, tb=True), transposed=True)
+    return [F.cast_like(grad, ctx.inputs[0])]
 
 
 def _as_complex(a: Array) -> Any:
@@ -256,13 +256,13 @@ def _eigvals_gradient(ctx: Any, g: Any) -> list[Any]:
     """dA = V^-* diag(de) V*"""
     _, vectors = F.eig(ctx.inputs[0])
     right = adjoint_product(spread(g), vectors, tb=True)
-    made = F.solve(F.conj(vectors), right, transposed=True)
-    return [F.cast_like(made, ctx.inputs[0])]
+    grad = F.solve(F.conj(vectors), right, transposed=True)
+    return [F.cast_like(grad, ctx.inputs[0])]
 
 
 def _eigvals_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
-    made = square_shape(params, ins, [])[0][0]
-    return [made], [None if made is None else made[:-1]]
+    matrix = square_shape(params, ins, [])[0][0]
+    return [matrix], [None if matrix is None else matrix[:-1]]
 
 
 eigvals = lapack(
@@ -292,11 +292,11 @@ def _exp_reference(a: Array) -> Array:
     odd, even = (_matrix_polynomial(square, _PADE[k::2]) for k in (1, 0))
     odd = x @ odd
     good = np.isfinite(norm)[..., None, None]
-    made = np.linalg.solve(np.where(good, even - odd, np.eye(a.shape[-1])), even + odd)
-    made = np.where(good, made, np.nan)
+    power = np.linalg.solve(np.where(good, even - odd, np.eye(a.shape[-1])), even + odd)
+    power = np.where(good, power, np.nan)
     for step in range(int(times.max(initial=0))):
-        made = np.where((times > step)[..., None, None], made @ made, made)
-    return np.asarray(made)
+        power = np.where((times > step)[..., None, None], power @ power, power)
+    return np.asarray(power)
 
 
 def _matrix_polynomial(x: Array, coefficients: Any) -> Array:

@@ -51,9 +51,9 @@ def _triangle_compute(params: TriangleAttrs, x: te.Tensor) -> te.Tensor:
 
 
 def _triangle_shape(params: TriangleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    made = same_shape(params, ins, outs)
-    must_be_matrices(made[0][0], "triangle")
-    return made
+    inferred = same_shape(params, ins, outs)
+    must_be_matrices(inferred[0][0], "triangle")
+    return inferred
 
 
 def _same_triangle(params: TriangleAttrs, x: Any) -> Any:
@@ -155,8 +155,8 @@ solve = lapack(
 
 def _number_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     """A number for each matrix."""
-    made = square_shape(params, ins, [])[0]
-    return made, [None if made[0] is None else made[0][:-2]] * len(outs)
+    matrices = square_shape(params, ins, [])[0]
+    return matrices, [None if matrices[0] is None else matrices[0][:-2]] * len(outs)
 
 
 def _each(g: Any) -> Any:
@@ -234,11 +234,11 @@ def _cholesky_gradient(ctx: Any, g: Any, times: Any = product) -> list[Any]:
 
 def mirrored(a: Array) -> Array:
     """Symmetric matrices by their lower triangles; Hermitian ones of complex numbers."""
-    made = np.tril(a) + adjoint(np.tril(a, -1))
-    if is_complex(made.dtype):
-        places = np.arange(made.shape[-1])
-        made[..., places, places] = made[..., places, places].real
-    return made
+    whole = np.tril(a) + adjoint(np.tril(a, -1))
+    if is_complex(whole.dtype):
+        places = np.arange(whole.shape[-1])
+        whole[..., places, places] = whole[..., places, places].real
+    return whole
 
 
 lapack(
@@ -270,8 +270,8 @@ def _eigh_gradient(ctx: Any, g_values: Any, g_vectors: Any, times: Any = product
     values, vectors = ctx.outputs
     inner = times(vectors, g_vectors, ta=True)
     inner = F.elemwise_sub(inner, diagonal_part(inner))
-    gaps, own = (F.cast_like(x, g_vectors) for x in (distances(values), spread(g_values)))
-    middle = F.elemwise_add(F.elemwise_div(inner, gaps), own)
+    gaps, on_values = (F.cast_like(x, g_vectors) for x in (distances(values), spread(g_values)))
+    middle = F.elemwise_add(F.elemwise_div(inner, gaps), on_values)
     return [times(times(vectors, middle), vectors, tb=True)]
 
 

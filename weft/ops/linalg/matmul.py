@@ -119,15 +119,15 @@ def _lhs_reference(params: MatmulAttrs, g: Array, b: Array, like: Array) -> Arra
     right = _turn_array(widened(b), params.transpose_b)
     count = right.ndim - 1
     g_axes, b_axes = range(g.ndim - count, g.ndim), range(1, right.ndim)
-    made = np.tensordot(widened(g), right, (list(g_axes), list(b_axes)))
-    return _turn_array(made, params.transpose_a).astype(g.dtype, copy=False)
+    grad = np.tensordot(widened(g), right, (list(g_axes), list(b_axes)))
+    return _turn_array(grad, params.transpose_a).astype(g.dtype, copy=False)
 
 
 def _rhs_reference(params: MatmulAttrs, g: Array, a: Array, like: Array) -> Array:
     left = _turn_array(widened(a), params.transpose_a)
     rows = list(range(left.ndim - 1))
-    made = np.tensordot(left, widened(g), (rows, rows))
-    return _turn_array(made, params.transpose_b).astype(g.dtype, copy=False)
+    grad = np.tensordot(left, widened(g), (rows, rows))
+    return _turn_array(grad, params.transpose_b).astype(g.dtype, copy=False)
 
 
 def _turn_array(x: Array, reverse: bool) -> Array:

@@ -17,8 +17,8 @@ _Q = (series.FAR_Q0, series.FAR_Q1)
 
 
 def _near_j(order: int, v: Any) -> Any:
-    made = polynomial(v * v * (2 / _EDGE**2) - 1, _J[order])
-    return made * v if order else made
+    value = polynomial(v * v * (2 / _EDGE**2) - 1, _J[order])
+    return value * v if order else value
 
 
 def _waves(m: Any, order: int, a: Any) -> tuple[Any, Any]:

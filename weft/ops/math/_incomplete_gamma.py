@@ -36,17 +36,17 @@ def upper_share(a: Array, x: Array) -> Array:
 
 def _shared(a: Array, x: Array, lower: bool) -> Array:
     a, x = (np.array(v, np.float64) for v in np.broadcast_arrays(a, x))
-    made = np.full(a.shape, np.nan)
+    value = np.full(a.shape, np.nan)
     good = (a >= 0) & (x >= 0) & ~((a == 0) & (x == 0)) & ~(np.isinf(a) & np.isinf(x))
     nothing = (x == 0) | np.isinf(a)
     all_of_it = (a == 0) | np.isinf(x)
-    made[good & nothing] = 0.0 if lower else 1.0
-    made[good & all_of_it & ~nothing] = 1.0 if lower else 0.0
+    value[good & nothing] = 0.0 if lower else 1.0
+    value[good & all_of_it & ~nothing] = 1.0 if lower else 0.0
     for method, where in _methods(a, x, good & ~nothing & ~all_of_it):
         if where.any():
             part, is_lower = method(a[where], x[where])
-            made[where] = np.where(is_lower == lower, part, 1 - part)
-    return made
+            value[where] = np.where(is_lower == lower, part, 1 - part)
+    return value
 
 
 Method = Callable[[Array, Array], tuple[Array, Any]]
@@ -119,7 +119,7 @@ def _by_fraction(a: Array, x: Array) -> tuple[Array, bool]:
     tiny = 1e-300
     b = x + 1 - a
     c, d = np.full_like(x, 1 / tiny), 1 / np.where(b == 0, tiny, b)
-    made = d
+    fraction = d
     for n in range(1, _LONGEST):
         factor = n * (a - n)
         b = b + 2
@@ -127,10 +127,10 @@ def _by_fraction(a: Array, x: Array) -> tuple[Array, bool]:
         d = 1 / np.where(np.abs(d) < tiny, tiny, d)
         c = b + factor / c
         c = np.where(np.abs(c) < tiny, tiny, c)
-        made = made * c * d
+        fraction = fraction * c * d
         if (np.abs(c * d - 1) < 1e-15).all():
             break
-    return a * _height(a, x) * made, False
+    return a * _height(a, x) * fraction, False
 
 
 def _by_quadrature(a: Array, x: Array) -> tuple[Array, Array]:

@@ -12,22 +12,9 @@ import numpy as np
 
 from ... import te
 
-NUMPY = SimpleNamespace(
-    select=np.where,
-    log=np.log,
-    exp=np.exp,
-    sqrt=np.sqrt,
-    abs=np.abs,
-    round=np.rint,
-    sin=np.sin,
-    cos=np.cos,
-    max=np.maximum,
-    min=np.minimum,
-    isnan=np.isnan,
-    isinf=np.isinf,
-    pow=np.power,
-    floor=np.floor,
-)
+_SAME_NAMES = "log exp sqrt abs sin cos isnan isinf floor".split()
+_OTHER_NAMES = {"select": np.where, "round": np.rint, "max": np.maximum, "min": np.minimum, "pow": np.power}
+NUMPY = SimpleNamespace(**_OTHER_NAMES, **{name: getattr(np, name) for name in _SAME_NAMES})
 
 # The Bernoulli numbers B2, B4, ...
 BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
@@ -101,14 +88,14 @@ def polygamma(m: Any, n: int, x: Any) -> Any:
 
 def _cot_derivative(n: int) -> list[float]:
     """The n-th derivative of cot as a polynomial of cot: cot' = -(1 + cot^2)."""
-    made = [0.0, 1.0]
+    terms = [0.0, 1.0]
     for _ in range(n):
-        slope = [k * c for k, c in enumerate(made)][1:]
-        made = [0.0] * (len(slope) + 2)
+        slope = [k * c for k, c in enumerate(terms)][1:]
+        terms = [0.0] * (len(slope) + 2)
         for k, c in enumerate(slope):
-            made[k] -= c
-            made[k + 2] -= c
-    return made
+            terms[k] -= c
+            terms[k + 2] -= c
+    return terms
 
 
 def _hurwitz_zeta(s: int, x: Any) -> Any:
@@ -206,7 +193,7 @@ def scaled_bessel(m: Any, order: int, x: Any) -> Any:
 
 def _asymptotic(order: int, count: int) -> list[float]:
     """The coefficients of 1/x^k: (-1)^k (4 n^2 - 1) (4 n^2 - 9) ... / (k! 8^k)."""
-    made = [1.0]
+    terms = [1.0]
     for k in range(1, count):
-        made.append(-made[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
-    return made
+        terms.append(-terms[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
+    return terms

@@ -49,8 +49,8 @@ def _sloped(slopes: Callable[..., tuple[Any, Any]]) -> Gradient:
     """The gradient by the slopes of both operands, in the shape of the output."""
 
     def gradient(ctx: Any, g: Any) -> list[Any]:
-        made = slopes(*ctx.inputs, ctx.outputs[0])
-        return [F.collapse_sum(F.elemwise_mul(g, slope), x) for slope, x in zip(made, ctx.inputs)]
+        sloped = slopes(*ctx.inputs, ctx.outputs[0])
+        return [F.collapse_sum(F.elemwise_mul(g, slope), x) for slope, x in zip(sloped, ctx.inputs)]
 
     return gradient
 

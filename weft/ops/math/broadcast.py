@@ -103,17 +103,16 @@ def _pow_slope_of_exponent(x: Any, out: Any) -> Any:
     return F.broadcast_mul(out, F.log(F.elemwise_add(x, at_zero)))
 
 
-logical_and = binary("logical_and", "1 where x and y are not 0.", level=4, pattern=ELEM_WISE)
-logical_and.reference = in_dtype(np.logical_and)
-logical_and.compute = pointwise(lambda x, y: te.cast(x.not_equal(0) & y.not_equal(0), x.dtype))
-logical_and.complex_gradient = as_written
-logical_and.gradient = no_flow
+def _logical(name: str, doc: str, reference: Rule, compute: Rule) -> Op:
+    op = binary(name, doc, level=4, pattern=ELEM_WISE)
+    op.reference = in_dtype(reference)
+    op.compute = pointwise(lambda x, y: te.cast(compute(x.not_equal(0), y.not_equal(0)), x.dtype))
+    op.gradient, op.complex_gradient = no_flow, as_written
+    return op
 
-logical_or = binary("logical_or", "1 where x or y is not 0.", level=4, pattern=ELEM_WISE)
-logical_or.reference = in_dtype(np.logical_or)
-logical_or.compute = pointwise(lambda x, y: te.cast(x.not_equal(0) | y.not_equal(0), x.dtype))
-logical_or.complex_gradient = as_written
-logical_or.gradient = no_flow
+
+logical_and = _logical("logical_and", "1 where x and y are not 0.", np.logical_and, lambda x, y: x & y)
+logical_or = _logical("logical_or", "1 where x or y is not 0.", np.logical_or, lambda x, y: x | y)
 
 
 def _indicator(name: str, sign: str, reference: Rule, compute: Rule) -> Op:
@@ -216,19 +215,16 @@ broadcast_min.reference = in_dtype(np.minimum)
 broadcast_min.compute = pointwise(te.min)
 broadcast_min.gradient = _pick_gradient(lambda x, y: F.broadcast_greater(x, y))
 
-broadcast_left_shift = broadcasting(
-    "broadcast_left_shift", "x shifted left by y bits.", "__left_shift_symbol__", dtype=integral
-)
-broadcast_left_shift.reference = in_dtype(np.left_shift)
-broadcast_left_shift.compute = pointwise(lambda x, y: x << y)
-broadcast_left_shift.gradient = no_flow
 
-broadcast_right_shift = broadcasting(
-    "broadcast_right_shift", "x shifted right by y bits.", "__right_shift_symbol__", dtype=integral
-)
-broadcast_right_shift.reference = in_dtype(np.right_shift)
-broadcast_right_shift.compute = pointwise(lambda x, y: x >> y)
-broadcast_right_shift.gradient = no_flow
+def _shift(way: str, reference: Rule, compute: Rule) -> Op:
+    name, doc = f"broadcast_{way}_shift", f"x shifted {way} by y bits."
+    op = broadcasting(name, doc, f"__{way}_shift_symbol__", dtype=integral)
+    op.reference, op.compute, op.gradient = in_dtype(reference), pointwise(compute), no_flow
+    return op
+
+
+broadcast_left_shift = _shift("left", np.left_shift, lambda x, y: x << y)
+broadcast_right_shift = _shift("right", np.right_shift, lambda x, y: x >> y)
 
 
 def _comparison(name: str, sign: str, reference: Rule, compute: Rule, **columns: Any) -> Op:
@@ -329,8 +325,8 @@ def stretched(x: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
     """The tensor repeated along axes of size 1, and new leading ones, to the shape."""
 
     def read(*i: te.Expr) -> te.Expr:
-        own = i[len(i) - x.rank :]
-        return x[tuple(0 if dim == 1 else at for at, dim in zip(own, x.shape))]
+        inner = i[len(i) - x.rank :]
+        return x[tuple(0 if dim == 1 else at for at, dim in zip(inner, x.shape))]
 
     return te.compute(shape, read)
 

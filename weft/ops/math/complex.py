@@ -36,8 +36,8 @@ def _mapped(rule: Callable[[DType], DType]) -> Callable[..., Any]:
     """The dtype of the output by that of the first input."""
 
     def infer(params: Any, ins: Dtypes, outs: Dtypes) -> Inferred:
-        given = next((dtype for dtype in ins if dtype is not None), None)
-        return [given] * len(ins), [None if given is None else rule(given)]
+        known = next((dtype for dtype in ins if dtype is not None), None)
+        return [known] * len(ins), [None if known is None else rule(known)]
 
     return infer
 
@@ -49,8 +49,8 @@ def _same(dtype: DType) -> DType:
 
 
 def _on_host(name: str, doc: str, rule: Callable[[DType], DType], **columns: Any) -> Any:
-    given = {"shape": same_shape, "layout": layouts.fixed_copy, **columns}
-    return define(name, doc, level=5, dtype=_mapped(rule), complex_gradient=as_written, **given)
+    shared = {"shape": same_shape, "layout": layouts.fixed_copy, **columns}
+    return define(name, doc, level=5, dtype=_mapped(rule), complex_gradient=as_written, **shared)
 
 
 conj = _on_host("conj", "The conjugate: the imaginary part turned; of real numbers, x.", _same)
@@ -80,9 +80,9 @@ imag.gradient = _imag_gradient
 
 def _of_parts(real: Array, imag: Array) -> Array:
     shape = np.broadcast_shapes(real.shape, imag.shape)
-    made = np.empty(shape, whole_dtype(real.dtype))
-    made.real, made.imag = real, imag
-    return made
+    whole = np.empty(shape, whole_dtype(real.dtype))
+    whole.real, whole.imag = real, imag
+    return whole
 
 
 complex_ = _on_host(

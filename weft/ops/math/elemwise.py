@@ -220,8 +220,8 @@ def _pow_body(x: te.Expr, s: Const) -> te.Expr:
     if exponent not in PRODUCTS or not is_float(x.dtype):
         return te.pow(x, s)
     square = x * x
-    made = {1: x, 2: square, 3: square * x, 4: square * square}[abs(int(exponent))]
-    return made if exponent > 0 else 1 / made
+    power = {1: x, 2: square, 3: square * x, 4: square * square}[abs(int(exponent))]
+    return power if exponent > 0 else 1 / power
 
 
 def _pow_scalar_gradient(ctx: Any, g: Any) -> list[Any]:

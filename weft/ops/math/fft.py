@@ -83,8 +83,8 @@ fft = _transform(
 def _fft(params: FourierAttrs, x: Array) -> Array:
     if not x.size:
         return x.copy()
-    made = np.fft.ifft(x, norm="forward") if params.inverse else np.fft.fft(x)
-    return made.astype(x.dtype, copy=False)
+    spectrum = np.fft.ifft(x, norm="forward") if params.inverse else np.fft.fft(x)
+    return spectrum.astype(x.dtype, copy=False)
 
 
 fft.reference = _fft
@@ -120,16 +120,16 @@ def _rfft(params: HalfFourierAttrs, x: Array) -> Array:
     kind = whole_dtype(x.dtype)
     if not x.size:
         return np.zeros((*x.shape[:-1], params.n // 2 + 1), kind)
-    made = np.fft.rfft(x).astype(kind, copy=False)
-    return _scaled_middle(made, params.n, 2) if params.doubled else made
+    spectrum = np.fft.rfft(x).astype(kind, copy=False)
+    return _scaled_middle(spectrum, params.n, 2) if params.doubled else spectrum
 
 
 def _irfft(params: HalfFourierAttrs, half: Array) -> Array:
     kind = part_dtype(half.dtype)
     if not half.size:
         return np.zeros((*half.shape[:-1], params.n), kind)
-    given = half if params.doubled else _scaled_middle(half.copy(), params.n, 0.5)
-    return np.fft.irfft(given, params.n, norm="forward").astype(kind, copy=False)
+    spectrum = half if params.doubled else _scaled_middle(half.copy(), params.n, 0.5)
+    return np.fft.irfft(spectrum, params.n, norm="forward").astype(kind, copy=False)
 
 
 rfft.reference, irfft.reference = _rfft, _irfft

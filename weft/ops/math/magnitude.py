@@ -91,8 +91,8 @@ def _lrn_gradient(ctx: Any, g: Any) -> list[Any]:
     s = F._window_sum(square, size=p.size, before=before, axis=p.axis) * weight + p.bias
     spread = F.elemwise_mul(F.elemwise_mul(g, x), s ** (-p.beta - 1))
     back = F._window_sum(spread, size=p.size, before=p.size - 1 - before, axis=p.axis)
-    own = F.elemwise_mul(g, s**-p.beta)
-    return [F.elemwise_sub(own, F.elemwise_mul(x, back) * (2 * p.beta * weight))]
+    direct = F.elemwise_mul(g, s**-p.beta)
+    return [F.elemwise_sub(direct, F.elemwise_mul(x, back) * (2 * p.beta * weight))]
 
 
 lrn = define(

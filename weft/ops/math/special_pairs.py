@@ -64,10 +64,10 @@ def _zeta_kernels(inputs: Any, outputs: Any) -> Any:
         with b.loop("part", te.select(q < 0, te.const(3, INT64), te.const(1, INT64))) as part:
             second = te.select(part.equal(1), 1 - f, 1 - f - whole)
             start = b.let("start", te.select(part.equal(0), te.select(q < 0, f, q), second))
-            own = variable(b, "own", 0.0, FLOAT64)
+            term = variable(b, "own", 0.0, FLOAT64)
             with b.loop("k", TERMS) as k:
-                b.store(own, (), own[()] + te.pow(start + te.cast(k, FLOAT64), -s))
-            one = b.let("one", own[()] + rest(te, s, start + float(TERMS)))
+                b.store(term, (), term[()] + te.pow(start + te.cast(k, FLOAT64), -s))
+            one = b.let("one", term[()] + rest(te, s, start + float(TERMS)))
             signed = te.select(part.equal(0), one, te.select(part.equal(1), one * odd, -one * odd))
             b.store(total, (), total[()] + signed)
         write(chosen(te, s, q, total[()]))
@@ -166,14 +166,14 @@ def _polynomial(params: PolynomialAttrs, x: Array, n: Array) -> Array:
     orders = range(params.derivative + 1)
     old = [np.zeros_like(x) for _ in orders]
     new = [np.full_like(x, float(d == 0)) for d in orders]
-    made = np.where(degrees > _HIGHEST, np.nan, 0.0)
+    value = np.where(degrees > _HIGHEST, np.nan, 0.0)
     highest = int(degrees.max(initial=0, where=(degrees <= _HIGHEST)))
     for k in range(highest + 1):
-        made = np.where(degrees == k, new[-1], made)
+        value = np.where(degrees == k, new[-1], value)
         a, b, c = _coefficients(params.family, float(k), lambda u, v, k=k: v if k else u)
         step = a * x + b
         old, new = new, [step * new[d] - c * old[d] + (d * a * new[d - 1] if d else 0.0) for d in orders]
-    return made
+    return value
 
 
 def _polynomial_kernels(params: PolynomialAttrs, inputs: Any, outputs: Any) -> Any:

@@ -82,14 +82,14 @@ def single(value: float) -> te.Expr:
 def sides_of(boxes: Any, box: int) -> Any:
     """(left, top, right, bottom) of a box as finite float32."""
     with np.errstate(over="ignore"):
-        found = boxes[box, 1:].astype(FLOAT32)
-    return np.clip(np.nan_to_num(found, nan=0.0), -FARTHEST, FARTHEST).astype(FLOAT32)
+        sides = boxes[box, 1:].astype(FLOAT32)
+    return np.clip(np.nan_to_num(sides, nan=0.0), -FARTHEST, FARTHEST).astype(FLOAT32)
 
 
 def side(boxes: te.Buffer, box: te.Expr, number: int) -> te.Expr:
     """The same, one of the four, as an expression."""
-    found = te.cast(boxes[box, number + 1], FLOAT32)
-    known = te.select(te.isnan(found), 0.0, found)
+    place = te.cast(boxes[box, number + 1], FLOAT32)
+    known = te.select(te.isnan(place), 0.0, place)
     return te.min(te.max(known, -FARTHEST), FARTHEST)
 
 
@@ -128,12 +128,12 @@ def reference_rule(pool: Pool) -> Any:
     def rule(params: Any, x: Any, boxes: Any, moves: Any = None) -> Any:
         wide = wide_dtype(x.dtype)
         shape = (len(boxes), pool.channels(params, x.shape[1]), *pool.cells(params))
-        made = np.zeros(shape, wide)
+        out = np.zeros(shape, wide)
         with np.errstate(all="ignore"):
             for at, (image, source), taps in _each(pool, params, x, boxes, moves):
                 taken = x[image][source[:, None], taps.rows, taps.columns].astype(wide)
-                made[at] = np.where(taps.weights != 0, taken * taps.weights, 0).sum(1)
-        return made.astype(x.dtype)
+                out[at] = np.where(taps.weights != 0, taken * taps.weights, 0).sum(1)
+        return out.astype(x.dtype)
 
     return rule
 
@@ -141,13 +141,13 @@ def reference_rule(pool: Pool) -> Any:
 def grad_reference_rule(pool: Pool) -> Any:
     def rule(params: Any, g: Any, x: Any, boxes: Any, moves: Any = None) -> Any:
         wide = wide_dtype(x.dtype)
-        made = np.zeros(x.shape, wide)
+        out = np.zeros(x.shape, wide)
         with np.errstate(all="ignore"):
             for at, (image, source), taps in _each(pool, params, x, boxes, moves):
                 shares = g[at].astype(wide)[:, None] * taps.weights
                 shares = np.where(taps.weights != 0, shares, 0)
-                np.add.at(made[image], (source[:, None], taps.rows, taps.columns), shares)
-        return made.astype(x.dtype)
+                np.add.at(out[image], (source[:, None], taps.rows, taps.columns), shares)
+        return out.astype(x.dtype)
 
     return rule
 
@@ -178,8 +178,8 @@ def kernels_rule(pool: Pool) -> Any:
         views = {0: (n, channels, height, width), 1: (count, 5)}
         views |= {2 + i: shape for i, (shape, _) in enumerate(moves)}
         views |= {len(inputs): (count, outs, rows, columns)}
-        made = body.kernel(views, 64 * count * outs * rows * columns)
-        with made as (b, x, boxes, *more, out), b.parallel("p", count * outs) as p:
+        kernel = body.kernel(views, 64 * count * outs * rows * columns)
+        with kernel as (b, x, boxes, *more, out), b.parallel("p", count * outs) as p:
             box, c = b.let("box", p // max(outs, 1)), b.let("c", p % max(outs, 1))
             there, image = _image(b, boxes, box, n)
             total = variable(b, "total", 0, wide)
@@ -222,8 +222,8 @@ def grad_kernels_rule(pool: Pool) -> Any:
         views |= {3 + i: shape for i, (shape, _) in enumerate(moves)}
         views |= dict.fromkeys((total, end), (n, outs, own, height, width))
         work = 64 * count * outs * rows * columns + n * channels * height * width
-        made = body.kernel(views, work)
-        with made as (b, g, boxes, *more), b.parallel("c", outs) as c:
+        kernel = body.kernel(views, work)
+        with kernel as (b, g, boxes, *more), b.parallel("c", outs) as c:
             out = more.pop()
             sums = more.pop() if total != end else out
             with each_place(b, n, own, height, width) as at:

@@ -77,8 +77,8 @@ def _matrix(conv: Convolution, w: Array) -> Array:
 def forward(conv: Convolution, x: Array, w: Array, outs: tuple[int, int] | None = None) -> Array:
     """Tap by tap, over the windows in which it stands on an element; all windows, or the first."""
     down, across = conv.windows
-    made: Any = tuple(win.out_extent(dim) for win, dim in zip(conv.windows, x.shape[2:]))
-    rows, columns = outs or made
+    extents: Any = tuple(win.out_extent(dim) for win, dim in zip(conv.windows, x.shape[2:]))
+    rows, columns = outs or extents
     outputs = w.shape[0] // conv.groups
     filters = w.reshape(conv.groups, outputs, *w.shape[1:])
     total = np.zeros((x.shape[0], conv.groups, outputs, rows, columns), x.dtype)
@@ -229,8 +229,8 @@ def te_transpose_in_weight(
 
 def _product(a: Any, b: Any, dtype: DType, conditions: Sequence[te.Expr]) -> Any:
     """a * b where the conditions hold, else 0, which 0 * infinity is not."""
-    made, condition = te.cast(a, dtype) * te.cast(b, dtype), te.all_of(conditions)
-    return made if condition is None else te.select(condition, made, te.as_expr(0, dtype))
+    value, condition = te.cast(a, dtype) * te.cast(b, dtype), te.all_of(conditions)
+    return value if condition is None else te.select(condition, value, te.as_expr(0, dtype))
 
 
 def _nth(place: Any, size: int, other_size: int, conv: Convolution, offset: Any) -> Any:

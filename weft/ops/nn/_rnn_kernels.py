@@ -196,8 +196,8 @@ class _Layer:
         def cell(n: te.Expr, j: te.Expr) -> None:
             parts = [j + k * self.size for k in range(GATES[self.params.mode])]
             gates = [self.wide_of("gates", time, n, part) for part in parts]
-            own = [self.at["own"][n, part] for part in parts]
-            acts, new = self._cell(n, j, gates, own)
+            recurrent = [self.at["own"][n, part] for part in parts]
+            acts, new = self._cell(n, j, gates, recurrent)
             if keep is not None:
                 keep(n, j, acts)
             self.put(target, (n, j), new)
@@ -206,22 +206,22 @@ class _Layer:
         if self.params.projected:
             self.product("raw", "projection", "h")
 
-    def _cell(self, n: te.Expr, j: te.Expr, gates: list[Any], own: list[Any]) -> Any:
+    def _cell(self, n: te.Expr, j: te.Expr, gates: list[Any], recurrent: list[Any]) -> Any:
         """Gates to keep and the new output; the cell is changed in place."""
         b, mode = self.b, self.params.mode
         if mode == "lstm":
-            i, f, g, o = (a + h for a, h in zip(gates, own))
+            i, f, g, o = (a + h for a, h in zip(gates, recurrent))
             i, f, o = (b.let("gate", te.sigmoid(gate)) for gate in (i, f, o))
             g = b.let("gate", te.tanh(g))
             c = b.let("c", self.clipped(f * self.at["c"][n, j] + i * g))
             self.put("c", (n, j), c)
             return [i, f, g, o], b.let("new", o * te.tanh(c))
         if mode == "gru":
-            r, z = (b.let("gate", te.sigmoid(a + h)) for a, h in zip(gates[:2], own))
-            value = b.let("gate", te.tanh(gates[2] + r * own[2]))
+            r, z = (b.let("gate", te.sigmoid(a + h)) for a, h in zip(gates[:2], recurrent))
+            value = b.let("gate", te.tanh(gates[2] + r * recurrent[2]))
             new = b.let("new", value + z * (self.at["h"][n, j] - value))
-            return [r, z, value, own[2]], new
-        total = b.let("total", gates[0] + own[0])
+            return [r, z, value, recurrent[2]], new
+        total = b.let("total", gates[0] + recurrent[0])
         new = te.tanh(total) if mode == "rnn_tanh" else te.select(total < 0.0, 0.0, total)
         new = b.let("new", new)
         return [new], new
@@ -335,23 +335,23 @@ class _Backward(_Layer):
         kept = [b.let("gate", self.wide_of("kept_gates", time, n, j + k * size)) for k in range(KEPT[mode])]
         d = b.let("d", self.at["raw" if self.params.projected else "d"][n, j])
         if mode == "lstm":
-            hidden = made = self._lstm_back(turn, time, n, j, kept, d)
+            hidden = grads = self._lstm_back(turn, time, n, j, kept, d)
         elif mode == "gru":
-            r, z, value, own = kept
+            r, z, value, recurrent = kept
             change = b.let("change", d * (1.0 - z) * (1.0 - value * value))
             of_z = d * (before(n, j) - value) * z * (1.0 - z)
-            made = [b.let("g", part) for part in (change * own * r * (1.0 - r), of_z, change)]
-            hidden = [*made[:2], b.let("g", change * r)]
+            grads = [b.let("g", part) for part in (change * recurrent * r * (1.0 - r), of_z, change)]
+            hidden = [*grads[:2], b.let("g", change * r)]
             self.put("raw", (n, j), d * z)
         else:
             (out,) = kept
             slope = d * (1.0 - out * out)
             slope = slope if mode == "rnn_tanh" else te.select(out > 0.0, d, 0.0)
-            hidden = made = [b.let("g", slope)]
+            hidden = grads = [b.let("g", slope)]
             if self.params.projected:
                 self.put("out_raw", (time, n, j), out)
         for k in range(GATES[mode]):
-            self.put("out_gates", (time, n, j + k * size), made[k])
+            self.put("out_gates", (time, n, j + k * size), grads[k])
             self.put("own", (n, j + k * size), hidden[k])
             if mode == "gru":
                 self.put("out_hidden", (time, n, j + k * size), hidden[k])

@@ -74,12 +74,12 @@ def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
         list(zip(*bins_of(extent, count))) for extent, count in zip(static_extents(params, x.shape), sizes_of(params))
     )
     wide = widened(spatial_last(params, g))
-    made = np.zeros((*wide.shape[:-2], *static_extents(params, x.shape)), wide.dtype)
+    grad = np.zeros((*wide.shape[:-2], *static_extents(params, x.shape)), wide.dtype)
     for i, (top, bottom) in enumerate(down):
         for j, (left, right) in enumerate(across):
             share = (wide[..., i, j] / ((bottom - top) * (right - left))).astype(wide.dtype)
-            made[..., top:bottom, left:right] += share[..., None, None]
-    return spatial_back(params, made, g.dtype)
+            grad[..., top:bottom, left:right] += share[..., None, None]
+    return spatial_back(params, grad, g.dtype)
 
 
 def _bin_exprs(number: Any, extent: int, count: int) -> tuple[Any, Any]:

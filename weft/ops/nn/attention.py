@@ -63,10 +63,10 @@ def _meet(query: Shape, key: Shape, value: Shape, out: Shape) -> list[Any]:
 def _check_mask(mask: Shape, scores: Shape) -> None:
     if mask is None or scores is None:
         return
-    made = broadcast(mask, scores)
-    if made is not None and len(made) != len(scores):
+    whole = broadcast(mask, scores)
+    if whole is not None and len(whole) != len(scores):
         raise ShapeError("the mask has more dimensions than the scores")
-    unify(made, scores)
+    unify(whole, scores)
 
 
 def _shape(params: AttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -77,8 +77,8 @@ def _shape(params: AttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 def _dtype(params: AttentionAttrs, ins: Any, outs: Any) -> Inferred:
     shared = 4 if params.mask == "additive" else 3
-    made, outputs = floating(params, ins[:shared], outs)
-    return [*made, BOOL_DTYPE][: len(ins)], outputs
+    dtypes, outputs = floating(params, ins[:shared], outs)
+    return [*dtypes, BOOL_DTYPE][: len(ins)], outputs
 
 
 def _scale(params: AttentionAttrs, width: int) -> float:
@@ -120,8 +120,8 @@ def _grad_reference(params: AttentionAttrs, *arrays: Array) -> tuple[Array, ...]
     dp = g @ v.swapaxes(-1, -2)
     ds = p * (dp - (dp * p).sum(axis=-1, keepdims=True))
     scale = _scale(params, q.shape[-1])
-    made = (ds @ k * scale, ds.swapaxes(-1, -2) @ q * scale, p.swapaxes(-1, -2) @ g, ds, p)
-    return tuple(array.astype(arrays[0].dtype) for array in made)
+    results = (ds @ k * scale, ds.swapaxes(-1, -2) @ q * scale, p.swapaxes(-1, -2) @ g, ds, p)
+    return tuple(array.astype(arrays[0].dtype) for array in results)
 
 
 # te
@@ -149,8 +149,8 @@ def _masked(params: AttentionAttrs, score: Any, i: Sequence[Any], *mask: te.Tens
         score = te.select(i[-1] <= i[-2], score, lowest)
     if not mask:
         return score
-    own = i[len(i) - mask[0].rank :]
-    value = mask[0][tuple(0 if d == 1 else v for v, d in zip(own, mask[0].shape))]
+    at = i[len(i) - mask[0].rank :]
+    value = mask[0][tuple(0 if d == 1 else v for v, d in zip(at, mask[0].shape))]
     return te.select(value, score, lowest) if params.mask == "boolean" else score + value
 
 
@@ -201,12 +201,12 @@ def _grad_compute(
 
 
 def _gradient(ctx: Any, g: Any) -> list[Any]:
-    made = F._scaled_dot_product_attention_grad(g, *ctx.inputs, **attributes(ctx.params))
-    grads = [made[0], made[1], made[2]]
+    results = F._scaled_dot_product_attention_grad(g, *ctx.inputs, **attributes(ctx.params))
+    grads = [results[0], results[1], results[2]]
     if ctx.params.mask == "boolean":
         return [*grads, None]
     if ctx.params.mask == "additive":
-        return [*grads, F.collapse_sum(made[3], ctx.inputs[3])]
+        return [*grads, F.collapse_sum(results[3], ctx.inputs[3])]
     return grads
 
 
@@ -252,8 +252,8 @@ def _grad_shape(params: AttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 def _grad_dtype(params: AttentionAttrs, ins: Any, outs: Any) -> Inferred:
     shared = 5 if params.mask == "additive" else 4
-    made, outputs = floating(params, ins[:shared], outs)
-    return [*made, BOOL_DTYPE][: len(ins)], outputs
+    dtypes, outputs = floating(params, ins[:shared], outs)
+    return [*dtypes, BOOL_DTYPE][: len(ins)], outputs
 
 
 attention = define(

@@ -73,9 +73,9 @@ def conv_shape(params: Conv2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
         n = unify_dim(n, batch)
         said = [win.in_extent(out) for win, out in zip(conv.windows, known_outs)]
         extents = [unify_dim(extent, other) for extent, other in zip(extents, said)]
-    made = [win.out_extent(extent) for win, extent in zip(conv.windows, extents)]
+    out_extents = [win.out_extent(extent) for win, extent in zip(conv.windows, extents)]
     data = NCHW.convert_shape((n, c, *extents), conv.data)
-    out = NCHW.convert_shape((n, params.channels, *made), conv.out)
+    out = NCHW.convert_shape((n, params.channels, *out_extents), conv.out)
     kernel = (params.channels, _group_channels(c, params.groups), *_sizes(conv))
     weight = OIHW.convert_shape(kernel, conv.kernel)
     return [data, weight, _bias_shape(conv, params.channels)][: len(ins)], [out]
@@ -178,10 +178,10 @@ def bias_gradient(ctx: Any, g: Any, out: Layout) -> list[Any]:
 def _conv_gradient(ctx: Any, g: Any) -> list[Any]:
     x, w = ctx.inputs[:2]
     attrs = {**attributes(ctx.params), "out_dtype": "same", "use_bias": False}
-    own = same_as(g, x, ctx.params)
+    same = same_as(g, x, ctx.params)
     return [
-        F._conv2d_grad_data(own, x, w, **attrs),
-        F._conv2d_grad_weight(own, x, **attrs),
+        F._conv2d_grad_data(same, x, w, **attrs),
+        F._conv2d_grad_weight(same, x, **attrs),
         *bias_gradient(ctx, g, convolution_of(ctx.params).out),
     ]
 
@@ -255,9 +255,9 @@ def transpose_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: Shapes) -> 
     if outs[0] is not None:
         n = unify_dim(n, canonical(conv.out, outs[0])[0])
     _group_channels(c, params.groups)
-    made = [_transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(extents)]
+    out_extents = [_transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(extents)]
     data = NCHW.convert_shape((n, c, *extents), conv.data)
-    out = NCHW.convert_shape((n, params.channels, *made), conv.out)
+    out = NCHW.convert_shape((n, params.channels, *out_extents), conv.out)
     kernel = (c, params.channels // params.groups, *_sizes(conv))
     weight = OIHW.convert_shape(kernel, conv.kernel)
     return [data, weight, _bias_shape(conv, params.channels)][: len(ins)], [out]
@@ -280,10 +280,10 @@ def _transpose_compute(params: Conv2DTransposeAttrs, x: te.Tensor, w: te.Tensor,
 def _transpose_gradient(ctx: Any, g: Any) -> list[Any]:
     x, w = ctx.inputs[:2]
     attrs = {**attributes(ctx.params), "out_dtype": "same", "use_bias": False}
-    own = same_as(g, x, ctx.params)
+    same = same_as(g, x, ctx.params)
     return [
-        F._conv2d_transpose_grad_data(own, w, **attrs),
-        F._conv2d_transpose_grad_weight(own, x, **attrs),
+        F._conv2d_transpose_grad_data(same, w, **attrs),
+        F._conv2d_transpose_grad_weight(same, x, **attrs),
         *bias_gradient(ctx, g, Layout(ctx.params.layout)),
     ]
 

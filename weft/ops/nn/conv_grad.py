@@ -30,8 +30,8 @@ from .conv import Conv2DAttrs, Conv2DTransposeAttrs, canonical, conv_shape, tran
 
 
 def _back(array: Array, canonical: Layout, layout: Layout, like: Array) -> Array:
-    made = rearrange(array, canonical, layout).astype(like.dtype, copy=False)
-    return np.ascontiguousarray(made)
+    turned = rearrange(array, canonical, layout).astype(like.dtype, copy=False)
+    return np.ascontiguousarray(turned)
 
 
 # conv2d, in its data.
@@ -51,8 +51,8 @@ def _grad_data_layout(params: Conv2DAttrs, ins: Layouts, last: Layouts, outs: La
 def _grad_data_reference(params: Conv2DAttrs, g: Array, x: Array, w: Array) -> Array:
     conv = convolution_of(params)
     height, width = (x.shape[conv.data.index_of(letter)] for letter in "HW")
-    made = transpose_in_data(conv, whole(g, conv.out), whole(w, conv.kernel), (height, width))
-    return _back(made, NCHW, conv.data, g)
+    grad = transpose_in_data(conv, whole(g, conv.out), whole(w, conv.kernel), (height, width))
+    return _back(grad, NCHW, conv.data, g)
 
 
 def _grad_data_gradient(ctx: Any, gg: Any) -> list[Any]:
@@ -92,8 +92,8 @@ def _grad_weight_layout(params: Conv2DAttrs, ins: Layouts, last: Layouts, outs: 
 
 def _grad_weight_reference(params: Conv2DAttrs, g: Array, x: Array) -> Array:
     conv = convolution_of(params)
-    made = transpose_in_weight(conv, whole(g, conv.out), whole(x, conv.data))
-    return _back(made, OIHW, conv.kernel, g)
+    grad = transpose_in_weight(conv, whole(g, conv.out), whole(x, conv.data))
+    return _back(grad, OIHW, conv.kernel, g)
 
 
 def _grad_weight_compute(params: Conv2DAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
@@ -126,8 +126,8 @@ grad_weight = define(
 
 def _grad_shape(params: Conv2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     g, data, weight = ins
-    given = [unify(data, outs[0]), unify(weight, outs[1]), *outs[2:]]
-    inputs, (g,) = conv_shape(params, given, [g])
+    shapes = [unify(data, outs[0]), unify(weight, outs[1]), *outs[2:]]
+    inputs, (g,) = conv_shape(params, shapes, [g])
     return [g, *inputs[:2]], inputs
 
 
@@ -142,15 +142,15 @@ def _all_but_channels(params: Conv2DAttrs) -> ReduceAttrs:
 
 
 def _grad_reference(params: Conv2DAttrs, g: Array, x: Array, w: Array) -> Any:
-    made = [_grad_data_reference(params, g, x, w), _grad_weight_reference(params, g, x)]
+    grads = [_grad_data_reference(params, g, x, w), _grad_weight_reference(params, g, x)]
     bias = Op.reference[F.sum](_all_but_channels(params), g) if params.use_bias else None
-    return made if bias is None else [*made, bias]
+    return grads if bias is None else [*grads, bias]
 
 
 def _grad_compute(params: Conv2DAttrs, g: te.Tensor, x: te.Tensor, w: te.Tensor) -> Any:
     data = te_transpose_in_data(convolution_of(params), g, w, x.shape, g.dtype)
-    made = [data, _grad_weight_compute(params, g, x)]
-    return made + ([Op.compute[F.sum](_all_but_channels(params), g)] if params.use_bias else [])
+    grads = [data, _grad_weight_compute(params, g, x)]
+    return grads + ([Op.compute[F.sum](_all_but_channels(params), g)] if params.use_bias else [])
 
 
 def _grad_gradient(ctx: Any, data: Any, weight: Any, *bias: Any) -> list[Any]:
@@ -190,8 +190,8 @@ def _transpose_grad_data_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: 
     if g is not None and weight is not None:
         n, _, *extents = canonical(conv.out, g)
         kernel: Any = conv.kernel.convert_shape(weight, OIHW)
-        made = _windows_made(params, extents)
-        data = unify(data, NCHW.convert_shape((n, kernel[0], *made), conv.data))
+        counts = _windows_made(params, extents)
+        data = unify(data, NCHW.convert_shape((n, kernel[0], *counts), conv.data))
     if data is None:
         return [None, None], [None]
     (data, weight), (g,) = transpose_shape(params, [data, weight], [g])
@@ -215,8 +215,8 @@ def _transpose_grad_data_layout(params: Conv2DTransposeAttrs, ins: Layouts, last
 def _transpose_grad_data_reference(params: Conv2DTransposeAttrs, g: Array, w: Array) -> Array:
     conv, grad = convolution_of(params), whole(g, convolution_of(params).out)
     outs: Any = tuple(_windows_made(params, grad.shape[2:]))
-    made = forward(conv, grad, whole(w, conv.kernel), outs)
-    return _back(made, NCHW, conv.data, g)
+    out = forward(conv, grad, whole(w, conv.kernel), outs)
+    return _back(out, NCHW, conv.data, g)
 
 
 def _transpose_grad_data_compute(params: Conv2DTransposeAttrs, g: te.Tensor, w: te.Tensor) -> te.Tensor:
@@ -253,8 +253,8 @@ def _transpose_grad_weight_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs
 
 def _transpose_grad_weight_reference(params: Conv2DTransposeAttrs, g: Array, x: Array) -> Array:
     conv = convolution_of(params)
-    made = transpose_in_weight(conv, whole(x, conv.data), whole(g, conv.out))
-    return _back(made, OIHW, conv.kernel, g)
+    grad = transpose_in_weight(conv, whole(x, conv.data), whole(g, conv.out))
+    return _back(grad, OIHW, conv.kernel, g)
 
 
 def _transpose_grad_weight_compute(params: Conv2DTransposeAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:

@@ -48,8 +48,8 @@ def _shapes(params: ClassLossAttrs, data: Shape, rows: Shape) -> tuple[Shape, Sh
 
 
 def _shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    given = outs[0] if params.reduction == "none" else None
-    data, rows = _shapes(params, ins[0], unify(ins[1], given))
+    losses = outs[0] if params.reduction == "none" else None
+    data, rows = _shapes(params, ins[0], unify(ins[1], losses))
     return [data, rows], [rows if params.reduction == "none" else ()]
 
 
@@ -120,25 +120,25 @@ def _gradients(params: CrossEntropyAttrs, g: Array, x: Array, classes: Array) ->
     if not x.size:
         return np.zeros(x.shape, x.dtype)
     powers = _powers(x, axis)[1]
-    made = powers / powers.sum(axis, keepdims=True)
+    slopes = powers / powers.sum(axis, keepdims=True)
     places = _places(x, classes, axis)
     certain = 1 - params.smoothing
-    np.put_along_axis(made, places, np.take_along_axis(made, places, axis) - certain, axis)
-    made -= params.smoothing / x.shape[axis]
+    np.put_along_axis(slopes, places, np.take_along_axis(slopes, places, axis) - certain, axis)
+    slopes -= params.smoothing / x.shape[axis]
     counts = np.expand_dims(classes >= 0, axis)
-    own = np.expand_dims(row_gradients(params, g, classes), axis)
-    return np.where(counts, made * own, 0).astype(x.dtype)
+    row_grads = np.expand_dims(row_gradients(params, g, classes), axis)
+    return np.where(counts, slopes * row_grads, 0).astype(x.dtype)
 
 
 def _compute(params: CrossEntropyAttrs, x: te.Tensor, classes: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
     top, total = exp_sum(x, (axis,))
-    own = _te_right(x, classes, axis)
+    right = _te_right(x, classes, axis)
     even = te_mean(x, (axis,), "even", lambda i: x[i]) if params.smoothing else None
 
     def element(*i: Any) -> Any:
         at = (*i[:axis], 0, *i[axis:])
-        loss = te.log(total[at]) - (own[i] - top[at]) * (1 - params.smoothing)
+        loss = te.log(total[at]) - (right[i] - top[at]) * (1 - params.smoothing)
         if even is not None:
             loss = loss - (even[at] - top[at]) * params.smoothing
         return te.select(classes[i] < 0, te.const(0, x.dtype), loss)
@@ -182,17 +182,17 @@ def _count(classes: te.Tensor, dtype: DType) -> te.Tensor:
 def _grad_compute(params: CrossEntropyAttrs, g: te.Tensor, x: te.Tensor, classes: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
     top, total = exp_sum(x, (axis,))
-    given = _te_given(params, g, classes)
+    row_grad = _te_given(params, g, classes)
 
     def element(*i: Any) -> Any:
         at, row = one(i, (axis,)), _without(i, axis)
         right = te.cast(classes[row], "int64").equal(i[axis])
         share = te.exp(x[i] - top[at]) / total[at]
         certain, none = te.const(1 - params.smoothing, x.dtype), te.const(0, x.dtype)
-        own = share - te.select(right, certain, none)
+        slope = share - te.select(right, certain, none)
         if params.smoothing:
-            own = own - params.smoothing / te.as_expr(x.shape[axis], x.dtype)
-        return te.select(classes[row] < 0, te.const(0, x.dtype), own * given(row))
+            slope = slope - params.smoothing / te.as_expr(x.shape[axis], x.dtype)
+        return te.select(classes[row] < 0, te.const(0, x.dtype), slope * row_grad(row))
 
     return te.compute(x.shape, element, name="cross_entropy_grad")
 
@@ -256,32 +256,32 @@ softmax_cross_entropy_grad = define(
 
 
 def _scores(params: ClassLossAttrs, x: Array, classes: Array) -> Array:
-    own = -_right(x, classes, normalize_axis(params.axis, x.ndim))
-    made = reduced_losses(params, np.where(classes < 0, 0, own), classes)
-    return np.asarray(made).astype(x.dtype)
+    losses = -_right(x, classes, normalize_axis(params.axis, x.ndim))
+    reduced = reduced_losses(params, np.where(classes < 0, 0, losses), classes)
+    return np.asarray(reduced).astype(x.dtype)
 
 
 def _scores_grad(params: ClassLossAttrs, g: Array, x: Array, classes: Array) -> Array:
-    axis, made = normalize_axis(params.axis, x.ndim), np.zeros(x.shape, g.dtype)
+    axis, grad = normalize_axis(params.axis, x.ndim), np.zeros(x.shape, g.dtype)
     if x.size:
-        given = np.where(classes < 0, 0, -row_gradients(params, g, classes)).astype(g.dtype)
-        np.put_along_axis(made, _places(x, classes, axis), np.expand_dims(given, axis), axis)
-    return made
+        row_grads = np.where(classes < 0, 0, -row_gradients(params, g, classes)).astype(g.dtype)
+        np.put_along_axis(grad, _places(x, classes, axis), np.expand_dims(row_grads, axis), axis)
+    return grad
 
 
 def _scores_compute(params: ClassLossAttrs, x: te.Tensor, classes: te.Tensor) -> te.Tensor:
-    own = _te_right(x, classes, normalize_axis(params.axis, x.rank))
-    losses = te.compute(classes.shape, lambda *i: -own[i], name="nll")
+    right = _te_right(x, classes, normalize_axis(params.axis, x.rank))
+    losses = te.compute(classes.shape, lambda *i: -right[i], name="nll")
     return _te_reduced(params, losses, classes)
 
 
 def _scores_grad_compute(params: ClassLossAttrs, g: te.Tensor, x: te.Tensor, classes: te.Tensor) -> te.Tensor:
-    axis, given = normalize_axis(params.axis, x.rank), _te_given(params, g, classes)
+    axis, row_grad = normalize_axis(params.axis, x.rank), _te_given(params, g, classes)
 
     def element(*i: Any) -> Any:
         row = _without(i, axis)
         right = te.cast(classes[row], "int64").equal(i[axis])
-        return te.select(right, -given(row), te.const(0, g.dtype))
+        return te.select(right, -row_grad(row), te.const(0, g.dtype))
 
     return te.compute(x.shape, element, name="nll_grad")
 

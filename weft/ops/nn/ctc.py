@@ -65,18 +65,18 @@ def _dims(params: CtcAttrs, ins: Shapes) -> tuple[list[Any], Any]:
         batch = unify_dim(batch, *ranked(shape, 1, "lengths"))
     if isinstance(classes, int) and params.blank >= classes:
         raise ShapeError(f"blank {params.blank}", why=f"there are {classes} classes")
-    found = [(steps, batch, classes), (batch, most), (batch,), (batch,)]
-    return found, (batch, steps, _states(most))
+    shapes = [(steps, batch, classes), (batch, most), (batch,), (batch,)]
+    return shapes, (batch, steps, _states(most))
 
 
 def _shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    found, alpha = _dims(params, ins)
-    return found, [(alpha[0],), *([alpha] if params.kept else [])]
+    shapes, alpha = _dims(params, ins)
+    return shapes, [(alpha[0],), *([alpha] if params.kept else [])]
 
 
 def _grad_shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    found, alpha = _dims(params, ins[1:])
-    return [(alpha[0],), *found, alpha], [found[0]]
+    shapes, alpha = _dims(params, ins[1:])
+    return [(alpha[0],), *shapes, alpha], [shapes[0]]
 
 
 def _dtype(floats: Sequence[int]) -> Any:
@@ -117,8 +117,8 @@ class _States:
         self.x, self.rows = x, np.arange(batch)[:, None]
 
     def emission(self, step: int) -> Any:
-        found = self.x[step][self.rows, np.maximum(self.classes, 0)]
-        return np.where(self.classes < 0, -INF, found)
+        scores = self.x[step][self.rows, np.maximum(self.classes, 0)]
+        return np.where(self.classes < 0, -INF, scores)
 
     def ends(self, alpha: Any) -> Any:
         """The logarithm of a sequence's probability."""
@@ -131,15 +131,15 @@ class _States:
 
 def _moved(row: Any, by: int) -> Any:
     """What is so many states before (or after) each."""
-    made = np.full_like(row, -INF)
+    moved = np.full_like(row, -INF)
     count = row.shape[1]
     if abs(by) < count:
-        made[:, max(by, 0) : count + min(by, 0)] = row[:, max(-by, 0) : count - max(by, 0)]
-    return made
+        moved[:, max(by, 0) : count + min(by, 0)] = row[:, max(-by, 0) : count - max(by, 0)]
+    return moved
 
 
 def _alpha(states: _States, steps: int) -> Any:
-    made = np.full((len(states.classes), steps, states.classes.shape[1]), -INF, states.x.dtype)
+    alpha = np.full((len(states.classes), steps, states.classes.shape[1]), -INF, states.x.dtype)
     row = np.full_like(states.classes, 0, states.x.dtype)
     row[:, 2:] = -INF
     for step in range(steps):
@@ -147,8 +147,8 @@ def _alpha(states: _States, steps: int) -> Any:
             over = np.where(states.skips, _moved(row, 2), -INF)
             row = np.logaddexp(np.logaddexp(row, _moved(row, 1)), over)
         row = np.where((step < states.steps)[:, None], row + states.emission(step), -INF)
-        made[:, step] = row
-    return made
+        alpha[:, step] = row
+    return alpha
 
 
 def _reference(params: CtcAttrs, x: Any, labels: Any, steps: Any, count: Any) -> Any:
@@ -164,9 +164,9 @@ def _reference(params: CtcAttrs, x: Any, labels: Any, steps: Any, count: Any) ->
 def _grad_reference(params: CtcAttrs, g: Any, x: Any, labels: Any, steps: Any, count: Any, alpha: Any) -> Any:
     wide = wide_dtype(x.dtype)
     states = _States(params, x.astype(wide), labels, steps, count)
-    made = np.zeros(x.shape, wide)
+    grad = np.zeros(x.shape, wide)
     if not len(x):
-        return made.astype(x.dtype)
+        return grad.astype(x.dtype)
     with np.errstate(all="ignore"):
         total = states.ends(alpha.astype(wide))
         row = np.full_like(alpha[:, 0], -INF, wide)
@@ -181,14 +181,14 @@ def _grad_reference(params: CtcAttrs, g: Any, x: Any, labels: Any, steps: Any, c
             row = row + emission
             share = np.exp(alpha[:, step] + row - emission - total[:, None])
             share = np.where(states.classes < 0, 0, share)
-            np.add.at(made[step], (states.rows, np.maximum(states.classes, 0)), -share)
-            made[step] += np.exp(x[step]) if params.normalized else 0
-            made[step] = np.where((total == -INF)[:, None], np.nan, made[step])
-            made[step] = np.where((step < states.steps)[:, None], made[step], 0)
-        made = g[:, None] * made
+            np.add.at(grad[step], (states.rows, np.maximum(states.classes, 0)), -share)
+            grad[step] += np.exp(x[step]) if params.normalized else 0
+            grad[step] = np.where((total == -INF)[:, None], np.nan, grad[step])
+            grad[step] = np.where((step < states.steps)[:, None], grad[step], 0)
+        grad = g[:, None] * grad
         if params.zero_infinity:
-            made = np.where((total == -INF)[:, None], 0, made)
-    return made.astype(x.dtype)
+            grad = np.where((total == -INF)[:, None], 0, grad)
+    return grad.astype(x.dtype)
 
 
 # Loops: a sequence a thread. Rows of states have LANES places before the first and after the last.
@@ -296,8 +296,8 @@ def _kernels(params: CtcAttrs, inputs: Any, outputs: Any) -> Any:
     ways = _Ways(params, body, inputs)
     steps, batch, count = ways.steps, ways.batch, ways.count
     views = {i: shape for i, (shape, _) in enumerate([*inputs, *outputs])}
-    made = body.kernel({**views, **ways.views()}, 16 * steps * batch * count)
-    with made as (b, *buffers), b.parallel("n", batch) as n:
+    kernel = body.kernel({**views, **ways.views()}, 16 * steps * batch * count)
+    with kernel as (b, *buffers), b.parallel("n", batch) as n:
         loss, *kept = buffers[4 : 4 + len(outputs)]
         ways.begin(b, n, buffers[:4], buffers[4 + len(outputs) :])
         ways.clear(te.as_expr(-1))
@@ -328,8 +328,8 @@ def _grad_kernels(params: CtcAttrs, inputs: Any, outputs: Any) -> Any:
     ways = _Ways(params, body, inputs[1:])
     views = {i: shape for i, (shape, _) in enumerate([*inputs, *outputs])}
     work = steps * batch * (16 * ways.count + 4 * kinds)
-    made = body.kernel({**views, sums: (batch, kinds), **ways.views()}, work)
-    with made as (b, g, *rest), b.parallel("n", batch) as n:
+    kernel = body.kernel({**views, sums: (batch, kinds), **ways.views()}, work)
+    with kernel as (b, g, *rest), b.parallel("n", batch) as n:
         alpha, out, total = rest[4:7]
         ways.begin(b, n, rest[:4], rest[7:])
         first = b.let("first", 2 * ways.own + 1)
@@ -369,20 +369,20 @@ def _shares(ways: _Ways, step: te.Expr, total: Any) -> None:
 
 def _give(ways: _Ways, step: te.Expr, g: Any, total: Any, out: Any, whole: te.Expr) -> None:
     b, n, params = ways.b, ways.n, ways.params
-    given = b.let("given", te.cast(g[n], ways.type))
+    ograd = b.let("given", te.cast(g[n], ways.type))
     with b.loop("kind", ways.kinds) as kind:
         value = -total[n, kind]
         if params.normalized:
             value = te.exp(te.cast(ways.x[step, n, kind], ways.type)) + value
         lost = te.const(0 if params.zero_infinity else float("nan"), ways.type)
-        made = te.select(whole.equal(-INF), lost, given * value)
-        b.store(out, (step, n, kind), te.cast(made, ways.dtype))
+        share = te.select(whole.equal(-INF), lost, ograd * value)
+        b.store(out, (step, n, kind), te.cast(share, ways.dtype))
 
 
 def _gradient(ctx: Any, g: Any, *rest: Any) -> list[Any]:
     attrs = {**attributes(ctx.params), "kept": True}
-    made = ctx.outputs if ctx.params.kept else F.ctc_loss(*ctx.inputs, **attrs)
-    return [F._ctc_loss_grad(g, *ctx.inputs, made[1], **attrs), None, None, None]
+    kept = ctx.outputs if ctx.params.kept else F.ctc_loss(*ctx.inputs, **attrs)
+    return [F._ctc_loss_grad(g, *ctx.inputs, kept[1], **attrs), None, None, None]
 
 
 ctc_loss = define(

@@ -47,12 +47,12 @@ def _dense_shape(params: DenseAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     k: Dim = data[-1] if data is not None else None
     if weight is not None and len(weight) == 2:
         k = unify_dim(k, weight[1])
-    own = [(params.units, k), (params.units,)][: len(ins) - 1]
+    weights = [(params.units, k), (params.units,)][: len(ins) - 1]
     if rank is None:
-        return [None, *own], [None]
+        return [None, *weights], [None]
     leading = unify(data[:-1] if data is not None else None, out[:-1] if out is not None else None)
     assert leading is not None
-    return [(*leading, k), *own], [(*leading, params.units)]
+    return [(*leading, k), *weights], [(*leading, params.units)]
 
 
 def _dense_reference(params: DenseAttrs, x: Array, w: Array, *bias: Array) -> Array:

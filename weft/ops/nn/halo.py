@@ -35,12 +35,12 @@ def _shape(params: HaloAttrs, ins: Any, outs: Any) -> Any:
 
 def _layout(params: HaloAttrs, ins: Any, last: Any, outs: Any) -> Any:
     """Any layout that has rows and columns, whole, where NCHW has them."""
-    given = ins[0]
-    if not given.defined:
-        return [given], [given]
-    fits = given.index_of("H") == 2 and given.index_of("W") == 3
+    layout = ins[0]
+    if not layout.defined:
+        return [layout], [layout]
+    fits = layout.index_of("H") == 2 and layout.index_of("W") == 3
     written = last[0] if last[0].defined else NCHW
-    kept = given if fits and "h" not in given and "w" not in given else written
+    kept = layout if fits and "h" not in layout and "w" not in layout else written
     return [kept], [kept]
 
 

@@ -70,8 +70,8 @@ class BatchNormAttrs:
 def channel_axes(axis: int, rank: int, ranks: Sequence[int]) -> tuple[int, ...]:
     """The axes of the data that vectors of these ranks go along. To vectors of two axes belongs
     data whose channels are in blocks, such as NCHW16c: the last axis goes through a block."""
-    own = normalize_axis(axis, rank)
-    return (own, rank - 1) if 2 in ranks and own < rank - 1 else (own,)
+    channel = normalize_axis(axis, rank)
+    return (channel, rank - 1) if 2 in ranks and channel < rank - 1 else (channel,)
 
 
 def batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -86,10 +86,10 @@ def batch_norm_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Infer
         if len(vector) == len(axes):
             for axis, dim in zip(axes, vector):
                 dims[axis] = unify_dim(dims[axis], dim)
-    own = tuple([dims[axis] for axis in axes])
-    whole = own if len(own) == 1 else (mul_dims(*own),)
-    moving = [whole if (params.training if vector is None else len(vector) == 1) else own for vector in ins[3:]]
-    return [tuple(dims), own, own, *moving], [tuple(dims), own, own]
+    channels = tuple([dims[axis] for axis in axes])
+    whole = channels if len(channels) == 1 else (mul_dims(*channels),)
+    moving = [whole if (params.training if vector is None else len(vector) == 1) else channels for vector in ins[3:]]
+    return [tuple(dims), channels, channels, *moving], [tuple(dims), channels, channels]
 
 
 def others_of(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
@@ -181,8 +181,8 @@ def _squeezed(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
     shape = tuple([x.shape[axis] for axis in axes])
 
     def element(*c: Any) -> Any:
-        own = dict(zip(axes, c))
-        return x[tuple([own.get(axis, 0) for axis in range(x.rank)])]
+        kept = dict(zip(axes, c))
+        return x[tuple([kept.get(axis, 0) for axis in range(x.rank)])]
 
     return te.compute(shape, element)
 
@@ -195,8 +195,8 @@ def _batch_norm_gradient(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]
 def _gradient_in_training(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
     (x, gamma), params = ctx.inputs[:2], ctx.params
     data, scales, shifts = F._batch_norm_grad(g, x, gamma, *ctx.outputs[1:3], g_mean, g_var, **attributes(params))
-    made = [scales if params.scale else None, shifts if params.center else None]
-    return [data, *made, None, None]
+    vectors = [scales if params.scale else None, shifts if params.center else None]
+    return [data, *vectors, None, None]
 
 
 def _gradient_in_inference(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
@@ -266,8 +266,8 @@ def trailing_shape(params: LayerNormAttrs, ins: Shapes, outs: Shapes) -> Inferre
     shape = unify(ins[0], outs[0])
     if shape is None:
         return [None] * len(ins), [None]
-    own = shape[normalize_axis(params.axis, len(shape)) :]
-    return [shape] + [own] * (len(ins) - 1), [shape]
+    trailing = shape[normalize_axis(params.axis, len(shape)) :]
+    return [shape] + [trailing] * (len(ins) - 1), [shape]
 
 
 def trailing_axes(params: LayerNormAttrs, rank: int) -> tuple[int, ...]:
@@ -286,8 +286,8 @@ def _layer_norm_compute(params: LayerNormAttrs, x: te.Tensor, gamma: te.Tensor, 
 
     def element(*i: Any) -> Any:
         unit = (x[i] - mean[one(i, axes)]) / te.sqrt(variance[one(i, axes)] + params.epsilon)
-        own = i[axes[0] :]
-        return unit * gamma[own] + beta[own]
+        kept = i[axes[0] :]
+        return unit * gamma[kept] + beta[kept]
 
     return te.compute(x.shape, element, name="layer_norm")
 

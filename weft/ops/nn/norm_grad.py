@@ -115,9 +115,9 @@ def _te_gradient(
     even = te_mean(x, axes, "even", inner) if centred else None
 
     def element(i: Any) -> Any:
-        at, own = one(i, axes), scale(i)
+        at, factor = one(i, axes), scale(i)
         rest = inner(i) - even[at] if even is not None else inner(i)
-        return (rest - left(i) * (own * own * shared[at])) * own
+        return (rest - left(i) * (factor * factor * shared[at])) * factor
 
     return element
 
@@ -126,15 +126,15 @@ def _te_sums(x: te.Tensor, kept: Sequence[int], bodies: Sequence[Callable[[Any],
     """Sums over all but some axes, which alone are left."""
     axes = [axis for axis in range(x.rank) if axis not in kept]
     shape = tuple([x.shape[axis] for axis in kept])
-    made = [along(x, axes, "sums", body, te.sum) if axes else None for body in bodies]
+    sums = [along(x, axes, "sums", body, te.sum) if axes else None for body in bodies]
 
     def at(index: Sequence[Any]) -> tuple[Any, ...]:
-        own = dict(zip(kept, index))
-        return tuple(own.get(axis, 0) for axis in range(x.rank))
+        kept_at = dict(zip(kept, index))
+        return tuple(kept_at.get(axis, 0) for axis in range(x.rank))
 
     return [
         te.compute(shape, lambda *i, t=total, f=body: f(at(i)) if t is None else t[at(i)])
-        for total, body in zip(made, bodies)
+        for total, body in zip(sums, bodies)
     ]
 
 
@@ -154,10 +154,10 @@ def _trailing_frame(params: LayerNormAttrs, centred: bool) -> Frame:
 
 def _trailing_grad_shape(params: LayerNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data = unify(unify(ins[0], ins[1]), outs[0])
-    (data, own), _ = trailing_shape(params, [data, None], [None])
+    (data, trailing), _ = trailing_shape(params, [data, None], [None])
     for vector in (ins[2], *outs[1:]):
-        own = unify(own, vector)
-    return [data, data, own], [data, *[own] * (len(outs) - 1)]
+        trailing = unify(trailing, vector)
+    return [data, data, trailing], [data, *[trailing] * (len(outs) - 1)]
 
 
 def _trailing_reference(centred: bool) -> Callable[..., Any]:
@@ -168,9 +168,9 @@ def _trailing_reference(centred: bool) -> Callable[..., Any]:
         scale = 1 / np.sqrt(variance + params.epsilon)
         unit = (x - mean) * scale
         data = _gradients(wide, unit, scale, gamma, axes, centred)
-        made = [data, (wide * unit).sum(others)]
-        made += [wide.sum(others)] if centred else []
-        return tuple(array.astype(x.dtype) for array in made)
+        grads = [data, (wide * unit).sum(others)]
+        grads += [wide.sum(others)] if centred else []
+        return tuple(array.astype(x.dtype) for array in grads)
 
     return reference
 
@@ -225,9 +225,9 @@ def _group_frame(params: Any) -> Frame:
 
 def _group_grad_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     data = unify(unify(ins[0], ins[1]), outs[0])
-    own = unify(unify(ins[2], outs[1]), outs[2])
-    (data, own, _), _ = group_norm_shape(params, [data, own, own], [None])
-    return [data, data, own], [data, own, own]
+    channels = unify(unify(ins[2], outs[1]), outs[2])
+    (data, channels, _), _ = group_norm_shape(params, [data, channels, channels], [None])
+    return [data, data, channels], [data, channels, channels]
 
 
 def _group_reference(params: Any, g: Array, x: Array, gamma: Array) -> tuple[Array, ...]:
@@ -286,11 +286,11 @@ _group_grad("_group_norm_grad", GroupNormAttrs)
 
 
 def _batch_grad_shape(params: BatchNormAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    data, own = unify(unify(ins[0], ins[1]), outs[0]), None
+    data, channels = unify(unify(ins[0], ins[1]), outs[0]), None
     for vector in (*ins[2:], *outs[1:]):
-        own = unify(own, vector)
-    (data, own, *_), _ = batch_norm_shape(params, [data, *[own] * 4], [None] * 3)
-    return [data, data, *[own] * 5], [data, own, own]
+        channels = unify(channels, vector)
+    (data, channels, *_), _ = batch_norm_shape(params, [data, *[channels] * 4], [None] * 3)
+    return [data, data, *[channels] * 5], [data, channels, channels]
 
 
 def _batch_reference(params: BatchNormAttrs, g: Array, x: Array, *vectors: Array) -> tuple[Array, ...]:
@@ -302,17 +302,17 @@ def _batch_reference(params: BatchNormAttrs, g: Array, x: Array, *vectors: Array
     scale = 1 / np.sqrt(var + params.epsilon)
     data = _gradients(ograd, left * scale, scale, gamma if params.scale else np.ones(()), axes, True)
     count = max(x.size // max(gamma.size, 1), 1)
-    made = [data + (to_mean + 2 * to_var * left) / count]
-    made += [(ograd * left * scale).sum(axes), ograd.sum(axes)]
-    return tuple(array.astype(x.dtype) for array in made)
+    grads = [data + (to_mean + 2 * to_var * left) / count]
+    grads += [(ograd * left * scale).sum(axes), ograd.sum(axes)]
+    return tuple(array.astype(x.dtype) for array in grads)
 
 
 @in_float32
 def _batch_compute(params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors: te.Tensor) -> tuple[te.Tensor, ...]:
     gamma, mean, var, to_mean, to_var = vectors
-    own = channel_axes(params.axis, x.rank, [gamma.rank])
-    axes = others_of(x.rank, own)
-    channel = lambda i: tuple([i[axis] for axis in own])
+    channels = channel_axes(params.axis, x.rank, [gamma.rank])
+    axes = others_of(x.rank, channels)
+    channel = lambda i: tuple([i[axis] for axis in channels])
     left = lambda i: x[i] - mean[channel(i)]
     scale = lambda i: 1 / te.sqrt(var[channel(i)] + params.epsilon)
     inner = lambda i: g[i] * gamma[channel(i)] if params.scale else g[i]
@@ -324,7 +324,7 @@ def _batch_compute(params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors:
         return data(i) + (to_mean[c] + left(i) * to_var[c] * 2) / count
 
     bodies = [lambda i: g[i] * (left(i) * scale(i)), lambda i: g[i]]
-    return te.compute(x.shape, element, name="data"), *_te_sums(x, own, bodies)
+    return te.compute(x.shape, element, name="data"), *_te_sums(x, channels, bodies)
 
 
 def _batch_second_gradient(ctx: Any, a: Any, to_gamma: Any, to_beta: Any) -> list[Any]:

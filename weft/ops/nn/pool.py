@@ -77,14 +77,14 @@ class Pool(NamedTuple):
 
 
 def _windows(params: Params) -> Windows:
-    made = windows_of(params.pool_size, params.strides, params.padding, params.dilation, "pool_size")
-    for win in made:
+    windows = windows_of(params.pool_size, params.strides, params.padding, params.dilation, "pool_size")
+    for win in windows:
         if max(win.before, win.after) >= win.reach:
             raise InvalidValue(
                 f"padding {max(win.before, win.after)} is too large for a window of {win.reach}",
                 why="a window would have nothing but padding",
             )
-    return made
+    return windows
 
 
 def pool_of(params: Params, shape: tuple[int, ...]) -> Pool:
@@ -106,8 +106,8 @@ def _pool_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     windows = _windows(params)
     if ins[0] is None:
         return [None], [None]
-    made = _out_extents(params, windows, spatial_extents(params, ins[0]))
-    return [ins[0]], [with_extents(params, ins[0], made)]
+    extents = _out_extents(params, windows, spatial_extents(params, ins[0]))
+    return [ins[0]], [with_extents(params, ins[0], extents)]
 
 
 def _global_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:

@@ -70,8 +70,8 @@ def _kernels(name: str, start: Any, step: Step, reverse: Callable[[Any], bool]) 
         kind = wide_dtype(dtype)
         body = Body(name, inputs, outputs)
         views = dict.fromkeys(range(len(inputs) + 1), rows)
-        made = body.kernel(views, math.prod(shape))
-        with made as (b, *xs, out), each_block(b, rows) as (o, first):
+        kernel = body.kernel(views, math.prod(shape))
+        with kernel as (b, *xs, out), each_block(b, rows) as (o, first):
             state = b.alloc("state", kind, (rows.block,))
             with along(b, rows) as i:
                 b.store(state, i, te.const(start, kind))
@@ -104,8 +104,8 @@ def _shifted(x: Any, axis: int, back: bool, fill: Any = 0) -> Any:
 
 def _cumprod_reference(params: Any, x: Any) -> Any:
     axis = normalize_axis(params.axis, x.ndim)
-    made = np.cumprod(wide(x), axis, dtype=None if is_float(x.dtype) else x.dtype)
-    return _shifted(made, axis, False, 1) if params.exclusive else made
+    products = np.cumprod(wide(x), axis, dtype=None if is_float(x.dtype) else x.dtype)
+    return _shifted(products, axis, False, 1) if params.exclusive else products
 
 
 def _cumprod_step(params: Any, old: te.Expr, x: te.Expr) -> Any:
@@ -136,13 +136,13 @@ shift.gradient = lambda ctx, g: [F._shift(g, axis=ctx.params.axis, back=not ctx.
 def _recurrence_reference(params: Any, a: Any, b: Any) -> Any:
     axis = normalize_axis(params.axis, a.ndim)
     a, b = (np.moveaxis(wide(x), axis, 0) for x in (a, b))
-    made = np.empty_like(b)
+    out = np.empty_like(b)
     order = range(len(b) - 1, -1, -1) if params.reverse else range(len(b))
     for place, k in enumerate(order):
         before = k + 1 if params.reverse else k - 1
         factor = a[before] if params.reverse and place else a[k]
-        made[k] = b[k] + factor * made[before] if place else b[k]
-    return np.moveaxis(made, 0, axis)
+        out[k] = b[k] + factor * out[before] if place else b[k]
+    return np.moveaxis(out, 0, axis)
 
 
 def _recurrence_step(params: Any, old: te.Expr, a: te.Expr, b: te.Expr) -> Any:
@@ -180,8 +180,8 @@ recurrence.gradient = _recurrence_gradient
 def _log_sum_step(params: Any, old: te.Expr, x: te.Expr) -> Any:
     high, low = te.max(old, x), te.min(old, x)
     far = te.isinf(high)
-    made = high + te.log1p(te.exp(low - te.select(far, 0.0, high)))
-    return te.select(far, high, made), (lambda old, new: new)
+    total = high + te.log1p(te.exp(low - te.select(far, 0.0, high)))
+    return te.select(far, high, total), (lambda old, new: new)
 
 
 def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -221,8 +221,8 @@ def _position_kernels(name: str, beats: Callable[[Any, Any], Any]) -> Any:
         ((shape, dtype),) = inputs
         rows = rows_of(shape, params.axis)
         body = Body(name, inputs, outputs)
-        made = body.kernel({0: rows, 1: rows}, math.prod(shape))
-        with made as (b, x, out), each_block(b, rows) as (o, first):
+        kernel = body.kernel({0: rows, 1: rows}, math.prod(shape))
+        with kernel as (b, x, out), each_block(b, rows) as (o, first):
             best = b.alloc("best", dtype, (rows.block,))
             place = b.alloc("place", INT64, (rows.block,))
             with b.loop("k", rows.extent) as k, b.loop("lane", rows.block) as i:

@@ -126,12 +126,12 @@ def _dtype(names: Any) -> Any:
     """One floating dtype; lengths are integers."""
 
     def rule(params: RnnAttrs, ins: Sequence[Any], outs: Sequence[Any]) -> Any:
-        given = dict(zip(names(params), ins))
-        length = given.pop("length", None)
+        by_name = dict(zip(names(params), ins))
+        length = by_name.pop("length", None)
         if length is not None and not is_integer(length):
             raise DTypeError(f"lengths are {dtype_name(length)}", hint="cast them to int32")
         dtype = None
-        for known in (*given.values(), *outs):
+        for known in (*by_name.values(), *outs):
             dtype = unify_dtype(dtype, known)
         floating(params, [dtype], [])
         return [length if n == "length" else dtype for n in names(params)], [dtype] * len(outs)
@@ -164,11 +164,11 @@ def _times(params: RnnAttrs, steps: int, batch: int, length: Any) -> Any:
     return (back if params.reverse else np.broadcast_to(turns, live.shape)), live
 
 
-def _cell(params: RnnAttrs, x: Any, own: Any, h: Any, c: Any) -> tuple[Any, ...]:
+def _cell(params: RnnAttrs, x: Any, recurrent: Any, h: Any, c: Any) -> tuple[Any, ...]:
     """Gates to keep, the new cell, and the new output before it is projected."""
     size = x.shape[1] // GATES[params.mode]
     parts = [x[:, k * size : (k + 1) * size] for k in range(GATES[params.mode])]
-    mine = [own[:, k * size : (k + 1) * size] for k in range(GATES[params.mode])]
+    mine = [recurrent[:, k * size : (k + 1) * size] for k in range(GATES[params.mode])]
     if params.mode == "lstm":
         i, f, g, o = (a + b for a, b in zip(parts, mine))
         i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
@@ -184,22 +184,22 @@ def _cell(params: RnnAttrs, x: Any, own: Any, h: Any, c: Any) -> tuple[Any, ...]
 
 
 def _reference(params: RnnAttrs, *arrays: Any) -> Any:
-    given = dict(zip(input_names(params), arrays))
-    dtype = given["gates"].dtype
-    wide = {n: a.astype(wide_dtype(dtype)) for n, a in given.items() if n != "length"}
+    by_name = dict(zip(input_names(params), arrays))
+    dtype = by_name["gates"].dtype
+    wide = {n: a.astype(wide_dtype(dtype)) for n, a in by_name.items() if n != "length"}
     x, (steps, batch, width) = wide["gates"], wide["gates"].shape
     h, c = wide["state"], wide.get("cell")
     size = width // GATES[params.mode]
     out = np.zeros((steps, *h.shape), h.dtype)
     gates = np.zeros((steps, batch, KEPT[params.mode] * size), h.dtype)
     cells = None if c is None else np.zeros((steps, batch, size), h.dtype)
-    times, live = _times(params, steps, batch, given.get("length"))
+    times, live = _times(params, steps, batch, by_name.get("length"))
     rows = np.arange(batch)
     with np.errstate(all="ignore"):
         for turn in range(steps):
             at, some = times[turn], live[turn][:, None]
-            own = h @ wide["weight"] + wide["bias"]
-            kept, cell, new = _cell(params, x[at, rows], own, h, c)
+            recurrent = h @ wide["weight"] + wide["bias"]
+            kept, cell, new = _cell(params, x[at, rows], recurrent, h, c)
             gates[at, rows] = np.where(some, np.concatenate(kept, 1), 0)
             new = new @ wide["projection"] if params.projected else new
             h = np.where(some, new, h)
@@ -207,8 +207,8 @@ def _reference(params: RnnAttrs, *arrays: Any) -> Any:
             if cells is not None:
                 c = np.where(some, cell, c)
                 cells[at, rows] = np.where(some, cell, 0)
-    made = (out, h, c, *((gates, cells) if params.kept else ()))
-    return tuple(a.astype(dtype) for a in made if a is not None)
+    results = (out, h, c, *((gates, cells) if params.kept else ()))
+    return tuple(a.astype(dtype) for a in results if a is not None)
 
 
 def _kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
@@ -248,18 +248,18 @@ def _grad_shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 def _grad_reference(params: RnnAttrs, *arrays: Any) -> Any:
-    given = dict(zip(grad_names(params), arrays))
-    dtype = given["gates"].dtype
-    wide = {n: a.astype(wide_dtype(dtype)) for n, a in given.items() if n != "length"}
+    by_name = dict(zip(grad_names(params), arrays))
+    dtype = by_name["gates"].dtype
+    wide = {n: a.astype(wide_dtype(dtype)) for n, a in by_name.items() if n != "length"}
     with np.errstate(all="ignore"):
-        made = _backward(params, wide, given.get("length"))
-    return tuple(made[name].astype(dtype) for name in grad_results(params))
+        grads = _backward(params, wide, by_name.get("length"))
+    return tuple(grads[name].astype(dtype) for name in grad_results(params))
 
 
 def _backward(params: RnnAttrs, a: Arrays, length: Any) -> Arrays:
     steps, batch, wide = a["gates"].shape
     size = wide // GATES[params.mode]
-    made = {
+    grads = {
         "gates": np.zeros_like(a["gates"]),
         "hidden": np.zeros_like(a["gates"]),
         "before": np.zeros_like(a["output_grad"]),
@@ -277,17 +277,17 @@ def _backward(params: RnnAttrs, a: Arrays, length: Any) -> Arrays:
             h, c = a["output"][past], None if c is None else a["kept_cells"][past]
         kept = np.split(a["kept_gates"][at, rows], KEPT[params.mode], 1)
         d = np.where(some, a["output_grad"][at, rows] + dh, 0)
-        made["output"][at, rows] = d
-        made["before"][at, rows] = np.where(some, h, 0)
+        grads["output"][at, rows] = d
+        grads["before"][at, rows] = np.where(some, h, 0)
         d = d @ a["projection"].T if params.projected else d
         to_gates, to_hidden, carried, cell, raw = _cell_gradient(params, d, dc, kept, h, c)
-        made["raw"][at, rows] = np.where(some, raw, 0)
-        made["gates"][at, rows] = np.where(some, to_gates, 0)
-        made["hidden"][at, rows] = np.where(some, to_hidden, 0)
+        grads["raw"][at, rows] = np.where(some, raw, 0)
+        grads["gates"][at, rows] = np.where(some, to_gates, 0)
+        grads["hidden"][at, rows] = np.where(some, to_hidden, 0)
         back = np.where(some, to_hidden, 0) @ a["weight"].T
         dh = np.where(some, back + carried, dh)
         dc = None if dc is None else np.where(some, cell, dc)
-    return {**made, "state": dh, "cell": dc}
+    return {**grads, "state": dh, "cell": dc}
 
 
 def _cell_gradient(params: RnnAttrs, d: Any, dc: Any, kept: Any, h: Any, c: Any) -> tuple[Any, ...]:
@@ -301,17 +301,17 @@ def _cell_gradient(params: RnnAttrs, d: Any, dc: Any, kept: Any, h: Any, c: Any)
         if limited(params):
             total = np.where((plain >= params.clip_min) & (plain <= params.clip_max), total, 0)
         parts = [total * g * i * (1 - i), total * c * f * (1 - f), total * i * (1 - g * g)]
-        made = np.concatenate([*parts, d * level * o * (1 - o)], 1)
-        return made, made, 0, total * f, o * level
+        grads = np.concatenate([*parts, d * level * o * (1 - o)], 1)
+        return grads, grads, 0, total * f, o * level
     if params.mode == "gru":
-        r, z, n, own = kept
+        r, z, n, recurrent = kept
         change = d * (1 - z) * (1 - n * n)
-        parts = [change * own * r * (1 - r), d * (h - n) * z * (1 - z)]
+        parts = [change * recurrent * r * (1 - r), d * (h - n) * z * (1 - z)]
         to_gates = np.concatenate([*parts, change], 1)
         return to_gates, np.concatenate([*parts, change * r], 1), d * z, None, 0
     (raw,) = kept
-    made = d * (1 - raw * raw) if params.mode == "rnn_tanh" else np.where(raw > 0, d, 0)
-    return made, made, 0, None, raw
+    grads = d * (1 - raw * raw) if params.mode == "rnn_tanh" else np.where(raw > 0, d, 0)
+    return grads, grads, 0, None, raw
 
 
 def _grad_kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
@@ -323,9 +323,9 @@ def _gradient(ctx: Any, *heads: Any) -> list[Any]:
     made, attrs = ctx.outputs, {**attributes(params), "kept": True}
     if not params.kept:
         made = F.rnn(*ctx.inputs, **attrs)
-    own = len(heads) - (len(kept_names(params)) if params.kept else 0)
-    outputs = [made[0], *[made[own + i] for i in range(len(kept_names(params)))]]
-    results = F._rnn_grad(*heads[:own], *ctx.inputs, *outputs, **attrs)
+    visible = len(heads) - (len(kept_names(params)) if params.kept else 0)
+    outputs = [made[0], *[made[visible + i] for i in range(len(kept_names(params)))]]
+    results = F._rnn_grad(*heads[:visible], *ctx.inputs, *outputs, **attrs)
     grads = dict(zip(grad_results(params), results))
     hidden = grads.get("hidden", grads["gates"])
     grads |= {"weight": _outer(hidden, grads["before"]), "bias": F.sum(hidden, axis=(0, 1)), "length": None}

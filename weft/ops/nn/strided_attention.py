@@ -47,8 +47,8 @@ class View(NamedTuple):
 def views(params: StridedAttentionAttrs) -> tuple[View, View, View]:
     """Where query, key and value are in the inputs."""
     ends = ((params.queries, params.width), (params.keys, params.width), (params.keys, params.values))
-    given = (params.query, params.key, params.value)
-    return tuple(View((*params.batch, *end), at[0], at[1:]) for end, at in zip(ends, given))  # type: ignore[return-value]
+    strided = (params.query, params.key, params.value)
+    return tuple(View((*params.batch, *end), at[0], at[1:]) for end, at in zip(ends, strided))  # type: ignore[return-value]
 
 
 def mask_shape(params: StridedAttentionAttrs) -> tuple[int, ...]:

@@ -68,10 +68,10 @@ def output_transform(m: int, values: Sequence[Any], keep: Callable[[Any], Any]) 
 
 def _with_roots(roots: Sequence[float]) -> list[float]:
     """The coefficients of prod (x - root), lowest power first."""
-    made = [1.0]
+    coefficients = [1.0]
     for root in roots:
-        made = [low - root * high for low, high in zip([0.0, *made], [*made, 0.0])]
-    return made
+        coefficients = [low - root * high for low, high in zip([0.0, *coefficients], [*coefficients, 0.0])]
+    return coefficients
 
 
 def _sum(factors: Sequence[float], values: Sequence[Any], keep: Callable[[Any], Any]) -> Any:
@@ -136,11 +136,11 @@ def _weight_reference(params: WinogradWeightAttrs, w: Array) -> Array:
     g = TRANSFORMS[params.tile].weight
     transform = np.kron(g, g)
     blocks = w.reshape(outputs // params.lanes, params.lanes, inputs, 9)
-    made = np.empty((len(transform), len(blocks), inputs, params.lanes), w.dtype)
+    packed = np.empty((len(transform), len(blocks), inputs, params.lanes), w.dtype)
     for number, block in enumerate(blocks.transpose(0, 3, 2, 1)):
         columns = block.astype("float64", order="C").reshape(9, inputs * params.lanes)
-        made[:, number] = (transform @ columns).reshape(made.shape[0], inputs, params.lanes)
-    return made
+        packed[:, number] = (transform @ columns).reshape(packed.shape[0], inputs, params.lanes)
+    return packed
 
 
 def _weight_kernels(params: WinogradWeightAttrs, inputs: Any, outputs: Any) -> Any:
@@ -150,8 +150,8 @@ def _weight_kernels(params: WinogradWeightAttrs, inputs: Any, outputs: Any) -> A
     blocks, points = channels // params.lanes, len(g) ** 2
     body = Body("winograd_weight", inputs, outputs)
     views = {0: (channels, depth, 3, 3), 1: (points, blocks, depth, params.lanes)}
-    made = body.kernel(views, work=channels * depth * points * 4)
-    with made as (b, w, out), b.parallel("o", channels) as o, b.loop("i", depth) as i:
+    kernel = body.kernel(views, work=channels * depth * points * 4)
+    with kernel as (b, w, out), b.parallel("o", channels) as o, b.loop("i", depth) as i:
         square = [[b.let("g", te.cast(w[o, i, p, q], FLOAT64)) for q in range(3)] for p in range(3)]
         half = [[b.let("h", _dot(row, column)) for column in zip(*square)] for row in g]
         for x, line in enumerate(half):
@@ -189,19 +189,19 @@ def _conv_shape(params: WinogradConv2DAttrs, ins: Any, outs: Any) -> Any:
     if ins[0] is None:
         return [None] * len(ins), [None]
     n, blocks, height, width, lanes = ranked(ins[0], 5, "the data")
-    points, outputs, inputs, own = ranked(ins[1], 4, "the filters")
+    points, outputs, inputs, lanes_of_filters = ranked(ins[1], 4, "the filters")
     unify_dim(points, (params.tile + 2) ** 2)
     unify_dim(outputs, params.channels // params.lanes)
     unify_dim(mul_dims(blocks, params.lanes), inputs)
-    unify_dim(unify_dim(lanes, own), params.lanes)
+    unify_dim(unify_dim(lanes, lanes_of_filters), params.lanes)
     top, left, bottom, right = params.padding
     rows = add_dims(height, top + bottom - 2 - params.crop[0])
     columns = add_dims(width, left + right - 2 - params.crop[1])
     if any(isinstance(extent, int) and extent < 1 for extent in (rows, columns)):
         raise ShapeError(f"{show(ins[0])} with padding {params.padding} is too small for 3x3")
     bias = (params.channels // params.lanes, params.lanes)
-    made = (n, params.channels // params.lanes, rows, columns, lanes)
-    return [None, None, bias][: len(ins)], [made]
+    out = (n, params.channels // params.lanes, rows, columns, lanes)
+    return [None, None, bias][: len(ins)], [out]
 
 
 def _conv_layout(params: WinogradConv2DAttrs, ins: Any, last: Any, outs: Any) -> Any:

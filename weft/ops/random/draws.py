@@ -82,8 +82,8 @@ def _operator(name: str, doc: str, attrs: type, drawn: Draw, **columns: Any) -> 
 
     def reference(params: Any, state: Array) -> tuple[Array, Array]:
         source = from_state(state)
-        made = drawn(params, source, math.prod(params.shape)).reshape(params.shape)
-        return made, source.state()
+        values = drawn(params, source, math.prod(params.shape)).reshape(params.shape)
+        return values, source.state()
 
     return define(
         name,
@@ -120,9 +120,9 @@ def _check_range(params: UniformAttrs) -> None:
 
 
 def _uniform_dtype(params: UniformAttrs, ins: Any, outs: Any) -> Inferred:
-    made = _float_dtype(params, ins, outs)
+    inferred = _float_dtype(params, ins, outs)
     _check_range(params)
-    return made
+    return inferred
 
 
 def _uniform_drawn(params: UniformAttrs, source: MersenneTwister, count: int) -> Array:
@@ -136,14 +136,14 @@ def _uniform_kernels(params: UniformAttrs, inputs: Specs, outputs: Specs) -> lis
     low, high = wide(params.low), wide(params.high)
 
     def element(words: Words, i: te.Expr) -> te.Expr:
-        made = words.real(dtype, i)
+        value = words.real(dtype, i)
         if (params.low, params.high) != (0, 1):
-            made = te.fma(made, te.const(float(high - low), made.dtype), float(low))
-        made = te.cast(made, dtype)
+            value = te.fma(value, te.const(float(high - low), value.dtype), float(low))
+        value = te.cast(value, dtype)
         if dtype.itemsize > 2:
-            return made
-        past = te.cast(made, FLOAT32) >= float(high)  # rounding may reach the end
-        return te.select(past, te.cast(te.const(float(low), FLOAT32), dtype), made)
+            return value
+        past = te.cast(value, FLOAT32) >= float(high)  # rounding may reach the end
+        return te.select(past, te.cast(te.const(float(low), FLOAT32), dtype), value)
 
     body = Body("random_uniform", inputs, outputs)
     stream = draw(body, 0, math.prod(params.shape) * (2 if dtype == FLOAT64 else 1))
@@ -209,13 +209,13 @@ def _normal_blocks(params: NormalAttrs, body: Body) -> list[Any]:
 
     def block(b: te.KernelBuilder, source: Words, out: te.Buffer, at: Any, place: Any) -> None:
         with b.vector("lane", half) as lane:
-            made = box_muller(lambda i: source.real(wide, i), wide, at + lane, half)
-            for i, value in enumerate(made):
+            kernel = box_muller(lambda i: source.real(wide, i), wide, at + lane, half)
+            for i, value in enumerate(kernel):
                 value = te.fma(value, te.const(params.std, wide), params.mean)
                 b.store(out, place + i * half + lane, te.cast(value, dtype))
 
-    made = body.kernel(views, 60 * count)
-    with made as (b, state, raw, out), b.parallel("block", whole // draws.BLOCK) as number:
+    kernel = body.kernel(views, 60 * count)
+    with kernel as (b, state, raw, out), b.parallel("block", whole // draws.BLOCK) as number:
         at = number * draws.BLOCK
         block(b, words(state, raw), out, at, at)
     if whole < count:
@@ -238,9 +238,9 @@ random_normal = _operator(
 
 
 def _randint_dtype(params: RandintAttrs, ins: Any, outs: Any) -> Inferred:
-    made = _any_dtype(params, ins, outs)
+    inferred = _any_dtype(params, ins, outs)
     _check_bounds(params)
-    return made
+    return inferred
 
 
 def _check_bounds(params: RandintAttrs) -> None:
@@ -324,8 +324,8 @@ def _dropout_shape(params: DropoutAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 def _dropout_dtype(params: DropoutAttrs, ins: Any, outs: Any) -> Inferred:
-    (dtype,), made = floating(params, ins[:1], outs)
-    return [dtype, UINT32][: len(ins)], made
+    (dtype,), outputs = floating(params, ins[:1], outs)
+    return [dtype, UINT32][: len(ins)], outputs
 
 
 def _dropout_reference(params: DropoutAttrs, x: Array, *state: Array) -> tuple[Array, ...]:

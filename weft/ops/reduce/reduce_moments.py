@@ -44,9 +44,9 @@ def _shaped(params: Any, x: te.Tensor, kept: te.Tensor) -> te.Tensor:
     axes, shape = reduced_axes(params, x.rank), reduced_shape(params, x.shape)
 
     def value(*i: te.Expr) -> te.Expr:
-        own = iter(i)
+        rest = iter(i)
         whole = params.keepdims or len(i) == x.rank != len(axes)
-        at = [next(own) if whole or axis not in axes else 0 for axis in range(x.rank)]
+        at = [next(rest) if whole or axis not in axes else 0 for axis in range(x.rank)]
         return kept[tuple(at)]
 
     return te.compute(shape, value)
@@ -166,8 +166,8 @@ def _log_sum_reference(params: ReduceAttrs, x: Any) -> Any:
     with np.errstate(all="ignore"):
         top = wide(x).max(axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isinf(top), 0, top)
-        made = np.log(np.exp(wide(x) - shift).sum(axes, keepdims=True)) + shift
-    return made.reshape(reduced_shape(params, x.shape))
+        total = np.log(np.exp(wide(x) - shift).sum(axes, keepdims=True)) + shift
+    return total.reshape(reduced_shape(params, x.shape))
 
 
 @in_float32
@@ -177,8 +177,8 @@ def _log_sum_compute(params: ReduceAttrs, x: te.Tensor) -> te.Tensor:
     zero = te.const(0, x.dtype)
     shift = te.compute(top.shape, lambda *i: te.select(te.isinf(top[i]), zero, top[i]))
     powers = _reduced(params, x, "powers", lambda i: te.exp(x[i] - shift[one(i, axes)]))
-    made = te.compute(powers.shape, lambda *i: te.log(powers[i]) + shift[i])
-    return _shaped(params, x, made)
+    total = te.compute(powers.shape, lambda *i: te.log(powers[i]) + shift[i])
+    return _shaped(params, x, total)
 
 
 def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:

@@ -111,8 +111,8 @@ def _reduce_compute(reduce: Callable[..., Any], keep: bool | None = None) -> Cal
         kept = [axis for axis in range(x.rank) if axis not in axes]
 
         def body(*i: te.Expr) -> Any:
-            own = [i[axis] for axis in kept] if keepdims else i[: len(kept)]
-            return reduce(x[place(own)], ks)
+            at = [i[axis] for axis in kept] if keepdims else i[: len(kept)]
+            return reduce(x[place(at)], ks)
 
         return te.compute(shape, body)
 
@@ -338,8 +338,8 @@ def _others_reference(params: Any, x: Any) -> Any:
     ones = np.ones(flat.shape[:-1] + (1,), flat.dtype)
     before = np.cumprod(np.concatenate([ones, flat], -1), -1)[..., :-1]
     after = np.cumprod(np.concatenate([ones, flat[..., ::-1]], -1), -1)[..., :-1][..., ::-1]
-    made = (before * after).reshape(moved.shape)
-    return np.moveaxis(made, range(x.ndim - len(axes), x.ndim), axes).astype(x.dtype)
+    products = (before * after).reshape(moved.shape)
+    return np.moveaxis(products, range(x.ndim - len(axes), x.ndim), axes).astype(x.dtype)
 
 
 def _others_compute(params: Any, x: te.Tensor) -> te.Tensor:
@@ -376,12 +376,12 @@ def _others_gradient(ctx: Any, g: Any) -> list[Any]:
         raise Unsupported("the second derivative of a product along several axes", hint="take one after another")
     flat = (lambda x: x) if p.axis else (lambda x: F.reshape(x, shape=(-1,)))
     axis = p.axis[0] if p.axis else 0
-    x, given = flat(ctx.inputs[0]), flat(g)
+    x, ograd = flat(ctx.inputs[0]), flat(g)
     turned = F.flip(x, axis=axis)
     before, after = (F.cumprod(y, axis=axis, exclusive=True) for y in (x, turned))
     after = F.flip(after, axis=axis)
-    on_x = _cumprod_slope(x, F.elemwise_mul(given, after), axis)
-    on_turned = _cumprod_slope(turned, F.flip(F.elemwise_mul(given, before), axis=axis), axis)
+    on_x = _cumprod_slope(x, F.elemwise_mul(ograd, after), axis)
+    on_turned = _cumprod_slope(turned, F.flip(F.elemwise_mul(ograd, before), axis=axis), axis)
     total = F.elemwise_add(on_x, F.flip(on_turned, axis=axis))
     return [F.reshape_like(total, ctx.inputs[0])]
 
@@ -431,8 +431,8 @@ def _arg_compute(extreme: Callable[..., Any]) -> Callable[..., Any]:
         past = math.prod(x.shape[axis] for axis in axes)
 
         def first(*i: te.Expr) -> te.Expr:
-            own = [i[axis] for axis in kept] if params.keepdims else list(i[: len(kept)])
-            at = place(own)
+            outer = [i[axis] for axis in kept] if params.keepdims else list(i[: len(kept)])
+            at = place(outer)
             top = best[tuple(0 if axis in axes else index for axis, index in enumerate(at))]
             here = _is_value(x[at], top)
             return te.min_of(te.select(here, _flat(ks), past), ks)
@@ -453,14 +453,9 @@ def _flat(ks: Sequence[te.ReduceAxis]) -> te.Expr:
 
 _ARG = "along axes, counted over them together; of equal ones the first, NaN before all."
 
-argmax = _reduction("argmax", f"The position of the largest {_ARG}", shape=_arg_shape)
-argmax.dtype = full_dtype
-argmax.reference = _arg_reference(np.argmax)
-argmax.compute = _arg_compute(te.max_of)
-argmax.gradient = no_flow
-
-argmin = _reduction("argmin", f"The position of the smallest {_ARG}", shape=_arg_shape)
-argmin.dtype = full_dtype
-argmin.reference = _arg_reference(np.argmin)
-argmin.compute = _arg_compute(te.min_of)
-argmin.gradient = no_flow
+for _name, _which, _pick, _extreme in (
+    ("argmax", "largest", np.argmax, te.max_of),
+    ("argmin", "smallest", np.argmin, te.min_of),
+):
+    _op = _reduction(_name, f"The position of the {_which} {_ARG}", shape=_arg_shape, dtype=full_dtype)
+    _op.reference, _op.compute, _op.gradient = _arg_reference(_pick), _arg_compute(_extreme), no_flow

@@ -39,8 +39,8 @@ def _cumsum_kernels(params: Any, inputs: Any, outputs: Any) -> Any:
     rows = rows_of(shape, params.axis)
     wide = wide_dtype(dtype)
     body = Body("cumsum", inputs, outputs)
-    made = body.kernel({0: rows, 1: rows}, math.prod(shape))
-    with made as (b, x, out), each_block(b, rows) as (o, first):
+    kernel = body.kernel({0: rows, 1: rows}, math.prod(shape))
+    with kernel as (b, x, out), each_block(b, rows) as (o, first):
         total = b.alloc("total", wide, (rows.block,))
         with along(b, rows) as i:
             b.store(total, i, 0)

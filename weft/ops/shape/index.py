@@ -183,13 +183,13 @@ gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, G
 
 
 def _take_grad_reference(params: TakeAttrs, g: Array, x: Array, indices: Array) -> Array:
-    made = np.zeros(x.shape, wide_dtype(g.dtype))
-    if params.axis is None and made.size:
-        np.add.at(made.reshape(-1), _clip(indices, x.size).reshape(-1), g.reshape(-1))
-    elif params.axis is not None and made.size:
+    grad = np.zeros(x.shape, wide_dtype(g.dtype))
+    if params.axis is None and grad.size:
+        np.add.at(grad.reshape(-1), _clip(indices, x.size).reshape(-1), g.reshape(-1))
+    elif params.axis is not None and grad.size:
         axis = normalize_axis(params.axis, x.ndim)
-        np.add.at(made, (slice(None),) * axis + (_clip(indices, x.shape[axis]),), g)
-    return made.astype(g.dtype)
+        np.add.at(grad, (slice(None),) * axis + (_clip(indices, x.shape[axis]),), g)
+    return grad.astype(g.dtype)
 
 
 def _take_grad_kernels(params: TakeAttrs, inputs: Any, outputs: Any) -> list[Written]:
@@ -279,12 +279,12 @@ gather_nd.gradient = lambda ctx, g: [F._gather_nd_grad(g, *ctx.inputs), None]
 
 
 def _gather_nd_grad_reference(g: Array, x: Array, indices: Array) -> Array:
-    made = np.zeros(x.shape, wide_dtype(g.dtype))
+    grad = np.zeros(x.shape, wide_dtype(g.dtype))
     if g.size and len(indices):
-        np.add.at(made, _gather_nd_places(x, indices), g)
+        np.add.at(grad, _gather_nd_places(x, indices), g)
     elif g.size:
-        made = g.sum(tuple(range(indices.ndim - 1)), dtype=made.dtype)
-    return made.astype(g.dtype)
+        grad = g.sum(tuple(range(indices.ndim - 1)), dtype=grad.dtype)
+    return grad.astype(g.dtype)
 
 
 def _nd_rows(shape: StaticShape, where: StaticShape) -> tuple[Rows, Callable[..., te.Expr]]:
@@ -334,16 +334,16 @@ def _scatter_nd_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
 
 
 def _scatter_nd_reference(x: Array, indices: Array, updates: Array) -> Array:
-    made = np.array(x, order="C")
+    out = np.array(x, order="C")
     if not updates.size:
-        return made
+        return out
     rest = x.shape[len(indices) :]
     if not len(indices):
-        made[...] = updates.reshape(-1, *rest)[-1]
-        return made
+        out[...] = updates.reshape(-1, *rest)[-1]
+        return out
     numbers = row_numbers(x.shape, indices).reshape(-1)  # in order, so that the last one stays
-    made.reshape(-1, *rest)[numbers] = updates.reshape(-1, *rest)
-    return made
+    out.reshape(-1, *rest)[numbers] = updates.reshape(-1, *rest)
+    return out
 
 
 def _scatter_nd_kernels(inputs: Any, outputs: Any) -> list[Written]:
@@ -352,8 +352,8 @@ def _scatter_nd_kernels(inputs: Any, outputs: Any) -> list[Written]:
     count = math.prod(where[1:])
     body = Body("scatter_nd", inputs, outputs)
     views = {0: rows, 1: (where[0], count), 2: (1, count, rows.inner), 3: rows}
-    made = body.kernel(views, math.prod(shape) + count * rows.inner)
-    with made as (b, x, indices, updates, out), each_block(b, rows) as (o, first):
+    kernel = body.kernel(views, math.prod(shape) + count * rows.inner)
+    with kernel as (b, x, indices, updates, out), each_block(b, rows) as (o, first):
         with b.loop("row", rows.extent) as row, along(b, rows) as i:
             b.store(out, (o, row, first + i), x[o, row, first + i])
         with b.loop("k", count) as k:  # in order, so that the last one stays
@@ -438,10 +438,10 @@ gather_elements.gradient = lambda ctx, g: [F._gather_elements_grad(g, *ctx.input
 
 
 def _gather_elements_grad_reference(params: GatherAttrs, g: Array, x: Array, indices: Array) -> Array:
-    made = np.zeros(x.shape, wide_dtype(g.dtype))
+    grad = np.zeros(x.shape, wide_dtype(g.dtype))
     if g.size:
-        np.add.at(made, _gather_elements_places(params, x, indices), g)
-    return made.astype(g.dtype)
+        np.add.at(grad, _gather_elements_places(params, x, indices), g)
+    return grad.astype(g.dtype)
 
 
 def _gather_elements_grad_kernels(params: GatherAttrs, inputs: Any, outputs: Any) -> list[Written]:
@@ -452,8 +452,8 @@ def _gather_elements_grad_kernels(params: GatherAttrs, inputs: Any, outputs: Any
     total = 3 if wide == dtype else body.temporary(shape, wide)
     others = changed(shape, axis, 1)
     views = {0: where, 2: where, total: shape, 3: shape}
-    made = body.kernel(views, 2 * math.prod(shape))
-    with made as (b, g, indices, *sums), b.parallel("p", math.prod(others)) as p:
+    kernel = body.kernel(views, 2 * math.prod(shape))
+    with kernel as (b, g, indices, *sums), b.parallel("p", math.prod(others)) as p:
         at = [b.let(f"i{d}", place) for d, place in enumerate(unravelled(p, others))]
         column = lambda k: changed(at, axis, k)
         with b.loop("k", shape[axis]) as k:

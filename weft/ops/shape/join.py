@@ -83,14 +83,14 @@ def _concatenate_compute(params: ConcatenateAttrs, *xs: te.Tensor) -> te.Tensor:
     total = sum(x.shape[axis] for x in xs)
 
     def value(*i: te.Expr) -> te.Expr:
-        made: Any = te.const(0, xs[0].dtype)
+        taken: Any = te.const(0, xs[0].dtype)
         start = total
         for x in reversed(xs):
             start -= x.shape[axis]
             if x.shape[axis]:
                 inside = (i[axis] >= start) & (i[axis] < start + x.shape[axis])
-                made = te.read_or(x, changed(i, axis, i[axis] - start), inside, made)
-        return made
+                taken = te.read_or(x, changed(i, axis, i[axis] - start), inside, taken)
+        return taken
 
     return te.compute(changed(xs[0].shape, axis, total), value)
 
@@ -312,11 +312,11 @@ def _stack_compute(params: StackAttrs, *xs: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, xs[0].rank + 1)
 
     def value(*i: te.Expr) -> te.Expr:
-        own = (*i[:axis], *i[axis + 1 :])
-        made = xs[-1][own]
+        at = (*i[:axis], *i[axis + 1 :])
+        taken = xs[-1][at]
         for number in range(len(xs) - 2, -1, -1):
-            made = te.select(i[axis].equal(number), xs[number][own], made)
-        return made
+            taken = te.select(i[axis].equal(number), xs[number][at], taken)
+        return taken
 
     return te.compute((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), value)
 

@@ -95,9 +95,9 @@ def _pad_reference(params: PadAttrs, x: Array) -> Array:
     if params.mode == "constant":
         value = np.asarray(clamped(params.pad_value, x.dtype)).astype(x.dtype)
         shape = [extent + sum(pair) for extent, pair in zip(x.shape, widths)]
-        made = np.full(shape, value) if value.tobytes().strip(b"\0") else np.zeros(shape, x.dtype)
-        inner_view(params, made)[...] = x
-        return made
+        padded = np.full(shape, value) if value.tobytes().strip(b"\0") else np.zeros(shape, x.dtype)
+        inner_view(params, padded)[...] = x
+        return padded
     mode: Any = params.mode
     return np.pad(x, widths, mode=mode) if x.ndim else x.copy()
 
@@ -175,10 +175,10 @@ def _gather_axis(mode: str, g: te.Tensor, axis: int, before: int, after: int) ->
     def element(*index: Any) -> Any:
         i, step = index[axis], k.var
         if mode == "edge":
-            own, left = step.equal(0), (step <= before) & i.equal(0)
+            itself, left = step.equal(0), (step <= before) & i.equal(0)
             right = (step > before) & i.equal(extent - 1)
             place = te.select(step <= before, before + i - step, i + step)
-            wanted = own | left | right
+            wanted = itself | left | right
         else:
             left, right = before - i, before + 2 * (extent - 1) - i
             place = te.select(step.equal(0), before + i, te.select(step.equal(1), left, right))

@@ -84,15 +84,15 @@ part = define(
 
 
 def _part_grad_shape(params: PartAttrs, ins: Any, outs: Any) -> Any:
-    made = shape_of_second(params, ins, outs)
-    _check(params, made[1][0])
-    return [params.shape, made[0][1]], made[1]
+    inferred = shape_of_second(params, ins, outs)
+    _check(params, inferred[1][0])
+    return [params.shape, inferred[0][1]], inferred[1]
 
 
 def _part_grad_reference(params: PartAttrs, g: Any, x: Any) -> Any:
-    made = np.zeros(x.shape, g.dtype)
-    made[_slices(params)] = g.reshape(params.length)
-    return made
+    grad = np.zeros(x.shape, g.dtype)
+    grad[_slices(params)] = g.reshape(params.length)
+    return grad
 
 
 def _part_grad_compute(params: PartAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:

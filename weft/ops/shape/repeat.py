@@ -53,8 +53,8 @@ def _tile_compute(params: TileAttrs, x: te.Tensor) -> te.Tensor:
     lead = len(wide) - x.rank
 
     def value(*i: te.Expr) -> te.Expr:
-        own = zip(i[lead:], x.shape, reps[lead:])
-        return x[tuple(at if rep == 1 else at % dim for at, dim, rep in own)]
+        axes = zip(i[lead:], x.shape, reps[lead:])
+        return x[tuple(at if rep == 1 else at % dim for at, dim, rep in axes)]
 
     return te.compute([dim * rep for dim, rep in zip(wide, reps)], value)
 
@@ -90,8 +90,8 @@ def _tile_grad_compute(params: TileAttrs, g: te.Tensor, x: te.Tensor) -> te.Tens
     ks = [te.reduce_axis(rep, f"r{axis}") for axis, rep in enumerate(reps)]
 
     def value(*i: te.Expr) -> te.Expr:
-        own = (*[te.const(0, "int64")] * lead, *i)
-        at = tuple(k.var * dim + index for k, dim, index in zip(ks, wide, own))
+        axes = (*[te.const(0, "int64")] * lead, *i)
+        at = tuple(k.var * dim + index for k, dim, index in zip(ks, wide, axes))
         return te.sum(g[at], ks) if ks else g[at]
 
     return te.compute(x.shape, value)
@@ -165,8 +165,8 @@ def _repeat_grad_compute(params: RepeatAttrs, g: te.Tensor, x: te.Tensor) -> te.
     def value(*i: te.Expr) -> te.Expr:
         return te.sum(g[changed(i, axis, i[axis] * params.repeats + k.var)], k)
 
-    made = te.compute(changed(g.shape, axis, size), value)
-    return made if params.axis is not None else reindexed(made, x.shape)
+    total = te.compute(changed(g.shape, axis, size), value)
+    return total if params.axis is not None else reindexed(total, x.shape)
 
 
 _summing(

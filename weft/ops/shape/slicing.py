@@ -36,9 +36,9 @@ class StridedSliceAttrs:
 
 def _bounds(params: StridedSliceAttrs, rank: int) -> list[tuple[int, int | None, int]]:
     """Begin, end (None for all) and stride along each axis."""
-    given = max(len(params.begin), len(params.end), len(params.stride))
-    if given > rank:
-        raise ShapeError(f"a slice along {given} axes of {rank} dimensions")
+    count = max(len(params.begin), len(params.end), len(params.stride))
+    if count > rank:
+        raise ShapeError(f"a slice along {count} axes of {rank} dimensions")
     if 0 in params.stride:
         raise InvalidValue("the stride of a slice is 0")
     rows = []
@@ -112,10 +112,10 @@ strided_slice.gradient = lambda ctx, g: [F._strided_slice_grad(g, ctx.inputs[0],
 
 
 def _strided_slice_grad_reference(params: StridedSliceAttrs, g: Array, x: Array) -> Array:
-    made = np.zeros(x.shape, g.dtype)
+    grad = np.zeros(x.shape, g.dtype)
     if x.ndim:
-        made[np.ix_(*taken_indices(params, x.shape))] = g
-        return made
+        grad[np.ix_(*taken_indices(params, x.shape))] = g
+        return grad
     return g.copy()
 
 
@@ -211,9 +211,9 @@ def _slice_like_grad_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferre
 
 
 def _slice_like_grad_reference(g: Array, x: Array) -> Array:
-    made = np.zeros(x.shape, g.dtype)
-    made[tuple(map(slice, g.shape))] = g
-    return made
+    grad = np.zeros(x.shape, g.dtype)
+    grad[tuple(map(slice, g.shape))] = g
+    return grad
 
 
 def _slice_like_grad_compute(g: te.Tensor, x: te.Tensor) -> te.Tensor:

@@ -21,9 +21,9 @@ def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
 
     def value(*i: te.Expr) -> te.Expr:
         index: list[Any] = [0] * x.rank
-        for own, theirs in groups:
+        for ours, theirs in groups:
             flat = _ravel([i[axis] for axis in theirs], [shape[axis] for axis in theirs])
-            for axis, at in zip(own, _unravel(flat, [x.shape[axis] for axis in own])):
+            for axis, at in zip(ours, _unravel(flat, [x.shape[axis] for axis in ours])):
                 index[axis] = at
         return x[tuple(index)]
 
@@ -36,16 +36,16 @@ def _regroup(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[i
     right = [axis for axis, dim in enumerate(b) if dim != 1]
     groups = []
     while left:
-        own, theirs = [left.pop(0)], [right.pop(0)]
-        p, q = a[own[0]], b[theirs[0]]
+        ours, theirs = [left.pop(0)], [right.pop(0)]
+        p, q = a[ours[0]], b[theirs[0]]
         while p != q:
             if p < q:
-                own.append(left.pop(0))
-                p *= a[own[-1]]
+                ours.append(left.pop(0))
+                p *= a[ours[-1]]
             else:
                 theirs.append(right.pop(0))
                 q *= b[theirs[-1]]
-        groups.append((own, theirs))
+        groups.append((ours, theirs))
     return groups
 
 
@@ -88,10 +88,10 @@ def _flattened(shape: Shape) -> Shape:
 
 
 def _flatten_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
-    made = _flattened(ins[0])
+    flat = _flattened(ins[0])
     if ins[0] is not None and outs[0] is not None and len(outs[0]) == 2:
-        return [(outs[0][0], *[None] * (len(ins[0]) - 1))], [made]
-    return [None], [made]
+        return [(outs[0][0], *[None] * (len(ins[0]) - 1))], [flat]
+    return [None], [flat]
 
 
 flatten = _view("flatten", "(d0, d1, d2...) becomes (d0, d1 d2 ...).", level=1)
@@ -117,23 +117,23 @@ def resolve_reshape(codes: Sequence[int], source: Shape) -> Shape:
     """
     if source is None:
         return _reshape_of_unknown(codes)
-    made = _Reshape(codes, source).run()
-    return _fill_inferred(made, codes, source)
+    dims = _Reshape(codes, source).run()
+    return _fill_inferred(dims, codes, source)
 
 
 def _reshape_of_unknown(codes: Sequence[int]) -> Shape:
     if -2 in codes:
         return None
-    made: list[Dim] = []
+    dims: list[Dim] = []
     codes = list(codes)
     while codes:
         code = codes.pop(0)
         if code == -4:
-            made += [dim if dim > 0 else None for dim in codes[:2]]
+            dims += [dim if dim > 0 else None for dim in codes[:2]]
             del codes[:2]
         else:
-            made.append(code if code > 0 else None)
-    return tuple(made)
+            dims.append(code if code > 0 else None)
+    return tuple(dims)
 
 
 _INFERRED = -1  # no dimension is
@@ -191,14 +191,14 @@ class _Reshape:
         self.made += [rest if part == -1 else part for part in parts]
 
 
-def _fill_inferred(made: list[Any], codes: Sequence[int], source: tuple[Dim, ...]) -> Shape:
-    open_dims = made.count(_INFERRED)
+def _fill_inferred(dims: list[Any], codes: Sequence[int], source: tuple[Dim, ...]) -> Shape:
+    open_dims = dims.count(_INFERRED)
     if open_dims > 1:
         raise InvalidValue(f"reshape to {tuple(codes)}", why="one and only one dim can be inferred")
-    fixed = [dim for dim in made if dim != _INFERRED]
+    fixed = [dim for dim in dims if dim != _INFERRED]
     total, part = mul_dims(*source), mul_dims(*fixed)
     if not (isinstance(total, int) and isinstance(part, int)):
-        return tuple(None if dim == _INFERRED else dim for dim in made)
+        return tuple(None if dim == _INFERRED else dim for dim in dims)
     if open_dims and part == 0:
         raise ShapeError(f"reshape of {show(source)} to {tuple(codes)} leaves -1 undetermined")
     if total % part if open_dims else total != part:
@@ -206,7 +206,7 @@ def _fill_inferred(made: list[Any], codes: Sequence[int], source: tuple[Dim, ...
             f"shape {show(source)} cannot become {tuple(codes)}",
             why=f"target shape size is different to source: {part} is not {total}",
         )
-    return tuple(total // part if dim == _INFERRED else dim for dim in made)
+    return tuple(total // part if dim == _INFERRED else dim for dim in dims)
 
 
 reshape = _view("reshape", "The same elements in another shape.", level=3, attrs=ReshapeAttrs)

@@ -61,8 +61,8 @@ def spatial_last(params: Params, x: Array) -> Array:
 
 def spatial_back(params: Params, x: Array, dtype: DType) -> Array:
     """Height and width moved from the end to their places, in a dtype."""
-    made = np.moveaxis(x, (-2, -1), spatial_axes(params))
-    return np.ascontiguousarray(made.astype(dtype, copy=False))
+    back = np.moveaxis(x, (-2, -1), spatial_axes(params))
+    return np.ascontiguousarray(back.astype(dtype, copy=False))
 
 
 def at_places(params: Params, index: Sequence[Any], places: Sequence[Any]) -> tuple[Any, ...]:

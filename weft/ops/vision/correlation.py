@@ -95,13 +95,13 @@ def _framed(params: CorrelationAttrs, x: Any, wide: Any) -> Any:
 def _reference(params: CorrelationAttrs, a: Any, b: Any) -> Any:
     (out,) = _shape(params, [a.shape, b.shape], [None])[1]
     wide = wide_dtype(a.dtype)
-    made, one, two = np.zeros(out, wide), _framed(params, a, wide), _framed(params, b, wide)
+    total, one, two = np.zeros(out, wide), _framed(params, a, wide), _framed(params, b, wide)
     with np.errstate(all="ignore"):
         for channel, first, other in _pairs(params, a, b):
             x, y = _cut(one[first], out), _cut(two[other], out)
-            made[:, channel] += (x * y if params.is_multiply else np.abs(x - y)).sum(1)
-        made /= wide.type(max(params.kernel_size**2 * a.shape[1], 1))
-    return made.astype(a.dtype)
+            total[:, channel] += (x * y if params.is_multiply else np.abs(x - y)).sum(1)
+        total /= wide.type(max(params.kernel_size**2 * a.shape[1], 1))
+    return total.astype(a.dtype)
 
 
 def _cut(part: Any, out: Sequence[int]) -> Any:
@@ -140,8 +140,8 @@ def _element(x: te.Tensor, n: Any, c: Any, y: Any, z: Any, wide: Any) -> te.Expr
 
 
 def _sign(value: te.Expr) -> te.Expr:
-    found = te.select(value > 0.0, 1.0, te.select(value < 0.0, -1.0, 0.0))
-    return te.select(te.isnan(value), value, te.cast(found, value.dtype))
+    sign = te.select(value > 0.0, 1.0, te.select(value < 0.0, -1.0, 0.0))
+    return te.select(te.isnan(value), value, te.cast(sign, value.dtype))
 
 
 def _compute(params: CorrelationAttrs, a: te.Tensor, b: te.Tensor) -> te.Tensor:

@@ -131,8 +131,8 @@ def _emit_axis(b: Any, params: DeformablePoolAttrs, cell: Cell, axis: int) -> An
 
     def near(number: int) -> te.Expr:
         wide = te.cast(side(cell.boxes, cell.box, number), "float64")
-        found = te.floor(te.abs(wide) + 0.5)
-        return te.select(wide < 0.0, -found, found)
+        rounded = te.floor(te.abs(wide) + 0.5)
+        return te.select(wide < 0.0, -rounded, rounded)
 
     low = b.let("low", near(1 - axis) * scale - 0.5)
     high = (near(3 - axis) + 1.0) * scale - 0.5
@@ -172,12 +172,12 @@ def _emit_count(b: Any, params: DeformablePoolAttrs, cell: Cell, axes: Any) -> A
 
 
 def _emit_pairs(b: Any, *places: te.Expr) -> list[list[tuple[te.Expr, te.Expr]]]:
-    made = []
+    pairs = []
     for place in places:
         part = b.let("part", place - te.floor(place))
         low, high = (te.cast(edge(place), INT64) for edge in (te.floor, te.ceil))
-        made.append([(b.let("low", low), 1.0 - part), (b.let("high", high), part)])
-    return made
+        pairs.append([(b.let("low", low), 1.0 - part), (b.let("high", high), part)])
+    return pairs
 
 
 def _emit(b: Any, params: DeformablePoolAttrs, cell: Cell, visit: Visit) -> None:
@@ -221,7 +221,7 @@ def _slope(corners: Any, image: Any) -> tuple[Any, Any]:
 
 
 def _trans_reference(params: DeformablePoolAttrs, g: Any, x: Any, boxes: Any, moves: Any) -> Any:
-    made = np.zeros(moves.shape)
+    grad = np.zeros(moves.shape)
     classes = _classes([moves.shape])
     groups = np.array_split(np.arange(params.output_dim), classes)
     for box, number in enumerate(boxes[:, 0].astype(np.float32)):
@@ -238,8 +238,8 @@ def _trans_reference(params: DeformablePoolAttrs, g: Any, x: Any, boxes: Any, mo
             for axis, slope in enumerate(slopes):
                 mean = slope.sum(1) / len(rows) * g[box, groups[kind], i, j]
                 at = (box, 2 * kind + 1 - axis, *part)
-                made[at] += mean.sum() * sizes[axis] * params.trans_std
-    return made.astype(moves.dtype)
+                grad[at] += mean.sum() * sizes[axis] * params.trans_std
+    return grad.astype(moves.dtype)
 
 
 def _trans_kernels(params: DeformablePoolAttrs, inputs: Any, outputs: Any) -> Any:
@@ -250,8 +250,8 @@ def _trans_kernels(params: DeformablePoolAttrs, inputs: Any, outputs: Any) -> An
     body = Body("deformable_psroi_pool_grad_trans", inputs, outputs)
     sums = body.temporary(moved, FLOAT64)
     views = {0: out_shape, 1: (n, channels, height, width), 2: (count, 5), 3: moved, 4: moved}
-    made = body.kernel(views | {sums: moved}, 128 * int(np.prod(out_shape)))
-    with made as (b, g, x, boxes, moves, out, total), b.parallel("box", count) as box:
+    kernel = body.kernel(views | {sums: moved}, 128 * int(np.prod(out_shape)))
+    with kernel as (b, g, x, boxes, moves, out, total), b.parallel("box", count) as box:
         with each_place(b, *moved[1:]) as at:
             b.store(total, (box, *at), 0)
         number = b.let("number", te.cast(boxes[box, 0], "float32"))
@@ -261,14 +261,14 @@ def _trans_kernels(params: DeformablePoolAttrs, inputs: Any, outputs: Any) -> An
             kind = b.let("kind", c // max(per_class, 1))
             cell = Cell(boxes, box, i, j, height, width, kind, moves)
             source = b.let("source", own_channel(params, c, i, j))
-            given = b.let("given", te.cast(g[box, c, i, j], "float64"))
-            _emit_slopes(b, params, cell, x, (image, source), given, total)
+            ograd = b.let("given", te.cast(g[box, c, i, j], "float64"))
+            _emit_slopes(b, params, cell, x, (image, source), ograd, total)
         with each_place(b, *moved[1:]) as at:
             b.store(out, (box, *at), te.cast(total[(box, *at)], dtype))
     return body.kernels
 
 
-def _emit_slopes(b: Any, params: DeformablePoolAttrs, cell: Cell, x: Any, of: Any, given: Any, total: Any) -> None:
+def _emit_slopes(b: Any, params: DeformablePoolAttrs, cell: Cell, x: Any, of: Any, ograd: Any, total: Any) -> None:
     if not cell.height or not cell.width:
         return
     axes = [_emit_axis(b, params, cell, axis) for axis in (0, 1)]
@@ -288,7 +288,7 @@ def _emit_slopes(b: Any, params: DeformablePoolAttrs, cell: Cell, x: Any, of: An
     _each_point(b, params, cell, axes, point)
     for axis, slope in enumerate(sums):
         at = (cell.box, cell.kind * 2 + 1 - axis, *part)
-        change = slope[()] * share * given * axes[axis][2] * params.trans_std
+        change = slope[()] * share * ograd * axes[axis][2] * params.trans_std
         with b.when(count[()] > 0):
             b.store(total, at, total[at] + change)
 
@@ -298,16 +298,16 @@ _GRAD = {**OGRAD, **BOXES, **_TRANS}
 
 
 def _gradient(ctx: Any, g: Any) -> list[Any]:
-    given = attributes(ctx.params)
-    data = F._deformable_psroi_pool_grad(g, *ctx.inputs, **given)
+    attrs = attributes(ctx.params)
+    data = F._deformable_psroi_pool_grad(g, *ctx.inputs, **attrs)
     if ctx.params.no_trans:
         return [data, None]
-    return [data, None, F._deformable_psroi_pool_grad_trans(g, *ctx.inputs, **given)]
+    return [data, None, F._deformable_psroi_pool_grad_trans(g, *ctx.inputs, **attrs)]
 
 
 def _grad_shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    given, (out,) = _shape(params, ins[1:], [None])
-    return [out, *given], [given[0]]
+    shapes, (out,) = _shape(params, ins[1:], [None])
+    return [out, *shapes], [shapes[0]]
 
 
 def _trans_shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:

@@ -43,13 +43,13 @@ def _shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 def _grad_shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    given, (out,) = _shape(params, ins[1:], [None])
-    return [out, *given], [given[0]]
+    shapes, (out,) = _shape(params, ins[1:], [None])
+    return [out, *shapes], [shapes[0]]
 
 
 def _grid_grad_shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    given, (out,) = _shape(params, ins[1:], [None])
-    return [out, *given], [given[1]]
+    shapes, (out,) = _shape(params, ins[1:], [None])
+    return [out, *shapes], [shapes[1]]
 
 
 def _scale(params: GridSampleAttrs, extent: int) -> float:
@@ -98,12 +98,12 @@ def _taps(params: GridSampleAttrs, x: Any, grid: Any) -> Any:
     (rows, down), (columns, across) = (
         _places(params, grid, axis, extent) for axis, extent in enumerate((height, width))
     )
-    made = []
+    taps = []
     for row, vertical in rows:
         for column, level in columns:
             there = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            made.append((np.where(there, row, 0), vertical, np.where(there, column, 0), level, there))
-    return made, (down, across)
+            taps.append((np.where(there, row, 0), vertical, np.where(there, column, 0), level, there))
+    return taps, (down, across)
 
 
 def _taken(x: Any, row: Any, column: Any, there: Any) -> Any:
@@ -117,28 +117,28 @@ def _taken(x: Any, row: Any, column: Any, there: Any) -> Any:
 
 def _reference(params: GridSampleAttrs, x: Any, grid: Any) -> Any:
     wide = wide_dtype(x.dtype)
-    made = np.zeros((*x.shape[:2], *grid.shape[1:3]), wide)
+    out = np.zeros((*x.shape[:2], *grid.shape[1:3]), wide)
     with np.errstate(all="ignore"):
         for row, vertical, column, level, there in _taps(params, x, grid.astype(wide))[0]:
             value = _taken(x.astype(wide), row, column, there)
             weight = np.where(there, vertical * level, 0)
-            made += np.where(there[:, None], value * weight[:, None], 0)
-    return made.astype(x.dtype)
+            out += np.where(there[:, None], value * weight[:, None], 0)
+    return out.astype(x.dtype)
 
 
 def _grad_reference(params: GridSampleAttrs, g: Any, x: Any, grid: Any) -> Any:
     wide = wide_dtype(x.dtype)
-    made = np.zeros(x.shape, wide)
-    if not made.size or not g.size:
-        return made.astype(x.dtype)
+    grad = np.zeros(x.shape, wide)
+    if not grad.size or not g.size:
+        return grad.astype(x.dtype)
     image = np.arange(len(x))[:, None, None, None]
     channel = np.arange(x.shape[1])[None, :, None, None]
     with np.errstate(all="ignore"):
         for row, vertical, column, level, there in _taps(params, x, grid.astype(wide))[0]:
             share = g.astype(wide) * (vertical * level)[:, None]
             share = np.where(there[:, None], share, 0)
-            np.add.at(made, (image, channel, row[:, None], column[:, None]), share)
-    return made.astype(x.dtype)
+            np.add.at(grad, (image, channel, row[:, None], column[:, None]), share)
+    return grad.astype(x.dtype)
 
 
 def _grid_grad_reference(params: GridSampleAttrs, g: Any, x: Any, grid: Any) -> Any:
@@ -219,12 +219,12 @@ class _Sampled:
         """The elements that a place reads, row by row, their weights along both axes, and the
         slopes."""
         extents = [te.as_expr(extent) for extent in (self.height, self.width)]
-        found = []
+        places = []
         for axis, extent in enumerate(extents):
             number = te.cast(grid[(*at, 1 - axis)], self.wide)
-            found.append(_te_place(self.params, number, te.cast(extent, self.wide)))
-        slopes = [slope for _, slope in found]
-        (rows, down), (columns, across) = (self._along(b, place) for place, _ in found)
+            places.append(_te_place(self.params, number, te.cast(extent, self.wide)))
+        slopes = [slope for _, slope in places]
+        (rows, down), (columns, across) = (self._along(b, place) for place, _ in places)
         taps = []
         for row, vertical in zip(rows, down):
             for column, level in zip(columns, across):
@@ -248,16 +248,16 @@ class _Sampled:
 
 def _kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
     (data, dtype), (grid_shape, _) = inputs
-    made = _Sampled(params, data, grid_shape, dtype)
+    sampled = _Sampled(params, data, grid_shape, dtype)
     body = Body("grid_sample", inputs, outputs)
-    views = {0: made.images, 1: made.grid, 2: made.results}
-    with body.kernel(views, made.work) as (b, x, grid, out), made.places(b) as (image, spot):
-        taps, _, _ = made.taps(b, grid, (image, spot))
-        with b.loop("c", made.channels) as c:
-            total: te.Expr = te.const(0, made.wide)
+    views = {0: sampled.images, 1: sampled.grid, 2: sampled.results}
+    with body.kernel(views, sampled.work) as (b, x, grid, out), sampled.places(b) as (image, spot):
+        taps, _, _ = sampled.taps(b, grid, (image, spot))
+        with b.loop("c", sampled.channels) as c:
+            total: te.Expr = te.const(0, sampled.wide)
             for at, weight, there in taps:
                 value = masked_load(x, (image, c, at), there)
-                total = total + te.cast(value, made.wide) * weight
+                total = total + te.cast(value, sampled.wide) * weight
             b.store(out, (image, c, spot), te.cast(total, dtype))
     return body.kernels
 
@@ -266,18 +266,18 @@ def _grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
     """Some channels of an image a thread, which gives what places get to their elements one by
     one."""
     (_, dtype), (data, _), (grid_shape, _) = inputs
-    made = _Sampled(params, data, grid_shape, dtype)
-    body, wide = Body("grid_sample_grad", inputs, outputs), made.wide
+    sampled = _Sampled(params, data, grid_shape, dtype)
+    body, wide = Body("grid_sample_grad", inputs, outputs), sampled.wide
     total = 3 if wide == dtype else body.temporary(data, wide)
-    views = {0: made.results, 2: made.grid, total: made.images, 3: made.images}
-    blocks = (made.channels + (CHANNELS - 1)) // CHANNELS
-    elements = made.images[2]
-    with body.kernel(views, made.work) as (b, g, grid, *sums), b.parallel("p", made.n * blocks) as p:
+    views = {0: sampled.results, 2: sampled.grid, total: sampled.images, 3: sampled.images}
+    blocks = (sampled.channels + (CHANNELS - 1)) // CHANNELS
+    elements = sampled.images[2]
+    with body.kernel(views, sampled.work) as (b, g, grid, *sums), b.parallel("p", sampled.n * blocks) as p:
         image, first = (b.let("image", p // max(blocks, 1)), b.let("c", p % max(blocks, 1) * CHANNELS))
-        count = b.let("count", te.min(te.as_expr(made.channels) - first, CHANNELS))
+        count = b.let("count", te.min(te.as_expr(sampled.channels) - first, CHANNELS))
         with b.loop("c", count) as c, b.loop("i", elements) as i:
             b.store(sums[0], (image, first + c, i), 0)
-        _give(b, made, g, grid, sums[0], (image, first, count))
+        _give(b, sampled, g, grid, sums[0], (image, first, count))
         if total != 3:
             with b.loop("c", count) as c, b.loop("i", elements) as i:
                 at = (image, first + c, i)
@@ -285,28 +285,28 @@ def _grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
     return body.kernels
 
 
-def _give(b: te.KernelBuilder, made: _Sampled, g: te.Buffer, grid: te.Buffer, sums: te.Buffer, of: Any) -> None:
+def _give(b: te.KernelBuilder, sampled: _Sampled, g: te.Buffer, grid: te.Buffer, sums: te.Buffer, of: Any) -> None:
     """What places of some channels get, added to the elements that they read."""
     image, first, count = of
-    taps = 1 if made.params.mode == "nearest" else 4
+    taps = 1 if sampled.params.mode == "nearest" else 4
     places = b.alloc("places", INT64, (taps, VECTOR))
-    weights = b.alloc("weights", made.wide, (taps, VECTOR))
+    weights = b.alloc("weights", sampled.wide, (taps, VECTOR))
     inside = b.alloc("inside", BOOL8, (taps, VECTOR))
-    shares = b.alloc("shares", made.wide, (taps, VECTOR))
-    spots = made.spots if made.height * made.width else 0
+    shares = b.alloc("shares", sampled.wide, (taps, VECTOR))
+    spots = sampled.spots if sampled.height * sampled.width else 0
     with b.loop("part", (spots + (VECTOR - 1)) // VECTOR) as part:
         start = b.let("start", part * VECTOR)
         lanes = b.let("lanes", te.min(te.as_expr(spots) - start, VECTOR))
         with b.vector("lane", VECTOR) as lane, b.when(lane < lanes):
-            for number, tap in enumerate(made.taps(b, grid, (image, start + lane))[0]):
+            for number, tap in enumerate(sampled.taps(b, grid, (image, start + lane))[0]):
                 b.store(places, (number, lane), tap.at)
                 b.store(weights, (number, lane), tap.weight)
                 b.store(inside, (number, lane), tap.there)
         with b.loop("c", count) as c:
             with b.vector("lane", VECTOR) as lane, b.when(lane < lanes):
-                given = b.let("given", te.cast(g[image, first + c, start + lane], made.wide))
+                ograd = b.let("given", te.cast(g[image, first + c, start + lane], sampled.wide))
                 for number in range(taps):
-                    share = given * weights[number, lane]
+                    share = ograd * weights[number, lane]
                     share = te.select(inside[number, lane], share, 0.0)
                     b.store(shares, (number, lane), share)
             with b.loop("lane", lanes) as lane:
@@ -317,23 +317,23 @@ def _give(b: te.KernelBuilder, made: _Sampled, g: te.Buffer, grid: te.Buffer, su
 
 def _grid_grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
     (_, dtype), (data, _), (grid_shape, _) = inputs
-    made = _Sampled(params, data, grid_shape, dtype)
+    sampled = _Sampled(params, data, grid_shape, dtype)
     body = Body("grid_sample_grad_grid", inputs, outputs)
-    views = {0: made.results, 1: made.images, 2: made.grid, 3: made.grid}
-    with body.kernel(views, made.work) as (b, g, x, grid, out), made.places(b) as (image, spot):
+    views = {0: sampled.results, 1: sampled.images, 2: sampled.grid, 3: sampled.grid}
+    with body.kernel(views, sampled.work) as (b, g, x, grid, out), sampled.places(b) as (image, spot):
         if params.mode == "nearest":
             for axis in (0, 1):
                 b.store(out, (image, spot, axis), 0)
             return body.kernels
-        taps, (down, across), slopes = made.taps(b, grid, (image, spot))
-        sums = [variable(b, "sum", 0, made.wide) for _ in slopes]
-        with b.loop("c", made.channels) as c:
+        taps, (down, across), slopes = sampled.taps(b, grid, (image, spot))
+        sums = [variable(b, "sum", 0, sampled.wide) for _ in slopes]
+        with b.loop("c", sampled.channels) as c:
             loaded = [masked_load(x, (image, c, tap.at), tap.there) for tap in taps]
-            e, f, h, k = (b.let("v", te.cast(value, made.wide)) for value in loaded)
+            e, f, h, k = (b.let("v", te.cast(value, sampled.wide)) for value in loaded)
             steps = ((h - e) * across[0] + (k - f) * across[1], (f - e) * down[0] + (k - h) * down[1])
-            given = b.let("given", te.cast(g[image, c, spot], made.wide))
+            ograd = b.let("given", te.cast(g[image, c, spot], sampled.wide))
             for total, step in zip(sums, steps):
-                b.store(total, (), total[()] + step * given)
+                b.store(total, (), total[()] + step * ograd)
         for axis, (total, slope) in enumerate(zip(sums, slopes)):
             value = te.select(slope.not_equal(0.0), total[()] * slope, 0.0)
             b.store(out, (image, spot, 1 - axis), te.cast(value, dtype))
@@ -348,9 +348,9 @@ _GRAD = {**OGRAD, **_INPUTS}
 
 
 def _gradient(ctx: Any, g: Any) -> list[Any]:
-    given = attributes(ctx.params)
-    made = (F._grid_sample_grad, F._grid_sample_grad_grid)
-    return [op(g, *ctx.inputs, **given) for op in made]
+    attrs = attributes(ctx.params)
+    rules = (F._grid_sample_grad, F._grid_sample_grad_grid)
+    return [op(g, *ctx.inputs, **attrs) for op in rules]
 
 
 grid_sample = define(

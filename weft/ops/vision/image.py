@@ -137,12 +137,12 @@ def _along(x: Array, axis: Axis, position: int) -> Array:
 def _spread(g: Array, axis: Axis, position: int) -> Array:
     """The transpose of `_along`: every place gives to the elements it came from."""
     rows = np.moveaxis(g, position, 0)
-    made = np.zeros((axis.extent, *rows.shape[1:]))
+    spread = np.zeros((axis.extent, *rows.shape[1:]))
     for index, weight in sources_of(axis):
         weights = weight.reshape(-1, *[1] * (rows.ndim - 1))
         with np.errstate(invalid="ignore"):
-            np.add.at(made, index, np.where(weights == 0, 0, rows * weights))
-    return np.moveaxis(made, 0, position)
+            np.add.at(spread, index, np.where(weights == 0, 0, rows * weights))
+    return np.moveaxis(spread, 0, position)
 
 
 def axes_of(params: Params, shape: Shape, out: Shape) -> list[Axis]:
@@ -153,8 +153,8 @@ def axes_of(params: Params, shape: Shape, out: Shape) -> list[Axis]:
 
 def _reference(params: Params, x: Array) -> Array:
     down, across = axes_of(params, x.shape, _forward(params, x.shape))
-    made = _along(_along(spatial_last(params, x), down, -2), across, -1)
-    return spatial_back(params, made, x.dtype)
+    resized = _along(_along(spatial_last(params, x), down, -2), across, -1)
+    return spatial_back(params, resized, x.dtype)
 
 
 def _grad(params: Params, g: Array, shape: Shape) -> Array:

@@ -34,11 +34,11 @@ def _halves(params: PriorAttrs, height: int, width: int) -> list[tuple[float, fl
     """Half the width and height of the boxes of a cell: every size with the first ratio taken as 1,
     then the first size with every other ratio."""
     square = height / width if width else 1.0
-    made = [(size * square / 2, size / 2) for size in params.sizes]
+    halves = [(size * square / 2, size / 2) for size in params.sizes]
     for ratio in params.ratios[1:]:
         root = math.sqrt(ratio)
-        made.append((params.sizes[0] * square * root / 2, params.sizes[0] / root / 2))
-    return made
+        halves.append((params.sizes[0] * square * root / 2, params.sizes[0] / root / 2))
+    return halves
 
 
 def _check_prior(params: PriorAttrs) -> None:
@@ -188,8 +188,8 @@ def _transform_kernels(params: TransformLocAttrs, inputs: Any, outputs: Any) -> 
     body = Body("multibox_transform_loc", inputs, outputs)
     views = {0: (batch, classes, anchors), 1: (batch, anchors, 4), 2: (anchors, 4)}
     views |= {3: (batch, anchors, 6), 4: (batch,)}
-    made = body.kernel(views, batch * anchors * (classes + 20))
-    with made as (b, probs, loc, anchor, out, counts), b.parallel("n", batch) as n:
+    kernel = body.kernel(views, batch * anchors * (classes + 20))
+    with kernel as (b, probs, loc, anchor, out, counts), b.parallel("n", batch) as n:
         score, kind = variable(b, "score", 0, wide), variable(b, "kind", 0)
         count = variable(b, "count", 0)
         with b.loop("i", anchors) as i, b.loop("side", 6) as side:

@@ -33,15 +33,15 @@ class ProposalAttrs:
 def anchors_of(params: ProposalAttrs) -> np.ndarray:
     """(left, top, right, bottom) around the first cell: all scales of the first ratio, ..."""
     side = params.feature_stride
-    made = []
+    anchors = []
     for ratio in params.ratios:
         width = math.floor(math.sqrt(math.floor(side * side / ratio)) + 0.5)
         height = math.floor(width * ratio + 0.5)
         for scale in params.scales:
             half = (width * scale - 1) / 2, (height * scale - 1) / 2
             centre = (side - 1) / 2
-            made.append([centre - half[0], centre - half[1], centre + half[0], centre + half[1]])
-    return np.array(made, np.float64).reshape(-1, 4)
+            anchors.append([centre - half[0], centre - half[1], centre + half[0], centre + half[1]])
+    return np.array(anchors, np.float64).reshape(-1, 4)
 
 
 def _shape(params: ProposalAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -77,14 +77,14 @@ def _decoded(params: ProposalAttrs, moves: Any, info: Any) -> Any:
     boxes = anchors + shift
     one, half = wide.type(1), wide.type(0.5)
     if params.iou_loss:
-        made = boxes + d
+        corners = boxes + d
     else:
         size = boxes[..., 2:] - boxes[..., :2] + one
         centre = d[..., :2] * size + (boxes[..., :2] + half * (size - one))
         reach = half * (np.exp(d[..., 2:]) * size - one)
-        made = np.concatenate([centre - reach, centre + reach], -1)
+        corners = np.concatenate([centre - reach, centre + reach], -1)
     last = info[[1, 0, 1, 0]] - one
-    return np.fmax(np.fmin(made, last), wide.type(0))
+    return np.fmax(np.fmin(corners, last), wide.type(0))
 
 
 def _scored(params: ProposalAttrs, scores: Any, boxes: Any, info: Any) -> tuple[Any, Any]:
@@ -92,15 +92,15 @@ def _scored(params: ProposalAttrs, scores: Any, boxes: Any, info: Any) -> tuple[
     those are grown."""
     height, width, many = boxes.shape[:3]
     wide = boxes.dtype
-    found = scores[many:].transpose(1, 2, 0).copy()
+    scored = scores[many:].transpose(1, 2, 0).copy()
     rows, columns = (_cells(params, info[axis], n) for axis, n in enumerate((height, width)))
-    found[rows:] = found[:, columns:] = -1
+    scored[rows:] = scored[:, columns:] = -1
     least = wide.type(params.rpn_min_size) * info[2]
     sides = boxes[..., 2:] - boxes[..., :2] + wide.type(1)
     small = (sides < least).any(-1)
-    found[small] = -1
+    scored[small] = -1
     grow = least / wide.type(2) * np.array([-1, -1, 1, 1], wide)
-    return found.reshape(-1), np.where(small[..., None], boxes + grow, boxes).reshape(-1, 4)
+    return scored.reshape(-1), np.where(small[..., None], boxes + grow, boxes).reshape(-1, 4)
 
 
 def _cells(params: ProposalAttrs, extent: Any, limit: int) -> int:
@@ -112,21 +112,21 @@ def _cells(params: ProposalAttrs, extent: Any, limit: int) -> int:
 def _reference(params: ProposalAttrs, scores: Any, moves: Any, info: Any) -> Any:
     wide, post = wide_dtype(scores.dtype), params.rpn_post_nms_top_n
     made = np.zeros((len(scores) * post, 5), wide)
-    given = np.zeros((len(scores) * post, 1), wide)
+    row_scores = np.zeros((len(scores) * post, 1), wide)
     for image in range(len(scores)):
         about = info[image].astype(wide)
         with np.errstate(all="ignore"):
             boxes = _decoded(params, moves[image].astype(wide), about)
-            found, boxes = _scored(params, scores[image].astype(wide), boxes, about)
-        order = order_of(found, 0, True)
+            scored, boxes = _scored(params, scores[image].astype(wide), boxes, about)
+        order = order_of(scored, 0, True)
         looked = params.rpn_pre_nms_top_n if params.rpn_pre_nms_top_n > 0 else len(order)
         kept = _kept(params, boxes, order[:looked])
         rows = slice(image * post, (image + 1) * post)
         made[rows, 0] = image
         if kept:
             places = np.array(kept)[np.arange(post) % len(kept)]
-            made[rows, 1:], given[rows, 0] = boxes[places], found[places]
-    return made.astype(scores.dtype), given.astype(scores.dtype)
+            made[rows, 1:], row_scores[rows, 0] = boxes[places], scored[places]
+    return made.astype(scores.dtype), row_scores.astype(scores.dtype)
 
 
 def _kept(params: ProposalAttrs, boxes: Any, order: Any) -> list[int]:
@@ -173,7 +173,7 @@ def _kernels(params: ProposalAttrs, inputs: Any, outputs: Any) -> Any:
     looked = params.rpn_pre_nms_top_n if 0 < params.rpn_pre_nms_top_n < count else count
     work = batch * count * (64 + max(count, 1).bit_length()) + 16 * batch * looked * min(post, looked)
     with (
-        body.kernel(views, work) as (b, scores, moves, info, out, given, made, numbers, lost, stay),
+        body.kernel(views, work) as (b, scores, moves, info, out, row_scores, made, numbers, lost, stay),
         b.parallel("n", batch) as n,
     ):
         about = [b.let("info", te.cast(info[n, k], wide)) for k in range(3)]
@@ -182,14 +182,14 @@ def _kernels(params: ProposalAttrs, inputs: Any, outputs: Any) -> Any:
         place = sort_row(b, numbers, n, count, lambda i, j: first(made[n, i, 4], made[n, j, 4]))
         found = _emit_kept(b, params, made, lost, stay, n, looked, place)
         with b.loop("i", post) as i:
-            _emit_row(b, (made, stay, out, given), n, i, found, dtype)
+            _emit_row(b, (made, stay, out, row_scores), n, i, found, dtype)
     return body.kernels
 
 
 def _emit_boxes(b: Any, params: ProposalAttrs, buffers: Any, n: Any, about: Any) -> None:
     """The box and score of every anchor."""
-    scores, moves, made = buffers
-    wide = made.dtype
+    scores, moves, boxes = buffers
+    wide = boxes.dtype
     _, many, _, height, width = (int(extent.value) for extent in moves.shape)
     number = lambda value: te.cast(value, wide)
     stride = number(te.as_expr(params.feature_stride))
@@ -211,8 +211,8 @@ def _emit_boxes(b: Any, params: ProposalAttrs, buffers: Any, n: Any, about: Any)
             row = (y * width + z) * many + anchor
             for k, side in enumerate(box):
                 grown = side - least / 2.0 if k < 2 else side + least / 2.0
-                b.store(made, (n, row, k), te.select(small, grown, side))
-            b.store(made, (n, row, 4), te.select(small | outside, -1.0, score))
+                b.store(boxes, (n, row, k), te.select(small, grown, side))
+            b.store(boxes, (n, row, 4), te.select(small | outside, -1.0, score))
 
 
 def _whole(cells: te.Expr, limit: int) -> te.Expr:
@@ -242,22 +242,22 @@ def _emit_moved(b: Any, params: ProposalAttrs, box: list[Any], d: list[Any]) -> 
     return [*lows, *highs]
 
 
-def _emit_kept(b: Any, params: ProposalAttrs, made: Any, lost: Any, stay: Any, n: Any, looked: int, place: Any) -> Any:
+def _emit_kept(b: Any, params: ProposalAttrs, boxes: Any, lost: Any, stay: Any, n: Any, looked: int, place: Any) -> Any:
     """Fills `stay` with rows that do not overlap a better one too much; how many there are."""
-    found = variable(b, "found", 0)
+    kept = variable(b, "found", 0)
     most = min(params.rpn_post_nms_top_n, looked)
-    wide = made.dtype
+    wide = boxes.dtype
     with b.loop("i", looked) as i:
         b.store(lost, (n, i), 0)
-    with b.loop("i", looked) as i, b.when((found[()] < most) & lost[n, i].equal(0)):
+    with b.loop("i", looked) as i, b.when((kept[()] < most) & lost[n, i].equal(0)):
         row = b.let("row", place(i))
-        b.store(stay, (n, found[()]), te.cast(row, INT32))
-        b.store(found, (), found[()] + 1)
-        own = [b.let("s", made[n, row, k]) for k in range(4)]
+        b.store(stay, (n, kept[()]), te.cast(row, INT32))
+        b.store(kept, (), kept[()] + 1)
+        own = [b.let("s", boxes[n, row, k]) for k in range(4)]
         area = b.let("area", (own[2] - own[0] + 1.0) * (own[3] - own[1] + 1.0))
         with b.loop("j", looked - i - 1) as j, b.when(lost[n, i + 1 + j].equal(0)):
             other = b.let("other", place(i + 1 + j))
-            its = [b.let("s", made[n, other, k]) for k in range(4)]
+            its = [b.let("s", boxes[n, other, k]) for k in range(4)]
             sides = [te.min(own[k + 2], its[k + 2]) - te.max(own[k], its[k]) + 1.0 for k in (0, 1)]
             sides = [te.select(side > 0.0, side, 0.0) for side in sides]
             shared = b.let("shared", sides[0] * sides[1])
@@ -265,21 +265,21 @@ def _emit_kept(b: Any, params: ProposalAttrs, made: Any, lost: Any, stay: Any, n
             part = shared / (area + rest - shared)
             with b.when(part > te.const(float(wide.type(params.threshold)), wide)):
                 b.store(lost, (n, i + 1 + j), 1)
-    return found
+    return kept
 
 
-def _emit_row(b: Any, buffers: Any, n: Any, i: Any, found: Any, dtype: Any) -> None:
+def _emit_row(b: Any, buffers: Any, n: Any, i: Any, kept: Any, dtype: Any) -> None:
     """Row i of an image; where there are too few boxes they come again."""
-    made, stay, out, given = buffers
+    boxes, stay, out, row_scores = buffers
     b.store(out, (n, i, 0), te.cast(n, dtype))
     for k in range(4):
         b.store(out, (n, i, k + 1), 0)
-    b.store(given, (n, i), 0)
-    with b.when(found[()] > 0):
-        row = b.let("row", te.cast(stay[n, i % te.max(found[()], 1)], "int64"))
+    b.store(row_scores, (n, i), 0)
+    with b.when(kept[()] > 0):
+        row = b.let("row", te.cast(stay[n, i % te.max(kept[()], 1)], "int64"))
         for k in range(4):
-            b.store(out, (n, i, k + 1), te.cast(made[n, row, k], dtype))
-        b.store(given, (n, i), te.cast(made[n, row, 4], dtype))
+            b.store(out, (n, i, k + 1), te.cast(boxes[n, row, k], dtype))
+        b.store(row_scores, (n, i), te.cast(boxes[n, row, 4], dtype))
 
 
 proposal = define(

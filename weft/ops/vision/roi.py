@@ -74,24 +74,24 @@ def _each_tap(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
 
 def _reference(params: RoiAlignAttrs, x: Any, boxes: Any) -> Any:
     (rows, columns), ratio = params.pooled_size, params.sample_ratio
-    made = np.zeros((len(boxes), x.shape[1], rows, columns), x.dtype)
+    out = np.zeros((len(boxes), x.shape[1], rows, columns), x.dtype)
     placed = _placed(x, boxes)
     with np.errstate(all="ignore"):
         taps = _each_tap(params, x, boxes[placed])
         total = sum(x[at].astype(np.float64) * weight for at, weight in taps)
         split = total.reshape(*total.shape[:2], rows, ratio, columns, ratio)
-        made[placed] = split.sum(axis=(3, 5)).astype(x.dtype)
-    return made
+        out[placed] = split.sum(axis=(3, 5)).astype(x.dtype)
+    return out
 
 
 def _grad_reference(params: RoiAlignAttrs, g: Any, x: Any, boxes: Any) -> Any:
     placed = _placed(x, boxes)
     wide = g[placed].astype(np.float64)
     wide = wide.repeat(params.sample_ratio, 2).repeat(params.sample_ratio, 3)
-    made = np.zeros(x.shape)
+    grad = np.zeros(x.shape)
     for at, weight in _each_tap(params, x, boxes[placed]):
-        np.add.at(made, at, np.where(weight != 0, wide * weight, 0))
-    return made.astype(x.dtype)
+        np.add.at(grad, at, np.where(weight != 0, wide * weight, 0))
+    return grad.astype(x.dtype)
 
 
 # te: the points of every box along each axis, then what stands around them.

@@ -65,8 +65,8 @@ def _bounds(params: RoiPoolAttrs, sides: Any, axis: int, cell: int, extent: int)
 
 def _roi_pool_reference(params: RoiPoolAttrs, x: Any, boxes: Any) -> Any:
     n, channels, height, width = x.shape
-    made = np.zeros((len(boxes), channels, *params.pooled_size), x.dtype)
-    places = np.full(made.shape, -1, INT64)
+    out = np.zeros((len(boxes), channels, *params.pooled_size), x.dtype)
+    places = np.full(out.shape, -1, INT64)
     for box, number in enumerate(boxes[:, 0].astype(FLOAT32)):
         if not 0 <= number < n:
             continue
@@ -81,10 +81,10 @@ def _roi_pool_reference(params: RoiPoolAttrs, x: Any, boxes: Any) -> Any:
             cells = (bottom - top) * (right - left)
             part = np.where(np.isnan(part), -np.inf, part).reshape(channels, cells)
             down, across = np.divmod(part.argmax(1), right - left)
-            made[box, :, i, j] = part.max(1)
+            out[box, :, i, j] = part.max(1)
             at = (first + top + down) * width + left + across
             places[box, :, i, j] = np.where(part.max(1) > -np.inf, at, -1)
-    return made, places
+    return out, places
 
 
 def _emit_bounds(b: Any, params: RoiPoolAttrs, cell: Cell, axis: int) -> Any:
@@ -105,8 +105,8 @@ def _roi_pool_kernels(params: RoiPoolAttrs, inputs: Any, outputs: Any) -> Any:
     out_shape = (count, channels, rows, columns)
     body = Body("roi_pool", inputs, outputs)
     views = {0: (n, channels, height, width), 1: (count, 5), 2: out_shape, 3: out_shape}
-    made = body.kernel(views, 64 * count * channels * rows * columns)
-    with made as (b, x, boxes, out, places), b.parallel("p", count * channels) as p:
+    kernel = body.kernel(views, 64 * count * channels * rows * columns)
+    with kernel as (b, x, boxes, out, places), b.parallel("p", count * channels) as p:
         box = b.let("box", p // max(channels, 1))
         c = b.let("c", p % max(channels, 1))
         number = b.let("number", te.cast(boxes[box, 0], FLOAT32))
@@ -197,9 +197,9 @@ def _ps_bounds(params: PsRoiPoolAttrs, sides: Any, axis: int, cell: int, extent:
 
 
 def _ps_taps(params: PsRoiPoolAttrs, sides: Any, cell: Any, extents: Any, _: Any) -> Taps:
-    found = [_ps_bounds(params, sides, axis, cell[axis], extents[axis]) for axis in (0, 1)]
-    rows, columns = (grid.reshape(-1) for grid in np.meshgrid(*found, indexing="ij"))
-    area = len(found[0]) * len(found[1])
+    bounds = [_ps_bounds(params, sides, axis, cell[axis], extents[axis]) for axis in (0, 1)]
+    rows, columns = (grid.reshape(-1) for grid in np.meshgrid(*bounds, indexing="ij"))
+    area = len(bounds[0]) * len(bounds[1])
     return Taps(rows.astype(INT64), columns.astype(INT64), np.full(area, 1 / max(area, 1)))
 
 
@@ -294,9 +294,9 @@ def _align_points(params: AdaptiveRoiAlignAttrs, sides: Any, axis: int, cell: in
 
 
 def _align_taps(params: AdaptiveRoiAlignAttrs, sides: Any, cell: Any, extents: Any, _: Any) -> Taps:
-    found = [_align_points(params, sides, axis, cell[axis], extents[axis]) for axis in (0, 1)]
-    places = [np.array(places, INT64) for places, *_ in found]
-    weights = [np.array(weights, np.float64) for _, weights, _ in found]
+    points = [_align_points(params, sides, axis, cell[axis], extents[axis]) for axis in (0, 1)]
+    places = [np.array(places, INT64) for places, *_ in points]
+    weights = [np.array(weights, np.float64) for _, weights, _ in points]
     rows, columns = (grid.reshape(-1) for grid in np.meshgrid(*places, indexing="ij"))
     return Taps(rows, columns, np.multiply.outer(*weights).reshape(-1))
 

@@ -116,8 +116,8 @@ def _nms_kernels(params: NonMaxAttrs, inputs: Any, outputs: Any) -> Any:
     views = {0: (batch, boxes, width), 1: (batch,), order: (batch, 2, boxes)}
     views |= {chosen: (batch, boxes)}
     views |= {} if params.return_indices else {2: (batch, boxes, width)}
-    made = body.kernel(views, 8 * batch * boxes**2)
-    with made as (b, data, counts, numbers, kept, *out), b.parallel("n", batch) as n:
+    kernel = body.kernel(views, 8 * batch * boxes**2)
+    with kernel as (b, data, counts, numbers, kept, *out), b.parallel("n", batch) as n:
         wanted = te.cast(counts[n], "int64")
         count = b.let("count", te.min(te.max(wanted, 0), boxes))
         _start(b, params, data, numbers, kept, n, count)
@@ -179,10 +179,10 @@ def _te_overlap(b: Any, p: Sequence[te.Expr], q: Sequence[te.Expr]) -> te.Expr:
 def _emit_limits(b: Any, params: NonMaxAttrs, kept: Any, n: Any, boxes: int) -> None:
     """At most as many as are wanted, moved to the top if that is wanted."""
     if params.max_output_size > 0:
-        found = variable(b, "found", 0)
+        count = variable(b, "found", 0)
         with b.loop("i", boxes) as i, b.when(kept[n, i] >= 0):
-            b.store(found, (), found[()] + 1)
-            with b.when(found[()] > params.max_output_size):
+            b.store(count, (), count[()] + 1)
+            with b.when(count[()] > params.max_output_size):
                 b.store(kept, (n, i), -1)
     if params.invalid_to_bottom:
         end = variable(b, "end", 0)
