@@ -15,7 +15,8 @@ from .cpu_facts import CpuFacts, facts_of
 from .dtype import as_dtype
 from .errors import InvalidType, InvalidValue, Unsupported
 from .machine import CpuInfo, machine, read_caches, read_cpuinfo, triple, usable_cores
-from .target import Target, register_target
+from .target import Target as Target
+from .target import register_target
 
 # Linux's name of a flag -> LLVM's. These are the features that LLVM uses by itself in numeric code;
 # instructions that need an explicit intrinsic are not listed, except those our templates ask for.
