@@ -1,6 +1,6 @@
 """Symbols, and every operator as a function on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable as _Callable
 
 from . import _symbol_internal, contrib
 from . import ops as _ops  # noqa: F401  registers the operators
@@ -13,7 +13,7 @@ __all__ = ["Group", "Symbol", "Variable", "contrib"]
 _fill_namespace(Symbol, globals(), vars(_symbol_internal), vars(contrib))
 
 
-def __getattr__(name: str) -> Callable[..., Symbol]:
+def __getattr__(name: str) -> _Callable[..., Symbol]:
     raise AttributeError(
         f"weft.symbol has no {name!r}: no operator of that name is registered (weft.list_ops() shows all)"
     )

@@ -95,6 +95,12 @@ def test_fmod_is_exact(dtype):
         check(one_node("Mod", a, b, fmod=1), np.fmod(a, b), rtol=0)
 
 
+@pytest.mark.parametrize(("start", "wanted"), [((2, 6), (3, 4)), ((0, 6), (3, 0))])
+def test_a_shape_that_allows_zeros_may_have_none(start, wanted):
+    x = np.arange(np.prod(start), dtype=np.float32).reshape(start)
+    check(one_node("Reshape", x, constants=[np.array(wanted, np.int64)], allowzero=1), x.reshape(wanted))
+
+
 def test_fmod_of_integers_has_the_sign_of_the_dividend():
     a, b = (np.array([7, -7, 7, -7, -(2**31), 5], np.int32), np.array([3, 3, -3, -3, -1, 7], np.int32))
     check(one_node("Mod", a, b, fmod=1), np.array([1, -1, 1, -1, 0, 5], np.int32))

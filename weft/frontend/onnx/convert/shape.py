@@ -78,7 +78,7 @@ def reshape(call: OnnxCall) -> Value:
     wanted, data = call.ints(1, "the new shape"), call[0]
     if any(dim < -1 for dim in wanted):
         raise FormatError(f"the new shape {wanted} makes no sense")
-    zeros = 0 in wanted and call.attr("allowzero", 0)
+    zeros = bool(call.attr("allowzero", 0)) and 0 in wanted
     if zeros and -1 in wanted:
         raise FormatError(f"the new shape {wanted} has a 0 and a -1 with allowzero")
     if not zeros and not is_static(data.shape):
