@@ -2,7 +2,8 @@
 
 weft itself counts, under names that begin with `weft.`: `compiled_models_constructed`,
 `compiled_model_invocations`, `program_cache_hit` and `program_cache_miss` (whether a model had code
-for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel_cache_miss`.
+for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel_cache_miss`, and
+`native_declined.OPERATOR.REASON` for eager calls that native code left to numpy.
 """
 
 from __future__ import annotations

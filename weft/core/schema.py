@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -71,6 +71,7 @@ def attr(kind: Kind, doc: str, *, default: Any = REQUIRED, low: float | None = N
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attr,))
 def schema(cls: type[T]) -> type[T]:
     """Makes a class of `attr` declarations a frozen dataclass that `parse` can fill.
 

@@ -21,13 +21,14 @@ from .autograd.anomaly import anomaly, remember_forward
 from .autograd.derivative import KEPT_PROGRAMS, UNKNOWN, Complexity, GradientProgram, Wanted
 from .autograd.gradient_views import views_of
 from .autograd.modes import modes
-from .autograd.node import NO_EDGE, NotDifferentiable, OpNode
+from .autograd.node import NO_EDGE, Node, NotDifferentiable, OpNode
+from .native.calls import Declined, count_declined
 from .native.choice import native_calls
-from .native.gradient import FUSED_FROM, fused_gradient
+from .native.gradient import fused_gradient
+from .native.thresholds import FROM
 from .tensor.tensor import Tensor, _apply, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
-NEVER = 1 << 62  # elements
 
 # Steps of gradients that have no gradient themselves, as functions that do: (params, tensors).
 COMPOSED: dict[Op, Callable[[Any, Sequence[Tensor]], list[Tensor]]] = {}
@@ -62,11 +63,11 @@ class Kernel:
                 hint=f'Op.get("{op.name}").reference = f(*arrays), or f(params, *arrays) if it has attributes',
             )
         self.reference: Callable[..., Any] = reference
-        self.ufunc = getattr(reference, "ufunc", None)
+        self.ufunc: Any = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
         self.native = native_calls(op)
-        self.native_from = NEVER if self.native is None else self.native.smallest
+        self.native_from = self.native.smallest
         self.views = views_of(op)
         self.mutates = Op.mutates.contains(op)
         complex_rule = Op.complex_gradient.get(op)
@@ -83,9 +84,12 @@ class Kernel:
         try:
             for array in arrays:
                 if array.size >= self.native_from:
-                    made = self.native.run(params, arrays)
-                    if made is not None:
-                        return made
+                    try:
+                        outputs = self.native.run(params, arrays)
+                        if outputs is not None:
+                            return outputs
+                    except Declined as declined:
+                        count_declined(self.op.name, declined.reason)
                     break
             if self.takes_params:
                 return self.reference(params, *arrays)
@@ -109,7 +113,13 @@ def _node_name(op: Op) -> str:
 
 
 _kernels: dict[Op, Kernel] = {}
-subscribe(lambda op, name: _kernels.pop(op, None) and None)
+
+
+def _forget(op: Op, name: str) -> None:
+    _kernels.pop(op, None)
+
+
+subscribe(_forget)
 
 
 def kernel_of(op: Op) -> Kernel:
@@ -198,6 +208,8 @@ def record(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Seque
             return
     elif first not in "fcV":
         return
+    edges: tuple[tuple[Node | None, int], ...]
+    needs: tuple[bool, ...]
     if len(inputs) == 2:
         edges = (inputs[0]._edge(), inputs[1]._edge())
         needs = (edges[0] is not NO_EDGE, edges[1] is not NO_EDGE)
@@ -235,9 +247,9 @@ def _end(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequenc
 
 def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexity | None:
     """Which inputs and outputs of a call are complex, if any is."""
-    own = tuple([tensor._array.dtype.kind == "c" for tensor in inputs])
-    made = tuple([tensor._array.dtype.kind == "c" for tensor in outputs])
-    return (own, made) if True in own or True in made else None
+    ins = tuple([tensor._array.dtype.kind == "c" for tensor in inputs])
+    outs = tuple([tensor._array.dtype.kind == "c" for tensor in outputs])
+    return (ins, outs) if True in ins or True in outs else None
 
 
 def _wanted(
@@ -280,7 +292,7 @@ def backward_fused(node: OpNode, values: Sequence[Tensor]) -> list[Tensor | None
     if modes.grad or wanted.fused is None:
         return None
     for ref, tensor in zip(wanted.leaves, values):
-        if tensor._array.size >= FUSED_FROM and ref not in wanted.shapes:  # which are no work
+        if tensor._array.size >= FROM.fused and ref not in wanted.shapes:  # which are no work
             break
     else:
         return None
@@ -289,12 +301,10 @@ def backward_fused(node: OpNode, values: Sequence[Tensor]) -> list[Tensor | None
         return backward_fused(node, values)
     edges = [edge for edge, ref in zip(node.next_functions, wanted.results) if ref is not None]
     shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-    made = wanted.fused.run([tensor._array for tensor in values], shapes)
-    if wanted.fused.fails:
-        wanted.fused = None
-    if made is None:
+    results = wanted.fused.run([tensor._array for tensor in values], shapes)
+    if results is None:
         return None
-    rest = iter(made)
+    rest = iter(results)
     return [None if ref is None else wrap(next(rest)) for ref in wanted.results]
 
 

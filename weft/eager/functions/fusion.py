@@ -18,8 +18,8 @@ from ..autograd.derivative import INPUT, KEPT_PROGRAMS, STEP, Complexity, Gradie
 from ..autograd.modes import modes
 from ..autograd.node import OpNode
 from ..dispatch import kernel_of, record
-from ..native.gradient import FUSED_FROM
 from ..native.pointwise import are_native, element, op_key, run_pointwise
+from ..native.thresholds import FROM
 from ..tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
@@ -228,7 +228,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if modes.trace is None:
             for value in args:
-                if isinstance(value, Tensor) and value._array.size >= FUSED_FROM:
+                if isinstance(value, Tensor) and value._array.size >= FROM.fused:
                     made = _run(own, args, kwargs)
                     return function(*args, **kwargs) if made is None else made
         return function(*args, **kwargs)

@@ -19,7 +19,8 @@ from ...base.errors import RunError
 from ..autograd.modes import modes
 from ..autograd.node import keep_old_values, next_sequence
 from ..autograd.node_names import entitle, title_of
-from ..native.inplace import WRITTEN_FROM, write_native
+from ..native.inplace import write_native
+from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
 from ..tensor.tensor import Tensor
 from .fusion import Fused
@@ -179,7 +180,7 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = own is not None and self._array.size >= WRITTEN_FROM
+    large = own is not None and self._array.size >= FROM.written
     if large and write_native(own, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)

@@ -3,96 +3,88 @@ one native computation, where its arrays are large."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...base.dtype import BOOL, FLOAT32, FLOAT64
-from ...base.errors import Error
+from ...compiler.disk_cache import is_own
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...lower.cpu.open.pointwise import Element, element_of
-from ..autograd.derivative import KEPT_PROGRAMS, STEP, UNKNOWN, Ref, Wanted
+from ..autograd.derivative import KEPT_PROGRAMS, STEP, Ref, Wanted
+from .calls import Reason, count_declined
 from .generic import run_computed
 from .pointwise import op_key, run_pointwise
 
 Array = np.ndarray[Any, Any]
 
-FUSED_FROM = 1 << 8  # elements of the largest array
-# Beside element-wise operators and reductions: those that change shapes between them.
-SHAPING = {"expand_like", "broadcast_like", "collapse_sum", "reshape_like"}
-
 
 class FusedGradient:
     """A rule whose steps can be computed together."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, steps: Hashable) -> None:
         self.wanted = wanted
         self.results = tuple(ref for ref in wanted.results if ref is not None)
-        steps = [(n, op_key(step.op, step.params), step.arguments) for n, step in wanted.steps]
-        self.key = ("gradient", tuple(steps), self.results)  # all that decides what is computed
+        self.key = ("gradient", steps, self.results)  # all that decides what is computed
+        self.is_own = all([is_own(Op.compute[step.op]) for _, step in wanted.steps])
         self.elements: dict[Any, list[Element | None]] = {}
-        self.routes: dict[Any, list[Element] | None] = {}
-        self.fails = False
+        self.routes: dict[Any, list[Element] | Reason] = {}
 
-    def compute(self, results: Sequence[Ref], *tensors: Any) -> Any:
+    def element(self, ref: Ref, *tensors: Any) -> Any:
+        return self.compute([ref], *tensors)[0]
+
+    def compute(self, results: Sequence[Ref], *tensors: Any) -> list[Any]:
         """The results by the computes of the steps."""
         values: dict[Ref, Any] = dict(zip(self.wanted.leaves, tensors))
         for number, step in self.wanted.steps:
             inputs = [values[ref] for ref in step.arguments]
-            made = step.op.call_with(Op.compute[step.op], step.params, *inputs)
-            for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
+            outputs = step.op.call_with(Op.compute[step.op], step.params, *inputs)
+            for index, tensor in enumerate(outputs if isinstance(outputs, (tuple, list)) else (outputs,)):
                 values[Ref(STEP, number, index)] = tensor
-        found = [values[ref] for ref in results]
-        return found[0] if len(found) == 1 else found
+        return [values[ref] for ref in results]
 
     def run(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array] | None:
-        """The results, of these shapes, for the leaves' arrays; None where that is not for native
-        code."""
+        """The results, of these shapes, for the leaves' arrays; None where native code declines."""
         spot = (*[(array.shape, array.dtype) for array in arrays], *shapes)
-        bodies = self.routes.get(spot, UNKNOWN)
-        if bodies is UNKNOWN:
+        bodies = self.routes.get(spot)
+        if bodies is None:
             if len(self.routes) >= KEPT_PROGRAMS:
                 self.routes.clear()
             bodies = self.routes[spot] = self._route(arrays, shapes)
-        if bodies is None:
+        if isinstance(bodies, str):
+            count_declined("gradient", bodies)
             return None
         if not bodies:
-            return self._generic(arrays)
+            return run_computed(self.key, "gradient", partial(self.compute, self.results), arrays)
         return [
             _stretched(run_pointwise((self.key, number), body, arrays), shapes[0]) for number, body in enumerate(bodies)
         ]
 
-    def _route(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Element] | None:
-        """Each result as what it does to an element, for arrays that all have its shape, or one
-        element for all of it; an empty list where they need the generic way."""
+    def _route(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Element] | Reason:
+        """Each result as what it does to an element, for arrays that all have its shape, or one element for all of
+        it; an empty list where they need the generic way; or why there is none."""
         dtypes, whole = tuple([array.dtype for array in arrays]), shapes[0]
         if any([dtype not in (FLOAT32, FLOAT64, BOOL) for dtype in dtypes]):
-            return None
+            return "dtype"
         alike = all([array.shape == whole or array.size == 1 for array in arrays])
         if alike and all([shape == whole for shape in shapes]):
             if dtypes not in self.elements:
-                self.elements[dtypes] = [element_of(partial(self.compute, [ref]), dtypes) for ref in self.results]
-            bodies = self.elements[dtypes]
-            if None not in bodies:
-                return bodies  # type: ignore[return-value]
-        return [] if len(set(dtypes)) == 1 and dtypes[0] != BOOL else None
-
-    def _generic(self, arrays: Sequence[Array]) -> list[Array] | None:
-        if any([not array.size for array in arrays]):
-            return None
-        try:
-            compute = partial(self.compute, self.results)
-            return run_computed(self.key, "gradient", compute, arrays)
-        except (Error, TypeError, ValueError, AssertionError):
-            self.fails = True  # a step takes shapes in a way that extents do not have
-            return None
+                self.elements[dtypes] = [element_of(partial(self.element, ref), dtypes) for ref in self.results]
+            bodies = [body for body in self.elements[dtypes] if body is not None]
+            if len(bodies) == len(self.results):
+                return bodies
+        if len(set(dtypes)) > 1 or dtypes[0] == BOOL:
+            return "dtype"
+        if not self.is_own:  # its compute may take shapes in a way that extents do not have
+            return "compute"
+        return [] if all([array.size for array in arrays]) else "empty"
 
 
-def _stretched(made: Array, shape: tuple[int, ...]) -> Array:
-    return made if made.shape == shape else np.broadcast_to(made, shape)
+def _stretched(result: Array, shape: tuple[int, ...]) -> Array:
+    return result if result.shape == shape else np.broadcast_to(result, shape)
 
 
 def fused_gradient(wanted: Wanted, unchanged: set[Op]) -> FusedGradient | None:
@@ -106,14 +98,15 @@ def fused_gradient(wanted: Wanted, unchanged: set[Op]) -> FusedGradient | None:
     if any(ref is not None and ref.kind != STEP for ref in wanted.results):
         return None
     try:
-        return FusedGradient(wanted)
+        keys = tuple([(number, op_key(step.op, step.params), step.arguments) for number, step in wanted.steps])
     except TypeError:  # params without a hash
+        count_declined("gradient", "attributes")
         return None
+    return FusedGradient(wanted, keys)
 
 
 def _fits(op: Op) -> bool:
-    if not Op.compute.contains(op) or Op.mutates.contains(op):
+    """Whether an operator is element-wise, a reduction, or changes the shape between those."""
+    if not Op.compute.contains(op) or Op.mutates.contains(op) or op.pattern > OpPattern.COMM_REDUCE:
         return False
-    pattern = Op.pattern.get(op)
-    kinds = (OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPattern.COMM_REDUCE)
-    return pattern in kinds or op.name in SHAPING
+    return op.pattern != OpPattern.INJECTIVE or op.open_body

@@ -15,14 +15,15 @@ from ...core.op import Op, OpMap
 from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
+from .calls import Declined, attempted
 from .copy import dense
+from .thresholds import FROM
 
 Array = np.ndarray[Any, Any]
 Dtypes = tuple[np.dtype[Any], ...]
 
 MOVED, COMPUTED = 0.25, 0.5  # nanoseconds for moving an element, and for a function of it
 KEPT = 1024
-ADDED_FROM = 1 << 14  # elements, from which on native code adds in place
 
 _ADD = Op.get("broadcast_add")
 
@@ -35,20 +36,19 @@ def element(op: Op, params: Any, dtypes: Dtypes) -> Element | None:
     key = (op, params, dtypes)
     try:
         return _elements[key]
-    except (KeyError, TypeError):
+    except KeyError:
         pass
-    found = None
-    if are_native(dtypes):
-        found = element_of(lambda *x: op.call_with(Op.compute[op], params, *x), dtypes)
-    if found is not None and not are_native((found.value.dtype,)):
-        found = None
-    try:
-        if len(_elements) >= KEPT:
-            _elements.clear()
-        _elements[key] = found
     except TypeError:  # params without a hash
         return None
-    return found
+    body = None
+    if are_native(dtypes):
+        body = element_of(lambda *x: op.call_with(Op.compute[op], params, *x), dtypes)
+    if body is not None and not are_native((body.value.dtype,)):
+        body = None
+    if len(_elements) >= KEPT:
+        _elements.clear()
+    _elements[key] = body
+    return body
 
 
 def are_native(dtypes: Dtypes) -> bool:
@@ -62,14 +62,14 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
     shape = used[0].shape if out is None else out.shape
     along = _in_one_go(used, shape, out)
     if along is not None:
-        made = np.empty(shape, body.value.dtype) if out is None else out
+        result = np.empty(shape, body.value.dtype) if out is None else out
         kernel = body.plans.get(along)
         if kernel is None:
             kernel = body.plans[along] = _kernel(key, body, used, Walk(1, along))
-        size = made.size
+        size = result.size
         work = size * (MOVED + COMPUTED * body.calls)
-        kernel.run([*used, made], (size,), -(-size // BLOCK), work)
-        return made
+        kernel.run([*used, result], (size,), -(-size // BLOCK), work)
+        return result
     spot = (*[(array.shape, array.strides) for array in used], out is None or out.strides, shape)
     plan = body.plans.get(spot)
     if plan is None:
@@ -81,23 +81,29 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
             dense(np.broadcast_to(array, plan.shape).transpose(plan.order)) if number in plan.copied else array
             for number, array in enumerate(used)
         ]
-    if out is not None:
-        plan.kernel.run([*used, out], plan.scalars, plan.turns, plan.work)
-        return out
-    made = np.empty([plan.shape[axis] for axis in plan.order], body.value.dtype)
-    plan.kernel.run([*used, made], plan.scalars, plan.turns, plan.work)
-    return made if plan.back is None else made.transpose(plan.back)
+    result = np.empty([plan.shape[axis] for axis in plan.order], body.value.dtype) if out is None else out
+    plan.kernel.run([*used, result], plan.scalars, plan.turns, plan.work)
+    return result if out is not None or plan.back is None else result.transpose(plan.back)
 
 
 def add_into(target: Array, addend: Array) -> None:
     """Adds to an array where it lies."""
-    apart = addend is target or not np.may_share_memory(target, addend)
-    if target.size >= ADDED_FROM and apart and is_writable(target):
-        body = element(_ADD, None, (target.dtype, addend.dtype))
-        if body is not None and body.value.dtype == target.dtype:
-            run_pointwise(op_key(_ADD, None), body, (target, addend), target)
-            return
-    np.add(target, addend, out=target)
+    if target.size < FROM.written or not _add_native(target, addend):
+        np.add(target, addend, out=target)
+
+
+def _added(target: Array, addend: Array) -> None:
+    if addend is not target and np.may_share_memory(target, addend):
+        raise Declined("overlap")
+    if not is_writable(target):
+        raise Declined("strides")
+    body = element(_ADD, None, (target.dtype, addend.dtype))
+    if body is None or body.value.dtype != target.dtype:
+        raise Declined("dtype")
+    run_pointwise(op_key(_ADD, None), body, (target, addend), target)
+
+
+_add_native = attempted("add_into", _added)
 
 
 def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None) -> tuple[bool, ...] | None:
@@ -116,7 +122,7 @@ def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | Non
     return tuple(along)
 
 
-class _Plan(NamedTuple):
+class PointwisePlan(NamedTuple):
     """All that a call on arrays of certain shapes and strides needs: which of them are copied
     first, the axes as they lie in memory, and the way back from there."""
 
@@ -130,7 +136,7 @@ class _Plan(NamedTuple):
     back: tuple[int, ...] | None
 
 
-def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | None) -> _Plan:
+def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | None) -> PointwisePlan:
     shape = np.broadcast_shapes(*[a.shape for a in used]) if out is None else out.shape
     order = _memory_order(shape, used if out is None else [out])
     turned = [np.broadcast_to(array, shape).transpose(order) for array in used]
@@ -139,7 +145,7 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
     extents, strides = _collapsed(turned[0].shape, walked)
     walk = Walk(len(extents), tuple([s[-1] != 0 for s in strides[: len(used)]]), placed)
-    return _Plan(
+    return PointwisePlan(
         _kernel(key, body, used, walk),
         (*extents, *[step for steps in strides for step in steps[:-1]]),
         -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1]),
@@ -199,14 +205,13 @@ def _collapsed(shape: tuple[int, ...], arrays: Sequence[Array]) -> tuple[list[in
         if extent == 1:
             continue
         steps = [array.strides[axis] // array.itemsize for array in arrays]
-        if extents and all([own[-1] == step * extent for own, step in zip(strides, steps)]):
-            extents[-1] *= extent
-            for own, step in zip(strides, steps):
-                own[-1] = step
-            continue
+        if extents and all([outer[-1] == step * extent for outer, step in zip(strides, steps)]):
+            extent *= extents.pop()
+            for outer in strides:
+                outer.pop()
         extents.append(extent)
-        for own, step in zip(strides, steps):
-            own.append(step)
+        for outer, step in zip(strides, steps):
+            outer.append(step)
     if not extents:
         return [1], [[1] for _ in arrays]
     return extents, strides

@@ -52,7 +52,7 @@ class Axis(NamedTuple):
     steps: tuple[int, ...]
 
 
-class Plan(NamedTuple):
+class ReductionPlan(NamedTuple):
     """A call on arrays of certain dtypes, shapes and strides. `copied` arrays do not lie as kernels
     read: they come in the order of axes. Of what the kernel makes some axes may be left to combine;
     then come the kept axes in order of memory, how they are put back in order, and the shape of the
@@ -98,7 +98,7 @@ class Plan(NamedTuple):
         return made if made.shape == self.shape else made.reshape(self.shape)
 
 
-_combinations: Kept[Plan] = Kept(KEPT)
+_combinations: Kept[ReductionPlan] = Kept(KEPT)
 
 
 def _combined(combiner: str, parts: Array, axes: tuple[int, ...]) -> Any:
@@ -116,7 +116,7 @@ def make_plan(
     result: DType | None = None,
     shape: tuple[int, ...] | None = None,
     mean: bool = False,
-) -> Plan:
+) -> ReductionPlan:
     """How the terms of arrays of one shape, not empty, are reduced along axes: without those or in
     a shape, of a dtype or the wide one that totals have; the mean of them if that is asked for."""
     whole, order = arrays[0].shape, _memory_order(arrays)
@@ -140,7 +140,7 @@ def make_plan(
     in_order = kept == sorted(kept)
     kept_shape = tuple([whole[axis] for axis in kept])
     shape = tuple([whole[axis] for axis in sorted(kept)]) if shape is None else shape
-    return Plan(
+    return ReductionPlan(
         reduction=reduction,
         order=order,
         copied=tuple([number for number, own in enumerate(steps) if own is None]),

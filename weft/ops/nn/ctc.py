@@ -400,6 +400,8 @@ ctc_loss = define(
     layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
+    reference_cost="steps",
+    open_body=True,
     gradient=_gradient,
 )
 ctc_loss.output_names = lambda params: ["loss", *(["alpha"] if params.kept else [])]
@@ -418,4 +420,6 @@ ctc_loss_grad = define(
     layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
+    reference_cost="steps",
+    open_body=True,
 )

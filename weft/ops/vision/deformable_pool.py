@@ -331,6 +331,8 @@ deformable_psroi_pool = define(
     layout=layouts.fixed_unknown,
     reference=reference_rule(POOL),
     kernels=kernels_rule(POOL),
+    reference_cost="gathers",
+    open_body=True,
     gradient=_gradient,
 )
 

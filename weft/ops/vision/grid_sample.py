@@ -368,6 +368,8 @@ grid_sample = define(
     layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
+    reference_cost="gathers",
+    open_body=True,
     gradient=_gradient,
 )
 
@@ -383,6 +385,8 @@ grid_sample_grad = define(
     layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
+    reference_cost="gathers",
+    open_body=True,
     ignored_inputs=[1],
 )
 
@@ -398,4 +402,6 @@ grid_sample_grad_grid = define(
     layout=layouts.fixed_unknown,
     reference=_grid_grad_reference,
     kernels=_grid_grad_kernels,
+    reference_cost="gathers",
+    open_body=True,
 )

@@ -156,6 +156,8 @@ roi_pool = define(
     layout=layouts.fixed_unknown,
     reference=_roi_pool_reference,
     kernels=_roi_pool_kernels,
+    reference_cost="gathers",
+    open_body=True,
     gradient=_roi_pool_gradient,
     visible_outputs=1,
     output_names=["output", "places"],
@@ -243,6 +245,8 @@ define_pool(
     PsRoiPoolAttrs,
     shape_rule(PS),
     floating,
+    reference_cost="gathers",
+    open_body=True,
 )
 
 
