@@ -2,6 +2,7 @@
 alone; `calls.py` has the table that families of kernels, whose extents are arguments, register in; `thresholds.py`
 has the sizes from which on they pay. A family takes numpy arrays and gives arrays."""
 
-from . import attention, convolution, copy, factors, index, matmul, norm, pool, recurrent, reduce, scan
+from ...compiler.open_kernels import depends_on
+from . import attention, convolution, copy, factors, index, matmul, norm, pool, recurrent, reduce, scan  # noqa: F401
 
-FAMILIES = (attention, convolution, copy, factors, index, matmul, norm, pool, recurrent, reduce, scan)
+depends_on(*__path__)

@@ -12,12 +12,10 @@ import numpy as np
 from ...base.dtype import BOOL, INT64
 from ...core.op import Op
 from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
-from .calls import Check, Declined, floats, native, not_empty
+from .calls import Array, Check, Declined, floats, native, not_empty
 from .kernels import kernel
 from .product import multiply
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 SCORES = 1 << 19  # elements that are made at a time
 EXPONENTIAL, GRADIENT = 1.0, 0.3  # nanoseconds of one score

@@ -11,16 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ...core.op import Op
 from ...core.pattern import OpPattern
-from .calls import Declined, NativeCalls, floats, numbers, registered
+from .calls import Array, Declined, NativeCalls, floats, numbers, registered
 from .generic import run_generic, run_written
 from .pointwise import are_native, element, op_key, run_pointwise
 from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
 NEVER = 1 << 62  # elements
 
 # From how many elements on native code is faster than the reference, by what that costs.

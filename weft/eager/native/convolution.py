@@ -23,12 +23,11 @@ from ...lower.cpu.open.window_plans import Plan, Shape, WindowSum, forward_sum, 
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import Convolution, convolution_of
 from ...runtime.cpu.open_kernel import OpenKernel
-from .calls import Declined, Facts, Run, facts_of, inferred, native
+from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
 from .copy import dense
 from .product import multiply
 from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
 Outputs = list[Array]
 
 PLANS = 1024

@@ -4,7 +4,6 @@ copies of triangles."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from math import prod
 from typing import Any
 
@@ -14,13 +13,10 @@ from ...base.dtype import DTYPES, DType
 from ...core.op import Op
 from ...lower.cpu.open.transposed import BLOCK, row_copy, transposed_copy
 from ...lower.cpu.open.triangle import triangle_kernel
-from .calls import Declined, count_declined, native, not_empty
+from .calls import Array, Declined, count_declined, native, not_empty
 from .kernels import kernel
+from .strides import Axis, has_steps, joined, memory_order, steps_of
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
-
-_Axis = tuple[int, int, int]  # extent, step of the source, step of the target
 
 SHORTEST = 8  # extents along which squares are worth their borders
 SHORTEST_ROW = 16
@@ -51,54 +47,42 @@ def copy_into(target: Array, source: Array) -> None:
 def _copied(target: Array, source: Array) -> bool:
     """Whether elements were copied in squares or in rows that numpy walks slowly."""
     moved = MOVED.get(source.itemsize)
-    if moved is None:
-        count_declined("copy", "dtype")
+    if moved is None or not has_steps(source) or not has_steps(target):
+        count_declined("copy", "dtype" if moved is None else "strides")
         return False
-    axes = _joined(target, source)
-    if any([step % source.itemsize for axis in axes for step in axis[1:]]):
-        count_declined("copy", "strides")
-        return False
-    steps = [(extent, here // source.itemsize, there // source.itemsize) for extent, here, there in axes]
-    return _in_squares(target, source, moved, steps) or _in_rows(target, source, moved, steps)
+    order = memory_order(target)
+    turned = [array.transpose(order) for array in (source, target)]
+    axes = joined(turned[0].shape, list(map(steps_of, turned)))
+    return _in_squares(target, source, moved, axes) or _in_rows(target, source, moved, axes)
 
 
-def _in_squares(target: Array, source: Array, moved: DType, axes: Sequence[_Axis]) -> bool:
+def _in_squares(target: Array, source: Array, moved: DType, axes: Sequence[Axis]) -> bool:
     """Whether there are two axes, along each of which one of the arrays has neighbours."""
-    rows = next((axis for axis in axes if axis[1] == 1 and axis[2] != 1), None)
-    columns = next((axis for axis in axes if axis[2] == 1 and axis[1] != 1), None)
-    if rows is None or columns is None or min(rows[0], columns[0]) < SHORTEST:
+    rows = next((axis for axis in axes if axis.steps[0] == 1 and axis.steps[1] != 1), None)
+    columns = next((axis for axis in axes if axis.steps[1] == 1 and axis.steps[0] != 1), None)
+    if rows is None or columns is None or min(rows.extent, columns.extent) < SHORTEST:
         return False
     rest = [axis for axis in axes if axis is not rows and axis is not columns]
-    scalars = [rows[0], columns[0], rows[2], columns[1], *chain(*rest)]
-    turns = prod([axis[0] for axis in rest]) * -(-rows[0] // BLOCK)
+    scalars = [rows.extent, columns.extent, rows.steps[1], columns.steps[0], *_walked(rest)]
+    turns = prod([axis.extent for axis in rest]) * -(-rows.extent // BLOCK)
     squares = kernel(transposed_copy, moved, len(rest))
     squares.run([source, target], scalars, turns, source.size * NANOSECONDS)
     return True
 
 
-def _in_rows(target: Array, source: Array, moved: DType, axes: Sequence[_Axis]) -> bool:
+def _in_rows(target: Array, source: Array, moved: DType, axes: Sequence[Axis]) -> bool:
     """Whether the source has one element for each row, or rows backwards."""
-    *outer, (count, step, out_step) = axes
-    if out_step != 1 or step not in (0, -1) or count < SHORTEST_ROW:
+    *outer, row = axes
+    if row.steps not in ((0, 1), (-1, 1)) or row.extent < SHORTEST_ROW:
         return False
-    turns = prod([axis[0] for axis in outer])
-    rows = kernel(row_copy, moved, len(outer), step)
-    rows.run([source, target], [count, *chain(*outer)], turns, source.size * NANOSECONDS)
+    turns = prod([axis.extent for axis in outer])
+    rows = kernel(row_copy, moved, len(outer), row.steps[0])
+    rows.run([source, target], [row.extent, *_walked(outer)], turns, source.size * NANOSECONDS)
     return True
 
 
-def _joined(target: Array, source: Array) -> list[_Axis]:
-    """The axes, those joined that both arrays walk in one go; the target's longest steps first."""
-    joined: list[_Axis] = []
-    steps = zip(source.shape, source.strides, target.strides)
-    for extent, here, there in sorted(steps, key=lambda axis: -abs(axis[2])):
-        if extent == 1:
-            continue
-        if joined and joined[-1][1:] == (here * extent, there * extent):
-            joined[-1] = (joined[-1][0] * extent, here, there)
-        else:
-            joined.append((extent, here, there))
-    return joined
+def _walked(axes: Sequence[Axis]) -> list[int]:
+    return [number for axis in axes for number in (axis.extent, *axis.steps)]
 
 
 @native("flip", from_=FROM.copies)

@@ -12,13 +12,13 @@ from ...base.dtype import INT32
 from ...core.op import Op
 from ...lower.cpu.open.elimination import COLUMNS, panel_kernel, substitution_kernel
 from ...ops.linalg._elimination import first_zero, permutation
-from .calls import Declined, floats, native
+from .calls import Array, Declined, floats, native
 from .copy import dense
 from .kernels import kernel
 from .product import multiply
+from .strides import has_steps, steps_of
 from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
 PANEL = 64  # columns, or rows, after which the rest follows as a product
 NANOSECONDS = 0.1  # of an element that a row is subtracted from
 
@@ -76,8 +76,8 @@ def _solution(a: Array, b: Array) -> Array:
 
 def _substitute(t: Array, x: Array, is_lower: bool, unit: bool) -> None:
     """X becomes T^-1 X: some rows by a kernel, which the others follow by a product."""
-    t = dense(t) if any([stride % t.itemsize for stride in t.strides]) else t
-    t_item, t_row, t_column = [stride // t.itemsize for stride in t.strides]
+    t = t if has_steps(t) else dense(t)
+    t_item, t_row, t_column = steps_of(t)
     items, m, n = x.shape
     blocks, step = -(-n // COLUMNS), 1 if is_lower else -1
     substitution = kernel(substitution_kernel, x.dtype, unit)

@@ -19,10 +19,10 @@ from ...lower.cpu.open.generic import OpenProgram, lower_open
 from ...lower.cpu.open.loop_bodies import lower_written
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
+from .calls import Array
 from .copy import dense
 from .pointwise import op_key
 
-Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[int, ...], np.dtype[Any]]
 KEPT = 4096  # calls whose sizes are known
 

@@ -15,11 +15,9 @@ from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...lower.cpu.open.pointwise import Element, element_of
 from ..autograd.derivative import KEPT_PROGRAMS, STEP, Ref, Wanted
-from .calls import Reason, count_declined
+from .calls import Array, Reason, count_declined
 from .generic import run_computed
 from .pointwise import op_key, run_pointwise
-
-Array = np.ndarray[Any, Any]
 
 
 class FusedGradient:

@@ -14,13 +14,12 @@ from ...base.shape import normalize_axis
 from ...core.op import Op
 from ...lower.cpu.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kernel, nonzero_kernel
 from ...ops.shape.index import row_numbers
-from .calls import Declined, attempted, native, not_empty, numbers
+from .calls import Array, Declined, attempted, native, not_empty, numbers
 from .copy import dense
 from .generic import run_written
 from .kernels import kernel
+from .strides import has_steps, steps_of
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 MOVED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 SUMMED = (FLOAT32, FLOAT64, INT64)
@@ -28,16 +27,12 @@ SHORT_BYTES = 32  # of rows that are moved element by element
 NANOSECONDS = 1.0  # of an index
 
 
-def _steps(array: Array) -> list[int]:
-    return [stride // array.itemsize for stride in array.strides]
-
-
 def _elements(x: Array, axis: int, indices: Array, y: Array, what: str) -> None:
     """Reads y from x, puts y into x, or adds it there."""
-    if any([stride % array.itemsize for array in (x, y) for stride in array.strides]):
+    if not has_steps(x) or not has_steps(y):
         raise Declined("strides")
     indices = indices.astype(np.int64, copy=False)
-    x_steps, y_steps, steps = (_steps(array) for array in (x, y, indices))
+    x_steps, y_steps, steps = map(steps_of, (x, y, indices))
     step, x_steps[axis] = x_steps[axis], 0
     rows = prod(indices.shape[:-1])
     apart = what == "get" or axis == indices.ndim - 1
@@ -77,7 +72,7 @@ def _add_rows(x: Array, axis: int, indices: Array, y: Array) -> None:
         _elements(x.reshape(outer, -1), 1, places, y.reshape(outer, count), "add")
         return
     blocks = _rows(y, (outer, count, inner))
-    strides = _steps(blocks)
+    strides = steps_of(blocks)
     scalars = [outer, count, inner, x.shape[axis], strides[0], strides[1]]
     arrays = [x, dense(indices.astype(np.int64, copy=False)), blocks]
     work = count * NANOSECONDS + y.size * 0.2

@@ -12,10 +12,8 @@ from ..autograd.modes import modes
 from ..functions.fusion import Call, Fused
 from ..tensor.inplace import check_writable, place_in_graph
 from ..tensor.tensor import Tensor, wrap
-from .calls import Declined, attempted
-from .pointwise import is_writable
-
-Array = np.ndarray[Any, Any]
+from .calls import Array, Declined, attempted
+from .strides import is_writable
 
 
 def _write(function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

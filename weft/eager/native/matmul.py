@@ -10,12 +10,10 @@ import numpy as np
 
 from ... import te
 from ...core.op import Op
-from .calls import Declined, Run, floats, native
+from .calls import Array, Declined, Run, floats, native
 from .generic import run_computed, run_generic
 from .product import multiply, worth_native
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 
 class Product(NamedTuple):

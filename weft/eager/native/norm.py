@@ -32,14 +32,12 @@ from ...ops.nn.dense_softmax import AxisAttrs
 from ...ops.nn.norm import BatchNormAttrs, groups_of, moved, unbiasing
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
-from .calls import Declined, floats, native
+from .calls import Array, Declined, floats, native
 from .copy import dense
 from .generic import run_generic
 from .kernels import kernel
 from .pointwise import MOVED
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 NORMED, NORMED_GRAD, EXPONENTIAL = 0.35, 0.7, 0.7  # nanoseconds of one element
 FEW = 16  # elements of a channel that are not worth a row

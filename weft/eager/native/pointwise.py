@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,11 +16,11 @@ from ...core.op import Op, OpMap
 from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
-from .calls import Declined, attempted
+from .calls import Array, Declined, attempted
 from .copy import dense
+from .strides import Axis, is_dense_inside, is_writable, joined, memory_order, steps_of
 from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
 Dtypes = tuple[np.dtype[Any], ...]
 
 MOVED, COMPUTED = 0.25, 0.5  # nanoseconds for moving an element, and for a function of it
@@ -143,17 +144,18 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     operands = [a if is_dense_inside(a) else dense(a) for a in turned]
     placed = out is not None and not out.flags.c_contiguous
     walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
-    extents, strides = _collapsed(turned[0].shape, walked)
-    walk = Walk(len(extents), tuple([s[-1] != 0 for s in strides[: len(used)]]), placed)
+    axes = joined(turned[0].shape, list(map(steps_of, walked))) or [Axis(1, (1,) * len(walked))]
+    extents = [axis.extent for axis in axes]
+    walk = Walk(len(axes), tuple([step != 0 for step in axes[-1].steps[: len(used)]]), placed)
     return PointwisePlan(
         _kernel(key, body, used, walk),
-        (*extents, *[step for steps in strides for step in steps[:-1]]),
+        (*extents, *chain(*zip(*[axis.steps for axis in axes[:-1]]))),
         -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1]),
         prod(shape) * (MOVED + COMPUTED * body.calls),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),
-        tuple(order),
-        None if order == sorted(order) else tuple(np.argsort(order).tolist()),
+        order,
+        None if order == tuple(range(len(order))) else tuple(np.argsort(order).tolist()),
     )
 
 
@@ -171,47 +173,9 @@ def op_key(op: Op, params: Any, body: OpMap[Any] = Op.compute) -> Hashable:
     return op.name, tuple(sorted(op.attributes(params).items()))
 
 
-def _memory_order(shape: tuple[int, ...], arrays: Sequence[Array]) -> list[int]:
-    """The axes as the largest operand has them in memory, longest strides first."""
-    axes = list(range(len(shape)))
+def _memory_order(shape: tuple[int, ...], arrays: Sequence[Array]) -> tuple[int, ...]:
+    """The axes as the largest operand has them in memory."""
     whole = [array for array in arrays if array.shape == shape and 0 not in array.strides]
     if not whole or any([array.flags.c_contiguous for array in whole]):
-        return axes
-    return sorted(axes, key=lambda axis: -abs(whole[0].strides[axis]))
-
-
-def is_dense_inside(array: Array) -> bool:
-    """Whether neighbours along the last long axis are side by side, or one and the same."""
-    size = array.itemsize
-    steps = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
-    return not steps or (steps[-1] in (0, size) and not any([step % size for step in steps]))
-
-
-def is_writable(array: Array) -> bool:
-    """Whether results can be written to an array where it lies."""
-    if array.flags.c_contiguous:
-        return True
-    steps = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
-    size = array.itemsize
-    return min(steps, key=abs) == size and not any([step % size for step in steps])
-
-
-def _collapsed(shape: tuple[int, ...], arrays: Sequence[Array]) -> tuple[list[int], list[list[int]]]:
-    """The axes that are left when neighbours that all arrays walk in one go are joined, and each
-    array's strides along them, in elements."""
-    extents: list[int] = []
-    strides: list[list[int]] = [[] for _ in arrays]
-    for axis, extent in enumerate(shape):
-        if extent == 1:
-            continue
-        steps = [array.strides[axis] // array.itemsize for array in arrays]
-        if extents and all([outer[-1] == step * extent for outer, step in zip(strides, steps)]):
-            extent *= extents.pop()
-            for outer in strides:
-                outer.pop()
-        extents.append(extent)
-        for outer, step in zip(strides, steps):
-            outer.append(step)
-    if not extents:
-        return [1], [[1] for _ in arrays]
-    return extents, strides
+        return tuple(range(len(shape)))
+    return memory_order(whole[0])

@@ -16,15 +16,13 @@ from ...lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
 from ...ops.nn.adaptive_pool import bins_of, sizes_of
 from ...ops.nn.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
-from .calls import Declined, Run, floats, native, numbers
+from .calls import Array, Declined, Run, floats, native, numbers
 from .copy import dense
 from .generic import run_generic, run_written
 from .kernels import kernel
 from .product import multiply
 from .reduce import MAX, SUM, reduced
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 SHARED, FOUND = 1.0, 1.0  # nanoseconds of one tap of a window
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis

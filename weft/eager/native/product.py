@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from ...lower.cpu.open.skinny_product import ACROSS, MAX_ROWS, dot_kernel, thin_
 from ...lower.cpu.open.tile import TileSize, tile_size
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
+from .calls import Array
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place
 MIN_DOT_DEPTH = 64

@@ -18,12 +18,11 @@ from ...ops.nn._rnn_kernels import GATES, KEPT, limited
 from ...ops.nn.rnn import grad_names, input_names
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...runtime.cpu.pool import eager_threads
-from .calls import Declined, floats, native
+from .calls import Array, Declined, floats, native
 from .kernels import kernel
 from .product import MULTIPLICATIONS_PER_NS, multiply
+from .strides import has_steps, steps_of
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 CELL = 1.5  # nanoseconds of a cell beside its products
 PACKED = 0.3  # of an element of weights that is packed
@@ -100,8 +99,7 @@ class _Layer:
 
     def packed(self, weight: Array) -> Array:
         """(products, columns) as tiles; columns are the sums of all cells, one after the other."""
-        item = self.dtype.itemsize
-        product, column = (stride // item for stride in weight.strides)
+        product, column = steps_of(weight)
         tiles = np.empty(self.tiles * self.depth * self.tile.width, self.dtype)
         scalars = (self.size, self.depth, product, column, column * self.size, self.tiles)
         kernel(pack_kernel, self.dtype, self.sums).run([weight, tiles], scalars, self.tiles, tiles.size * PACKED)
@@ -150,7 +148,7 @@ def _named(params: Any, names: Sequence[str], arrays: Sequence[Array]) -> dict[s
     floats([gates])
     if any([array.dtype != gates.dtype for name, array in named.items() if name != "length"]):
         raise Declined("dtype")
-    if any([stride % weight.itemsize for stride in weight.strides]):
+    if not has_steps(weight):
         raise Declined("strides")
     return named
 

@@ -17,12 +17,10 @@ from ...core.op import Op
 from ...lower.cpu.open.reduction import Reduction
 from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
 from ...ops.shape.expand import collapse_axes, repeated_axes
-from .calls import Declined, floats, native
+from .calls import Array, Declined, floats, native
 from .generic import run_generic
 from .reduce_plans import COMBINE, KEPT, ReductionPlan, joined_axes, make_plan
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 SUM, PROD, MAX, MIN = (Reduction(name, name) for name in ("sum", "prod", "max", "min"))
 DISTANCES = Reduction("distances", "sum", lambda x, m: (x - m, (x - m) * (x - m)), 2)

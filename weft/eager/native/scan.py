@@ -15,11 +15,9 @@ from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.scan import BLOCK, Scan, State, column_scan_kernel, row_scan_kernel, state_dtype
 from ...ops.reduce.reductions import reduced_axes
-from .calls import Declined, native, not_empty
+from .calls import Array, Declined, native, not_empty
 from .reduce_plans import joined_axes
 from .thresholds import FROM
-
-Array = np.ndarray[Any, Any]
 
 ELEMENT, CALLED = 0.4, 5.0  # nanoseconds of an element, and of one that takes functions
 
