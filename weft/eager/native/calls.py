@@ -53,7 +53,6 @@ class Declined(Exception):
     """A call that native code does not serve, and why."""
 
     def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
         self.reason = reason
 
 
@@ -90,9 +89,13 @@ def attempted(name: str, run: Callable[P, None]) -> Callable[P, bool]:
 def floats(arrays: Arrays) -> None:
     """Arrays of one dtype, float32 or float64, that are not empty."""
     dtype = arrays[0].dtype
-    if dtype not in (FLOAT32, FLOAT64) or any([array.dtype != dtype for array in arrays]):
+    if dtype not in (FLOAT32, FLOAT64):
         raise Declined("dtype")
-    not_empty(arrays)
+    for array in arrays:
+        if array.dtype != dtype:
+            raise Declined("dtype")
+        if not array.size:
+            raise Declined("empty")
 
 
 def numbers(arrays: Arrays) -> None:
@@ -139,8 +142,8 @@ class _Row(NamedTuple):
     def checked(self, op: Op, params: Any, arrays: Arrays) -> Any:
         if self.takes is not None:
             self.takes(arrays)
-        params = params if op.parser is not None else None
         if self.fitting:
+            params = params if op.parser is not None else None
             inferred(op, params, facts_of(arrays))
         return self.run(op, params, arrays)
 

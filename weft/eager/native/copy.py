@@ -32,9 +32,9 @@ def dense(array: Array) -> Array:
 
 def ordered_copy(array: Array) -> Array:
     """A copy with its elements in order."""
-    made = np.empty(array.shape, array.dtype)
-    copy_into(made, array)
-    return made
+    copy = np.empty(array.shape, array.dtype)
+    copy_into(copy, array)
+    return copy
 
 
 def copy_into(target: Array, source: Array) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import partial
 
 from ...compiler.open_kernels import open_kernel
 from ...runtime.cpu.open_kernel import OpenKernel
@@ -13,4 +12,4 @@ from ...te.loops import Kernel
 def kernel(write: Callable[..., Kernel], *form: Hashable) -> OpenKernel:
     """What `write(*form, target)` writes. The form is of texts, numbers and dtypes, and says all that is to be known
     beside the machine."""
-    return open_kernel((write.__name__, *form), partial(write, *form))
+    return open_kernel((write.__name__, *form), lambda target: write(*form, target))

@@ -36,26 +36,26 @@ def _flat(array: Array, rows: int) -> Array:
     return array.reshape(prod(array.shape[:rows]), prod(array.shape[rows:]))
 
 
-def _run(product: Callable[..., Product]) -> Run:
-    """The product that a call stands for; None where it is small."""
-
-    def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-        if min([array.ndim for array in arrays[:2]]) < 2:
-            raise Declined("rank")
-        a, b, shape, bias = product(params, *arrays)
-        if a.shape[-1] != b.shape[-2]:
-            raise Declined("shapes")
-        if not worth_native(a.shape, b.shape):
-            return None
-        made = multiply(a, b, bias)
-        return made if shape is None else made.reshape(shape)
-
-    return run
-
-
 def _product(name: str) -> Callable[[Callable[..., Product]], Run]:
     """Registers an operator by the product that its params and arrays are."""
-    return lambda product: native(name, from_=FROM.matrices, takes=floats, fitting=False)(_run(product))
+
+    def register(product: Callable[..., Product]) -> Run:
+        @native(name, from_=FROM.matrices, takes=floats, fitting=False)
+        def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+            """None where the product is small."""
+            if min([array.ndim for array in arrays[:2]]) < 2:
+                raise Declined("rank")
+            a, b, shape, bias = product(params, *arrays)
+            if a.shape[-1] != b.shape[-2]:
+                raise Declined("shapes")
+            if not worth_native(a.shape, b.shape):
+                return None
+            result = multiply(a, b, bias)
+            return result if shape is None else result.reshape(shape)
+
+        return run
+
+    return register
 
 
 @_product("matmul")

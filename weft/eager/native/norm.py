@@ -4,16 +4,15 @@ kernels: axes that are treated alike are joined first, so that few kernels serve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
 from ...base.target import host
-from ...compiler.open_kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,
@@ -23,20 +22,19 @@ from ...lower.cpu.open.norms import (
     row_norm_grad_kernel,
     row_norm_kernel,
 )
-from ...lower.cpu.open.pointwise import Walk, element_of, pointwise_kernel
+from ...lower.cpu.open.pointwise import Element, element_of
 from ...lower.cpu.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
 from ...ops._families import pointwise
 from ...ops.math.magnitude import L2NormalizeAttrs
 from ...ops.nn.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
 from ...ops.nn.dense_softmax import AxisAttrs
 from ...ops.nn.norm import BatchNormAttrs, groups_of, moved, unbiasing
-from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .calls import Array, Declined, floats, native
 from .copy import dense
 from .generic import run_generic
 from .kernels import kernel
-from .pointwise import MOVED
+from .pointwise import run_pointwise
 from .thresholds import FROM
 
 NORMED, NORMED_GRAD, EXPONENTIAL = 0.35, 0.7, 0.7  # nanoseconds of one element
@@ -55,7 +53,7 @@ def _around(x: Array, axis: int) -> Array:
 
 def _is_last(x: Array, axis: int) -> bool:
     """Whether neighbours along an axis are neighbours in memory."""
-    return max(x.shape[axis % x.ndim + 1 :], default=1) == 1
+    return bool(prod(x.shape[axis % x.ndim + 1 :]) == 1)
 
 
 @native("softmax", "log_softmax", from_=FROM.rows, takes=floats)
@@ -199,29 +197,18 @@ def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 # Norms with a scale for each channel.
 
 
-class _Sets(NamedTuple):
-    """Scalars of the kernels for parts, as `lower.cpu.open.norms` has them."""
-
-    sets: int
-    groups: int
-    parts: int
-    segments: int
-    length: int
-    whole_segments: int
-    whole_length: int
-    outer_step: int
-    group_step: int
-    part_step: int
-    segment_step: int
+# How many sets there are, groups and parts of one, and where those lie: the scalars of kernels for parts, in the order
+# that `lower.cpu.open.norms` takes them in.
+Sets = tuple[int, ...]
 
 
 @lru_cache(1024)
-def _grouped(shape: tuple[int, ...], groups: int) -> _Sets:
+def _grouped(shape: tuple[int, ...], groups: int) -> Sets:
     """Every group of channels of an item: a channel is a part."""
     items, channels = shape[:2]
     size, length = channels // groups, prod(shape[2:])
     whole = size * length
-    return _Sets(items * groups, groups, size, 1, length, 1, whole, channels * length, whole, length, 0)
+    return (items * groups, groups, size, 1, length, 1, whole, channels * length, whole, length, 0)
 
 
 def _columns(x: Array, axis: int) -> Array | None:
@@ -234,11 +221,11 @@ def _columns(x: Array, axis: int) -> Array | None:
 
 
 @lru_cache(1024)
-def _batched(shape: tuple[int, ...], axis: int) -> _Sets:
+def _batched(shape: tuple[int, ...], axis: int) -> Sets:
     """Every channel of all items: a part of as many segments."""
     axis %= len(shape)
     items, channels, length = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    return _Sets(channels, channels, 1, items, length, items, length, 0, length, 0, channels * length)
+    return (channels, channels, 1, items, length, items, length, 0, length, 0, channels * length)
 
 
 def _outputs(x: Array, count: int) -> list[Array]:
@@ -246,19 +233,20 @@ def _outputs(x: Array, count: int) -> list[Array]:
     return [np.empty(shape, x.dtype) for shape in (x.shape, count, count)]
 
 
-def _normed_parts(x: Array, sets: _Sets, epsilon: float, *scales: Array) -> list[Array]:
+def _normed_parts(x: Array, sets: Sets, epsilon: float, *scales: Array) -> list[Array]:
     """The result, mean and variance."""
-    outputs = _outputs(x, sets.sets)
+    outputs = _outputs(x, sets[0])
     arrays = [*map(dense, (x, *scales)), _wide(epsilon), *outputs]
-    kernel(part_norm_kernel, x.dtype).run(arrays, sets, sets.sets, x.size * NORMED)
+    kernel(part_norm_kernel, x.dtype).run(arrays, sets, sets[0], x.size * NORMED)
     return outputs
 
 
-def _part_gradients(g: Array, x: Array, sets: _Sets, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
+def _part_gradients(g: Array, x: Array, sets: Sets, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
     """dx, then dgamma and dbeta of each part of a set."""
-    outputs = _outputs(x, sets.sets * sets.parts)
+    count, _, parts, *_ = sets
+    outputs = _outputs(x, count * parts)
     arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), *outputs, *map(dense, moments)]
-    kernel(part_norm_grad_kernel, bool(moments), x.dtype).run(arrays, sets, sets.sets, x.size * NORMED_GRAD)
+    kernel(part_norm_grad_kernel, bool(moments), x.dtype).run(arrays, sets, count, x.size * NORMED_GRAD)
     return outputs
 
 
@@ -339,30 +327,16 @@ def _run_columns(
 
 
 def _scaled(params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array) -> Array:
-    """x scale + shift, with both of each channel from float64."""
+    """x scale + shift, with both of each channel from float64, of data as `_around` gives it."""
     with np.errstate(all="ignore"):
         scale = (gamma if params.scale else 1) / np.sqrt(var.astype(FLOAT64) + params.epsilon)
         shift = (beta if params.center else 0) - mean * scale
-    out = np.empty_like(x)
-    scalars = _row_scalars(x.shape)
-    rows = x.size // x.shape[-1]
-    arrays = [x, scale.astype(x.dtype), shift.astype(x.dtype), out]
-    _linear(x.dtype, x.ndim).run(arrays, scalars, rows, x.size * MOVED)
-    return out
-
-
-def _row_scalars(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Extents, then how far data, scale and shift go from row to row: (items, channels, elements)
-    or (items, channels)."""
-    if len(shape) == 2:
-        return (*shape, shape[1], 0, 0)
-    return (*shape, shape[1] * shape[2], shape[2], 0, 1, 0, 1)
+    channels = [array.astype(x.dtype).reshape(-1, *[1] * (x.ndim - 2)) for array in (scale, shift)]
+    return run_pointwise("scale and shift", _linear(x.dtype), [x, *channels])
 
 
 @cache
-def _linear(dtype: DType, rank: int) -> OpenKernel:
-    """x scale + shift; with three axes, scale and shift are the same for all of a row."""
-    element = element_of(pointwise(lambda x, scale, shift: x * scale + shift), [dtype] * 3)
-    assert element is not None
-    walk = Walk(rank, (True, rank == 2, rank == 2))
-    return open_kernel(("scale and shift", dtype, rank), partial(pointwise_kernel, "batch_norm", element, walk))
+def _linear(dtype: DType) -> Element:
+    body = element_of(pointwise(lambda x, scale, shift: x * scale + shift), [dtype] * 3)
+    assert body is not None
+    return body

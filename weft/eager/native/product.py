@@ -3,7 +3,7 @@ order of memory, comes out. Which kernel runs, and how its work is cut, depends 
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -13,13 +13,13 @@ from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
 from ...base.plan import PARALLEL_WORK
 from ...base.target import Target, host
-from ...compiler.open_kernels import open_kernel
 from ...lower.cpu.open.product import MAX_DEPTH, panel_elements, product_kernel
 from ...lower.cpu.open.skinny_product import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .calls import Array
+from .kernels import kernel
 from .thresholds import FROM
 
 MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place
@@ -197,7 +197,7 @@ def plan_product(
     multiplications = batch * rows * columns * depth
     read = batch * depth * (rows + columns) * dtype.itemsize
     work = max(multiplications / MULTIPLICATIONS_PER_NS, read / BYTES_PER_NS)
-    return ProductPlan(_kernel(dtype, kind), *turn, part, turns, work)
+    return ProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
 
 
 def _kind(rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool]) -> str:
@@ -243,11 +243,7 @@ def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileS
     return best[1:]
 
 
-def _kernel(dtype: DType, kind: str) -> OpenKernel:
-    return open_kernel(("product", dtype, kind), partial(_make, dtype, kind))
-
-
-def _make(dtype: DType, kind: str, target: Target) -> Kernel:
+def any_product(dtype: DType, kind: str, target: Target) -> Kernel:
     if kind == "dot":
         return dot_kernel(target, dtype)
     if kind == "thin":

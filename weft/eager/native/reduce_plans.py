@@ -57,7 +57,7 @@ class ReductionPlan(NamedTuple):
     scalars: tuple[int, ...]
     turns: int
     work: float
-    made: tuple[int, ...]
+    parts: tuple[int, ...]
     dtype: DType
     rest: tuple[int, ...]
     kept: tuple[int, ...]
@@ -72,11 +72,11 @@ class ReductionPlan(NamedTuple):
             arrays = list(arrays)
             for number in self.copied:
                 arrays[number] = np.ascontiguousarray(arrays[number].transpose(self.order))
-        made = [np.empty(self.made, self.dtype) for _ in range(self.reduction.number)]
-        self.kernel.run([*arrays, *made], self.scalars, self.turns, self.work)
+        totals = [np.empty(self.parts, self.dtype) for _ in range(self.reduction.number)]
+        self.kernel.run([*arrays, *totals], self.scalars, self.turns, self.work)
         if self.rest or self.back is not None:
-            return [quietly(self._finished, parts) for parts in made]
-        return made
+            return [quietly(self._finished, parts) for parts in totals]
+        return totals
 
     def _finished(self, parts: Any) -> Array:
         """Partial results combined, in order."""
@@ -84,10 +84,10 @@ class ReductionPlan(NamedTuple):
             parts = _combined(self.reduction.combiner, parts, self.rest)
             if self.divisor != 1:
                 parts = parts / self.divisor
-        made = np.asarray(parts, self.result)
+        total = np.asarray(parts, self.result)
         if self.back is not None:
-            made = made.reshape(self.kept).transpose(self.back)
-        return made if made.shape == self.shape else made.reshape(self.shape)
+            total = total.reshape(self.kept).transpose(self.back)
+        return total if total.shape == self.shape else total.reshape(self.shape)
 
 
 _combinations: Kept[ReductionPlan] = Kept(KEPT)
@@ -128,7 +128,7 @@ def make_plan(
     apart = any([step not in (0, 1) for step in innermost.steps])
     form = Form(len(outer), () if apart else dense, inner is not None, chunks > 1, apart)
     width = 1 if inner is None else inner.extent
-    made = (*[axis.extent for axis in outer], chunks, abreast, width // abreast)
+    parts = (*[axis.extent for axis in outer], chunks, abreast, width // abreast)
     kept = [axis for axis in order if axis not in axes]
     in_order = kept == sorted(kept)
     kept_shape = tuple([whole[axis] for axis in kept])
@@ -144,7 +144,7 @@ def make_plan(
         scalars=tuple(_scalars(outer, along, inner, chunks, apart)),
         turns=prod([axis.extent for axis in outer]) * chunks * -(-width // BLOCK),
         work=prod(whole) * (BYTE * sum([dtype.itemsize for dtype in dtypes]) + CALLED * reduction.calls),
-        made=shape if complete and in_order else made,
+        parts=shape if complete and in_order else parts,
         dtype=widths.result,
         rest=tuple([number for number, more in enumerate(left) if more]),
         kept=kept_shape,
