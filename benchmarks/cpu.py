@@ -34,9 +34,9 @@ from rich.console import Console
 from rich.table import Table
 
 import weft
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.compiler.assemble import NANOSECONDS_PER_OPERATION
-from weft.runtime.profile import profile
+from weft.runtime.cpu.profile import profile
 
 HERE = Path(__file__).parent
 QUICK = ("squeezenet1_1", "mobilenet_v2")

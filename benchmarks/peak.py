@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.codegen.cpu.object import compile_object
 from weft.codegen.emit import function_attributes
 from weft.runtime.cpu.jit import load_object

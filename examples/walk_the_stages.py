@@ -12,17 +12,16 @@ import numpy as np
 
 from weft import symbol as sym
 from weft import te
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.codegen.cpu.object import compile_assembly
 from weft.codegen.emit import emit_kernel
-from weft.compiler.assemble import assemble
+from weft.compiler.assemble import assemble, fused_groups
 from weft.compiler.prepare import prepare, typed_graph
 from weft.core.interpret import evaluate
 from weft.core.op import Op
 from weft.frontend import from_onnx, to_onnx
-from weft.lower.group import lower_group
-from weft.passes.fuse import fusible_groups
-from weft.runtime.cpu.executor import Executor
+from weft.lower.cpu.dispatch import LOWERING
+from weft.runtime.loading import load_executor
 from weft.te.printer import show
 
 MOST_LINES = 24
@@ -67,7 +66,7 @@ def main(full: bool) -> None:
     prepared = prepare(symbol, arrays, {}, {}, 3, host())
     stage("2. after the passes", prepared.graph.ir(join_entry_attrs=["shape"]), full)
 
-    groups = fusible_groups(prepared.graph)
+    groups = fused_groups(prepared.graph, host())
     listed = [" + ".join(node.op_name for node in group.nodes) for group in groups]
     stage("3. groups, each one piece of code", "\n".join(listed), full)
 
@@ -77,7 +76,7 @@ def main(full: bool) -> None:
     tensor = node.op.call_with(Op.compute[node.op], node.params, *given)
     stage(f"4. the compute of {node.op_name}", show(tensor), full)
 
-    kernel = lower_group(groups[0], prepared.graph.fact, host())[0].kernel
+    kernel = LOWERING.lower(groups[0], prepared.graph.fact, host())[0].kernel
     stage("5. its group as loops", show(kernel), full)
     text = emit_kernel(kernel, host())
     stage("6. as LLVM IR", text, full)
@@ -86,7 +85,7 @@ def main(full: bool) -> None:
     program = assemble(prepared.graph, groups, prepared.constants, host())
     steps = "\n".join(map(str, program.plan.steps)) + f"\narena: {program.plan.arena_bytes} bytes"
     stage("8. the plan of the whole graph", steps, full)
-    (result,) = Executor(program).run(inputs)
+    (result,) = load_executor(program).run(inputs)
     stage("9. the result", str(result), full)
     (expected,) = evaluate(typed, {**arrays, **inputs})
     print(f"\nlargest difference to the reference interpreter: {np.abs(result - expected).max():.2e}")

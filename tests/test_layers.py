@@ -132,6 +132,66 @@ def test_no_import_of_ours_inside_a_function(path):
     assert late == []
 
 
+def imports_by_string(path: Path) -> list[tuple[str, int]]:
+    """Modules that a file imports by a text: the texts that begin with a dot, and those of weft."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "import_module":
+            for part in ast.walk(node.args[0]):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    found.append((part.value, node.lineno))
+    return found
+
+
+@pytest.mark.parametrize("path", ROOM_FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_that_are_imported_by_a_text_are_of_the_same_room_or_below(path):
+    room = room_of(path)
+    for text, line in imports_by_string(path):
+        dots = len(text) - len(text.lstrip("."))
+        depth = len(path.relative_to(ROOT).parts) - 1
+        target = room if dots <= depth else text.strip(".").split(".")[0]
+        assert dots, f"line {line}: {text!r} is not relative"
+        assert target == room or target in ALLOWED[room], f"line {line}: {room} reaches {text!r}"
+
+
+def test_backends_are_known_by_name_in_one_place():
+    """Common stages ask the target's backend; eager calls run on the CPU for now."""
+    cpu_rooms = {("lower", "cpu"), ("codegen", "cpu"), ("runtime", "cpu")}
+    composed = {"compiler/cpu.py", "runtime/loading.py"}
+    open_programs = {"compiler/open/kernels.py", "compiler/open/programs.py"}  # what eager calls run
+    for path in ROOM_FILES:
+        parts = path.relative_to(ROOT).parts
+        if (
+            parts[:2] in cpu_rooms
+            or parts[0] == "eager"
+            or path.relative_to(ROOT).as_posix() in composed | open_programs
+        ):
+            continue
+        reached = [name for name, _ in imports(path) if tuple(name.split(".")[1:3]) in cpu_rooms]
+        assert reached == [], path
+
+
+def test_rooms_have_no_cycle():
+    """By what files do import, late and by text too, and not by the table above."""
+    graph = {room: set() for room in ALLOWED}
+    for path in ROOM_FILES:
+        graph[room_of(path)] |= {target for target, _, _ in needs(path) if target in ALLOWED}
+    done = set()
+    while len(done) < len(graph):
+        ready = {room for room, below in graph.items() if room not in done and below <= done | {room}}
+        assert ready, f"a cycle among {sorted(set(graph) - done)}"
+        done |= ready
+
+
+MAX_FILES = 30
+
+
+def test_folders_stay_flat_and_short():
+    folders = {path.parent for path in module_files()}
+    sizes = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {folder: size for folder, size in sizes.items() if size > MAX_FILES} == {}
+
+
 def test_files_stay_small():
     sizes = {path: len(path.read_text().splitlines()) for path in module_files()}
     assert {str(path): size for path, size in sizes.items() if size > MAX_LINES} == {}

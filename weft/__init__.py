@@ -8,11 +8,13 @@ Public names load when they are first used, so that `import weft` is quick.
 """
 
 import sys
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from .base.errors import Error
 from .core.bulk import collector_paused
+from .runtime.functions import provide_func
 from .tensor_names import TENSOR_NAMES
 from .version import __version__ as __version__
 
@@ -46,13 +48,20 @@ _MODULES = {
     "_utils": "_utils",
     "config": "base.config",
 }
+# Global functions that rooms above the runtime register when they load: a program may name them before that.
+for _name, _module in {
+    "nnvm.graph._move_graph": ".compiler.graph_functions",
+    "weft.control_flow": ".compiler.control_flow",
+    "weft.reference": ".compiler.host",
+}.items():
+    provide_func(_name, partial(import_module, _module, __name__))
 _UNSTARRED = {"random"}  # Python has a module of that name, which scripts import beside weft's
 _NAMES = {
     "cpu": "base.device",
     "context": "base.device",
     "nd": "base.ndarray",
     "NDArray": "base.ndarray",
-    "Target": "base.target",
+    "Target": "base.cpu_target",
     "Op": "core.op",
     "list_ops": "core.op",
     "compile": "compiler.model",

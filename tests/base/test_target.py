@@ -5,10 +5,11 @@ import llvmlite.binding as llvm
 import pytest
 
 from weft.base import config
+from weft.base.cpu_facts import facts_of
+from weft.base.cpu_target import _NAMED, CpuTarget, detect, host
 from weft.base.dtype import DTYPES
 from weft.base.errors import InvalidType, InvalidValue, Unsupported
 from weft.base.machine import CpuInfo, machine, usable_cores
-from weft.base.target import _NAMED, Target, detect, host
 
 CACHES = (49152, 2097152, 33554432)
 SSE = "sse2 pni ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm"
@@ -42,7 +43,37 @@ def x86(flags, vendor="GenuineIntel", family=6, model=0, cores=4):
 def test_levels(flags, cpu, isa, bits):
     target = x86(flags)
     assert (target.cpu, target.isa, target.vector_bits) == (cpu, isa, bits)
-    assert (target.caches, target.cores, target.name) == (CACHES, 4, "llvm")
+    assert (target.caches, target.cores, target.kind) == (CACHES, 4, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "flags", "bits", "unit_bits"),
+    [
+        ("GenuineIntel", 6, 143, SAPPHIRE, 512, 512),
+        ("GenuineIntel", 6, 63, AVX2, 256, 256),
+        ("AuthenticAMD", 25, 17, ICELAKE, 512, 256),  # Zen 4 takes a vector in halves
+        ("AuthenticAMD", 26, 2, ICELAKE, 512, 512),
+        ("AuthenticAMD", 25, 1, AVX2, 256, 256),
+        ("AuthenticAMD", 23, 1, AVX2, 256, 128),  # Zen 1 too
+    ],
+)
+def test_the_width_of_units(vendor, family, model, flags, bits, unit_bits):
+    target = x86(flags, vendor, family, model)
+    assert (target.vector_bits, target.unit_bits) == (bits, unit_bits)
+    assert CpuTarget.create(str(target)) == target
+    narrow = target.with_isa("sse")
+    assert (narrow.vector_bits, narrow.unit_bits) == (128, 128)
+
+
+def test_facts_are_of_the_units_and_not_of_the_vectors_alone():
+    """From the makers' tables: products and sums in a cycle of two units, in float32, at 2.6 to 3.7 GHz."""
+    for isa, bits, cycle in (("avx512", 512, 64), ("avx512", 256, 32), ("avx2", 256, 32), ("neon", 128, 16)):
+        facts = facts_of(isa, bits, CACHES)
+        assert 2.5e9 < facts.flops / cycle < 3.8e9
+        assert facts.far_bytes < facts.near_bytes
+    speeds = [facts_of(*key, CACHES).flops for key in (("avx512", 512), ("avx512", 256), ("avx2", 128), ("sse", 128))]
+    assert speeds == sorted(speeds, reverse=True)
+    assert facts_of("generic", 128, CACHES).caches == CACHES
 
 
 @pytest.mark.parametrize(
@@ -141,7 +172,7 @@ def test_host_follows_the_setting(monkeypatch):
     monkeypatch.delenv("WEFT_ISA")
     with config.override(isa="sse"):
         assert host().cpu == "x86-64-v2"
-        assert Target.create("llvm").isa == "sse"
+        assert CpuTarget.create("llvm").isa == "sse"
     with config.override(isa="mmx"), pytest.raises(InvalidValue, match="unknown isa 'mmx'"):
         host()
 
@@ -149,29 +180,29 @@ def test_host_follows_the_setting(monkeypatch):
 @pytest.mark.parametrize("flags", ["", SSE, AVX2, AVX512, SAPPHIRE])
 def test_text_there_and_back(flags):
     target = x86(flags, model=143, cores=3)
-    assert Target.create(str(target)) == target
-    assert Target.create("cpu" + str(target).removeprefix("llvm")) == target
+    assert CpuTarget.create(str(target)) == target
+    assert CpuTarget.create("cpu" + str(target).removeprefix("llvm")) == target
     arm = detect("aarch64", CpuInfo(), CACHES, 2)
-    assert Target.create(str(arm)) == arm
+    assert CpuTarget.create(str(arm)) == arm
     bare = detect("riscv64", CpuInfo(), CACHES, 2)
-    assert Target.create(str(bare)) == bare
+    assert CpuTarget.create(str(bare)) == bare
 
 
 def test_create():
-    assert Target.create("cpu") == Target.create("llvm") == Target.create() == host()
-    assert Target.create("llvm -mcpu=native") == host()
-    assert Target.create(host()) == host()
-    assert Target.create("llvm -num-cores=7").cores == 7
-    haswell = Target.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell", cores=2)
+    assert CpuTarget.create("cpu") == CpuTarget.create("llvm") == CpuTarget.create() == host()
+    assert CpuTarget.create("llvm -mcpu=native") == host()
+    assert CpuTarget.create(host()) == host()
+    assert CpuTarget.create("llvm -num-cores=7").cores == 7
+    haswell = CpuTarget.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell", cores=2)
     assert (haswell.isa, haswell.vector_bits, haswell.cores) == ("avx2", 256, 2)
     assert haswell.caches == host().caches
-    wide = Target.create(haswell, cpu="x86-64-v4", caches=CACHES)
+    wide = CpuTarget.create(haswell, cpu="x86-64-v4", caches=CACHES)
     assert (wide.isa, wide.vector_bits, wide.caches) == ("avx512", 512, CACHES)
-    narrow = Target.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell -vector-bits=128")
+    narrow = CpuTarget.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell -vector-bits=128")
     assert (narrow.isa, narrow.vector_bits) == ("avx2", 128)
-    named = Target.create("llvm -mtriple=x86_64-unknown-linux-gnu -mattr=+sse4.2,-avx")
+    named = CpuTarget.create("llvm -mtriple=x86_64-unknown-linux-gnu -mattr=+sse4.2,-avx")
     assert (named.cpu, named.isa, named.features) == ("x86-64", "sse", "+sse4.2,-avx")
-    assert Target.create("llvm -mtriple=arm64-apple-darwin").isa == "neon"
+    assert CpuTarget.create("llvm -mtriple=arm64-apple-darwin").isa == "neon"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +210,7 @@ def test_create():
     [
         ("cuda", {}, InvalidValue, "unknown target 'cuda'"),
         ("", {}, InvalidValue, "unknown target ''"),
-        (None, {}, InvalidType, "text or a Target, not None"),
+        (None, {}, InvalidType, "text or a CpuTarget, not None"),
         ("llvm -mfpu=1", {}, InvalidValue, "'-mfpu=1' of a target is not understood"),
         ("llvm -mcpu", {}, InvalidValue, "'-mcpu' of a target"),
         ("llvm -mcpu=", {}, InvalidValue, "'-mcpu=' of a target"),
@@ -199,7 +230,7 @@ def test_create():
 )
 def test_create_refused(text, options, error, message):
     with pytest.raises(error, match=message):
-        Target.create(text, **options)
+        CpuTarget.create(text, **options)
 
 
 def test_is_a_frozen_key():
@@ -233,7 +264,7 @@ def _fma(lanes):
 
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", *_NAMED])
 def test_llvm_knows_our_names(cpu, capfd):
-    target = Target.create(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
+    target = CpuTarget.create(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
     assert _assembly(target, "define i32 @f() {\n  ret i32 1\n}\n")
     assert capfd.readouterr().err == ""
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.base.cpu_target import CpuTarget
 from weft.base.errors import Unsupported
-from weft.base.target import Target
 from weft.codegen.cpu.compile import compile_kernel
 from weft.runtime.cpu.kernel import NativeKernel
 from weft.te.expr import Expr, Load, Ramp, Var, as_expr, compare, const
@@ -18,9 +18,9 @@ from weft.te.loops import Kernel, Parallel, Store, buffer
 ISAS = ("sse", "avx2", "avx512")
 
 
-def target_of(isa: str) -> Target:
+def target_of(isa: str) -> CpuTarget:
     try:
-        return Target.create().with_isa(isa)
+        return CpuTarget.create().with_isa(isa)
     except Unsupported as error:
         pytest.skip(str(error))
 

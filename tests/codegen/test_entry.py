@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 import pytest
 
+from weft.base.cpu_target import host
 from weft.base.errors import InvalidValue
-from weft.base.plan import PARALLEL_WORK, BufferRef, ExecPlan, HostStep, KernelStep, Slot
-from weft.base.target import host
+from weft.base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Launch, Slot
 from weft.codegen.cpu.entry import emit_entry
 from weft.codegen.cpu.object import compile_object
 from weft.codegen.emit import emit_kernel
@@ -31,9 +31,9 @@ def kernels() -> list[Kernel]:
 
 
 def run(plan: ExecPlan, arrays: list[np.ndarray], threads: int) -> None:
-    entry = emit_entry(plan, "graph")
+    entry = emit_entry(plan, "graph", host())
     codes = [compile_object(emit_kernel(kernel, host()), host()) for kernel in kernels()]
-    library = load_object([*codes, compile_object(entry.ir, host())], entry.symbols)
+    library = load_object([*codes, compile_object(entry.text, host())], entry.symbols)
     pool = thread_pool()
     pool.ensure(threads)
     slots = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
@@ -43,7 +43,7 @@ def run(plan: ExecPlan, arrays: list[np.ndarray], threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("work", [0.0, 2 * PARALLEL_WORK])
+@pytest.mark.parametrize("work", [0.0, 2 * host().facts.threads.wake])
 def test_steps_run_in_order_on_slots_and_offsets(threads, work):
     x = rng.integers(-99, 99, SIZE)
     arena, out = np.zeros(3 * SIZE, np.int64), np.zeros(SIZE, np.int64)
@@ -51,10 +51,10 @@ def test_steps_run_in_order_on_slots_and_offsets(threads, work):
     low, high = BufferRef(1, 0), BufferRef(1, 8 * SIZE)
     plan = ExecPlan(
         (
-            KernelStep("scale", (BufferRef(0), low), (SIZE, 3), SIZE, work),
-            KernelStep("scale", (BufferRef(0, 8 * half), high), (half, -2), half, work),
-            KernelStep("add", (low, high, BufferRef(2)), (half,), half, work),
-            KernelStep("add", (BufferRef(2), BufferRef(2), BufferRef(2)), (half,), half, work),
+            KernelStep("scale", (BufferRef(0), low), (SIZE, 3), Launch((SIZE, 1, 1)), work),
+            KernelStep("scale", (BufferRef(0, 8 * half), high), (half, -2), Launch((half, 1, 1)), work),
+            KernelStep("add", (low, high, BufferRef(2)), (half,), Launch((half, 1, 1)), work),
+            KernelStep("add", (BufferRef(2), BufferRef(2), BufferRef(2)), (half,), Launch((half, 1, 1)), work),
         ),
         (Slot("input", x.nbytes), Slot("arena", arena.nbytes), Slot("output", out.nbytes)),
         arena.nbytes,
@@ -67,8 +67,8 @@ def test_steps_run_in_order_on_slots_and_offsets(threads, work):
 
 def test_long_plans():
     x, y = np.zeros(2, np.int64), np.zeros(2, np.int64)
-    there = KernelStep("scale", (BufferRef(0), BufferRef(1)), (2, 1), 2)
-    back = KernelStep("scale", (BufferRef(1), BufferRef(0)), (2, 1), 2)
+    there = KernelStep("scale", (BufferRef(0), BufferRef(1)), (2, 1), Launch((2, 1, 1)))
+    back = KernelStep("scale", (BufferRef(1), BufferRef(0)), (2, 1), Launch((2, 1, 1)))
     plan = ExecPlan((there, back) * 5000, (Slot("input", 16), Slot("output", 16)))
     run(plan, [x, y], 1)
     assert x.tolist() == [10_000, 10_000]
@@ -79,7 +79,7 @@ def test_host_steps_cut_the_plan_into_segments():
     middle = HostStep("sort", (BufferRef(0),), {"axis": 0})
     plan = ExecPlan((step, step, middle, step, middle), (Slot("output", 8),))
     assert plan.segments() == [(step, step), middle, (step,), middle]
-    assert emit_entry(plan, "g").symbols == ("g.0", "g.1")
+    assert emit_entry(plan, "g", host()).symbols == ("g.0", "g.1")
 
 
 def test_bad_plans_are_refused():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from weft.base.cpu_target import CpuTarget
 from weft.base.errors import Unsupported
-from weft.base.target import Target
 from weft.codegen.emit import emit_kernel
 from weft.te.expr import Var, as_expr
 from weft.te.loops import Alloc, Barrier, For, Kernel, Seq, buffer
@@ -19,5 +19,5 @@ REFUSED = [
 @pytest.mark.parametrize(("what", "body"), REFUSED)
 def test_refused(what, body):
     with pytest.raises(Unsupported, match=f"^{what} in code for a CPU") as caught:
-        emit_kernel(Kernel("k", (), body), Target.create("llvm -mcpu=x86-64-v3"))
+        emit_kernel(Kernel("k", (), body), CpuTarget.create("llvm -mcpu=x86-64-v3"))
     assert caught.value.where == "kernel k"

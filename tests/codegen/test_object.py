@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from weft.base.cpu_target import CpuTarget, host
 from weft.base.errors import Unsupported
-from weft.base.target import Target, host
 from weft.codegen.cpu.object import compile_assembly, compile_object
 from weft.core.bulk import collector_paused
 from weft.runtime.cpu.jit import load_ir
@@ -23,7 +23,7 @@ def ir(number: int) -> str:
     return f"define i64 @f(i64 %x) {{\n  %y = mul i64 %x, {number}\n  ret i64 %y\n}}\n"
 
 
-def cross(arch: str) -> Target:
+def cross(arch: str) -> CpuTarget:
     return replace(host(), triple=f"{arch}-unknown-linux-gnu", cpu="generic", features="")
 
 

@@ -9,8 +9,8 @@ from compiler.models import LEVELS, agree, branches, convolutional, floats
 
 import weft
 from weft import symbol as sym
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
-from weft.base.target import host
 
 ISAS = ("sse", "avx2", "avx512")
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from weft import symbol as sym
+from weft.base.cpu_target import host
 from weft.base.ndarray import ALIGNMENT
-from weft.base.target import host
 from weft.compiler import constants
 from weft.compiler.model import compile
 from weft.compiler.prepare import prepare

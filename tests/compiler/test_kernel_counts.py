@@ -10,7 +10,7 @@ from compiler.models import floats, with_params
 
 import weft
 from weft import symbol as sym
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.compiler.prepare import as_arrays, prepare
 from weft.core.interpret import evaluate
 from weft.passes.fuse import fusible_groups

@@ -11,8 +11,8 @@ from oracles import oracle
 
 import weft
 from weft import testing
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
-from weft.base.target import host
 from weft.core.interpret import evaluate
 
 TOLERANCE = 1e-4  # of the largest magnitude, for a whole network

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import weft.eager.native  # noqa: F401  which writes kernels
-from weft.compiler import disk_cache, open_kernels
+from weft.compiler import disk_cache
+from weft.compiler.open import kernels as open_kernels
 from weft.te.build import KernelBuilder
 from weft.te.transform import lower_vectors
 

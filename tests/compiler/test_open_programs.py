@@ -15,12 +15,13 @@ import pytest
 import weft
 from weft import te
 from weft.base import config
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
 from weft.base.file_cache import FileCache, file_cache
 from weft.base.kept import Kept
-from weft.base.target import host
-from weft.compiler import open_kernels, open_programs
 from weft.compiler.kernels import kernel_cache
+from weft.compiler.open import kernels as open_kernels
+from weft.compiler.open import programs as open_programs
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.native import generic as native_generic

@@ -7,7 +7,7 @@ from compiler.models import floats
 
 import weft
 from weft import symbol as sym
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.compiler.kernels import kernel_cache
 
 

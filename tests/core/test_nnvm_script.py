@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import weft as nnvm
 import weft.symbol as sym
 from weft import te
 from weft.compiler import graph_attr, graph_util
+from weft.te import transform
+from weft.te.loops import For, Store
 from weft.top import registry
 
 
@@ -175,6 +178,75 @@ def test_a_compute_of_the_user_sees_attributes():
     module.run(x=np.array([1, 2, 3], "float32"))
     assert module.get_output(0).asnumpy().tolist() == [2, 4, 6]
     assert module.get_output(1).asnumpy().tolist() == [-0.5, -1, -1.5]
+
+
+def ran(output, **inputs):
+    graph, lib, _ = nnvm.compiler.build(output, "llvm")
+    module = nnvm.runtime.create(graph, lib)
+    module.run(**inputs)
+    return module.get_output(0).asnumpy()
+
+
+def test_a_compute_that_is_replaced_is_not_used_again():
+    op = nnvm.Op.register("t_user_replaced").set_num_inputs(1)
+    op.shape = nnvm.Op.get("relu").shape
+    for level, factor in ((10, 2), (11, 3)):
+        rule = lambda attrs, ins, _, by=factor: te.compute(ins[0].shape, lambda *i: ins[0][i] * by)
+        registry.register_compute("t_user_replaced", rule, level)
+        out = ran(sym.t_user_replaced(sym.Variable("x", shape=(2,))), x=np.array([1, 5], "float32"))
+        assert out.tolist() == [factor, 5 * factor]
+
+
+def user_sums(name):
+    """An operator that sums rows of a matrix."""
+    op = nnvm.Op.register(name).set_num_inputs(1)
+    op.shape = lambda params, ins, outs: ([None], [ins[0][:1]])
+    registry.register_pattern(name, registry.OpPattern.OUT_ELEMWISE_FUSABLE)
+
+    @registry.register_compute(name)
+    def compute(attrs, inputs, out_info):
+        (x,), k = inputs, te.reduce_axis(inputs[0].shape[1])
+        return te.compute(x.shape[:1], lambda row: te.sum(x[row, k.var], k))
+
+
+def test_a_schedule_of_the_user():
+    """It gets the plain loops of a group that the operator is the master of; what it gives is what runs."""
+    user_sums("t_user_sums")
+    seen = []
+
+    @registry.register_schedule("t_user_sums")
+    def schedule(attrs, kernel, target):
+        seen.append((attrs["axis"], te.show(kernel)))
+        row = te.Var("row")
+        sevens = Store(kernel.buffers[-1], (row,), te.const(7, "float32"))
+        return replace(kernel, body=For(row, te.as_expr(8), sevens))
+
+    x = np.arange(24, dtype="float32").reshape(8, 3)
+    sums = sym.t_user_sums(sym.Variable("x", shape=x.shape), axis=1)
+    assert ran(sym.exp(sums), x=x).tolist() == [7] * 8
+    ((axis, plain),) = seen
+    assert axis == "1"
+    assert all(part in plain for part in ("in 0..8:", "in 0..3:", "exp("))
+
+
+def test_a_schedule_keeps_the_meaning():
+    user_sums("t_user_tiles")
+    registry.register_schedule("t_user_tiles", lambda attrs, kernel, target: tiles(kernel))
+
+    def tiles(kernel):
+        split = transform.split(kernel, "i0", 4)
+        return transform.parallelise(transform.unroll(split.target, split.inner), split.outer)
+
+    x = np.random.default_rng(0).normal(size=(10, 7)).astype("float32")
+    out = ran(sym.relu(sym.t_user_tiles(sym.Variable("x", shape=x.shape))), x=x)
+    np.testing.assert_allclose(out, np.maximum(x.sum(1), 0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_schedule_that_gives_no_kernel():
+    user_sums("t_user_nothing")
+    registry.register_schedule("t_user_nothing", lambda attrs, kernel, target: None)
+    with pytest.raises(ValueError, match="the schedule of operator t_user_nothing gives None"):
+        ran(sym.t_user_nothing(sym.Variable("x", shape=(2, 2))), x=np.ones((2, 2), "float32"))
 
 
 def test_attr_dict():

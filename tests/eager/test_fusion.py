@@ -7,6 +7,7 @@ from oracles import oracle
 
 import weft
 import weft.nn.functional
+from weft.base.cpu_facts import ThreadFacts
 from weft.core.op import Op
 from weft.eager.functions import fusion
 from weft.eager.functions.fusion import Fused, fused
@@ -202,7 +203,7 @@ def test_zeros_of_both_signs_are_told_apart():
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(open_kernel, "PARALLEL_WORK", 0.0)
+    monkeypatch.setattr(open_kernel, "THREADS", ThreadFacts(wake=0.0))
     before, made = weft.get_num_threads(), []
     for threads in (1, 2):
         weft.set_num_threads(threads)

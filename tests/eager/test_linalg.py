@@ -385,3 +385,10 @@ def test_equal_rows_have_no_distance_and_no_gradient():
     np.testing.assert_array_equal(np.diagonal(y.detach().numpy()), 0)
     y.diagonal().sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), 0)
+
+
+def test_pinverse_leaves_out_singular_values_below_its_share():
+    a = np.random.default_rng(0).normal(size=(4, 3)) @ np.diag([4.0, 1.0, 0.1])
+    made = weft.pinverse(weft.from_numpy(a), 0.1).numpy()
+    assert np.linalg.matrix_rank(made) == np.linalg.matrix_rank(a, 0.1 * np.linalg.norm(a, 2)) < 3
+    np.testing.assert_allclose(made, np.linalg.pinv(a, 0.1), atol=1e-12)

@@ -12,6 +12,7 @@ from native_cases import CASES, as_list
 from oracles import oracle
 
 import weft
+from weft.base.cpu_facts import ThreadFacts
 from weft.base.kept import Kept
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
@@ -89,7 +90,7 @@ def test_of_double_precision(case):
 
 @named
 def test_bits_do_not_depend_on_threads(case, two_threads, monkeypatch):
-    monkeypatch.setattr(open_kernel, "PARALLEL_WORK", 0.0)
+    monkeypatch.setattr(open_kernel, "THREADS", ThreadFacts(wake=0.0))
     arrays = case.arrays(tuple(extent * 2 for extent in case.sizes[0]))
     results = []
     for threads in (1, 2):

@@ -8,6 +8,7 @@ from lower.accuracy import agrees
 from oracles import oracle
 
 import weft
+from weft.base.cpu_facts import ThreadFacts
 from weft.base.errors import DTypeError, LayoutError, ShapeError
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
@@ -116,7 +117,7 @@ def test_any_number_of_threads_gives_the_same_bits(shape, transposed, monkeypatc
     if transposed:
         b = normal(columns, depth).T
     found = []
-    monkeypatch.setattr(open_kernel, "PARALLEL_WORK", 0.0)
+    monkeypatch.setattr(open_kernel, "THREADS", ThreadFacts(wake=0.0))
     for threads in (1, 2, 4):
         monkeypatch.setattr(open_kernel, "eager_threads", lambda count=threads: count)
         found.append(multiply(a, b))

@@ -7,7 +7,8 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.compiler import open_kernels
+from weft.base.cpu_facts import ThreadFacts
+from weft.compiler.open import kernels as open_kernels
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
@@ -104,7 +105,7 @@ def test_positions_of_equal_elements_and_nan(name):
 
 @pytest.mark.parametrize("shape", [(CHUNK * 9 + 5,), (CHUNK * 4, 3), (2, CHUNK * 3 + 1)])
 def test_chunks_give_the_same_bits_for_any_number_of_threads(shape, monkeypatch):
-    monkeypatch.setattr(open_kernel, "PARALLEL_WORK", 0.0)
+    monkeypatch.setattr(open_kernel, "THREADS", ThreadFacts(wake=0.0))
     x = np.random.default_rng(3).standard_normal(shape).astype("float32")
     before, results = weft.get_num_threads(), []
     for threads in (1, 2, 3):

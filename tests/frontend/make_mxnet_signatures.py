@@ -10,13 +10,14 @@ import ast
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / "weft" / "frontend" / "mxnet"
 HEADER = '''"""Inputs and attributes of MXNet 1.9.1's operators, and other names that they have.
 
-Written by tests/frontend/make_mxnet_signatures.py. A row is "inputs | name:kind=default ..."; an
-input that ends in * stands for any number, a kind that ends in ? may be None.
+Written by tests/frontend/make_mxnet_signatures.py. A row is "name other names: inputs | attribute:kind=default ...",
+and goes on where lines are indented; an input that ends in * stands for any number, a kind that ends in ? may be None.
 """
 
 '''
@@ -44,13 +45,14 @@ MORE_INPUTS = {
 }
 # Attributes that nodes have, though the dump does not list them.
 MORE_ATTRIBUTES = {"_npi_concatenate": ["axis:int?=0"]}
+UNBROKEN = {"break_long_words": False, "break_on_hyphens": False}
 MORE_DEFAULTS = {("smooth_l1", "scalar"): "1"}
 
 
 def converted_names():
     """The names in @converter(...) and ALIKE, without importing what this script writes."""
     names = set()
-    for path in FOLDER.glob("convert_*.py"):
+    for path in (FOLDER / "convert").glob("*.py"):
         text = path.read_text()
         for row in re.findall(r"@converter\(([^@]*?)\)\ndef ", text, re.DOTALL):
             names.update(re.findall(r'"(\w+)"', row))
@@ -61,16 +63,16 @@ def main():
     dump = json.loads(Path(sys.argv[1]).read_text())
     names = converted_names() | registered_names()
     rows = {name: row(name, dump[name]["args"]) for name in sorted(names) if name in dump}
-    aliases = {
-        name: entry["real_name"]
-        for name, entry in sorted(dump.items())
-        if entry["real_name"] in names and name != entry["real_name"]
-    }
+    others = {name: [] for name in rows}
+    for alias, entry in sorted(dump.items()):
+        if alias != entry["real_name"] in others:
+            others[entry["real_name"]].append(alias)
     unknown = sorted(names - set(dump))
     if unknown:
         sys.exit(f"MXNet has no operators {unknown}")
-    text = HEADER + table("SIGNATURES", rows) + "\n" + table("ALIASES", aliases)
-    (FOLDER / "signatures.py").write_text(text)
+    lines = [f"{' '.join([name, *others[name]])}: {form}".rstrip() for name, form in rows.items()]
+    wrapped = [part for line in lines for part in textwrap.wrap(line, 120, subsequent_indent="    ", **UNBROKEN)]
+    (FOLDER / "signatures.py").write_text(HEADER + "\n".join(['ROWS = """\\', *wrapped, '"""']) + "\n")
 
 
 def registered_names():
@@ -117,30 +119,6 @@ def shown(default):
     if re.fullmatch(r"\d\.\d{6,}(e-\d+)?", text):
         return f"{float(text):.6g}"
     return text
-
-
-def table(name, rows):
-    lines = [f"{name}: dict[str, str] = {{"]
-    for key, value in rows.items():
-        line = f'    "{key}": "{value}",'
-        if len(line) <= 100:
-            lines.append(line)
-            continue
-        lines.append(f'    "{key}": (')
-        lines += [f'        "{part}"' for part in wrapped(value)]
-        lines.append("    ),")
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def wrapped(text, width=88):
-    parts, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + len(word) + 1 > width:
-            parts.append(line)
-            line = ""
-        line += word + " "
-    parts.append(line.rstrip())
-    return parts
 
 
 if __name__ == "__main__":

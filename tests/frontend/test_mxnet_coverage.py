@@ -5,8 +5,9 @@ from pathlib import Path
 
 from test_mxnet_probes import PROBES
 
+from weft.frontend.mxnet.attributes import real_name
 from weft.frontend.mxnet.coverage import coverage_table
-from weft.frontend.mxnet.registry import real_name, supported
+from weft.frontend.mxnet.registry import supported
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "from-mxnet.md"
 START = '"As" names the weft operator where it is the same; the others are built from several.\n\n'

@@ -10,7 +10,7 @@ from test_mxnet_probes import INPUTS, PROBES
 
 from weft.base.errors import Error
 from weft.frontend import from_mxnet
-from weft.frontend.mxnet.registry import signature
+from weft.frontend.mxnet.attributes import signature
 
 VALUES = (
     "0|-1|2|99999999999|-99999999|1e30|nan|inf|None|True|()|(0,0)|(-1,-1)|(1,2,3,4,5)|abc||"

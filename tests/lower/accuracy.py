@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
-from weft.base.target import host
 
 CONTRACT = 5e-5  # of the output's largest magnitude
 

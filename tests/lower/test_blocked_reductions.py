@@ -6,7 +6,7 @@ from lower.accuracy import agrees, targets
 
 import weft
 from weft import symbol as sym
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.core.op import Op
 
 rng = np.random.default_rng(19)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from oracles import oracle
 
 import weft
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
-from weft.base.target import host
 from weft.core.op import Op
 from weft.lower.cpu.taps import Line, phases, runs
 from weft.ops.nn._windows import Window

@@ -9,7 +9,7 @@ from lower.accuracy import CONTRACT, agrees, targets
 from oracles import oracle
 
 import weft
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.lower.cpu.layouts import winograd_tile
 
 rng = np.random.default_rng(7)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import ops  # noqa: F401
-from weft.compiler import open_kernels
+from weft.compiler.open import kernels as open_kernels
 from weft.core.op import Op
 from weft.eager.native.pointwise import element, op_key, run_pointwise
 from weft.runtime.cpu import pool

@@ -12,9 +12,9 @@ from codegen.native import ISAS, target_of
 from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
+from weft.lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
+from weft.lower.cpu.open.matrices.skinny_product import MAX_ROWS, dot_kernel, thin_columns, thin_kernel
 from weft.lower.cpu.open.operands import Arguments
-from weft.lower.cpu.open.product import MAX_DEPTH, panel_elements, product_kernel
-from weft.lower.cpu.open.skinny_product import MAX_ROWS, dot_kernel, thin_columns, thin_kernel
 from weft.lower.cpu.open.tile import tile_size
 from weft.runtime.cpu.open_kernel import OpenKernel
 

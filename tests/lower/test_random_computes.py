@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import te
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
-from weft.base.target import host
 from weft.codegen.cpu.compile import compile_kernel
 from weft.core.fused import FusedGroup
 from weft.core.ir import Fact, Node, NodeEntry
 from weft.core.op import Op
-from weft.lower.group import Temporary, lower_group
+from weft.lower.cpu.stage import lower_group
+from weft.lower.group import Temporary
 from weft.runtime.cpu.kernel import NativeKernel
 from weft.te.interpret import run_kernel
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import weft
 from weft import symbol as sym
 from weft import te
+from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
-from weft.base.target import host
-from weft.lower.group import stage_kernel
+from weft.lower.cpu.stage import stage_kernel
 
 SHAPES = [(1, 4, 30, 40, 16), (2, 3, 19, 23, 16), (1, 2, 33, 31, 8), (1, 5, 300, 1, 4)]
 

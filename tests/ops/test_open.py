@@ -11,7 +11,7 @@ from codegen.guard import guarded
 from sample import all_samples
 from test_suite import OPS
 
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
 from weft.core.schema import text_of

@@ -17,7 +17,7 @@ from weft.base.errors import DTypeError
 from weft.core.infer import same_dtype
 from weft.core.op import Op, list_ops
 from weft.core.schema import fields_of, text_of
-from weft.lower.cpu.dispatch import TEMPLATES
+from weft.lower.cpu.dispatch import LOWERING
 from weft.testing import op_check
 
 for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
@@ -114,7 +114,7 @@ def test_column(op, column):
 
 def test_body(op):
     if op.name in BY_TEMPLATE:
-        assert op.name in TEMPLATES, f"operator {op.name} has no template"
+        assert op.name in LOWERING.templates, f"operator {op.name} has no template"
     elif op.name in ON_HOST:
         assert op_check.runs_on_host(op), f"operator {op.name} has a body"
     else:

@@ -7,8 +7,9 @@ from passes.graphs import F, Group, Symbol, Variable, agree, op_names, typed, va
 from passes.test_layouts import with_layouts
 
 import weft
-import weft.lower.cpu.layouts  # what AlterOpLayout asks
+from weft.base.cpu_target import host
 from weft.base.errors import ShapeError
+from weft.compiler.cpu import CPU
 from weft.core.interpret import evaluate
 from weft.core.ir import NodeEntry
 from weft.passes.gradient import gradients
@@ -16,6 +17,7 @@ from weft.passes.pipeline import PIPELINE, in_preferred_layouts
 from weft.testing import op_check
 from weft.testing.op_check import Sample
 
+RULES = CPU.layout_rules_for(host())
 LAYOUT_PASSES = next(step.passes for step in PIPELINE if step.name == "AlterOpLayout")
 BLOCKS, BLOCK, CHANNELS = 2, 8, 16
 DATA = (3, BLOCKS, 5, 4, BLOCK)
@@ -52,7 +54,7 @@ def image_transforms(graph):
 
 def test_an_inference_graph_keeps_its_blocks_before_and_after_simplification():
     graph = typed(between_convolutions())
-    blocked = in_preferred_layouts(graph, LAYOUT_PASSES)
+    blocked = in_preferred_layouts(graph, LAYOUT_PASSES, RULES)
     norm = next(n for n in blocked.indexed.nodes if n.op_name == "batch_norm")
     assert [len(blocked.fact(entry).shape) for entry in norm.inputs] == [5, 2, 2, 1, 1]
     assert [len(fact.shape) for fact in blocked.node_facts(norm)] == [5, 2, 2]
@@ -68,12 +70,12 @@ def test_hidden_moments_of_an_inference_graph_are_as_they_were_written():
     norm = F.batch_norm(between_convolutions(), name="last")[0]
     node = norm.outputs[0].node
     graph = typed(Group([norm, Symbol([NodeEntry(node, 1)]), Symbol([NodeEntry(node, 2)])]))
-    agree(graph, in_preferred_layouts(graph, LAYOUT_PASSES), rtol=1e-4)
+    agree(graph, in_preferred_layouts(graph, LAYOUT_PASSES, RULES), rtol=1e-4)
 
 
 def test_a_training_graph_reads_images_as_they_were_written():
     graph = typed(between_convolutions(training=True))
-    done = in_preferred_layouts(graph, LAYOUT_PASSES)
+    done = in_preferred_layouts(graph, LAYOUT_PASSES, RULES)
     norm = next(n for n in done.indexed.nodes if n.op_name == "batch_norm")
     assert [len(done.fact(entry).shape) for entry in norm.inputs] == [4, 1, 1, 1, 1]
     agree(graph, done, rtol=1e-4)

@@ -10,12 +10,14 @@ from passes.graphs import F, Group, Variable, op_names, typed
 from passes.layout_graphs import RandomGraph
 
 import weft
-import weft.lower.cpu.layouts  # what AlterOpLayout asks
+from weft.base.cpu_target import host
+from weft.compiler.cpu import CPU
 from weft.core.graph import Graph
 from weft.core.interpret import evaluate
 from weft.core.symbol import Symbol
 from weft.passes.pipeline import PIPELINE, in_preferred_layouts, optimize
 
+RULES = CPU.layout_rules_for(host())
 LAYOUT_PASSES = next(step.passes for step in PIPELINE if step.name == "AlterOpLayout")
 
 
@@ -39,7 +41,7 @@ def check_passes(symbol: Symbol, seed: int = 0) -> Graph:
     """Asserts that the layout passes alone, which must not give up, keep what a graph computes."""
     graph = typed(symbol)
     given = values(graph, seed)
-    done = in_preferred_layouts(optimize(graph, 2), LAYOUT_PASSES)
+    done = in_preferred_layouts(optimize(graph, 2), LAYOUT_PASSES, RULES)
     for found, wanted in zip(evaluate(done, given), evaluate(graph, given), strict=True):
         assert_close(found, wanted)
     return done

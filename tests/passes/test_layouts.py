@@ -190,4 +190,3 @@ def test_an_error_of_a_rule_names_the_node_and_keeps_its_cause(monkeypatch):
 def test_layout_passes_say_which_operator_attributes_they_read():
     assert get_pass("NameAxes").op_attrs == ("FCorrectLayout",)
     assert get_pass("CorrectLayout").op_attrs == ("FCorrectLayout",)
-    assert get_pass("AlterOpLayout").op_attrs == ("FTVMAlterOpLayout",)

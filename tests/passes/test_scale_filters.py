@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft import symbol as sym
-from weft.base.target import host
+from weft.base.cpu_target import host
 from weft.compiler.prepare import prepare
 
 rng = np.random.default_rng(5)

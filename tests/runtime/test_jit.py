@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.base.cpu_target import host
 from weft.base.errors import NotFound, RunError
-from weft.base.target import host
 from weft.codegen.cpu.object import compile_object
 from weft.runtime.cpu.jit import LIBRARIES_PER_JIT, load_ir, load_object
 

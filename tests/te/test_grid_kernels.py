@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from weft import te
-from weft.te.grid import Launch, grid_of, launch_extents
+from weft.base.plan import Launch
+from weft.te.grid import grid_of, launch_extents
 from weft.te.interpret import run_kernel
 from weft.te.loops import Alloc, Barrier, For, Kernel, buffer
 from weft.te.simplify_loops import statements

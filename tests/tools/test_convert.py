@@ -16,8 +16,9 @@ from weft import cli
 from weft import symbol as sym
 from weft.base.errors import InvalidValue, NotFound, RunError, Unsupported
 from weft.base.param_dict import save_param_dict
+from weft.frontend.building import Alike
 from weft.frontend.onnx import saving
-from weft.frontend.onnx.writing import ALIKE, AlikeOp
+from weft.frontend.onnx.writing import ALIKE
 from weft.tools import convert as tool
 from weft.tools.convert import convert_model, difference
 
@@ -115,7 +116,7 @@ def test_the_command_says_what_it_did(network, tmp_path):
 
 def wrong_writer(monkeypatch):
     """ONNX files in which tanh is a sigmoid."""
-    monkeypatch.setitem(ALIKE, "tanh", AlikeOp("Sigmoid"))
+    monkeypatch.setitem(ALIKE, "tanh", Alike("Sigmoid"))
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weft import ops
 from weft.core.op import Op
 from weft.tools import op_docs
 
@@ -22,6 +23,15 @@ def test_every_operator_is_on_one_page():
     members = [op.name for page in op_docs.families().values() for op in page]
     assert len(members) == len(set(members))
     assert {"relu", "conv2d", "non_max_suppression", "broadcast_add", "group_norm"} <= set(members)
+
+
+def test_an_operator_is_on_the_page_of_the_file_that_registers_it():
+    """Whether or not it has a name there, and whichever file its rules are made in."""
+    sources = {path.stem: path.read_text() for path in Path(ops.__file__).parent.rglob("*.py")}
+    for family, members in op_docs.families().items():
+        for op in members:
+            written = [stem for stem, text in sources.items() if f'"{op.name}"' in text]
+            assert family in written or not written  # some have names that are put together
 
 
 def test_every_operator_with_a_value_has_an_example():

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from .errors import InvalidType, InvalidValue
 
-_TYPE_CODE = {"cpu": 1}
+_TYPE_CODE = {"cpu": 1}  # DLPack's
 _ALIASES = {"llvm": "cpu"}
+EXTENSION = 12  # DLPack's code of devices that it does not know
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,6 +43,11 @@ class Device:
     @property
     def device_id(self) -> int:
         return self.index
+
+
+def register_device(kind: str, code: int = EXTENSION) -> None:
+    """Makes a kind of device known, with DLPack's code of it."""
+    _TYPE_CODE.setdefault(kind, code)
 
 
 def cpu(index: int = 0) -> Device:

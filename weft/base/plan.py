@@ -1,5 +1,5 @@
-"""The plain-data contract between compiler and runtime: kernels as object code, and the plan of a
-compiled graph as steps over slots of memory."""
+"""The plain-data contract between compiler and runtime: kernels as code, and the plan of a compiled graph as steps over
+slots of memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .device import Device, cpu
 from .dtype import DType
 from .errors import InvalidValue
 
-# Below this many nanoseconds of work, waking another thread costs more than it saves.
-PARALLEL_WORK = 50_000.0
-
 # After so many nanoseconds of work, a run of kernels returns to Python, which then sees signals.
 CALL_WORK = 50e6
+
+
+Extents = tuple[int, int, int]  # along x, y and z
+
+
+class Launch(NamedTuple):
+    """What a kernel is started over: so many blocks, of so many threads each. On a CPU the blocks along x are the
+    turns of its parallel loop."""
+
+    blocks: Extents = (1, 1, 1)
+    threads: Extents = (1, 1, 1)
+
+
+ONCE = Launch()
+HOST = cpu()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +44,15 @@ class BufferSpec:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """One kernel as object code. `extent` is that of its parallel loop, None if it depends on the
-    scalars; a kernel without one has extent 1."""
+    """One kernel as code, whose format its target's runtime knows. What it is launched over is None if that depends on
+    the scalars."""
 
     name: str
     code: bytes
     buffers: tuple[BufferSpec, ...]
     scalars: tuple[tuple[str, DType], ...] = ()
-    extent: int | None = 1
+    launch: Launch | None = ONCE
+    format: str = "object"
 
 
 class BufferRef(NamedTuple):
@@ -51,13 +65,12 @@ class BufferRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """Run a kernel over its whole extent. `work` is an estimate of the
-    nanoseconds that one thread takes."""
+    """Run a kernel over its whole launch. `work` is an estimate of the nanoseconds that one thread takes."""
 
     kernel: str
     buffers: tuple[BufferRef, ...]
     scalars: tuple[int, ...] = ()
-    extent: int = 1
+    launch: Launch = ONCE
     work: float = 0.0
 
 
@@ -75,7 +88,7 @@ Step = KernelStep | HostStep
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A piece of memory that steps refer to by its number.
+    """A piece of a device's memory that steps refer to by its number.
 
     `arena`: at `offset` in the arena that one run owns. `input`, `output`, `constant`: given from
     outside, in the order of the slots of that role.
@@ -85,6 +98,7 @@ class Slot:
     size: int
     offset: int = 0
     name: str = ""
+    device: Device = HOST
 
     def __post_init__(self) -> None:
         if self.role not in ("input", "output", "constant", "arena"):

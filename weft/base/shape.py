@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, overload
 
 from .errors import InvalidType, OpenShapes, OutOfRange, ShapeError
 
 Dim = int | str | None
-Shape = tuple[Dim, ...] | None
+Ranked = tuple[Dim, ...]
+Shape = Ranked | None
 StaticShape = tuple[int, ...]
 
 
@@ -112,6 +113,12 @@ def unify_dim(a: Dim, b: Dim) -> Dim:
     raise ShapeError(f"dimension {a} is not dimension {b}")
 
 
+@overload
+def unify(a: Ranked, b: Shape) -> Ranked: ...
+@overload
+def unify(a: Shape, b: Ranked) -> Ranked: ...
+@overload
+def unify(a: Shape, b: Shape) -> Shape: ...
 def unify(a: Shape, b: Shape) -> Shape:
     """The meet of two facts about one shape.
 

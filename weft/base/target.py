@@ -1,353 +1,55 @@
-"""Target: what code is generated for. Text or nothing comes in; LLVM's triple, CPU and features,
-the vector width, cache sizes and the number of cores come out.
-"""
+"""Target: what code is made for. It has a kind, whose backend says what it is, and facts about one machine of it."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from . import config
-from .dtype import as_dtype
-from .errors import InvalidType, InvalidValue, Unsupported
-from .machine import CpuInfo, machine, read_caches, read_cpuinfo, triple, usable_cores
+from .errors import InvalidType, InvalidValue
 
-# Linux's name of a flag -> LLVM's. These are the features that LLVM uses by itself in numeric code;
-# instructions that need an explicit intrinsic are not listed, except those our templates ask for.
-_LLVM_NAME = {
-    "sse2": "sse2",
-    "pni": "sse3",
-    "ssse3": "ssse3",
-    "sse4_1": "sse4.1",
-    "sse4_2": "sse4.2",
-    "popcnt": "popcnt",
-    "cx16": "cx16",
-    "lahf_lm": "sahf",
-    "avx": "avx",
-    "avx2": "avx2",
-    "bmi1": "bmi",
-    "bmi2": "bmi2",
-    "f16c": "f16c",
-    "fma": "fma",
-    "abm": "lzcnt",
-    "movbe": "movbe",
-    "avx512f": "avx512f",
-    "avx512bw": "avx512bw",
-    "avx512cd": "avx512cd",
-    "avx512dq": "avx512dq",
-    "avx512vl": "avx512vl",
-    "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi",
-    "avx512_vbmi2": "avx512vbmi2",
-    "avx512_vnni": "avx512vnni",
-    "avx512_bitalg": "avx512bitalg",
-    "avx512_vpopcntdq": "avx512vpopcntdq",
-    "avx512_bf16": "avx512bf16",
-    "avx512_fp16": "avx512fp16",
-    "avx_vnni": "avxvnni",
-    "gfni": "gfni",
-    "vaes": "vaes",
-    "vpclmulqdq": "vpclmulqdq",
-    "amx_tile": "amx-tile",
-    "amx_bf16": "amx-bf16",
-    "amx_int8": "amx-int8",
-}
+Parse = Callable[..., "Target"]  # (words of the text after the kind, **options) -> target
 
-_V1 = frozenset({"sse2"})
-_V2 = _V1 | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16", "sahf"}
-_V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}
-_AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
-_V4 = _V3 | _AVX512
-_LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
-
-# What has to be there for an instruction set to be used, and all that it may use.
-_NEEDED = {
-    "sse": frozenset({"sse4.2"}),
-    "avx2": frozenset({"avx2", "fma", "f16c"}),
-    "avx512": _AVX512 | {"avx2", "fma", "f16c"},
-}
-_ALLOWED = {"sse": _V2, "avx2": _V3, "avx512": _V4}
-_VECTOR_BITS = {"avx512": 512, "avx2": 256, "sse": 128, "neon": 128, "generic": 128}
-
-_SKYLAKE_X = _V4
-_ICELAKE = _V4 | {
-    "avx512ifma",
-    "avx512vbmi",
-    "avx512vbmi2",
-    "avx512vnni",
-    "avx512bitalg",
-    "avx512vpopcntdq",
-    "gfni",
-    "vaes",
-    "vpclmulqdq",
-}
-_ZEN4 = _ICELAKE | {"avx512bf16"}
-_SAPPHIRE = _ZEN4 | {"avx512fp16", "avxvnni"}
-
-# LLVM's name of a CPU -> the features above that the name turns on. A name is used, for its
-# scheduling model, only if every one of them is there: hypervisors hide some.
-_NAMED = {
-    "haswell": _V3,
-    "skylake": _V3,
-    "skylake-avx512": _SKYLAKE_X,
-    "cascadelake": _SKYLAKE_X | {"avx512vnni"},
-    "icelake-server": _ICELAKE,
-    "sapphirerapids": _SAPPHIRE | {"amx-tile", "amx-bf16", "amx-int8"},
-    "emeraldrapids": _SAPPHIRE | {"amx-tile", "amx-bf16", "amx-int8"},
-    "znver2": _V3,
-    "znver3": _V3 | {"vaes", "vpclmulqdq"},
-    "znver4": _ZEN4,
-}
-_KNOWN_CPUS = {**_LEVELS, **_NAMED}
-_INTEL, _AMD = "GenuineIntel", "AuthenticAMD"
-# Of several names for one model the first whose features are all there is taken.
-_NAMES_OF_MODEL = {
-    (_INTEL, 6, 63): ("haswell",),
-    (_INTEL, 6, 94): ("skylake",),
-    (_INTEL, 6, 85): ("cascadelake", "skylake-avx512"),
-    (_INTEL, 6, 106): ("icelake-server",),
-    (_INTEL, 6, 143): ("sapphirerapids",),
-    (_INTEL, 6, 207): ("emeraldrapids",),
-    (_AMD, 23, 49): ("znver2",),
-    (_AMD, 25, 1): ("znver3",),
-    (_AMD, 25, 33): ("znver3",),
-    (_AMD, 25, 17): ("znver4",),
-    (_AMD, 25, 97): ("znver4",),
-}
+_kinds: dict[str, Parse] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What code is generated for. `features` is LLVM's feature string: together with `triple` and
-    `cpu` it determines the machine code.
+class Target(ABC):
+    """The facts that stages common to all kinds ask for; a kind has more of its own."""
 
-    >>> t = Target.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3", cores=4)
-    >>> t.isa, t.vector_bits, t.lanes("float32"), t.cores
-    ('avx2', 256, 8, 4)
-    >>> Target.create(str(t)) == t
-    True
-    """
+    kind: ClassVar[str]  # which backend makes and runs its code
 
-    name: str
-    triple: str
-    cpu: str
-    features: str
-    vector_bits: int
-    caches: tuple[int, int, int]
-    cores: int
+    @property
+    @abstractmethod
+    def isa(self) -> str:
+        """The set of instructions that its code is made of, in a word."""
 
-    def __post_init__(self) -> None:
-        for field in ("name", "triple", "cpu", "features"):
-            text = getattr(self, field)
-            if not isinstance(text, str) or len(text.split()) > 1:
-                raise InvalidType(f"{field} of a target is a string without spaces, not {text!r}")
-        if self.name != "llvm":
-            raise InvalidValue(f"unknown target {self.name!r}", why="targets: llvm, cpu")
-        if self.vector_bits not in (128, 256, 512):
-            raise InvalidValue(f"vectors of {self.vector_bits} bits", why="128, 256 or 512")
-        _features(self.features)
-        told = isinstance(self.caches, tuple) and len(self.caches) == 3
-        if not told or not all(map(_is_positive, (*self.caches, self.cores))):
-            raise InvalidValue(
-                f"caches {self.caches} and {self.cores} cores",
-                why="expected the bytes of L1 data, L2 and L3, and a number of cores, all positive",
-            )
+    @property
+    @abstractmethod
+    def nanoseconds_per_operation(self) -> float:
+        """How long one of its cores takes for an operation on an element, in kernels at their best."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """A text that `Target.create` reads."""
 
     @staticmethod
-    def create(target: str | Target = "llvm", **options: Any) -> Target:
-        """A target from text such as "cpu" or "llvm -mcpu=x86-64-v3 -num-cores=2".
-
-        Without -mtriple, -mcpu and -mattr it is the host. What is not told is taken from the host,
-        or follows from the CPU: the features from its name, the width of vectors from the features.
-        Keywords (triple, cpu, features, vector_bits, caches, cores) win over the text.
-        """
+    def create(target: str | Target = "cpu", **options: Any) -> Target:
+        """A target from text such as "cpu" or "llvm -mcpu=x86-64-v3 -num-cores=2": first the kind, then what the kind
+        understands. Keywords win over the text."""
         if isinstance(target, Target):
-            return _changed(target, _checked(options))
+            return target.changed(**options)
         if not isinstance(target, str):
             raise InvalidType(f"a target is text or a Target, not {target!r}")
         kind, *words = target.split() or [""]
-        if kind not in ("llvm", "cpu"):
-            raise InvalidValue(f"unknown target {target!r}", why="targets: llvm, cpu")
-        given = dict(_parse_option(word) for word in words) | _checked(options)
-        if given.get("cpu") == "native":
-            del given["cpu"]
-        return _changed(host(), given)
+        if kind not in _kinds:
+            raise InvalidValue(f"unknown target {target!r}", why="targets: " + ", ".join(sorted(_kinds)))
+        return _kinds[kind](words, **options)
 
-    @property
-    def arch(self) -> str:
-        return machine(self.triple.partition("-")[0])
-
-    @property
-    def isa(self) -> str:
-        """The instruction set: avx512, avx2, sse, neon or generic."""
-        if self.arch == "aarch64":
-            return "neon"
-        return _isa_of(_enabled(self.features)) if self.arch == "x86_64" else "generic"
-
-    def has(self, feature: str) -> bool:
-        """Whether an LLVM feature such as avx512bf16 is on."""
-        return feature in _enabled(self.features)
-
-    def lanes(self, dtype: object) -> int:
-        """How many elements of a dtype one vector holds.
-
-        >>> Target.create("llvm -mtriple=x86_64-linux -mcpu=x86-64-v4").lanes("bfloat16")
-        32
-        """
-        return max(1, self.vector_bits // (as_dtype(dtype).itemsize * 8))
-
-    def with_isa(self, isa: str) -> Target:
-        """This target held to an instruction set, the same on every machine that has it: sse (128
-        bits, SSE4.2), avx2 (with FMA and F16C) or avx512 (F, BW, CD, DQ, VL)."""
-        if isa not in _NEEDED:
-            raise InvalidValue(f"unknown isa {isa!r}", why="isas: " + ", ".join(_NEEDED))
-        mine = _enabled(self.features) if self.arch == "x86_64" else frozenset[str]()
-        missing = _NEEDED[isa] - mine
-        if missing:
-            raise Unsupported(
-                f"{isa} code cannot run on {self.cpu} ({self.arch}, {self.isa})",
-                why="it lacks " + ", ".join(sorted(missing)),
-                hint="unset WEFT_ISA, or choose a smaller instruction set",
-            )
-        kept = mine & _ALLOWED[isa]
-        return dataclasses.replace(self, cpu=_level_of(kept), features=_show(kept, isa), vector_bits=_VECTOR_BITS[isa])
-
-    def __str__(self) -> str:
-        attributes = f" -mattr={self.features}" if self.features else ""
-        return (
-            f"{self.name} -mtriple={self.triple} -mcpu={self.cpu}{attributes} "
-            f"-vector-bits={self.vector_bits} -caches={','.join(map(str, self.caches))} "
-            f"-num-cores={self.cores}"
-        )
+    @abstractmethod
+    def changed(self, **options: Any) -> Target:
+        """The same with some options changed."""
 
 
-def host() -> Target:
-    """The machine this program runs on, held to the setting `isa` (WEFT_ISA) if there is one."""
-    isa = config.get("isa")
-    return _detected() if isa is None else _detected().with_isa(isa)
-
-
-@functools.cache
-def _detected() -> Target:
-    return detect(machine(), read_cpuinfo(), read_caches(), usable_cores())
-
-
-def detect(arch: str, cpu: CpuInfo, caches: tuple[int, int, int], cores: int) -> Target:
-    """The target of a machine that is described by these facts."""
-    if arch != "x86_64":
-        name, features = "generic", "+neon" if arch == "aarch64" else ""
-        return Target("llvm", triple(arch), name, features, 128, caches, cores)
-    features_there = _V1 | {_LLVM_NAME[flag] for flag in cpu.flags & _LLVM_NAME.keys()}
-    isa = _isa_of(features_there)
-    name = _name_of(cpu, features_there)
-    text = _show(features_there, isa)
-    return Target("llvm", triple(arch), name, text, _VECTOR_BITS[isa], caches, cores)
-
-
-def _name_of(cpu: CpuInfo, features: Collection[str]) -> str:
-    for name in _NAMES_OF_MODEL.get((cpu.vendor, cpu.family, cpu.model), ()):
-        if _NAMED[name] <= set(features):
-            return name
-    return _level_of(features)
-
-
-def _level_of(features: Collection[str]) -> str:
-    return [name for name, level in _LEVELS.items() if level <= set(features)][-1]
-
-
-def _isa_of(features: Collection[str]) -> str:
-    fitting = [isa for isa, needed in _NEEDED.items() if needed <= set(features)]
-    return fitting[-1] if fitting else "generic"
-
-
-def _show(features: Collection[str], isa: str) -> str:
-    # LLVM prefers 256-bit vectors on most CPUs with AVX-512 unless it is told otherwise.
-    wide = ["-prefer-256-bit"] if isa == "avx512" else []
-    return ",".join([f"+{name}" for name in sorted(features)] + wide)
-
-
-def _enabled(features: str) -> frozenset[str]:
-    return frozenset(part[1:] for part in features.split(",") if part.startswith("+"))
-
-
-def _is_positive(value: object) -> bool:
-    return type(value) is int and value > 0
-
-
-def _changed(base: Target, given: dict[str, Any]) -> Target:
-    """The base with other fields; what follows from a field that changed is worked out again."""
-    if not given.keys() & {"triple", "cpu", "features"}:
-        return dataclasses.replace(base, **given)
-    arch = machine(given.get("triple", base.triple).partition("-")[0])
-    cpu = given.get("cpu", "x86-64" if arch == "x86_64" else "generic")
-    features = given["features"] if "features" in given else _features_of(cpu, arch)
-    known = {**given, "cpu": cpu, "features": features, "vector_bits": 128}
-    draft = dataclasses.replace(base, **known)
-    return dataclasses.replace(draft, vector_bits=given.get("vector_bits", _VECTOR_BITS[draft.isa]))
-
-
-def _features_of(cpu: str, arch: str) -> str:
-    if arch != "x86_64":
-        if cpu in _KNOWN_CPUS:
-            raise InvalidValue(f"{cpu} is a CPU of x86_64, not of {arch}", hint="give -mtriple")
-        return "+neon" if arch == "aarch64" else ""
-    if cpu not in _KNOWN_CPUS:
-        raise InvalidValue(
-            f"the features of CPU {cpu!r} are not known",
-            why="known are " + ", ".join(_KNOWN_CPUS),
-            hint="name them, as in -mattr=+avx2,+fma,+f16c",
-        )
-    return _show(_KNOWN_CPUS[cpu], _isa_of(_KNOWN_CPUS[cpu]))
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("expected a whole number")
-    return int(text)
-
-
-def _three(text: str) -> tuple[int, ...]:
-    return tuple(map(_whole, text.split(",")))
-
-
-def _features(text: str) -> str:
-    if any(part[:1] not in ("+", "-") or len(part) < 2 for part in text.split(",") if text):
-        raise InvalidValue(f"features {text!r}", why="each has a sign, as in +avx2,-fma")
-    return text
-
-
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "-mtriple": ("triple", str),
-    "-mcpu": ("cpu", str),
-    "-mattr": ("features", _features),
-    "-vector-bits": ("vector_bits", _whole),
-    "-caches": ("caches", _three),
-    "-num-cores": ("cores", _whole),
-}
-
-
-def _parse_option(word: str) -> tuple[str, Any]:
-    option, equals, text = word.partition("=")
-    if option not in _OPTIONS or not equals or not text:
-        raise InvalidValue(
-            f"option {word!r} of a target is not understood",
-            why="options: " + ", ".join(f"{known}=..." for known in _OPTIONS),
-        )
-    field, parse = _OPTIONS[option]
-    try:
-        return field, parse(text)
-    except ValueError as error:
-        raise InvalidValue(f"option {word!r} of a target", why=str(error)) from None
-
-
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    fields = [field for field, _ in _OPTIONS.values()]
-    unknown = options.keys() - set(fields)
-    if unknown:
-        raise InvalidValue(
-            "unknown options of a target: " + ", ".join(sorted(unknown)), why="options: " + ", ".join(fields)
-        )
-    return {field: value for field, value in options.items() if value is not None}
+def register_target(kind: str, parse: Parse) -> None:
+    """Makes a kind known to `Target.create`: `parse(words, **options)` reads what follows its name."""
+    _kinds[kind] = parse

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from ..base.cpu_target import CpuTarget
 from ..base.errors import Unsupported
-from ..base.target import Target
 from ..te.expr import Expr, Var
 from ..te.loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
 from ..te.simplify_loops import statements
@@ -44,7 +44,7 @@ class Loop:
     before: dict[Buffer, list[Value]]
 
 
-def emit_kernel(kernel: Kernel, target: Target, may_alias: bool = False) -> str:
+def emit_kernel(kernel: Kernel, target: CpuTarget, may_alias: bool = False) -> str:
     """The LLVM IR of a kernel for a target.
 
     >>> from ..te.build import KernelBuilder
@@ -53,7 +53,7 @@ def emit_kernel(kernel: Kernel, target: Target, may_alias: bool = False) -> str:
     >>> with b.loop("i", 3) as i:
     ...     b.store(x, i, x[i] * 2)
     >>> kernel = b.finish()
-    >>> "define void @double(ptr" in emit_kernel(kernel, Target.create("llvm -mcpu=x86-64-v3"))
+    >>> "define void @double(ptr" in emit_kernel(kernel, CpuTarget.create("llvm -mcpu=x86-64-v3"))
     True
     """
     _refuse_grids(kernel)
@@ -80,14 +80,14 @@ def _refuse_grids(kernel: Kernel) -> None:
         )
 
 
-def function_attributes(target: Target) -> str:
+def function_attributes(target: CpuTarget) -> str:
     """LLVM would use half-width vectors on AVX-512 machines unless told what to prefer."""
     width = target.vector_bits
     return f'nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
 
 
 class _KernelEmitter:
-    def __init__(self, kernel: Kernel, target: Target, may_alias: bool) -> None:
+    def __init__(self, kernel: Kernel, target: CpuTarget, may_alias: bool) -> None:
         self.kernel = kernel
         self.target = target
         self.b = Builder(target.has("fma"), may_alias)

@@ -11,8 +11,8 @@ from ..base.machine import usable_cores
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
-from ..lower.cpu.dispatch import lower
 from ..lower.group import LoweredKernel, Strides
+from .backends import backend_of
 from .groups import group_signature, is_known
 from .kernels import kernel_cache
 
@@ -29,11 +29,12 @@ def lowered_ahead(
     distinct: dict[Hashable, Call] = {}
     for group, strides in calls:
         distinct.setdefault(group_signature(group, fact, target, strides), (group, strides))
-    missing = [call for key, call in distinct.items() if not is_known(key, call[0])]
+    missing = [call for key, call in distinct.items() if not is_known(key, call[0], target)]
     lowered: dict[int, Sequence[LoweredKernel]] = {}
     if usable_cores() < 2 or len(missing) < 2:
         yield lowered
         return
+    lower = backend_of(target).lowering.lower
     llvm = ThreadPoolExecutor(1, thread_name_prefix="weft-llvm")
     try:
         for group, strides in missing:

@@ -11,22 +11,23 @@ from typing import Any
 
 from .. import te
 from ..base import config
+from ..base.device import Device
 from ..base.dtype import DType, dtype_name
 from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
-from ..base.plan import ExecPlan, HostStep, KernelStep, Step
+from ..base.plan import ExecPlan, HostStep, KernelStep, Launch, Step
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
-from ..codegen.cpu.entry import emit_entry
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from ..lower.cpu.dispatch import has_body, lower
-from ..lower.cpu.halo import rim_kernel
-from ..lower.group import LoweredKernel, Temporary, copy_group, kernel_name
+from ..lower.group import LoweredKernel, Temporary, kernel_name
+from ..lower.rim import rim_kernel
+from ..passes.fuse import fusible_groups
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
 from .ahead import lowered_ahead
+from .backends import backend_of
 from .disk_cache import CompiledKernel
 from .groups import compiled_group, compiled_kernels, compiled_once
 from .host import CONTROL_OPS, HOST_CONTROL, HOST_REFERENCE
@@ -35,7 +36,6 @@ from .locations import Key, Locations
 from .mutation import writes, written_variables
 from .placing import Part, Placing, places_only
 
-NANOSECONDS_PER_OPERATION = {"avx512": 0.02, "avx2": 0.04, "sse": 0.08}
 Progress = Callable[[int, int], None]
 
 _places, _rims = Op.get_attr("FPlaces"), Op.get_attr("FRim")
@@ -57,6 +57,11 @@ def assemble(
     return program
 
 
+def fused_groups(graph: Graph, target: Target, fuse: bool = True) -> list[FusedGroup]:
+    """The groups of a graph that become kernels of a target."""
+    return fusible_groups(graph, fuse=fuse, dense=backend_of(target).lowering.dense)
+
+
 def _print_kernels(kernels: Iterable[KernelInfo]) -> None:
     for kernel in kernels:
         made = f"{listed(kernel.operators)} of {listed(kernel.sources)}"
@@ -69,6 +74,8 @@ class _Assembler:
     ) -> None:
         self.graph = graph
         self.target = target
+        self.lowering = backend_of(target).lowering
+        self.codegen = backend_of(target).codegen
         self.places = Locations()
         self.steps: list[Callable[[Mapping[Key, Any]], Step]] = []
         self.objects: dict[str, bytes] = {}
@@ -201,7 +208,8 @@ class _Assembler:
 
     def _place_parts(self, groups: Sequence[FusedGroup]) -> None:
         """Values that are written straight into larger ones have their places there."""
-        self.placing = Placing(groups, self._is_ordinary, self.outputs_in_place, lambda e: self._fact(e)[0])
+        shape = lambda entry: self._fact(entry)[0]
+        self.placing = Placing(groups, self._is_ordinary, self.outputs_in_place, shape, self.lowering.takes_strides)
         for entry, part in self.placing.parts.items():
             if part.root not in self.places:
                 self._add(part.root, "arena")
@@ -230,7 +238,7 @@ class _Assembler:
 
     def _has_code(self, group: FusedGroup) -> bool:
         """Whether the group becomes kernels of its own."""
-        if not self._is_ordinary(group) or not all(has_body(node) for node in group.nodes):
+        if not self._is_ordinary(group) or not all(self.lowering.has_body(node) for node in group.nodes):
             return False
         return not (places_only(group) and self._is_made_of_parts(group.nodes[0]))
 
@@ -246,7 +254,7 @@ class _Assembler:
                 self._add(entry, "arena")
         if places_only(group) and self._is_made_of_parts(group.nodes[0]):
             self._complete(group)
-        elif all(has_body(node) for node in group.nodes):
+        elif all(self.lowering.has_body(node) for node in group.nodes):
             strides = self._strides([*group.inputs, *group.outputs])
             kernels = compiled_group(group, self.graph.fact, self.target, strides, lowered)
             self._compiled(kernels, group.nodes)
@@ -300,8 +308,8 @@ class _Assembler:
         extended = group._replace(outputs=tuple(dict.fromkeys([*used, *facts])))
         kernels = None
         read: set[Any] = set()
-        if has_body(node):
-            kernels = lower(extended, fact, self.target)
+        if self.lowering.has_body(node):
+            kernels = self.lowering.lower(extended, fact, self.target)
             read = {_place_of(argument) for kernel in kernels for argument in kernel.arguments}
         later = []
         for variable, new in news:
@@ -336,7 +344,7 @@ class _Assembler:
             steps[result] = strides
         places = [source, result]
         key = ("copy", str(self.target), fact, tuple(map(steps.get, places)))
-        make = lambda: copy_group(source, fact, result, self.target, steps)
+        make = lambda: self.lowering.copy(source, fact, result, self.target, steps)
         self._compiled(compiled_once(key, places, make, self.target), nodes)
 
     def _compiled(self, kernels: Sequence[CompiledKernel], nodes: Sequence[Node]) -> None:
@@ -349,12 +357,13 @@ class _Assembler:
                 if isinstance(argument, Temporary) and key not in self.places:
                     size = prod(argument.shape) * argument.dtype.itemsize
                     self.places.add(key, "arena", size)
-            self._step(code.name, keys, 1 if code.extent is None else code.extent, work)
+            assert code.launch is not None
+            self._step(code.name, keys, code.launch, work)
             self.kernels.append(self._info(name, code.name, nodes))
 
     def _nanoseconds(self, work: int) -> float:
         """How long one core takes for so many element operations, at its best."""
-        return work * NANOSECONDS_PER_OPERATION.get(self.target.isa, 0.08)
+        return work * self.target.nanoseconds_per_operation
 
     def _check_work(self, name: str, work: int, nodes: Sequence[Node]) -> None:
         """Refuses a kernel that could not be waited for: small tensors can ask for that much."""
@@ -368,11 +377,11 @@ class _Assembler:
                 hint="take smaller extents, or raise WEFT_KERNEL_SECONDS",
             )
 
-    def _step(self, symbol: str, keys: Sequence[Key], extent: int, work: int) -> None:
+    def _step(self, symbol: str, keys: Sequence[Key], launch: Launch, work: int) -> None:
         for key in keys:
             self.places.use(key, len(self.steps))
         cost = self._nanoseconds(work)
-        self.steps.append(lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), extent, cost))
+        self.steps.append(lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), launch, cost))
 
     def _host(
         self, group: FusedGroup, entries: Sequence[NodeEntry], fact: Callable[[NodeEntry], Fact] | None = None
@@ -404,18 +413,18 @@ class _Assembler:
         return KernelInfo(name, symbol, operators, tuple(sources), self.target.isa)
 
     def _finish(self, start: float, hits: int) -> Program:
-        slots, refs, arena_bytes = self.places.plan()
+        slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
         self._check_memory(arena_bytes)
         plan = ExecPlan(tuple(make(refs) for make in self.steps), slots, arena_bytes)
         name = "run_" + hashlib.sha256(repr(plan.steps).encode()).hexdigest()[:24]
-        entry = emit_entry(plan, name)
+        entry = self.codegen.entry(plan, name, self.target)
         objects = tuple(self.objects.values())
-        if entry.symbols:
-            objects += (kernel_cache.object_of(entry.ir, self.target),)
+        if entry is not None:
+            objects += (kernel_cache.code_of(entry.text, self.target),)
         return Program(
             plan,
             objects,
-            entry.symbols,
+            () if entry is None else entry.symbols,
             tuple(self.specs[name] for name in self.inputs),
             tuple(self._spec(NodeEntry(n, i), n.output_name(i)) for n, i, _ in self.graph.outputs),
             tuple(self.values),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cpu_target import host
 from ..base.dtype import FLOAT32, DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue
 from ..base.ndarray import NDArray, array
@@ -24,10 +25,10 @@ from ..core.infer import check_names, infer
 from ..core.symbol import Symbol
 from ..passes import pipeline
 from ..passes.fold_constants import constant_part
-from ..passes.fuse import fusible_groups
 from ..runtime.graph_module import CompiledLibrary
 from ..runtime.program import Array
-from .assemble import assemble
+from .assemble import assemble, fused_groups
+from .backends import backend_of
 from .build_settings import BuildConfig, build_config
 from .compiled_graph import compiled_graph
 from .graph_attr import set_layout_inputs
@@ -92,7 +93,7 @@ def build(
     start = time.perf_counter()
     settings = BuildConfig.current()
     made, values = prepare_typed(typed, given, settings.opt_level, chosen, tuple(settings.added))
-    groups = fusible_groups(made, fuse=settings.pass_enabled("OpFusion"))
+    groups = fused_groups(made, chosen, settings.pass_enabled("OpFusion"))
     # Without parameters nobody would set what was computed; so the program holds it.
     program = assemble(made, groups, {} if given else values, chosen, None, inputs)
     program.facts["total_seconds"] = time.perf_counter() - start
@@ -160,11 +161,12 @@ def _with_layouts(graph: Graph, layout: Layouts) -> Graph:
 def optimize(
     graph: Graph | Symbol, shape: Mapping[str, Sequence[int]], dtype: DTypes = "float32", layout: Layouts = None
 ) -> Graph:
-    """The graph after the passes that the current `build_config` enables."""
+    """The graph after the passes that the current `build_config` enables, in layouts that this machine likes."""
     shapes, dtypes, default = _checked(shape, dtype, {})
     typed = typed_graph(_with_layouts(_graph(graph), layout), {}, shapes, dtypes, default)
     settings = BuildConfig.current()
-    return pipeline.optimize(typed, settings.opt_level, settings.added)
+    rules = backend_of(host()).layout_rules_for(host())
+    return pipeline.optimize(typed, settings.opt_level, settings.added, rules)
 
 
 def precompute_prune(graph: Graph | Symbol, params: Params) -> tuple[Graph, dict[str, NDArray]]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..base.cpu_target import host
 from ..base.memory import require
 from ..base.shape import is_static, numel
-from ..base.target import host
 from ..core.graph import Graph
 from ..core.interpret import evaluate
 from ..core.ir import NodeEntry
-from ..lower.cpu.dispatch import has_body
-from ..passes.fuse import fusible_groups
-from ..runtime.cpu.executor import Executor
+from ..runtime.loading import load_executor
 from ..runtime.program import Array
-from .assemble import assemble
+from .assemble import assemble, fused_groups
+from .backends import backend_of
 
 LARGE_BYTES = 4 << 20  # what numpy takes longer to move than LLVM to compile a kernel
 
@@ -28,6 +27,7 @@ def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array
             size = _bytes(part, NodeEntry(node, index))
             require(size, "a constant", f"operator {node.op_name}, node {node.name!r}")
     require(sum(sizes), f"a model of {len(sizes)} computed constants")
+    has_body = backend_of(host()).lowering.has_body
     large = [size >= LARGE_BYTES and has_body(e.node) for e, size in zip(part.outputs, sizes)]
     values: dict[NodeEntry, Array] = {}
     for native, compute in ((True, _by_kernels), (False, evaluate)):
@@ -47,6 +47,5 @@ def _bytes(part: Graph, entry: NodeEntry) -> int:
 
 def _by_kernels(part: Graph, known: Mapping[str, Array]) -> Sequence[Array]:
     """The outputs, computed for the machine that compiles, whatever the target is."""
-    program = assemble(part, fusible_groups(part), {}, host())
-    executor = Executor(program)
-    return executor.run_arrays({spec.name: known[spec.name] for spec in program.inputs})
+    program = assemble(part, fused_groups(part, host()), {}, host())
+    return load_executor(program).run_arrays({spec.name: known[spec.name] for spec in program.inputs})

@@ -18,11 +18,11 @@ from ..core.json_load import graph_from_json
 from ..core.op import Op
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
-from ..passes.fuse import fusible_groups
-from ..runtime.cpu.executor import Executor
+from ..runtime.executor import Executor
 from ..runtime.functions import register_func
+from ..runtime.loading import load_executor
 from ..runtime.program import Array, Program
-from .assemble import assemble
+from .assemble import assemble, fused_groups
 from .host import HOST_CONTROL
 from .prepare import prepare_typed, typed_graph
 
@@ -76,7 +76,7 @@ class Part:
 def _executor(graph: Graph, constants: Mapping[str, Array], target: Target) -> Executor:
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     own = {name: value for name, value in constants.items() if name in names}
-    return Executor(assemble(graph, fusible_groups(graph), own, target))
+    return load_executor(assemble(graph, fused_groups(graph, target), own, target))
 
 
 _part = lru_cache(maxsize=MAX_PARTS)(Part)

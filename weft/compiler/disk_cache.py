@@ -19,12 +19,11 @@ import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error
-from ..base.plan import BufferSpec, KernelCode
-from ..codegen.cpu.object import llvm_version
+from ..base.plan import BufferSpec, KernelCode, Launch
 from ..core.ir import Node
 from ..core.op import Op
-from ..lower.cpu.dispatch import bodies_of
 from ..lower.group import Temporary
+from ..lower.lowering import bodies_of
 from ..version import __version__
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -32,7 +31,7 @@ PACKAGE = os.path.dirname(os.path.dirname(__file__))
 SOURCES = (
     *[f"{room}/**/*.py" for room in ("base", "codegen", "core", "lower", "ops", "te")],
     "compiler/disk_cache.py",
-    "compiler/open_*.py",
+    "compiler/open/*.py",
 )
 
 
@@ -48,7 +47,7 @@ class CompiledKernel(NamedTuple):
 @lru_cache(8)
 def fingerprint(more: tuple[str, ...] = ()) -> str:
     """A hash of the compiler itself, and of more sources."""
-    digest = hashlib.sha256(f"{__version__} {llvm_version()}".encode())
+    digest = hashlib.sha256(__version__.encode())
     for name in sorted(n for s in (*SOURCES, *more) for n in glob(s, root_dir=PACKAGE, recursive=True)):
         with open(os.path.join(PACKAGE, name), "rb", buffering=0) as file:
             digest.update(name.encode())
@@ -143,7 +142,8 @@ def _described(kernel: CompiledKernel) -> dict[str, Any]:
         "symbol": code.name,
         "buffers": [[b.name, dtype_name(b.dtype), b.shape, b.strides, b.alignment, b.written] for b in code.buffers],
         "scalars": [[name, dtype_name(dtype)] for name, dtype in code.scalars],
-        "extent": code.extent,
+        "launch": code.launch,
+        "format": code.format,
         "arguments": [_argument_text(argument) for argument in kernel.arguments],
         "work": kernel.work,
     }
@@ -162,7 +162,8 @@ def _kernel(row: dict[str, Any], objects: dict[str, bytes]) -> CompiledKernel:
         for name, dtype, shape, strides, alignment, written in row["buffers"]
     )
     scalars = tuple((name, as_dtype(dtype)) for name, dtype in row["scalars"])
-    code = KernelCode(row["symbol"], objects[row["symbol"]], buffers, scalars, row["extent"])
+    launch = row["launch"] and Launch(*map(tuple, row["launch"]))
+    code = KernelCode(row["symbol"], objects[row["symbol"]], buffers, scalars, launch, row["format"])
     arguments = tuple(
         item if isinstance(item, int) else Temporary(item[0], tuple(item[1]), as_dtype(item[2]))
         for item in row["arguments"]

@@ -8,9 +8,9 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Node
 from ..core.pattern import OpPattern
-from ..passes.fuse import fusible_groups, group_of, pattern_of
+from ..passes.fuse import group_of, pattern_of
 from ..runtime.graph_module import CompiledLibrary
-from .assemble import assemble
+from .assemble import assemble, fused_groups
 from .compiled_graph import compiled_graph
 from .mutation import ordered, written_variables
 
@@ -21,7 +21,7 @@ def compile_groups(graph: Graph) -> Graph:
     groups = _groups(graph)
     if written_variables(graph):  # copies of old versions may be needed, which are in no group yet
         graph = ordered(graph.replace(attrs={}))
-        groups = fusible_groups(graph, fuse=any(len(group.nodes) > 1 for group in groups))
+        groups = fused_groups(graph, target, any(len(group.nodes) > 1 for group in groups))
     library = CompiledLibrary(assemble(graph, groups, {}, target))
     made = compiled_graph(graph, groups)
     return made.replace(attrs={**made.attrs, "module": library})

@@ -13,9 +13,10 @@ from ..base.forks import held_lock
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
-from ..lower.cpu.dispatch import lower
+from ..core.op import subscribe
 from ..lower.group import LoweredKernel, Strides, Temporary
 from ..lower.signature import signature
+from .backends import backend_of
 from .disk_cache import CompiledKernel, decoded, encoded, group_key
 from .kernels import kernel_cache
 
@@ -35,6 +36,7 @@ def compiled_group(
 ) -> list[CompiledKernel]:
     """The kernels of a group, in order; what it was lowered to may be known."""
     key = group_signature(group, fact, target, strides)
+    lower = backend_of(target).lowering.lower
     make = lambda: lower(group, fact, target, strides) if lowered is None else lowered
     return compiled_once(key, _places(group), make, target, group.nodes)
 
@@ -51,11 +53,11 @@ def _places(group: FusedGroup) -> list[Hashable]:
     return [*group.inputs, *group.outputs]
 
 
-def is_known(key: Hashable, group: FusedGroup) -> bool:
+def is_known(key: Hashable, group: FusedGroup, target: Target) -> bool:
     """Whether a group of this signature is in memory, where it is now if it was on disk."""
     kernels = _remembered(key)
     if kernels is None:
-        kernels = _from_disk(key, group.nodes, len(_places(group)))
+        kernels = _from_disk(key, group.nodes, len(_places(group)), target)
         if kernels is not None:
             _remember(key, kernels)
     return kernels is not None
@@ -72,7 +74,7 @@ def compiled_once(
     now. The key and the bodies of the nodes say all that decides about them."""
     kernels = _remembered(key)
     if kernels is None:
-        kernels = _from_disk(key, nodes, len(places))
+        kernels = _from_disk(key, nodes, len(places), target)
     if kernels is None:
         kernels = _made(key, places, make, target, nodes)
     else:
@@ -100,16 +102,16 @@ def _made(
     made = compiled_kernels(make(), target)
     kernels = [_with_arguments(kernel, lambda entry: position[entry]) for kernel in made]
     disk = file_cache()
-    name = None if disk is None else group_key(key, nodes)
+    name = None if disk is None else _file_key(key, nodes, target)
     if disk is not None and name is not None:
         disk.put(name, encoded(kernels))
     return kernels
 
 
-def _from_disk(key: Hashable, nodes: Iterable[Node], places: int) -> list[CompiledKernel] | None:
+def _from_disk(key: Hashable, nodes: Iterable[Node], places: int, target: Target) -> list[CompiledKernel] | None:
     """Where stages are to be printed, they have to run."""
     disk = file_cache()
-    name = None if disk is None else group_key(key, nodes)
+    name = None if disk is None else _file_key(key, nodes, target)
     if disk is None or name is None or _PRINTED & config.get("debug"):
         return None
     data = disk.get(name)
@@ -117,6 +119,10 @@ def _from_disk(key: Hashable, nodes: Iterable[Node], places: int) -> list[Compil
     if kernels is None or not all(_is_placed(kernel, places) for kernel in kernels):
         return None
     return kernels
+
+
+def _file_key(key: Hashable, nodes: Iterable[Node], target: Target) -> bytes | None:
+    return group_key((backend_of(target).codegen.key(target), key), nodes)
 
 
 def _is_placed(kernel: CompiledKernel, places: int) -> bool:
@@ -142,6 +148,9 @@ def forget_groups() -> None:
     """Empties the memory of this process."""
     with _lock:
         _known.clear()
+
+
+subscribe(lambda op, name: forget_groups())  # a rule of an operator may be another one
 
 
 def _with_arguments(kernel: CompiledKernel, place: Callable[[Any], Hashable]) -> CompiledKernel:

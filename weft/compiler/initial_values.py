@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cpu_target import host
 from ..base.dtype import FLOAT32, DType, as_dtype
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, is_static
-from ..base.target import Target, host
 from ..core.graph import Graph
 from ..core.graph_attrs import from_nnvm_shape
 from ..core.ir import NodeEntry
 from ..core.symbol import Group, Symbol, variable_inits
-from ..passes.fuse import fusible_groups
 from ..runtime.graph_module import CompiledLibrary, create
 from ..runtime.program import Array, TensorSpec
-from .assemble import assemble
+from .assemble import assemble, fused_groups
 from .compiled_graph import compiled_graph
 from .prepare import as_arrays, prepare_typed, typed_graph
 
@@ -94,8 +93,8 @@ def run_graph(graph: Graph | Symbol, params: Mapping[str, Any]) -> list[NDArray]
     given = as_arrays(params)
     typed = typed_graph(graph, given, {}, {})
     made, values = prepare_typed(typed, given, 0, host())
-    groups = fusible_groups(made, fuse=True)
-    program = assemble(made, groups, {}, Target.create("llvm"))
+    groups = fused_groups(made, host())
+    program = assemble(made, groups, {}, host())
     module = create(compiled_graph(made, groups), CompiledLibrary(program))
     module.run(**values)
     return [module.get_output(index) for index in range(module.get_num_outputs())]

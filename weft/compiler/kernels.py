@@ -1,8 +1,9 @@
-"""Kernels to object code. Equal kernels are compiled once: within a model, within a process, and
-through the disk cache on this machine."""
+"""Kernels to code, by the backend of their target. Equal kernels are compiled once: within a model, within a process,
+and through the disk cache on this machine."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import zlib
 from collections import OrderedDict
@@ -16,11 +17,9 @@ from ..base.file_cache import file_cache
 from ..base.forks import held_lock
 from ..base.plan import KernelCode
 from ..base.target import Target
-from ..codegen.cpu.compile import describe
-from ..codegen.cpu.object import cache_key, compile_assembly, compile_object, key_material
-from ..codegen.emit import emit_kernel
 from ..te.loops import Kernel
 from ..te.printer import show
+from .backends import backend_of
 
 CACHE_ENTRIES = 4096
 
@@ -32,9 +31,9 @@ class _Emitted(NamedTuple):
 
 
 def _emit(kernel: Kernel, target: Target) -> _Emitted:
-    """A kernel as LLVM text. What it goes through is printed where WEFT_DEBUG says so."""
-    text = emit_kernel(replace(kernel, name="kernel"), target)
-    digest = cache_key(text, target)
+    """A kernel as text. What it goes through is printed where WEFT_DEBUG says so."""
+    text = backend_of(target).codegen.emit(replace(kernel, name="kernel"), target)
+    digest = _digest(text, target)
     symbol = f"weft_{digest[:32]}"
     text = text.replace("@kernel", f"@{symbol}")
     _print_stages(kernel, text, target)
@@ -42,7 +41,7 @@ def _emit(kernel: Kernel, target: Target) -> _Emitted:
 
 
 class KernelCache:
-    """Object code by LLVM text and target; the least recently used go first.
+    """Code by text and target; the least recently used go first.
 
     A kernel's symbol is made from its content, so that equal kernels are one.
     """
@@ -98,11 +97,11 @@ class KernelCache:
         else:
             emitted = _emit(kernel, target)
             code = self._object(emitted.digest, emitted.text, target)
-        return describe(replace(kernel, name=emitted.symbol), code)
+        return backend_of(target).codegen.code(replace(kernel, name=emitted.symbol), code)
 
-    def object_of(self, text: str, target: Target) -> bytes:
-        """The object code of a module of LLVM IR."""
-        return self._object(cache_key(text, target), text, target)
+    def code_of(self, text: str, target: Target) -> bytes:
+        """The code of a text."""
+        return self._object(_digest(text, target), text, target)
 
     def count(self, hits: int = 0, misses: int = 0) -> None:
         """Counts kernels that were found, here or elsewhere, and those that had to be compiled."""
@@ -123,7 +122,7 @@ class KernelCache:
             code = self._from_disk(text, target)
             found = code is not None
         if code is None:
-            code = compile_object(text, target)
+            code = backend_of(target).codegen.assemble(text, target)
             self._to_disk(text, target, code)
         with self._lock:
             self._objects[digest] = code
@@ -142,19 +141,27 @@ class KernelCache:
             disk.put(_file_key(text, target), code)
 
 
+def _digest(text: str, target: Target) -> str:
+    return hashlib.sha256(_key(text, target)).hexdigest()
+
+
+def _key(text: str, target: Target) -> bytes:
+    """All that decides the code."""
+    return f"{text}\0{backend_of(target).codegen.key(target)}".encode()
+
+
 def _file_key(text: str, target: Target) -> bytes:
-    """All that decides the code; the text is long and repeats itself."""
-    return zlib.compress(key_material(text, target), 1)
+    """The same, shorter: the text is long and repeats itself."""
+    return zlib.compress(_key(text, target), 1)
 
 
 def _print_stages(kernel: Kernel, text: str, target: Target) -> None:
     stages = config.get("debug")
     if "loops" in stages:
         print(show(kernel), file=sys.stderr)
-    if "llvm" in stages:
-        print(text, file=sys.stderr)
-    if "asm" in stages:
-        print(compile_assembly(text, target), file=sys.stderr)
+    for stage, listing in backend_of(target).codegen.listings.items():
+        if stage in stages:
+            print(listing(text, target), file=sys.stderr)
 
 
 kernel_cache = KernelCache()

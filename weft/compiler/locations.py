@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from ..base.plan import BufferRef, Slot
+from ..base.device import Device
+from ..base.plan import HOST, BufferRef, Slot
 from .arena import Lifetime, plan_arena
 
 Key = Hashable  # an entry of the graph, or a temporary of a group
@@ -53,7 +54,7 @@ class Locations:
         """Says that a step reads or writes a value."""
         self._used.setdefault(self.root(key), []).append(step)
 
-    def plan(self) -> tuple[tuple[Slot, ...], dict[Key, BufferRef], int]:
+    def plan(self, device: Device = HOST) -> tuple[tuple[Slot, ...], dict[Key, BufferRef], int]:
         """The slots, where each key is, and the bytes of the arena."""
         inside = [key for key, value in self._values.items() if value.role == "arena"]
         lifetimes = []
@@ -66,7 +67,7 @@ class Locations:
         refs: dict[Key, BufferRef] = {}
         for key, value in self._values.items():
             refs[key] = BufferRef(len(slots))
-            slots.append(Slot(value.role, value.size, offsets.get(key, 0), value.name))
+            slots.append(Slot(value.role, value.size, offsets.get(key, 0), value.name, device))
         for key, (root, offset) in self._views.items():
             refs[key] = BufferRef(refs[root].slot, offset)
         return tuple(slots), refs, arena.size

@@ -15,21 +15,20 @@ from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
 from ..base.forks import ForkLock, held_lock, renewed_lock
 from ..base.shape import Dim, Shape, given_shapes, is_static, show_dims, unify
-from ..base.target import Target, host
+from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
 from ..frontend.files import from_file, from_memory
-from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
-from ..runtime.cpu.compatible import check_target
-from ..runtime.cpu.executor import Executor
-from ..runtime.cpu.pool import thread_count
+from ..runtime.executor import Executor
 from ..runtime.inputs import as_input, by_name, check_names
+from ..runtime.loading import load_executor
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
-from .assemble import assemble
+from .assemble import assemble, fused_groups
+from .backends import backend_of
 from .control_flow import compile_parts
 from .initial_values import initialised
 from .model_source import ModelSource, packed, unpacked
@@ -88,10 +87,8 @@ def compile(
         raise InvalidValue(f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS))
     if opt_level not in (0, 1, 2, 3):
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
-    if threads is not None:
-        thread_count(threads)
-    chosen = Target.create(target) if target != "cpu" else host()
-    check_target(str(chosen))
+    chosen = Target.create(target)
+    backend_of(chosen).runtime.check(chosen, threads)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **as_arrays(params)}
@@ -237,7 +234,7 @@ class CompiledModel:
         source = self._source
         level, target = source.opt_level, source.target
         prepared = prepare(self._graph, source.params, given, {}, level, target)
-        groups = fusible_groups(prepared.graph, fuse=level >= 1)
+        groups = fused_groups(prepared.graph, target, level >= 1)
         inputs = [TensorSpec(spec.name, given[spec.name], spec.dtype) for spec in self.inputs]
         program = assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
         compile_parts(program)
@@ -245,7 +242,7 @@ class CompiledModel:
         spent = counters.time_point() - start
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)
-        executor = Executor(program, source.threads)
+        executor = load_executor(program, source.threads)
         with self._lock:
             if not self._closed:
                 self._executors[shapes] = self._last = executor

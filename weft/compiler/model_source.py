@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..base.cpu_target import host
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import Error, FormatError
 from ..base.param_dict import load_param_dict, save_param_dict
 from ..base.shape import Shape, given_shapes
-from ..base.target import Target, host
+from ..base.target import Target
 from ..core.graph import Graph
 from ..core.json_load import graph_from_json
 from ..core.json_save import graph_to_json

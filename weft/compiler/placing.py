@@ -10,7 +10,6 @@ from typing import NamedTuple
 from ..core.fused import FusedGroup
 from ..core.ir import Node, NodeEntry
 from ..core.op import Op
-from ..lower.cpu.dispatch import takes_strides
 
 Shape = tuple[int, ...]
 
@@ -43,7 +42,7 @@ def is_dense(shape: Shape, strides: Shape) -> bool:
 class Placing:
     """Decides from the last group to the first, so that where a whole stands is known before its
     parts. A part that needs strides must be made and read by kernels that take them; `kept` are
-    values that have a place already, `shape` tells the shape of an entry."""
+    values that have a place already, `shape` tells the shape of an entry, `takes_strides` which kernels those are."""
 
     def __init__(
         self,
@@ -51,6 +50,7 @@ class Placing:
         is_ordinary: Callable[[FusedGroup], bool],
         kept: Container[NodeEntry],
         shape: Callable[[NodeEntry], Shape],
+        takes_strides: Callable[[FusedGroup], bool],
     ) -> None:
         self.shape, self._kept = shape, kept
         self.parts: dict[NodeEntry, Part] = {}

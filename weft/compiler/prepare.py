@@ -18,10 +18,10 @@ from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
 from ..core.op import Op
 from ..core.symbol import Symbol
-from ..lower.cpu.layouts import layouts_for
 from ..passes.fold_constants import constant_part
 from ..passes.pipeline import optimize
 from ..runtime.program import Array
+from .backends import backend_of
 from .constants import constant_values
 from .mutation import ordered
 
@@ -88,8 +88,7 @@ def prepare_typed(
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
     if fold:
         graph, constants, own = folded(graph, constants, own)
-    with layouts_for(target):
-        graph = optimize(graph, opt_level, add_pass)
+    graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target))
     if fold:
         graph, constants, own = folded(graph, constants, own)
     _check_known(graph)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .ir import Node, NodeEntry
+from .op import Op, Rule
 
 
 class FusedGroup(NamedTuple):
@@ -15,3 +16,9 @@ class FusedGroup(NamedTuple):
     inputs: tuple[NodeEntry, ...]
     outputs: tuple[NodeEntry, ...]
     master: Node | None = None  # the conv2d, dense, ... that decides the schedule
+
+    @property
+    def schedule(self) -> Rule | None:
+        """What was registered for the master, or for the last node where there is none."""
+        rule: Rule | None = Op.schedule.get((self.master or self.nodes[-1]).op)
+        return rule

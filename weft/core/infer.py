@@ -90,7 +90,7 @@ def unify_dtype(a: DType | None, b: DType | None) -> DType | None:
     raise DTypeError(f"dtype {a} is not dtype {b}", hint="cast one of the inputs")
 
 
-def same_dtype(params: Params, ins: Values, outs: Values) -> tuple[Values, Values]:
+def same_dtype(params: Params, ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Values, Values]:
     """The rule of operators that have none: every input and output has one dtype."""
     dtype = None
     for value in (*outs, *ins):

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ..base.errors import Error, InvalidType, InvalidValue, NotFound, RegistryError
@@ -112,10 +114,10 @@ def _column_type(value: object) -> type:
 class Column(Generic[V]):
     """A declared column, read and written as an attribute of Op: `op.gradient = rule`."""
 
+    or_rule = False
+
     def __init__(self, key: str, doc: str, absent: Any = None) -> None:
-        self.map: OpMap[V] = OpMap(key, doc, absent, or_rule="or f(params)" in doc)
-        if doc.startswith("f("):  # a rule, from the first operator on
-            self.map._type = _column_type(_column_type)
+        self.map: OpMap[V] = OpMap(key, doc, absent, self.or_rule)
         _columns[key] = self.map
 
     @overload
@@ -132,6 +134,23 @@ class Column(Generic[V]):
         op.set_attr(self.map.name, value)
 
 
+Rule = Callable[..., Any]
+
+
+class RuleColumn(Column[Rule]):
+    """A column of functions, from the first operator on."""
+
+    def __init__(self, key: str, doc: str) -> None:
+        super().__init__(key, doc)
+        self.map._type = _column_type(_column_type)
+
+
+class ValueColumn(Column[Any]):
+    """A column of values, for any of which a function of params may stand."""
+
+    or_rule = True
+
+
 _columns: dict[str, OpMap[Any]] = {}
 _lock = held_lock("table")
 _ops: dict[str, Op] = {}  # by name and by alias
@@ -139,57 +158,55 @@ _indices = itertools.count()
 _groups: dict[str, OpGroup] = {}
 _listeners: list[Callable[[Op, str], None]] = []
 
-Rule = Callable[..., Any]
-
 
 class Op:
     """An operator. Made by `Op.register`, never directly; compared by identity."""
 
-    input_names = Column[Any](
+    input_names = ValueColumn(
         "FListInputNames",
         "[str] or f(params): names of the inputs, which makes them keywords and lets missing ones "
         "become variables. Absent: one input is called data, several are positional only.",
     )
-    output_names = Column[Any](
+    output_names = ValueColumn(
         "FListOutputNames", "[str] or f(params): suffixes of the output names. Absent: output, or output0, output1..."
     )
-    visible_outputs = Column[Any]("FNumVisibleOutputs", "int or f(params): how many outputs a user sees. Absent: all.")
-    mutates = Column[Any](
+    visible_outputs = ValueColumn("FNumVisibleOutputs", "int or f(params): how many outputs a user sees. Absent: all.")
+    mutates = ValueColumn(
         "FMutateInputs", "[int] or f(params): inputs that are written to; each must be a variable. Absent: none."
     )
-    shape = Column[Rule](
+    shape = RuleColumn(
         "FInferShape",
         "f(params, ins, outs) -> (ins, outs): what the known shapes say about all shapes, in both "
         "directions; None where it says nothing. A rule with `takes_subgraphs = True` gets the "
         "node's subgraphs, too. Absent: outputs stay unknown.",
     )
-    dtype = Column[Rule](
+    dtype = RuleColumn(
         "FInferType",
         "f(params, ins, outs) -> (ins, outs), of dtypes. A rule with `takes_subgraphs = True` gets "
         "the node's subgraphs, too. Absent: all are the same.",
     )
-    layout = Column[Rule](
+    layout = RuleColumn(
         "FCorrectLayout",
         "f(params, ins, last_ins, outs) -> (ins, outs): the layouts an operator asks for and "
         "gives. A rule with `takes_shapes = True` gets the inputs' shapes, too. Absent: it works "
         "in the layout it was written in.",
     )
-    attr_dict = Column[Rule](
+    attr_dict = RuleColumn(
         "FGetAttrDict", "f(params) -> {str: str}: canonical attributes. Absent: the schema's, else as given."
     )
-    reference = Column[Rule](
+    reference = RuleColumn(
         "FReference",
         "f([params,] *arrays) -> array or tuple: the meaning, in numpy; params only where there is "
         "a schema, and `subgraphs=` where the node has some. A mutating operator returns the new "
         "values of what it mutates after its outputs. Absent: the operator has no meaning outside "
         "compiled code.",
     )
-    compute = Column[Rule](
+    compute = RuleColumn(
         "FTVMCompute",
         "f([params,] *tensors) -> te tensor or tuple: the body as tensor expressions. Absent: the "
         "operator needs kernels or a template, or is expanded by a pass.",
     )
-    kernels = Column[Rule](
+    kernels = RuleColumn(
         "FKernels",
         "f([params,] inputs, outputs) -> [(kernel, positions, work)]: the body as loop IR, where "
         "tensor expressions do not reach: sorts, scans, scatters. Inputs and outputs come as "
@@ -198,14 +215,18 @@ class Op:
         "each with as many elements, row-major. `work` counts element operations. The pattern must "
         "be opaque. Absent: see FTVMCompute.",
     )
-    schedule = Column[Rule]("FTVMSchedule", "f(params, outs, target): how to loop. Absent: the generic schedule.")
-    gradient = Column[Rule](
+    schedule = RuleColumn(
+        "FTVMSchedule",
+        "f(params, kernel, target) -> kernel: the loops of each kernel of a group that the operator is the master of, "
+        "given as plain ones. Absent: the generic schedules, or a template.",
+    )
+    gradient = RuleColumn(
         "FGradient",
         "f(ctx, *output_gradients) -> one gradient (or None for zero) an input; ctx has inputs, "
         "outputs, params. Written with operators, so it serves symbols and tensors. Absent: the "
         "operator is not differentiable.",
     )
-    complex_gradient = Column[Rule](
+    complex_gradient = RuleColumn(
         "FComplexGradient",
         "f(ctx, *output_gradients) -> one gradient (or None) an input, where a tensor of the call "
         "is complex; the gradient of a real number L by z is dL/d Re z + i dL/d Im z. ctx has "
@@ -213,36 +234,36 @@ class Op:
         "complex tensor.",
     )
     pattern = Column[int]("TOpPattern", "OpPattern: how the operator may fuse. Absent: opaque.", absent=8)
-    effect = Column[Any](
+    effect = ValueColumn(
         "TEffect",
         "pure, random, mutates or opaque, or f(params): what merging, removing or reordering must "
         "respect. Absent: pure.",
         absent="pure",
     )
-    alias = Column[Any](
+    alias = ValueColumn(
         "FAlias",
         "{output: input} or f(params): outputs that may be views of an input's memory. "
         "Absent: every output is fresh memory.",
     )
-    inplace = Column[Any](
+    inplace = ValueColumn(
         "FInplaceOption",
         "[(input, output)] or f(params): an output may overwrite an input that dies here. Absent: none.",
     )
-    inplace_identity = Column[Any](
+    inplace_identity = ValueColumn(
         "FInplaceIdentity",
         "[bool] or f(params), one for each pair of FInplaceOption: the output equals the input. Absent: all false.",
     )
-    ignored_inputs = Column[Any](
+    ignored_inputs = ValueColumn(
         "FIgnoreInputs", "[int] or f(params): inputs whose values are not read, only their shapes. Absent: none."
     )
-    alter_layout = Column[Rule](
+    alter_layout = RuleColumn(
         "FTVMAlterOpLayout", "f(params, inputs, facts) -> Symbol or None: the same in another layout. Absent: none."
     )
-    on_compose = Column[Rule](
+    on_compose = RuleColumn(
         "FSetInputVarAttrOnCompose",
         "f(attrs, variable, index): called for each variable that becomes an input. Absent: none.",
     )
-    input_graphs = Column[Any](
+    input_graphs = ValueColumn(
         "FInputGraph", "[int] or f(params): inputs that are subgraphs, kept in Node.subgraphs. Absent: none."
     )
     is_backward = Column[bool](
@@ -274,6 +295,7 @@ class Op:
         self.parser: type | Callable[[Mapping[str, str]], Params] | None = None
         self.aliases: list[str] = []
         self.index = next(_indices)
+        self.module = _running_module()  # the file that registers it
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
@@ -500,6 +522,14 @@ class Op:
             if apply is not None:
                 return apply(self, args, kwargs)
         return _default_apply[0](self, args, kwargs)
+
+
+def _running_module() -> str:
+    """The module whose own code, on top of all functions that it called, runs now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals["__name__"])
 
 
 _default_apply: list[Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = []

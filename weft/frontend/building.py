@@ -2,31 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..base.dtype import DTYPES, FLOAT32, DType
-from ..base.errors import OpenShapes, Unsupported
-from ..base.shape import StaticShape, is_static, numel, open_shapes, show
+from ..base.bits import MersenneTwister
+from ..base.dtype import BOOL, DTYPES, FLOAT32, DType
+from ..base.errors import FormatError, OpenShapes, Unsupported
+from ..base.shape import Dim, StaticShape, is_static, normalize_axis, numel, open_shapes, show
 from .emitter import Emitter, Value
 
 NARROW = (DTYPES["float16"], DTYPES["bfloat16"])
 LARGEST_TABLE = 1 << 24  # elements of an array that follows from shapes, not from stored data
 
+AnyCall = TypeVar("AnyCall", bound="Building")
+Answer = TypeVar("Answer", "Value", "list[Value]")
 
-class Building:
-    """Makes values for one node of the model, and names them after it."""
 
-    def __init__(self, emitter: Emitter, op_type: str, name: str) -> None:
+class Alike(NamedTuple):
+    """An operator that is the same but for the names of attributes."""
+
+    op: str
+    attrs: Mapping[str, str] = MappingProxyType({})  # the name here -> the name there
+
+
+def alike_rows(text: str) -> dict[str, Alike]:
+    """A table of operators that are alike, a line each: both names, then the attributes of both.
+
+    >>> alike_rows("LRN lrn alpha nsize=size")
+    {'LRN': Alike(op='lrn', attrs={'alpha': 'alpha', 'nsize': 'size'})}
+    """
+    table = {}
+    for name, op, *attrs in (line.split() for line in text.splitlines() if line.strip()):
+        pairs = (attr.partition("=") for attr in attrs)
+        table[name] = Alike(op, {here: there or here for here, _, there in pairs})
+    return table
+
+
+class Building(ABC):
+    """A node of the model as its converter sees it: its inputs, and what makes values that are named after it."""
+
+    def __init__(
+        self, emitter: Emitter, op_type: str, name: str, inputs: Sequence[Value | None], wanted: Iterable[int]
+    ) -> None:
         self.emitter = emitter
         self.op_type = op_type
         self.name = emitter.fresh_name(name)
+        self.inputs = list(inputs)
+        self.wanted = frozenset(wanted)  # the outputs that the graph uses
+        self._read: set[str | int] = set()
         self._count = 0
-        self._made: list[Value] = []
-        self.inputs: list[Any] = []
+        self._results: list[Value] = []
+
+    # What the node has.
+
+    @abstractmethod
+    def attr(self, name: str) -> Any:
+        """An attribute as given, else by default."""
+
+    def __getitem__(self, index: int) -> Value:
+        """An input that must be there."""
+        value = self.get(index)
+        if value is None:
+            raise FormatError(f"input {index} is missing")
+        return value
+
+    def get(self, index: int) -> Value | None:
+        """An input, or None if it is left out."""
+        self._read.add(index)
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def all(self) -> list[Value]:
+        """Every input, of which there must be one at least."""
+        return [self[i] for i in range(max(len(self.inputs), 1))]
+
+    def ignore(self, *parts: str | int) -> None:
+        """Says that attributes, or inputs by number, make no difference at inference."""
+        self._read.update(parts)
+
+    def only_first_output(self) -> None:
+        if self.wanted - {0}:
+            raise Unsupported(
+                f"{self.op_type} with more than its first output is not supported",
+                why="the others belong to training, or have no counterpart",
+            )
 
     # What is known of a value.
 
@@ -38,10 +102,28 @@ class Building:
             )
         return value.shape
 
-    def rank(self, value: Value, what: str = "the input") -> int:
-        if value.rank is None:
+    def dims(self, value: Value, what: str = "the input") -> tuple[Dim, ...]:
+        """A shape of which at least the rank is known."""
+        if value.shape is None:
             raise self.undetermined(f"the rank of {what} is not known")
-        return value.rank
+        return value.shape
+
+    def rank(self, value: Value, what: str = "the input") -> int:
+        return len(self.dims(value, what))
+
+    def extent(self, value: Value, axis: int) -> int:
+        """One dimension, which must be a number."""
+        dim = self.dims(value)[axis]
+        return dim if isinstance(dim, int) else self.shape(value)[axis]
+
+    def axis(self, axis: int, value: Value) -> int:
+        """An axis of a value, counted from the front."""
+        return normalize_axis(axis, self.rank(value))
+
+    def axes(self, axes: Iterable[int] | None, value: Value) -> tuple[int, ...]:
+        """Some axes of a value in their order, or all of them."""
+        every = range(self.rank(value))
+        return tuple(every) if axes is None else tuple(sorted({self.axis(axis, value) for axis in axes}))
 
     def undetermined(self, what: str, why: str | None = None) -> OpenShapes:
         """The error for what may follow from the shapes of inputs, once they are given."""
@@ -54,20 +136,34 @@ class Building:
 
     # What is made.
 
-    def op(self, op_name: str, *inputs: Value, **attrs: Any) -> Any:
-        """A weft operator on values: one value, or a list of its outputs."""
+    def op(self, op_name: str, *inputs: Value, **attrs: Any) -> Value:
+        """A weft operator on values: its one output."""
+        (output,) = self.ops(op_name, *inputs, **attrs)
+        return output
+
+    def ops(self, op_name: str, *inputs: Value, **attrs: Any) -> list[Value]:
+        """A weft operator on values: all its outputs."""
         self._count += 1
         name = f"{self.name}_{op_name.strip('_')}{self._count}"
-        made = self.emitter.apply(op_name, name, list(inputs), attrs)
-        self._made += made if isinstance(made, list) else [made]
-        return made
+        outputs = self.emitter.apply(op_name, name, list(inputs), attrs)
+        self._results += outputs
+        return outputs
 
     def make(self, data: Any, dtype: DType | None = None) -> Value:
         """A constant."""
         self._count += 1
-        made = self.emitter.constant(f"{self.name}_const{self._count}", np.asarray(data, dtype))
-        self._made.append(made)
-        return made
+        constant = self.emitter.constant(f"{self.name}_const{self._count}", np.asarray(data, dtype))
+        self._results.append(constant)
+        return constant
+
+    def alike(self, how: Alike) -> list[Value]:
+        """The operator that is the same, on all inputs."""
+        return self.ops(how.op, *self.all(), **{there: self.attr(here) for here, there in how.attrs.items()})
+
+    def random_state(self, seed: int | None = None) -> Value:
+        """The state that a seed begins with; without one it begins anywhere."""
+        words = MersenneTwister(secrets.randbits(32) if seed is None else seed).state()
+        return self.emitter.constant(f"{self.name}_random_state", words)
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         """A static reshape, or nothing where the shape is already that."""
@@ -80,10 +176,57 @@ class Building:
             return self.op("zeros", shape=shape, dtype=self.dtype(value))
         return self.op("reshape", value, shape=shape)
 
+    def flat(self, value: Value) -> Value:
+        """All elements along one axis."""
+        return self.reshape(value, (numel(self.shape(value)),))
+
+    def transposed(self, value: Value, axes: Iterable[int]) -> Value:
+        """The axes in another order, or nothing where it is the same."""
+        order = tuple(self.axis(axis, value) for axis in axes)
+        return value if order == tuple(range(self.rank(value))) else self.op("transpose", value, axes=order)
+
+    def joined(self, values: Sequence[Value], axis: int) -> Value:
+        """Values one after the other along an axis."""
+        return values[0] if len(values) == 1 else self.op("concatenate", *values, axis=axis)
+
+    def scaled(self, value: Value, factor: float) -> Value:
+        return self.op("__mul_scalar__", value, scalar=factor)
+
+    def shifted(self, value: Value, number: float) -> Value:
+        return self.op("__add_scalar__", value, scalar=number)
+
+    def square(self, value: Value) -> Value:
+        return self.op("elemwise_mul", value, value)
+
+    def centred(self, value: Value, axes: Sequence[int]) -> tuple[Value, Value]:
+        """The mean over some axes, which stay, and the value without it."""
+        mean = self.op("mean", value, axis=tuple(axes), keepdims=True)
+        return mean, self.op("broadcast_sub", value, mean)
+
+    def reduced(self, op_name: str, value: Value, axes: Sequence[int], keep: bool) -> Value:
+        """A reduction over some axes as numpy has it: over all of them it leaves no axis, over none nothing changes."""
+        if not axes:
+            return value
+        outcome = self.op(op_name, value, axis=tuple(axes), keepdims=keep)
+        whole = not keep and len(axes) == self.rank(value)  # NNVM's form of which has shape (1,)
+        return self.reshape(outcome, ()) if whole else outcome
+
+    def is_true(self, value: Value) -> Value:
+        """0 and 1 in the dtype of the value, which is true where it is not 0."""
+        return self.op("broadcast_not_equal", value, self.make(0, self.dtype(value)))
+
+    def where(self, condition: Value, x: Value, y: Value) -> Value:
+        """The first where the condition is not 0, else the second; all three broadcast together."""
+        parts = [self.cast(condition, BOOL), x, y]
+        if not condition.shape == x.shape == y.shape:
+            shape = np.broadcast_shapes(*(self.shape(part) for part in parts))
+            parts = [self.broadcast_to(part, shape) for part in parts]
+        return self.op("where", *parts)
+
     def positions(self, extent: int, axis: int, rank: int, dtype: DType) -> Value:
         """0, 1, 2... along one of several axes."""
-        made = self.op("arange", start=0, stop=extent, step=1, dtype=dtype)
-        return self.reshape(made, [extent if a == axis % rank else 1 for a in range(rank)])
+        line = self.op("arange", start=0, stop=extent, step=1, dtype=dtype)
+        return self.reshape(line, [extent if a == axis % rank else 1 for a in range(rank)])
 
     def check_table(self, *extents: int) -> None:
         """Raises before an array is made whose size only a shape has said."""
@@ -117,7 +260,7 @@ class Building:
 
     def sliced(self, value: Value, parts: dict[int, tuple[int, int, int]]) -> Value:
         """A slice along some axes, each as Python's slice.indices gives it."""
-        shape = value.shape
+        shape = self.dims(value)
         extents = {axis: len(range(*part)) for axis, part in parts.items()}
         if all(shape[axis] == extents[axis] and part[2] == 1 for axis, part in parts.items()):
             return value
@@ -129,7 +272,7 @@ class Building:
         last = max(parts) + 1
         bounds = [parts.get(axis) or (0, 2**31 - 1, 1) for axis in range(last)]
         # An end of -1 that slice.indices gives for a negative step means "past the front".
-        ends = tuple(-shape[a] - 1 if stop < 0 else stop for a, (_, stop, _) in enumerate(bounds))
+        ends = tuple(-self.extent(value, a) - 1 if stop < 0 else stop for a, (_, stop, _) in enumerate(bounds))
         return self.op(
             "strided_slice",
             value,
@@ -139,20 +282,21 @@ class Building:
         )
 
 
-def in_float32(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def in_float32(convert: Callable[[AnyCall], Answer]) -> Callable[[AnyCall], Answer]:
     """A converter that composes operators: of float16 and bfloat16 they compute in float32, so
     that nothing between overflows, and only the result is rounded."""
 
     @wraps(convert)
-    def widened(call: Building) -> Any:
-        dtype = call.inputs[0].dtype if call.inputs and call.inputs[0] is not None else None
-        if dtype not in NARROW:
+    def widened(call: AnyCall) -> Answer:
+        first = call.inputs[0] if call.inputs else None
+        if first is None or first.dtype is None or first.dtype not in NARROW:
             return convert(call)
+        dtype = first.dtype
         call.inputs = [value and call.widened(value) for value in call.inputs]
-        made = convert(call)
-        if isinstance(made, list):
-            return [value and call.cast(value, dtype) for value in made]
-        return call.cast(made, dtype)
+        answer = convert(call)
+        if isinstance(answer, list):
+            return [call.cast(value, dtype) for value in answer]
+        return call.cast(answer, dtype)
 
     return widened
 

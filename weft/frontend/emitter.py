@@ -67,12 +67,12 @@ class Names:
 
     def fresh(self, name: str) -> str:
         """The name itself if it is free, else with a number behind; then it is taken."""
-        made = name
-        while made in self._next:
-            made = f"{name}_{self._next[name]}"
+        free = name
+        while free in self._next:
+            free = f"{name}_{self._next[name]}"
             self._next[name] += 1
-        self.take(made)
-        return made
+        self.take(free)
+        return free
 
 
 class Emitter:
@@ -83,9 +83,9 @@ class Emitter:
         self.params: dict[str, NDArray] = {}
         self._names = Names()
         self._stored: set[Value] = set()
-        self._own: set[Value] = set()
+        self._owned: set[Value] = set()
         self.inputs: dict[str, Shape] = {}  # in order
-        self.model_inputs = self.inputs if outer is None else outer.model_inputs
+        self.model_inputs: dict[str, Shape] = self.inputs if outer is None else outer.model_inputs
 
     def input(self, name: str, shape: Shape, dtype: DType | None) -> Value:
         """A value that is given at run time."""
@@ -103,25 +103,26 @@ class Emitter:
         data = np.asarray(value)
         return Value(name, Fact(data.shape, as_dtype(data.dtype)), constant=data)
 
-    def stored(self, name: str, value: Any, own: bool = False) -> Value:
-        """A constant that the model itself has under this name, which nothing else may take; `own`
+    def stored(self, name: str, value: Any, owned: bool = False) -> Value:
+        """A constant that the model itself has under this name, which nothing else may take; `owned`
         if nobody else has its memory, so that it may become the parameter."""
         self._names.take(name)
-        made = self.constant(name, value)
-        self._stored.add(made)
-        if own:
-            self._own.add(made)
-        return made
+        constant = self.constant(name, value)
+        self._stored.add(constant)
+        if owned:
+            self._owned.add(constant)
+        return constant
 
     def symbol(self, value: Value) -> Symbol:
         """The value as a symbol; a constant becomes a variable with a parameter."""
-        if value._symbol is None:
+        if value._symbol is None and value.constant is not None:
             if value not in self._stored:
                 value.name = self.fresh_name(value.name)
-            value._symbol = Variable(value.name, shape=value.shape, dtype=dtype_name(value.dtype))
-            made = NDArray(value.constant) if value in self._own else array(value.constant)
-            self.params[value.name] = made
-            value.constant = made.numpy()  # the other copy can go
+            param = NDArray(value.constant) if value in self._owned else array(value.constant)
+            value._symbol = Variable(value.name, shape=value.shape, dtype=param.dtype)
+            self.params[value.name] = param
+            value.constant = param.numpy()  # the other copy can go
+        assert value._symbol is not None  # what is no constant was made by an operator
         return value._symbol
 
     def rename(self, value: Value, name: str) -> None:
@@ -145,21 +146,20 @@ class Emitter:
         """The name itself if nothing has it yet, else with a number behind."""
         return self._names.fresh(name)
 
-    def apply(self, op_name: str, name: str, inputs: list[Value], attrs: dict[str, Any]) -> Any:
-        """An operator on values: one value, or a list where it has several outputs."""
+    def apply(self, op_name: str, name: str, inputs: list[Value], attrs: dict[str, Any]) -> list[Value]:
+        """An operator on values: all its outputs."""
         op = Op.get(op_name)
         params = op.parse({key: text_of(value) for key, value in attrs.items()})
         facts = infer_node(op, params, [value.fact for value in inputs], name)
         _check_sizes(facts)
         constants = self._folded(op, params, inputs, facts)
         if constants is not None:
-            made = [self.constant(name, constant) for constant in constants]
+            outputs = [self.constant(name, constant) for constant in constants]
         else:
             arguments = tuple(self.symbol(value) for value in inputs)
             symbol = apply_op(Symbol, op, op_name, arguments, {**attrs, "name": name})
-            made = [Value(name, fact, part) for fact, part in zip(facts, symbol)]
-        made = made[: op.visible_of(params)]
-        return made[0] if len(made) == 1 else made
+            outputs = [Value(name, fact, part) for fact, part in zip(facts, symbol)]
+        return outputs[: op.visible_of(params)]
 
     def control(
         self, op_name: str, name: str, inputs: list[Value], subgraphs: list[Symbol], attrs: dict[str, Any]
@@ -169,12 +169,13 @@ class Emitter:
         params = op.parse({key: text_of(value) for key, value in attrs.items()})
         facts = infer_node(op, params, [value.fact for value in inputs], name, subgraphs)
         _check_sizes(facts)
-        made = control(op_name, [self.symbol(value) for value in inputs], subgraphs, name, **attrs)
-        return [Value(name, fact, part) for fact, part in zip(facts, made)]
+        symbol = control(op_name, [self.symbol(value) for value in inputs], subgraphs, name, **attrs)
+        return [Value(name, fact, part) for fact, part in zip(facts, symbol)]
 
     def _folded(self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]) -> list[np.ndarray] | None:
         """The outputs as arrays, if they follow from constants and are small."""
-        if any(value.constant is None for value in inputs):
+        constants = [value.constant for value in inputs if value.constant is not None]
+        if len(constants) < len(inputs):
             return None
         shapes = [*(fact.shape for fact in facts), *(value.shape for value in inputs)]
         if not all(is_static(shape) and _extent(shape) <= FOLDED_ELEMENTS for shape in shapes):
@@ -184,7 +185,7 @@ class Emitter:
         if inputs and Op.pattern.get(op) == OpPattern.OUT_ELEMWISE_FUSABLE:
             return None  # windows may reach far beyond what goes in and comes out
         with np.errstate(all="ignore"):
-            return run_reference(op, params, [value.constant for value in inputs])
+            return run_reference(op, params, constants)
 
 
 def _extent(shape: StaticShape) -> int:

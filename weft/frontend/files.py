@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import FormatError, InvalidValue, NotFound, Unsupported
+from ..base.ndarray import NDArray
 from ..base.shape import Dim
+from ..core.symbol import Symbol
 
 # end of the name -> (module, function); the first that fits is loaded when a file is opened
 IMPORTERS: dict[str, tuple[str, str]] = {
@@ -30,9 +31,10 @@ _OTHERS: dict[str, str] = {
 }
 
 Shapes = Mapping[str, Sequence[Dim]]
+Importer = Callable[..., tuple[Symbol, dict[str, NDArray]]]
 
 
-def from_file(path: Path, shape: Shapes | None = None) -> tuple[Any, Any]:
+def from_file(path: Path, shape: Shapes | None = None) -> tuple[Symbol, dict[str, NDArray]]:
     """The Symbol and parameters of a model file."""
     _check_file(path)
     name = path.name.lower()
@@ -44,7 +46,7 @@ def from_file(path: Path, shape: Shapes | None = None) -> tuple[Any, Any]:
             hint=_OTHERS.get(path.suffix.lower()),
         )
     module, function = known
-    importer = getattr(import_module(f".{module}", __package__), function)
+    importer: Importer = getattr(import_module(f".{module}", __package__), function)
     return importer(path, shape=shape)
 
 
@@ -68,10 +70,11 @@ def is_program(path: Path) -> bool:
         return False
 
 
-def from_memory(model: Any, shape: Shapes | None = None) -> tuple[Any, Any] | None:
+def from_memory(model: object, shape: Shapes | None = None) -> tuple[Symbol, dict[str, NDArray]] | None:
     """The Symbol and parameters of an ONNX model as bytes or a ModelProto; None of others."""
     onnx = sys.modules.get("onnx")  # it is loaded if there is a ModelProto
     is_proto = onnx is not None and isinstance(model, onnx.ModelProto)
     if not is_proto and not isinstance(model, (bytes, bytearray, memoryview)):
         return None
-    return import_module(".onnx.importer", __package__).from_onnx(model, shape=shape)
+    importer: Importer = import_module(".onnx.importer", __package__).from_onnx
+    return importer(model, shape=shape)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
-from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from .. import te
 from ..base.dtype import DType
@@ -14,19 +13,13 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
-from ..te.loops import For, Kernel, Seq, Stmt, buffer
-from ..te.schedule import loop_nest
-from ..te.simplify_loops import statements
+from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
-from .cpu.nest import Axis
-from .cpu.pointwise import pointwise_kernel
-from .cpu.reduction import reduction_kernel
 from .stages import stages
 
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
 
 MAX_SYMBOL = 80
-POINTWISE_WORK = 8  # moving an element through memory takes as long as so many operations
 
 
 class Temporary(NamedTuple):
@@ -45,8 +38,23 @@ class LoweredKernel(NamedTuple):
     work: int  # element operations, for deciding about threads
 
 
-def lower_group(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
+T = TypeVar("T", bound=Target, contravariant=True)
+
+
+class Schedule(Protocol[T]):
+    """The kernel that computes one tensor into memory from others that are there: what a backend has to know."""
+
+    def __call__(
+        self, name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: T, strides: Strides | None = None, /
+    ) -> LoweredKernel: ...
+
+
+def lower_stages(
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    target: T,
+    schedule: Schedule[T],
+    strides: Strides | None = None,
 ) -> list[LoweredKernel]:
     """The kernels that compute the outputs of a group, in order. Inputs and outputs that are parts
     of something larger have strides."""
@@ -63,23 +71,9 @@ def lower_group(
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
     name = kernel_name(group)
     return [
-        stage_kernel(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides)
+        schedule(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides)
         for tensor in order
     ]
-
-
-def copy_group(
-    source: Hashable,
-    fact: tuple[tuple[int, ...], DType],
-    result: Hashable,
-    target: Target,
-    strides: Strides | None = None,
-) -> list[LoweredKernel]:
-    """A kernel that copies an entry to another place."""
-    given = te.placeholder(*fact, "in0")
-    copied = te.compute(given.shape, lambda *i: given[i], name="copy")
-    places: dict[Tensor, Hashable] = {given: source, copied: result}
-    return [stage_kernel("copy", copied, places, target, strides)]
 
 
 def kernel_name(group: FusedGroup) -> str:
@@ -145,30 +139,15 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
         )
 
 
-def stage_kernel(
-    name: str, output: Tensor, places: Mapping[Tensor, Hashable], target: Target, strides: Strides | None = None
-) -> LoweredKernel:
-    """The kernel that computes one tensor into memory, by the schedule that suits it."""
-    read = _sources(output, places)
-    steps = strides or {}
-    buffers = {
-        t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate([*read, output])
-    }
-    if 0 in output.shape:
-        nothing = Kernel(name, tuple(buffers.values()), Seq(()))
-        return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
-    nest = loop_nest([output], buffers)
-    axes, body = _peel(nest, len(output.shape))
-    inner = [node for node in statements(body) if isinstance(node, For)]
-    make = reduction_kernel if inner else pointwise_kernel
-    kernel = make(name, list(buffers.values()), axes, body, target)
-    work = prod(axis.extent for axis in axes) * (1 if inner else POINTWISE_WORK)
-    for loop in inner:
-        work *= max(int(loop.extent.value), 1)  # type: ignore[attr-defined]
-    return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
+def stage_buffers(
+    output: Tensor, places: Mapping[Tensor, Hashable], strides: Strides | None = None
+) -> dict[Tensor, Buffer]:
+    """The memory of what a stage reads, then of what it computes."""
+    tensors, steps = [*sources(output, places), output], strides or {}
+    return {t: buffer(f"b{i}", t.dtype, t.shape, strides=steps.get(places[t])) for i, t in enumerate(tensors)}
 
 
-def _sources(output: Tensor, places: Mapping[Tensor, Hashable]) -> list[Tensor]:
+def sources(output: Tensor, places: Mapping[Tensor, Hashable]) -> list[Tensor]:
     """The tensors in memory that a stage reads, through those that are not."""
     return [tensor for tensor in reached_tensors(output, places) if tensor in places]
 
@@ -183,13 +162,3 @@ def reached_tensors(output: Tensor, stop: Container[Tensor] = ()) -> list[Tensor
             found[tensor] = None
             todo.extend([] if tensor in stop else tensor.inputs())
     return list(found)
-
-
-def _peel(nest: Stmt, rank: int) -> tuple[list[Axis], Stmt]:
-    """The loops over the output's axes, and what stands in them."""
-    axes = []
-    for _ in range(rank):
-        assert isinstance(nest, For)
-        axes.append(Axis(nest.var, int(nest.extent.value)))  # type: ignore[attr-defined]
-        nest = nest.body
-    return axes, nest

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import te
 from ..base.dtype import BOOL, FLOAT32, DType, dtype_name, is_float, is_integer
@@ -16,12 +17,20 @@ from ..base.errors import DTypeError, NotFound, ShapeError
 from ..base.quiet import quietly
 from ..base.shape import Shape, broadcast, show, unify
 from ..core.infer import same_dtype
-from ..core.op import VARIADIC, Op, list_op_names
+from ..core.op import VARIADIC, Op, Rule, list_op_names
 from ..core.pattern import OpPattern
 from ..core.schema import FLOAT, Params, attr, fields_of, schema
 from . import _layouts as layouts
 
 __all__ = [
+    "Array",
+    "Shapes",
+    "Dtypes",
+    "Inferred",
+    "ShapeRule",
+    "DtypeRule",
+    "Op",
+    "Rule",
     "ELEM_WISE",
     "BROADCAST",
     "INJECTIVE",
@@ -65,7 +74,13 @@ ELEM_WISE, BROADCAST, INJECTIVE = OpPattern.ELEM_WISE, OpPattern.BROADCAST, OpPa
 COMM_REDUCE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OPAQUE
 OUT_FUSABLE = OpPattern.OUT_ELEMWISE_FUSABLE
 
+# What rules take and give.
+Array = NDArray[Any]
 Shapes = Sequence[Shape]
+Dtypes = Sequence[DType | None]
+Inferred = tuple[list[Any], list[Any]]  # shapes or dtypes, of the inputs and of the outputs
+ShapeRule = Callable[[Params, Shapes, Shapes], Inferred]
+DtypeRule = Callable[[Params, Dtypes, Dtypes], Inferred]
 
 EARLIER = frozenset(list_op_names())  # of users, who registered them before weft's own were there
 
@@ -87,15 +102,17 @@ def define(
     name: str,
     doc: str,
     *,
-    level: int,
+    level: int = 10,
     inputs: Mapping[str, str] | None = None,
     attrs: type | None = None,
     pattern: int = OPAQUE,
+    layout: Rule = layouts.fixed_unknown,
     named: bool = True,
     aliases: Sequence[str] = (),
     **columns: Any,
 ) -> Op:
-    """Registers an operator. `inputs` maps names to docs; `named=False` makes them positional.
+    """Registers an operator. `inputs` maps names to docs; `named=False` makes them positional. Without
+    a layout rule it takes inputs as they were written.
 
     Other keywords are columns of Op: shape, dtype, layout, reference, gradient, ...
     """
@@ -106,7 +123,7 @@ def define(
         op.set_attr_parser(attrs)
     if named and list(inputs) != ["data"] and inputs:
         op.input_names = list(inputs)
-    op.pattern = pattern
+    op.pattern, op.layout = pattern, layout
     for alias in aliases:
         op.add_alias(alias)
     for key, value in columns.items():
@@ -153,7 +170,7 @@ def _at(tensor: te.Tensor, indices: Sequence[Any]) -> Any:
 # Inference rules that many operators share.
 
 
-def same_shape(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+def same_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     """All inputs and outputs have one shape."""
     shape: Shape = None
     for known in (*ins, *outs):
@@ -161,28 +178,28 @@ def same_shape(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], 
     return [shape] * len(ins), [shape] * len(outs)
 
 
-def broadcast_shape(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+def broadcast_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     """The output is what the inputs broadcast to."""
     return [None] * len(ins), [broadcast(*ins)]
 
 
-def comparison_dtype(params: Params, ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+def comparison_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
     """A mask of 0 and 1 in float32, whatever the inputs are."""
     return [None] * len(ins), [FLOAT32]
 
 
-def shape_of_second(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+def shape_of_second(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     """The output has the shape of the second input, as the gradient of an input has."""
     shape = unify(ins[1], outs[0])
     return [None, shape, *[None] * (len(ins) - 2)], [shape]
 
 
-def backward_shape(forward: Any, own: int = 1, order: Sequence[int] = (1, 2, 3)) -> Any:
+def backward_shape(forward: ShapeRule, own: int = 1, order: Sequence[int] = (1, 2, 3)) -> ShapeRule:
     """The rule of a gradient, whose inputs are ograd and those of an operator, which stand at the
     places of `order`: ograd has the shape that the operator gives, the result that of input `own`.
     """
 
-    def rule(params: Params, ins: Shapes, outs: Shapes) -> tuple[list[Shape], list[Shape]]:
+    def rule(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
         given = list(ins)
         given[own] = unify(given[own], outs[0])
         places = [place for place in order if place < len(ins)]
@@ -199,13 +216,10 @@ def changed(items: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
     return (*items[:axis], item, *items[axis + 1 :])
 
 
-Dtypes = Sequence[DType | None]
-
-
-def _only(allowed: Callable[[DType], bool], kind: str, hint: str) -> Callable[..., Any]:
+def _only(allowed: Callable[[DType], bool], kind: str, hint: str) -> DtypeRule:
     """All inputs and outputs have one dtype, of a kind."""
 
-    def rule(params: Params, ins: Dtypes, outs: Dtypes) -> Any:
+    def rule(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
         for dtype in (*ins, *outs):
             if dtype is not None and not allowed(dtype):
                 raise DTypeError(f"dtype {dtype_name(dtype)} is no {kind} one", hint=hint)
@@ -219,7 +233,7 @@ numeric = _only(lambda dtype: dtype != BOOL, "numeric", "cast the input to int32
 integral = _only(is_integer, "integer", "cast the input to int32")
 
 
-def first_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> tuple[list[Any], list[Any]]:
+def first_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
     """Outputs have the dtype of the first input; those of the others are free."""
     dtype = ins[0]
     for known_dtype in outs:
@@ -227,7 +241,7 @@ def first_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> tuple[list[Any], l
     return [dtype, *[None] * (len(ins) - 1)], [dtype] * len(outs)
 
 
-def full_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> tuple[list[Any], list[Any]]:
+def full_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
     """The output has the dtype of the attribute; those of the inputs are free."""
     return [None] * len(ins), [params.dtype] * len(outs)
 
@@ -318,7 +332,7 @@ def power(a: Any, b: Any) -> Any:
     return np.where(b < 0, inverse, whole).astype(a.dtype)
 
 
-def in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
+def in_float32(compute: Rule) -> Rule:
     """A compute that takes 16-bit floats through float32: a sum that is divided or whose root is
     taken may be far beyond their range."""
 
@@ -338,7 +352,7 @@ def _cast_to(dtype: DType, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: te.cast(x[i], dtype), name=x.name)
 
 
-def in_dtype(body: Callable[..., Any]) -> Callable[..., Any]:
+def in_dtype(body: Rule) -> Rule:
     """A reference whose result is cast back to the dtype of its first array.
 
     numpy would turn int32 * 2.5 into float64; an operator of the graph keeps int32.
@@ -410,7 +424,6 @@ def broadcasting(name: str, doc: str, *, alias: str, **columns: Any) -> Op:
     return define(
         name,
         doc,
-        level=10,
         inputs=LHS_RHS,
         named=False,
         pattern=BROADCAST,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .. import te
 from ..base.dtype import FLOAT32, INT32, INT64, DType, is_float
+from ..base.shape import normalize_axis
 from ..te.expr import Const
 
 Spec = tuple[tuple[int, ...], DType]
@@ -71,9 +72,10 @@ class Rows(NamedTuple):
 
 def rows_of(shape: Sequence[int], axis: int) -> Rows:
     """
-    >>> rows_of((2, 3, 4, 5), 1)
+    >>> rows_of((2, 3, 4, 5), -3)
     Rows(outer=2, extent=3, inner=20)
     """
+    axis = normalize_axis(axis, len(shape))
     return Rows(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
 
 

@@ -335,8 +335,7 @@ def rearrange(array: NDArray[Any], source: Layout, target: Layout) -> NDArray[An
     """
     if source == target:
         return array
-    shape = source.convert_shape(array.shape, target)
-    assert shape is not None
+    shape: Any = source.convert_shape(array.shape, target)
     letters = [letter for letter, _ in source.axes if letter.isupper()]
     whole = array.transpose(_blocks_behind(source, letters))
     split = _blocks_behind(target, letters)

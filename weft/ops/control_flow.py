@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.errors import GraphError, InvalidValue, ShapeError, Unsupported
-from ..base.shape import Shape, unify, unify_dim
+from ..base.shape import Dim, unify, unify_dim
 from ..core.compose import substitute
 from ..core.graph import Graph
 from ..core.infer import infer, infer_dtypes, infer_shapes, unify_dtype
@@ -22,8 +22,7 @@ from ..core.naming import NameManager
 from ..core.op import VARIADIC, Op
 from ..core.schema import BOOL, INT, attr, schema, text_of
 from ..core.symbol import Group, Symbol, Variable
-from . import _layouts as layouts
-from ._families import OPAQUE, F, define
+from ._families import F, Inferred, Shapes, define
 
 Body = Callable[..., tuple[Sequence[Symbol], Sequence[Symbol]]]
 
@@ -122,8 +121,8 @@ def _check_draws(node: Node, carried: set[str]) -> None:
             )
 
 
-def _steps(params: ScanAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
-    count = None
+def _steps(params: ScanAttrs, ins: Shapes, outs: Shapes) -> Dim:
+    count: Dim = None
     for shape in [*ins[: params.num_data], *outs[: params.num_outputs]]:
         if shape == ():
             raise ShapeError("a scalar has no items to scan")
@@ -131,7 +130,9 @@ def _steps(params: ScanAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> An
     return count
 
 
-def _looped(kind: _Kind, graph: Symbol, ins: list[Any], first: int, states: int, outs: list[Any]):
+def _looped(
+    kind: _Kind, graph: Symbol, ins: list[Any], first: int, states: int, outs: list[Any]
+) -> tuple[list[Any], list[Any], list[Any]]:
     """What a body says: inputs, items of outputs, and states, which stay what they are."""
     ends = outs[len(outs) - states :]
     for k in range(states):
@@ -144,7 +145,7 @@ def _looped(kind: _Kind, graph: Symbol, ins: list[Any], first: int, states: int,
 
 
 def _scan_rule(kind: _Kind) -> Any:
-    def rule(params: ScanAttrs, ins: list[Any], outs: list[Any], subgraphs: Sequence[Symbol] = ()):
+    def rule(params: ScanAttrs, ins: list[Any], outs: list[Any], subgraphs: Sequence[Symbol] = ()) -> Inferred:
         data, states, results = params.num_data, params.num_states, params.num_outputs
         if len(ins) < data + states:
             raise InvalidValue(f"{len(ins)} inputs, of which {data + states} are data and states")
@@ -160,7 +161,7 @@ def _scan_rule(kind: _Kind) -> Any:
 
 
 def _while_rule(kind: _Kind) -> Any:
-    def rule(params: WhileAttrs, ins: list[Any], outs: list[Any], subgraphs: Sequence[Symbol] = ()):
+    def rule(params: WhileAttrs, ins: list[Any], outs: list[Any], subgraphs: Sequence[Symbol] = ()) -> Inferred:
         states, results = params.num_states, params.num_outputs
         if len(ins) < states:
             raise InvalidValue(f"{len(ins)} inputs, of which {states} are states")
@@ -175,7 +176,7 @@ def _while_rule(kind: _Kind) -> Any:
 
 
 def _cond_rule(kind: _Kind) -> Any:
-    def rule(params: CondAttrs, ins: list[Any], outs: list[Any], subgraphs: Sequence[Symbol] = ()):
+    def rule(params: CondAttrs, ins: list[Any], outs: list[Any], subgraphs: Sequence[Symbol] = ()) -> Inferred:
         if not ins:
             raise InvalidValue("cond has no condition")
         _check_one(kind, ins[0])
@@ -211,7 +212,7 @@ def _empty(graph: Symbol, arrays: Sequence[Any], count: int, results: int) -> li
     used = set(graph.list_input_names())
     shapes, dtypes = input_facts({name: array for name, array in named.items() if name in used})
     made = infer(Graph(graph.outputs), shapes, dtypes)
-    facts = [made.fact(entry) for entry in graph.outputs[:results]]
+    facts: list[Any] = [made.fact(entry) for entry in graph.outputs[:results]]
     return [np.zeros((count, *fact.shape), fact.dtype) for fact in facts]
 
 
@@ -447,13 +448,10 @@ def _define(name: str, doc: str, attrs: type, rule: Any, reference: Any, gradien
     op = define(
         name,
         doc,
-        level=10,
         inputs={},
         attrs=attrs,
-        pattern=OPAQUE,
         shape=rule(_SHAPES),
         dtype=rule(_DTYPES),
-        layout=layouts.fixed_unknown,
         reference=reference,
         gradient=gradient,
     )

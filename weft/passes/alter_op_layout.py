@@ -1,4 +1,5 @@
-"""AlterOpLayout: operators are replaced by forms in the layout they prefer; see Op.alter_layout.
+"""AlterOpLayout: operators are replaced by forms in the layout they prefer: by their own rule, see Op.alter_layout, or
+by that of the target.
 
 An operator that stays has the layouts it had, of inputs and outputs, for CorrectLayout to
 reconcile. Between two that are replaced it is what the first one's rule says; where that says
@@ -20,6 +21,8 @@ from ..core.symbol import Symbol
 from ..core.walk import Walker, rewrite
 from ._moves import Moves
 
+LAYOUT_RULES = "layout_rules"  # the graph attribute with rules by operator's name: those of the target it is for
+
 
 class _AlteredNames(NameManager):
     """Names nodes after the one they replace."""
@@ -32,9 +35,9 @@ class _AlteredNames(NameManager):
         return name or super().get(None, f"{self._base}_{hint}")
 
 
-@register_pass("AlterOpLayout", requires=("shape", "dtype"), provides=("layout",), op_attrs=("FTVMAlterOpLayout",))
+@register_pass("AlterOpLayout", requires=("shape", "dtype"), provides=("layout",))
 def alter_op_layout(graph: Graph) -> Graph:
-    """Asks every operator that has an `alter_layout` rule; shapes downstream of a change are left
+    """Asks the rule of every operator that has one; shapes downstream of a change are left
     unknown until CorrectLayout has put the transforms in."""
     moves = Moves()
     kept_nodes: list[Node] = []
@@ -101,7 +104,7 @@ def _new_nodes(walker: Walker, graph: Graph, replacement: Symbol) -> list[Node]:
 
 
 def _replacement(graph: Graph, node: Node, inputs: list[NodeEntry]) -> Symbol | None:
-    rule = Op.alter_layout.get(node.op)
+    rule = Op.alter_layout.get(node.op) or graph.attrs.get(LAYOUT_RULES, {}).get(node.op_name)
     if rule is None:
         return None
     facts = [graph.fact(entry) for entry in node.inputs]

@@ -6,6 +6,7 @@ A group has one root, the only node whose outputs others read, and at most one m
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -30,8 +31,6 @@ DEFAULT_OPT_LEVEL = 2
 # FPlaces: f(params, shapes of the inputs) -> the index in the output of each input's first element,
 # for operators that only put their inputs side by side, or something around them.
 _places = Op.get_attr("FPlaces")
-# Operators whose kernels write their result in one piece only, as the lowering says.
-_dense = Op.get_attr("TDense")
 
 
 @dataclass
@@ -47,8 +46,9 @@ class _Open:
 
 
 @collector_paused
-def fusible_groups(graph: Graph, *, fuse: bool = True) -> list[FusedGroup]:
-    """Every operator of the graph in exactly one group, each group after what it reads.
+def fusible_groups(graph: Graph, *, fuse: bool = True, dense: Container[str] = ()) -> list[FusedGroup]:
+    """Every operator of the graph in exactly one group, each group after what it reads. `dense` names operators whose
+    kernels write their result in one piece only.
 
     First every anchor takes the element-wise work on its result, up to a node that alone is read
     by others. Then every other node joins its readers, if they all are in one group: element-wise
@@ -62,7 +62,7 @@ def fusible_groups(graph: Graph, *, fuse: bool = True) -> list[FusedGroup]:
     ['__add_scalar__', 'relu']
     """
     indexed = graph.indexed
-    grouping = _Grouping(graph, fuse)
+    grouping = _Grouping(graph, fuse, dense)
     members: dict[int, list[Node]] = {}
     for number, node in enumerate(indexed.nodes):
         opened = grouping.of[number]
@@ -72,7 +72,8 @@ def fusible_groups(graph: Graph, *, fuse: bool = True) -> list[FusedGroup]:
 
 
 class _Grouping:
-    def __init__(self, graph: Graph, fuse: bool) -> None:
+    def __init__(self, graph: Graph, fuse: bool, dense: Container[str]) -> None:
+        self.dense = dense
         self.graph, self.indexed, self.fuse = graph, graph.indexed, fuse
         self.outputs = {entry.node for entry in graph.outputs}
         self.awaited = {dep for node in self.indexed.nodes for dep in node.control_deps}
@@ -160,8 +161,8 @@ class _Grouping:
         """Whether what computes a part can write it where it stands: in one piece, or in rows."""
         opened = self.of[number]
         anchor = None if opened is None else opened.master
-        op = self.indexed.nodes[number if anchor is None else anchor].op
-        in_rows = op not in _dense and op not in Op.kernels
+        node = self.indexed.nodes[number if anchor is None else anchor]
+        in_rows = node.op_name not in self.dense and node.op not in Op.kernels
         return in_rows or _is_one_piece(self._shape(number), self._shape(whole))
 
     def _producers(self, number: int) -> list[int]:

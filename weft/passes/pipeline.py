@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ..base.errors import LayoutError
 from ..core.bulk import collector_paused
 from ..core.graph import Graph
 from ..core.op import Op
 from ..core.passes import apply_passes
+from .alter_op_layout import LAYOUT_RULES
 from .correct_layout import with_output_layouts
+
+Rules = Mapping[str, Callable[..., Any]]  # operator -> f(params, inputs, facts) -> Symbol or None
 
 # From which opt_level on a step runs. A build runs PrecomputePrune and OpFusion itself: the first
 # needs the parameters' values, the second makes kernels and no graph.
@@ -91,28 +96,21 @@ def pass_enabled(name: str, opt_level: int, add_pass: Collection[str] = ()) -> b
     return name in add_pass or opt_level >= OPT_PASS_LEVEL[name]
 
 
-def _alter_layouts(graph: Graph, passes: tuple[str, ...]) -> Graph:
-    """The graph in preferred layouts, or as it was where they cannot be reconciled."""
-    if not any(node.op in Op.alter_layout for node in graph.indexed.nodes):
-        return graph
-    try:
-        return in_preferred_layouts(graph, passes)
-    except LayoutError:
-        return graph
-
-
-def in_preferred_layouts(graph: Graph, passes: Sequence[str]) -> Graph:
+def in_preferred_layouts(graph: Graph, passes: Sequence[str], rules: Rules) -> Graph:
     """Names axes, alters operators, and gives the outputs back as they were written."""
     named = apply_passes(graph, passes[:1])
-    altered: Graph = apply_passes(named, passes[1:3])
+    altered: Graph = apply_passes(named.replace(attrs={**named.attrs, LAYOUT_RULES: rules}), passes[1:3])
     written = [named.fact(entry).layout for entry in named.outputs]
     simplified: Graph = apply_passes(with_output_layouts(altered, written), passes[3:])
     return simplified
 
 
 @collector_paused
-def optimize(graph: Graph, opt_level: int = 2, add_pass: Collection[str] = ()) -> Graph:
-    """The graph after every enabled step. Its inputs' shapes and dtypes must be inferred.
+def optimize(
+    graph: Graph, opt_level: int = 2, add_pass: Collection[str] = (), layout_rules: Rules = MappingProxyType({})
+) -> Graph:
+    """The graph after every enabled step. Its inputs' shapes and dtypes must be inferred. Rules by operator's name say
+    which layouts the target likes; where those cannot be reconciled, layouts stay as they are.
 
     >>> from weft.core.symbol import Variable
     >>> optimize(Graph(((Variable("x") + 0) * 2).outputs)).symbol.list_attr()
@@ -120,6 +118,9 @@ def optimize(graph: Graph, opt_level: int = 2, add_pass: Collection[str] = ()) -
     """
     for step in PIPELINE:
         if pass_enabled(step.name, opt_level, add_pass):
-            run = _alter_layouts if step.name == "AlterOpLayout" else apply_passes
-            graph = run(graph, step.passes)
+            if step.name != "AlterOpLayout":
+                graph = apply_passes(graph, step.passes)
+            elif any(n.op in Op.alter_layout or n.op_name in layout_rules for n in graph.indexed.nodes):
+                with suppress(LayoutError):
+                    graph = in_preferred_layouts(graph, step.passes, layout_rules)
     return graph

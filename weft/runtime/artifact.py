@@ -14,23 +14,23 @@ import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..base.device import Device
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
-from ..base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Slot, Step
-from .cpu.compatible import check_target
-from .cpu.executor import Executor
+from ..base.plan import BufferRef, ExecPlan, Extents, HostStep, KernelStep, Launch, Slot, Step
 from .inputs import by_name
+from .loading import check_target, load_executor
 from .program import Array, KernelInfo, Program, TensorSpec, described
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 2
+VERSION = 3
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
@@ -117,7 +117,7 @@ class LoadedModel:
         self.inputs = list(program.inputs)
         self.outputs = [spec.name for spec in program.outputs]
         self._threads = threads
-        self._executor = Executor(program, threads)
+        self._executor = load_executor(program, threads)
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """The outputs, new arrays, for one array an input by name."""
@@ -163,7 +163,7 @@ def _contents(program: Program) -> dict[str, Any]:
         "version": VERSION,
         "target": program.target,
         "arena_bytes": plan.arena_bytes,
-        "slots": [[s.role, s.size, s.offset, s.name] for s in plan.slots],
+        "slots": [[s.role, s.size, s.offset, s.name, s.device.type, s.device.index] for s in plan.slots],
         "steps": [_step_row(step) for step in plan.steps],
         "entries": list(program.entries),
         "objects": len(program.objects),
@@ -180,7 +180,7 @@ def _step_row(step: Step) -> list[Any]:
     refs = [list(ref) for ref in step.buffers]
     if isinstance(step, HostStep):
         return ["host", step.function, refs, dict(step.attrs)]
-    return ["kernel", step.kernel, refs, list(step.scalars), step.extent, step.work]
+    return ["kernel", step.kernel, refs, list(step.scalars), step.launch, step.work]
 
 
 def _spec_row(spec: TensorSpec) -> list[Any]:
@@ -222,7 +222,7 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
             raise FormatError(f"member {name} is damaged", why="its checksum is wrong")
         return data
 
-    slots = tuple(Slot(*row) for row in contents["slots"])
+    slots = tuple(Slot(role, size, offset, name, Device(*at)) for role, size, offset, name, *at in contents["slots"])
     plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, contents["arena_bytes"])
     constants = []
     for number, (shape, dtype) in enumerate(contents["constants"]):
@@ -249,7 +249,13 @@ def _step(row: list[Any]) -> Step:
     if row[0] == "host":
         return HostStep(str(row[1]), refs, dict(row[3]))
     scalars = tuple(int(number) for number in row[3])
-    return KernelStep(str(row[1]), refs, scalars, int(row[4]), float(row[5]))
+    blocks, threads = (tuple(map(int, extents)) for extents in row[4])
+    return KernelStep(str(row[1]), refs, scalars, Launch(_three(blocks), _three(threads)), float(row[5]))
+
+
+def _three(extents: Sequence[int]) -> Extents:
+    x, y, z = extents
+    return x, y, z
 
 
 def _spec(row: list[Any]) -> TensorSpec:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from ..base.errors import InvalidType, NotFound, RegistryError
@@ -12,12 +11,7 @@ from ..base.forks import held_lock
 
 Function = Callable[..., Any]
 
-# weft's own functions, and the modules that register them when a name is first asked for.
-_HOMES = {
-    "nnvm.graph._move_graph": "weft.compiler.graph_functions",
-    "weft.control_flow": "weft.compiler.control_flow",
-    "weft.reference": "weft.compiler.host",
-}
+_providers: dict[str, Callable[[], object]] = {}  # functions that are registered when their name is first asked for
 _functions: dict[str, Function] = {}
 _lock = held_lock("table")
 
@@ -39,9 +33,7 @@ def register_func(name: str | Function, f: Function | None = None, override: boo
     def register(function: Function) -> Function:
         if not callable(function):
             raise InvalidType(f"global function {name!r} is not callable: {function!r}")
-        home = _HOMES.get(name)
-        if home is not None and function.__module__ != home:
-            import_module(home)  # so that it does not replace this one later
+        _provide(name)  # so that what is provided does not replace this one later
         with _lock:
             if name in _functions and not override:
                 raise RegistryError(
@@ -53,12 +45,22 @@ def register_func(name: str | Function, f: Function | None = None, override: boo
     return register if f is None else register(f)
 
 
+def provide_func(name: str, register: Callable[[], object]) -> None:
+    """Says how a function comes to be registered: by a call of `register`, when its name is first asked for."""
+    _providers[name] = register
+
+
+def _provide(name: str) -> None:
+    register = _providers.pop(name, None)
+    if register is not None:
+        register()
+
+
 def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
     """The function of that name; with `allow_missing`, None where there is none."""
     if not isinstance(name, str):
         raise InvalidType(f"a function's name must be a str, not {name!r}")
-    if name not in _functions and name in _HOMES:
-        import_module(_HOMES[name])
+    _provide(name)
     function = _functions.get(name)
     if function is None and not allow_missing:
         close = difflib.get_close_matches(name, list_global_func_names(), n=1)
@@ -71,4 +73,4 @@ def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
 
 def list_global_func_names() -> list[str]:
     """Names of all global functions, sorted."""
-    return sorted({*_functions.copy(), *_HOMES})
+    return sorted({*_functions.copy(), *_providers.copy()})

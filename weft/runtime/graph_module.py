@@ -17,8 +17,8 @@ from ..base.forks import renewed_lock
 from ..base.ndarray import NDArray, array, empty
 from ..base.param_dict import load_param_dict
 from .artifact import load_program, save_program
-from .cpu.executor import Executor
 from .graph_text import DescribedGraph, check_belongs, description
+from .loading import load_executor
 from .program import Program, described
 
 
@@ -70,7 +70,7 @@ class GraphModule:
     ) -> None:
         self.program = program
         self.device = device
-        self._executor = Executor(program, threads)
+        self._executor = load_executor(program, threads)
         self._inputs = {spec.name: _zeros(spec.shape, spec.dtype) for spec in program.inputs}
         self._unset = dict.fromkeys(self._inputs)
         self._outputs: list[NDArray] = []

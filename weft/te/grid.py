@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base.errors import InvalidValue
+from ..base.plan import Extents, Launch
 from .expr import Const, Expr
 from .loops import Alloc, Buffer, For, Kernel, Let
 from .simplify import simplify
@@ -20,15 +21,6 @@ MAX_THREADS = (1024, 1024, 64)
 MAX_THREADS_IN_ALL = 1024
 MAX_SHARED_BYTES = 227 << 10  # the most that any gives a block; how much it is, a target knows
 AXES = "xyz"
-
-Extents = tuple[int, int, int]  # along x, y and z
-
-
-class Launch(NamedTuple):
-    """How many blocks a kernel is started with, and how many threads each of them has."""
-
-    blocks: Extents
-    threads: Extents
 
 
 class Grid(NamedTuple):

@@ -14,7 +14,8 @@ from random import Random
 import numpy as np
 
 from ..base.errors import BarrierError, RaceError, UninitialisedError
-from .grid import AXES, Extents, Grid
+from ..base.plan import Extents
+from .grid import AXES, Grid
 from .loops import Buffer, For
 from .steps import Frame, Place, Step, allocate, run
 from .watch import Clash, Element, Touches, Who, elements

@@ -129,13 +129,15 @@ def reduce_axis(extent: int, name: str = "k") -> ReduceAxis:
     return ReduceAxis(Var(name), _static((extent,))[0])
 
 
-def read_or(source: Source, indices: Sequence[ExprLike], condition: Expr, fill: ExprLike) -> Expr:
-    """`source[indices]` where the condition holds, else the fill; no memory is touched there.
+def read_or(source: Source, indices: Sequence[ExprLike], condition: Expr | None, fill: ExprLike) -> Expr:
+    """`source[indices]` where the condition holds, else the fill; no memory is touched there. None holds everywhere.
 
     >>> x = placeholder((4,), name="x")
     >>> padded = compute((6,), lambda i: read_or(x, (i - 1,), (i >= 1) & (i < 5), 0))
     """
     exprs = [as_expr(index) for index in indices]
+    if condition is None:
+        return masked_load(source, exprs, None)
     if condition.dtype != BOOL:
         raise InvalidValue(f"the condition of a read of {source.name} is no bool")
     return select(condition, masked_load(source, exprs, condition), as_expr(fill, source.dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .. import symbol as sym
 from ..base.ndarray import NDArray
@@ -40,8 +41,8 @@ def encoder_layer(data: Symbol, seq_len: int, hidden: int, heads: int, intermedi
     attention = self_attention(data, seq_len, hidden, heads, f"{name}_attention")
     net = _norm(sym.elemwise_add(data, attention), f"{name}_norm1")
     inner = sym.gelu(sym.dense(net, units=intermediate, name=f"{name}_intermediate"))
-    made = sym.dense(inner, units=hidden, name=f"{name}_output")
-    return _norm(sym.elemwise_add(net, made), f"{name}_norm2")
+    outer = sym.dense(inner, units=hidden, name=f"{name}_output")
+    return _norm(sym.elemwise_add(net, outer), f"{name}_norm2")
 
 
 def get_symbol(
@@ -63,7 +64,7 @@ def get_symbol(
 
 
 def get_workload(
-    batch_size: int = 1, seq_len: int = 128, dtype: str = "float32", seed: int = 0, **kwargs: object
+    batch_size: int = 1, seq_len: int = 128, dtype: str = "float32", seed: int = 0, **kwargs: Any
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The encoder with random parameters; its data are int64 ids below `vocabulary`."""
     net = get_symbol(seq_len=seq_len, **kwargs)

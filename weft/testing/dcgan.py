@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import symbol as sym
 from ..base.errors import InvalidValue
@@ -38,7 +39,7 @@ def deconv2d(
     )
 
 
-def deconv2d_bn_relu(data: Symbol, prefix: str, **kwargs: object) -> Symbol:
+def deconv2d_bn_relu(data: Symbol, prefix: str, **kwargs: Any) -> Symbol:
     """The same with batch norm and relu behind it."""
     net = deconv2d(data, name=f"{prefix}_deconv", **kwargs)
     return sym.relu(sym.batch_norm(net, epsilon=1e-5 + 1e-12, name=f"{prefix}_batch_norm"))

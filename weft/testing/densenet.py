@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import symbol as sym
 from ..base.errors import InvalidValue
@@ -72,7 +73,7 @@ def get_workload(
     dtype: str = "float32",
     image_shape: Sequence[int] = (3, 224, 224),
     seed: int = 0,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The network with random parameters."""
     net = get_symbol(num_classes, num_layers, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import symbol as sym
 from ..base.ndarray import NDArray
@@ -53,128 +54,75 @@ def _pooled(data: Symbol, kind: str, name: str) -> Symbol:
     return Pooling(data, (3, 3), (1, 1), (1, 1), kind, f"{name}_pool")
 
 
-def Inception7A(
-    data: Symbol,
-    num_1x1: int,
-    num_3x3_red: int,
-    num_3x3_1: int,
-    num_3x3_2: int,
-    num_5x5_red: int,
-    num_5x5: int,
-    pool: str,
-    proj: int,
-    name: str,
-) -> Symbol:
-    """1 x 1, 5 x 5, twice 3 x 3, and a pool."""
-    fives = _tower(data, f"{name}_tower", _square(num_5x5_red, 1), _square(num_5x5, 5, pad=2))
-    threes = _tower(
-        data, f"{name}_tower_1", _square(num_3x3_red, 1), _square(num_3x3_1, 3, pad=1), _square(num_3x3_2, 3, pad=1)
+def Inception7A(data: Symbol, counts: Sequence[int], pool: str, proj: int, name: str) -> Symbol:
+    """1 x 1, twice 3 x 3, 5 x 5, and a pool."""
+    ones, reduced, first, second, reduced_5, fives = counts
+    tower = _tower(data, f"{name}_tower", _square(reduced_5, 1), _square(fives, 5, pad=2))
+    layers = (_square(reduced, 1), _square(first, 3, pad=1), _square(second, 3, pad=1))
+    return _joined(
+        name,
+        Conv(data, ones, name=f"{name}_conv"),
+        tower,
+        _tower(data, f"{name}_tower_1", *layers),
+        Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv"),
     )
-    ones = Conv(data, num_1x1, name=f"{name}_conv")
-    pooled = Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv")
-    return _joined(name, ones, fives, threes, pooled)
 
 
-def Inception7B(
-    data: Symbol, num_3x3: int, num_d3x3_red: int, num_d3x3_1: int, num_d3x3_2: int, pool: str, name: str
-) -> Symbol:
+def Inception7B(data: Symbol, counts: Sequence[int], pool: str, name: str) -> Symbol:
     """Halves the image: 3 x 3, twice 3 x 3, and a pool."""
-    threes = Conv(data, num_3x3, (3, 3), (2, 2), name=f"{name}_conv")
-    deep = _tower(
-        data, f"{name}_tower", _square(num_d3x3_red, 1), _square(num_d3x3_1, 3, pad=1), _square(num_d3x3_2, 3, 2)
-    )
-    return _joined(name, threes, deep, Pooling(data, (3, 3), (2, 2), (0, 0), pool, f"{name}_pool"))
+    threes, reduced, first, second = counts
+    once = Conv(data, threes, (3, 3), (2, 2), name=f"{name}_conv")
+    twice = _tower(data, f"{name}_tower", _square(reduced, 1), _square(first, 3, pad=1), _square(second, 3, 2))
+    return _joined(name, once, twice, Pooling(data, (3, 3), (2, 2), (0, 0), pool, f"{name}_pool"))
 
 
 _ROW: tuple[Pair, Pair, Pair] = ((1, 7), (1, 1), (0, 3))
 _COLUMN: tuple[Pair, Pair, Pair] = ((7, 1), (1, 1), (3, 0))
 
 
-def Inception7C(
-    data: Symbol,
-    num_1x1: int,
-    num_d7_red: int,
-    num_d7_1: int,
-    num_d7_2: int,
-    num_q7_red: int,
-    num_q7_1: int,
-    num_q7_2: int,
-    num_q7_3: int,
-    num_q7_4: int,
-    pool: str,
-    proj: int,
-    name: str,
-) -> Symbol:
+def Inception7C(data: Symbol, counts: Sequence[int], pool: str, proj: int, name: str) -> Symbol:
     """1 x 1, a 7 x 7 in two lines, two of them in four, and a pool."""
-    once = _tower(data, f"{name}_tower", _square(num_d7_red, 1), (num_d7_1, *_ROW), (num_d7_2, *_COLUMN))
-    twice = _tower(
-        data,
-        f"{name}_tower_1",
-        _square(num_q7_red, 1),
-        (num_q7_1, *_COLUMN),
-        (num_q7_2, *_ROW),
-        (num_q7_3, *_COLUMN),
-        (num_q7_4, *_ROW),
-    )
-    ones = Conv(data, num_1x1, name=f"{name}_conv")
-    pooled = Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv")
-    return _joined(name, ones, once, twice, pooled)
-
-
-def Inception7D(
-    data: Symbol,
-    num_3x3_red: int,
-    num_3x3: int,
-    num_d7_3x3_red: int,
-    num_d7_1: int,
-    num_d7_2: int,
-    num_d7_3x3: int,
-    pool: str,
-    name: str,
-) -> Symbol:
-    """Halves the image: 3 x 3, a 7 x 7 in two lines with 3 x 3, and a pool."""
-    threes = _tower(data, f"{name}_tower", _square(num_3x3_red, 1), _square(num_3x3, 3, 2))
-    sevens = _tower(
-        data,
-        f"{name}_tower_1",
-        _square(num_d7_3x3_red, 1),
-        (num_d7_1, *_ROW),
-        (num_d7_2, *_COLUMN),
-        _square(num_d7_3x3, 3, 2),
-    )
-    pooled = Pooling(data, (3, 3), (2, 2), (0, 0), pool, f"{name}_pool")
-    return _joined(name, threes, sevens, pooled)
-
-
-def Inception7E(
-    data: Symbol,
-    num_1x1: int,
-    num_d3_red: int,
-    num_d3_1: int,
-    num_d3_2: int,
-    num_3x3_d3_red: int,
-    num_3x3: int,
-    num_3x3_d3_1: int,
-    num_3x3_d3_2: int,
-    pool: str,
-    proj: int,
-    name: str,
-) -> Symbol:
-    """1 x 1, two towers that end in a row and a column each, and a pool."""
-    left = Conv(data, num_d3_red, name=f"{name}_tower")
-    right = _tower(data, f"{name}_tower_1", _square(num_3x3_d3_red, 1), _square(num_3x3, 3, pad=1))
+    ones, reduced, row, column, reduced_4, *lines = counts
+    once = _tower(data, f"{name}_tower", _square(reduced, 1), (row, *_ROW), (column, *_COLUMN))
+    layers: list[Layer] = [(count, *way) for count, way in zip(lines, (_COLUMN, _ROW, _COLUMN, _ROW), strict=True)]
     return _joined(
         name,
-        Conv(data, num_1x1, name=f"{name}_conv"),
-        Conv(left, num_d3_1, (1, 3), (1, 1), (0, 1), f"{name}_tower_mixed"),
-        Conv(left, num_d3_2, (3, 1), (1, 1), (1, 0), f"{name}_tower_mixed", "_1"),
-        Conv(right, num_3x3_d3_1, (1, 3), (1, 1), (0, 1), f"{name}_tower_1_mixed"),
-        Conv(right, num_3x3_d3_2, (3, 1), (1, 1), (1, 0), f"{name}_tower_1_mixed", "_1"),
+        Conv(data, ones, name=f"{name}_conv"),
+        once,
+        _tower(data, f"{name}_tower_1", _square(reduced_4, 1), *layers),
         Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv"),
     )
 
 
-def get_symbol(num_classes: int = 1000, width: float = 1.0, **kwargs: object) -> Symbol:
+def Inception7D(data: Symbol, counts: Sequence[int], pool: str, name: str) -> Symbol:
+    """Halves the image: 3 x 3, a 7 x 7 in two lines with 3 x 3, and a pool."""
+    reduced, threes, reduced_7, row, column, threes_7 = counts
+    layers = (_square(reduced_7, 1), (row, *_ROW), (column, *_COLUMN), _square(threes_7, 3, 2))
+    return _joined(
+        name,
+        _tower(data, f"{name}_tower", _square(reduced, 1), _square(threes, 3, 2)),
+        _tower(data, f"{name}_tower_1", *layers),
+        Pooling(data, (3, 3), (2, 2), (0, 0), pool, f"{name}_pool"),
+    )
+
+
+def Inception7E(data: Symbol, counts: Sequence[int], pool: str, proj: int, name: str) -> Symbol:
+    """1 x 1, two towers that end in a row and a column each, and a pool."""
+    ones, reduced, row, column, reduced_3, threes, row_3, column_3 = counts
+    left = Conv(data, reduced, name=f"{name}_tower")
+    right = _tower(data, f"{name}_tower_1", _square(reduced_3, 1), _square(threes, 3, pad=1))
+    return _joined(
+        name,
+        Conv(data, ones, name=f"{name}_conv"),
+        Conv(left, row, (1, 3), (1, 1), (0, 1), f"{name}_tower_mixed"),
+        Conv(left, column, (3, 1), (1, 1), (1, 0), f"{name}_tower_mixed", "_1"),
+        Conv(right, row_3, (1, 3), (1, 1), (0, 1), f"{name}_tower_1_mixed"),
+        Conv(right, column_3, (3, 1), (1, 1), (1, 0), f"{name}_tower_1_mixed", "_1"),
+        Conv(_pooled(data, pool, name), proj, name=f"{name}_tower_2_conv"),
+    )
+
+
+def get_symbol(num_classes: int = 1000, width: float = 1.0, **kwargs: Any) -> Symbol:
     """The network; images must be at least 75 high and wide."""
 
     def w(*counts: int) -> list[int]:
@@ -189,15 +137,15 @@ def get_symbol(num_classes: int = 1000, width: float = 1.0, **kwargs: object) ->
     net = Pooling(net, (3, 3), (2, 2), (0, 0), "max", "pool1")
     for number, proj in enumerate((32, 64, 64)):
         name = f"mixed_{number}"
-        net = Inception7A(net, *w(64, 64, 96, 96, 48, 64), "avg", *w(proj), name)
-    net = Inception7B(net, *w(384, 64, 96, 96), "max", "mixed_3")
+        net = Inception7A(net, w(64, 64, 96, 96, 48, 64), "avg", w(proj)[0], name)
+    net = Inception7B(net, w(384, 64, 96, 96), "max", "mixed_3")
     for number, n in enumerate((128, 160, 160, 192), start=4):
         sizes = w(192, n, n, 192, n, n, n, n, 192)
-        net = Inception7C(net, *sizes, "avg", *w(192), f"mixed_{number}")
-    net = Inception7D(net, *w(192, 320, 192, 192, 192, 192), "max", "mixed_8")
+        net = Inception7C(net, sizes, "avg", w(192)[0], f"mixed_{number}")
+    net = Inception7D(net, w(192, 320, 192, 192, 192, 192), "max", "mixed_8")
     for number, kind in enumerate(("avg", "max"), start=9):
         sizes = w(320, 384, 384, 384, 448, 384, 384, 384)
-        net = Inception7E(net, *sizes, kind, *w(192), f"mixed_{number}")
+        net = Inception7E(net, sizes, kind, w(192)[0], f"mixed_{number}")
     net = sym.flatten(sym.global_avg_pool2d(net, name="global_pool"), name="flatten")
     return sym.softmax(sym.dense(net, units=num_classes, name="fc1"), name="softmax")
 
@@ -208,7 +156,7 @@ def get_workload(
     image_shape: Sequence[int] = (3, 299, 299),
     dtype: str = "float32",
     seed: int = 0,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The network with random parameters."""
     net = get_symbol(num_classes, **kwargs)

@@ -5,6 +5,8 @@ Nothing is left at a value that hides a bug: no bias is 0, no scale and no varia
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..base.errors import InvalidValue
@@ -67,7 +69,7 @@ class Xavier(Initializer):
         if "depthwise" in name:
             fan_in = fan_out = taps
         factor = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}[self.factor_type]
-        scale = np.sqrt(self.magnitude / factor)
+        scale = math.sqrt(self.magnitude / factor)
         if self.rnd_type == "gaussian":
             return scale * self.rng.standard_normal(shape, np.float32)
         return self.rng.uniform(-scale, scale, shape)

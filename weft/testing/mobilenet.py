@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import symbol as sym
 from ..base.ndarray import NDArray
@@ -75,7 +76,7 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
     seed: int = 0,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The network with random parameters; alpha and is_shallow go to mobile_net."""
     net = mobile_net(num_classes, **kwargs)

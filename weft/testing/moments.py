@@ -7,6 +7,7 @@ mean zero multiply it by (number of inputs) x (mean square of a weight).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -54,14 +55,14 @@ def _of_weights(fan_in: Callable[[Any, tuple[int, ...]], float]) -> Any:
         weight = params.get(node.inputs[1].node.name)
         if weight is None:
             return ins[0]
-        made = ins[0] * fan_in(node.params, weight.shape) * ins[1]
-        return made + (ins[2] if len(ins) > 2 else 0.0)
+        products = ins[0] * fan_in(node.params, weight.shape) * ins[1]
+        return products + (ins[2] if len(ins) > 2 else 0.0)
 
     return rule
 
 
 def _transposed_fan_in(params: Any, shape: tuple[int, ...]) -> float:
-    return shape[0] * np.prod(shape[2:]) / np.prod(params.strides)
+    return shape[0] * math.prod(shape[2:]) / float(np.prod(params.strides))
 
 
 _RULES = {

@@ -15,11 +15,11 @@ import ml_dtypes
 import numpy as np
 
 from .. import te
+from ..base.cpu_target import CpuTarget
 from ..base.dtype import FLOAT32, DType, as_dtype, is_complex, is_float
 from ..base.errors import Error, InvalidValue
 from ..base.layout import Layout
 from ..base.shape import Shape, is_static, unify
-from ..base.target import Target
 from ..codegen.cpu.compile import compile_kernel
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
@@ -30,9 +30,10 @@ from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..core.schema import REQUIRED, Field, fields_of, text_of
 from ..core.symbol import Group, Symbol, Variable
-from ..lower.cpu.dispatch import TEMPLATES, lower
+from ..lower.cpu.dispatch import LOWERING
 from ..lower.group import Temporary
 from ..runtime.cpu.kernel import NativeKernel
+from ..te.expr import Const
 from ..te.interpret import run_kernel
 from ..te.loops import Kernel
 from ..te.schedule import loop_kernel
@@ -142,7 +143,7 @@ def check_body(op: Op) -> None:
 def runs_on_host(op: Op) -> bool:
     """Whether an operator has nothing to make machine code of."""
     bodies = [column_of(op, column) for column in ("compute", "kernels")]
-    return not any(bodies) and op.name not in TEMPLATES
+    return not any(bodies) and op.name not in LOWERING.templates
 
 
 def column_of(op: Op, column: str) -> Any:
@@ -277,25 +278,28 @@ def check_native(op: Op, sample: Sample) -> None:
 
 def run_native(kernel: Kernel, arrays: Sequence[Array]) -> None:
     """Compiles a kernel for this machine and runs it on arrays, in place."""
-    NativeKernel(compile_kernel(kernel, Target.create()))(list(arrays))
+    NativeKernel(compile_kernel(kernel, CpuTarget.create()))(list(arrays))
 
 
 def run_lowered(
-    op: Op, sample: Sample, target: Target | None = None, placed: Callable[[Array], Array] = np.copy
+    op: Op, sample: Sample, target: CpuTarget | None = None, placed: Callable[[Array], Array] = np.copy
 ) -> list[Array]:
     """What the kernels give that the operator is lowered to, as machine code; every array that
     they touch has gone through `placed`."""
     node, fact = _typed_node(op, sample)
     outputs = tuple(NodeEntry(node, index) for index in range(node.num_outputs))
     group = FusedGroup((node,), tuple(dict.fromkeys(node.inputs)), outputs, node)
-    chosen = target or Target.create()
+    chosen = target or CpuTarget.create()
     memory: dict[Any, Array] = {entry: placed(np.array(x, order="C")) for entry, x in zip(node.inputs, sample.inputs)}
-    for kernel, places, _ in lower(group, fact, chosen):
+    for kernel, places, _ in LOWERING.lower(group, fact, chosen):
         for place in [*places, *outputs]:
             if place not in memory:
+                assert isinstance(place, Temporary | NodeEntry)
                 known = place if isinstance(place, Temporary) else fact(place)
+                assert is_static(known.shape)
+                assert known.dtype is not None
                 memory[place] = placed(np.full(known.shape, _poison(known.dtype), known.dtype))
-        shapes = [tuple(int(extent.value) for extent in b.shape) for b in kernel.buffers]
+        shapes = [[int(extent.value) for extent in b.shape if isinstance(extent, Const)] for b in kernel.buffers]
         arrays = [memory[place].reshape(shape) for place, shape in zip(places, shapes)]
         NativeKernel(compile_kernel(kernel, chosen))(arrays)
     return [memory[entry] for entry in outputs]
@@ -374,7 +378,8 @@ def _producers(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
 def narrowed(sample: Sample, dtype: DType) -> Sample:
     """The sample with its float32 inputs in a narrower dtype, and a tolerance that fits it."""
     inputs = [x.astype(dtype) if x.dtype == FLOAT32 else x for x in sample.inputs]
-    error = 16 * float(ml_dtypes.finfo(dtype).eps)
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    error = 16 * float(limits.eps)
     return replace(sample, inputs=inputs, oracle=None, rtol=error, atol=error)
 
 

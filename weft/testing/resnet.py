@@ -6,6 +6,7 @@ He et al., Identity Mappings in Deep Residual Networks, 2016.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import symbol as sym
 from ..base.errors import InvalidValue
@@ -87,18 +88,19 @@ def get_symbol(
     num_layers: int = 50,
     image_shape: Sequence[int] = (3, 224, 224),
     width: float = 1.0,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> Symbol:
     """ResNet of a given depth; images up to 28 high take the rules for small images."""
     if image_shape[1] <= 28:
         units, filters, bottle_neck = _small(num_layers)
     else:
         units, filters, bottle_neck = _large(num_layers)
-    filters = [scaled(count, width, 4) for count in filters]
-    return resnet(units, len(units), filters, num_classes, image_shape, bottle_neck)
+    return resnet(
+        units, len(units), [scaled(count, width, 4) for count in filters], num_classes, image_shape, bottle_neck
+    )
 
 
-def _small(num_layers: int) -> tuple[list[int], list[int], bool]:
+def _small(num_layers: int) -> tuple[Sequence[int], list[int], bool]:
     """6n + 2 layers, or 9n + 2 with bottlenecks from 164 on."""
     if (num_layers - 2) % 9 == 0 and num_layers >= 164:
         return [(num_layers - 2) // 9] * 3, [16, 64, 128, 256], True
@@ -124,7 +126,7 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
     seed: int = 0,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The network with random parameters."""
     net = get_symbol(num_classes, num_layers, image_shape, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import symbol as sym
 from ..base.errors import InvalidValue
@@ -55,7 +56,7 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
     seed: int = 0,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The network with random parameters."""
     net = get_symbol(num_classes, version, **kwargs)

@@ -26,24 +26,24 @@ def in_training(network: Symbol) -> Symbol:
     their numbers from one stream, whose state is the variable `random_state`.
 
     >>> x = sym.Variable("x")
-    >>> made = in_training(sym.relu(sym.batch_norm(x, name="bn")))
-    >>> made.list_attr(recursive=True)["bn$training"]
+    >>> trained = in_training(sym.relu(sym.batch_norm(x, name="bn")))
+    >>> trained.list_attr(recursive=True)["bn$training"]
     'True'
     """
-    made: dict[Node, Node] = {}
+    copy_of: dict[Node, Node] = {}
     random_state = sym.Variable(RANDOM_STATE)
     for node in topo_order(network.outputs):
         if node.op is None:
-            made[node] = sym.Variable(node.name, **node.attrs).outputs[0].node
+            copy_of[node] = sym.Variable(node.name, **node.attrs).outputs[0].node
             continue
-        inputs = [Symbol([made[entry.node].entry(entry.index)]) for entry in node.inputs]
+        inputs = [Symbol([copy_of[entry.node].entry(entry.index)]) for entry in node.inputs]
         attrs = dict(node.attrs)
         if hasattr(node.params, "training"):
             attrs["training"] = "True"
             if node.op.effect_of(node.op.parse(attrs)) == "random":
                 inputs.append(random_state)
-        made[node] = node.op(*inputs, name=node.name, **attrs).outputs[0].node
-    return Symbol([made[node].entry(index) for node, index, _ in network.outputs])
+        copy_of[node] = node.op(*inputs, name=node.name, **attrs).outputs[0].node
+    return Symbol([copy_of[node].entry(index) for node, index, _ in network.outputs])
 
 
 def training_step(network: Symbol, batch: int, data: str = "data", label: str = "label") -> TrainingStep:
@@ -55,8 +55,7 @@ def training_step(network: Symbol, batch: int, data: str = "data", label: str = 
         raise GraphError(f"the network ends in {last.op_name}, not in softmax")
     scores = sym.log_softmax(Symbol([last.inputs[0]]), **last.attrs)
     loss = sym.sum(scores * sym.Variable(label)) * (-1 / batch)
-    variables = {variable.attr("name"): variable for variable in net.list_input_variables()}
+    variables = dict(zip(net.list_input_names(), net.list_input_variables()))
     written = {data, *net.list_input_names("aux_state")}  # which no gradient teaches
     names = [name for name in variables if name not in written]
-    made = gradients(loss, [variables[name] for name in names])
-    return TrainingStep(Group([loss, *made]), names)
+    return TrainingStep(Group([loss, *gradients(loss, [variables[name] for name in names])]), names)

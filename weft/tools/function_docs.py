@@ -213,9 +213,11 @@ def _written_in(value: Any) -> list[str]:
 def _class_stub() -> Iterator[str]:
     yield "class Tensor:"
     for name, value in sorted(vars(Tensor).items()):
-        if isinstance(value, property):
-            made = _annotated(inspect.signature(value.fget).return_annotation)
-            yield f"    @property\n    def {name}(self) -> {made}: ..."
+        if name in ("_shape", "_dtype"):  # the memory's own, for the library alone
+            continue
+        if isinstance(value, property) and value.fget is not None:
+            told = Tensor.__annotations__.get(name) or inspect.signature(value.fget).return_annotation
+            yield f"    @property\n    def {name}(self) -> {_annotated(told)}: ..."
             if value.fset is not None:
                 yield f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..."
         elif inspect.isfunction(value) and _is_public(name):

@@ -8,8 +8,8 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from ..base.cpu_target import host
 from ..base.file_cache import cache_folder
-from ..base.target import host
 from ..core.op import list_ops
 from ..runtime.cpu.pool import thread_count
 from ..version import __version__

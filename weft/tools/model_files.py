@@ -27,7 +27,8 @@ def read_model(
     data = params.read_bytes()
     if data[:8] == LIST_MAGIC.to_bytes(8, "little"):
         return _own_graph(path), load_param_dict(data)
-    return frontend.from_mxnet(path, params, shape=shapes)
+    model: tuple[Symbol, Mapping[str, Any]] = frontend.from_mxnet(path, params, shape=shapes)
+    return model
 
 
 def _own_graph(path: Path) -> Symbol:

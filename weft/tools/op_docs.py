@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,9 @@ class Example(NamedTuple):
 _IMAGE = (1, 2, 4, 4)
 _CONV = {"channels": 2, "kernel_size": (3, 3)}
 _STATE = MersenneTwister(7).state()
+_float32, _int32, _int64, _complex64 = (
+    partial(np.array, dtype=name) for name in ("float32", "int32", "int64", "complex64")
+)
 CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "cholesky": ([np.array([[4, 2], [2, 5]], "float32")], {}),
     "inverse": ([np.array([[2, 1], [1, 1]], "float32")], {}),
@@ -44,12 +47,12 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "eig": ([np.array([[0, 1], [-1, 0]], "float32")], {}),
     "eigvals": ([np.array([[0, 1], [-1, 0]], "float32")], {}),
     "ldl_factor": ([np.array([[1, 2], [2, 1]], "float32")], {}),
-    "ldl_solve": ([np.array([[4, 0], [0.5, 3]], "float32"), np.int32([1, 2]), np.array([[4], [5]], "float32")], {}),
-    "row_swaps": ([(3, 2), np.int32([3, 2, 3])], {}),
-    "orthogonal_polynomial": ([np.float32([-1, 0.5, 2]), np.float32([3])], {"family": "chebyshev_t"}),
-    "zeta": ([np.float32([2, 3, 4]), np.float32([1])], {}),
-    "igamma": ([np.float32([1, 2, 4]), np.float32([2])], {}),
-    "igammac": ([np.float32([1, 2, 4]), np.float32([2])], {}),
+    "ldl_solve": ([np.array([[4, 0], [0.5, 3]], "float32"), _int32([1, 2]), np.array([[4], [5]], "float32")], {}),
+    "row_swaps": ([(3, 2), _int32([3, 2, 3])], {}),
+    "orthogonal_polynomial": ([_float32([-1, 0.5, 2]), _float32([3])], {"family": "chebyshev_t"}),
+    "zeta": ([_float32([2, 3, 4]), _float32([1])], {}),
+    "igamma": ([_float32([1, 2, 4]), _float32([2])], {}),
+    "igammac": ([_float32([1, 2, 4]), _float32([2])], {}),
     "__layout_transform__": ([(1, 8, 2, 2)], {"src_layout": "NCHW", "dst_layout": "NCHW4c"}),
     "_contrib_conv2d_NCHWc": (
         [(1, 1, 4, 4, 2), (1, 1, 3, 3, 2, 2), (1, 2)],
@@ -57,7 +60,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     ),
     "adaptive_avg_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
     "adaptive_max_pool2d": ([_IMAGE], {"output_size": (2, 2)}),
-    "adaptive_roi_align": ([(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
+    "adaptive_roi_align": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "arange": ([], {"start": 1, "stop": 7, "step": 2}),
     "batch_matmul": ([(2, 2, 3), (2, 3, 1)], {}),
     "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
@@ -69,55 +72,52 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "conv2d": ([_IMAGE, (2, 2, 3, 3), (2,)], _CONV),
     "conv2d_transpose": ([_IMAGE, (2, 2, 3, 3), (2,)], _CONV),
     "deformable_psroi_pool": (
-        [(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]]), (1, 2, 2, 2)],
+        [(1, 4, 3, 3), _float32([[0, 0, 0, 2, 2]]), (1, 2, 2, 2)],
         {"output_dim": 1, "pooled_size": 2, "group_size": 2, "trans_std": 0.1},
     ),
     "correlation": ([(1, 1, 3, 3), (1, 1, 3, 3)], {"pad_size": 1}),
-    "ctc_loss": (
-        [np.log(np.float32([[[0.5, 0.5]], [[0.25, 0.75]]])), np.int32([[1]]), np.int32([2]), np.int32([1])],
-        {},
-    ),
+    "ctc_loss": ([np.log(_float32([[[0.5, 0.5]], [[0.25, 0.75]]])), _int32([[1]]), _int32([2]), _int32([1])], {}),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
     "distances": ([(2, 3), (1, 3)], {}),
     "dropout": ([(2, 3), _STATE], {"training": True}),
     "expand_dims": ([(2, 3)], {"axis": 1}),
-    "fft": ([np.complex64([1, 1j, -1, 0.5])], {}),
-    "irfft": ([np.complex64([1, 1j, -1])], {"n": 4, "doubled": True}),
-    "rfft": ([np.float32([1, 2, 0, -1])], {"n": 4}),
+    "fft": ([_complex64([1, 1j, -1, 0.5])], {}),
+    "irfft": ([_complex64([1, 1j, -1])], {"n": 4, "doubled": True}),
+    "rfft": ([_float32([1, 2, 0, -1])], {"n": 4}),
     "expand_like": ([(2,), (2, 3)], {"axis": (1,)}),
     "full": ([], {"shape": (2, 2), "fill_value": 1.5}),
-    "gather": ([(3, 2), np.int32([2, 0])], {}),
-    "gather_elements": ([(2, 3), np.int32([[2, 0], [1, 1]])], {"axis": 1}),
-    "gather_nd": ([(2, 3), np.int32([[0, 1], [2, 0]])], {}),
-    "grid_sample": ([(1, 1, 2, 2), np.float32([[[[-1, -1], [0, 0.5]]]])], {}),
+    "gather": ([(3, 2), _int32([2, 0])], {}),
+    "gather_elements": ([(2, 3), _int32([[2, 0], [1, 1]])], {"axis": 1}),
+    "gather_nd": ([(2, 3), _int32([[0, 1], [2, 0]])], {}),
+    "grid_sample": ([(1, 1, 2, 2), _float32([[[[-1, -1], [0, 0.5]]]])], {}),
     "group_norm": ([(1, 4, 2), (4,), (4,)], {"num_groups": 2}),
     "instance_norm": ([(1, 2, 3), (2,), (2,)], {}),
     "l2_normalize": ([(2, 3)], {"eps": 1e-5, "axis": (1,)}),
     "layer_norm": ([(2, 3), (3,), (3,)], {}),
-    "softmax_cross_entropy": ([(2, 3), np.int64([2, 0])], {"reduction": "mean"}),
+    "softmax_cross_entropy": ([(2, 3), _int64([2, 0])], {"reduction": "mean"}),
     "lrn": ([(1, 4, 1, 1)], {"size": 3, "axis": 1, "alpha": 1.0, "beta": 0.5, "bias": 1.0}),
     "matmul": ([(2, 3), (3, 2)], {}),
     "multibox_prior": ([(1, 1, 1, 2)], {"sizes": (0.5,), "ratios": (1.0, 2.0)}),
     "multibox_transform_loc": (
-        [np.float32([[[0.2, 0.9], [0.8, 0.1]]]), (1, 8), np.float32([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])],
+        [_float32([[[0.2, 0.9], [0.8, 0.1]]]), (1, 8), _float32([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])],
         {"threshold": 0.5},
     ),
-    "nll_loss": ([(2, 3), np.int64([2, 0])], {}),
+    "nll_loss": ([(2, 3), _int64([2, 0])], {}),
     "non_max_suppression": (
-        [np.float32([[[0, 0.9, 0, 0, 4, 4], [0, 0.8, 1, 0, 5, 4], [1, 0.7, 0, 0, 4, 4]]]), np.int32([3])],
+        [_float32([[[0, 0.9, 0, 0, 4, 4], [0, 0.8, 1, 0, 5, 4], [1, 0.7, 0, 0, 4, 4]]]), _int32([3])],
         {},
     ),
-    "one_hot": ([np.int32([2, 0])], {"depth": 3}),
+    "one_hot": ([_int32([2, 0])], {"depth": 3}),
     "ones": ([], {"shape": (2, 2)}),
     "pad": ([(1, 2)], {"pad_width": ((0, 1), (1, 0))}),
     "part": ([(2, 3)], {"start": (0, 1), "length": (2, 2), "step": (1, 1), "shape": (2, 2)}),
-    "polygamma": ([np.float32([0.5, 1, 2])], {"n": 1}),
+    "polygamma": ([_float32([0.5, 1, 2])], {"n": 1}),
     "prelu": ([(2, 3), (3,)], {}),
     "proposal": (
-        [np.float32([[[[0.1, 0.8]], [[0.9, 0.2]]]]), (1, 4, 1, 2), np.float32([[16, 32, 1]])],
+        [_float32([[[[0.1, 0.8]], [[0.9, 0.2]]]]), (1, 4, 1, 2), _float32([[16, 32, 1]])],
         {"rpn_post_nms_top_n": 2, "rpn_min_size": 4, "scales": (1,), "ratios": (1,)},
     ),
-    "psroi_pool": ([(1, 4, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"output_dim": 1, "pooled_size": 2}),
+    "psroi_pool": ([(1, 4, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"output_dim": 1, "pooled_size": 2}),
     "random_bernoulli": ([_STATE], {"shape": (2, 3)}),
     "random_normal": ([_STATE], {"mean": 1.0, "shape": (4,)}),
     "random_randint": ([_STATE], {"low": -5, "high": 5, "shape": (6,)}),
@@ -126,16 +126,16 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "reshape_like": ([(2, 3), (3, 2)], {}),
     "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),
     "rnn": ([(2, 1, 2), (2, 2), (2,), (1, 2)], {"mode": "rnn_tanh"}),
-    "roi_align": ([(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
-    "roi_pool": ([(1, 1, 3, 3), np.float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
-    "scatter_nd": ([(3,), np.int32([[2, 0]]), (2,)], {}),
+    "roi_align": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
+    "roi_pool": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
+    "scatter_nd": ([(3,), _int32([[2, 0]]), (2,)], {}),
     "slice_like": ([(2, 3), (1, 2)], {}),
     "split": ([(2, 4)], {"indices_or_sections": 2}),
     "squeeze": ([(2, 1, 3)], {}),
     "strided_slice": ([(2, 4)], {"begin": (0, 1), "end": (2, 4), "stride": (1, 2)}),
-    "take": ([(3, 2), np.int32([2, 0])], {"axis": 0}),
+    "take": ([(3, 2), _int32([2, 0])], {"axis": 0}),
     "topk": ([(2, 4)], {"k": 2}),
-    "where": ([np.int32([[1, 0, 1]]), (1, 3), (1, 3)], {}),
+    "where": ([_int32([[1, 0, 1]]), (1, 3), (1, 3)], {}),
     "yolo_reorg": ([(1, 4, 2, 2)], {"stride": 2}),
     "zeros": ([], {"shape": (2, 2)}),
 }
@@ -158,31 +158,11 @@ _VALUES = {
 
 def families() -> dict[str, list[Op]]:
     """The operators by the file that registers them."""
-    owner: dict[Op, str] = {}
-    for name, module in sorted(_modules().items()):
-        for value in vars(module).values():
-            if isinstance(value, Op):
-                owner.setdefault(value, name)
-    found: dict[str, list[Op]] = {}
-    family = ""
+    by_file: dict[str, list[Op]] = {}
     for op in list_ops():
-        family = owner.get(op) or _rule_module(op) or family  # those of a loop come after one that has a name
         if op.name in ops.OWN:
-            found.setdefault(family, []).append(op)
-    return dict(sorted(found.items()))
-
-
-def _rule_module(op: Op) -> str | None:
-    """The file in which one of an operator's rules is written."""
-    rules = [column.get(op) for column in (Op.gradient, Op.reference, Op.compute)]
-    names = [getattr(rule, "__module__", "").rpartition(".")[2] for rule in rules]
-    return next((name for name in names if name in _modules() and not name.startswith("_")), None)
-
-
-def _modules() -> dict[str, ModuleType]:
-    """The files of operators, by their names."""
-    inside = [module for name, module in sys.modules.items() if name.startswith(f"{ops.__name__}.")]
-    return {module.__name__.rpartition(".")[2]: module for module in inside if not hasattr(module, "__path__")}
+            by_file.setdefault(op.module.rpartition(".")[2], []).append(op)
+    return dict(sorted(by_file.items()))
 
 
 def pages() -> dict[str, str]:
@@ -205,7 +185,7 @@ def _is_internal(op: Op) -> bool:
 
 
 def _page(family: str, members: Sequence[Op]) -> str:
-    doc = _modules()[family].__doc__ or ""
+    doc = sys.modules[members[0].module].__doc__ or ""
     parts = [f"# {family}", doc.strip()]
     parts += [_entry(op) for op in members if not _is_internal(op)]
     internal = [op for op in members if _is_internal(op)]

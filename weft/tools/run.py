@@ -50,8 +50,7 @@ def run_model(
         model = compiled_with_progress(path, known, params, threads, opt_level, console)
     listed = ", ".join(map(str, model.inputs))
     console.print(f"inputs   {listed}", highlight=False, markup=False, soft_wrap=True)
-    given = complete_inputs(model, arrays, console)
-    outputs, seconds = timed(model, given, repeat)
+    outputs, seconds = timed(model, complete_inputs(model, arrays, console), repeat)
     console.print(str(model.report()), highlight=False, markup=False)
     for name, value in zip(model.outputs, outputs):
         show_output(name, value, console)
@@ -92,16 +91,16 @@ def compiled_with_progress(
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        def made(known: Mapping[str, Sequence[Dim]]) -> CompiledModel:
+        def compiled(known: Mapping[str, Sequence[Dim]]) -> CompiledModel:
             model = path if params is None else read_model(path, params, known)
             return compile(model, shape=known, threads=threads, opt_level=opt_level, progress=progress)
 
-        model = made(shapes)
+        model = compiled(shapes)
         closed = batches_of_one(model.inputs)
         if closed:
             note = ", ".join(f"{name} {shape}" for name, shape in closed.items())
             console.print(f"open     taken as {note}; --shape tells others", highlight=False)
-            model = made({**shapes, **closed})
+            model = compiled({**shapes, **closed})
     return model
 
 
@@ -116,28 +115,31 @@ def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequen
 
 def batches_of_one(inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
     """The shapes of inputs whose first dimension alone is open, with 1 in its place."""
-    asked = [spec for spec in inputs if spec.shape is None or not is_static(spec.shape[1:])]
-    if asked:
-        raise open_shapes(f"the shape of input {asked[0].name!r} is open", {s.name: s.shape for s in inputs})
-    shapes = {spec.name: spec.shape for spec in inputs if not is_static(spec.shape)}
-    return {name: (1, *shape[1:]) for name, shape in shapes.items()}
+    closed = {}
+    for spec in inputs:
+        rest = None if spec.shape is None else spec.shape[1:]
+        if not is_static(rest):
+            raise open_shapes(f"the shape of input {spec.name!r} is open", {s.name: s.shape for s in inputs})
+        if not is_static(spec.shape):
+            closed[spec.name] = (1, *rest)
+    return closed
 
 
 def complete_inputs(model: Model, given: Mapping[str, Array], console: Console) -> dict[str, Array]:
     """What is given, and random numbers for the other inputs."""
     rng = np.random.default_rng(0)
     arrays = dict(given)
-    made = [spec for spec in model.inputs if spec.name not in given]
-    for spec in made:
+    drawn = [spec for spec in model.inputs if spec.name not in given]
+    for spec in drawn:
         arrays[spec.name] = random_array(rng, spec)
-    if made:
-        console.print("random   " + ", ".join(spec.name for spec in made), highlight=False)
+    if drawn:
+        console.print("random   " + ", ".join(spec.name for spec in drawn), highlight=False)
     return arrays
 
 
 def random_array(rng: np.random.Generator, spec: InputSpec | TensorSpec) -> Array:
     """Normal numbers, or zeros and ones for integers and booleans."""
-    assert spec.shape is not None
+    assert is_static(spec.shape)
     if is_float(spec.dtype):
         return np.asarray(rng.standard_normal(spec.shape)).astype(spec.dtype)
     return np.asarray(rng.integers(0, RANDOM_INTEGERS, spec.shape)).astype(spec.dtype)

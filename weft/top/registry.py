@@ -6,7 +6,7 @@ A rule registered here gets `attrs` as an AttrDict; a plain `op.compute = ...` g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..base.errors import InvalidValue
 from ..core.op import Op
@@ -28,6 +28,7 @@ def __dir__() -> list[str]:
 
 
 Rule = Callable[..., Any]
+Parsed = TypeVar("Parsed")
 
 
 class AttrDict:
@@ -68,7 +69,7 @@ class AttrDict:
     def get_int_pair_tuple(self, key: str) -> tuple[tuple[int, ...], ...]:
         return self._typed(key, PAIRS.parse)
 
-    def _typed(self, key: str, parse: Callable[[str], Any]) -> Any:
+    def _typed(self, key: str, parse: Callable[[str], Parsed]) -> Parsed:
         text = self._attrs.get(key)
         try:
             if text is None:
@@ -95,7 +96,8 @@ def register_compute(op_name: str, f: Rule | None = None, level: int = 10) -> Ru
 
 
 def register_schedule(op_name: str, f: Rule | None = None, level: int = 10) -> Rule:
-    """Registers `f(attrs, outs, target)`; also a decorator."""
+    """Registers `f(attrs, kernel, target) -> kernel`; also a decorator. It gets the plain loops of each kernel of a
+    group whose master is the operator, and gives them as `weft.te.transform` changed them."""
     return _register(op_name, "FTVMSchedule", f, level)
 
 

@@ -9,42 +9,35 @@ depend on the length of the graph. What lies where in the pool's state: `base/po
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from ...base.plan import PARALLEL_WORK, ExecPlan, KernelStep
+from ...base.cpu_facts import CpuFacts
+from ...base.cpu_target import CpuTarget
+from ...base.plan import ExecPlan, KernelStep
 from ...base.pool_state import with_offsets
+from ..generator import Entry
 
-# Below this many nanoseconds of work, having a thread that is awake take a part costs more than it
-# saves; PARALLEL_WORK is the same of waking one.
-PARALLEL_WORK_AWAKE = 8_000.0
 NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
 
 
-@dataclass(frozen=True, slots=True)
-class GraphEntry:
-    """IR text, and the function of each run of kernels in the order of `ExecPlan.segments()`."""
-
-    ir: str
-    symbols: tuple[str, ...]
-
-
-def emit_entry(plan: ExecPlan, name: str) -> GraphEntry:
-    """The native functions of a plan; its kernels are external symbols to be linked with them."""
+def emit_entry(plan: ExecPlan, name: str, target: CpuTarget) -> Entry | None:
+    """The native functions of a plan, if it has kernels; those are external symbols to be linked with them."""
     runs = [segment for segment in plan.segments() if isinstance(segment, tuple)]
+    if not runs:
+        return None
     symbols = tuple(f"{name}.{number}" for number in range(len(runs)))
     kernels = sorted({step.kernel for run in runs for step in run})
     parts = [f"declare void @{_quoted(kernel)}(ptr, ptr, i64, i64)" for kernel in kernels]
     for symbol, run in zip(symbols, runs):
-        parts += _tables(symbol, run)
+        parts += _tables(symbol, run, target.facts)
         parts.append(_function(symbol, run))
-    return GraphEntry("\n".join(parts) + "\n", symbols)
+    return Entry("\n".join(parts) + "\n", symbols)
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
-def _tables(symbol: str, run: Sequence[KernelStep]) -> list[str]:
+def _tables(symbol: str, run: Sequence[KernelStep], facts: CpuFacts) -> list[str]:
     """@NAME.refs: slot, offset of every buffer. @NAME.scalars. @NAME.steps: kernel, first ref, end
     of refs, scalars, extent, whether threads may share it."""
     rows: list[str] = []
@@ -58,7 +51,7 @@ def _tables(symbol: str, run: Sequence[KernelStep]) -> list[str]:
         scalars += step.scalars
         rows.append(
             f"{_ROW} {{ ptr @{_quoted(step.kernel)}, i64 {first}, i64 {len(refs) // 2}, "
-            f"ptr {at}, i64 {step.extent}, i64 {_shared(step)} }}"
+            f"ptr {at}, i64 {step.launch.blocks[0]}, i64 {_shared(step, facts)} }}"
         )
     return [
         _constant(f"{symbol}.refs", "i64", (f"i64 {number}" for number in refs)),
@@ -67,10 +60,10 @@ def _tables(symbol: str, run: Sequence[KernelStep]) -> list[str]:
     ]
 
 
-def _shared(step: KernelStep) -> int:
-    if step.extent < 2 or step.work < PARALLEL_WORK_AWAKE:
+def _shared(step: KernelStep, facts: CpuFacts) -> int:
+    if step.launch.blocks[0] < 2 or step.work < facts.threads.share:
         return NEVER
-    return ALWAYS if step.work >= PARALLEL_WORK else IF_AWAKE
+    return ALWAYS if step.work >= facts.threads.wake else IF_AWAKE
 
 
 _ROW = "{ ptr, i64, i64, ptr, i64, i64 }"

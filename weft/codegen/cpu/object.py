@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from ...base.cpu_target import CpuTarget
 from ...base.errors import InvalidValue, RunError, Unsupported
 from ...base.forks import held_lock, hold_over_forks
 from ...base.memory import require
-from ...base.target import Target
 
 _lock = held_lock("compiling")
 hold_over_forks(ffi.lib._lock._lock, "llvm")  # llvmlite's own, around every call
@@ -25,22 +23,16 @@ _BYTES_PER_CHARACTER = 64
 PIPELINES = ("none", "O2")
 
 
-def cache_key(ir: str, target: Target, passes: str = "none") -> str:
-    """The name under which the object code of this text for this target may be kept."""
-    return hashlib.sha256(key_material(ir, target, passes)).hexdigest()
-
-
-def key_material(ir: str, target: Target, passes: str = "none") -> bytes:
-    """All that decides what object code comes out."""
-    parts = (ir, target.triple, target.cpu, target.features, passes, llvm_version())
-    return "\0".join(parts).encode()
+def machine_key(target: CpuTarget) -> str:
+    """All that decides, besides the text, what object code comes out."""
+    return "\0".join((target.triple, target.cpu, target.features, llvm_version()))
 
 
 def llvm_version() -> str:
     return ".".join(map(str, llvm.llvm_version_info))
 
 
-def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:
+def compile_object(ir: str, target: CpuTarget, passes: str = "none") -> bytes:
     """Object code, position-independent, as a JIT loads it."""
     require(_OWN_BYTES + _BYTES_PER_CHARACTER * len(ir), "compiling a kernel")
     with _lock:
@@ -48,7 +40,7 @@ def compile_object(ir: str, target: Target, passes: str = "none") -> bytes:
         return bytes(machine.emit_object(_module(ir, machine, passes)))
 
 
-def compile_assembly(ir: str, target: Target, passes: str = "none") -> str:
+def compile_assembly(ir: str, target: CpuTarget, passes: str = "none") -> str:
     """The same as assembly text."""
     with _lock:
         machine = _target_machine(target)
@@ -73,7 +65,7 @@ def _module(ir: str, machine: llvm.TargetMachine, passes: str) -> llvm.ModuleRef
     return module
 
 
-def _target_machine(target: Target) -> llvm.TargetMachine:
+def _target_machine(target: CpuTarget) -> llvm.TargetMachine:
     key = (target.triple, target.cpu, target.features)
     if key not in _machines:
         _machines[key] = _llvm_target(target.triple).create_target_machine(

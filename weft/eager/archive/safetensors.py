@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base.errors import InvalidType, Unsupported
 from ..functions.misuse import typed_errors
+from ..tensor.memory import array_of
 from ..tensor.storage import UntypedStorage, allocate
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.types import DTYPE_NAMES, dtype
@@ -84,7 +85,7 @@ def _write(file: Any, header: bytes, tensors: Mapping[str, Tensor]) -> None:
     file.write(struct.pack("<Q", len(header)))
     file.write(header)
     for _, tensor in _order(tensors):
-        array = np.ascontiguousarray(tensor._array)
+        array = np.ascontiguousarray(array_of(tensor))
         if array.size:
             file.write(array.reshape(-1).view(np.uint8).data)
 

@@ -8,30 +8,45 @@ from ..tensor import indexing  # noqa: F401
 from .create import attributes, create, data, exchange, memory, storage  # noqa: F401
 from .fft import spectral, transforms, windows  # noqa: F401
 from .index import histogram, index, reduce_at, sort  # noqa: F401
-from .linalg import checked, einsum, factors, linear, lowrank, lu, matmul, reflect, systems  # noqa: F401
-from .math import arithmetic, bessel, cast, compare, complex, pairs, special, unary  # noqa: F401
+from .linalg import (  # noqa: F401
+    checked,
+    covariance,
+    distances,
+    eigen,
+    einsum,
+    elimination,
+    matmul,
+    matrix_norms,
+    powers,
+    qr,
+    removed,
+    solve,
+    svd,
+)
+from .math import areas, arithmetic, bessel, cast, compare, complex, exponent, pairs, special, unary  # noqa: F401
 from .nn import (  # noqa: F401
     activation,
     adaptive,
     attention,
-    bags,
-    classes,
+    class_loss,
     conv,
-    core_forms,
-    core_losses,
     ctc,
+    dropout,
+    embedding,
     fractional,
     grid,
-    heads,
-    image,
+    linear_maps,
     loss,
     norm,
-    norm_parts,
+    padding,
     pool,
+    rearrange,
     recurrent,
+    resize,
+    softmax,
 )
 from .random import fill  # noqa: F401
-from .reduce import extreme, quantile, reduce  # noqa: F401
+from .reduce import differences, extreme, norms, quantile, reduce, scan  # noqa: F401
 from .shape import geometry, join, parts, shape, view_copies  # noqa: F401
 from .table import FUNCTIONS, TABLE
 

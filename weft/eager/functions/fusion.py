@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..tensor.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+Arguments = ParamSpec("Arguments")
 
 
 class _NotFused(Exception):
@@ -220,12 +221,12 @@ def _call(trace: Trace, made: Tensor) -> Call | None:
     return Call(key, body, tuple(trace.constants), read, maker, params)
 
 
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
     """The function, which is one native pass where tensors are large."""
     own = Fused(function)
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
         if modes.trace is None:
             for value in args:
                 if isinstance(value, Tensor) and value._array.size >= FROM.fused:

@@ -25,16 +25,23 @@ def check_count(name: str, what: str, count: Any) -> None:
         raise InvalidValue(f"{name}(): {what} of {count} is too large")
 
 
+def by_number(what: str, names: Sequence[str], number: int) -> str:
+    """A choice that has a name in nn.functional, and a number in the core."""
+    if number not in range(len(names)):
+        raise RunError(f"{number} is not a valid value for {what}", hint=f"0 to {len(names) - 1}")
+    return names[number]
+
+
 def promoted(*values: Any) -> list[Tensor]:
     """Tensors and numbers as tensors of the dtype they meet in."""
     first, last = values[0], values[-1]
     if type(last) in (float, int) and isinstance(first, Tensor) and len(values) == 2:
-        kind = first._array.dtype
+        kind: DType | None = first._dtype
         if kind in _PLAIN_FLOATS and -_SAFE < last < _SAFE:  # the common case, kept short
             return [first, wrap(np.array(last, kind))]
-    kind = first._array.dtype if isinstance(first, Tensor) else None
+    kind = first._dtype if isinstance(first, Tensor) else None
     for value in values:
-        if not isinstance(value, Tensor) or value._array.dtype != kind:
+        if not isinstance(value, Tensor) or value._dtype != kind:
             kind = result_dtype([_operand(value) for value in values])
             return [in_common(value, kind) for value in values]
     return list(values)
@@ -43,7 +50,7 @@ def promoted(*values: Any) -> list[Tensor]:
 def promoted_floats(*values: Any) -> list[Tensor]:
     """The same in a floating dtype: integers become the default one, without wrapping before."""
     made = promoted(*values)
-    kind = made[0]._array.dtype
+    kind = made[0]._dtype
     if is_float(kind) or is_complex(kind):
         return made
     return [in_dtype(value, get_default_dtype().numpy) for value in values]
@@ -99,7 +106,7 @@ def _overflow(kind: DType) -> RunError:
 
 def floating(value: Tensor) -> Tensor:
     """A tensor in a floating dtype: integers become the default one."""
-    kind = value._array.dtype
+    kind = value._dtype
     if is_float(kind) or is_complex(kind):
         return value
     return value._cast(get_default_dtype().numpy)
@@ -108,7 +115,7 @@ def floating(value: Tensor) -> Tensor:
 def must_be_real(name: str, *values: Any) -> None:
     """Refuses complex tensors."""
     for value in values:
-        if isinstance(value, Tensor) and is_complex(value._array.dtype):
+        if isinstance(value, Tensor) and is_complex(value._dtype):
             raise Unsupported(f'"{name}" not implemented for {value.dtype.title!r}')
 
 

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from ...base.dtype import INT64
 from ...base.errors import RunError
 from ...core.op import Op
 from ...ops.reduce.reductions import ReduceAttrs
 from ...ops.shape.index import GatherAttrs
 from ..dispatch import apply
+from ..tensor.memory import array_of
 from ..tensor.tensor import DimensionError, Tensor, axis_of
+from ..tensor.types import as_dtype
 from ..tensor.viewing import reshaped
 
 _GATHER = Op.get("gather_elements")
@@ -41,11 +44,18 @@ def _attrs(axes: tuple[int, ...], keepdims: bool, **attrs: Any) -> Any:
     return ReduceAttrs(axis=axes, keepdims=keepdims, scalar=True, **attrs)
 
 
+def counted(input: Tensor, dtype: Any) -> Tensor:
+    """In the dtype of a sum: int64 of integers and bools."""
+    if dtype is not None:
+        return input._cast(as_dtype(dtype).numpy)
+    return input._cast(INT64) if input._dtype.kind in "biu" else input
+
+
 def in_shape(input: Tensor, shape: Sequence[int]) -> Tensor:
     """The elements of a tensor that is nobody else's in another shape, as one of its own."""
-    if input._array.shape == tuple(shape):
+    if input._shape == tuple(shape):
         return input
-    made = reshaped(input, input._array.reshape(shape))
+    made = reshaped(input, array_of(input).reshape(shape))
     made._base = made._root = None
     return made
 
@@ -60,7 +70,7 @@ def without(shape: Sequence[int], axes: Sequence[int], keepdim: bool) -> tuple[i
 def must_not_be_empty(name: str, input: Tensor, axes: Sequence[int], given: bool = True) -> None:
     """Refuses a reduction over nothing that has no value."""
     for axis in axes:
-        if not input._array.shape[axis]:
+        if not input._shape[axis]:
             if not given:
                 raise RunError(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
@@ -72,4 +82,4 @@ def must_not_be_empty(name: str, input: Tensor, axes: Sequence[int], given: bool
 def picked(input: Tensor, places: Tensor, axis: int, keepdim: bool) -> Tensor:
     """The element at one place along an axis, for each place along the others."""
     made = apply(_GATHER, GatherAttrs(axis=axis), [input, places])[0]
-    return in_shape(made, without(input._array.shape, (axis,), keepdim))
+    return in_shape(made, without(input._shape, (axis,), keepdim))

@@ -10,8 +10,9 @@ registry. From rows come functions, methods, in-place and `out=` forms, docs and
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -22,127 +23,112 @@ from ..autograd.node_names import entitle, title_of
 from ..native.inplace import write_native
 from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor
 from .fusion import Fused
 from .misuse import RAW, raise_explained
 
 
-class Row(NamedTuple):
-    """One function. `space` is the module it is in; rows of Tensor only have none."""
+class Options(TypedDict, total=False):
+    """What a row says of its function; defaults and meaning are in `Row`."""
 
     name: str
-    function: Callable[..., Any]
     space: str | None
     method: bool
     inplace: bool
     out: bool | str
-    aliases: tuple[str, ...]
-    fused: Fused | None  # what is written in one pass
+    aliases: Sequence[str]
+    elementwise: bool
     writes: Callable[..., bool] | None
 
 
+class Row(NamedTuple):
+    """One function, and what is made from it. A row that begins with an underscore is reached by methods only."""
+
+    function: Callable[..., Any]
+    name: str
+    space: str | None = "weft"  # the module it is in; rows of Tensor only have none
+    method: bool = True  # Tensor has it, with its first parameter as self
+    inplace: bool = False  # Tensor and the space have `name_`, too, which writes the result into its first argument
+    # It takes `out=`, a tensor (or a tuple of them) that is resized and written; "apart" refuses memory of an
+    # argument there, "strict" another dtype, too.
+    out: bool | str = False
+    aliases: Sequence[str] = ()
+    elementwise: bool = False  # `Fused` takes it: in-place and `out=` forms write where the result belongs
+    # Does an in-place call that no graph has to know of, without a result beside the tensor; says whether it did.
+    writes: Callable[..., bool] | None = None
+
+
+NN = "weft.nn.functional"  # the space of most rows in the folder nn
 TABLE: dict[str, Row] = {}  # by name; those of another space by space.name
 FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {"weft": {}}
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def row(
-    function: Callable[..., Any] | None = None,
-    *,
-    name: str | None = None,
-    space: str | None = "weft",
-    method: bool = True,
-    inplace: bool = False,
-    out: bool | str = False,
-    aliases: Sequence[str] = (),
-    elementwise: bool = False,
-    writes: Callable[..., bool] | None = None,
-) -> Any:
-    """Adds a function to the table.
-
-    `method`: Tensor has it, with its first parameter as self. `inplace`: Tensor (and the space)
-    also have `name_`, which writes the result into its first argument. `out`: the function takes
-    `out=`, a tensor (or a tuple of them) that is resized and written; "apart" refuses memory of an
-    argument there, "strict" another dtype, too. `elementwise`: the function is one that `Fused`
-    takes, so that in-place and `out=` forms write where the result belongs. `writes` does
-    in-place calls that no graph has to know of, without a result beside the tensor; it says whether
-    it did. Rows that begin with an underscore are reached by methods only.
-    """
+@overload
+def row(function: Function, **options: Unpack[Options]) -> Function: ...
+@overload
+def row(**options: Unpack[Options]) -> Callable[[Function], Function]: ...
+def row(function: Callable[..., Any] | None = None, **options: Unpack[Options]) -> Callable[..., Any]:
+    """Adds a function to the table, and gives it back as it is."""
     if function is None:
-        return functools.partial(
-            row,
-            name=name,
-            space=space,
-            method=method,
-            inplace=inplace,
-            out=out,
-            aliases=aliases,
-            elementwise=elementwise,
-            writes=writes,
-        )
-    made = Row(
-        name or function.__name__,
-        function,
-        space,
-        method,
-        inplace,
-        out,
-        tuple(aliases),
-        Fused(function) if elementwise else None,
-        writes,
-    )
-    TABLE[made.name if space in ("weft", None) else f"{space}.{made.name}"] = made
+        return functools.partial(row, **options)
+    options.setdefault("name", function.__name__)
+    made = Row(function, **options)
+    TABLE[made.name if made.space in ("weft", None) else f"{made.space}.{made.name}"] = made
     _install(made)
     return function
 
 
+def named(function: Function, name: str, doc: str | None, signature: inspect.Signature | None = None) -> Function:
+    """A function that was made for a member of a family, under the member's name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    if signature is not None:
+        vars(function)["__signature__"] = signature
+    return function
+
+
 def _install(made: Row) -> None:
-    call = _checked(made)
+    own = Fused(made.function) if made.elementwise else None
+    call = _checked(made, own)
     for name in (made.name, *made.aliases):
         if made.space is not None:
             FUNCTIONS.setdefault(made.space, {})[name] = call
         if made.method:
             setattr(Tensor, name, call)
         if made.inplace:
-            writing = _writing(made, f"{name}_")
+            writing = _writing(made, own, f"{name}_")
             setattr(Tensor, f"{name}_", writing)
             if made.space is not None:
                 FUNCTIONS[made.space][f"{name}_"] = writing
 
 
-def _checked(made: Row) -> Callable[..., Any]:
+def _checked(made: Row, own: Fused | None) -> Callable[..., Any]:
     """The function with `out=`, and with a message that names the argument of a wrong type."""
-    function, title, own = made.function, title_of(made.name), made.fused
+    function, title, takes_out = made.function, title_of(made.name), bool(made.out)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if made.out and kwargs.get("out") is not None:
-                target = kwargs.pop("out")
-                given = (*args, *kwargs.values())
-                if own and may_write_out(target, given) and write_native(own, target, args, kwargs):
-                    return target
-                result = function(*args, **kwargs)
-                if made.out is not True:
-                    _check_out(made, target, result, args)
-                return write_out(target, result)
-            if made.out:
-                kwargs.pop("out", None)
+            if kwargs and takes_out and (target := kwargs.pop("out", None)) is not None:
+                return _write_out(made, own, target, args, kwargs)
             result = function(*args, **kwargs)
         except RAW as error:
             raise_explained(made.name, function, error, args, kwargs)
         entitle(result, title, args[0] if args else None)
         return result
 
-    @functools.wraps(function)
-    def plain(*args: Any, **kwargs: Any) -> Any:
-        try:
-            result = function(*args, **kwargs)
-        except RAW as error:
-            raise_explained(made.name, function, error, args, kwargs)
-        entitle(result, title, args[0] if args else None)
-        return result
+    return call
 
-    return call if made.out else plain
+
+def _write_out(made: Row, own: Fused | None, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if own and may_write_out(target, (*args, *kwargs.values())) and write_native(own, target, args, kwargs):
+        return target
+    result = made.function(*args, **kwargs)
+    if made.out is not True:
+        _check_out(made, target, result, args)
+    return write_out(target, result)
 
 
 def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None:
@@ -150,15 +136,15 @@ def _check_out(made: Row, target: Any, result: Any, args: Sequence[Any]) -> None
         for one, value in zip(target, result):
             _check_out(made, one, value, args)
         return
-    if made.out == "strict" and target._array.dtype != result._array.dtype:
+    if made.out == "strict" and target._dtype != result._dtype:
         raise RunError(
             f"{made.name}(): Expected out tensor to have dtype {result.dtype}, but got {target.dtype} instead"
         )
     inputs = [tensor for arg in args for tensor in (arg if isinstance(arg, (tuple, list)) else [arg])]
-    resized = target._array.shape != result._array.shape
+    resized = target._shape != result._shape
     for tensor in inputs:
         if isinstance(tensor, Tensor) and (
-            np.shares_memory(tensor._array, target._array)
+            np.shares_memory(array_of(tensor), array_of(target))
             or (resized and tensor._root is not None and tensor._root is target._root)
         ):
             raise RunError(
@@ -180,7 +166,7 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = own is not None and self._array.size >= FROM.written
+    large = own is not None and self.numel() >= FROM.written
     if large and write_native(own, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)
@@ -193,13 +179,13 @@ def in_place(
     result = function(self, *args, **kwargs)
     entitle(result, title, self)
     if result._grad_fn is not None:
-        keep_old_values(result._grad_fn, since, self._array)
+        keep_old_values(result._grad_fn, since, array_of(self))
     return write(self, result)
 
 
-def _writing(made: Row, name: str) -> Callable[..., Any]:
+def _writing(made: Row, own: Fused | None, name: str) -> Callable[..., Any]:
     """The in-place form."""
-    function, title, own = made.function, title_of(made.name), made.fused
+    function, title = made.function, title_of(made.name)
 
     @functools.wraps(function)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:

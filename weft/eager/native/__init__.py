@@ -2,7 +2,7 @@
 alone; `calls.py` has the table that families of kernels, whose extents are arguments, register in; `thresholds.py`
 has the sizes from which on they pay. A family takes numpy arrays and gives arrays."""
 
-from ...compiler.open_kernels import depends_on
+from ...compiler.open.kernels import depends_on
 from . import attention, convolution, copy, factors, index, matmul, norm, pool, recurrent, reduce, scan  # noqa: F401
 
 depends_on(*__path__)

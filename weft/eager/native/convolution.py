@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
-from ...base.target import host
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.convolution import convolution_kernel
 from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...base.dtype import DTYPES, DType
 from ...core.op import Op
+from ...lower.cpu.open.matrices.triangle import triangle_kernel
 from ...lower.cpu.open.transposed import BLOCK, row_copy, transposed_copy
-from ...lower.cpu.open.triangle import triangle_kernel
 from .calls import Array, Declined, count_declined, native, not_empty
 from .kernels import kernel
 from .strides import Axis, has_steps, joined, memory_order, steps_of

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.cpu_target import host
 from ...base.kept import Kept
-from ...base.target import host
-from ...compiler.open_kernels import making
-from ...compiler.open_programs import VARIANTS, open_program
+from ...compiler.open.kernels import making
+from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
 from ...lower.cpu.open.generic import OpenProgram, lower_open
 from ...lower.cpu.open.loop_bodies import lower_written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_target import host
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
-from ...base.target import host
 from ...core.op import Op
 from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...compiler.disk_cache import is_own
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op, OpMap
 from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
 from ...ops.math import broadcast  # noqa: F401  operators named here

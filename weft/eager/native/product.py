@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import THREADS
+from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...base.plan import PARALLEL_WORK
-from ...base.target import Target, host
-from ...lower.cpu.open.product import MAX_DEPTH, panel_elements, product_kernel
-from ...lower.cpu.open.skinny_product import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
+from ...lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
+from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, thin_columns, thin_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
@@ -226,7 +226,7 @@ def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileS
     """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`:
     what this machine is expected to be done with first."""
     work = batch * rows * columns * depth
-    cores = host().cores if work >= PARALLEL_WORK * MULTIPLICATIONS_PER_NS else 1
+    cores = host().cores if work >= THREADS.wake * MULTIPLICATIONS_PER_NS else 1
     waiting = WAITING if cores > 1 else 0.0
     fewest = -(-columns // most)
     wanted = {-(-turns // batch) for turns in (cores, 2 * cores, TURNS_PER_CORE * cores)}
@@ -243,7 +243,7 @@ def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileS
     return best[1:]
 
 
-def any_product(dtype: DType, kind: str, target: Target) -> Kernel:
+def any_product(dtype: DType, kind: str, target: CpuTarget) -> Kernel:
     if kind == "dot":
         return dot_kernel(target, dtype)
     if kind == "thin":

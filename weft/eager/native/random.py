@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ... import te
 from ...base.bits import WORDS, MersenneTwister
+from ...base.cpu_target import CpuTarget
 from ...base.draws import BLOCK, drawn_in_blocks
 from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
-from ...base.target import Target
 from ...ops.random._twister import Words, box_muller, next_word
 from ...te.transform import lower_vectors
 from .kernels import kernel
@@ -43,7 +43,7 @@ class NativeTwister(MersenneTwister):
             return super().numbers(count)
         return self._each(_numbers_kernel, np.empty(count, np.float32))
 
-    def _each(self, write: Callable[[Target], te.Kernel], out: Array) -> Array:
+    def _each(self, write: Callable[[CpuTarget], te.Kernel], out: Array) -> Array:
         """Numbers that are made of a word each."""
         raw, first = self.draw(out.size)
         kernel(write).run([raw, out], [first, out.size], -(-out.size // CHUNK), out.size * NUMBER_NS)
@@ -79,7 +79,7 @@ def normal_blocks(source: NativeTwister, count: int, dtype: DType, mean: float, 
     return numbers
 
 
-def _twister_kernel(target: Target) -> te.Kernel:
+def _twister_kernel(target: CpuTarget) -> te.Kernel:
     """Makes so many blocks of words after the one that is there."""
     b = te.KernelBuilder("twister")
     blocks = b.scalar("blocks")
@@ -108,15 +108,15 @@ def _each_kernel(name: str, dtype: DType, element: Callable[[Words, te.Expr], te
     return lower_vectors(b.finish())
 
 
-def _words_kernel(target: Target) -> te.Kernel:
+def _words_kernel(target: CpuTarget) -> te.Kernel:
     return _each_kernel("random_words", UINT64, lambda words, i: te.cast(words(i), UINT64))
 
 
-def _numbers_kernel(target: Target) -> te.Kernel:
+def _numbers_kernel(target: CpuTarget) -> te.Kernel:
     return _each_kernel("random_numbers", FLOAT32, lambda words, i: words.float32(i))
 
 
-def _normal_kernel(dtype: DType, target: Target) -> te.Kernel:
+def _normal_kernel(dtype: DType, target: CpuTarget) -> te.Kernel:
     """Scalars: the first word, the first of the numbers that words make, the place of the first
     number in the output, blocks of sixteen. `factors` are what numbers are scaled by, and added."""
     b = te.KernelBuilder("random_normal")

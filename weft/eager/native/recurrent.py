@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import THREADS
+from ...base.cpu_target import host
 from ...base.dtype import DType
-from ...base.plan import PARALLEL_WORK
-from ...base.target import host
 from ...core.op import Op
 from ...lower.cpu.open.recurrent import backward_kernel, forward_kernel, pack_kernel, step_tile, tile_cells
 from ...ops.nn._rnn_kernels import GATES, KEPT, limited
@@ -111,12 +111,12 @@ class _Layer:
         step = self.batch * (self.depth * width / MULTIPLICATIONS_PER_NS + self.size * CELL)
         threads, whole = eager_threads(), self.steps * step
         weights = self.tiles * self.depth * self.tile.width * self.dtype.itemsize
-        if threads > 1 and whole >= PARALLEL_WORK:
+        if threads > 1 and whole >= THREADS.wake:
             if self.batch >= FEWEST * threads and weights <= CACHED:
                 rows = -(-self.batch // threads)
                 self._call(cells, arrays, 0, self.steps, rows, self.tiles, whole)
                 return
-            if step >= PARALLEL_WORK:
+            if step >= THREADS.wake:
                 for number in range(self.steps):
                     self._call(cells, arrays, number, 1, self.batch, 1, step)
                 return

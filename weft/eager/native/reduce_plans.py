@@ -15,7 +15,7 @@ import numpy as np
 from ...base.dtype import DType
 from ...base.kept import Kept
 from ...base.quiet import quietly
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...lower.cpu.open.reduction import (
     BLOCK,
     CHUNK,

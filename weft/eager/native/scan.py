@@ -11,7 +11,7 @@ import numpy as np
 from ... import te
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import normalize_axis
-from ...compiler.open_kernels import open_kernel
+from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.scan import BLOCK, Scan, State, column_scan_kernel, row_scan_kernel, state_dtype
 from ...ops.reduce.reductions import reduced_axes

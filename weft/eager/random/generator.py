@@ -16,6 +16,7 @@ from ...base.errors import InvalidType, InvalidValue, RunError
 from ...base.forks import held_lock
 from ..native.random import NativeTwister
 from ..tensor.device import device, require_cpu
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
 
 DEFAULT_SEED = 67280421310721
@@ -77,9 +78,9 @@ class Generator:
         if not isinstance(new_state, Tensor):
             kind = type(new_state).__name__
             raise InvalidType(f"expected a weft.ByteTensor, but got {kind}")
-        if new_state._array.dtype != np.uint8:
+        if new_state._dtype != np.uint8:
             raise InvalidType("RNG state must be a weft.ByteTensor")
-        self._unpack(new_state._array.tobytes())
+        self._unpack(array_of(new_state).tobytes())
         return self
 
     def clone_state(self) -> Generator:
@@ -105,7 +106,7 @@ class Generator:
 
     def set_graph_state(self, new_state: Any) -> Generator:
         """Goes on from the state that random operators of a graph left, a tensor or an array."""
-        array = new_state._array if isinstance(new_state, Tensor) else new_state
+        array = array_of(new_state) if isinstance(new_state, Tensor) else new_state
         if not isinstance(array, np.ndarray):
             kind = type(new_state).__name__
             raise InvalidType(f"expected a tensor or an array of words, but got {kind}")

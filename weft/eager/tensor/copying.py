@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import RunError
+from .memory import array_of
 from .storage import UntypedStorage
-from .tensor import Tensor, wrap
+from .tensor import Tensor, bind, wrap
 from .types import as_dtype
 
 
 def over_storage(storage: UntypedStorage, like: Tensor) -> Tensor:
     """A tensor that looks at a storage as another does at its own."""
-    array = like._array
+    array = array_of(like)
     like.untyped_storage()  # which settles where in it the tensor starts
     start = like._start or 0
     memory = storage._bytes if array.size else np.empty(0, np.uint8)
     made = wrap(np.ndarray(array.shape, array.dtype, memory, start, array.strides))
-    made._array.flags.writeable = array.flags.writeable
+    array_of(made).flags.writeable = array.flags.writeable
     made._storage, made._start = storage, start
     storage._adopt(made)
     return made
@@ -49,7 +50,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """How Python's pickle takes a tensor apart."""
-    storage, array = tensor.untyped_storage(), tensor._array
+    storage, array = tensor.untyped_storage(), array_of(tensor)
     place = (tensor._start or 0, array.shape, array.strides)
     return rebuilt, (storage, tensor.dtype.name, place, tensor.requires_grad, type(tensor))
 
@@ -65,5 +66,4 @@ def rebuilt(storage: UntypedStorage, kind: str, place: Any, requires_grad: bool,
     return made.requires_grad_() if requires_grad else made
 
 
-Tensor.__deepcopy__ = deepcopy  # type: ignore[attr-defined]
-Tensor.__reduce__ = reduced  # type: ignore[method-assign, assignment]
+bind(__deepcopy__=deepcopy, __reduce__=reduced)

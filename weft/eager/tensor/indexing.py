@@ -20,8 +20,9 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .tensor import DimensionError, Tensor, too_many_axes, wrap
-from .viewing import Array, part_of, permuted, place_of, reshaped
+from .memory import Array, array_of
+from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
+from .viewing import part_of, permuted, place_of, reshaped
 
 _TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
     Op.get(name) for name in ("take", "gather_nd", "scatter_nd", "_gather_nd_grad", "broadcast_add", "broadcast_where")
@@ -65,7 +66,7 @@ def _item(item: Any) -> Any:
     """An item as an int, slice, None, Ellipsis, bool or array."""
     if item is None or item is Ellipsis or isinstance(item, (int, slice)):
         return item
-    array = item._array if isinstance(item, Tensor) else item
+    array = array_of(item) if isinstance(item, Tensor) else item
     if isinstance(array, (list, tuple, range)):
         array = _array_of(array)
     if isinstance(array, (np.ndarray, np.generic)):
@@ -89,7 +90,7 @@ def _array_of(items: Sequence[Any]) -> Array:
     if not len(items):
         return np.empty(0, np.int64)
     try:
-        return np.asarray([item._array if isinstance(item, Tensor) else item for item in items])
+        return np.asarray([array_of(item) if isinstance(item, Tensor) else item for item in items])
     except ValueError:
         raise InvalidValue("an index has lists of different lengths") from None
 
@@ -211,8 +212,8 @@ def _of_one_shape(arrays: Chosen) -> Chosen:
 
 def get(self: Tensor, index: Any) -> Tensor:
     """x[index]"""
-    if type(index) is int and self._array.ndim:
-        made = place_of(self, 0, _inside(index, 0, self._array.shape[0]))
+    if type(index) is int and (shape := self._shape):
+        made = place_of(self, 0, _inside(index, 0, shape[0]))
         entitle(made, "SelectBackward0")
         return made
     mask = _whole_mask(self, index)
@@ -228,9 +229,9 @@ def get(self: Tensor, index: Any) -> Tensor:
 
 def _whole_mask(self: Tensor, index: Any) -> Array | None:
     """The index, if it is a mask for all elements."""
-    array = index._array if isinstance(index, Tensor) else index
+    array = array_of(index) if isinstance(index, Tensor) else index
     if isinstance(array, np.ndarray) and array.dtype == bool and array.ndim:
-        return array if array.shape == self._array.shape else None
+        return array if array.shape == self._shape else None
     return None
 
 
@@ -244,7 +245,7 @@ TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
 
 def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     """The view that an index begins with, and the arrays that choose from its axes, if any."""
-    array = self._array
+    array = array_of(self)
     basic = _basic(index, array.shape)
     chooses = any([item is not None for item in basic.chosen])
     if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
@@ -256,7 +257,7 @@ def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     view = part_of(self, basic.slices, part)
     if not chooses:
         return view, None
-    return view, _arrays(basic.chosen, view._array.shape)
+    return view, _arrays(basic.chosen, view._shape)
 
 
 def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
@@ -266,17 +267,17 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     if merged is not None:
         return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
     if not (modes.grad and source._requires_grad):
-        return wrap(np.ascontiguousarray(source._array[_numpy_index(arrays)]))
-    order = _order(axes, source._array.ndim)
-    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+        return wrap(np.ascontiguousarray(array_of(source)[_numpy_index(arrays)]))
+    order = _order(axes, source.ndim)
+    places = wrap(np.stack([array for array in arrays if array is not None]))
     made = apply(_GATHER, None, [permuted(source, order), places])[0]
-    return permuted(made, _back(axes, places._array.ndim - 1, made._array.ndim))
+    return permuted(made, _back(axes, places.ndim - 1, made.ndim))
 
 
 def _merged(source: Tensor, axes: Sequence[int], arrays: Chosen) -> list[Tensor] | None:
     """A view in which the axes that are indexed are one, and the indices along that; None where
     there is no such view."""
-    first, last, array = axes[0], axes[-1], source._array
+    first, last, array = axes[0], axes[-1], array_of(source)
     numbers: Any = arrays[first]
     if first == last:
         return [source, wrap(numbers)]
@@ -313,24 +314,24 @@ def _back(axes: Sequence[int], count: int, rank: int) -> list[int]:
 
 def put(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value"""
-    source = in_dtype(value, self._array.dtype) if not isinstance(value, Tensor) else value
-    source = source._cast(self._array.dtype)
+    source = in_dtype(value, self._dtype) if not isinstance(value, Tensor) else value
+    source = source._cast(self._dtype)
     mask = _whole_mask(self, index)
-    if mask is not None and source._array.size == 1:
+    if mask is not None and source.numel() == 1:
         check_writable(self)
         write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
         return
     view, chosen = _seen(self, index)
     if chosen is None:
         check_writable(view)
-        write(view, _fitted(source, view._array.shape))
+        write(view, _fitted(source, view._shape))
     else:
         put_chosen(view, chosen, source, False)
 
 
 def _fitted(value: Tensor, shape: Sequence[int]) -> Tensor:
     """A value expanded to a shape; leading axes of size 1 may be too many."""
-    have = value._array.shape
+    have = value._shape
     extra = len(have) - len(shape)
     if extra > 0 and all(dim == 1 for dim in have[:extra]):
         value = reshape(value, have[extra:])
@@ -357,11 +358,11 @@ def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) 
     check_writable(target, recorded)
     index = _numpy_index(arrays)
     shape = _result_shape(target, arrays)
-    values = _fitted(value, shape)._array
-    if accumulate and not _add_rows(target._array, arrays, values):
-        np.add.at(target._array, index, values)
+    values = array_of(_fitted(value, shape))
+    if accumulate and not _add_rows(array_of(target), arrays, values):
+        np.add.at(array_of(target), index, values)
     elif not accumulate:
-        target._array[index] = values
+        array_of(target)[index] = values
     if recorded:
         write(target, _overwritten(target, arrays, value))
     else:
@@ -388,9 +389,8 @@ def _is_leading(arrays: Chosen) -> bool:
 
 def _overwritten(target: Tensor, arrays: Chosen, value: Tensor) -> Tensor:
     """What a tensor is after values were written to it, where the first axes are indexed."""
-    made = wrap(target._array)
-    axes = [axis for axis, array in enumerate(arrays) if array is not None]
-    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    made = wrap(array_of(target))
+    places = wrap(np.stack([array for array in arrays if array is not None]))
     values = _fitted(value, _result_shape(target, arrays))
     record(kernel_of(_SCATTER), None, (target, places, values), (made,))
     return made
@@ -401,7 +401,7 @@ def _result_shape(target: Tensor, arrays: Chosen) -> tuple[int, ...]:
     if not axes:
         raise RunError("index_put: at least one index is needed", hint="copy_ writes all elements")
     where = next(array.shape for array in arrays if array is not None)
-    rest = [dim for axis, dim in enumerate(target._array.shape) if axis not in axes]
+    rest = [dim for axis, dim in enumerate(target._shape) if axis not in axes]
     first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     return (*rest[:first], *where, *rest[first:])
 
@@ -409,10 +409,10 @@ def _result_shape(target: Tensor, arrays: Chosen) -> tuple[int, ...]:
 def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> Tensor:
     """A copy with other values at the elements that index arrays choose."""
     axes = [axis for axis, array in enumerate(arrays) if array is not None]
-    order = _order(axes, source._array.ndim)
-    places = wrap(np.stack([arrays[axis] for axis in axes]))  # type: ignore[arg-type]
+    order = _order(axes, source.ndim)
+    places = wrap(np.stack([array for array in arrays if array is not None]))
     values = _fitted(value, _result_shape(source, arrays))
-    back = _back(axes, places._array.ndim - 1, values._array.ndim)
+    back = _back(axes, places.ndim - 1, values.ndim)
     updates = permuted(values, np.argsort(back).tolist())
     rows = permuted(source, order)
     if accumulate:
@@ -423,5 +423,4 @@ def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool)
     return permuted(made, np.argsort(order).tolist())
 
 
-Tensor.__getitem__ = get  # type: ignore[attr-defined]
-Tensor.__setitem__ = put  # type: ignore[attr-defined]
+bind(__getitem__=get, __setitem__=put)

@@ -12,6 +12,7 @@ from ...base.errors import RunError
 from ..autograd.modes import modes
 from ..autograd.view_writes import CopySlices, Overwritten
 from ..native.copy import copy_into
+from .memory import array_of
 from .tensor import Tensor
 
 
@@ -23,11 +24,11 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed.",
             hint="make a clone before the update",
         )
-    if not target._array.flags.writeable:
+    if not array_of(target).flags.writeable:
         raise RunError(
             "this tensor's memory is read-only", why="it was made from a read-only array", hint="write to a clone()"
         )
-    if 0 in target._array.strides and _overlaps(target):
+    if 0 in array_of(target).strides and _overlaps(target):
         raise RunError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location.",
             hint="clone() the tensor before performing the operation",
@@ -60,19 +61,19 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
 
 
 def _overlaps(target: Tensor) -> bool:
-    array = target._array
+    array = array_of(target)
     return array.size > 0 and any(n > 1 and not s for n, s in zip(array.shape, array.strides))
 
 
 def write(target: Tensor, result: Tensor) -> Tensor:
     """Gives a tensor the values and the history of a result; its base and views see them, too."""
-    if result._array.shape != target._array.shape:
+    if result._shape != target._shape:
         raise RunError(f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)}")
     if modes.grad and result._requires_grad:
         check_writable(target, True)
     result = _cast_back(result, target)
-    if result._array is not target._array:
-        copy_into(target._array, result._array)
+    if array_of(result) is not array_of(target):
+        copy_into(array_of(target), array_of(result))
     target._counter[0] += 1
     if modes.grad:
         place_in_graph(target, result)
@@ -85,7 +86,7 @@ def place_in_graph(target: Tensor, result: Tensor) -> None:
         return
     base = target._base
     if base is not None:
-        node = CopySlices(base, target._array, result._edge())
+        node = CopySlices(base, array_of(target), result._edge())
         base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
         base._history += 1
         return
@@ -100,7 +101,7 @@ def place_in_graph(target: Tensor, result: Tensor) -> None:
 
 def _cast_back(result: Tensor, target: Tensor) -> Tensor:
     """A result in the dtype of what it is written to, if its kind fits."""
-    have, want = result._array.dtype, target._array.dtype
+    have, want = result._dtype, target._dtype
     if have == want:
         return result
     lost = (is_complex(have) and not is_complex(want)) or (
@@ -140,8 +141,8 @@ def write_out(out: Any, result: Any) -> Any:
         )
     check_writable(out)
     value = _cast_back(result, out)
-    if out._array.shape != value._array.shape:
-        out.resize_(value._array.shape)
-    np.copyto(out._array, value._array)
+    if out._shape != value._shape:
+        out.resize_(value._shape)
+    np.copyto(array_of(out), array_of(value))
     out._counter[0] += 1
     return out

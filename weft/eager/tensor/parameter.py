@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.errors import InvalidType
 from .copying import copied
-from .tensor import Tensor
+from .tensor import Tensor, sharing, wrap
 from .types import get_default_dtype
 
 
@@ -23,15 +23,9 @@ class Parameter(Tensor):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is not None and not isinstance(data, Tensor):
             raise InvalidType(f"a Parameter is made from a Tensor, not a {type(data).__name__}")
-        made = object.__new__(cls)
         if data is None:
-            made._array = np.empty(0, get_default_dtype().numpy)
-            made._counter = [0]
-        else:
-            made._array = data._array
-            made._counter = data._counter
-            made._root = data if data._root is None else data._root
-        return made.requires_grad_(requires_grad)
+            data = wrap(np.empty(0, get_default_dtype().numpy))
+        return sharing(data, object.__new__(cls)).requires_grad_(requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         pass

@@ -72,17 +72,14 @@ def result_dtype(operands: Iterable[Any]) -> DType:
     """The dtype in which tensors and numbers meet."""
     dims = zero = wrapped = None
     for value in operands:
-        array = getattr(value, "_array", None)
-        if array is None:
-            dtype = number_dtype(value)
+        dtype = getattr(value, "_dtype", None)
+        if dtype is None or value._wrapped:
+            dtype = number_dtype(value if dtype is None else value.item())
             wrapped = dtype if wrapped is None else promote(wrapped, dtype)
-        elif value._wrapped:
-            dtype = number_dtype(array[()])
-            wrapped = dtype if wrapped is None else promote(wrapped, dtype)
-        elif array.ndim:
-            dims = array.dtype if dims is None else promote(dims, array.dtype)
+        elif value.ndim:
+            dims = dtype if dims is None else promote(dims, dtype)
         else:
-            zero = array.dtype if zero is None else promote(zero, array.dtype)
+            zero = dtype if zero is None else promote(zero, dtype)
     made = _outvoted(dims, _outvoted(zero, wrapped))
     assert made is not None
     return made

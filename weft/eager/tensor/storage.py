@@ -22,7 +22,8 @@ except ImportError:  # numpy 1
 from ...base.errors import InvalidType, InvalidValue, OutOfMemory, OutOfRange, RunError
 from ...base.memory import LARGE, memory_bytes
 from ...base.ndarray import ALIGNMENT
-from .device import CPU, device, require_cpu
+from .device import device, require_cpu
+from .memory import device_of
 
 Bytes = NDArray[np.uint8]
 
@@ -171,7 +172,7 @@ class UntypedStorage:
 
     @property
     def device(self) -> device:
-        return CPU
+        return device_of(self._bytes)
 
     def get_device(self) -> int:
         return -1

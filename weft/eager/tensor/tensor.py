@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,29 +23,30 @@ from ..autograd.view_writes import AsStrided
 from ..native.copy import ordered_copy
 from ..native.pointwise import add_into
 from .device import device
+from .memory import Array, Memory, answer, array_of, device_of, in_memory
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
 from .types import OF_NUMPY, dtype, layout, strided
 
-Array = np.ndarray[Any, Any]
 NO_GRAD = "was created in no_grad mode"
 MULTIPLE = "is the output of a function that returns multiple views"
-CPU = device("cpu")
 MAX_RANK = 64  # numpy's
 CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
 _accumulating = held_lock("adding")
+_new, _ndarray = object.__new__, np.ndarray  # every call asks for them
 
 
 class Tensor:
     """An n-dimensional array that records what is done to it.
 
-    `_array` is the strided view over the memory. Views of one memory share `_counter`, which counts
-    in-place changes, and `_root`, the tensor whose storage they are parts of.
+    `_array` is its memory, which only `array_of` hands out. What the library asks of it are `_shape`, a plain tuple,
+    and `_dtype`, numpy's; `shape` and `dtype` are the objects that users see. Views of one memory share `_counter`,
+    which counts in-place changes, and `_root`, the tensor whose storage they are parts of.
     """
 
     __module__ = "weft"
-    _array: Array
+    _array: Memory
     _counter: list[int]
     _requires_grad: bool = False
     _grad: Tensor | None = None
@@ -73,15 +74,27 @@ class Tensor:
         made = _apply[0](op, params, inputs)
         return made[0] if len(made) == 1 else made
 
+    if TYPE_CHECKING:  # what `bind` and the table of functions give it
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __add__(self, other: Any) -> Tensor: ...
+
+        __sub__ = __mul__ = __truediv__ = __floordiv__ = __radd__ = __rsub__ = __rmul__ = __lt__ = __gt__ = __or__ = (
+            __and__
+        ) = __add__
+
     # Shape and memory
+
+    _shape: tuple[int, ...] = answer("shape")
+    _dtype: DType = answer("dtype")
+    ndim: int = answer("ndim")
+    itemsize: int = answer("itemsize")
+    nbytes: int = answer("nbytes")
 
     @property
     def shape(self) -> Size:
         return Size.of(self._array.shape)
-
-    @property
-    def ndim(self) -> int:
-        return self._array.ndim
 
     @property
     def dtype(self) -> dtype:
@@ -89,29 +102,21 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return CPU
+        return device_of(self._array)
 
     @property
     def layout(self) -> layout:
         return strided
 
-    @property
-    def itemsize(self) -> int:
-        return self._array.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self._array.nbytes
-
     def dim(self) -> int:
-        return self._array.ndim
+        return self.ndim
 
     ndimension = dim
 
     def size(self, dim: int | None = None) -> Any:
         if dim is None:
             return Size.of(self._array.shape)
-        return self._array.shape[axis_of(dim, self._array.ndim)]
+        return self._shape[axis_of(dim, self.ndim)]
 
     def numel(self) -> int:
         return self._array.size
@@ -119,48 +124,58 @@ class Tensor:
     nelement = numel
 
     def element_size(self) -> int:
-        return self._array.itemsize
+        return self.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps between neighbours, in elements."""
         strides = element_strides(self._array)
-        return strides if dim is None else strides[axis_of(dim, self._array.ndim)]
+        return strides if dim is None else strides[axis_of(dim, self.ndim)]
 
     def storage_offset(self) -> int:
         start = self.untyped_storage().data_ptr()
-        return (self.data_ptr() - start) // self._array.itemsize if self._array.size else 0
+        return (self.data_ptr() - start) // self.itemsize if self.numel() else 0
 
     def data_ptr(self) -> int:
-        pointer: int = self._array.__array_interface__["data"][0]
+        pointer: int = array_of(self).__array_interface__["data"][0]
         return pointer
 
     def untyped_storage(self) -> UntypedStorage:
         """The bytes that this tensor and its views share."""
         root = self if self._root is None else self._root
-        if root._storage is None:
-            root._storage = UntypedStorage._of_array(root._array)
-        if root is not self and self._array.size and not root._storage._spans(self._array):
-            root, self._root = self, None  # the tensor it was a view of looks at other memory now
-            root._storage = UntypedStorage._of_array(root._array)
+        storage = root._storage
+        if storage is None:
+            storage = root._storage = UntypedStorage._of_array(array_of(root))
+        if root is not self and self.numel() and not storage._spans(array_of(self)):
+            self._root = None  # the tensor it was a view of looks at other memory now
+            storage = self._storage = UntypedStorage._of_array(array_of(self))
         if self._start is None:
-            self._storage = root._storage
-            self._start = self.data_ptr() - root._storage.data_ptr() if self._array.size else 0
-            root._storage._adopt(self)
-        return root._storage
+            self._storage = storage
+            self._start = self.data_ptr() - storage.data_ptr() if self.numel() else 0
+            storage._adopt(self)
+        return storage
 
     def _moved(self, storage: UntypedStorage) -> None:
         """Follows its storage into other memory."""
-        array = self._array
-        start = self._start or 0
-        memory = storage._bytes if array.size else np.empty(0, np.uint8)
-        self._array = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+        self._look_at(storage, self._shape, self._start or 0, self._array.strides)
+
+    def _look_at(
+        self, storage: UntypedStorage, shape: tuple[int, ...], start: int, strides: tuple[int, ...] | None = None
+    ) -> None:
+        """Has elements of a storage as its memory: the first at a byte, the others some bytes apart."""
+        memory, first = (np.empty(0, np.uint8), 0) if 0 in shape else (storage._bytes, start)
+        self._array = np.ndarray(shape, self._dtype, memory, first, strides)
+
+    def _look_as(self, view: Tensor) -> None:
+        """Looks at its memory as a view of it does."""
+        self._array = view._array
+        if self._start is not None:
+            self._start = self.data_ptr() - self.untyped_storage().data_ptr() if self.numel() else 0
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements lie in order: row-major, or with channels after the pixels."""
-        rank = CHANNELS_LAST.get(getattr(memory_format, "name", ""))
+        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), array_of(self)
         if rank is None:
-            return self._array.flags.c_contiguous
-        array = self._array
+            return array.flags.c_contiguous
         return array.ndim == rank and np.moveaxis(array, 1, -1).flags.c_contiguous
 
     # Autograd
@@ -184,7 +199,7 @@ class Tensor:
                     "you can only change requires_grad flags of leaf variables.", hint="use var_no_grad = var.detach()"
                 )
             return self
-        kind = self._array.dtype
+        kind = self._dtype
         if requires_grad and not (is_float(kind) or is_complex(kind)):
             raise RunError(
                 "Only Tensors of floating point and complex dtype can require gradients",
@@ -205,7 +220,7 @@ class Tensor:
         self._seen = base._history
         self._requires_grad = base._requires_grad
         self._output_nr = 0
-        self._grad_fn = AsStrided(base, self._array) if base._requires_grad else None
+        self._grad_fn = AsStrided(base, array_of(self)) if base._requires_grad else None
 
     @property
     def is_leaf(self) -> bool:
@@ -256,12 +271,12 @@ class Tensor:
             raise InvalidType(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
         if value is self:
             raise RunError("can't assign Variable as its own grad")
-        if value._array.dtype != self._array.dtype:
+        if value._dtype != self._dtype:
             raise RunError(
                 f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with dtype '{self.dtype}'",
                 hint="the gradient must have the tensor's dtype",
             )
-        if value._array.shape != self._array.shape:
+        if value._shape != self._shape:
             raise RunError(
                 f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
                 f"size '{list(self.shape)}'",
@@ -274,20 +289,17 @@ class Tensor:
         with _accumulating:
             have = self._grad
             if have is None:
-                kept = modes.grad or (is_ours and grad._array.flags.c_contiguous)
+                kept = modes.grad or (is_ours and grad.is_contiguous())
                 self._grad = grad if kept else _kept(grad)
             elif modes.grad:
                 self._grad = have + grad
             else:
-                add_into(have._array, grad._array)
+                add_into(array_of(have), array_of(grad))
                 have._counter[0] += 1
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
-        made = wrap(self._array)
-        made._counter = self._counter
-        made._root = self if self._root is None else self._root
-        return made
+        return sharing(self, wrap(self._array))
 
     @property
     def data(self) -> Tensor:
@@ -299,7 +311,7 @@ class Tensor:
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise InvalidType(f"Variable data has to be a tensor, but got {type(value).__name__}")
-        kind = value._array.dtype
+        kind = value._dtype
         if self.requires_grad and not (is_float(kind) or is_complex(kind)):
             raise RunError(
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
@@ -313,13 +325,13 @@ class Tensor:
         """Whether an operator on this tensor would be recorded."""
         return modes.grad and self.requires_grad
 
-    def _like(self, array: Array) -> Tensor:
+    def _like(self, array: Memory) -> Tensor:
         """A fresh tensor over an array."""
         return wrap(array)
 
     def _cast(self, kind: DType) -> Tensor:
         """In another dtype; itself if it has that one."""
-        if self._array.dtype == kind:
+        if self._dtype == kind:
             return self
         return _apply[0](Op.get("cast"), _cast_attrs(kind), [self])[0]
 
@@ -327,12 +339,12 @@ class Tensor:
 
     def item(self) -> Any:
         """The only element, as a Python number."""
-        if self._array.size != 1:
-            raise RunError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
-        return self._array.item()
+        if self.numel() != 1:
+            raise RunError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+        return array_of(self).item()
 
     def tolist(self) -> Any:
-        return self._array.tolist()
+        return array_of(self).tolist()
 
     def numpy(self, *, force: bool = False) -> Array:
         """The same memory as a numpy array; with `force`, whatever it takes."""
@@ -340,21 +352,21 @@ class Tensor:
             raise RunError(
                 "Can't call numpy() on Tensor that requires grad.", hint="use tensor.detach().numpy() instead"
             )
-        return self._array
+        return array_of(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __bool__(self) -> bool:
-        if self._array.size != 1:
-            many = "no values" if not self._array.size else "more than one value"
+        if self.numel() != 1:
+            many = "no values" if not self.numel() else "more than one value"
             raise RunError(f"Boolean value of Tensor with {many} is ambiguous")
-        return bool(self._array.item())
+        return bool(array_of(self).item())
 
     def _number(self, kind: Callable[[Any], Any]) -> Any:
-        if self._array.size != 1:
+        if self.numel() != 1:
             raise InvalidValue("only one element tensors can be converted to Python scalars")
-        value = self._array.item()
+        value = array_of(self).item()
         if kind is not complex and isinstance(value, complex):
             if value.imag != 0:
                 raise RunError("value cannot be converted to type double without overflow")
@@ -374,28 +386,28 @@ class Tensor:
         return made
 
     def __index__(self) -> int:
-        if self._array.size != 1 or self._array.dtype.kind not in "iub":
+        if self.numel() != 1 or self._dtype.kind not in "iub":
             raise InvalidType("only integer tensors of a single element can be converted to an index")
-        return int(self._array.item())
+        return int(array_of(self).item())
 
     def __len__(self) -> int:
-        if not self._array.ndim:
+        if not self.ndim:
             raise InvalidType("len() of a 0-d tensor")
-        return self._array.shape[0]
+        return self._shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        if not self._array.ndim:
+        if not self.ndim:
             raise InvalidType("iteration over a 0-d tensor")
-        return iter([self[i] for i in range(self._array.shape[0])])
+        return iter([self[i] for i in range(self._shape[0])])
 
     def __repr__(self) -> str:
         node = self.grad_fn
         return format_tensor(
-            self._array, requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()
+            array_of(self), requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()
         )
 
     def __format__(self, form: str) -> str:
-        return format(self.item(), form) if self._array.ndim == 0 else object.__format__(self, form)
+        return format(self.item(), form) if self.ndim == 0 else object.__format__(self, form)
 
 
 @cache
@@ -403,22 +415,23 @@ def _cast_attrs(kind: DType) -> Any:
     return CastAttrs(dtype=kind)
 
 
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 _apply: list[Callable[..., list[Tensor]]] = []  # dispatch's, which is made of tensors
 
 
-def wrap(array: Array) -> Tensor:
-    """A tensor over memory that is nobody else's; a numpy scalar, which has none, gets some."""
-    made = Tensor.__new__(Tensor)
-    made._array = array if type(array) is np.ndarray else np.array(array, subok=False)
+def wrap(array: Memory) -> Tensor:
+    """A tensor over memory that is nobody else's."""
+    made = _new(Tensor)
+    made._array = array if type(array) is _ndarray else in_memory(array)
     made._counter = [0]
     if modes.inference:
         made._inference = True
     return made
 
 
-def tensor_of(array: Array, counter: list[int], grad_fn: Node | None, output_nr: int) -> Tensor:
+def tensor_of(array: Memory, counter: list[int], grad_fn: Node | None, output_nr: int) -> Tensor:
     """A tensor that was saved, again."""
-    made = Tensor.__new__(Tensor)
+    made = _new(Tensor)
     made._array = array
     made._counter = counter
     if grad_fn is not None:
@@ -428,7 +441,15 @@ def tensor_of(array: Array, counter: list[int], grad_fn: Node | None, output_nr:
     return made
 
 
-def as_view(array: Array, source: Tensor) -> Tensor:
+def sharing(source: Tensor, other: AnyTensor) -> AnyTensor:
+    """Another tensor, which from then on has the memory of a source."""
+    other._array = source._array
+    other._counter = source._counter
+    other._root = source if source._root is None else source._root
+    return other
+
+
+def as_view(array: Memory, source: Tensor) -> Tensor:
     """A tensor over a part of another's memory."""
     made = wrap(array)
     made._counter = source._counter
@@ -442,7 +463,7 @@ def as_view(array: Array, source: Tensor) -> Tensor:
 
 def _kept(grad: Tensor) -> Tensor:
     """A gradient to keep: memory of its own, row-major, outside the graph."""
-    return wrap(ordered_copy(grad._array))
+    return wrap(ordered_copy(array_of(grad)))
 
 
 def axis_of(dim: int, rank: int) -> int:
@@ -465,8 +486,14 @@ class DimensionError(InvalidValue, IndexError):
     """A dimension that a tensor does not have."""
 
 
-def element_strides(array: Array) -> tuple[int, ...]:
+def element_strides(array: Memory) -> tuple[int, ...]:
     return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def bind(**made_of_functions: Any) -> None:
+    """Gives the class of tensors methods and properties that are made of functions on tensors."""
+    for name, value in made_of_functions.items():
+        setattr(Tensor, name, value)
 
 
 def is_tensor(value: object) -> bool:
@@ -474,4 +501,15 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Tensor)
 
 
-__all__ = ["RemovableHandle", "Tensor", "as_view", "axis_of", "is_tensor", "tensor_of", "wrap"]
+__all__ = [
+    "Array",
+    "RemovableHandle",
+    "Tensor",
+    "as_view",
+    "axis_of",
+    "bind",
+    "is_tensor",
+    "sharing",
+    "tensor_of",
+    "wrap",
+]

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...base.errors import Error, InvalidType, NotFound
 from ..functions.create.create import shape_of
-from ..functions.create.data import array_of
+from ..functions.create.data import array_from
 from .storage import UntypedStorage, allocate
-from .tensor import Tensor, wrap
+from .tensor import Tensor, bind, wrap
 from .typed_storage import is_storage
 from .types import DTYPE_NAMES, Size, dtype, get_default_dtype, set_default_dtype, strided
 
@@ -35,7 +35,7 @@ def made_as(kind: dtype, *arguments: Any) -> Tensor:
         return _sized(kind, Size(arguments))
     if len(arguments) > 1 or not hasattr(first, "__len__"):
         raise InvalidType(f"new(): data must be a sequence (got {type(first).__name__})")
-    return wrap(array_of(first, kind))
+    return wrap(array_from(first, kind))
 
 
 def _sized(kind: dtype, shape: Size) -> Tensor:
@@ -65,7 +65,7 @@ def _take_over(self: Tensor, *arguments: Any) -> None:
         made._storage._adopt(self)
 
 
-Tensor.__init__ = _take_over  # type: ignore[method-assign, assignment]
+bind(__init__=_take_over)
 
 
 class tensortype(type):

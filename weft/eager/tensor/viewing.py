@@ -20,9 +20,9 @@ from ...ops.shape.views import ReshapeAttrs
 from ..autograd.modes import modes
 from ..dispatch import kernel_of, record
 from ..native.copy import ordered_copy
+from .memory import Array, Memory, array_of
 from .tensor import Tensor, as_view, wrap
 
-Array = np.ndarray[Any, Any]
 _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _TAKE, _COPY, _SPLIT = (
     Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part", "take", "copy", "split")
 )
@@ -48,7 +48,7 @@ def _split_attrs(cuts: tuple[int, ...], axis: int) -> Any:
     return SplitAttrs(indices_or_sections=cuts, axis=axis)
 
 
-def viewed(op: Op, params: Any, source: Tensor, array: Array) -> Tensor:
+def viewed(op: Op, params: Any, source: Tensor, array: Memory) -> Tensor:
     """A view that an operator describes: its gradient is the operator's."""
     output = as_view(array, source)
     if modes.grad and source._requires_grad:
@@ -58,13 +58,13 @@ def viewed(op: Op, params: Any, source: Tensor, array: Array) -> Tensor:
 
 def in_order(source: Tensor) -> Tensor:
     """A copy in memory of its own, with its elements in order."""
-    output = wrap(ordered_copy(source._array))
+    output = wrap(ordered_copy(array_of(source)))
     if modes.grad and source.requires_grad:
         record(kernel_of(_COPY), None, (source,), (output,))
     return output
 
 
-def reshaped(source: Tensor, array: Array) -> Tensor:
+def reshaped(source: Tensor, array: Memory) -> Tensor:
     """A view with the same elements in the same order."""
     return viewed(_RESHAPE, _reshape_attrs(array.shape), source, array)
 
@@ -76,13 +76,13 @@ def permuted(source: Tensor, axes: Sequence[int]) -> Tensor:
 
 def stretched(source: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A view with axes of size 1 repeated, and new ones before them."""
-    array = np.broadcast_to(source._array, shape)
-    if not array.flags.writeable and source._array.flags.writeable:
-        array = np.lib.stride_tricks.as_strided(source._array, array.shape, array.strides)
+    array = np.broadcast_to(array_of(source), shape)
+    if not array.flags.writeable and array_of(source).flags.writeable:
+        array = np.lib.stride_tricks.as_strided(array_of(source), array.shape, array.strides)
     return viewed(_BROADCAST, BroadcastToAttrs(shape=shape), source, array)
 
 
-def part_of(source: Tensor, slices: Sequence[tuple[int, int, int]], array: Array) -> Tensor:
+def part_of(source: Tensor, slices: Sequence[tuple[int, int, int]], array: Memory) -> Tensor:
     """The view at (start, length, step) along every axis, seen in the array's shape."""
     if not (modes.grad and source._requires_grad):
         return as_view(array, source)
@@ -143,9 +143,9 @@ def positions_by(view: Callable[[Array], Array], shape: Sequence[int]) -> Array:
 def seen_by(source: Tensor, view: Callable[[Array], Array]) -> Tensor:
     """A view by any function of arrays; where gradients are wanted, it is recorded as the elements
     that it takes."""
-    output = as_view(view(source._array), source)
+    output = as_view(view(array_of(source)), source)
     if modes.grad and source._requires_grad:
-        record_taken(source, positions_by(view, source._array.shape), output)
+        record_taken(source, positions_by(view, source._shape), output)
     return output
 
 

@@ -71,7 +71,7 @@ def _groups(tensors: list[Tensor], size_limit: float) -> Iterator[list[Tensor]]:
 
 
 def _bytes(tensor: Tensor) -> int:
-    return tensor._array.nbytes
+    return tensor.nbytes
 
 
 def reorder_as(tensors: Iterable[Tensor], ordered_tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...base.errors import FormatError
+from .signatures import ROWS
 
 _LARGEST = 2**63
 _TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0")
@@ -86,3 +88,29 @@ def signature_of(row: str) -> Signature:
         kind, has_default, default = form.partition("=")
         attributes[name] = Attribute(kind, default if has_default else None)
     return Signature(tuple(inputs.split()), attributes)
+
+
+def _table() -> tuple[dict[str, str], dict[str, str]]:
+    """The rows of MXNet's operators by their names, and these by the other names they have."""
+    forms, names = {}, {}
+    for row in ROWS.replace("\n    ", " ").splitlines():
+        called, _, form = row.partition(":")
+        name, *others = called.split()
+        forms[name] = form
+        names.update(dict.fromkeys(others, name))
+    return forms, names
+
+
+_FORMS, NAME_OF_ALIAS = _table()
+
+
+def real_name(op_name: str) -> str:
+    """The name that an operator has in MXNet 1.9.1, where this is another name of it."""
+    return NAME_OF_ALIAS.get(op_name, op_name)
+
+
+@lru_cache(maxsize=2048)
+def signature(op_name: str) -> Signature | None:
+    """The inputs and attributes of an operator that is supported."""
+    form = _FORMS.get(real_name(op_name))
+    return None if form is None else signature_of(form)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...base.dtype import DTYPES, DType
 from ...base.errors import FormatError, Unsupported
+from ...core.ir import Fact
 from ...core.schema import is_hidden
 from ..building import Building
 from ..emitter import Emitter, Value
-from .attributes import Attribute, Signature, parsed
-from .registry import real_name
+from .attributes import Attribute, Signature, parsed, real_name
 
 # What only concerns speed, memory or training, whatever the operator.
 _NO_EFFECT = frozenset(
@@ -25,7 +25,7 @@ def _of_the_caller(attrs: Mapping[str, str]) -> Signature:
     return Signature(("data*",), {name: Attribute("text", None) for name in attrs})
 
 
-class Part(NamedTuple):
+class Subgraph(NamedTuple):
     """A subgraph of the node. `convert(emitter, arguments)` makes values of its outputs from those
     of its arguments, of which None are not needed."""
 
@@ -37,6 +37,10 @@ class OpenFill(Value):
     """A constant fill, part of whose shape MXNet takes from whatever reads it."""
 
     __slots__ = ("fill",)
+
+    def __init__(self, name: str, fact: Fact, fill: float) -> None:
+        super().__init__(name, fact)
+        self.fill = fill
 
 
 class Call(Building):
@@ -50,26 +54,23 @@ class Call(Building):
         attrs: Mapping[str, str],
         signature: Signature | None,
         inputs: Sequence[Value],
-        wanted: frozenset[int],
-        parts: Sequence[Part] = (),
+        wanted: Iterable[int],
+        subgraphs: Sequence[Subgraph] = (),
     ) -> None:
-        super().__init__(emitter, real_name(op_name), name)
-        self.inputs = list(inputs)
-        self.wanted = wanted  # the outputs that the graph uses
-        self.parts = list(parts)
+        super().__init__(emitter, real_name(op_name), name, inputs, wanted)
+        self.subgraphs = list(subgraphs)
         self._attrs = {key: text for key, text in attrs.items() if not is_hidden(key)}
         self._signature = signature or _of_the_caller(self._attrs)
-        self._read: set[str | int] = set()
         self._node_name = self.name
         self._check()
 
     def _check(self) -> None:
-        known, given = self._signature, len(self.inputs)
+        known, count = self._signature, len(self.inputs)
         unknown = [key for key in self._attrs if key not in known.attributes]
         if unknown and known.attributes:  # an operator that has none reads none
             raise Unsupported(f"{self.op_type} with attribute {unknown[0]!r}")
-        if not known.variadic and given > len(known.inputs):
-            raise FormatError(f"{given} inputs", why=f"{self.op_type} takes {len(known.inputs)} at most")
+        if not known.variadic and count > len(known.inputs):
+            raise FormatError(f"{count} inputs", why=f"{self.op_type} takes {len(known.inputs)} at most")
 
     # What the node says.
 
@@ -77,25 +78,13 @@ class Call(Building):
         return len(self.inputs)
 
     def __getitem__(self, index: int) -> Value:
-        """An input that must be there."""
-        value = self.get(index)
-        if value is None:
-            raise FormatError(f"input {index} is missing")
+        value = super().__getitem__(index)
         if isinstance(value, OpenFill):
             raise Unsupported(
                 f"{self.op_type} reads {value.name!r}, whose shape {value.shape} is not known",
                 hint="export the model with a fixed batch size",
             )
         return value
-
-    def all(self) -> list[Value]:
-        """Every input, of which there must be one at least."""
-        return [self[i] for i in range(max(len(self.inputs), 1))]
-
-    def get(self, index: int) -> Value | None:
-        """An input, or None if it is left out."""
-        self._read.add(index)
-        return self.inputs[index] if index < len(self.inputs) else None
 
     def attr(self, name: str) -> Any:
         """An attribute as given, else MXNet's default."""
@@ -110,15 +99,21 @@ class Call(Building):
         """Whether an attribute is written at all."""
         return name in self._attrs
 
+    def knows(self, name: str) -> bool:
+        """Whether the operator has an attribute of that name."""
+        return name in self._signature.attributes
+
     def dtype_attr(self, name: str = "dtype") -> DType | None:
         text = self.attr(name)
         if text is not None and text not in DTYPES:
             raise FormatError(f"attribute {name!r} is no dtype: {text[:80]!r}")
         return None if text is None else DTYPES[text]
 
-    def ignore(self, *parts: str | int) -> None:
-        """Says that attributes, or inputs by number, make no difference at inference."""
-        self._read.update(parts)
+    def required_dtype(self, name: str = "dtype") -> DType:
+        dtype = self.dtype_attr(name)
+        if dtype is None:
+            raise FormatError(f"attribute {name!r} is missing")
+        return dtype
 
     def check_all_read(self) -> None:
         """What the converter has not looked at must not be there: nothing is dropped in silence."""
@@ -130,15 +125,11 @@ class Call(Building):
             if parsed(name, known.kind, text) != default:
                 raise Unsupported(f"{self.op_type} with attribute {name!r} = {text[:80]!r}")
         for index, value in enumerate(self.inputs):
-            if index not in self._read:
+            if index not in self._read and value is not None:
                 raise Unsupported(f"{self.op_type} with input {index} ({value.name!r})")
-
-    def only_first_output(self) -> None:
-        if self.wanted - {0}:
-            raise Unsupported(f"{self.op_type} with more than its first output is not supported")
 
     def named(self, results: list[Value]) -> list[Value]:
         """Gives the node that makes the first result the name that the MXNet node has."""
-        if any(results[0] is value for value in self._made):
+        if any(results[0] is value for value in self._results):
             self.emitter.rename(results[0], self._node_name)
         return results

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from . import importer  # noqa: F401  registers the converters
+from .attributes import NAME_OF_ALIAS
 from .registry import ALIKE, supported
-from .signatures import ALIASES
 
 
 def coverage_table() -> str:
     """One row an operator, in Markdown: its other names, and what it becomes."""
     others: dict[str, list[str]] = {}
-    for alias, name in ALIASES.items():
+    for alias, name in NAME_OF_ALIAS.items():
         others.setdefault(name, []).append(f"`{alias}`")
     rows = ["| operator | also called | as |", "|---|---|---|"]
     for name in supported():
-        made = f"`{ALIKE[name].op}`" if name in ALIKE else "converter"
-        rows.append(f"| `{name}` | {' '.join(others.get(name, []))} | {made} |")
+        counterpart = f"`{ALIKE[name].op}`" if name in ALIKE else "converter"
+        rows.append(f"| `{name}` | {' '.join(others.get(name, []))} | {counterpart} |")
     return "\n".join(rows) + "\n"

@@ -31,12 +31,12 @@ def converted_by(
 ) -> list[Value]:
     """What the function makes of the inputs, with facts about each output."""
     symbols = [emitter.symbol(value) for value in inputs]
-    made = function(symbols, dict(attrs))
-    if not isinstance(made, Symbol):
-        raise InvalidType(f"a converter gave a {type(made).__name__}, not a Symbol")
+    result = function(symbols, dict(attrs))
+    if not isinstance(result, Symbol):
+        raise InvalidType(f"a converter gave a {type(result).__name__}, not a Symbol")
     facts = {symbol.outputs[0]: value.fact for symbol, value in zip(symbols, inputs)}
-    _infer(made.outputs, facts)
-    return [Value(entry.node.name, facts[entry], part) for entry, part in zip(made.outputs, made)]
+    _infer(result.outputs, facts)
+    return [Value(entry.node.name, facts[entry], part) for entry, part in zip(result.outputs, result)]
 
 
 def _infer(entries: Sequence[NodeEntry], facts: dict[NodeEntry, Fact]) -> None:

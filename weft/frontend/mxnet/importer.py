@@ -6,37 +6,24 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...base.dtype import DTYPES, FLOAT32, DType, is_float
+import numpy as np
+
+from ...base.dtype import FLOAT32, DType, is_float
 from ...base.errors import FormatError, NotFound, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
 from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
+from ..building import Alike
 from ..emitter import Emitter, Value
-from ..reading import reading
-from . import (  # noqa: F401  each registers its converters
-    convert_attention,
-    convert_control,
-    convert_deformable,
-    convert_detection,
-    convert_index,
-    convert_layers,
-    convert_math,
-    convert_np,
-    convert_np_shape,
-    convert_pool,
-    convert_random,
-    convert_reduce,
-    convert_regions,
-    convert_rnn,
-    convert_shape,
-    convert_spatial,
-)
-from .attributes import parsed
-from .call import Call, OpenFill, Part
+from ..reading import check_inputs, in_nodes, reading
+from . import convert  # noqa: F401  registers the converters
+from .attributes import parsed, real_name, signature
+from .call import Call, OpenFill, Subgraph
 from .custom import SymbolConverter, converted_by, get_op, identity_converter
-from .registry import Alike, Converter, find, real_name, signature
-from .source import Arrays, read_model
+from .params_file import dtype_of_code
+from .registry import Converter, find
+from .source import MxnetModel, read_model
 from .symbol_file import Node, SymbolFile
 
 __all__ = ["from_mxnet", "get_op"]
@@ -52,10 +39,10 @@ _LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".
 class Tables(NamedTuple):
     """The converters that the caller has brought, by MXNet's operator names."""
 
-    own: Mapping[str, SymbolConverter]
+    brought: Mapping[str, SymbolConverter]
 
     def find(self, op_name: str) -> SymbolConverter | Converter | Alike | None:
-        return self.own.get(op_name) or find(op_name)
+        return self.brought.get(op_name) or find(op_name)
 
 
 def from_mxnet(
@@ -79,8 +66,8 @@ def from_mxnet(
     >>> text = '''{"nodes": [{"op": "null", "name": "x", "inputs": []},
     ...   {"op": "Activation", "name": "y", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]}],
     ...   "arg_nodes": [0], "heads": [[1, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}'''
-    >>> made, params = from_mxnet(text, shape={"x": (2, 3)})
-    >>> made.list_input_names(), made.list_output_names(), params
+    >>> symbol, params = from_mxnet(text, shape={"x": (2, 3)})
+    >>> symbol.list_input_names(), symbol.list_output_names(), params
     (['x'], ['y_output'], {})
     """
     model = read_model(symbol, arg_params, aux_params)
@@ -88,11 +75,10 @@ def from_mxnet(
     live = _live(model.graph, tables)
     _report_unsupported(model.graph, live, tables)
     emitter = Emitter()
-    values = _variables(model.graph, model.arrays, live, emitter, given_shapes(shape))
-    made = _converted(model.graph, live, tables, emitter, values)
+    values = _Variables(model, live, given_shapes(shape)).values(emitter)
     outputs = [
         _head(emitter, value, model.graph.nodes[number], len(values[number]))
-        for value, (number, _) in zip(made, model.graph.heads)
+        for value, (number, _) in zip(_converted(model.graph, live, tables, emitter, values), model.graph.heads)
     ]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
@@ -104,8 +90,8 @@ def _head(emitter: Emitter, value: Value, node: Node, count: int) -> Symbol:
 
 
 def _tables(identity_list: Iterable[str] | None, convert_map: Mapping[str, SymbolConverter] | None) -> Tables:
-    own = {name: identity_converter(name) for name in identity_list or ()}
-    return Tables({**own, **(convert_map or {})})
+    same = {name: identity_converter(name) for name in identity_list or ()}
+    return Tables({**same, **(convert_map or {})})
 
 
 # What is needed for the outputs: a label is not.
@@ -125,7 +111,7 @@ def _live(graph: SymbolFile, tables: Tables) -> dict[int, set[int]]:
 
 
 def _read_inputs(node: Node, tables: Tables) -> list[tuple[int, int]]:
-    label = None if node.op in tables.own else _LABELS.get(real_name(node.op))
+    label = None if node.op in tables.brought else _LABELS.get(real_name(node.op))
     return [entry for index, entry in enumerate(node.inputs) if index != label]
 
 
@@ -144,98 +130,75 @@ def _report_unsupported(graph: SymbolFile, live: Iterable[int], tables: Tables) 
         total = sum(map(len, missing.values()))
         raise Unsupported(
             f"{len(missing)} operators of the model are not supported, in {total} nodes",
-            why="; ".join(_described(op, names) for op, names in sorted(missing.items())),
+            why="; ".join(f"{op} {in_nodes(names)}" for op, names in sorted(missing.items())),
             hint="convert_map={...} of from_mxnet takes converters for them",
         )
-
-
-def _described(op: str, names: list[str]) -> str:
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"{op} in {len(names)} nodes: {shown}"
 
 
 # Variables: what has a value is a parameter, the others are inputs.
 
 
-def _variables(
-    graph: SymbolFile, arrays: Arrays, live: Iterable[int], emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
-) -> dict[int, list[Value]]:
-    numbers = [number for number in live if graph.nodes[number].op == "null"]
-    names = [graph.nodes[number].name for number in numbers]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FormatError(f"two variables have the name {twice!r}")
-    _check_given(given, [name for name in names if name not in arrays])
-    readers = _readers(graph, live)
-    _check_learned(graph, arrays, readers, given)
-    values = {}
-    for number, name in zip(numbers, names):
-        if name in arrays and name not in given:
-            values[number] = [emitter.stored(name, arrays[name])]
-        else:
-            values[number] = [_input(graph, number, arrays, readers.get(number, []), emitter, given)]
-    return values
+class _Variables:
+    """The variables that are needed, the nodes that read each of them, and as what."""
 
+    def __init__(self, model: MxnetModel, live: Iterable[int], shapes: Mapping[str, tuple[Dim, ...]]) -> None:
+        self.nodes = model.graph.nodes
+        self.arrays = model.arrays
+        self.shapes = shapes  # that the caller says
+        self.names = {number: self.nodes[number].name for number in live if self.nodes[number].op == "null"}
+        self.readers: dict[int, list[tuple[Node, str]]] = {number: [] for number in self.names}
+        for reader in (self.nodes[number] for number in live):
+            known = signature(reader.op)
+            for index, (source, _) in enumerate(reader.inputs):
+                if source in self.readers:
+                    role = known.inputs[index] if known is not None and index < len(known.inputs) else ""
+                    self.readers[source].append((reader, role))
+        self._check()
 
-def _check_given(given: Mapping[str, tuple[Dim, ...]], inputs: list[str]) -> None:
-    for name in given:
-        if name not in inputs:
-            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs))
+    def _check(self) -> None:
+        names = list(self.names.values())
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise FormatError(f"two variables have the name {twice!r}")
+        check_inputs(self.shapes, [name for name in names if name not in self.arrays])
+        missing = [
+            self.names[number]
+            for number, rows in self.readers.items()
+            if any(role in _LEARNED for _, role in rows)
+            and self.names[number] not in self.arrays
+            and self.names[number] not in self.shapes
+        ]
+        if missing and self.arrays:  # where there are parameters at all, none may be missing
+            raise NotFound(
+                f"{len(missing)} parameters have no value: {', '.join(missing[:5])}",
+                hint="give the symbol's own parameter file, or shape={name: ...} for those that are inputs",
+            )
 
+    def values(self, emitter: Emitter) -> dict[int, list[Value]]:
+        return {
+            number: [
+                emitter.stored(name, self.arrays[name])
+                if name in self.arrays and name not in self.shapes
+                else self._input(number, emitter)
+            ]
+            for number, name in self.names.items()
+        }
 
-def _readers(graph: SymbolFile, live: Iterable[int]) -> dict[int, list[tuple[Node, str]]]:
-    """For each variable the nodes that read it, and as what."""
-    readers: dict[int, list[tuple[Node, str]]] = {}
-    for number in live:
-        node = graph.nodes[number]
-        known = signature(node.op)
-        for index, (source, _) in enumerate(node.inputs):
-            if graph.nodes[source].op == "null":
-                named = known is not None and index < len(known.inputs)
-                role = known.inputs[index] if named else ""
-                readers.setdefault(source, []).append((node, role))
-    return readers
+    def _input(self, number: int, emitter: Emitter) -> Value:
+        node = self.nodes[number]
+        dtype, shape = _declared_dtype(node), self.shapes.get(node.name, _declared_shape(node))
+        for reader, role in self.readers[number]:
+            weight = self._weight(reader)
+            if weight is not None and role == "data":
+                dtype = dtype or (weight.dtype if is_float(weight.dtype) else None)
+                shape = _shape_for(reader, weight.shape) if shape is None else shape
+        return emitter.input(node.name, shape, dtype or FLOAT32)
 
-
-def _check_learned(
-    graph: SymbolFile,
-    arrays: Arrays,
-    readers: Mapping[int, list[tuple[Node, str]]],
-    given: Mapping[str, tuple[Dim, ...]],
-) -> None:
-    """Where there are parameters at all, none may be missing."""
-    missing = [
-        graph.nodes[number].name
-        for number, rows in readers.items()
-        if any(role in _LEARNED for _, role in rows)
-        and graph.nodes[number].name not in arrays
-        and graph.nodes[number].name not in given
-    ]
-    if missing and arrays:
-        raise NotFound(
-            f"{len(missing)} parameters have no value: {', '.join(missing[:5])}",
-            hint="give the parameter file that belongs to the symbol, or shape={name: ...} for those that are inputs",
-        )
-
-
-def _input(
-    graph: SymbolFile,
-    number: int,
-    arrays: Arrays,
-    readers: list[tuple[Node, str]],
-    emitter: Emitter,
-    given: Mapping[str, tuple[Dim, ...]],
-) -> Value:
-    node = graph.nodes[number]
-    dtype, shape = _declared_dtype(node), _declared_shape(node)
-    if node.name in given:
-        shape = given[node.name]
-    for reader, role in readers:
-        weight = _weight(graph, reader, arrays)
-        if weight is not None and role == "data":
-            dtype = dtype or (weight.dtype if is_float(weight.dtype) else None)
-            shape = _shape_for(reader, weight.shape) if shape is None else shape
-    return emitter.input(node.name, shape, dtype or FLOAT32)
+    def _weight(self, reader: Node) -> np.ndarray | None:
+        """The array that a layer is learned in, if it is one that has its input's dtype."""
+        if real_name(reader.op) not in ("Convolution", "FullyConnected", "BatchNorm", "Deconvolution"):
+            return None
+        return self.arrays.get(self.nodes[reader.inputs[1][0]].name if len(reader.inputs) > 1 else "")
 
 
 def _declared_shape(node: Node) -> Shape:
@@ -246,27 +209,12 @@ def _declared_shape(node: Node) -> Shape:
     return tuple(dim if dim and dim > 0 else None for dim in dims) or None
 
 
-_DTYPE_CODES = "float32 float64 float16 uint8 int32 int8 int64 bool".split()
-
-
 def _declared_dtype(node: Node) -> DType | None:
     text = node.attrs.get("__dtype__")
     if text is None:
         return None
     code = parsed("__dtype__", "int", text)
-    if code == -1:
-        return None
-    if not 0 <= code < len(_DTYPE_CODES):
-        raise FormatError(f"unknown dtype code {code}", where=f"variable {node.name!r}")
-    return DTYPES[_DTYPE_CODES[code]]
-
-
-def _weight(graph: SymbolFile, reader: Node, arrays: Arrays) -> Any:
-    """The array that a layer is learned in, if it is one that has its input's dtype."""
-    if real_name(reader.op) not in ("Convolution", "FullyConnected", "BatchNorm", "Deconvolution"):
-        return None
-    name = graph.nodes[reader.inputs[1][0]].name if len(reader.inputs) > 1 else ""
-    return arrays.get(name)
+    return None if code == -1 else dtype_of_code(code, f"variable {node.name!r}")
 
 
 def _shape_for(reader: Node, weight: tuple[int, ...]) -> Shape:
@@ -287,22 +235,22 @@ def _converted(
     return [_settled(_output(values, *head)) for head in graph.heads]
 
 
-def _part(graph: SymbolFile, tables: Tables) -> Part:
+def _subgraph(graph: SymbolFile, tables: Tables) -> Subgraph:
     """A subgraph, to be converted by the converter of its node."""
 
-    def convert(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
+    def converted(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
         live = _live(graph, tables)
-        given = dict(zip(graph.arguments, arguments))
+        value_of = dict(zip(graph.arguments, arguments))
         values = {}
         for number in live:
             if graph.nodes[number].op == "null":
-                value = given.get(number)
+                value = value_of.get(number)
                 if value is None:
                     raise FormatError(f"nothing is given for {graph.nodes[number].name!r}")
                 values[number] = [value]
         return _converted(graph, live, tables, emitter, values)
 
-    return Part(len(graph.arguments), convert)
+    return Subgraph(len(graph.arguments), converted)
 
 
 # One node.
@@ -325,27 +273,23 @@ def _convert(
 
 
 def _results(node: Node, tables: Tables, emitter: Emitter, inputs: list[Value], wanted: frozenset[int]) -> list[Value]:
-    if node.op in tables.own:
+    if node.op in tables.brought:
         attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
-        return converted_by(tables.own[node.op], emitter, list(map(_settled, inputs)), attrs)
+        return converted_by(tables.brought[node.op], emitter, list(map(_settled, inputs)), attrs)
     how = find(node.op)
-    parts = [_part(graph, tables) for graph in node.subgraphs]
-    known = signature(node.op)
-    call = Call(emitter, node.op, node.name, node.attrs, known, inputs, wanted, parts)
-    if isinstance(how, Alike):
-        attrs = {new: call.attr(old) for old, new in how.attrs.items()}
-        made = call.op(how.op, *call.all(), **attrs)
-    else:
-        made = how(call)
+    assert how is not None  # else the node would have been reported
+    subgraphs = [_subgraph(graph, tables) for graph in node.subgraphs]
+    call = Call(emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted, subgraphs)
+    answer = call.alike(how) if isinstance(how, Alike) else how(call)
     call.check_all_read()
-    return call.named(made if isinstance(made, list) else [made])
+    return call.named([answer] if isinstance(answer, Value) else answer)
 
 
 def _output(values: Mapping[int, list[Value]], number: int, index: int) -> Value:
-    made = values[number]
-    if index >= len(made):
+    outputs = values[number]
+    if index >= len(outputs):
         raise Unsupported(f"output {index} of node {number} has no counterpart")
-    return made[index]
+    return outputs[index]
 
 
 def _settled(value: Value) -> Value:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.dtype import DTYPES, DType
-from ...base.errors import FormatError, InvalidType, NotFound, Unsupported
+from ...base.errors import FormatError, InvalidType, Unsupported
+from ..reading import read_bytes
 
 _FILE_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -29,6 +30,13 @@ _DENSE_BYTES, _DENSE_FACTOR = 1 << 26, 1 << 10
 _DTYPE_CODES = ("float32 float64 float16 uint8 int32 int8 int64 bool int16 uint16 uint32 uint64 bfloat16").split()
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def dtype_of_code(code: int, where: str | None = None) -> DType:
+    """The dtype that MXNet's files call by a number."""
+    if not 0 <= code < len(_DTYPE_CODES):
+        raise FormatError(f"unknown dtype code {code}", where=where)
+    return DTYPES[_DTYPE_CODES[code]]
 
 
 class SparseArray(NamedTuple):
@@ -47,14 +55,14 @@ class SparseArray(NamedTuple):
         size = prod(self.shape) * self.data.dtype.itemsize
         if size > max(_DENSE_BYTES, _DENSE_FACTOR * self.data.nbytes):
             raise Unsupported(f"a {self.kind} array of shape {self.shape} is too large as a whole")
-        made = np.zeros(self.shape, self.data.dtype)
+        full = np.zeros(self.shape, self.data.dtype)
         if self.kind == "row_sparse":
-            made[_within(self.places[0], self.shape[0])] = self.data
+            full[_within(self.places[0], self.shape[0])] = self.data
         else:
             starts, columns = self.places
             rows = np.repeat(np.arange(self.shape[0]), np.diff(starts))
-            made[rows, _within(columns, self.shape[1])] = self.data
-        return made
+            full[rows, _within(columns, self.shape[1])] = self.data
+        return full
 
 
 def _within(places: Array, extent: int) -> Array:
@@ -83,13 +91,7 @@ def _bytes_of(source: object) -> tuple[bytes, str]:
         return bytes(source), "bytes"
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidType(f"parameters are a path or bytes, not {type(source).__name__}")
-    path = Path(source)
-    if not path.is_file():
-        raise NotFound(f"there is no parameter file {str(path)!r}")
-    try:
-        return path.read_bytes(), str(path)
-    except OSError as error:
-        raise FormatError(f"cannot read {str(path)!r}", why=error.strerror) from None
+    return read_bytes(Path(source), "parameter file"), str(source)
 
 
 class _Reader:
@@ -109,10 +111,10 @@ class _Reader:
             raise FormatError(f"{len(names)} names for {len(arrays)} arrays")
         if self.at != len(self.data):
             raise FormatError(f"{len(self.data) - self.at} bytes follow the end")
-        made = dict(zip(names or map(str, range(len(arrays))), arrays))
-        if len(made) != len(arrays):
+        by_name = dict(zip(names or map(str, range(len(arrays))), arrays))
+        if len(by_name) != len(arrays):
             raise FormatError("two arrays have the same name")
-        return made
+        return by_name
 
     # Pieces.
 
@@ -160,9 +162,7 @@ class _Reader:
 
     def dtype(self) -> DType:
         (code,) = self.numbers("<i")
-        if not 0 <= code < len(_DTYPE_CODES):
-            raise FormatError(f"unknown dtype code {code}")
-        return DTYPES[_DTYPE_CODES[code]]
+        return dtype_of_code(code)
 
     def elements(self, shape: tuple[int, ...], dtype: DType) -> Array:
         if prod(filter(None, shape)) > _LARGEST_EXTENT:

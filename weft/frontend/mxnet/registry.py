@@ -8,33 +8,63 @@ def reshape(call): ...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ...base.errors import RegistryError
-from .attributes import Signature, signature_of
-from .signatures import ALIASES, SIGNATURES
+from ..building import Alike, alike_rows
+from ..emitter import Value
+from .attributes import real_name
+from .call import Call
 
-Converter = Callable[[Any], Any]
+Converter = Callable[[Call], Value | list[Value]]
+AnyConverter = TypeVar("AnyConverter", bound=Converter)
 
-
-class Alike(NamedTuple):
-    """A weft operator that is the same but for the names of attributes."""
-
-    op: str
-    attrs: Mapping[str, str] = MappingProxyType({})  # MXNet's name -> weft's name
-
-
-ALIKE: dict[str, Alike] = {}
+ALIKE: dict[str, Alike] = {
+    **{
+        name: Alike(name)
+        for name in (
+            "abs ceil cos cosh erf erfinv exp expm1 floor log log1p negative reciprocal relu rsqrt sigmoid sign sin "
+            "sinh softsign sqrt tan tanh trunc elemwise_add elemwise_sub elemwise_mul broadcast_add broadcast_sub "
+            "broadcast_mul ones_like zeros_like"
+        ).split()
+    },
+    **alike_rows("""
+        arccos acos
+        arccosh acosh
+        arcsin asin
+        arcsinh asinh
+        arctan atan
+        arctanh atanh
+        fix trunc
+        gammaln lgamma
+        _contrib_sign_ste sign
+        _npx_relu relu
+        _npx_sigmoid sigmoid
+        _grad_add elemwise_add
+        _power elemwise_pow
+        _maximum broadcast_max
+        _minimum broadcast_min
+        broadcast_maximum broadcast_max
+        broadcast_minimum broadcast_min
+        broadcast_power broadcast_pow
+        clip clip a_min a_max
+        hard_sigmoid hard_sigmoid alpha beta
+        batch_dot batch_matmul transpose_a transpose_b
+        Flatten flatten
+        expand_dims expand_dims axis
+        tile tile reps
+        InstanceNorm instance_norm eps=epsilon
+        _contrib_PSROIPooling psroi_pool output_dim pooled_size group_size spatial_scale
+    """),
+}
 CONVERTERS: dict[str, Converter] = {}
 
 
-def converter(*op_names: str) -> Callable[[Converter], Converter]:
+def converter(*op_names: str) -> Callable[[AnyConverter], AnyConverter]:
     """Registers a function that turns a Call into a value, or a list of values."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: AnyConverter) -> AnyConverter:
         for name in op_names:
             if name in CONVERTERS or name in ALIKE:
                 raise RegistryError(f"{name} has a converter already")
@@ -42,18 +72,6 @@ def converter(*op_names: str) -> Callable[[Converter], Converter]:
         return function
 
     return register
-
-
-def real_name(op_name: str) -> str:
-    """The name that an operator has in MXNet 1.9.1, where this is another name of it."""
-    return ALIASES.get(op_name, op_name)
-
-
-@lru_cache(maxsize=2048)
-def signature(op_name: str) -> Signature | None:
-    """The inputs and attributes of an operator that is supported."""
-    row = SIGNATURES.get(real_name(op_name))
-    return None if row is None else signature_of(row)
 
 
 def find(op_name: str) -> Converter | Alike | None:

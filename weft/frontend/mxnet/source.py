@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.errors import FormatError, InvalidType, NotFound, Unsupported
+from ..reading import read_bytes
 from .params_file import SparseArray, read_params
 from .symbol_file import SymbolFile, read_symbol, text_of_symbol
 
@@ -30,13 +31,13 @@ def read_model(symbol: object, arg_params: object, aux_params: object) -> MxnetM
     """The model that the arguments of from_mxnet mean."""
     path = _path(symbol)
     if path is not None:
-        graph = _graph(_read_text(path), str(path))
+        graph = _graph(read_bytes(path, "symbol file"), str(path))
         if arg_params is None and aux_params is None:
             arg_params = newest_params(path)
         return MxnetModel(graph, _arrays(arg_params, aux_params))
     if hasattr(symbol, "collect_params"):
-        symbol, own = _block(symbol)
-        arg_params = own if arg_params is None else arg_params
+        symbol, params = _block(symbol)
+        arg_params = params if arg_params is None else arg_params
     graph = _graph(text_of_symbol(symbol), "symbol")
     return MxnetModel(graph, _arrays(arg_params, aux_params))
 
@@ -57,51 +58,42 @@ def _path(symbol: object) -> Path | None:
     return None
 
 
-def _read_text(path: Path) -> bytes:
-    if not path.is_file():
-        raise NotFound(f"there is no symbol file {str(path)!r}")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FormatError(f"cannot read {str(path)!r}", why=error.strerror) from None
-
-
 def newest_params(path: Path) -> Path:
     """PREFIX-NNNN.params with the highest number, beside PREFIX-symbol.json."""
     prefix = path.name.removesuffix(_SUFFIX)
     pattern = re.compile(re.escape(prefix) + r"-(\d{4,})\.params")
-    found = [
+    numbered = [
         (int(match[1]), beside)
         for beside in path.parent.iterdir()
         if (match := pattern.fullmatch(beside.name)) is not None
     ]
-    if not found or not path.name.endswith(_SUFFIX):
+    if not numbered or not path.name.endswith(_SUFFIX):
         raise NotFound(
             f"there is no parameter file {prefix}-NNNN.params beside {str(path)!r}",
             hint="from_mxnet(path, params_path), or --params on the command line; {} for a model without any",
         )
-    return max(found)[1]
+    return max(numbered)[1]
 
 
 # Arrays, by the names of variables.
 
 
 def _arrays(arg_params: object, aux_params: object) -> Arrays:
-    made: dict[str, np.ndarray] = {}
-    for kind, given in (("arg", arg_params), ("aux", aux_params)):
-        for name, value in _named(given, kind).items():
-            made[name.removeprefix("arg:").removeprefix("aux:")] = _dense(value, name)
-    return made
+    arrays: dict[str, np.ndarray] = {}
+    for kind, params in (("arg", arg_params), ("aux", aux_params)):
+        for name, value in _named(params, kind).items():
+            arrays[name.removeprefix("arg:").removeprefix("aux:")] = _dense(value, name)
+    return arrays
 
 
-def _named(given: object, kind: str) -> Mapping[str, Any]:
-    if given is None:
+def _named(params: object, kind: str) -> Mapping[str, Any]:
+    if params is None:
         return {}
-    if isinstance(given, (str, bytes, os.PathLike)):
-        return read_params(given)
-    items = getattr(given, "items", None)  # a dict, or gluon's ParameterDict
+    if isinstance(params, (str, bytes, os.PathLike)):
+        return read_params(params)
+    items = getattr(params, "items", None)  # a dict, or gluon's ParameterDict
     if not callable(items):
-        raise InvalidType(f"{kind}_params is a path or a mapping, not {type(given).__name__}")
+        raise InvalidType(f"{kind}_params is a path or a mapping, not {type(params).__name__}")
     return dict(items())
 
 
@@ -115,10 +107,10 @@ def _dense(value: Any, name: str) -> np.ndarray:
         value = value.asnumpy()
     elif hasattr(value, "numpy"):
         value = value.numpy()
-    made = np.asarray(value)
-    if made.dtype == object:
+    array = np.asarray(value)
+    if array.dtype == object:
         raise InvalidType(f"parameter {name!r} is a {type(value).__name__}, not an array")
-    return made
+    return array
 
 
 def _block(block: Any) -> tuple[Any, Mapping[str, Any]]:

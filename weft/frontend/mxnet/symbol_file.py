@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...base.errors import FormatError, InvalidType
 from ...core.schema import is_hidden
-from .registry import signature
+from .attributes import signature
 
 _LARGEST_TEXT = 1 << 26
 _DEEPEST = 16  # subgraphs in subgraphs
@@ -138,15 +138,15 @@ def _entry(entry: Any, limit: int, where: str) -> tuple[int, int]:
 def _attrs(item: Mapping[str, Any], where: str) -> dict[str, str]:
     """Attributes are under "param" until 0.8, "attr" until 1.0, and "attrs" since; what old files
     have under "attr" beside "param" are the user's own, which no operator reads."""
-    made: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for key in ("attrs", "param", "attr"):
-        given = item.get(key) or {}
-        if not isinstance(given, Mapping) or not all(isinstance(v, str) for v in given.values()):
+        texts = item.get(key) or {}
+        if not isinstance(texts, Mapping) or not all(isinstance(v, str) for v in texts.values()):
             raise FormatError(f"{key} is no table of texts", where=where)
         users_own = key == "attr" and "param" in item
-        for name, text in given.items():
-            made.setdefault(f"__{name}__" if users_own and not is_hidden(name) else name, text)
-    return made
+        for name, text in texts.items():
+            attributes.setdefault(f"__{name}__" if users_own and not is_hidden(name) else name, text)
+    return attributes
 
 
 # What older versions wrote in another way.
@@ -210,4 +210,5 @@ def text_of_symbol(symbol: object) -> str | bytes | Mapping[str, Any]:
     to_json = getattr(symbol, "tojson", None)
     if not callable(to_json):
         raise InvalidType(f"from_mxnet takes a path, JSON or a symbol of MXNet, not {type(symbol).__name__}")
-    return to_json()
+    text: str = to_json()
+    return text

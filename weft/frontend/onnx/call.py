@@ -30,13 +30,12 @@ class Call(Building):
         label: str,
     ) -> None:
         name = node.name or next(filter(None, node.output), node.op_type)
-        super().__init__(emitter, node.op_type, name)
-        self.inputs = list(inputs)
-        self.outputs = [bool(name) for name in node.output]
+        wanted = [index for index, output in enumerate(node.output) if output]
+        super().__init__(emitter, node.op_type, name, inputs, wanted)
+        self.count = len(node.output)  # of outputs, of which some may have no name
         self.opset = opset
         self._schema = schema
         self._attrs = {item.name: attribute_value(item, label) for item in node.attribute}
-        self._read: set[str | int] = set()
         self._result_name = next(filter(None, node.output), self.name)
         if schema is not None:
             self._check(node, schema)
@@ -46,8 +45,9 @@ class Call(Building):
             known = schema.attributes.get(attribute.name)
             if known is None:
                 raise FormatError(f"unknown attribute {attribute.name!r}")
-            if attribute.type != known.type.value:
-                raise FormatError(f"attribute {attribute.name!r} is not of type {known.type.name}")
+            kind = str(known.type).rpartition(".")[2]
+            if onnx.AttributeProto.AttributeType.Name(attribute.type) != kind:
+                raise FormatError(f"attribute {attribute.name!r} is not of type {kind}")
         if len(self._attrs) != len(node.attribute):
             raise FormatError("an attribute is given twice")
         missing = [name for name, known in schema.attributes.items() if known.required]
@@ -58,25 +58,13 @@ class Call(Building):
             raise FormatError(
                 f"{len(self.inputs)} inputs", why=f"{node.op_type} takes {schema.min_input} to {schema.max_input}"
             )
-        for index, (value, known) in enumerate(zip(self.inputs, schema.inputs)):
-            if value is None and known.option == _SINGLE:
-                raise FormatError(f"input {index} ({known.name}) is missing")
+        for index, (value, formal) in enumerate(zip(self.inputs, schema.inputs)):
+            if value is None and formal.option == _SINGLE:
+                raise FormatError(f"input {index} ({formal.name}) is missing")
         if len(node.output) > schema.max_output:
             raise FormatError(f"{len(node.output)} outputs, and it has {schema.max_output}")
 
     # What the node says.
-
-    def __getitem__(self, index: int) -> Value:
-        """An input that must be there."""
-        value = self.get(index)
-        if value is None:
-            raise FormatError(f"input {index} is missing")
-        return value
-
-    def get(self, index: int) -> Value | None:
-        """An input, or None if it is left out."""
-        self._read.add(index)
-        return self.inputs[index] if index < len(self.inputs) else None
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as given, else as ONNX's schema has it, else `default`."""
@@ -92,10 +80,6 @@ class Call(Building):
             return None
         return attribute_value(known.default_value, name)
 
-    def ignore(self, *parts: str | int) -> None:
-        """Says that attributes, or inputs by number, make no difference at inference."""
-        self._read.update(parts)
-
     def check_all_read(self) -> None:
         """What the converter has not looked at must not be there: nothing is dropped in silence."""
         for name, value in self._attrs.items():
@@ -105,22 +89,9 @@ class Call(Building):
             if index not in self._read and value is not None:
                 raise Unsupported(f"{self.op_type} with input {index} ({value.name!r})")
 
-    def wants(self, output: int) -> bool:
-        """Whether the graph uses an output."""
-        return output < len(self.outputs) and self.outputs[output]
-
-    def only_first_output(self) -> None:
-        if any(self.outputs[1:]):
-            raise Unsupported(
-                f"{self.op_type} with more than its first output is not supported",
-                why="the others belong to training, or have no counterpart",
-            )
-
-    def constant(self, index: int, what: str, default: Any = None) -> np.ndarray | None:
-        """The value of an input that must be known at import; `default` if it is left out."""
-        value = self.get(index)
-        if value is None:
-            return default
+    def constant(self, index: int, what: str) -> np.ndarray:
+        """The value of an input that must be known at import."""
+        value = self[index]
         if value.constant is None:
             raise self.undetermined(
                 f"{what} is only known when the model runs",
@@ -128,25 +99,29 @@ class Call(Building):
             )
         return value.constant
 
-    def ints(self, index: int, what: str) -> list[int] | None:
-        """A constant input as a flat list of ints; None if it is left out."""
-        value = self.constant(index, what)
-        return None if value is None else [int(item) for item in np.ravel(value)]
+    def ints(self, index: int, what: str) -> list[int]:
+        """A constant input as a flat list of ints."""
+        return [int(item) for item in np.ravel(self.constant(index, what))]
 
-    def number(self, index: int, what: str, default: float | None = None) -> float | None:
+    def optional_ints(self, index: int, what: str) -> list[int] | None:
+        """The same; None if it is left out."""
+        return None if self.get(index) is None else self.ints(index, what)
+
+    def number(self, index: int, what: str, default: float | None = None) -> float:
         """A constant input as one number."""
-        value = self.constant(index, what)
-        if value is None:
+        if default is not None and self.get(index) is None:
             return default
+        value = self.constant(index, what)
         if value.size != 1:
             raise FormatError(f"{what} must be one number, not {value.size}")
-        return value.reshape(()).item()
+        number: float = value.reshape(()).item()
+        return number
 
-    def named(self, results: list[Value | None]) -> list[Value | None]:
+    def named(self, results: Sequence[Value | None]) -> Sequence[Value | None]:
         """Gives the node that makes the first result the name that the ONNX node has, and a
         constant that of the ONNX tensor."""
         first = results[0] if results else None
-        if any(first is value for value in self._made):
+        if first is not None and any(first is value for value in self._results):
             folded = first.constant is not None
             self.emitter.rename(first, self._result_name if folded else self.name)
         return results

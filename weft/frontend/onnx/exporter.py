@@ -20,18 +20,8 @@ from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
-from . import (  # noqa: F401  each registers its writers
-    write_control,
-    write_detection,
-    write_index,
-    write_layers,
-    write_math,
-    write_norm,
-    write_pool,
-    write_reduce,
-    write_rnn,
-    write_shape,
-)
+from ..reading import in_nodes
+from . import write  # noqa: F401  registers the writers
 from .saving import Verify, checked, save, with_weights
 from .tensors import CODE_OF
 from .writing import Gaps, Writer, find_writer, write_nodes
@@ -123,13 +113,8 @@ def _report(gaps: Gaps) -> None:
     names = sorted({op for op, _ in gaps})
     raise Unsupported(
         f"{len(names)} operators cannot be written as ONNX: {', '.join(names)}",
-        why="; ".join(_described(*key, nodes) for key, nodes in sorted(gaps.items())),
+        why="; ".join(f"{why or op} {in_nodes(nodes)}" for (op, why), nodes in sorted(gaps.items())),
     )
-
-
-def _described(op: str, why: str, nodes: list[str]) -> str:
-    shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
-    return f"{why or op} in {len(nodes)} nodes: {shown}"
 
 
 # The graph.
@@ -140,10 +125,10 @@ def _model(graph: Graph, arrays: Mapping[str, np.ndarray], opset: int) -> tuple[
     writer = Writer(opset)
     names: dict[NodeEntry, str] = {}
     inputs = _variables(graph, arrays, writer, names)
-    made = set(names.values())
+    variables = set(names.values())
     write_nodes(writer, graph, names)
-    made.update(name for node in writer.nodes for name in node.output)
-    _add_unmade(graph, names, made, writer.gaps)
+    written = variables.union(*(node.output for node in writer.nodes))
+    _add_unwritten(graph, names, written, writer.gaps)
     _report(writer.gaps)
     outputs = _outputs(graph, writer, names)
     nodes, used = _needed(writer.nodes, [item.name for item in outputs])
@@ -171,13 +156,13 @@ def _needed(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> tuple[li
 
 def _read_inside(node: onnx.NodeProto) -> set[str]:
     """What the nodes of the graphs in a node read, whichever graph it is from."""
-    found, pending = set(), [node]
+    names, pending = set[str](), [node]
     while pending:
         for attribute in pending.pop().attribute:
             for inner in attribute.g.node if attribute.HasField("g") else ():
-                found.update(inner.input)
+                names.update(inner.input)
                 pending.append(inner)
-    return found
+    return names
 
 
 def _variables(
@@ -195,16 +180,14 @@ def _variables(
     return inputs
 
 
-def _add_unmade(graph: Graph, names: Mapping[NodeEntry, str], made: set[str], gaps: Gaps) -> None:
+def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[str], gaps: Gaps) -> None:
     """Outputs that something reads, and that no writer makes."""
     refused = {name for nodes in gaps.values() for name in nodes}
     read = [entry for node in graph.indexed.nodes for entry in node.inputs] + graph.outputs
     for entry in read:
         op = entry.node.op
-        unmade = op is not None and names[entry._replace(version=0)] not in made
-        if unmade and entry.node.name not in refused:
-            why = f"output {entry.index} of {op.name}"
-            gaps.setdefault((op.name, why), []).append(entry.node.name)
+        if op is not None and names[entry._replace(version=0)] not in written and entry.node.name not in refused:
+            gaps.setdefault((op.name, f"output {entry.index} of {op.name}"), []).append(entry.node.name)
 
 
 def _variable_name(node: Node, namer: Callable[[str], str]) -> str:

@@ -16,6 +16,7 @@ from ...base.shape import Dim
 from ...core.ir import Fact
 from ...core.symbol import Variable
 from ..emitter import Value
+from ..reading import in_nodes
 from .model import Model, node_domain
 from .tensors import DTYPE_OF
 
@@ -77,10 +78,9 @@ class Gaps:
 
 def _described(model: Model, key: tuple[str, str], names: list[str]) -> str:
     domain, op_type = key
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     full = f"{domain or 'ai.onnx'}.{op_type}"
     subgraph = " with subgraphs" if op_type in ("If", "Loop", "Scan") else ""
-    return f"{full}{subgraph} (opset {model.opsets[domain]}) in {len(names)} nodes: {shown}"
+    return f"{full}{subgraph} (opset {model.opsets[domain]}) {in_nodes(names)}"
 
 
 def _declared(model: Model) -> dict[str, Fact]:

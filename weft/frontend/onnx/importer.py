@@ -7,30 +7,18 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from ...base.dtype import DType
-from ...base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
+from ...base.errors import Error, FormatError, InvalidValue, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
+from ..building import Alike
 from ..emitter import Emitter, Value
-from ..reading import reading
-from . import (  # noqa: F401  each registers its converters
-    convert_attention,
-    convert_detection,
-    convert_einsum,
-    convert_image,
-    convert_index,
-    convert_layers,
-    convert_math,
-    convert_quantized,
-    convert_random,
-    convert_reduce,
-    convert_scatter,
-    convert_shape,
-)
+from ..reading import check_inputs, reading
+from . import convert  # noqa: F401  registers the converters
 from .call import Call
 from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
-from .registry import Alike, Converter, find
+from .registry import Converter, find
 from .tensors import checked_dims, dtype_of, to_numpy
 
 
@@ -50,8 +38,8 @@ def from_onnx(
 
     >>> from onnx import parser
     >>> text = 'm (float[2, n] x) => (float[2, n] y) { y = Relu(x) }'
-    >>> made = onnx.helper.make_model(parser.parse_graph(text))
-    >>> symbol, params = from_onnx(made, shape={"x": (2, 3)})
+    >>> proto = onnx.helper.make_model(parser.parse_graph(text))
+    >>> symbol, params = from_onnx(proto, shape={"x": (2, 3)})
     >>> symbol.list_input_names(), params
     (['x'], {})
     """
@@ -70,15 +58,15 @@ def from_onnx(
 def _convert_or_note(
     model: Model, emitter: Emitter, values: dict[str, Value], node: onnx.NodeProto, position: int, gaps: Gaps
 ) -> None:
-    made = [name for name in node.output if name]
+    outputs = [name for name in node.output if name]
     if gaps.lacks(node):
-        values.update(gaps.stand_ins(made))
+        values.update(gaps.stand_ins(outputs))
         return
     try:
         _convert(model, emitter, values, node, position)
     except Error as error:
         gaps.add(error, node.input)
-        values.update(gaps.stand_ins(made))
+        values.update(gaps.stand_ins(outputs))
     else:
         gaps.follows(node)
 
@@ -115,7 +103,7 @@ def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
 # Inputs and initialisers.
 
 
-def _inputs(model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> dict[str, Value]:
+def _inputs(model: Model, emitter: Emitter, wanted: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> dict[str, Value]:
     graph = model.graph
     values: dict[str, Value] = {}
     for position, tensor in enumerate(graph.initializer):
@@ -125,16 +113,12 @@ def _inputs(model: Model, emitter: Emitter, given: Mapping[str, tuple[Dim, ...]]
         except Unsupported as error:
             gaps.add(error)
         else:
-            values[tensor.name] = emitter.stored(tensor.name, data, own=large is not None)
+            values[tensor.name] = emitter.stored(tensor.name, data, owned=large is not None)
     stored = {tensor.name for tensor in graph.initializer}
     real = [item for item in graph.input if item.name not in stored]
-    for name in given:
-        if name not in {item.name for item in real}:
-            raise NotFound(
-                f"the model has no input {name!r}", why="its inputs: " + ", ".join(item.name for item in real)
-            )
+    check_inputs(wanted, [item.name for item in real])
     shapes = {item.name: _declared_shape(item) for item in real}
-    bound = _bind_symbols(shapes, given)
+    bound = _bind_symbols(shapes, wanted)
     for item in real:
         try:
             dtype = _declared_dtype(item)
@@ -164,25 +148,25 @@ def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
     return tuple(dims)
 
 
-def _bind_symbols(shapes: Mapping[str, Shape], given: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
-    """The shapes with what is given filled in; a symbol means one number wherever it stands."""
+def _bind_symbols(shapes: Mapping[str, Shape], wanted: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
+    """The shapes with what the caller says filled in; a symbol means one number wherever it stands."""
     symbols: dict[str, int] = {}
-    for name, wanted in given.items():
+    for name, dims in wanted.items():
         declared = shapes[name]
-        checked_dims((dim for dim in wanted if isinstance(dim, int)), f"shape of input {name!r}")
+        checked_dims((dim for dim in dims if isinstance(dim, int)), f"shape of input {name!r}")
         if declared is None:
             continue
-        fits = len(declared) == len(wanted)
-        for known, dim in zip(declared, wanted):
+        fits = len(declared) == len(dims)
+        for known, dim in zip(declared, dims):
             if isinstance(dim, int):
                 known = symbols.setdefault(known, dim) if isinstance(known, str) else known
                 fits = fits and known in (None, dim)
         if not fits:
             raise InvalidValue(
-                f"input {name!r} of shape {show(declared)} cannot be {show(wanted)}",
+                f"input {name!r} of shape {show(declared)} cannot be {show(dims)}",
                 why=f"symbols so far: {symbols}" if symbols else None,
             )
-    return {name: unify(given.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
+    return {name: unify(wanted.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
 
 
 def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:
@@ -199,6 +183,7 @@ def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onn
     opset = model.opsets[node_domain(node)]
     schema = _schema(node.op_type, opset, node_domain(node))
     how = find(node_domain(node), node.op_type, opset)
+    assert how is not None  # else the node would be a gap
     with reading(label, node.op_type):
         inputs = [values[name] if name else None for name in node.input]
         call = Call(emitter, node, schema, inputs, opset, label)
@@ -206,21 +191,16 @@ def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onn
     _bind_outputs(node, results, values, label)
 
 
-def _results(how: Converter | Alike, call: Call) -> list[Value | None]:
-    if isinstance(how, Alike):
-        attrs = {new: call.attr(old) for old, new in how.attrs.items()}
-        made = call.op(how.op, *(call[i] for i in range(len(call.inputs))), **attrs)
-    else:
-        made = how(call)
+def _results(how: Converter | Alike, call: Call) -> Sequence[Value | None]:
+    answer = call.alike(how) if isinstance(how, Alike) else how(call)
     call.check_all_read()
-    results = made if isinstance(made, list) else [made]
-    return call.named(results)
+    return call.named([answer] if isinstance(answer, Value) else answer)
 
 
-def _bind_outputs(node: onnx.NodeProto, results: list[Value | None], values: dict[str, Value], label: str) -> None:
+def _bind_outputs(node: onnx.NodeProto, results: Sequence[Value | None], values: dict[str, Value], label: str) -> None:
     for index, name in enumerate(node.output):
         result = results[index] if index < len(results) else None
         if name and result is None:
             raise Unsupported(f"output {index} ({name!r}) has no counterpart", where=label)
-        if name:
+        if name and result is not None:
             values[name] = result

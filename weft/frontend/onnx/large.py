@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from ...base.errors import RunError
 from ...base.ndarray import NDArray, empty
@@ -53,7 +54,7 @@ def read_without_large(path: Path) -> WithoutLarge | None:
 
 
 class _Cutter:
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BufferedReader) -> None:
         self.file = file
         self.tensors: dict[int, NDArray] = {}
         self._window, self._at = b"", 0
@@ -94,17 +95,17 @@ class _Cutter:
         """The one field that holds the elements, if they are many."""
         if tensor.end - tensor.content < LARGE:
             return None
-        found = [field for field in self._fields(*_inside(tensor)) if field.number == RAW_DATA]
-        if len(found) != 1 or found[0].kind != BYTES:
+        raw = [field for field in self._fields(*_inside(tensor)) if field.number == RAW_DATA]
+        if len(raw) != 1 or raw[0].kind != BYTES:
             return None
-        return found[0] if found[0].end - found[0].content >= LARGE else None
+        return raw[0] if raw[0].end - raw[0].content >= LARGE else None
 
     def _tensor(self, raw: _Field) -> NDArray:
-        made = empty((raw.end - raw.content,), "uint8")
+        tensor = empty((raw.end - raw.content,), "uint8")
         self.file.seek(raw.content)
-        if self.file.readinto(memoryview(made.numpy())) != made.nbytes:  # type: ignore[attr-defined]
+        if self.file.readinto(tensor.numpy().data) != tensor.nbytes:
             raise _Odd
-        return made
+        return tensor
 
     # The wire format
 
@@ -164,8 +165,8 @@ def _delimited(number: int, parts: list[bytes]) -> list[bytes]:
 
 
 def _varint_of(value: int) -> bytes:
-    made = bytearray()
+    groups = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        groups.append(value & 127 | 128)
         value >>= 7
-    return bytes([*made, value])
+    return bytes([*groups, value])

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from ...base.errors import FormatError, InvalidType, NotFound
 from ...base.ndarray import NDArray
+from ..reading import read_bytes
 from .functions import inlined
 from .large import read_without_large
 from .tensors import Folder
@@ -38,7 +39,7 @@ def read_model(source: object, links: bool = False) -> Model:
         proto = inlined(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
-    return Model(proto.graph, opsets, path and Folder(path.parent, links), large)
+    return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large)
 
 
 def _domain(name: str) -> str:
@@ -56,7 +57,7 @@ def _load(source: object) -> tuple[onnx.ModelProto, Path | None, dict[int, NDArr
         cut = read_without_large(path)
         if cut is not None:
             return _parse(cut.data, str(path)), path, cut.tensors
-        return _parse(_read(path), str(path)), path, {}
+        return _parse(read_bytes(path, "model file"), str(path)), path, {}
     raise InvalidType(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}")
 
 
@@ -70,18 +71,12 @@ def _check_file(path: Path) -> None:
         )
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FormatError(f"cannot read {str(path)!r}", why=error.strerror) from None
-
-
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
     try:
-        return onnx.ModelProto.FromString(data)
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError:
         raise FormatError("this is not an ONNX model", where=where, why="it is truncated, or another format") from None
+    return proto
 
 
 def node_label(node: onnx.NodeProto, position: int) -> str:
@@ -116,10 +111,10 @@ def _check_names(graph: onnx.GraphProto) -> None:
     """Every name is made once, and before it is read."""
     known = {""}
     _add_all(known, (item.name for item in graph.input), "graph input")
-    made = {item.name for item in graph.initializer}
-    if len(made) != len(graph.initializer) or graph.sparse_initializer:
+    stored = {item.name for item in graph.initializer}
+    if len(stored) != len(graph.initializer) or graph.sparse_initializer:
         raise FormatError("initialisers are sparse, or two have the same name")
-    known |= made
+    known |= stored
     later = {name for node in graph.node for name in node.output}
     for position, node in enumerate(graph.node):
         where = node_label(node, position)

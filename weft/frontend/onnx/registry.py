@@ -8,29 +8,36 @@ def reshape(call): ...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-Converter = Callable[[Any], Any]
+from ..building import Alike, alike_rows
+from ..emitter import Value
+from .alike import SAME
+from .call import Call
 
+Converter = Callable[[Call], Value | Sequence[Value | None]]
+AnyConverter = TypeVar("AnyConverter", bound=Converter)
 
-class Alike(NamedTuple):
-    """A weft operator that is the same but for the names of attributes."""
-
-    op: str
-    attrs: Mapping[str, str] = MappingProxyType({})  # ONNX name -> weft name
-
-
-ALIKE: dict[str, Alike] = {}
+ALIKE: dict[str, Alike] = {
+    **SAME,
+    **alike_rows("""
+        Ceil ceil
+        Floor floor
+        Gelu gelu approximate
+        MaxRoiPool roi_pool pooled_shape=pooled_size spatial_scale
+        Mish mish
+        Round round
+    """),
+}
 _converters: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
 
-def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
+def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[AnyConverter], AnyConverter]:
     """Registers a function that turns a Call into a value, a list of values, or None for absent
     ones; it holds from opset `since` until another one does."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: AnyConverter) -> AnyConverter:
         for op_type in op_types:
             rows = _converters.setdefault((domain, op_type), [])
             rows.append((since, function))

@@ -52,8 +52,8 @@ def save(
         checked(str(file))
         if verify is not None:
             verify(file)
-        for made in sorted(folder.iterdir(), key=lambda made: made == file):  # the model last
-            os.replace(made, path.with_name(made.name))
+        for part in sorted(folder.iterdir(), key=lambda part: part == file):  # the model last
+            os.replace(part, path.with_name(part.name))
         _sync(path.parent)
     except OSError as error:
         raise InvalidValue(f"cannot write {str(path)!r}", why=error.strerror) from None
@@ -99,7 +99,7 @@ def _write_beside(folder: Path, name: str, model: onnx.ModelProto, arrays: Mappi
             file.write(bytes(-file.tell() % _ALIGNED))
             data = _plain(array.astype(array.dtype.newbyteorder("<"), copy=False))
             tensors.append(_reference(key, array, file.tell()))
-            view = data.reshape(-1).view(np.uint8)
+            view = data.reshape(-1).view(np.uint8).data
             digest.update(view)
             file.write(view)
         file.flush()

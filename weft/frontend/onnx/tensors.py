@@ -8,6 +8,7 @@ import math
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from ...base.dtype import DTYPES, DType
 from ...base.errors import FormatError, Unsupported
 from ...base.ndarray import NDArray
 
-_TYPE_NAMES = {
+_TYPE_NAMES: dict[int, str] = {
     TensorProto.FLOAT: "float32",
     TensorProto.DOUBLE: "float64",
     TensorProto.FLOAT16: "float16",
@@ -35,13 +36,13 @@ _TYPE_NAMES = {
     TensorProto.BOOL: "bool",
 }
 DTYPE_OF = {code: DTYPES[name] for code, name in _TYPE_NAMES.items()}
-CODE_OF = {dtype: code for code, dtype in DTYPE_OF.items()}
+CODE_OF: dict[DType | None, int] = {dtype: code for code, dtype in DTYPE_OF.items()}
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe does not wait for its other end
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _ALLOW_LINKS = "if you trust the folder, as where a model hub made the links: from_onnx(path, links=True)"
 _LARGEST = 1 << 48  # elements: more than any machine holds, and safe to multiply
 
-_FIELD_OF = {
+_FIELD_OF: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
     TensorProto.DOUBLE: "double_data",
     TensorProto.INT64: "int64_data",
@@ -76,8 +77,7 @@ def to_numpy(tensor: TensorProto, where: str, folder: Folder | None = None, larg
     shape = checked_dims(tensor.dims, where)
     count = math.prod(shape)
     if tensor.data_location == TensorProto.EXTERNAL:
-        data = _external_bytes(tensor, count * dtype.itemsize, where, folder)
-        return _from_bytes(data, dtype, shape)
+        return _from_bytes(_external_bytes(tensor, count * dtype.itemsize, where, folder), dtype, shape)
     if tensor.HasField("segment"):
         raise Unsupported("tensors in segments are not supported", where=where)
     if tensor.HasField("raw_data"):
@@ -95,7 +95,7 @@ def _from_bytes(data: bytes | bytearray | np.ndarray, dtype: DType, shape: tuple
     return np.frombuffer(data, stored).astype(dtype, copy=False).reshape(shape)
 
 
-def checked_dims(dims: object, where: str) -> tuple[int, ...]:
+def checked_dims(dims: Iterable[int], where: str) -> tuple[int, ...]:
     """Dimensions that are not negative and whose product is not absurd."""
     shape = tuple(int(dim) for dim in dims)
     if len(shape) > 64 or any(dim < 0 for dim in shape):

@@ -1,6 +1,6 @@
 """The two tables of the exporter, and what its writers write with.
 
-ALIKE["relu"] = AlikeOp("Relu")                    # the same, attributes renamed at most
+ALIKE["relu"] = Alike("Relu")                      # the same, attributes renamed at most
 
 @writes("dense")
 def dense(w): w.give("Gemm", *w.inputs, transB=1)
@@ -9,7 +9,6 @@ def dense(w): w.give("Gemm", *w.inputs, transB=1)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,25 +17,53 @@ from onnx import helper
 
 from ...base.dtype import BOOL, INT64, DType
 from ...base.errors import Error, Unsupported
-from ...base.shape import StaticShape
+from ...base.shape import StaticShape, is_static
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.symbol import Symbol
+from ..building import Alike, alike_rows
 from ..emitter import Names
+from .alike import SAME
 from .tensors import CODE_OF
 
 WriterRule = Callable[["Writing"], None]
 
 
-class AlikeOp(NamedTuple):
-    """An ONNX operator that is the same but for the names of attributes."""
+class TensorType(NamedTuple):
+    """What a tensor of the model is: all is known of it."""
 
-    op_type: str
-    attrs: Mapping[str, str] = MappingProxyType({})  # weft name -> ONNX name
+    shape: StaticShape
+    dtype: DType
 
 
-ALIKE: dict[str, AlikeOp] = {}
+def tensor_type(fact: Fact) -> TensorType:
+    """What a typed graph says of a tensor."""
+    assert is_static(fact.shape)
+    assert fact.dtype is not None
+    return TensorType(fact.shape, fact.dtype)
+
+
+ALIKE = {row.op: Alike(op_type, {ours: theirs for theirs, ours in row.attrs.items()}) for op_type, row in SAME.items()}
+ALIKE |= alike_rows("""
+    block_grad Identity
+    broadcast_add Add
+    broadcast_max Max
+    broadcast_min Min
+    broadcast_mul Mul
+    broadcast_sub Sub
+    copy Identity
+    elemwise_add Add
+    elemwise_mul Mul
+    elemwise_sub Sub
+    flatten Flatten
+    instance_norm InstanceNormalization epsilon
+    layer_norm LayerNormalization axis epsilon
+    leaky_relu LeakyRelu alpha
+    log_softmax LogSoftmax axis
+    selu Selu
+    softmax Softmax axis
+""")
 _writers: dict[str, WriterRule] = {}
 
 
@@ -62,8 +89,7 @@ def find_writer(op_name: str) -> WriterRule | None:
         return _writers.get(op_name)
 
     def rule(w: Writing) -> None:
-        attrs = {new: getattr(w.params, old) for old, new in alike.attrs.items()}
-        w.give(alike.op_type, *w.inputs, **attrs)
+        w.give(alike.op, *w.inputs, **{there: getattr(w.params, here) for here, there in alike.attrs.items()})
 
     return rule
 
@@ -108,10 +134,10 @@ class Writer:
         self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, attrs: Mapping[str, Any]
     ) -> None:
         """One more node; attributes that are None are left out."""
-        given = {key: _plain(value) for key, value in attrs.items() if value is not None}
+        written = {key: _plain(value) for key, value in attrs.items() if value is not None}
         name = self._node_names.fresh(name)
         self.op_of.update(dict.fromkeys(outputs, op_type))
-        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **given))
+        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **written))
 
 
 class Writing:
@@ -123,12 +149,15 @@ class Writing:
         self.name = node.name
         self.params = node.params
         self.op_name = node.op_name
-        self.fact_of = graph.fact
+        self._graph = graph
         self._names = names
         self.inputs = [self.name_of(entry) for entry in node.inputs]
         self.outputs = [names[NodeEntry(node, index)] for index in range(node.num_outputs)]
-        self.ins = [graph.fact(entry) for entry in node.inputs]
-        self.outs = list(graph.facts[node])
+        self.ins = [self.type_of(entry) for entry in node.inputs]
+        self.outs = [tensor_type(fact) for fact in graph.facts[node]]
+
+    def type_of(self, entry: NodeEntry) -> TensorType:
+        return tensor_type(self._graph.fact(entry))
 
     def name_of(self, entry: NodeEntry) -> str:
         """The tensor that an entry of the graph is."""
@@ -222,38 +251,37 @@ class Writing:
         return self.node(op_type, name, axes=list(axes), keepdims=int(keepdims))
 
     def body(
-        self, inputs: Sequence[tuple[str, Fact]], make: Callable[[], Sequence[str]], outputs: Sequence[Fact]
+        self, inputs: Sequence[tuple[str, TensorType]], make: Callable[[], Sequence[str]], outputs: Sequence[TensorType]
     ) -> onnx.GraphProto:
         """A graph inside a node: what `make` writes and gives. It sees the tensors around it."""
         outer, self.writer.nodes = self.writer.nodes, []
         try:
-            made = [self.node("Identity", name) for name in make()]  # none is from outside
+            ends = [self.node("Identity", name) for name in make()]  # none is from outside
         finally:
             inner, self.writer.nodes = self.writer.nodes, outer
-        given, results = (
-            [helper.make_tensor_value_info(name, CODE_OF[f.dtype], f.shape) for name, f in rows]
-            for rows in (inputs, list(zip(made, outputs)))
+        into, out_of = (
+            [helper.make_tensor_value_info(name, CODE_OF[kind.dtype], kind.shape) for name, kind in rows]
+            for rows in (inputs, list(zip(ends, outputs)))
         )
-        return helper.make_graph(inner, f"{self.name}_body", given, results)
+        return helper.make_graph(inner, f"{self.name}_body", into, out_of)
 
     def fresh(self, part: str) -> str:
         return self.writer.tensor_names.fresh(f"{self.name}_{part}")
 
-    def loop(self, count: int, name: str, fact: Fact, step: Callable[[str, str], str]) -> str:
+    def loop(self, count: int, name: str, state_type: TensorType, step: Callable[[str, str], str]) -> str:
         """A tensor after `count` rounds of step(number of the round, tensor)."""
         number, more, state = (self.fresh(part) for part in ("round", "more", "state"))
-        facts = [Fact((), INT64), Fact((), BOOL), fact]
+        types = [TensorType((), INT64), TensorType((), BOOL), state_type]
         make = lambda: [more, step(number, state)]
-        graph = self.body(list(zip((number, more, state), facts)), make, facts[1:])
+        graph = self.body(list(zip((number, more, state), types)), make, types[1:])
         return self.node("Loop", self.ints(count), "", name, body=graph)
 
-    def subgraph(self, symbol: Symbol, values: Sequence[str], facts: Sequence[Fact]) -> list[str]:
+    def subgraph(self, symbol: Symbol, values: Sequence[str], types: Sequence[TensorType]) -> list[str]:
         """The nodes of a closed subgraph, whose variable in<k> is value k; gives its outputs."""
         numbers = {f"in{k}": k for k in range(len(values))}
-        known = {name: facts[numbers[name]] for name in symbol.list_input_names()}
-        shapes = {name: fact.shape for name, fact in known.items()}
-        dtypes = {name: fact.dtype for name, fact in known.items()}
-        graph = infer(Graph(symbol.outputs), shapes, dtypes)
+        known = {name: types[numbers[name]] for name in symbol.list_input_names()}
+        shapes = {name: kind.shape for name, kind in known.items()}
+        graph = infer(Graph(symbol.outputs), shapes, {name: kind.dtype for name, kind in known.items()})
         names = {NodeEntry(node): values[numbers[node.name]] for node in graph.indexed.nodes if node.op is None}
         write_nodes(self.writer, graph, names)
         return [names[entry._replace(version=0)] for entry in graph.outputs]

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ... import te
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import StaticShape, is_static, numel
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...ops.nn.strided_attention import View, mask_shape, views
@@ -40,7 +40,7 @@ class _Block(NamedTuple):
     vectors: int
 
 
-def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
+def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group that is a _strided_attention."""
     (node,) = group.nodes
     facts = [fact(entry) for entry in node.inputs]
@@ -58,7 +58,7 @@ def query_vectors(keys: int, lanes: int, itemsize: int) -> int:
 
 
 class _Attention:
-    def __init__(self, name: str, params: Any, facts: Sequence[Fact], target: Target) -> None:
+    def __init__(self, name: str, params: Any, facts: Sequence[Fact], target: CpuTarget) -> None:
         self.b, self.params = KernelBuilder(name), params
         assert facts[0].dtype is not None
         self.dtype: DType = facts[0].dtype

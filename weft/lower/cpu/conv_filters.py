@@ -12,8 +12,8 @@ from itertools import product
 from typing import NamedTuple
 
 from ... import te
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...ops._layouts import physical_index
 from ...ops.nn._convolution import Convolution
@@ -65,7 +65,7 @@ class _Plan(NamedTuple):
     outputs: int
 
 
-def _plan_of(job: FilterSum, target: Target) -> _Plan | None:
+def _plan_of(job: FilterSum, target: CpuTarget) -> _Plan | None:
     channels = job.conv.groups if job.depthwise else job.channels
     lanes = lanes_for(channels, job.wide, target)
     shared = job.conv.groups > 1 and not job.depthwise
@@ -84,7 +84,7 @@ def _plan_of(job: FilterSum, target: Target) -> _Plan | None:
     return _Plan(lanes, blocks, panels, outputs)
 
 
-def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: Target) -> list[LoweredKernel] | None:
+def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel] | None:
     """The kernels of a group whose master is such a sum; None where no plan serves it."""
     plan = _plan_of(job, target)
     if plan is None:

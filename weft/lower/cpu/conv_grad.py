@@ -3,15 +3,16 @@ they do not serve goes through the generic schedules."""
 
 from __future__ import annotations
 
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, DType, is_float
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Node, NodeEntry
 from ...ops.nn._convolution import NCHW, OIHW, convolution_of
-from ..group import LoweredKernel, Strides, lower_group
+from ..group import LoweredKernel, Strides
 from .conv_filters import FilterSum, filter_sum_kernels
 from .conv_taps import TapSum, tap_sum_kernels
 from .operands import Facts, Operand
+from .stage import lower_group
 
 
 def _wide(dtype: DType) -> DType:
@@ -52,7 +53,9 @@ def _serves(result: Operand, *read: Operand) -> bool:
     return all(is_float(operand.dtype) for operand in (result, *read)) and 0 not in result.shape
 
 
-def tap_kernels(group: FusedGroup, fact: Facts, target: Target, strides: Strides | None = None) -> list[LoweredKernel]:
+def tap_kernels(
+    group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
+) -> list[LoweredKernel]:
     """The kernels of conv2d_transpose, or of a data gradient, and what follows it."""
     assert group.master is not None
     job = _sum_of(group.master, fact)
@@ -60,7 +63,7 @@ def tap_kernels(group: FusedGroup, fact: Facts, target: Target, strides: Strides
     return lower_group(group, fact, target, strides) if made is None else made
 
 
-def filter_kernels(group: FusedGroup, fact: Facts, target: Target) -> list[LoweredKernel]:
+def filter_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernels of a weight gradient and what follows it."""
     assert group.master is not None
     output = group.outputs[0] if len(group.nodes) == 1 else NodeEntry(group.master)
@@ -69,7 +72,7 @@ def filter_kernels(group: FusedGroup, fact: Facts, target: Target) -> list[Lower
     return lower_group(group, fact, target) if made is None else made
 
 
-def gradient_kernels(group: FusedGroup, fact: Facts, target: Target) -> list[LoweredKernel]:
+def gradient_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernels of all gradients of a convolution that somebody reads."""
     makers = (tap_kernels, filter_kernels, lower_group)  # of data, weight and bias
     kernels = []
@@ -79,7 +82,7 @@ def gradient_kernels(group: FusedGroup, fact: Facts, target: Target) -> list[Low
 
 
 def plain_conv_kernels(
-    group: FusedGroup, fact: Facts, target: Target, strides: Strides | None = None
+    group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a convolution in NCHW by more than a matrix. Layouts that have been chosen for
     a target, filters of one tap and groups of a few channels are served by the generic schedule."""

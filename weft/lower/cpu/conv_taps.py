@@ -12,9 +12,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from ... import te
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...base.layout import Layout
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     columns: list[tuple[Phase, list[Run]]]
 
 
-def plan_of(job: TapSum, target: Target) -> Plan | None:
+def plan_of(job: TapSum, target: CpuTarget) -> Plan | None:
     """The tiles with the fewest operations for a product; None where the code would be too long."""
     channels = job.conv.groups if job.depthwise else job.channels
     lanes = lanes_for(channels, job.wide, target)
@@ -96,7 +96,7 @@ def plan_of(job: TapSum, target: Target) -> Plan | None:
 
 
 def tap_sum_kernels(
-    job: TapSum, group: FusedGroup, fact: Facts, target: Target, strides: Strides | None = None
+    job: TapSum, group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel] | None:
     """The kernels of a group whose master is such a sum; None where no plan serves it."""
     plan = plan_of(job, target)
@@ -113,7 +113,7 @@ def tap_sum_kernels(
     return [*kernels, _main_kernel(name, job, plan, group, fact, places, steps)]
 
 
-def _packed_weight(name: str, job: TapSum, plan: Plan, target: Target, strides: Strides) -> Packed:
+def _packed_weight(name: str, job: TapSum, plan: Plan, target: CpuTarget, strides: Strides) -> Packed:
     """Filters as (block of result channels, source channel, tap down, tap across, lane)."""
     weight, lanes = job.weight, plan.lanes
     vector, deep = ("I", "O") if job.transposed else ("O", "I")

@@ -1,4 +1,4 @@
-"""What operators prefer on a target: the rules that AlterOpLayout asks.
+"""What operators prefer on a CPU: the rules that AlterOpLayout asks.
 
 conv2d works on blocks of channels, as many as a vector has lanes, so that every vector is full.
 Products with a matrix of weights take it in packed panels. With constant weights both are done
@@ -7,16 +7,14 @@ once, when constants are folded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32
 from ...base.shape import is_static
-from ...base.target import Target, host
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.schema import canonical
@@ -26,36 +24,23 @@ from ...ops.nn import conv, halo, packed, winograd  # noqa: F401  the operators 
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
 from .operands import lanes_for
 
-_target: ContextVar[Target | None] = ContextVar("weft_layout_target", default=None)
 
-
-@contextmanager
-def layouts_for(target: Target) -> Iterator[None]:
-    """The target that layouts are chosen for, inside a `with` block."""
-    token = _target.set(target)
-    try:
-        yield
-    finally:
-        _target.reset(token)
-
-
-def channel_block(channels: int, target: Target) -> int | None:
+def channel_block(channels: int, target: CpuTarget) -> int | None:
     """The largest block of channels that fills a vector, or at least a half or a quarter of one."""
     lanes = target.lanes(FLOAT32)
     fitting = [block for block in (lanes, lanes // 2, lanes // 4) if block > 1]
     return next((block for block in fitting if channels % block == 0), None)
 
 
-def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """conv2d with its channels in blocks; None where they do not divide into any."""
     shape = facts[0].shape
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
     if not plain or not is_static(shape) or facts[0].dtype != FLOAT32:
         return None
-    target = _target.get() or host()
     lanes = target.lanes(FLOAT32)
     if params.groups == 1 and params.channels % lanes and params.channels >= WIDE * lanes:
-        return _rounded_up(params, inputs, facts, lanes)
+        return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None:
         return None
@@ -70,8 +55,9 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
 
 
-def _rounded_up(params: Any, inputs: Symbol, facts: Sequence[Fact], lanes: int) -> Symbol | None:
+def _rounded_up(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """conv2d with some more channels, which fill the last vector and are cut off again."""
+    lanes = target.lanes(FLOAT32)
     more = -params.channels % lanes
     data, weight, *bias = inputs
     rest = facts[1].shape[1:]  # type: ignore[index]
@@ -79,7 +65,7 @@ def _rounded_up(params: Any, inputs: Symbol, facts: Sequence[Fact], lanes: int) 
     wider = replace(params, channels=params.channels + more)
     grown = [facts[0], facts[1]._replace(shape=(wider.channels, *rest)), *facts[2:]]
     symbols = Group([data, filters, *(_with_zeros(b, more, 0) for b in bias)])
-    made = blocked_conv2d(wider, symbols, grown)
+    made = blocked_conv2d(wider, symbols, grown, target)
     if made is None:
         return None
     layout = f"NCHW{lanes}c"
@@ -97,7 +83,7 @@ def surrounded(data: Symbol, pads: Sequence[int], fill: float = 0.0) -> Symbol:
     return Op.get("_halo")(data, pads=tuple(pads), fill=fill) if any(pads) else data
 
 
-def padded_pool2d(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+def padded_pool2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """A pool of something computed, on an image with a rim, so that no element has to ask whether
     it is inside; None where a rim would change what is pooled."""
     pads, shape = four_pads(params.padding), facts[0].shape
@@ -125,7 +111,7 @@ def _needed_pads(params: Any, shape: Sequence[Any]) -> tuple[int, int, int, int]
     return (pads[0], pads[1], after[0], after[1])
 
 
-def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: Target) -> dict[str, str] | None:
+def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -> dict[str, str] | None:
     out = channel_block(outputs // groups if groups != outputs else outputs, target)
     if out is None:
         return None
@@ -139,16 +125,14 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: Target) -> d
     return _named(f"NCHW{data}c", f"OIHW{data}i{out}o", f"NCHW{out}c")
 
 
-# What a 3x3 convolution costs: GFLOP/s and GB/s that kernels reach on one core, measured.
-FLOPS, WEIGHT_BYTES, TILE_BYTES, FAR_TILE_BYTES = 165e9, 15e9, 60e9, 15e9
-CACHED = 4 << 20  # transformed tiles beyond this come from far memory
 WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
+CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 
 
-def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: Target) -> int | None:
+def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: CpuTarget) -> int | None:
     """Outputs of a Winograd tile in each direction; None where direct convolution is as fast."""
-    lanes = target.lanes(FLOAT32)
+    lanes, core = target.lanes(FLOAT32), target.facts
     whole = layouts["layout"] == layouts["out_layout"] == f"NCHW{lanes}c"
     simple = params.kernel_size == (3, 3) and set(params.strides + params.dilation) == {1}
     if not (whole and simple and params.groups == 1 and all(isinstance(d, int) for d in shape)):
@@ -157,13 +141,13 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = height + top + bottom - 2, width + left + right - 2
     weights = inputs * params.channels
-    times: dict[int | None, float] = {None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / FLOPS}
+    times: dict[int | None, float] = {None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / core.flops}
     for m in (2, 4):
         tiles = n * -(-rows // m) * -(-columns // m)
         points = (m + 2) ** 2
         moved = points * tiles * (inputs + params.channels) * 8
-        speed = TILE_BYTES if moved < 2 * CACHED else FAR_TILE_BYTES
-        times[m] = 2 * points * tiles * weights / FLOPS + points * weights * 4 / WEIGHT_BYTES + moved / speed
+        speed = core.near_bytes if moved < core.caches[2] // CACHED_TILES else core.far_bytes
+        times[m] = 2 * points * tiles * weights / core.flops + points * weights * 4 / core.far_bytes + moved / speed
     return min(times, key=lambda m: times[m])
 
 
@@ -200,21 +184,21 @@ def _named(data: str, kernel: str, out: str) -> dict[str, str]:
     return {"layout": data, "kernel_layout": kernel, "out_layout": out}
 
 
-def packed_dense(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+def packed_dense(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """dense as a product with packed weights, then the bias."""
     data, weight, *bias = inputs
-    product = _packed(data, weight, facts, transposed=True)
+    product = _packed(data, weight, facts, target, transposed=True)
     if product is None or not bias:
         return product
     return Op.get("broadcast_add")(product, _nameless(bias[0], facts[2]))
 
 
-def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """A product with a matrix on the right as one with packed weights."""
     if params.transpose_a:
         return None
     data, weight = inputs
-    return _packed(data, weight, facts, transposed=params.transpose_b)
+    return _packed(data, weight, facts, target, transposed=params.transpose_b)
 
 
 def as_written(data: Symbol, fact: Fact) -> Symbol:
@@ -231,25 +215,25 @@ def _nameless(value: Symbol, fact: Fact) -> Symbol:
     return Op.get("reshape")(value, shape=fact.shape) if fact.layout.defined else value
 
 
-def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], transposed: bool) -> Symbol | None:
+def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], target: CpuTarget, transposed: bool) -> Symbol | None:
     shape = facts[1].shape
     if facts[0].shape is None or not facts[0].shape or not is_static(shape) or len(shape) != 2:
         return None
     if any(fact.dtype != FLOAT32 for fact in facts[:2]) or weight.outputs[0].node.op is not None:
         return None  # what is computed anew in every run is not worth packing
-    lanes = (_target.get() or host()).lanes(FLOAT32)
+    lanes = target.lanes(FLOAT32)
     data = as_written(data, facts[0])
     panels = Op.get("_pack_panels")(weight, lanes=lanes, transposed=transposed)
     units = shape[0] if transposed else shape[1]
     return Op.get("_packed_matmul")(data, panels, units=units)
 
 
-def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """conv2d_transpose with filters in the order its kernel reads them, and blocked channels where
     they fill vectors on both sides."""
     shape = facts[0].shape
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
-    lanes = lanes_for(params.channels, FLOAT32, _target.get() or host())
+    lanes = lanes_for(params.channels, FLOAT32, target)
     fits = params.groups == 1 and params.channels % lanes == 0 and lanes > 1
     if not plain or not fits or not is_static(shape) or facts[0].dtype != FLOAT32:
         return None
@@ -259,9 +243,11 @@ def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact]) 
     return Op.get("conv2d_transpose")(*inputs, **attrs)
 
 
-Op.get("conv2d").alter_layout = blocked_conv2d
-Op.get("avg_pool2d").alter_layout = padded_pool2d
-Op.get("max_pool2d").alter_layout = padded_pool2d
-Op.get("conv2d_transpose").alter_layout = packed_conv2d_transpose
-Op.get("dense").alter_layout = packed_dense
-Op.get("matmul").alter_layout = packed_matmul
+LAYOUT_RULES = {
+    "conv2d": blocked_conv2d,
+    "avg_pool2d": padded_pool2d,
+    "max_pool2d": padded_pool2d,
+    "conv2d_transpose": packed_conv2d_transpose,
+    "dense": packed_dense,
+    "matmul": packed_matmul,
+}

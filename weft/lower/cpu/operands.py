@@ -7,14 +7,15 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from ... import te
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...base.layout import Layout
-from ...base.target import Target
 from ...core.ir import Fact, NodeEntry
 from ...ops._layouts import physical_index
 from ...ops.nn._convolution import logical_extents
 from ..epilogue import static_spec
-from ..group import LoweredKernel, Strides, Temporary, stage_kernel
+from ..group import LoweredKernel, Strides, Temporary
+from .stage import stage_kernel
 
 Facts = Callable[[NodeEntry], Fact]
 
@@ -35,7 +36,7 @@ class Operand(NamedTuple):
         return logical_extents(self.layout, self.shape)
 
 
-def lanes_for(channels: int, dtype: DType, target: Target) -> int:
+def lanes_for(channels: int, dtype: DType, target: CpuTarget) -> int:
     """As many lanes as a vector has, or as few as hold all channels."""
     lanes = target.lanes(dtype)
     while lanes > 1 and lanes // 2 >= channels:
@@ -51,7 +52,13 @@ class Packed(NamedTuple):
 
 
 def in_blocks(
-    name: str, operand: Operand, lanes: int, dtype: DType, number: int, target: Target, strides: Strides | None = None
+    name: str,
+    operand: Operand,
+    lanes: int,
+    dtype: DType,
+    number: int,
+    target: CpuTarget,
+    strides: Strides | None = None,
 ) -> Packed:
     """An image as (n, block of channels, row, column, lane), in the dtype to sum in."""
     if operand.layout == Layout(f"NCHW{lanes}c") and operand.dtype == dtype:
@@ -86,7 +93,13 @@ def element_or_zero(
 
 
 def stored(
-    name: str, given: te.Tensor, entry: NodeEntry, made: te.Tensor, number: int, target: Target, strides: Strides | None
+    name: str,
+    given: te.Tensor,
+    entry: NodeEntry,
+    made: te.Tensor,
+    number: int,
+    target: CpuTarget,
+    strides: Strides | None,
 ) -> Packed:
     place = Temporary(number, made.shape, made.dtype)
     return Packed(place, stage_kernel(name, made, {given: entry, made: place}, target, strides))

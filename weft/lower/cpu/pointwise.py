@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from ...base.target import Target
+from ...base.cpu_target import CpuTarget
 from ...te.expr import Binary, Const, Expr, Load, Var, as_expr
 from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer
 from ...te.simplify_loops import sequence, simplify_statement
@@ -26,7 +26,9 @@ NEAR_STEP = 512  # bytes between neighbours that are not far apart
 PARALLEL_TURNS = 16  # fewer turns of the outer loops than this cannot keep threads busy
 
 
-def pointwise_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
+def pointwise_kernel(
+    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget
+) -> Kernel:
     """The kernel of a body that stores elements at `axes`."""
     body = simplify_statement(body, {axis.var: (0, max(axis.extent - 1, 0)) for axis in axes})
     parts = segments(axes, body)
@@ -126,7 +128,7 @@ def _segmented(
     axes: Sequence[Axis],
     body: Stmt,
     parts: Sequence[Sequence[Segment]],
-    target: Target,
+    target: CpuTarget,
 ) -> Kernel:
     """Threads share the axes up to the first that is cut; inside, every part has its own loops."""
     first = next(number for number, part in enumerate(parts) if len(part) > 1)
@@ -156,7 +158,7 @@ def _segmented(
     return finished_kernel(name, used, list(axes[:shared]), nest(0, ()))
 
 
-def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: Target) -> Stmt:
+def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: CpuTarget) -> Stmt:
     """Serial loops over the axes, the innermost in vectors."""
     if flat is not None:
         axes, body = _joined(axes, body, flat)
@@ -177,7 +179,7 @@ def _flat_buffers(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
     return {b: buffer(b.name, b.dtype, (_size(b),)) for b in buffers}
 
 
-def vector_lanes(body: Stmt, target: Target) -> int:
+def vector_lanes(body: Stmt, target: CpuTarget) -> int:
     """As many lanes as the widest element type in the body allows."""
     dtypes = {node.dtype for node in postorder((body,)) if isinstance(node, Load)}
     dtypes |= {node.buffer.dtype for node in postorder((body,)) if isinstance(node, Store)}

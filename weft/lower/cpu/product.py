@@ -13,17 +13,18 @@ from contextlib import contextmanager
 from math import prod
 from typing import NamedTuple
 
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32
 from ...base.shape import is_static
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, const
 from ...te.loops import Buffer, Kernel
 from ..epilogue import Epilogue
-from ..group import LoweredKernel, kernel_name, lower_group
+from ..group import LoweredKernel, kernel_name
 from .long_sums import finished
+from .stage import lower_group
 from .tile import balanced, registers
 
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     together: int  # groups of panels for each block of products
 
 
-def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
+def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group whose master is a _packed_matmul, or the generic ones for other dtypes
     than float32, and for nothing at all."""
     node = group.master

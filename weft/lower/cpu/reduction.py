@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
+from ...base.cpu_target import CpuTarget
 from ...base.shape import numel
-from ...base.target import Target
 from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
 from ...te.jam import jam
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
@@ -42,7 +42,9 @@ class Reduction(NamedTuple):
     loads: list[Load]
 
 
-def reduction_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
+def reduction_kernel(
+    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget
+) -> Kernel:
     """The kernel of a body that reduces, then stores elements at `axes`."""
     body = in_memory_order(_without_blocks(_simplified(body, axes)))
     if not reduction_of(body).axes:  # of one element, or of none
@@ -185,14 +187,14 @@ class Panels(NamedTuple):
     done: int = 0
 
 
-def _tiled(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: Target) -> Kernel:
+def _tiled(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> Kernel:
     """Without a vector axis: tiles of single elements (or of lanes that the body makes itself)."""
     across, _ = choose_tiles(_shared(axes, body), None, registers(target))
     return _nest(name, buffers, axes, across, [Panels(_unroll_inner(body), None, 1, 1, 1)], target)
 
 
 def _vectorised(
-    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, vector: Axis, lanes: int, target: Target
+    name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, vector: Axis, lanes: int, target: CpuTarget
 ) -> Kernel:
     lanes = min(lanes, vector.extent)
     body = _with_results_kept(body)
@@ -245,7 +247,7 @@ def _nest(
     axes: Sequence[Axis],
     across: Tiling | None,
     panels: Sequence[Panels],
-    target: Target,
+    target: CpuTarget,
 ) -> Kernel:
     """Loops over panels, other axes and tiles across; which are outermost depends on how much is
     read again and again."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType, is_float
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
@@ -22,10 +22,11 @@ from ...te.loops import Buffer, Kernel, Stmt, Store
 from ...te.reducers import accumulator_dtype, combine, identity
 from ...te.schedule import bind_shared
 from ...te.visit import Interner, free_of, postorder, rewrite, substitute
-from ..group import LoweredKernel, kernel_name, lower_group, tensors_of
+from ..group import LoweredKernel, kernel_name, tensors_of
 from .long_sums import finished
 from .nest import Axis
 from .rows import Rows, Stage, find_rows
+from .stage import lower_group
 
 SAVED_BYTES = 64 << 10  # of exponentials that are needed again
 ACCUMULATORS = 4  # partial results side by side, to hide the latency of an addition
@@ -35,7 +36,7 @@ ELEMENT_WORK, CALL_WORK = 8, 16  # of a walk over an element, and of a function
 Index = Mapping[Var, Expr]
 
 
-def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> list[LoweredKernel]:
+def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group that computes rows, or the generic ones where it does not."""
     tensors = tensors_of(group, fact)
     rows = None
@@ -62,7 +63,7 @@ def _calls(body: Expr) -> int:
 
 
 class _Writer:
-    def __init__(self, name: str, rows: Rows, target: Target) -> None:
+    def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
         self.b, self.rows = KernelBuilder(name), rows
         *_, self.out = rows.buffers.values()
         dtypes = [accumulator_dtype(s.combiner, s.body.dtype) for s in rows.stages]

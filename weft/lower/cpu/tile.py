@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...base.target import Target
+from ...base.cpu_target import CpuTarget
 from .nest import Axis
 
 MAX_ACROSS = 14  # turns of the axis whose elements are broadcast
@@ -20,7 +20,7 @@ class Tiling(NamedTuple):
     counts: tuple[tuple[int, int], ...]
 
 
-def registers(target: Target) -> int:
+def registers(target: CpuTarget) -> int:
     return 32 if target.isa == "avx512" or target.arch == "aarch64" else 16
 
 

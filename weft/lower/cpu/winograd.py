@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from ... import te
+from ...base.cpu_target import CpuTarget
 from ...base.shape import numel
-from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn.winograd import input_transform, output_transform
@@ -16,8 +16,9 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr
 from ...te.loops import Kernel
 from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Strides, Temporary, kernel_name, stage_kernel
+from ..group import LoweredKernel, Strides, Temporary, kernel_name
 from .long_sums import finished
+from .stage import stage_kernel
 
 
 class _Plan(NamedTuple):
@@ -49,7 +50,7 @@ class _Plan(NamedTuple):
 
 
 def winograd_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a group whose master is a _winograd_conv2d."""
     steps = strides or {}
@@ -80,7 +81,7 @@ def winograd_kernels(
     return made
 
 
-def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: Target, strides: Strides) -> LoweredKernel:
+def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: CpuTarget, strides: Strides) -> LoweredKernel:
     top, left = node.params.padding[:2]
     assert fact.shape is not None
     assert fact.dtype is not None
@@ -133,7 +134,7 @@ def _input_transform(name: str, plan: _Plan, strides: Sequence[int] | None) -> K
 
 
 def _products(
-    name: str, plan: _Plan, weight: NodeEntry, v: Temporary, product: Temporary, target: Target, strides: Strides
+    name: str, plan: _Plan, weight: NodeEntry, v: Temporary, product: Temporary, target: CpuTarget, strides: Strides
 ) -> LoweredKernel:
     """product[point, o, tile, lane] = sum over channels of v * weight, for every point."""
     left = te.placeholder(v.shape, v.dtype, "v")

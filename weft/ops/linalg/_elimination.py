@@ -7,12 +7,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.dtype import INT32, is_complex
 from ...base.errors import RunError
+from .._families import Array
 
-Array = NDArray[Any]
 _PANEL = 32  # columns that are eliminated one by one before the rest follows as a matrix product
 _FEW = 32  # matrices whose swaps are faster one by one
 _STAY = (1 + math.sqrt(17)) / 8  # a diagonal element of this share of its column is a good pivot

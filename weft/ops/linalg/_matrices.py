@@ -3,22 +3,16 @@ LAPACK, products and parts of matrices for rules of gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.dtype import DType, is_complex, is_integer
 from ...base.errors import LinAlgError, ShapeError
 from ...base.shape import Shape, show, unify, unify_dim
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating
+from .._families import Array, F, Inferred, Shapes, define, floating
 from ..math.complex import part_dtype, whole_dtype
-
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 
 
 def must_be_matrices(shape: Shape, name: str) -> None:
@@ -74,9 +68,7 @@ def _narrow(made: Any, dtype: DType) -> Array:
 def lapack(name: str, doc: str, reference: Callable[..., Any], **columns: Any) -> Any:
     """An operator that runs on the host; its dtype rule is that all are one, if none is given."""
     given = {"dtype": floating, **columns}
-    return define(
-        name, doc, level=5, pattern=OPAQUE, layout=layouts.fixed_unknown, reference=in_double(reference), **given
-    )
+    return define(name, doc, level=5, reference=in_double(reference), **given)
 
 
 def product(a: Any, b: Any, ta: bool = False, tb: bool = False) -> Any:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show, unify_dim
+from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating
+from .._families import F, Inferred, Shapes, define, floating
 from .._kernels import wide_dtype
-
-Shapes = Sequence[Shape]
 
 
 @schema
@@ -28,7 +24,7 @@ class DistancesAttrs:
     )
 
 
-def _shape(params: DistancesAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: DistancesAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     for shape in ins:
         if shape is not None and len(shape) < 2:
             raise ShapeError(f"shape {show(shape)} holds no rows")
@@ -86,10 +82,8 @@ distances = define(
     level=5,
     inputs={"lhs": "(..., m, k)", "rhs": "(..., n, k)"},
     attrs=DistancesAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     compute=_compute,
     gradient=_gradient,

@@ -3,6 +3,7 @@ the exponential and least squares. Like `linalg`, they run on the host."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,10 @@ from ...base.dtype import INT32, DType, dtype_name, is_complex, is_float
 from ...base.errors import DTypeError
 from ...base.shape import unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, as_written, define, first_dtype, holomorphic
+from .._families import Array, F, Inferred, Shapes, as_written, define, first_dtype, holomorphic
 from ..math.complex import whole_dtype
 from ._elimination import ldl_factors, ldl_solution, lu_factors, permutation
 from ._matrices import (
-    Array,
-    Inferred,
-    Shapes,
     adjoint,
     adjoint_product,
     diagonal_part,
@@ -57,9 +54,8 @@ class LUAttrs:
 def _lu_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     must_be_matrices(shape, "lu_factor")
-    if shape is None or not all(isinstance(n, int) for n in shape[-2:]):
-        return [shape], [shape, None]
-    return [shape], [shape, (*shape[:-2], min(shape[-2:]))]
+    *lead, m, n = shape or (None, None)
+    return [shape], [shape, (*lead, min(m, n)) if isinstance(m, int) and isinstance(n, int) else None]
 
 
 def _lu_gradient(ctx: Any, g: Any, _: Any) -> list[Any]:
@@ -116,13 +112,11 @@ row_swaps = define(
     "row_swaps",
     "Rows of matrices swapped in turn with those that pivots name, counted from 1.",
     level=5,
-    pattern=OPAQUE,
     attrs=SwapAttrs,
     named=False,
     shape=_swap_shape,
     dtype=first_dtype,
     inputs={"data": "the matrices", "pivots": "for each row, the one it is swapped with"},
-    layout=layouts.fixed_unknown,
     reference=_swap_reference,
 )
 row_swaps.gradient = lambda ctx, g: [F.row_swaps(g, ctx.inputs[1], reverse=not ctx.params.reverse), None]
@@ -291,22 +285,8 @@ eigvals = lapack(
 
 # The exponential.
 
-_PADE = [  # of the numerator, times the first one
-    64764752532480000,
-    32382376266240000,
-    7771770303897600,
-    1187353796428800,
-    129060195264000,
-    10559470521600,
-    670442572800,
-    33522128640,
-    1323241920,
-    40840800,
-    960960,
-    16380,
-    182,
-    1,
-]
+# Of the numerator, times the last one.
+_PADE = [math.factorial(26 - k) // (math.factorial(13 - k) * math.factorial(k)) for k in range(14)]
 _EXACT_TO = 5.371920351148152  # the norm up to which the quotient is exact in float64
 
 

@@ -3,6 +3,7 @@ run as steps on the host. Axes before them are a batch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,8 @@ from ...base.dtype import is_complex
 from ...base.shape import unify, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, F, as_written, define, holomorphic, same_shape
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, as_written, define, holomorphic, same_shape
 from ._matrices import (
-    Array,
-    Inferred,
-    Shapes,
     adjoint,
     adjoint_product,
     diagonal_part,
@@ -136,7 +134,8 @@ def _solve_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 def _solve(params: SolveAttrs, a: Array, b: Array) -> Array:
-    part = {"none": np.asarray, "lower": np.tril, "upper": np.triu}[params.triangle](a)
+    parts: dict[str, Callable[[Array], Array]] = {"none": np.asarray, "lower": np.tril, "upper": np.triu}
+    part = parts[params.triangle](a)
     return np.linalg.solve(swapped(part) if params.transposed else part, b)
 
 
@@ -296,9 +295,9 @@ eigh.set_num_outputs(2)
 def _qr_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = ins[0]
     must_be_matrices(shape, "qr")
-    if shape is None or not all(isinstance(n, int) for n in shape[-2:]):
+    *lead, m, n = shape or (None, None)
+    if not (isinstance(m, int) and isinstance(n, int)):
         return [None], [None, None]
-    *lead, m, n = shape
     return [None], [(*lead, m, min(m, n)), (*lead, min(m, n), n)]
 
 
@@ -326,9 +325,9 @@ qr.set_num_outputs(2)
 def _svd_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = ins[0]
     must_be_matrices(shape, "svd")
-    if shape is None or not all(isinstance(n, int) for n in shape[-2:]):
+    *lead, m, n = shape or (None, None)
+    if not (isinstance(m, int) and isinstance(n, int)):
         return [None], [None] * 3
-    *lead, m, n = shape
     k = min(m, n)
     return [None], [(*lead, m, k), (*lead, k), (*lead, k, n)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,23 @@ import numpy as np
 from ... import te
 from ...base.dtype import is_float
 from ...base.errors import ShapeError
-from ...base.shape import Shape, broadcast, show, unify, unify_dim
+from ...base.shape import Shape, StaticShape, broadcast, show, unify, unify_dim
 from ...core.schema import BOOL, attr, schema
 from .. import _layouts as layouts
-from .._families import LHS_RHS, OUT_FUSABLE, F, backward_shape, define, holomorphic, known, numeric
+from .._families import (
+    LHS_RHS,
+    OUT_FUSABLE,
+    Array,
+    F,
+    Inferred,
+    Op,
+    Rule,
+    Shapes,
+    backward_shape,
+    define,
+    holomorphic,
+    numeric,
+)
 
 
 @schema
@@ -50,11 +64,11 @@ def _summed(dim: Any, other: Any, lhs: Shape, rhs: Shape) -> Any:
         ) from error
 
 
-def _matmul_shape(params, ins, outs):
+def _matmul_shape(params: MatmulAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     lhs, rhs = ins
     if () in (lhs, rhs):
         raise ShapeError("matmul of a single number", hint="multiply with *")
-    if not known(lhs, rhs):
+    if lhs is None or rhs is None:
         return [None, None], [None]
     a, b = _turn(lhs, params.transpose_a), _turn(rhs, params.transpose_b)
     k = _summed(a[-1], b[0], lhs, rhs)
@@ -63,11 +77,10 @@ def _matmul_shape(params, ins, outs):
         whole = unify(rows + columns, outs[0])
         rows, columns = whole[: len(rows)], whole[len(rows) :]
     left, right = rows + (k,), (k,) + columns
-    ins = [_turn(left, params.transpose_a), _turn(right, params.transpose_b)]
-    return ins, [rows + columns]
+    return [_turn(left, params.transpose_a), _turn(right, params.transpose_b)], [rows + columns]
 
 
-def _matmul_reference(params, a, b):
+def _matmul_reference(params: MatmulAttrs, a: Array, b: Array) -> Array:
     left, right = (
         x.transpose() if turned else x for x, turned in ((_wide(a), params.transpose_a), (_wide(b), params.transpose_b))
     )
@@ -76,11 +89,11 @@ def _matmul_reference(params, a, b):
     return out.astype(a.dtype, copy=False)
 
 
-def _matmul_compute(params, a, b):
+def _matmul_compute(params: MatmulAttrs, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     left, right = _turn(a.shape, params.transpose_a), _turn(b.shape, params.transpose_b)
     k, rows = te.reduce_axis(left[-1], "k"), a.rank - 1
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         x = a[_turn((*i[:rows], k.var), params.transpose_a)]
         return te.sum(x * b[_turn((k.var, *i[rows:]), params.transpose_b)], k)
 
@@ -109,7 +122,7 @@ matmul.gradient = lambda ctx, g: [
 ]
 
 
-def _lhs_reference(params, g, b, like):
+def _lhs_reference(params: MatmulAttrs, g: Array, b: Array, like: Array) -> Array:
     right = _turn_array(_wide(b), params.transpose_b)
     count = right.ndim - 1
     g_axes, b_axes = range(g.ndim - count, g.ndim), range(1, right.ndim)
@@ -117,23 +130,23 @@ def _lhs_reference(params, g, b, like):
     return _turn_array(made, params.transpose_a).astype(g.dtype, copy=False)
 
 
-def _rhs_reference(params, g, a, like):
+def _rhs_reference(params: MatmulAttrs, g: Array, a: Array, like: Array) -> Array:
     left = _turn_array(_wide(a), params.transpose_a)
     rows = list(range(left.ndim - 1))
     made = np.tensordot(left, _wide(g), (rows, rows))
     return _turn_array(made, params.transpose_b).astype(g.dtype, copy=False)
 
 
-def _turn_array(x, reverse):
+def _turn_array(x: Array, reverse: bool) -> Array:
     return x.transpose() if reverse else x
 
 
-def _lhs_compute(params, g, b, like):
+def _lhs_compute(params: MatmulAttrs, g: te.Tensor, b: te.Tensor, like: te.Tensor) -> te.Tensor:
     right = _turn(b.shape, params.transpose_b)
     ks = [te.reduce_axis(dim, f"k{axis}") for axis, dim in enumerate(right[1:])]
     js = tuple(k.var for k in ks)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         *rows, k = _turn(i, params.transpose_a)
         product = g[(*rows, *js)] * b[_turn((k, *js), params.transpose_b)]
         return te.sum(product, ks) if ks else product
@@ -141,12 +154,12 @@ def _lhs_compute(params, g, b, like):
     return te.compute(like.shape, value)
 
 
-def _rhs_compute(params, g, a, like):
+def _rhs_compute(params: MatmulAttrs, g: te.Tensor, a: te.Tensor, like: te.Tensor) -> te.Tensor:
     left = _turn(a.shape, params.transpose_a)
     ks = [te.reduce_axis(dim, f"k{axis}") for axis, dim in enumerate(left[:-1])]
     rows = tuple(k.var for k in ks)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         k, *columns = _turn(i, params.transpose_b)
         product = a[_turn((*rows, k), params.transpose_a)] * g[(*rows, *columns)]
         return te.sum(product, ks) if ks else product
@@ -154,18 +167,16 @@ def _rhs_compute(params, g, a, like):
     return te.compute(like.shape, value)
 
 
-def _matmul_grad(side, other, order, reference, compute):
+def _matmul_grad(side: str, other: str, order: Sequence[int], reference: Rule, compute: Rule) -> Op:
     return define(
         f"_matmul_grad_{side}",
         f"The gradient of matmul with respect to {side}.",
-        level=10,
         inputs={"ograd": "gradient of the product", other: "the other factor", side: "its shape"},
         named=False,
         attrs=MatmulAttrs,
         pattern=OUT_FUSABLE,
         dtype=numeric,
         shape=backward_shape(_matmul_shape, own=2, order=order),
-        layout=layouts.fixed_unknown,
         ignored_inputs=[2],
         reference=reference,
         compute=compute,
@@ -195,7 +206,7 @@ def _swap(items: Any, swapped: bool) -> Any:
     return (*items[:-2], items[-1], items[-2]) if swapped else tuple(items)
 
 
-def _batch_shape(params, ins, outs):
+def _batch_shape(params: BatchMatmulAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     for shape in ins:
         if shape is not None and len(shape) < 2:
             raise ShapeError(
@@ -203,28 +214,30 @@ def _batch_shape(params, ins, outs):
                 why="batch_matmul takes tensors of two or more dimensions",
                 hint="expand_dims before it and reshape after it",
             )
-    if not known(*ins):
+    lhs, rhs = ins
+    if lhs is None or rhs is None:
         return [None, None], [None]
-    a, b = _swap(ins[0], params.transpose_a), _swap(ins[1], params.transpose_b)
-    k = _summed(a[-1], b[-2], ins[0], ins[1])
+    a, b = _swap(lhs, params.transpose_a), _swap(rhs, params.transpose_b)
+    k = _summed(a[-1], b[-2], lhs, rhs)
     left = _swap((*a[:-1], k), params.transpose_a)
     right = _swap((*b[:-2], k, b[-1]), params.transpose_b)
-    return [left, right], [(*broadcast(a[:-2], b[:-2]), a[-2], b[-1])]
+    lead: Any = broadcast(a[:-2], b[:-2])
+    return [left, right], [(*lead, a[-2], b[-1])]
 
 
-def _batch_reference(params, a, b):
+def _batch_reference(params: BatchMatmulAttrs, a: Array, b: Array) -> Array:
     left = _wide(a).swapaxes(-1, -2) if params.transpose_a else _wide(a)
     right = _wide(b).swapaxes(-1, -2) if params.transpose_b else _wide(b)
     with np.errstate(all="ignore"):
         return np.matmul(left, right).astype(a.dtype, copy=False)
 
 
-def _batch_compute(params, a, b):
+def _batch_compute(params: BatchMatmulAttrs, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     left, right = _swap(a.shape, params.transpose_a), _swap(b.shape, params.transpose_b)
     batch = np.broadcast_shapes(left[:-2], right[:-2])
     k = te.reduce_axis(left[-1], "k")
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         row, column = i[-2:]
         x = a[_swap((*_batch_index(i[:-2], left[:-2]), row, k.var), params.transpose_a)]
         y = b[_swap((*_batch_index(i[:-2], right[:-2]), k.var, column), params.transpose_b)]
@@ -233,11 +246,11 @@ def _batch_compute(params, a, b):
     return te.compute((*batch, left[-2], right[-1]), value)
 
 
-def _batch_index(i, shape):
+def _batch_index(i: Sequence[te.Expr], shape: StaticShape) -> tuple[te.ExprLike, ...]:
     return tuple(0 if dim == 1 else at for at, dim in zip(i[len(i) - len(shape) :], shape))
 
 
-def _batch_gradient(ctx, g):
+def _batch_gradient(ctx: Any, g: Any) -> list[Any]:
     """da = g b^T and db = a^T g, turned as the factors were, and summed over what broadcast"""
     a, b = ctx.inputs
     ta, tb = ctx.params.transpose_a, ctx.params.transpose_b
@@ -262,7 +275,6 @@ batch_matmul = define(
     pattern=OUT_FUSABLE,
     shape=_batch_shape,
     dtype=numeric,
-    layout=layouts.fixed_unknown,
 )
 batch_matmul.reference = _batch_reference
 batch_matmul.compute = _batch_compute

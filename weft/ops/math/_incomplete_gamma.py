@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._families import Array
 from ._special import NUMPY, log_gamma, polynomial
 from ._zeta import zeta_above
 
-Array = NDArray[Any]
 _EPS = 2.0**-54
 _LONGEST = 20_000  # terms, of which a few hundred are usual
 _WIDE = 100.0  # from this a on the peak is integrated, where x is no further than this from it:

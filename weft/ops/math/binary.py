@@ -18,7 +18,6 @@ from .. import _layouts as layouts
 from .._families import (
     BROADCAST,
     LHS_RHS,
-    OPAQUE,
     F,
     broadcast_shape,
     define,
@@ -40,7 +39,6 @@ def _pair(name: str, doc: str, reference: Any, body: Any, dtype: Any = floating,
     op = define(
         name,
         doc,
-        level=10,
         inputs=LHS_RHS,
         named=False,
         pattern=BROADCAST,
@@ -248,10 +246,8 @@ def _gcd_kernels(inputs: Any, outputs: Any) -> Any:
 gcd = define(
     "gcd",
     "The greatest common divisor of two integers, 0 of two zeros.",
-    level=10,
     inputs=LHS_RHS,
     named=False,
-    pattern=OPAQUE,
     dtype=integral,
     shape=broadcast_shape,
     layout=layouts.broadcast_pair,
@@ -271,11 +267,9 @@ def _choice_dtype(params: Any, ins: Any, outs: Any) -> Any:
 broadcast_where = define(
     "broadcast_where",
     "x where the condition is not 0, else y; all three broadcast.",
-    level=10,
     inputs={"condition": "which", "x": "where it holds", "y": "where it does not"},
     pattern=BROADCAST,
     dtype=_choice_dtype,
-    layout=layouts.fixed_unknown,
 )
 broadcast_where.shape = lambda params, ins, outs: ([None] * 3, [broadcast(*ins)])
 broadcast_where.reference = lambda c, x, y: np.where(c if c.dtype == BOOL else c != 0, x, y)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show, unify
+from ...base.shape import Shape, StaticShape, show, unify
 from ...core.op import set_role
-from ...core.schema import INT, INTS, attr, schema
+from ...core.schema import INT, INTS, Params, attr, schema
 from .. import _layouts as layouts
 from .._families import (
     BROADCAST,
     ELEM_WISE,
     F,
+    Inferred,
+    Op,
+    Rule,
+    Shapes,
     as_written,
     binary,
     broadcasting,
@@ -87,13 +92,13 @@ elemwise_pow.gradient = lambda ctx, g: [
 ]
 
 
-def _pow_base_gradient(g, x, y):
+def _pow_base_gradient(g: Any, x: Any, y: Any) -> Any:
     """dx = g y x^(y - 1), and 0 for y = 0 even where x is 0"""
     sloped = F.elemwise_mul(g, F.broadcast_mul(y, F.broadcast_pow(x, y - 1)))
     return F.broadcast_where(y, sloped, y)
 
 
-def _pow_slope_of_exponent(x, out):
+def _pow_slope_of_exponent(x: Any, out: Any) -> Any:
     """out log x, which is 0 where x is 0"""
     at_zero = F.broadcast_equal(x, F.zeros_like(x))
     return F.broadcast_mul(out, F.log(F.elemwise_add(x, at_zero)))
@@ -112,7 +117,7 @@ logical_or.complex_gradient = as_written
 logical_or.gradient = no_flow
 
 
-def _indicator(name, sign, reference, compute):
+def _indicator(name: str, sign: str, reference: Rule, compute: Rule) -> Op:
     op = binary(
         name,
         f"1 where x {sign} y, else 0, in float32; shapes are equal.",
@@ -132,7 +137,7 @@ less = _indicator("less", "<", np.less, lambda x, y: x < y)
 # Two tensors that broadcast.
 
 
-def _collapsed(ctx, left, right):
+def _collapsed(ctx: Any, left: Any, right: Any) -> list[Any]:
     """Gradients of the shape of the output, summed to the shapes of the inputs."""
     return [F.collapse_sum(left, ctx.inputs[0]), F.collapse_sum(right, ctx.inputs[1])]
 
@@ -187,11 +192,11 @@ broadcast_pow.gradient = lambda ctx, g: _collapsed(
 )
 
 
-def _pick_gradient(loses):
+def _pick_gradient(loses: Rule) -> Rule:
     """The gradient goes to the operand that is the result; equal ones share it. Beside NaN no
     operand loses."""
 
-    def gradient(ctx, g):
+    def gradient(ctx: Any, g: Any) -> list[Any]:
         x, y = ctx.inputs
         share = F.broadcast_where(F.broadcast_equal(x, y), g * 0.5, g)
         nothing = F.zeros_like(g)
@@ -226,7 +231,7 @@ broadcast_right_shift.compute = pointwise(lambda x, y: x >> y)
 broadcast_right_shift.gradient = no_flow
 
 
-def _comparison(name, sign, reference, compute, **columns):
+def _comparison(name: str, sign: str, reference: Rule, compute: Rule, **columns: Any) -> Op:
     op = broadcasting(
         f"broadcast_{name}", f"1 where x {sign} y, else 0, in the dtype of x.", alias=f"__{name}_symbol__", **columns
     )
@@ -295,7 +300,7 @@ def must_stretch(narrow: Shape, wide: Shape) -> None:
         )
 
 
-def _broadcast_to_shape(params, ins, outs):
+def _broadcast_to_shape(params: BroadcastToAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data, target = ins[0], params.shape
     if data is None:
         return [None], [tuple(dim or None for dim in target)]
@@ -317,7 +322,6 @@ broadcast_to = define(
     attrs=BroadcastToAttrs,
     pattern=BROADCAST,
     shape=_broadcast_to_shape,
-    layout=layouts.fixed_unknown,
 )
 
 
@@ -331,7 +335,7 @@ def stretched(x: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
     return te.compute(shape, read)
 
 
-def _target(params, shape):
+def _target(params: BroadcastToAttrs, shape: StaticShape) -> Any:
     return _broadcast_to_shape(params, [shape], [None])[1][0]
 
 
@@ -341,7 +345,7 @@ broadcast_to.complex_gradient = holomorphic
 broadcast_to.gradient = lambda ctx, g: [F.collapse_sum(g, ctx.inputs[0])]
 
 
-def _broadcast_like_shape(params, ins, outs):
+def _broadcast_like_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[1], outs[0])
     must_stretch(ins[0], shape)
     return [None, shape], [shape]
@@ -355,7 +359,6 @@ broadcast_like = define(
     pattern=BROADCAST,
     shape=_broadcast_like_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 broadcast_like.reference = lambda x, like: np.broadcast_to(x, like.shape).copy()

@@ -3,20 +3,16 @@ these operators have no body, and run as steps on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.dtype import DTYPES, DType, dtype_name, is_complex, is_float
 from ...base.errors import DTypeError, ShapeError
-from ...base.shape import Shape, show, unify, unify_dim
+from ...base.shape import show, unify, unify_dim
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, as_written, broadcast_shape, define, same_shape
-
-Array = NDArray[Any]
-Dtypes = Sequence[DType | None]
+from .._families import Array, Dtypes, F, Inferred, Shapes, as_written, broadcast_shape, define, same_shape
 
 PARTS = {DTYPES["complex64"]: DTYPES["float32"], DTYPES["complex128"]: DTYPES["float64"]}
 WHOLES = {part: whole for whole, part in PARTS.items()}
@@ -39,7 +35,7 @@ def whole_dtype(dtype: DType) -> DType:
 def _mapped(rule: Callable[[DType], DType]) -> Callable[..., Any]:
     """The dtype of the output by that of the first input."""
 
-    def infer(params: Any, ins: Dtypes, outs: Dtypes) -> Any:
+    def infer(params: Any, ins: Dtypes, outs: Dtypes) -> Inferred:
         given = next((dtype for dtype in ins if dtype is not None), None)
         return [given] * len(ins), [None if given is None else rule(given)]
 
@@ -54,7 +50,7 @@ def _same(dtype: DType) -> DType:
 
 def _on_host(name: str, doc: str, rule: Callable[[DType], DType], **columns: Any) -> Any:
     given = {"shape": same_shape, "layout": layouts.fixed_copy, **columns}
-    return define(name, doc, level=5, pattern=OPAQUE, dtype=_mapped(rule), complex_gradient=as_written, **given)
+    return define(name, doc, level=5, dtype=_mapped(rule), complex_gradient=as_written, **given)
 
 
 conj = _on_host("conj", "The conjugate: the imaginary part turned; of real numbers, x.", _same)
@@ -109,7 +105,7 @@ def _as_pairs(x: Array) -> Array:
     return x[..., None].view(part_dtype(x.dtype))
 
 
-def _pairs_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _pairs_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is not None:
         return [None], [(*ins[0], 2)]
     return [None if outs[0] is None else outs[0][:-1]], [None]
@@ -132,7 +128,7 @@ view_as_real.reference = lambda x: _as_pairs(x).copy()
 view_as_real.gradient = lambda ctx, g: [F.view_as_complex(g)]
 
 
-def _numbers_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _numbers_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = ins[0]
     if shape is None:
         return [None if outs[0] is None else (*outs[0], 2)], [None]

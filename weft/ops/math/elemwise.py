@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import BOOL, DType, is_complex, is_float
@@ -14,10 +14,16 @@ from ...base.shape import unify
 from ...core.op import set_role
 from ...core.schema import BOOL as BOOL_ATTR
 from ...core.schema import DTYPE, FLOAT, attr, schema
+from ...te.expr import Const
 from .. import _layouts as layouts
 from .._families import (
     ELEM_WISE,
+    Array,
     F,
+    Inferred,
+    Op,
+    Rule,
+    Shapes,
     as_written,
     binary,
     clamped,
@@ -41,11 +47,11 @@ from .._families import (
 # Rounding. The gradient is zero almost everywhere.
 
 
-def _zero_gradient(ctx, g):
+def _zero_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F.zeros_like(ctx.inputs[0])]
 
 
-def _rounding(body):
+def _rounding(body: Rule) -> Rule:
     """Integers are whole already."""
     return in_dtype(lambda x: x if x.dtype.kind in "iu" else body(x))
 
@@ -78,7 +84,7 @@ sign.compute = pointwise(
 sign.gradient = _zero_gradient
 
 
-def _abs_gradient(ctx, g):
+def _abs_gradient(ctx: Any, g: Any) -> list[Any]:
     """dz = g z / |z|"""
     return [F.elemwise_mul(F.cast_like(g, ctx.inputs[0]), F.sgn(ctx.inputs[0]))]
 
@@ -92,7 +98,7 @@ abs_.complex_gradient = _abs_gradient
 # Activations, and the functions they are made of.
 
 
-def logistic(x: NDArray) -> NDArray:
+def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x))"""
     if is_complex(x.dtype):
         return 1 / (1 + np.exp(-x))
@@ -191,11 +197,11 @@ logical_not.gradient = no_flow
 # One tensor and a number, which is cast to the tensor's dtype.
 
 
-def _scalar_reference(body):
+def _scalar_reference(body: Rule) -> Rule:
     return in_dtype(lambda p, x: body(x, np.asarray(number(p.scalar, x.dtype), x.dtype)))
 
 
-def _scalar_compute(body):
+def _scalar_compute(body: Rule) -> Rule:
     return pointwise(lambda p, x: body(x, te.const(number(p.scalar, x.dtype), x.dtype)))
 
 
@@ -244,19 +250,19 @@ pow_scalar.reference = _scalar_reference(power)
 PRODUCTS = (2, 3, 4, -1, -2)  # exponents of powers that are a few products
 
 
-def _pow_body(x: te.Expr, s: te.Expr) -> te.Expr:
+def _pow_body(x: te.Expr, s: Const) -> te.Expr:
     exponent = s.value
     if exponent not in PRODUCTS or not is_float(x.dtype):
         return te.pow(x, s)
     square = x * x
-    made = {1: x, 2: square, 3: square * x, 4: square * square}[abs(exponent)]
+    made = {1: x, 2: square, 3: square * x, 4: square * square}[abs(int(exponent))]
     return made if exponent > 0 else 1 / made
 
 
 pow_scalar.compute = _scalar_compute(_pow_body)
 
 
-def _pow_scalar_gradient(ctx, g):
+def _pow_scalar_gradient(ctx: Any, g: Any) -> list[Any]:
     """dx = g s x^(s - 1), which is 0 for s = 0 even where x is 0"""
     s = ctx.params.scalar
     x = ctx.inputs[0]
@@ -322,7 +328,7 @@ class KeepBetweenAttrs:
     strict: bool = attr(BOOL_ATTR, "finite limits count as outside, and NaN as inside", default=False)
 
 
-def _kept_between(select, p, g, x):
+def _kept_between(select: Rule, p: KeepBetweenAttrs, g: Any, x: Any) -> Any:
     """A choice and not a product, which would make NaN of 0 and an infinite or undefined g."""
     low, high, nothing = clamped(p.a_min, x.dtype), clamped(p.a_max, x.dtype), number(0, g.dtype)
     if not p.strict:
@@ -350,7 +356,9 @@ keep_between.gradient = lambda ctx, g: [
 # More functions.
 
 
-def _smooth(name, doc, reference, compute, slope, complex_gradient=holomorphic):
+def _smooth(
+    name: str, doc: str, reference: Rule, compute: Rule, slope: Rule, complex_gradient: Rule = holomorphic
+) -> Op:
     """A differentiable function; `slope(x, y)` is its derivative."""
     op = unary(name, doc, level=5, dtype=floating)
     op.reference = in_dtype(reference)
@@ -360,7 +368,7 @@ def _smooth(name, doc, reference, compute, slope, complex_gradient=holomorphic):
     return op
 
 
-def _square(x):
+def _square(x: Any) -> Any:
     return F.elemwise_mul(x, x)
 
 
@@ -375,7 +383,7 @@ cosh = _smooth("cosh", "The hyperbolic cosine.", np.cosh, te.cosh, lambda x, y: 
 asinh = _smooth("asinh", "The inverse of sinh.", np.arcsinh, te.asinh, lambda x, y: F.rsqrt(_square(x) + 1))
 
 
-def _acosh_gradient(ctx, g):
+def _acosh_gradient(ctx: Any, g: Any) -> list[Any]:
     """dz = g / sqrt(z - 1) sqrt(z + 1) of the conjugate: the root of the product has the other sign
     left of the imaginary axis"""
     z = conj(ctx.inputs[0])
@@ -392,7 +400,7 @@ rsqrt = _smooth(
 )
 
 
-def _predicate(name, doc, reference, compute):
+def _predicate(name: str, doc: str, reference: Rule, compute: Rule) -> Op:
     op = unary(name, doc, level=5)
     op.dtype = lambda params, ins, outs: ([None], [BOOL])
     op.reference = reference
@@ -402,7 +410,7 @@ def _predicate(name, doc, reference, compute):
     return op
 
 
-def _never_of_integers(test):
+def _never_of_integers(test: Rule) -> Rule:
     kinds = lambda dtype: is_float(dtype) or is_complex(dtype)
     return lambda x: test(x) if kinds(x.dtype) else np.zeros(x.shape, bool)
 
@@ -411,7 +419,7 @@ isnan = _predicate("isnan", "Whether x is no number.", _never_of_integers(np.isn
 isinf = _predicate("isinf", "Whether x is infinite.", _never_of_integers(np.isinf), lambda x: _test(te.isinf, x))
 
 
-def _test(predicate, x):
+def _test(predicate: Rule, x: te.Expr) -> te.Expr:
     return predicate(x) if is_float(x.dtype) else te.const(False, BOOL)
 
 
@@ -423,7 +431,7 @@ class CastAttrs:
     dtype: DType = attr(DTYPE, "the dtype of the result")
 
 
-def _converted(x: NDArray, dtype: DType) -> NDArray:
+def _converted(x: Array, dtype: DType) -> Array:
     if is_complex(x.dtype) and not is_complex(dtype):
         x = x != 0 if dtype == BOOL else x.real
     with np.errstate(all="ignore"):
@@ -467,7 +475,7 @@ cast_like.complex_gradient = as_written
 cast_like.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0]), None]
 
 
-def _first_shape(ins, outs):
+def _first_shape(ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     return [shape, None], [shape]
 

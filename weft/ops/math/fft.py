@@ -3,23 +3,18 @@ complex numbers: these operators have no body, and run as steps on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.dtype import DType, dtype_name, is_complex
 from ...base.errors import DTypeError, ShapeError
 from ...base.shape import Shape, unify, unify_dim
 from ...core.op import Op
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, as_written, define
+from .._families import Array, Dtypes, F, Inferred, Shapes, as_written, define
 from .complex import part_dtype, whole_dtype
-
-Array = NDArray[Any]
-Dtypes = Sequence[DType | None]
 
 
 @schema
@@ -44,20 +39,10 @@ def _to_parts(dtype: DType) -> DType:
 
 
 def _transform(name: str, doc: str, attrs: type, dtype: Callable[[DType], DType], shape: Any) -> Op:
-    def infer(params: Any, ins: Dtypes, outs: Dtypes) -> Any:
+    def infer(params: Any, ins: Dtypes, outs: Dtypes) -> Inferred:
         return [ins[0]], [None if ins[0] is None else dtype(ins[0])]
 
-    return define(
-        name,
-        doc,
-        level=5,
-        attrs=attrs,
-        pattern=OPAQUE,
-        shape=shape,
-        dtype=infer,
-        layout=layouts.fixed_unknown,
-        complex_gradient=as_written,
-    )
+    return define(name, doc, level=5, attrs=attrs, shape=shape, dtype=infer, complex_gradient=as_written)
 
 
 def _lead(shape: Shape, extent: int | None) -> Shape:
@@ -71,7 +56,7 @@ def _lead(shape: Shape, extent: int | None) -> Shape:
     return shape[:-1]
 
 
-def _same(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _same(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     _lead(shape, None)
     return [shape], [shape]
@@ -80,7 +65,7 @@ def _same(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
 def _between(sizes: Callable[[int], tuple[int, int]]) -> Callable[..., Any]:
     """Shapes that differ in the last axis, whose extents n tells."""
 
-    def rule(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+    def rule(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
         before, after = sizes(params.n)
         lead = unify(_lead(ins[0], before), _lead(outs[0], after))
         if lead is None:

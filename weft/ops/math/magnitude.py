@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
-from ...base.shape import Shape, normalize_axis, unify
+from ...base.shape import normalize_axis, unify
 from ...core.schema import FLOAT, INT, INTS, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, OUT_FUSABLE, F, define, floating, in_dtype, in_float32, numeric, unary
+from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, define, floating, in_dtype, in_float32, numeric, unary
 from ..nn.dense_softmax import along, one
 
-Array = NDArray[Any]
 
-
-def _axis_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _axis_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     if shape is not None:
         for axis in params.axis if isinstance(params.axis, tuple) else (params.axis,):
@@ -61,7 +57,6 @@ def _te_neighbour_sum(x: te.Tensor, axis: int, size: int, before: int, body: Any
 window_sum = define(
     "_window_sum",
     "The sum of neighbours along an axis; outside is 0.",
-    level=10,
     attrs=WindowSumAttrs,
     pattern=OUT_FUSABLE,
     shape=_axis_shape,
@@ -115,7 +110,6 @@ lrn = define(
     "x / (bias + alpha/size * sum of x^2 over `size` neighbours)^beta.",
     level=1,
     attrs=LrnAttrs,
-    pattern=OPAQUE,
     shape=_axis_shape,
     dtype=floating,
     layout=layouts.fixed_copy,

@@ -9,21 +9,18 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import Unsupported
 from ...core.schema import INT, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import LHS_RHS, OPAQUE, F, broadcast_shape, define, floating, in_dtype, same_shape
+from .._families import LHS_RHS, Array, F, broadcast_shape, define, floating, in_dtype, same_shape
 from .._kernels import Body, read_stretched, unravelled, variable
 from ._incomplete_gamma import lower_share, upper_share
 from ._special import NUMPY
 from ._zeta import TERMS, chosen, is_odd, rest
 from ._zeta import zeta as zeta_formula
-
-Array = NDArray[Any]
 
 
 def _undefined(x: Array) -> NoReturn:
@@ -33,8 +30,6 @@ def _undefined(x: Array) -> NoReturn:
 no_derivative = define(
     "_no_derivative",
     "Stands for a derivative that nobody has: an error where it is needed.",
-    level=10,
-    pattern=OPAQUE,
     shape=same_shape,
     layout=layouts.fixed_copy,
     reference=_undefined,
@@ -89,10 +84,8 @@ def _zeta_gradient(ctx: Any, g: Any) -> list[Any]:
 zeta = define(
     "zeta",
     "The sum of (q + k)^-s for k = 0, 1, ...; lhs is s, rhs is q.",
-    level=10,
     inputs=LHS_RHS,
     named=False,
-    pattern=OPAQUE,
     dtype=floating,
     shape=broadcast_shape,
     layout=layouts.broadcast_pair,
@@ -118,10 +111,8 @@ def _incomplete(name: str, doc: str, function: Any, sign: float) -> Any:
     return define(
         name,
         doc,
-        level=10,
         inputs=LHS_RHS,
         named=False,
-        pattern=OPAQUE,
         dtype=floating,
         shape=broadcast_shape,
         layout=layouts.broadcast_pair,
@@ -222,11 +213,9 @@ def _polynomial_gradient(ctx: Any, g: Any) -> list[Any]:
 orthogonal_polynomial = define(
     "orthogonal_polynomial",
     "The polynomials of a family at x, or a derivative of them; degrees lose their fraction, and those below 0 give 0.",
-    level=10,
     attrs=PolynomialAttrs,
     inputs={"x": "where", "n": "the degrees, which broadcast with x"},
     named=False,
-    pattern=OPAQUE,
     dtype=floating,
     shape=broadcast_shape,
     layout=layouts.broadcast_pair,

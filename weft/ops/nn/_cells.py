@@ -11,10 +11,9 @@ import numpy as np
 
 from ... import te
 from ...base.dtype import FLOAT32
-from ...base.shape import Shape, unify_dim
-from .._families import OPAQUE, F, attributes, define, ranked
+from ...base.shape import unify_dim
+from .._families import F, Inferred, Shapes, attributes, define, ranked
 from .._kernels import Body, variable, wide_dtype
-from .._layouts import fixed_unknown
 
 FARTHEST = 1e6  # sides of boxes beyond it count as that far away
 
@@ -98,7 +97,7 @@ def side(boxes: te.Buffer, box: te.Expr, number: int) -> te.Expr:
 
 
 def shape_rule(pool: Pool) -> Any:
-    def rule(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+    def rule(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
         n, c, height, width = ranked(ins[0], 4, "the data")
         count, five = ranked(ins[1], 2, "the boxes")
         unify_dim(five, 5)
@@ -271,7 +270,7 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any, **col
     of the output; so the pool is the gradient of that one."""
     grad_name = f"_{pool.name}_grad"
 
-    def grad_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+    def grad_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
         (data, boxes), (out,) = shape(params, ins[1:], [None])
         return [out, data, boxes], [data]
 
@@ -281,10 +280,8 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any, **col
         level=4,
         inputs=BOXES,
         attrs=attrs,
-        pattern=OPAQUE,
         shape=shape,
         dtype=dtype,
-        layout=fixed_unknown,
         reference=reference_rule(pool),
         kernels=kernels_rule(pool),
         gradient=lambda ctx, g: [F.__getattr__(grad_name)(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -293,13 +290,10 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any, **col
     define(
         grad_name,
         f"ograd, shared by the elements that the cells of {pool.name} take.",
-        level=10,
         inputs={"ograd": "the gradient of the output", **BOXES},
         attrs=attrs,
-        pattern=OPAQUE,
         shape=grad_shape,
         dtype=dtype,
-        layout=fixed_unknown,
         reference=grad_reference_rule(pool),
         kernels=grad_kernels_rule(pool),
         ignored_inputs=[1],

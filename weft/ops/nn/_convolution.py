@@ -12,18 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import DType, is_float
 from ...base.errors import InvalidValue, LayoutError
 from ...base.layout import Layout
 from ...core.schema import Params
+from .._families import Array
 from .._layouts import logical_index, physical_index, rearrange
 from ._windows import Windows, fold, read, windows_of
 
 NCHW, OIHW = Layout("NCHW"), Layout("OIHW")
-Array = NDArray[Any]
 
 
 class Convolution(NamedTuple):
@@ -242,5 +241,5 @@ def _nth(place: Any, size: int, other_size: int, conv: Convolution, offset: Any)
 def logical_extents(layout: Layout, shape: tuple[int, ...]) -> dict[str, int]:
     """Extents by letter, blocks counted in."""
     canonical = OIHW if "O" in layout else NCHW
-    whole_shape = layout.convert_shape(shape, canonical)
+    whole_shape: Any = layout.convert_shape(shape, canonical)
     return {letter: whole_shape[i] for i, (letter, _) in enumerate(canonical.axes)}

@@ -171,7 +171,7 @@ class _Layer:
         time = te.select(live, end - 1 - turn, turn) if self.params.reverse else turn
         return self.b.let("time", time), live
 
-    def when(self, live: te.Expr | None, then: Callable[[], None], other: Callable[[], None]):
+    def when(self, live: te.Expr | None, then: Callable[[], None], other: Callable[[], None]) -> None:
         if live is None:
             then()
             return

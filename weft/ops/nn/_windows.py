@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim
+from .._families import Array
 
 
 class Window(NamedTuple):
@@ -117,14 +117,13 @@ def four_pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
 
 def read(tensor: te.Tensor, index: Sequence[Any], conditions: Sequence[te.Expr], fill: Any) -> Any:
     """An element, or the fill where a condition does not hold."""
-    condition = te.all_of(conditions)
-    return tensor[tuple(index)] if condition is None else te.read_or(tensor, index, condition, fill)
+    return te.read_or(tensor, index, te.all_of(conditions), fill)
 
 
 # numpy: all windows of an array's last two axes at once.
 
 
-def window_view(x: NDArray[Any], windows: Windows, outs: tuple[int, int], fill: Any = 0) -> NDArray[Any]:
+def window_view(x: Array, windows: Windows, outs: tuple[int, int], fill: Any = 0) -> Array:
     """(..., H, W) as (..., rows of windows, columns of windows, taps down, taps across)."""
     needed = [(out - 1) * w.stride + w.reach for w, out in zip(windows, outs)]
     pads = [(w.before, max(0, need - extent - w.before)) for w, need, extent in zip(windows, needed, x.shape[-2:])]
@@ -137,7 +136,7 @@ def window_view(x: NDArray[Any], windows: Windows, outs: tuple[int, int], fill: 
 
 
 @np.errstate(all="ignore")
-def fold(taps: NDArray[Any], windows: Windows, extents: tuple[int, int]) -> NDArray[Any]:
+def fold(taps: Array, windows: Windows, extents: tuple[int, int]) -> Array:
     """The transpose of `window_view`: every tap is added to the element it stands on."""
     down, across = windows
     rows, columns = taps.shape[-4:-2]

@@ -6,17 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import is_complex
-from ...base.shape import Shape, normalize_axis, unify_dim
+from ...base.shape import normalize_axis, unify_dim
 from ...core.schema import FLOAT, INT, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import BROADCAST, F, define, floating, holomorphic, in_dtype, pointwise, unary
+from .._families import BROADCAST, Array, F, Inferred, Shapes, define, floating, holomorphic, in_dtype, pointwise, unary
 from ..math.elemwise import logistic
-
-Array = NDArray[Any]
 
 
 def _wide(x: Array) -> Array:
@@ -50,7 +46,7 @@ class PReluAttrs:
     axis: int = attr(INT, "the axis that alpha is along", default=1)
 
 
-def _prelu_shape(params: PReluAttrs, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _prelu_shape(params: PReluAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     (data,), (alpha, out) = ins[:1], (ins[1], outs[0])
     shape = data if data is not None else out
     if shape is None:
@@ -91,7 +87,6 @@ prelu = define(
     pattern=BROADCAST,
     shape=_prelu_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_prelu_reference,
     compute=_prelu_compute,
     reference_cost="passes",

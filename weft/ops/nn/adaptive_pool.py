@@ -10,11 +10,8 @@ import numpy as np
 from ... import te
 from ...base.errors import ShapeError
 from ...core.schema import LAYOUT, SIDES, attr, schema
-from .._families import F, attributes, in_float32
+from .._families import Array, F, Inferred, Shapes, attributes, in_float32
 from ..vision._spatial import (
-    Array,
-    Inferred,
-    Shapes,
     at_places,
     places_of,
     spatial_axes,

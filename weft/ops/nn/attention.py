@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import BOOL as BOOL_DTYPE
@@ -15,13 +14,8 @@ from ...base.dtype import is_float
 from ...base.errors import ShapeError
 from ...base.shape import Shape, broadcast, unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, choice, optional, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating
+from .._families import Array, F, Inferred, Shapes, attributes, define, floating
 from .dense_softmax import along, one
-
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 
 
 @schema
@@ -87,10 +81,6 @@ def _dtype(params: AttentionAttrs, ins: Any, outs: Any) -> Inferred:
     return [*made, BOOL_DTYPE][: len(ins)], outputs
 
 
-def _layout(params: AttentionAttrs, ins: Any, last: Any, outs: Any) -> Any:
-    return layouts.fixed_unknown(params, ins, last, outs)
-
-
 def _scale(params: AttentionAttrs, width: int) -> float:
     return params.scale if params.scale is not None else 1 / math.sqrt(max(width, 1))
 
@@ -102,7 +92,7 @@ def _probabilities(params: AttentionAttrs, q: Array, k: Array, *mask: Array) -> 
     """The softmax of the scores; a query that may see nothing has only zeros."""
     scores = q @ k.swapaxes(-1, -2) * _scale(params, q.shape[-1])
     if params.is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     if mask and params.mask == "boolean":
         scores = np.where(mask[0], scores, -np.inf)
     elif mask:
@@ -185,7 +175,7 @@ def _te_probabilities(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask:
     return te.compute(shape, probability, name="probabilities")
 
 
-def _compute(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *mask: te.Tensor):
+def _compute(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *mask: te.Tensor) -> te.Tensor:
     p = _te_probabilities(params, q, k, *mask)
     shape = (*q.shape[:-1], v.shape[-1])
     return _product(shape, k.shape[-2], "attention", _plain(p), _flipped(v))
@@ -235,7 +225,7 @@ def _row_sums(x: Any) -> Any:
 def _second_gradient(ctx: Any, to_query: Any, to_key: Any, to_value: Any, to_scores: Any, to_softmax: Any) -> list[Any]:
     """Backwards through dP = g v', dS = P (dP - sum of dP P), dq = c dS k, dk = c dS' q, dv = P' g
     and P = softmax(c q k' + mask), where c is the factor of the scores."""
-    (g, q, k, v), ds, p = ctx.inputs[:4], *ctx.outputs[3:]
+    (g, q, k, v), (ds, p) = ctx.inputs[:4], ctx.outputs[3:]
     scaled = lambda x, like: _scaled(ctx.params, x, like)
     product, dp = F.batch_matmul, F.batch_matmul(g, v, transpose_b=True)
     both = product(to_query, k, transpose_b=True) + product(q, to_key, transpose_b=True)
@@ -273,10 +263,8 @@ attention = define(
     inputs=INPUTS,
     named=False,
     attrs=AttentionAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype,
-    layout=_layout,
     reference=_reference,
     compute=_compute,
     gradient=_gradient,
@@ -287,14 +275,11 @@ attention.input_names = _names
 attention_grad = define(
     "_scaled_dot_product_attention_grad",
     "The gradients of query, key, value and of the masked scores; and the softmax of the scores.",
-    level=10,
     inputs={"ograd": "the gradient of the output", **INPUTS},
     named=False,
     attrs=AttentionAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_grad_dtype,
-    layout=_layout,
     reference=_grad_reference,
     compute=_grad_compute,
     output_names=["query", "key", "value", "scores", "probabilities"],

@@ -11,16 +11,15 @@ from ... import te
 from ...base.dtype import DTYPES, DType
 from ...base.errors import ShapeError
 from ...base.layout import Layout
-from ...base.shape import Dim, Shape, unify_dim
+from ...base.shape import Dim, Ranked, Shape, unify_dim
 from ...core.infer import unify_dtype
 from ...core.op import Op
 from ...core.schema import BOOL, INT, LAYOUT, PADS, SIDES, attr, choice, schema
-from .._families import OUT_FUSABLE, F, attributes, define, numeric
+from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._layouts import Answer, Layouts, logical_index, physical_index, rearrange
 from ._convolution import (
     NCHW,
     OIHW,
-    Array,
     Convolution,
     convolution_of,
     forward,
@@ -29,9 +28,6 @@ from ._convolution import (
     transpose_in_data,
     whole,
 )
-
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 
 OUT_DTYPE = choice("same", *DTYPES)
 CONV_INPUTS = {
@@ -71,9 +67,9 @@ def conv_shape(params: Conv2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     conv = convolution_of(params)
     if ins[0] is None:
         return [None] * len(ins), [None]
-    n, c, *extents = _canonical(conv.data, ins[0])
+    n, c, *extents = canonical(conv.data, ins[0])
     if outs[0] is not None:
-        batch, _, *known_outs = _canonical(conv.out, outs[0])
+        batch, _, *known_outs = canonical(conv.out, outs[0])
         n = unify_dim(n, batch)
         said = [win.in_extent(out) for win, out in zip(conv.windows, known_outs)]
         extents = [unify_dim(extent, other) for extent, other in zip(extents, said)]
@@ -85,16 +81,16 @@ def conv_shape(params: Conv2DAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     return [data, weight, _bias_shape(conv, params.channels)][: len(ins)], [out]
 
 
-def _canonical(layout: Layout, shape: Shape) -> tuple[Dim, ...]:
+def canonical(layout: Layout, shape: Shape) -> Ranked:
+    """A shape in a layout, as NCHW."""
     assert shape is not None
     if len(shape) != layout.ndim:
         raise ShapeError(
             f"a tensor of {len(shape)} dimensions cannot be in layout {layout}",
             hint=f"give one of {layout.ndim} dimensions, or another layout",
         )
-    made = layout.convert_shape(shape, NCHW)
-    assert made is not None
-    return made
+    extents: Any = layout.convert_shape(shape, NCHW)
+    return extents
 
 
 def _sizes(conv: Convolution) -> tuple[int, int]:
@@ -255,9 +251,9 @@ def transpose_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: Shapes) -> 
     conv = convolution_of(params)
     if ins[0] is None:
         return [None] * len(ins), [None]
-    n, c, *extents = _canonical(conv.data, ins[0])
+    n, c, *extents = canonical(conv.data, ins[0])
     if outs[0] is not None:
-        n = unify_dim(n, _canonical(conv.out, outs[0])[0])
+        n = unify_dim(n, canonical(conv.out, outs[0])[0])
     _group_channels(c, params.groups)
     made = [_transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(extents)]
     data = NCHW.convert_shape((n, c, *extents), conv.data)
@@ -270,7 +266,7 @@ def transpose_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: Shapes) -> 
 def _transpose_reference(params: Conv2DTransposeAttrs, x: Array, w: Array, *bias: Array) -> Array:
     conv, dtype = convolution_of(params), result_dtype(params, x.dtype)
     data = whole(x, conv.data, dtype)
-    extents = tuple(_transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(data.shape[2:]))
+    extents: Any = tuple(_transpose_extent(params, conv, axis, dim) for axis, dim in enumerate(data.shape[2:]))
     out = transpose_in_data(conv, data, whole(w, conv.kernel, dtype), extents)
     return _finish(conv, out, dtype, *bias)
 

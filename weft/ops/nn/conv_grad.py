@@ -11,13 +11,12 @@ from ... import te
 from ...base.layout import Layout
 from ...base.shape import Dim, Shape, unify
 from ...core.op import Op
-from .._families import OUT_FUSABLE, F, attributes, define, numeric
+from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._layouts import Answer, Layouts, rearrange
 from ..reduce.reductions import ReduceAttrs
 from ._convolution import (
     NCHW,
     OIHW,
-    Array,
     convolution_of,
     forward,
     te_forward,
@@ -27,7 +26,7 @@ from ._convolution import (
     transpose_in_weight,
     whole,
 )
-from .conv import Conv2DAttrs, Conv2DTransposeAttrs, Inferred, Shapes, conv_shape, transpose_shape
+from .conv import Conv2DAttrs, Conv2DTransposeAttrs, canonical, conv_shape, transpose_shape
 
 OGRAD = {"ograd": "the gradient of the output"}
 
@@ -67,7 +66,6 @@ def _grad_data_gradient(ctx: Any, gg: Any) -> list[Any]:
 grad_data = define(
     "_conv2d_grad_data",
     "The gradient of conv2d's data: the transpose of conv2d in its data, applied to ograd.",
-    level=10,
     inputs={**OGRAD, "data": "the data, of which only the shape is used", "weight": "the filters"},
     attrs=Conv2DAttrs,
     pattern=OUT_FUSABLE,
@@ -114,7 +112,6 @@ def _grad_weight_gradient(ctx: Any, gg: Any) -> list[Any]:
 grad_weight = define(
     "_conv2d_grad_weight",
     "The gradient of conv2d's weight: the transpose of conv2d in its weight, applied to ograd.",
-    level=10,
     inputs={**OGRAD, "data": "the data"},
     attrs=Conv2DAttrs,
     pattern=OUT_FUSABLE,
@@ -172,7 +169,6 @@ def _grad_gradient(ctx: Any, data: Any, weight: Any, *bias: Any) -> list[Any]:
 grad = define(
     "_conv2d_grad",
     "The gradients of conv2d's data, weight and, if it has one, bias.",
-    level=10,
     inputs={**OGRAD, "data": "the data", "weight": "the filters"},
     attrs=Conv2DAttrs,
     shape=_grad_shape,
@@ -194,8 +190,8 @@ def _transpose_grad_data_shape(params: Conv2DTransposeAttrs, ins: Shapes, outs: 
     conv = convolution_of(params)
     data: Shape = outs[0]
     if g is not None and weight is not None:
-        n, _, *extents = conv.out.convert_shape(g, NCHW)
-        kernel = conv.kernel.convert_shape(weight, OIHW)
+        n, _, *extents = canonical(conv.out, g)
+        kernel: Any = conv.kernel.convert_shape(weight, OIHW)
         made = _windows_made(params, extents)
         data = unify(data, NCHW.convert_shape((n, kernel[0], *made), conv.data))
     if data is None:
@@ -239,7 +235,6 @@ def _transpose_grad_data_gradient(ctx: Any, gg: Any) -> list[Any]:
 transpose_grad_data = define(
     "_conv2d_transpose_grad_data",
     "The gradient of conv2d_transpose's data: the convolution of ograd by the weight.",
-    level=10,
     inputs={**OGRAD, "weight": "the filters"},
     attrs=Conv2DTransposeAttrs,
     pattern=OUT_FUSABLE,
@@ -278,7 +273,6 @@ def _transpose_grad_weight_gradient(ctx: Any, gg: Any) -> list[Any]:
 transpose_grad_weight = define(
     "_conv2d_transpose_grad_weight",
     "The gradient of conv2d_transpose's weight.",
-    level=10,
     inputs={**OGRAD, "data": "the data"},
     attrs=Conv2DTransposeAttrs,
     pattern=OUT_FUSABLE,

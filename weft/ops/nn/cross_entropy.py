@@ -3,11 +3,10 @@ class; and their gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import DType, dtype_name, is_float, is_integer
@@ -16,14 +15,10 @@ from ...base.quiet import quietly
 from ...base.shape import Shape, normalize_axis, unify
 from ...core.infer import unify_dtype
 from ...core.schema import FLOAT, INT, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define
+from .._families import Array, Dtypes, F, Inferred, Shapes, attributes, define
 from .dense_softmax import exp_sum, one, through_softmax
 from .norm import te_mean
 
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Dtypes = Sequence[DType | None]
 CLASSES = {"classes": "the right class of each row; a negative one counts nothing"}
 
 
@@ -52,18 +47,18 @@ def _shapes(params: ClassLossAttrs, data: Shape, rows: Shape) -> tuple[Shape, Sh
     return data, rows
 
 
-def _shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     given = outs[0] if params.reduction == "none" else None
     data, rows = _shapes(params, ins[0], unify(ins[1], given))
     return [data, rows], [rows if params.reduction == "none" else ()]
 
 
-def _grad_shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: ClassLossAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     (data, rows), (ograd,) = _shape(params, [unify(ins[1], outs[0]), ins[2]], [ins[0]])
     return [ograd, data, rows], [data]
 
 
-def _dtype(params: ClassLossAttrs, ins: Dtypes, outs: Dtypes) -> Any:
+def _dtype(params: ClassLossAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
     *values, classes = ins
     if classes is not None and not is_integer(classes):
         raise DTypeError(f"classes are {dtype_name(classes)}", hint="cast them to int64")
@@ -237,10 +232,8 @@ softmax_cross_entropy = define(
     level=5,
     inputs={"data": "scores of classes", **CLASSES},
     attrs=CrossEntropyAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_compute,
     reference=lambda params, x, classes: quietly(_losses, params, x, classes),
     gradient=lambda ctx, g: [F._softmax_cross_entropy_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -248,14 +241,11 @@ softmax_cross_entropy = define(
 softmax_cross_entropy_grad = define(
     "_softmax_cross_entropy_grad",
     "(softmax(data) - what is right of each class) ograd.",
-    level=10,
     inputs={"ograd": "the gradient of the losses", "data": "scores of classes", **CLASSES},
     named=False,
     attrs=CrossEntropyAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_grad_compute,
     gradient=_second_gradient,
     reference=lambda params, g, x, classes: quietly(_gradients, params, g, x, classes),
@@ -302,10 +292,8 @@ nll_loss = define(
     level=5,
     inputs={"data": "logarithms of probabilities", **CLASSES},
     attrs=ClassLossAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_scores_compute,
     reference=lambda params, x, classes: quietly(_scores, params, x, classes),
     gradient=lambda ctx, g: [F._nll_loss_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -313,14 +301,11 @@ nll_loss = define(
 nll_loss_grad = define(
     "_nll_loss_grad",
     "-ograd at the right class of each row, else 0.",
-    level=10,
     inputs={"ograd": "the gradient of the losses", "data": "has the wanted shape", **CLASSES},
     named=False,
     attrs=ClassLossAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype,
-    layout=layouts.fixed_unknown,
     compute=_scores_grad_compute,
     ignored_inputs=[1],
     reference=lambda params, g, x, classes: quietly(_scores_grad, params, g, x, classes),

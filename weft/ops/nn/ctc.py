@@ -19,14 +19,12 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT64, dtype_name, is_float, is_integer
 from ...base.errors import DTypeError, ShapeError
-from ...base.shape import Shape, unify_dim
+from ...base.shape import unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, ranked
+from .._families import F, Inferred, Shapes, attributes, define, ranked
 from .._kernels import Body, wide_dtype
 
-Shapes = Sequence[Shape]
 LANES = 16  # states that are taken at once, and so many are kept free before and after them
 INF = float("inf")
 
@@ -59,7 +57,7 @@ def _states(most: Any) -> Any:
     return 2 * most + 1 if isinstance(most, int) else None
 
 
-def _dims(params: CtcAttrs, ins: Shapes) -> tuple[list[Shape], Any]:
+def _dims(params: CtcAttrs, ins: Shapes) -> tuple[list[Any], Any]:
     steps, batch, classes = ranked(ins[0], 3, "data")
     batch_too, most = ranked(ins[1], 2, "labels")
     batch = unify_dim(batch, batch_too)
@@ -71,12 +69,12 @@ def _dims(params: CtcAttrs, ins: Shapes) -> tuple[list[Shape], Any]:
     return found, (batch, steps, _states(most))
 
 
-def _shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     found, alpha = _dims(params, ins)
     return found, [(alpha[0],), *([alpha] if params.kept else [])]
 
 
-def _grad_shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     found, alpha = _dims(params, ins[1:])
     return [(alpha[0],), *found, alpha], [found[0]]
 
@@ -394,10 +392,8 @@ ctc_loss = define(
     level=4,
     inputs=_INPUTS,
     attrs=CtcAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype([0]),
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     reference_cost="steps",
@@ -411,13 +407,10 @@ ctc_loss_grad = define(
     "_ctc_loss_grad",
     "The gradient of ctc_loss: of each step and class, minus the probability p "
     "that a way which gives the labels is at that class then.",
-    level=10,
     inputs=_GRAD_INPUTS,
     attrs=CtcAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype([0, 1, 5]),
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
     reference_cost="steps",

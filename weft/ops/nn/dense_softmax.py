@@ -6,19 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import is_float
 from ...base.errors import ShapeError
-from ...base.shape import Dim, Shape, mul_dims, normalize_axis, unify, unify_dim
+from ...base.shape import Dim, mul_dims, normalize_axis, unify, unify_dim
 from ...core.schema import BOOL, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OUT_FUSABLE, F, define, floating, holomorphic, in_dtype, in_float32, numeric
-
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
+from .._families import (
+    INJECTIVE,
+    OUT_FUSABLE,
+    Array,
+    F,
+    Inferred,
+    Shapes,
+    define,
+    floating,
+    holomorphic,
+    in_dtype,
+    in_float32,
+    numeric,
+)
 
 # dense
 
@@ -126,10 +134,8 @@ def _rows_compute(x: te.Tensor) -> te.Tensor:
 as_rows = define(
     "_as_rows",
     "x with all axes but the last merged into one.",
-    level=10,
     pattern=INJECTIVE,
     shape=_rows_shape,
-    layout=layouts.fixed_unknown,
     reference=_as_rows,
     compute=_rows_compute,
     gradient=lambda ctx, g: [F.reshape_like(g, ctx.inputs[0])],

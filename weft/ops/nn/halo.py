@@ -71,7 +71,6 @@ def _compute(params: HaloAttrs, x: te.Tensor) -> te.Tensor:
 halo = define(
     "_halo",
     "The data with a rim around its third and fourth axes.",
-    level=10,
     attrs=HaloAttrs,
     pattern=INJECTIVE,
     shape=_shape,

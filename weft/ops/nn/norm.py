@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import FLOAT64
 from ...base.errors import ShapeError
-from ...base.shape import Shape, mul_dims, normalize_axis, unify, unify_dim
+from ...base.shape import mul_dims, normalize_axis, unify, unify_dim
 from ...core.op import Op
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, OUT_FUSABLE, F, attributes, define, floating, in_float32
+from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, floating, in_float32
 from .dense_softmax import along, one
 
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 GAMMA, BETA = {"gamma": "the scales"}, {"beta": "the shifts"}
 
 
@@ -245,7 +241,6 @@ batch_norm = define(
         "moving_var": "the moving variance",
     },
     attrs=BatchNormAttrs,
-    pattern=OPAQUE,
     shape=batch_norm_shape,
     dtype=floating,
     layout=layouts.batch_norm,
@@ -428,7 +423,6 @@ def _channel_norm(name: str, doc: str, attrs: type) -> None:
         pattern=OUT_FUSABLE,
         shape=group_norm_shape,
         dtype=floating,
-        layout=layouts.fixed_unknown,
         reference=_group_norm_reference,
         compute=_group_norm_compute,
         gradient=gradient,

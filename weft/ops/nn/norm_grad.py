@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
-from ...base.shape import Shape, unify
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating, in_float32
+from ...base.shape import unify
+from .._families import Array, F, Inferred, Shapes, define, floating, in_float32
 from .dense_softmax import along, one
 from .norm import (
     BatchNormAttrs,
@@ -32,9 +30,6 @@ from .norm import (
     trailing_shape,
 )
 
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 OGRAD = {"ograd": "the gradient of the output"}
 
 
@@ -206,14 +201,11 @@ def _trailing_grad(name: str, centred: bool) -> None:
     define(
         name,
         f"The gradients of data and {' and '.join(vectors)}.",
-        level=10,
         inputs={**OGRAD, "data": "the input", "gamma": "the scales"},
         named=False,
         attrs=LayerNormAttrs,
-        pattern=OPAQUE,
         shape=_trailing_grad_shape,
         dtype=floating,
-        layout=layouts.fixed_unknown,
         reference=_trailing_reference(centred),
         compute=_trailing_compute(centred),
         output_names=["data", *vectors],
@@ -277,14 +269,11 @@ def _group_grad(name: str, attrs: type) -> None:
     define(
         name,
         "The gradients of data, gamma and beta.",
-        level=10,
         inputs={**OGRAD, "data": "the input, (N, C, ...)", "gamma": "the scales"},
         named=False,
         attrs=attrs,
-        pattern=OPAQUE,
         shape=_group_grad_shape,
         dtype=floating,
-        layout=layouts.fixed_unknown,
         reference=_group_reference,
         compute=_group_compute,
         output_names=["data", "gamma", "beta"],
@@ -313,7 +302,7 @@ def _batch_reference(params: BatchNormAttrs, g: Array, x: Array, *vectors: Array
     gamma, mean, var, to_mean, to_var = wide
     left, ograd = x - mean, g.astype(np.float64)
     scale = 1 / np.sqrt(var + params.epsilon)
-    data = _gradients(ograd, left * scale, scale, gamma if params.scale else 1, axes, True)
+    data = _gradients(ograd, left * scale, scale, gamma if params.scale else np.ones(()), axes, True)
     count = max(x.size // max(gamma.size, 1), 1)
     made = [data + (to_mean + 2 * to_var * left) / count]
     made += [(ograd * left * scale).sum(axes), ograd.sum(axes)]
@@ -383,7 +372,6 @@ def _batch_second_gradient(ctx: Any, a: Any, to_gamma: Any, to_beta: Any) -> lis
 define(
     "_batch_norm_grad",
     "The gradients of data, gamma and beta, given the moments of the batch and their gradients.",
-    level=10,
     inputs={
         **OGRAD,
         "data": "the input",
@@ -395,10 +383,8 @@ define(
     },
     named=False,
     attrs=BatchNormAttrs,
-    pattern=OPAQUE,
     shape=_batch_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_batch_reference,
     compute=_batch_compute,
     output_names=["data", "gamma", "beta"],

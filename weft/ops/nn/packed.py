@@ -11,8 +11,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import INJECTIVE, OUT_FUSABLE, define, numeric, ranked
+from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define, numeric, ranked
 
 
 @schema
@@ -21,7 +20,7 @@ class PackAttrs:
     transposed: bool = attr(BOOL, "whether columns are the first axis of the data", default=False)
 
 
-def _pack_shape(params, ins, outs):
+def _pack_shape(params: PackAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is None:
         return [None], [None]
     if len(ins[0]) != 2:
@@ -31,7 +30,7 @@ def _pack_shape(params, ins, outs):
     return [None], [(panels, rows, params.lanes)]
 
 
-def _pack_reference(params, w):
+def _pack_reference(params: PackAttrs, w: Array) -> Array:
     matrix = w.T if params.transposed else w
     rows, columns = matrix.shape
     panels = -(-columns // params.lanes)
@@ -42,11 +41,11 @@ def _pack_reference(params, w):
     return matrix.reshape(rows, panels, params.lanes).swapaxes(0, 1)
 
 
-def _pack_compute(params, w):
+def _pack_compute(params: PackAttrs, w: te.Tensor) -> te.Tensor:
     (shape,) = _pack_shape(params, [w.shape], [None])[1]
     columns = w.shape[0] if params.transposed else w.shape[1]
 
-    def element(panel, row, lane):
+    def element(panel: te.Expr, row: te.Expr, lane: te.Expr) -> te.Expr:
         column = panel * params.lanes + lane
         index = (column, row) if params.transposed else (row, column)
         return te.read_or(w, index, column < columns, 0) if columns % params.lanes else w[index]
@@ -57,11 +56,9 @@ def _pack_compute(params, w):
 pack_panels = define(
     "_pack_panels",
     "A matrix as panels of columns: out[p, k, l] = data[k, p * lanes + l], 0 beyond the last.",
-    level=10,
     attrs=PackAttrs,
     pattern=INJECTIVE,
     shape=_pack_shape,
-    layout=layouts.fixed_unknown,
     reference=_pack_reference,
     compute=_pack_compute,
 )
@@ -72,7 +69,7 @@ class PackedMatmulAttrs:
     units: int = attr(INT, "columns of the result", low=1)
 
 
-def _packed_shape(params, ins, outs):
+def _packed_shape(params: PackedMatmulAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data, weight = ins
     if data is None or weight is None:
         return [None, None], [None]
@@ -87,17 +84,17 @@ def _packed_shape(params, ins, outs):
     return [None, None], [(*data[:-1], params.units)]
 
 
-def _packed_reference(params, x, panels):
+def _packed_reference(params: PackedMatmulAttrs, x: Array, panels: Array) -> Array:
     count, rows, lanes = panels.shape
     matrix = panels.swapaxes(0, 1).reshape(rows, count * lanes)[:, : params.units]
     return np.matmul(x, np.ascontiguousarray(matrix)).astype(x.dtype, copy=False)
 
 
-def _packed_compute(params, x, panels):
+def _packed_compute(params: PackedMatmulAttrs, x: te.Tensor, panels: te.Tensor) -> te.Tensor:
     k = te.reduce_axis(panels.shape[1])
     lanes = panels.shape[2]
 
-    def element(*index):
+    def element(*index: te.Expr) -> te.Expr:
         *outer, column = index
         weight = panels[column // lanes, k.var, column % lanes]
         return te.sum(x[(*outer, k.var)] * weight, k)
@@ -108,14 +105,12 @@ def _packed_compute(params, x, panels):
 packed_matmul = define(
     "_packed_matmul",
     "out[..., n] = sum over k of data[..., k] * weight[n // lanes, k, n % lanes]",
-    level=10,
     inputs={"data": "the rows", "weight": "the panels of the columns"},
     named=False,
     attrs=PackedMatmulAttrs,
     pattern=OUT_FUSABLE,
     shape=_packed_shape,
     dtype=numeric,
-    layout=layouts.fixed_unknown,
     reference=_packed_reference,
     compute=_packed_compute,
 )

@@ -17,12 +17,9 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim
 from ...core.op import Op
 from ...core.schema import BOOL, LAYOUT, PADS, SIDES, Params, attr, schema
-from .._families import OUT_FUSABLE, F, attributes, define, in_float32, numeric
+from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, in_float32, numeric
 from .._layouts import pool as pool_layout
 from ..vision._spatial import (
-    Array,
-    Inferred,
-    Shapes,
     at_places,
     places_of,
     spatial_axes,

@@ -15,7 +15,7 @@ from ...base.shape import normalize_axis, unify
 from ...core.op import Op
 from ...core.schema import BOOL, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, changed, define, floating, holomorphic, in_dtype, no_flow, numeric
+from .._families import F, changed, define, floating, holomorphic, in_dtype, no_flow, numeric
 from .._kernels import Body, along, each_block, rows_of, wide_dtype
 from ..reduce.reductions import wide
 
@@ -54,9 +54,7 @@ def _along_axis(params: Any, ins: Any, outs: Any) -> Any:
 
 
 def _scan(name: str, doc: str, attrs: type, **columns: Any) -> Op:
-    return define(
-        name, doc, level=5, attrs=attrs, pattern=OPAQUE, shape=_along_axis, layout=layouts.fixed_copy, **columns
-    )
+    return define(name, doc, level=5, attrs=attrs, shape=_along_axis, layout=layouts.fixed_copy, **columns)
 
 
 Step = Callable[..., tuple[Any, Any]]
@@ -68,7 +66,7 @@ def _kernels(name: str, start: Any, step: Step, reverse: Callable[[Any], bool]) 
 
     def kernels(params: Any, inputs: Any, outputs: Any) -> Any:
         ((shape, dtype),) = outputs
-        rows = rows_of(shape, normalize_axis(params.axis, len(shape)))
+        rows = rows_of(shape, params.axis)
         kind = wide_dtype(dtype)
         body = Body(name, inputs, outputs)
         views = dict.fromkeys(range(len(inputs) + 1), rows)
@@ -221,7 +219,7 @@ def _positions(extreme: Any) -> Callable[[Any, Any], Any]:
 def _position_kernels(name: str, beats: Callable[[Any, Any], Any]) -> Any:
     def kernels(params: Any, inputs: Any, outputs: Any) -> Any:
         ((shape, dtype),) = inputs
-        rows = rows_of(shape, normalize_axis(params.axis, len(shape)))
+        rows = rows_of(shape, params.axis)
         body = Body(name, inputs, outputs)
         made = body.kernel({0: rows, 1: rows}, math.prod(shape))
         with made as (b, x, out), each_block(b, rows) as (o, first):

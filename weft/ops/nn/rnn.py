@@ -18,12 +18,10 @@ from ...base.errors import DTypeError, InvalidValue, ShapeError
 from ...base.shape import Shape, unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
 from ._rnn_kernels import GATES, KEPT, backward_kernels, forward_kernels, limited
 
-Shapes = Sequence[Shape]
 Arrays = dict[str, Any]
 
 
@@ -76,7 +74,7 @@ def _dims(params: RnnAttrs, known: dict[str, Shape]) -> dict[str, Any]:
     batch_too, state_too = ranked(known.get("state"), 2, "state")
     batch, state = unify_dim(batch, batch_too), unify_dim(state, state_too)
     wide = unify_dim(unify_dim(wide, wide_too), bias)
-    size = None
+    size: Any = None
     if isinstance(wide, int):
         if wide % GATES[params.mode]:
             raise ShapeError(f"{wide} gates", why=f"{params.mode} has {GATES[params.mode]} a cell")
@@ -116,7 +114,7 @@ def _shaped(dims: dict[str, Any], names: Sequence[str]) -> list[Shape]:
     return [tuple(dims[axis] for axis in _AXES[name].split()) for name in names]
 
 
-def _shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if params.projected and params.mode == "gru":
         raise InvalidValue("a projected gru", why="its state and its gates have one size")
     names = input_names(params)
@@ -243,7 +241,7 @@ def grad_results(params: RnnAttrs) -> list[str]:
 _AXES |= {f"{name}_grad": _AXES[name] for name in ("output", "state", "cell")}
 
 
-def _grad_shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     names = grad_names(params)
     dims = _dims(params, {n: s for n, s in zip(names, ins) if n in _INPUTS})
     return _shaped(dims, names), _shaped(dims, grad_results(params))
@@ -351,10 +349,8 @@ rnn = define(
     inputs=_INPUTS,
     named=False,
     attrs=RnnAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=_dtype(input_names),
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     gradient=_gradient,
@@ -373,14 +369,11 @@ _GRAD_INPUTS = {
 rnn_grad = define(
     "_rnn_grad",
     "Gradients of rnn: of gates, state and cell, and what those of the matrices are products of.",
-    level=10,
     inputs=_GRAD_INPUTS,
     named=False,
     attrs=RnnAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=_dtype(grad_names),
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
 )

@@ -6,19 +6,14 @@ taken: it has none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.errors import ShapeError
 from ...base.shape import Shape, broadcast, is_static, numel, show, unify
 from ...core.schema import BOOL, FLOAT, INT, INTS, attr, choice, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, define, floating
-
-Array = NDArray[Any]
+from .._families import Array, Inferred, Shapes, define, floating
 
 
 @schema
@@ -69,7 +64,7 @@ def _check_view(name: str, view: View, source: Shape) -> None:
         raise ShapeError(f"{name} reaches element {last} of a tensor of {show(source)}")
 
 
-def _shape(params: StridedAttentionAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _shape(params: StridedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     for name, view, source in zip(("query", "key", "value"), views(params), ins):
         _check_view(name, view, source)
     whole = (*params.batch, params.queries, params.values)
@@ -109,7 +104,6 @@ def _names(params: StridedAttentionAttrs) -> list[str]:
 strided_attention = define(
     "_strided_attention",
     "softmax(scale query key' + mask) value, with query, key and value as views of the inputs.",
-    level=10,
     inputs={
         "query": "a tensor that the query is a part of",
         "key": "the same for the key",
@@ -118,10 +112,8 @@ strided_attention = define(
     },
     named=False,
     attrs=StridedAttentionAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
 )
 strided_attention.set_num_inputs(lambda params: len(_names(params)))

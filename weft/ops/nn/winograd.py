@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.dtype import FLOAT64
@@ -21,10 +20,9 @@ from ...base.layout import Layout
 from ...base.shape import add_dims, mul_dims, show, unify_dim
 from ...core.schema import BOOL, INT, INTS, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, OUT_FUSABLE, define, ranked
+from .._families import OUT_FUSABLE, Array, define, ranked
 from .._kernels import Body
 
-Array = NDArray[Any]
 NCHW = Layout("NCHW")
 
 
@@ -100,7 +98,7 @@ class Transform(NamedTuple):
 
 def _matrices(m: int) -> Transform:
     """G has (1, p, p^2) / prod (p - q) over the other finite points q, and (0, 0, 1)."""
-    unit = np.eye(m + 2)
+    unit = list(np.eye(m + 2))
     points = [0.0, *(sign * p for p in POINTS[m] for sign in (1, -1))]
     g = [[p**k / np.prod([p - q for q in points if q != p]) for k in range(3)] for p in points]
     return Transform(
@@ -170,11 +168,8 @@ def _dot(factors: Any, values: Any) -> Any:
 winograd_weight = define(
     "_winograd_weight",
     "G g G^T of every filter: out[point, o // lanes, i, o % lanes].",
-    level=10,
     attrs=WinogradWeightAttrs,
-    pattern=OPAQUE,
     shape=_weight_shape,
-    layout=layouts.fixed_unknown,
     reference=_weight_reference,
     kernels=_weight_kernels,
 )
@@ -240,7 +235,6 @@ def _conv_reference(params: WinogradConv2DAttrs, x: Array, u: Array, *bias: Arra
 winograd_conv2d = define(
     "_winograd_conv2d",
     "A 3x3 convolution of stride 1 on blocked channels, from transformed filters.",
-    level=10,
     inputs={"data": "in blocks of channels", "weight": "from _winograd_weight", "bias": "or none"},
     named=False,
     attrs=WinogradConv2DAttrs,

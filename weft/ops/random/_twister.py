@@ -67,12 +67,12 @@ class Stream(NamedTuple):
     state: int
     moved: int
     raw: int
-    count: int  # of words in memory
+    size: int  # how many words are in memory
 
     @property
     def views(self) -> dict[int, tuple[int, ...]]:
         """What a kernel sees that reads words: `words` takes these buffers."""
-        return {self.state: _STATE, self.raw: (self.count,)}
+        return {self.state: _STATE, self.raw: (self.size,)}
 
 
 def words(state: te.Buffer, raw: te.Buffer) -> Words:
@@ -93,8 +93,8 @@ def draw(body: Body, state: int, most: int, used: Used | None = None) -> Stream:
     blocks = 1 + (WORDS + most - 1) // WORDS if most else 1
     moved = body.temporary(_STATE, UINT32)
     stream = Stream(state, moved, body.temporary((blocks * WORDS,), UINT32), blocks * WORDS)
-    views = {state: _STATE, moved: _STATE, stream.raw: (stream.count,)}
-    with body.kernel(views, _WORK * stream.count) as (b, old, new, raw):
+    views = {state: _STATE, moved: _STATE, stream.raw: (stream.size,)}
+    with body.kernel(views, _WORK * stream.size) as (b, old, new, raw):
         _copy_block(b, old, raw, te.as_expr(0))
         with b.loop("group", (blocks - 1) * WORDS // VECTOR) as g, b.vector("lane", VECTOR) as lane:
             b.store(raw, WORDS + g * VECTOR + lane, next_word(raw, g * VECTOR + lane))

@@ -8,25 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base import draws
 from ...base.bits import STATE_WORDS, MersenneTwister, from_state
 from ...base.dtype import FLOAT32, INT64, DType, dtype_name, is_complex, is_float
 from ...base.errors import DTypeError, InvalidValue, OutOfRange
-from ...base.shape import Shape, unify
+from ...base.shape import unify
 from ...core.op import Op
 from ...core.schema import BOOL, DTYPE, FLOAT, INT, INTS, Params, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating, no_flow
+from .._families import Array, F, Inferred, Shapes, define, floating, no_flow
 from .._kernels import Body
 from ._twister import FLOAT64, UINT32, UINT64, Stream, Words, box_muller, draw, each, has_kept, keep, kept, pair, words
 
-Array = NDArray[Any]
 Specs = Sequence[tuple[tuple[int, ...], DType]]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 STATE_DOC = "629 words of the generator (`Generator.graph_state`); moved on by each run"
 _SHAPE = "the shape; () is a single number"
 
@@ -92,12 +88,9 @@ def _operator(name: str, doc: str, attrs: type, drawn: Draw, **columns: Any) -> 
     return define(
         name,
         doc,
-        level=10,
         inputs={"state": STATE_DOC},
         attrs=attrs,
-        pattern=OPAQUE,
         shape=_drawn_shape,
-        layout=layouts.fixed_unknown,
         reference=reference,
         gradient=no_flow,
         mutates=[0],
@@ -349,7 +342,7 @@ def _dropout_kernels(params: DropoutAttrs, inputs: Specs, outputs: Specs) -> lis
     body = Body("dropout", inputs, outputs)
     out, mask = len(inputs), len(inputs) + 1
     known = 1.0 if not params.training else {0.0: 1.0, 1.0: 0.0}.get(params.rate)
-    views = {0: (count,), out: (count,), mask: (count,)}
+    views: dict[int, tuple[int, ...]] = {0: (count,), out: (count,), mask: (count,)}
     if params.training:
         stream = draw(body, 1, 2 * count if known is None else 0)
         views |= stream.views
@@ -392,7 +385,6 @@ dropout = define(
     inputs=_DROPOUT_INPUTS,
     named=False,
     attrs=DropoutAttrs,
-    pattern=OPAQUE,
     shape=_dropout_shape,
     dtype=_dropout_dtype,
     reference=_dropout_reference,
@@ -405,7 +397,7 @@ dropout = define(
 
 
 def _dropout_inputs(params: Params) -> int:
-    return 2 if params.training else 1  # type: ignore[attr-defined]
+    return 2 if params.training else 1
 
 
 dropout.set_num_inputs(_dropout_inputs).set_num_outputs(2)

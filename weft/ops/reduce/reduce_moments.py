@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import te
-from ...base.shape import Shape
 from ...core.schema import BOOL, FLOAT, INTS, attr, schema
 from .. import _layouts as layouts
-from .._families import COMM_REDUCE, F, define, floating, in_dtype, in_float32, pointwise, unary
+from .._families import COMM_REDUCE, F, Inferred, Shapes, define, floating, in_dtype, in_float32, pointwise, unary
 from ..nn.dense_softmax import along, one
 from .reductions import (
     AXIS,
@@ -37,7 +35,7 @@ class VarianceAttrs:
     correction: float = attr(FLOAT, "what the number of elements is lessened by", default=1.0)
 
 
-def _shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     return [None], [reduced_shape(params, ins[0])] * len(outs)
 
 
@@ -105,7 +103,6 @@ def _variance_gradient(ctx: Any, g: Any, g_mean: Any) -> list[Any]:
 variance = define(
     "_variance",
     "The sum of squared distances from the mean along axes, over n - correction; and the mean.",
-    level=10,
     attrs=VarianceAttrs,
     pattern=COMM_REDUCE,
     shape=_shape,
@@ -152,7 +149,6 @@ def _norm_gradient(ctx: Any, g: Any) -> list[Any]:
 norm = define(
     "_norm",
     "The root of the sum of squares along axes.",
-    level=10,
     attrs=ReduceAttrs,
     pattern=COMM_REDUCE,
     shape=_shape,
@@ -194,7 +190,6 @@ def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:
 logsumexp = define(
     "logsumexp",
     "log of the sum of exp along axes.",
-    level=10,
     attrs=ReduceAttrs,
     pattern=COMM_REDUCE,
     shape=_shape,

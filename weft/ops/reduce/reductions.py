@@ -22,6 +22,8 @@ from .._families import (
     COMM_REDUCE,
     OPAQUE,
     F,
+    Inferred,
+    Shapes,
     define,
     divide,
     full_dtype,
@@ -70,7 +72,7 @@ def reduced_axes(params: Any, rank: int) -> list[int]:
     return [axis for axis in range(rank) if (axis in axes) != params.exclude]
 
 
-def reduced_shape(params: Any, shape: Shape) -> Shape:
+def reduced_shape(params: Any, shape: Shape) -> Any:
     """What is left of a shape; a reduction of everything leaves (1,), or () if it is a scalar."""
     nothing = () if params.scalar else (1,)
     if shape is None:
@@ -83,7 +85,7 @@ def reduced_shape(params: Any, shape: Shape) -> Shape:
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
 
 
-def _reduce_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _reduce_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     return [None], [reduced_shape(params, ins[0])]
 
 
@@ -145,13 +147,7 @@ def wide(x: Any) -> Any:
 
 def _reduction(name: str, doc: str, **columns: Any) -> Any:
     return define(
-        name,
-        doc,
-        level=10,
-        attrs=ReduceAttrs,
-        pattern=COMM_REDUCE,
-        layout=layouts.reduced,
-        **{"shape": _reduce_shape, **columns},
+        name, doc, attrs=ReduceAttrs, pattern=COMM_REDUCE, layout=layouts.reduced, **{"shape": _reduce_shape, **columns}
     )
 
 
@@ -226,14 +222,12 @@ mean.gradient = lambda ctx, g: [  # dx = g / the number of summands
 divide_by_count = define(
     "_divide_by_count",
     "The input divided by how many elements of another tensor a reduction along axes takes.",
-    level=10,
     inputs={"input": "what to divide", "shape_like": "has the axes"},
     named=False,
     attrs=CountAttrs,
     pattern=BROADCAST,
     shape=lambda params, ins, outs: ([outs[0], None], [ins[0]]),
     dtype=numeric,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 
@@ -358,7 +352,7 @@ def _others_compute(params: Any, x: te.Tensor) -> te.Tensor:
 
     def value(*i: te.Expr) -> te.Expr:
         at = place([index for axis, index in enumerate(i) if axis not in axes])
-        itself = te.all_of([k.var.equal(i[axis]) for k, axis in zip(ks, axes)])
+        itself: Any = te.all_of([k.var.equal(i[axis]) for k, axis in zip(ks, axes)])
         return te.prod(te.select(itself, te.const(1, x.dtype), x[at]), ks)
 
     return te.compute(x.shape, value)
@@ -406,7 +400,7 @@ prod_others.complex_gradient = holomorphic
 # Positions of the largest and the smallest.
 
 
-def _arg_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _arg_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is not None and any(ins[0][a] == 0 for a in reduced_axes(params, len(ins[0]))):
         raise ShapeError(f"shape {show(ins[0])} has no element along the reduced axes")
     return _reduce_shape(params, ins, outs)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import te
 from ...base.dtype import is_float
-from ...base.shape import Shape, normalize_axis
+from ...base.shape import normalize_axis
 from ...core.schema import BOOL, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, holomorphic, numeric, same_shape
+from .._families import F, Inferred, Shapes, define, holomorphic, numeric, same_shape
 from .._kernels import Body, along, each_block, rows_of, wide_dtype
 from .reductions import wide
 
@@ -25,7 +24,7 @@ class CumsumAttrs:
     reverse: bool = attr(BOOL, "start from the end", default=False)
 
 
-def _cumsum_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _cumsum_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     made = same_shape(params, ins, outs)
     if made[0][0] is not None:
         normalize_axis(params.axis, len(made[0][0]))
@@ -44,7 +43,7 @@ def _cumsum_reference(params: Any, x: Any) -> Any:
 
 def _cumsum_kernels(params: Any, inputs: Any, outputs: Any) -> Any:
     ((shape, dtype),) = inputs
-    rows = rows_of(shape, normalize_axis(params.axis, len(shape)))
+    rows = rows_of(shape, params.axis)
     wide = wide_dtype(dtype)
     body = Body("cumsum", inputs, outputs)
     made = body.kernel({0: rows, 1: rows}, math.prod(shape))
@@ -68,7 +67,6 @@ cumsum = define(
     "The sum of all elements up to each one along an axis.",
     level=5,
     attrs=CumsumAttrs,
-    pattern=OPAQUE,
     shape=_cumsum_shape,
     dtype=numeric,
     layout=layouts.fixed_copy,

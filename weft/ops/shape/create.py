@@ -9,12 +9,28 @@ import numpy as np
 from ... import te
 from ...base.dtype import BOOL, FLOAT32, DType, dtype_name, is_integer
 from ...base.errors import DTypeError, InvalidValue, OutOfRange
-from ...base.shape import unify
+from ...base.shape import StaticShape, unify
 from ...core.infer import same_dtype
 from ...core.op import set_role
-from ...core.schema import DTYPE, FLOAT, INT, INTS, attr, optional, schema
+from ...core.schema import DTYPE, FLOAT, INT, INTS, Params, attr, optional, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OPAQUE, OUT_FUSABLE, F, as_written, define, full_dtype, no_flow, number, unary
+from .._families import (
+    INJECTIVE,
+    OUT_FUSABLE,
+    Array,
+    Dtypes,
+    F,
+    Inferred,
+    Op,
+    Rule,
+    Shapes,
+    as_written,
+    define,
+    full_dtype,
+    no_flow,
+    number,
+    unary,
+)
 
 _SHAPE = "the shape; () is a single number; left out, it is what the consumers need"
 
@@ -48,27 +64,27 @@ def _holds(value: float, dtype: DType | None) -> None:
         )
 
 
-def _filled(value: float, shape: tuple[int, ...], dtype: DType):
+def _filled(value: float, shape: StaticShape, dtype: DType) -> Array:
     return np.full(shape, number(value, dtype), dtype)
 
 
-def _filled_tensor(value: float, shape: tuple[int, ...], dtype: DType) -> te.Tensor:
+def _filled_tensor(value: float, shape: StaticShape, dtype: DType) -> te.Tensor:
     constant = te.const(number(value, dtype), dtype)
     return te.compute(shape, lambda *i: constant)
 
 
-def _source(name, doc, attrs, value):
+def _source(name: str, doc: str, attrs: type, value: Rule) -> Op:
     """An operator without inputs; `value(params)` is what it is full of."""
     op = define(name, doc, level=4, inputs={}, attrs=attrs, pattern=OUT_FUSABLE, layout=layouts.no_inputs)
     op.shape = lambda params, ins, outs: ([], [unify(params.shape, outs[0])])
     op.dtype = full_dtype
-    op.reference = lambda p: _filled(value(p), _given(p, name), p.dtype)
-    op.compute = lambda p: _filled_tensor(value(p), _given(p, name), p.dtype)
+    op.reference = lambda p: _filled(value(p), _own_shape(p, name), p.dtype)
+    op.compute = lambda p: _filled_tensor(value(p), _own_shape(p, name), p.dtype)
     op.gradient = no_flow
     return op
 
 
-def _given(params, name):
+def _own_shape(params: InitAttrs | FullAttrs, name: str) -> StaticShape:
     if params.shape is None:
         raise InvalidValue(
             f"{name} has no shape of its own",
@@ -83,7 +99,7 @@ ones = _source("ones", "A tensor of ones.", InitAttrs, lambda p: 1)
 full = _source("full", "A tensor of one value.", FullAttrs, lambda p: p.fill_value)
 
 
-def _full_dtype(params, ins, outs):
+def _full_dtype(params: FullAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
     _holds(params.fill_value, params.dtype)
     return full_dtype(params, ins, outs)
 
@@ -91,9 +107,9 @@ def _full_dtype(params, ins, outs):
 full.set_attr("FInferType", _full_dtype, 11)
 
 
-def _source_like(name, doc, attrs, value):
+def _source_like(name: str, doc: str, attrs: type | None, value: Rule) -> Op:
     """One input, of which only shape and dtype matter."""
-    op = unary(name, doc, level=4, ignored_inputs=[0], **({"attrs": attrs} if attrs else {}))
+    op = unary(name, doc, level=4, ignored_inputs=[0], attrs=attrs)
     op.gradient = lambda ctx, g: [F.zeros_like(ctx.inputs[0])]
     op.complex_gradient = as_written
     op.reference = lambda *args: _filled(value(args[0]), args[-1].shape, args[-1].dtype)
@@ -106,7 +122,7 @@ ones_like = _source_like("ones_like", "Ones, of the shape and dtype of x.", None
 full_like = _source_like("full_like", "One value, in the shape and dtype of x.", FullLikeAttrs, lambda p: p.fill_value)
 
 
-def _full_like_dtype(params, ins, outs):
+def _full_like_dtype(params: FullLikeAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
     for dtype in (*ins, *outs):
         _holds(params.fill_value, dtype)
     return same_dtype(params, ins, outs)
@@ -142,18 +158,18 @@ def _arange_length(params: ArangeAttrs) -> int:
     return max(0, math.ceil(count))
 
 
-def _arange_dtype(params, ins, outs):
+def _arange_dtype(params: ArangeAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
     if params.dtype == BOOL:
         raise DTypeError("a range of dtype bool", hint="use an integer dtype")
     return [], [params.dtype]
 
 
-def _arange_reference(params):
+def _arange_reference(params: ArangeAttrs) -> Array:
     values = params.start + params.step * np.arange(_arange_length(params), dtype=np.float64)
     return values.astype(params.dtype)
 
 
-def _arange_compute(params):
+def _arange_compute(params: ArangeAttrs) -> te.Tensor:
     whole = all(float(value).is_integer() for value in (params.start, params.step))
     kind = "int64" if whole else "float64"
     start, step = (te.const(number(v, np.dtype(kind)), kind) for v in (params.start, params.step))
@@ -199,7 +215,7 @@ def _one_hot_axis(params: OneHotAttrs, rank: int) -> int:
     return params.axis % rank
 
 
-def _one_hot_shape(params, ins, outs):
+def _one_hot_shape(params: OneHotAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is None:
         if outs[0] is None:
             return [None], [None]
@@ -209,13 +225,13 @@ def _one_hot_shape(params, ins, outs):
     return [None], [ins[0][:axis] + (params.depth,) + ins[0][axis:]]
 
 
-def _one_hot_dtype(params, ins, outs):
+def _one_hot_dtype(params: OneHotAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
     if ins[0] is not None and not is_integer(ins[0]):
         raise DTypeError(f"indices of one_hot are {dtype_name(ins[0])}", hint="cast to int32")
     return [None], [params.dtype]
 
 
-def _one_hot_reference(params, indices):
+def _one_hot_reference(params: OneHotAttrs, indices: Array) -> Array:
     axis = _one_hot_axis(params, indices.ndim + 1)
     wide = indices.astype(np.int64)
     wide = np.expand_dims(np.where(wide < 0, wide + params.depth, wide), axis)
@@ -224,7 +240,7 @@ def _one_hot_reference(params, indices):
     return np.where(wide == classes, on, off).astype(params.dtype)
 
 
-def _one_hot_compute(params, indices):
+def _one_hot_compute(params: OneHotAttrs, indices: te.Tensor) -> te.Tensor:
     axis = _one_hot_axis(params, indices.rank + 1)
     shape = indices.shape[:axis] + (params.depth,) + indices.shape[axis:]
     on, off = (te.const(number(v, params.dtype), params.dtype) for v in (params.on_value, params.off_value))
@@ -246,7 +262,6 @@ one_hot = define(
     pattern=INJECTIVE,
     shape=_one_hot_shape,
     dtype=_one_hot_dtype,
-    layout=layouts.fixed_unknown,
 )
 one_hot.reference = _one_hot_reference
 one_hot.compute = _one_hot_compute
@@ -255,7 +270,7 @@ one_hot.gradient = no_flow
 # Writing to a variable.
 
 
-def _assign_shape(params, ins, outs):
+def _assign_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     shape = None
     for fact in (*ins, *outs):
         shape = unify(shape, fact)
@@ -265,10 +280,8 @@ def _assign_shape(params, ins, outs):
 assign = define(
     "_assign",
     "Writes rhs to the variable lhs; the output is rhs.",
-    level=10,
     inputs={"lhs": "the variable", "rhs": "its new value"},
     named=False,
-    pattern=OPAQUE,
     shape=_assign_shape,
     layout=layouts.keep_left,
     mutates=[0],
@@ -282,7 +295,6 @@ assign.gradient = lambda ctx, g: [None, g]  # what the variable held does not ma
 undef = define(
     "__undef__",
     "Stands where an output was removed; it has no value.",
-    level=10,
     inputs={},
     layout=layouts.no_inputs,
     shape=lambda params, ins, outs: ([], list(outs)),

@@ -11,13 +11,12 @@ import numpy as np
 from ... import te
 from ...base.dtype import is_float
 from ...base.shape import Shape, unify
-from .. import _layouts as layouts
-from .._families import BROADCAST, COMM_REDUCE, F, define, first_dtype, holomorphic
+from .._families import BROADCAST, COMM_REDUCE, F, Inferred, Shapes, define, first_dtype, holomorphic
 from ..math.broadcast import must_stretch, stretched
 from ..reduce.reductions import AxesAttrs, axes_of, over, reduced_axes, sum_expr, wide
 
 
-def _collapse_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _collapse_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[1], outs[0])
     must_stretch(shape, ins[0])
     return [None, shape], [shape]
@@ -54,13 +53,11 @@ def _collapse_compute(x: te.Tensor, like: te.Tensor) -> te.Tensor:
 collapse_sum = define(
     "collapse_sum",
     "The sum of data over the axes along which `as` would broadcast to it.",
-    level=10,
     inputs={"data": "what to sum", "as": "has the wanted shape"},
     named=False,
     pattern=COMM_REDUCE,
     shape=_collapse_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 collapse_sum.reference = _collapse_reference
@@ -81,7 +78,7 @@ def _check_expands(params: Any, narrow: Shape, wide: Shape) -> None:
         unify(narrow, tuple(dim for axis, dim in enumerate(wide) if axis not in axes) or (1,))
 
 
-def _expand_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _expand_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     wide = unify(ins[1], outs[0])
     _check_expands(params, ins[0], wide)
     return [None, wide], [wide]
@@ -119,7 +116,6 @@ expand_like = define(
     pattern=BROADCAST,
     shape=_expand_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 expand_like.reference = lambda p, x, like: expanded_view(p, x, like.shape).copy()
@@ -128,7 +124,7 @@ expand_like.complex_gradient = holomorphic
 expand_like.gradient = lambda ctx, g: [F._expand_like_grad(g, ctx.inputs[0], **axes_of(ctx.params)), None]
 
 
-def _expand_grad_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _expand_grad_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[1], outs[0])
     _check_expands(params, shape, ins[0])
     return [None, shape], [shape]
@@ -157,14 +153,12 @@ def _expand_grad_compute(params: Any, g: te.Tensor, x: te.Tensor) -> te.Tensor:
 expand_like_grad = define(
     "_expand_like_grad",
     "The sum of ograd over what expand_like repeated.",
-    level=10,
     inputs={"ograd": "the gradient of the output", "input": "what was repeated"},
     named=False,
     attrs=AxesAttrs,
     pattern=COMM_REDUCE,
     shape=_expand_grad_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 expand_like_grad.reference = _expand_grad_reference

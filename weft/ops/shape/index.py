@@ -6,7 +6,7 @@ An index below zero counts from the end; one that is still outside is moved to t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,24 @@ import numpy as np
 from ... import te
 from ...base.dtype import BOOL, DType, dtype_name, is_integer
 from ...base.errors import DTypeError, ShapeError
-from ...base.shape import Dim, Shape, normalize_axis, show, unify
+from ...base.shape import Dim, Shape, StaticShape, normalize_axis, show, unify
 from ...core.infer import unify_dtype
-from ...core.schema import INT, attr, optional, schema
-from .. import _layouts as layouts
-from .._families import INJECTIVE, OPAQUE, F, backward_shape, changed, define, holomorphic, known
-from .._kernels import Body, Rows, add_rows, along, each_block, rows_of, unravelled, wide_dtype
+from ...core.schema import INT, Params, attr, optional, schema
+from .._families import (
+    INJECTIVE,
+    Array,
+    Dtypes,
+    F,
+    Inferred,
+    Op,
+    Shapes,
+    backward_shape,
+    changed,
+    define,
+    holomorphic,
+    known,
+)
+from .._kernels import Body, Rows, Written, add_rows, along, each_block, rows_of, unravelled, wide_dtype
 from .views import reindexed
 
 DATA_INDICES = {"data": "what to read from", "indices": "integers that say where"}
@@ -60,13 +72,7 @@ def _must_hold(extent: Dim, indices: Shape) -> None:
 
 def _gathering(name: str, doc: str, **columns: Any) -> Any:
     return define(
-        name,
-        doc,
-        inputs=columns.pop("inputs", DATA_INDICES),
-        pattern=INJECTIVE,
-        dtype=_indexed_dtype(1),
-        layout=layouts.fixed_unknown,
-        **columns,
+        name, doc, inputs=columns.pop("inputs", DATA_INDICES), pattern=INJECTIVE, dtype=_indexed_dtype(1), **columns
     )
 
 
@@ -77,13 +83,10 @@ def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
     return define(
         name,
         doc,
-        level=10,
         inputs=inputs,
         named=False,
-        pattern=OPAQUE,
         shape=backward_shape(forward),
         dtype=_indexed_dtype(2),
-        layout=layouts.fixed_unknown,
         ignored_inputs=[1],
         **columns,
     )
@@ -106,20 +109,20 @@ class GatherAttrs:
     axis: int = attr(INT, "along which axis", default=0)
 
 
-def _take_shape(params, ins, outs):
+def _take_shape(params: TakeAttrs | GatherAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data, indices = ins
     if params.axis is None:
         if data is not None and 0 in data:
             _must_hold(0, indices)
         return [None, unify(indices, outs[0])], [indices]
-    if not known(data, indices):
+    if data is None or indices is None:
         return [None, None], [None]
     axis = normalize_axis(params.axis, len(data))
     _must_hold(data[axis], indices)
     return [None, None], [(*data[:axis], *indices, *data[axis + 1 :])]
 
 
-def _take_reference(params, x, indices):
+def _take_reference(params: TakeAttrs | GatherAttrs, x: Array, indices: Array) -> Array:
     extent = x.size if params.axis is None else x.shape[params.axis]
     if not extent:
         _must_hold(0, indices.shape)
@@ -134,7 +137,7 @@ def _flat(x: te.Tensor) -> te.Tensor:
     return reindexed(x, (math.prod(x.shape),))
 
 
-def _take_compute(params, x, indices):
+def _take_compute(params: TakeAttrs | GatherAttrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     if params.axis is None:
         flat = _flat(x)
         return te.compute(indices.shape, lambda *i: flat[_within(indices[i], math.prod(x.shape))])
@@ -142,18 +145,18 @@ def _take_compute(params, x, indices):
     end = axis + indices.rank
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         place = _within(indices[i[axis:end]], x.shape[axis])
         return x[(*i[:axis], place, *i[end:])]
 
     return te.compute(shape, value)
 
 
-def _take_gradient(ctx, g):
+def _take_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F._take_grad(g, *ctx.inputs, axis=ctx.params.axis), None]
 
 
-def _taking(name, doc, level, attrs, **columns):
+def _taking(name: str, doc: str, level: int, attrs: type, **columns: Any) -> Op:
     return _gathering(
         name,
         doc,
@@ -179,29 +182,24 @@ take = _taking(
 gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, GatherAttrs)
 
 
-def _take_grad_reference(params, g, x, indices):
+def _take_grad_reference(params: TakeAttrs, g: Array, x: Array, indices: Array) -> Array:
     made = np.zeros(x.shape, wide_dtype(g.dtype))
-    if made.size and params.axis is None:
+    if params.axis is None and made.size:
         np.add.at(made.reshape(-1), _clip(indices, x.size).reshape(-1), g.reshape(-1))
-    elif made.size:
+    elif params.axis is not None and made.size:
         axis = normalize_axis(params.axis, x.ndim)
         np.add.at(made, (slice(None),) * axis + (_clip(indices, x.shape[axis]),), g)
     return made.astype(g.dtype)
 
 
-def _take_grad_kernels(params, inputs, outputs):
+def _take_grad_kernels(params: TakeAttrs, inputs: Any, outputs: Any) -> list[Written]:
     (_, _, (where, _)), ((shape, _),) = inputs, outputs
-    flat = params.axis is None
-    rows = Rows(1, math.prod(shape), 1) if flat else rows_of(shape, _axis(params, shape))
+    rows = Rows(1, math.prod(shape), 1) if params.axis is None else rows_of(shape, params.axis)
     body = Body("take_grad", inputs, outputs)
     count = math.prod(where)
     places = lambda b, k, indices: [(_row_within(b, indices[k], rows.extent), None)]
     add_rows(body, 0, 3, count, rows, places, {2: (count,)})
     return body.kernels
-
-
-def _axis(params, shape):
-    return normalize_axis(params.axis, len(shape))
 
 
 take_grad = _scattering(
@@ -218,14 +216,14 @@ take_grad.gradient = lambda ctx, g: [F.take(g, ctx.inputs[2], axis=ctx.params.ax
 # Along several axes at once.
 
 
-def _gather_nd_shape(params, ins, outs):
+def _gather_nd_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     data, indices = ins
     if indices is not None and len(indices) < 2:
         raise ShapeError(
             f"indices of gather_nd have shape {show(indices)}",
             why="the first axis lists coordinates, so at least two axes are needed",
         )
-    if not known(data, indices) or not isinstance(indices[0], int):
+    if data is None or indices is None or not isinstance(indices[0], int):
         return [None, None], [None]
     if indices[0] > len(data):
         raise ShapeError(f"{indices[0]} coordinates into shape {show(data)}")
@@ -234,11 +232,11 @@ def _gather_nd_shape(params, ins, outs):
     return [None, None], [(*indices[1:], *data[indices[0] :])]
 
 
-def _gather_nd_places(x, indices):
+def _gather_nd_places(x: Array, indices: Array) -> tuple[Array, ...]:
     return tuple(_clip(row, dim) for row, dim in zip(indices, x.shape))
 
 
-def row_numbers(shape, indices):
+def row_numbers(shape: StaticShape, indices: Array) -> Array:
     """The numbers of the rows that columns of coordinates name."""
     numbers = _clip(indices[0], shape[0])
     for row, extent in zip(indices[1:], shape[1:]):
@@ -246,7 +244,7 @@ def row_numbers(shape, indices):
     return numbers
 
 
-def _gather_nd_reference(x, indices):
+def _gather_nd_reference(x: Array, indices: Array) -> Array:
     shape = _gather_nd_shape(None, [x.shape, indices.shape], [None])[1][0]
     if not math.prod(shape):
         return np.zeros(shape, x.dtype)
@@ -258,10 +256,10 @@ def _gather_nd_reference(x, indices):
     return np.take(rows, row_numbers(x.shape, indices), 0, mode="clip")
 
 
-def _gather_nd_compute(x, indices):
+def _gather_nd_compute(x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     count, rest = indices.shape[0], indices.rank - 1
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         places = [_within(indices[(c, *i[:rest])], x.shape[c]) for c in range(count)]
         return x[(*places, *i[rest:])]
 
@@ -280,7 +278,7 @@ gather_nd.complex_gradient = holomorphic
 gather_nd.gradient = lambda ctx, g: [F._gather_nd_grad(g, *ctx.inputs), None]
 
 
-def _gather_nd_grad_reference(g, x, indices):
+def _gather_nd_grad_reference(g: Array, x: Array, indices: Array) -> Array:
     made = np.zeros(x.shape, wide_dtype(g.dtype))
     if g.size and len(indices):
         np.add.at(made, _gather_nd_places(x, indices), g)
@@ -289,11 +287,11 @@ def _gather_nd_grad_reference(g, x, indices):
     return made.astype(g.dtype)
 
 
-def _nd_rows(shape, where):
+def _nd_rows(shape: StaticShape, where: StaticShape) -> tuple[Rows, Callable[..., te.Expr]]:
     """Data as rows that `count` coordinates choose from, and a function to the chosen row."""
     rows = Rows(1, math.prod(shape[: where[0]]), math.prod(shape[where[0] :]))
 
-    def place(b, k, indices):
+    def place(b: te.KernelBuilder, k: te.Expr, indices: te.Buffer) -> te.Expr:
         flat: Any = te.const(0, "int64")
         for c, extent in enumerate(shape[: where[0]]):
             flat = flat * extent + _within(indices[c, k], extent)
@@ -302,7 +300,7 @@ def _nd_rows(shape, where):
     return rows, place
 
 
-def _gather_nd_grad_kernels(inputs, outputs):
+def _gather_nd_grad_kernels(inputs: Any, outputs: Any) -> list[Written]:
     (_, _, (where, _)), ((shape, _),) = inputs, outputs
     rows, place = _nd_rows(shape, where)
     body = Body("gather_nd_grad", inputs, outputs)
@@ -322,20 +320,20 @@ gather_nd_grad.complex_gradient = holomorphic
 gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
 
 
-def _scatter_nd_shape(params, ins, outs):
+def _scatter_nd_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     data, indices, updates = unify(ins[0], outs[0]), ins[1], ins[2]
     if known(data, indices):
         updates = unify(updates, _gather_nd_shape(params, [data, indices], [None])[1][0])
     return [data, None, updates], [data]
 
 
-def _scatter_nd_dtype(params, ins, outs):
+def _scatter_nd_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
     dtype = unify_dtype(unify_dtype(ins[0], ins[2]), outs[0])
     _indexed_dtype(1)(params, ins, outs)
     return [dtype, None, dtype], [dtype]
 
 
-def _scatter_nd_reference(x, indices, updates):
+def _scatter_nd_reference(x: Array, indices: Array, updates: Array) -> Array:
     made = np.array(x, order="C")
     if not updates.size:
         return made
@@ -348,7 +346,7 @@ def _scatter_nd_reference(x, indices, updates):
     return made
 
 
-def _scatter_nd_kernels(inputs, outputs):
+def _scatter_nd_kernels(inputs: Any, outputs: Any) -> list[Written]:
     ((shape, _), (where, _), _) = inputs
     rows, place = _nd_rows(shape, where)
     count = math.prod(where[1:])
@@ -371,10 +369,8 @@ scatter_nd = define(
     "several updates of one place the last stays; its gradient goes to all of them.",
     level=5,
     inputs={**DATA_INDICES, "updates": "the new values"},
-    pattern=OPAQUE,
     shape=_scatter_nd_shape,
     dtype=_scatter_nd_dtype,
-    layout=layouts.fixed_unknown,
 )
 scatter_nd.reference = _scatter_nd_reference
 scatter_nd.kernels = _scatter_nd_kernels
@@ -388,15 +384,14 @@ scatter_nd.gradient = lambda ctx, g: [
 # Along one axis, each element by itself.
 
 
-def _gather_elements_shape(params, ins, outs):
+def _gather_elements_shape(params: GatherAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data, indices = ins
     indices = unify(indices, outs[0])
-    if known(data, indices):
+    if data is not None and indices is not None:
         axis = normalize_axis(params.axis, len(data))
         unify(tuple(None for _ in data), indices)
         for at, (have, want) in enumerate(zip(data, indices)):
-            numbers = isinstance(have, int) and isinstance(want, int)
-            if at != axis and numbers and want > have:
+            if at != axis and isinstance(have, int) and isinstance(want, int) and want > have:
                 raise ShapeError(
                     f"indices of shape {show(indices)} into shape {show(data)}",
                     why=f"only along axis {axis} may there be more of them",
@@ -405,24 +400,24 @@ def _gather_elements_shape(params, ins, outs):
     return [None, indices], [indices]
 
 
-def _gather_elements_places(params, x, indices):
+def _gather_elements_places(params: GatherAttrs, x: Array, indices: Array) -> tuple[Array, ...]:
     axis = normalize_axis(params.axis, x.ndim)
-    places = list(np.indices(indices.shape, sparse=True)) if indices.ndim else []
+    places: list[Any] = list(np.indices(indices.shape, sparse=True)) if indices.ndim else []
     places[axis] = _clip(indices, x.shape[axis])
     return tuple(places)
 
 
-def _gather_elements_reference(params, x, indices):
+def _gather_elements_reference(params: GatherAttrs, x: Array, indices: Array) -> Array:
     _gather_elements_shape(params, [x.shape, indices.shape], [None])
     if not indices.size:
         return np.zeros(indices.shape, x.dtype)
     return x[_gather_elements_places(params, x, indices)]
 
 
-def _gather_elements_compute(params, x, indices):
+def _gather_elements_compute(params: GatherAttrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         place = _within(indices[i], x.shape[axis])
         return x[(*i[:axis], place, *i[axis + 1 :])]
 
@@ -442,16 +437,16 @@ gather_elements.complex_gradient = holomorphic
 gather_elements.gradient = lambda ctx, g: [F._gather_elements_grad(g, *ctx.inputs, axis=ctx.params.axis), None]
 
 
-def _gather_elements_grad_reference(params, g, x, indices):
+def _gather_elements_grad_reference(params: GatherAttrs, g: Array, x: Array, indices: Array) -> Array:
     made = np.zeros(x.shape, wide_dtype(g.dtype))
     if g.size:
         np.add.at(made, _gather_elements_places(params, x, indices), g)
     return made.astype(g.dtype)
 
 
-def _gather_elements_grad_kernels(params, inputs, outputs):
+def _gather_elements_grad_kernels(params: GatherAttrs, inputs: Any, outputs: Any) -> list[Written]:
     ((where, dtype), _, _), ((shape, _),) = inputs, outputs
-    axis = _axis(params, shape)
+    axis = normalize_axis(params.axis, len(shape))
     wide = wide_dtype(dtype)
     body = Body("gather_elements_grad", inputs, outputs)
     total = 3 if wide == dtype else body.temporary(shape, wide)
@@ -487,7 +482,7 @@ gather_elements_grad.gradient = lambda ctx, g: [F.gather_elements(g, ctx.inputs[
 # One of two.
 
 
-def _where_shape(params, ins, outs):
+def _where_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     condition, x, y = ins
     shape = unify(unify(x, y), outs[0])
     if shape is not None and condition is not None:
@@ -498,19 +493,19 @@ def _where_shape(params, ins, outs):
     return [condition, shape, shape], [shape]
 
 
-def _where_dtype(params, ins, outs):
+def _where_dtype(params: Params, ins: Dtypes, outs: Dtypes) -> Inferred:
     dtype = unify_dtype(unify_dtype(ins[1], ins[2]), outs[0])
     return [None, dtype, dtype], [dtype]
 
 
-def _where_reference(condition, x, y):
+def _where_reference(condition: Array, x: Array, y: Array) -> Array:
     _where_shape(None, [condition.shape, x.shape, y.shape], [None])
     rows = condition.shape + (1,) * (x.ndim - condition.ndim)
     return np.where(condition.reshape(rows) != 0, x, y)
 
 
-def _where_compute(condition, x, y):
-    def value(*i):
+def _where_compute(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    def value(*i: te.Expr) -> te.Expr:
         c = condition[i[: condition.rank]]
         return te.select(c if c.dtype == BOOL else c.not_equal(0), x[i], y[i])
 
@@ -525,7 +520,6 @@ where = define(
     pattern=INJECTIVE,
     shape=_where_shape,
     dtype=_where_dtype,
-    layout=layouts.fixed_unknown,
 )
 where.reference = _where_reference
 where.compute = _where_compute

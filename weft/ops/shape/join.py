@@ -11,10 +11,10 @@ import numpy as np
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Dim, Shape, add_dims, normalize_axis, show, unify
+from ...base.shape import Dim, Ranked, Shape, StaticShape, add_dims, normalize_axis, show, unify
 from ...core.schema import INT, INTS, Kind, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, VARIADIC, F, changed, define, first_dtype, holomorphic
+from .._families import INJECTIVE, VARIADIC, Array, F, Inferred, Shapes, changed, define, first_dtype, holomorphic
 
 
 def _variadic(name: str, doc: str, what: str, **columns: Any) -> Any:
@@ -30,28 +30,28 @@ class ConcatenateAttrs:
     axis: int = attr(INT, "along which axis; negative ones count from the end", default=1)
 
 
-def _concatenate_shape(params, ins, outs):
+def _concatenate_shape(params: ConcatenateAttrs | ConcatenateGradAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if not ins:
         raise ShapeError("concatenate has no inputs")
     rank = next((len(shape) for shape in (*ins, *outs) if shape is not None), None)
     if rank is None:
         return [None] * len(ins), [None]
     axis = normalize_axis(params.axis, rank)
-    others: Shape = (None,) * rank
+    others: Ranked = (None,) * rank
     for index, shape in enumerate((*ins, *outs)):
         others = _same_but(others, shape, axis, index)
-    ins = [unify(changed(others, axis, None), shape) for shape in ins]
-    total = add_dims(*(shape[axis] for shape in ins))
+    parts = [unify(changed(others, axis, None), shape) for shape in ins]
+    total = add_dims(*(shape[axis] for shape in parts))
     if outs[0] is not None:
-        ins, total = _last_part(ins, axis, outs[0][axis], total), _or(total, outs[0][axis])
-    return ins, [changed(others, axis, total)]
+        parts, total = _last_part(parts, axis, outs[0][axis], total), _or(total, outs[0][axis])
+    return parts, [changed(others, axis, total)]
 
 
 def _or(total: Dim, known: Dim) -> Dim:
     return known if total is None else total
 
 
-def _same_but(others: Shape, shape: Shape, axis: int, index: int) -> Shape:
+def _same_but(others: Ranked, shape: Shape, axis: int, index: int) -> Ranked:
     """What is known about the dimensions that all inputs share."""
     try:
         return others if shape is None else unify(others, _masked(shape, axis))
@@ -62,7 +62,7 @@ def _same_but(others: Shape, shape: Shape, axis: int, index: int) -> Shape:
         ) from error
 
 
-def _masked(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
+def _masked(shape: Ranked, axis: int) -> Ranked:
     return changed(shape, axis, None) if axis < len(shape) else shape
 
 
@@ -77,11 +77,11 @@ def _last_part(ins: list[Any], axis: int, total: Dim, known: Dim) -> list[Any]:
     return ins
 
 
-def _concatenate_compute(params, *xs):
+def _concatenate_compute(params: ConcatenateAttrs, *xs: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, xs[0].rank)
     total = sum(x.shape[axis] for x in xs)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         made: Any = te.const(0, xs[0].dtype)
         start = total
         for x in reversed(xs):
@@ -107,7 +107,7 @@ concatenate.reference = lambda p, *xs: np.concatenate(xs, p.axis)
 concatenate.compute = _concatenate_compute
 
 
-def _concatenate_places(params, shapes):
+def _concatenate_places(params: ConcatenateAttrs, shapes: Sequence[StaticShape]) -> list[tuple[int, ...]]:
     """Where each part begins in the whole."""
     axis = normalize_axis(params.axis, len(shapes[0]))
     starts = np.cumsum([0, *(shape[axis] for shape in shapes[:-1])]).tolist()
@@ -117,7 +117,7 @@ def _concatenate_places(params, shapes):
 concatenate.set_attr("FPlaces", _concatenate_places)
 
 
-def _concatenate_gradient(ctx, g):
+def _concatenate_gradient(ctx: Any, g: Any) -> list[Any]:
     if len(ctx.inputs) == 1:
         return [g]
     parts = F._concatenate_grad(g, *ctx.inputs, axis=ctx.params.axis, num_args=len(ctx.inputs))
@@ -134,18 +134,17 @@ class ConcatenateGradAttrs:
     num_args: int = attr(INT, "how many parts there are", low=1)
 
 
-def _concatenate_grad_shape(params, ins, outs):
-    parts = [unify(a, b) for a, b in zip(ins[1:], outs)]
-    parts, whole = _concatenate_shape(params, parts, [ins[0]])
+def _concatenate_grad_shape(params: ConcatenateGradAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    parts, whole = _concatenate_shape(params, [unify(a, b) for a, b in zip(ins[1:], outs)], [ins[0]])
     return [whole[0], *parts], parts
 
 
-def _starts(params, xs):
+def _starts(params: ConcatenateGradAttrs, xs: Sequence[Array | te.Tensor]) -> list[int]:
     sizes = [x.shape[normalize_axis(params.axis, len(x.shape))] for x in xs]
     return list(itertools.accumulate(sizes[:-1], initial=0))
 
 
-def part_views(params, g, *xs):
+def part_views(params: ConcatenateGradAttrs, g: Array, *xs: Array) -> list[Array]:
     """What belongs to each part, as views of a gradient of the whole."""
     axis = normalize_axis(params.axis, g.ndim)
     return [
@@ -153,7 +152,7 @@ def part_views(params, g, *xs):
     ]
 
 
-def _concatenate_grad_reference(params, g, *xs):
+def _concatenate_grad_reference(params: ConcatenateGradAttrs, g: Array, *xs: Array) -> tuple[Array, ...]:
     return tuple(view.copy() for view in part_views(params, g, *xs))
 
 
@@ -161,7 +160,7 @@ def _part(g: te.Tensor, axis: int, start: int, shape: Sequence[int]) -> te.Tenso
     return te.compute(shape, lambda *i: g[changed(i, axis, i[axis] + start)])
 
 
-def _concatenate_grad_compute(params, g, *xs):
+def _concatenate_grad_compute(params: ConcatenateGradAttrs, g: te.Tensor, *xs: te.Tensor) -> tuple[te.Tensor, ...]:
     axis = normalize_axis(params.axis, g.rank)
     return tuple(_part(g, axis, start, x.shape) for start, x in zip(_starts(params, xs), xs))
 
@@ -169,13 +168,11 @@ def _concatenate_grad_compute(params, g, *xs):
 concatenate_grad = define(
     "_concatenate_grad",
     "The parts of a gradient that belong to the inputs of concatenate.",
-    level=10,
     inputs={},
     attrs=ConcatenateGradAttrs,
     pattern=INJECTIVE,
     shape=_concatenate_grad_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
 )
 concatenate_grad.set_num_inputs(lambda params: params.num_args + 1)
 concatenate_grad.set_num_outputs(lambda params: params.num_args)
@@ -188,7 +185,7 @@ concatenate_grad.complex_gradient = holomorphic
 concatenate_grad.gradient = lambda ctx, *gs: [F.concatenate(*_filled(ctx, gs), axis=ctx.params.axis), *[None] * len(gs)]
 
 
-def _filled(ctx, gs):
+def _filled(ctx: Any, gs: Sequence[Any]) -> list[Any]:
     """Gradients of all outputs: zero for those that nothing depends on."""
     return [F.zeros_like(out) if g is None else g for g, out in zip(gs, ctx.outputs)]
 
@@ -229,10 +226,9 @@ def _sizes(params: SplitAttrs, dim: Dim) -> list[Dim]:
         raise ShapeError(
             f"split at {cuts} of a dimension of {dim}", why="the sum of sections must match the input.shape[axis]"
         )
-    ends = [*cuts, dim]
     inner = [b - a for a, b in zip((0, *cuts), cuts)]
     start = cuts[-1] if cuts else 0
-    return [*inner, ends[-1] - start if isinstance(dim, int) else None]
+    return [*inner, dim - start if isinstance(dim, int) else None]
 
 
 def _equal_sizes(parts: int, dim: Dim) -> list[Dim]:
@@ -243,12 +239,12 @@ def _equal_sizes(parts: int, dim: Dim) -> list[Dim]:
     return [dim // parts if isinstance(dim, int) else None] * parts
 
 
-def _split_shape(params, ins, outs):
+def _split_shape(params: SplitAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     rank = next((len(shape) for shape in (*ins, *outs) if shape is not None), None)
     if rank is None:
         return [None], [None] * len(outs)
     axis = normalize_axis(params.axis, rank)
-    others: Shape = (None,) * rank
+    others: Ranked = (None,) * rank
     for shape in (*ins, *outs):
         others = others if shape is None else unify(others, _masked(shape, axis))
     dim = ins[0][axis] if ins[0] is not None else None
@@ -257,34 +253,28 @@ def _split_shape(params, ins, outs):
     return [changed(others, axis, dim)], [changed(others, axis, s) for s in _sizes(params, dim)]
 
 
-def _cuts(params, dim):
+def _cuts(params: SplitAttrs, dim: int) -> list[Any]:
     return list(itertools.accumulate(_sizes(params, dim), initial=0))
 
 
-def split_views(params, x):
+def split_views(params: SplitAttrs, x: Array) -> list[Array]:
     axis = normalize_axis(params.axis, x.ndim)
     head = (slice(None),) * axis
     return [x[(*head, slice(*ends))] for ends in pairwise(_cuts(params, x.shape[axis]))]
 
 
-def _split_reference(params, x):
+def _split_reference(params: SplitAttrs, x: Array) -> tuple[Array, ...]:
     return tuple(part.copy() for part in split_views(params, x))
 
 
-def _split_compute(params, x):
+def _split_compute(params: SplitAttrs, x: te.Tensor) -> tuple[te.Tensor, ...]:
     axis = normalize_axis(params.axis, x.rank)
     cuts = _cuts(params, x.shape[axis])
     return tuple(_part(x, axis, start, changed(x.shape, axis, end - start)) for start, end in pairwise(cuts))
 
 
 split = define(
-    "split",
-    "The parts of a tensor along an axis.",
-    level=3,
-    attrs=SplitAttrs,
-    pattern=INJECTIVE,
-    shape=_split_shape,
-    layout=layouts.fixed_unknown,
+    "split", "The parts of a tensor along an axis.", level=3, attrs=SplitAttrs, pattern=INJECTIVE, shape=_split_shape
 )
 split.set_num_outputs(_num_parts)
 split.reference = _split_reference
@@ -300,7 +290,7 @@ class StackAttrs:
     axis: int = attr(INT, "where the new axis goes", default=0)
 
 
-def _stack_shape(params, ins, outs):
+def _stack_shape(params: StackAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if not ins:
         raise ShapeError("stack has no inputs")
     shape: Shape = None
@@ -315,10 +305,10 @@ def _stack_shape(params, ins, outs):
     return [shape] * len(ins), [(*shape[:axis], len(ins), *shape[axis:])]
 
 
-def _stack_compute(params, *xs):
+def _stack_compute(params: StackAttrs, *xs: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, xs[0].rank + 1)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         own = (*i[:axis], *i[axis + 1 :])
         made = xs[-1][own]
         for number in range(len(xs) - 2, -1, -1):
@@ -329,19 +319,13 @@ def _stack_compute(params, *xs):
 
 
 stack = _variadic(
-    "stack",
-    "Tensors of one shape along a new axis.",
-    "the slices",
-    level=5,
-    attrs=StackAttrs,
-    shape=_stack_shape,
-    layout=layouts.fixed_unknown,
+    "stack", "Tensors of one shape along a new axis.", "the slices", level=5, attrs=StackAttrs, shape=_stack_shape
 )
 stack.reference = lambda p, *xs: np.stack(xs, p.axis)
 stack.compute = _stack_compute
 
 
-def _stack_gradient(ctx, g):
+def _stack_gradient(ctx: Any, g: Any) -> list[Any]:
     count, axis = len(ctx.inputs), ctx.params.axis
     if count == 1:
         return [F.reshape_like(g, ctx.inputs[0])]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, Shape, unify_dim
 from ...core.schema import FLOAT, PAIRS, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OUT_FUSABLE, F, attributes, clamped, define, holomorphic
+from .._families import INJECTIVE, OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, clamped, define, holomorphic
 from ..nn._windows import read
-
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
 
 
 @schema
@@ -92,7 +86,8 @@ def _pad_reference(params: PadAttrs, x: Array) -> Array:
         made = np.full(shape, value) if value.tobytes().strip(b"\0") else np.zeros(shape, x.dtype)
         inner_view(params, made)[...] = x
         return made
-    return np.pad(x, widths, mode=params.mode) if x.ndim else x.copy()
+    mode: Any = params.mode
+    return np.pad(x, widths, mode=mode) if x.ndim else x.copy()
 
 
 def _pad_compute(params: PadAttrs, x: te.Tensor) -> te.Tensor:
@@ -202,7 +197,6 @@ pad = define(
 pad_grad = define(
     "_pad_grad",
     "The transpose of pad: what is outside is added to where it was copied from.",
-    level=10,
     inputs={"ograd": "the gradient of the output"},
     attrs=PadAttrs,
     pattern=OUT_FUSABLE,

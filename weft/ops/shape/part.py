@@ -11,7 +11,6 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, show
 from ...core.schema import INTS, attr, schema
-from .. import _layouts as layouts
 from .._families import INJECTIVE, F, attributes, define, first_dtype, holomorphic, shape_of_second
 from .views import reindexed
 
@@ -76,7 +75,6 @@ part = define(
     attrs=PartAttrs,
     pattern=INJECTIVE,
     shape=_part_shape,
-    layout=layouts.fixed_unknown,
     reference=_part_reference,
     compute=_part_compute,
     gradient=lambda ctx, g: [F._part_grad(g, ctx.inputs[0], **attributes(ctx.params))],
@@ -106,8 +104,7 @@ def _part_grad_compute(params: PartAttrs, g: te.Tensor, x: te.Tensor) -> te.Tens
             inside += [at >= start, at < start + length * step]
             inside += [(offset % step).equal(0)] if step > 1 else []
             places.append(offset // step)
-        condition = te.all_of(inside)
-        return source[()] if condition is None else te.read_or(source, places, condition, 0)
+        return te.read_or(source, places, te.all_of(inside), 0)
 
     if 0 in x.shape or 0 in params.length:
         return te.compute(x.shape, lambda *i: te.const(0, g.dtype))
@@ -117,14 +114,12 @@ def _part_grad_compute(params: PartAttrs, g: te.Tensor, x: te.Tensor) -> te.Tens
 part_grad = define(
     "_part_grad",
     "A gradient where the part was taken, 0 elsewhere.",
-    level=10,
     inputs={"ograd": "the gradient", "data": "has the wanted shape"},
     named=False,
     attrs=PartAttrs,
     pattern=INJECTIVE,
     shape=_part_grad_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
     reference=_part_grad_reference,
     compute=_part_grad_compute,

@@ -10,8 +10,22 @@ import numpy as np
 from ... import te
 from ...base.shape import mul_dims, normalize_axis
 from ...core.schema import INT, INTS, attr, optional, schema
-from .. import _layouts as layouts
-from .._families import INJECTIVE, F, backward_shape, changed, define, holomorphic, numeric
+from .._families import (
+    INJECTIVE,
+    Array,
+    F,
+    Inferred,
+    Op,
+    Rule,
+    ShapeRule,
+    Shapes,
+    attributes,
+    backward_shape,
+    changed,
+    define,
+    holomorphic,
+    numeric,
+)
 from .views import reindexed
 
 
@@ -27,18 +41,18 @@ def _tile_plan(params: TileAttrs, shape: Sequence[Any]) -> tuple[tuple[Any, ...]
     return wide, (1,) * (rank - len(params.reps)) + params.reps
 
 
-def _tile_shape(params, ins, outs):
+def _tile_shape(params: TileAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is None:
         return [None], [None]
     wide, reps = _tile_plan(params, ins[0])
     return [None], [tuple(mul_dims(dim, rep) for dim, rep in zip(wide, reps))]
 
 
-def _tile_compute(params, x):
+def _tile_compute(params: TileAttrs, x: te.Tensor) -> te.Tensor:
     wide, reps = _tile_plan(params, x.shape)
     lead = len(wide) - x.rank
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         own = zip(i[lead:], x.shape, reps[lead:])
         return x[tuple(at if rep == 1 else at % dim for at, dim, rep in own)]
 
@@ -46,13 +60,7 @@ def _tile_compute(params, x):
 
 
 tile = define(
-    "tile",
-    "Copies of a tensor side by side.",
-    level=5,
-    attrs=TileAttrs,
-    pattern=INJECTIVE,
-    shape=_tile_shape,
-    layout=layouts.fixed_unknown,
+    "tile", "Copies of a tensor side by side.", level=5, attrs=TileAttrs, pattern=INJECTIVE, shape=_tile_shape
 )
 tile.reference = lambda p, x: np.tile(x, p.reps)
 tile.compute = _tile_compute
@@ -60,19 +68,17 @@ tile.complex_gradient = holomorphic
 tile.gradient = lambda ctx, g: [F._tile_grad(g, ctx.inputs[0], reps=ctx.params.reps)]
 
 
-def _summing(name, doc, attrs, shape, reference, compute, forward):
+def _summing(name: str, doc: str, attrs: type, shape: ShapeRule, reference: Rule, compute: Rule, forward: Rule) -> Op:
     """A gradient that sums what an operator, whose shape rule is `shape`, repeated; `forward`
     repeats again."""
     op = define(
         name,
         doc,
-        level=10,
         inputs={"ograd": "the gradient", "data": "has the wanted shape"},
         named=False,
         attrs=attrs,
         shape=backward_shape(shape),
         dtype=numeric,
-        layout=layouts.fixed_unknown,
         ignored_inputs=[1],
         reference=reference,
         compute=compute,
@@ -82,18 +88,18 @@ def _summing(name, doc, attrs, shape, reference, compute, forward):
     return op
 
 
-def _tile_grad_reference(params, g, x):
+def _tile_grad_reference(params: TileAttrs, g: Array, x: Array) -> Array:
     wide, reps = _tile_plan(params, x.shape)
     paired = [size for pair in zip(reps, wide) for size in pair]
     return g.reshape(paired).sum(tuple(range(0, len(paired), 2)), dtype=g.dtype).reshape(x.shape)
 
 
-def _tile_grad_compute(params, g, x):
+def _tile_grad_compute(params: TileAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     wide, reps = _tile_plan(params, x.shape)
     lead = len(wide) - x.rank
     ks = [te.reduce_axis(rep, f"r{axis}") for axis, rep in enumerate(reps)]
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         own = (*[te.const(0, "int64")] * lead, *i)
         at = tuple(k.var * dim + index for k, dim, index in zip(ks, wide, own))
         return te.sum(g[at], ks) if ks else g[at]
@@ -118,7 +124,7 @@ class RepeatAttrs:
     axis: int | None = attr(optional(INT), "along which axis; None for the flattened tensor", default=None)
 
 
-def _repeat_shape(params, ins, outs):
+def _repeat_shape(params: RepeatAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if params.axis is None:
         size = None if ins[0] is None else mul_dims(*ins[0])
         return [None], [(mul_dims(size, params.repeats),)]
@@ -128,7 +134,7 @@ def _repeat_shape(params, ins, outs):
     return [None], [changed(ins[0], axis, mul_dims(ins[0][axis], params.repeats))]
 
 
-def _repeat_compute(params, x):
+def _repeat_compute(params: RepeatAttrs, x: te.Tensor) -> te.Tensor:
     if params.axis is None:
         x = reindexed(x, (int(np.prod(x.shape, dtype=np.int64)),))
     axis = normalize_axis(params.axis or 0, x.rank)
@@ -143,21 +149,16 @@ repeat = define(
     attrs=RepeatAttrs,
     pattern=INJECTIVE,
     shape=_repeat_shape,
-    layout=layouts.fixed_unknown,
 )
 repeat.reference = lambda p, x: np.repeat(x, p.repeats, p.axis)
 repeat.compute = _repeat_compute
 
 
-def _repeat_attrs(params):
-    return {"repeats": params.repeats, "axis": params.axis}
-
-
 repeat.complex_gradient = holomorphic
-repeat.gradient = lambda ctx, g: [F._repeat_grad(g, ctx.inputs[0], **_repeat_attrs(ctx.params))]
+repeat.gradient = lambda ctx, g: [F._repeat_grad(g, ctx.inputs[0], **attributes(ctx.params))]
 
 
-def _repeat_grad_reference(params, g, x):
+def _repeat_grad_reference(params: RepeatAttrs, g: Array, x: Array) -> Array:
     axis = normalize_axis(params.axis or 0, g.ndim)
     paired = (*g.shape[:axis], g.shape[axis] // max(params.repeats, 1), params.repeats)
     if not params.repeats:
@@ -166,12 +167,12 @@ def _repeat_grad_reference(params, g, x):
     return whole.sum(axis + 1, dtype=g.dtype).reshape(x.shape)
 
 
-def _repeat_grad_compute(params, g, x):
+def _repeat_grad_compute(params: RepeatAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis or 0, g.rank)
     k = te.reduce_axis(params.repeats, "r")
     size = x.shape[axis] if params.axis is not None else int(np.prod(x.shape, dtype=np.int64))
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         return te.sum(g[changed(i, axis, i[axis] * params.repeats + k.var)], k)
 
     made = te.compute(changed(g.shape, axis, size), value)
@@ -185,5 +186,5 @@ _summing(
     _repeat_shape,
     _repeat_grad_reference,
     _repeat_grad_compute,
-    lambda p, g: F.repeat(g, **_repeat_attrs(p)),
+    lambda p, g: F.repeat(g, **attributes(p)),
 )

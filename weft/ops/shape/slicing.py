@@ -9,9 +9,22 @@ import numpy as np
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, normalize_axis, show
-from ...core.schema import INTS, attr, schema
+from ...core.schema import INTS, Params, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, F, backward_shape, define, first_dtype, holomorphic, known, shape_of_second
+from .._families import (
+    INJECTIVE,
+    Array,
+    F,
+    Inferred,
+    Op,
+    Shapes,
+    attributes,
+    backward_shape,
+    define,
+    first_dtype,
+    holomorphic,
+    shape_of_second,
+)
 
 
 @schema
@@ -57,33 +70,29 @@ def _slice_dim(bounds: tuple[int, int | None, int], dim: Dim) -> Dim:
     return dim if whole else None
 
 
-def _strided_slice_shape(params, ins, outs):
+def _strided_slice_shape(params: StridedSliceAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is None:
         return [None], [None]
     rows = _bounds(params, len(ins[0]))
-    made = []
+    dims: list[Dim] = []
     for axis, dim in enumerate(ins[0]):
         if isinstance(dim, int):
             begin, end, stride = rows[axis]
             rest = () if end is None else (end,)
             one = StridedSliceAttrs(begin=(begin,), end=rest, stride=(stride,))
-            made.append(len(taken_indices(one, (dim,))[0]))
+            dims.append(len(taken_indices(one, (dim,))[0]))
         else:
-            made.append(_slice_dim(rows[axis], dim))
-    return [None], [tuple(made)]
+            dims.append(_slice_dim(rows[axis], dim))
+    return [None], [tuple(dims)]
 
 
-def _strided_slice_compute(params, x):
+def _strided_slice_compute(params: StridedSliceAttrs, x: te.Tensor) -> te.Tensor:
     taken = taken_indices(params, x.shape)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         return x[tuple(at * r.step + r.start for at, r in zip(i, taken))]
 
     return te.compute([len(indices) for indices in taken], value)
-
-
-def _attrs(params):
-    return {"begin": params.begin, "end": params.end, "stride": params.stride}
 
 
 strided_slice = define(
@@ -99,25 +108,23 @@ strided_slice = define(
 strided_slice.reference = lambda p, x: x[np.ix_(*taken_indices(p, x.shape))] if x.ndim else x.copy()
 strided_slice.compute = _strided_slice_compute
 strided_slice.complex_gradient = holomorphic
-strided_slice.gradient = lambda ctx, g: [F._strided_slice_grad(g, ctx.inputs[0], **_attrs(ctx.params))]
+strided_slice.gradient = lambda ctx, g: [F._strided_slice_grad(g, ctx.inputs[0], **attributes(ctx.params))]
 
 
-def _backward(name, doc, **columns):
+def _backward(name: str, doc: str, **columns: Any) -> Op:
     return define(
         name,
         doc,
-        level=10,
         inputs={"ograd": "the gradient", "data": "has the wanted shape"},
         named=False,
         pattern=INJECTIVE,
         dtype=first_dtype,
-        layout=layouts.fixed_unknown,
         ignored_inputs=[1],
         **columns,
     )
 
 
-def _strided_slice_grad_reference(params, g, x):
+def _strided_slice_grad_reference(params: StridedSliceAttrs, g: Array, x: Array) -> Array:
     made = np.zeros(x.shape, g.dtype)
     if x.ndim:
         made[np.ix_(*taken_indices(params, x.shape))] = g
@@ -125,10 +132,10 @@ def _strided_slice_grad_reference(params, g, x):
     return g.copy()
 
 
-def _strided_slice_grad_compute(params, g, x):
+def _strided_slice_grad_compute(params: StridedSliceAttrs, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     taken = taken_indices(params, x.shape)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         places, inside = [], []
         for at, indices in zip(i, taken):
             low, step = min(indices[0], indices[-1]), abs(indices.step)
@@ -137,8 +144,7 @@ def _strided_slice_grad_compute(params, g, x):
             inside += [at >= low, at <= max(indices[0], indices[-1])]
             inside += [(offset % step).equal(0)] if step > 1 else []
             places.append(place if indices.step > 0 else len(indices) - 1 - place)
-        condition = te.all_of(inside)
-        return g[()] if condition is None else te.read_or(g, places, condition, 0)
+        return te.read_or(g, places, te.all_of(inside), 0)
 
     if 0 in x.shape:
         return te.compute(x.shape, lambda *i: te.const(0, g.dtype))
@@ -154,7 +160,7 @@ strided_slice_grad = _backward(
     compute=_strided_slice_grad_compute,
 )
 strided_slice_grad.complex_gradient = holomorphic
-strided_slice_grad.gradient = lambda ctx, g: [F.strided_slice(g, **_attrs(ctx.params)), None]
+strided_slice_grad.gradient = lambda ctx, g: [F.strided_slice(g, **attributes(ctx.params)), None]
 
 
 @schema
@@ -171,19 +177,20 @@ def _like_axes(params: SliceLikeAttrs, rank: int, like: int) -> list[int]:
     return axes
 
 
-def _slice_like_shape(params, ins, outs):
-    if not known(*ins):
+def _slice_like_shape(params: SliceLikeAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    data, like = ins
+    if data is None or like is None:
         return [None, None], [None]
-    made = list(ins[0])
-    for axis in _like_axes(params, len(ins[0]), len(ins[1])):
-        have, want = ins[0][axis], ins[1][axis]
+    dims = list(data)
+    for axis in _like_axes(params, len(data), len(like)):
+        have, want = data[axis], like[axis]
         if isinstance(have, int) and isinstance(want, int) and want > have:
-            raise ShapeError(f"axis {axis} of shape {show(ins[0])} cannot be cut to that of {show(ins[1])}")
-        made[axis] = want
-    return [None, None], [tuple(made)]
+            raise ShapeError(f"axis {axis} of shape {show(data)} cannot be cut to that of {show(like)}")
+        dims[axis] = want
+    return [None, None], [tuple(dims)]
 
 
-def _cut_shape(params, x, like):
+def _cut_shape(params: SliceLikeAttrs, x: Array | te.Tensor, like: Array | te.Tensor) -> Any:
     return _slice_like_shape(params, [x.shape, like.shape], [None])[1][0]
 
 
@@ -196,7 +203,6 @@ slice_like = define(
     pattern=INJECTIVE,
     shape=_slice_like_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 slice_like.reference = lambda p, x, like: x[tuple(map(slice, _cut_shape(p, x, like)))].copy()
@@ -205,27 +211,26 @@ slice_like.complex_gradient = holomorphic
 slice_like.gradient = lambda ctx, g: [F._slice_like_grad(g, ctx.inputs[0]), None]
 
 
-def _slice_like_grad_shape(params, ins, outs):
-    made = shape_of_second(params, ins, outs)
-    g, data = ins[0], made[1][0]
-    if known(g, data):
+def _slice_like_grad_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
+    _, (data,) = inferred = shape_of_second(params, ins, outs)
+    g = ins[0]
+    if g is not None and data is not None:
         larger = [a for a, b in zip(g, data) if isinstance(a, int) and isinstance(b, int) and a > b]
         if len(g) != len(data) or larger:
             raise ShapeError(f"a slice of {show(data)} cannot have shape {show(g)}")
-    return made
+    return inferred
 
 
-def _slice_like_grad_reference(g, x):
+def _slice_like_grad_reference(g: Array, x: Array) -> Array:
     made = np.zeros(x.shape, g.dtype)
     made[tuple(map(slice, g.shape))] = g
     return made
 
 
-def _slice_like_grad_compute(g, x):
-    def value(*i):
+def _slice_like_grad_compute(g: te.Tensor, x: te.Tensor) -> te.Tensor:
+    def value(*i: te.Expr) -> te.Expr:
         inside = [at < dim for at, dim, wide in zip(i, g.shape, x.shape) if dim < wide]
-        condition = te.all_of(inside)
-        return g[i] if condition is None else te.read_or(g, i, condition, 0)
+        return te.read_or(g, i, te.all_of(inside), 0)
 
     return te.compute(x.shape, value)
 

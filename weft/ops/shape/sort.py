@@ -14,11 +14,11 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT32, DType
 from ...base.errors import ShapeError
-from ...base.shape import Shape, normalize_axis, show
+from ...base.shape import normalize_axis, show
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, DTYPE, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OPAQUE, F, changed, define, no_flow, same_shape
+from .._families import F, Inferred, Shapes, changed, define, no_flow, same_shape
 from .._kernels import Body, before, rows_of, sort_row, wide_dtype
 
 _AXIS = "along which axis"
@@ -45,14 +45,14 @@ class TopkAttrs:
     dtype: DType = attr(DTYPE, "of the indices", default=INT32)
 
 
-def _same_shape(params: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _same_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     made = same_shape(params, ins, outs)
     if made[0][0] is not None:
         normalize_axis(params.axis, len(made[0][0]))
     return made
 
 
-def _topk_shape(params: TopkAttrs, ins: Sequence[Shape], outs: Sequence[Shape]) -> Any:
+def _topk_shape(params: TopkAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is None:
         return [None], [None, None]
     axis = normalize_axis(params.axis, len(ins[0]))
@@ -154,7 +154,6 @@ argsort = define(
     "Where the elements stand that come 1st, 2nd, 3rd... along an axis.",
     level=5,
     attrs=ArgsortAttrs,
-    pattern=OPAQUE,
     shape=_same_shape,
     layout=layouts.fixed_copy,
     dtype=lambda params, ins, outs: ([None], [params.dtype]),
@@ -168,7 +167,6 @@ sort = define(
     "The elements in order along an axis.",
     level=5,
     attrs=SortAttrs,
-    pattern=OPAQUE,
     shape=_same_shape,
     layout=layouts.fixed_copy,
     kernels=_kernels(lambda params: params.descending, 1, None),
@@ -196,7 +194,6 @@ topk = define(
     "The k greatest (or smallest) elements along an axis, in order, and where they stand.",
     level=5,
     attrs=TopkAttrs,
-    pattern=OPAQUE,
     shape=_topk_shape,
     dtype=_topk_dtype,
     layout=layouts.fixed_copy,

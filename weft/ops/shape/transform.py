@@ -13,7 +13,7 @@ from ...base.shape import normalize_axis, unify
 from ...core.op import set_role
 from ...core.schema import INT, INTS, LAYOUT, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, F, define, holomorphic
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, define, holomorphic
 
 
 @schema
@@ -34,15 +34,13 @@ def _permutation(params: TransposeAttrs, rank: int) -> list[int]:
     return axes
 
 
-def _transpose_shape(params, ins, outs):
+def _transpose_shape(params: TransposeAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     rank = next((len(shape) for shape in (*ins, *outs) if shape is not None), None)
     if rank is None:
         return [None], [None]
     axes = _permutation(params, rank)
-    data = unify(ins[0], (None,) * rank)
-    if outs[0] is not None:
-        back = np.argsort(axes)
-        data = unify(data, tuple(unify(outs[0], (None,) * rank)[axis] for axis in back))
+    data, out = (unify(shape, (None,) * rank) for shape in (ins[0], outs[0]))
+    data = unify(data, tuple(out[axis] for axis in np.argsort(axes)))
     return [data], [tuple(data[axis] for axis in axes)]
 
 
@@ -72,7 +70,7 @@ transpose.gradient = lambda ctx, g: [  # the inverse permutation
 ]
 
 
-def _transpose_compute(params, x):
+def _transpose_compute(params: TransposeAttrs, x: te.Tensor) -> te.Tensor:
     axes = _permutation(params, x.rank)
     back = np.argsort(axes)
     shape = [x.shape[axis] for axis in axes]
@@ -87,17 +85,17 @@ class FlipAttrs:
     axis: int = attr(INT, "along which axis", default=0)
 
 
-def _flip_shape(params, ins, outs):
+def _flip_shape(params: FlipAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     if shape is not None:
         normalize_axis(params.axis, len(shape))
     return [shape], [shape]
 
 
-def _flip_compute(params, x):
+def _flip_compute(params: FlipAttrs, x: te.Tensor) -> te.Tensor:
     axis = normalize_axis(params.axis, x.rank)
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         return x[(*i[:axis], x.shape[axis] - 1 - i[axis], *i[axis + 1 :])]
 
     return te.compute(x.shape, value)
@@ -134,21 +132,21 @@ def _layout_pair(params: LayoutTransformAttrs) -> tuple[Layout, Layout]:
     return source, target
 
 
-def _layout_transform_shape(params, ins, outs):
+def _layout_transform_shape(params: LayoutTransformAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     source, target = _layout_pair(params)
     out = source.convert_shape(ins[0], target)
     return [target.convert_shape(outs[0], source)], [out]
 
 
-def _layout_transform_reference(params, x):
+def _layout_transform_reference(params: LayoutTransformAttrs, x: Array) -> Array:
     return layouts.rearrange(x, *_layout_pair(params))
 
 
-def _layout_transform_compute(params, x):
+def _layout_transform_compute(params: LayoutTransformAttrs, x: te.Tensor) -> te.Tensor:
     source, target = _layout_pair(params)
-    shape = source.convert_shape(x.shape, target)
+    shape = _layout_transform_shape(params, [x.shape], [None])[1][0]
 
-    def value(*i):
+    def value(*i: te.Expr) -> te.Expr:
         whole = {}
         for letter, _ in target.axes:
             if letter.isupper():
@@ -174,9 +172,7 @@ layout_transform = define(
     attrs=LayoutTransformAttrs,
     pattern=INJECTIVE,
     shape=_layout_transform_shape,
-)
-layout_transform.layout = lambda params, ins, last, outs: tuple(
-    [layout] for layout in (Layout(params.src_layout), Layout(params.dst_layout))
+    layout=lambda params, ins, last, outs: tuple([layout] for layout in _layout_pair(params)),
 )
 layout_transform.reference = _layout_transform_reference
 layout_transform.compute = _layout_transform_compute

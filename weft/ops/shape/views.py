@@ -9,9 +9,8 @@ from typing import Any
 from ... import te
 from ...base.errors import InvalidValue, OutOfRange, ShapeError
 from ...base.shape import Dim, Shape, all_numbers, mul_dims, normalize_axis, show, unify
-from ...core.schema import INT, INTS, attr, schema
-from .. import _layouts as layouts
-from .._families import BROADCAST, INJECTIVE, F, define, first_dtype, holomorphic
+from ...core.schema import INT, INTS, Params, attr, schema
+from .._families import BROADCAST, INJECTIVE, F, Inferred, Shapes, define, first_dtype, holomorphic
 
 
 def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
@@ -67,8 +66,8 @@ def _unravel(flat: Any, shape: Sequence[int]) -> list[Any]:
 
 def _view(name: str, doc: str, **columns: Any) -> Any:
     """An operator whose output is its first input's memory, seen in another shape."""
-    given = {"pattern": INJECTIVE, "layout": layouts.fixed_unknown, **columns}
-    op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **given)
+    columns = {"pattern": INJECTIVE, **columns}
+    op = define(name, doc, alias={0: 0}, inplace=[(0, 0)], inplace_identity=[True], **columns)
     op.complex_gradient = holomorphic
     op.gradient = lambda ctx, g: [F.reshape_like(g, ctx.inputs[0]), *[None] * (len(ctx.inputs) - 1)]
     return op
@@ -88,7 +87,7 @@ def _flattened(shape: Shape) -> Shape:
     return (shape[0], mul_dims(*shape[1:]))
 
 
-def _flatten_shape(params, ins, outs):
+def _flatten_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     made = _flattened(ins[0])
     if ins[0] is not None and outs[0] is not None and len(outs[0]) == 2:
         return [(outs[0][0], *[None] * (len(ins[0]) - 1))], [made]
@@ -198,16 +197,16 @@ def _fill_inferred(made: list[Any], codes: Sequence[int], source: tuple[Dim, ...
         raise InvalidValue(f"reshape to {tuple(codes)}", why="one and only one dim can be inferred")
     fixed = [dim for dim in made if dim != _INFERRED]
     total, part = mul_dims(*source), mul_dims(*fixed)
-    numbers = all_numbers([total, part])
-    if open_dims and numbers and part == 0:
+    if not (isinstance(total, int) and isinstance(part, int)):
+        return tuple(None if dim == _INFERRED else dim for dim in made)
+    if open_dims and part == 0:
         raise ShapeError(f"reshape of {show(source)} to {tuple(codes)} leaves -1 undetermined")
-    if numbers and (total % part if open_dims else total != part):
+    if total % part if open_dims else total != part:
         raise ShapeError(
             f"shape {show(source)} cannot become {tuple(codes)}",
             why=f"target shape size is different to source: {part} is not {total}",
         )
-    filled = total // part if open_dims and numbers else None
-    return tuple(filled if dim == _INFERRED else dim for dim in made)
+    return tuple(total // part if dim == _INFERRED else dim for dim in made)
 
 
 reshape = _view("reshape", "The same elements in another shape.", level=3, attrs=ReshapeAttrs)
@@ -215,7 +214,7 @@ reshape.shape = lambda params, ins, outs: ([None], [resolve_reshape(params.shape
 _by_shape(reshape, lambda params, shape: resolve_reshape(params.shape, shape))
 
 
-def _reshape_like_shape(params, ins, outs):
+def _reshape_like_shape(params: Params, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[1], outs[0])
     if ins[0] is not None and shape is not None:
         have, want = mul_dims(*ins[0]), mul_dims(*shape)
@@ -232,7 +231,6 @@ reshape_like = _view(
     named=False,
     shape=_reshape_like_shape,
     dtype=first_dtype,
-    layout=layouts.fixed_unknown,
     ignored_inputs=[1],
 )
 reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()
@@ -258,7 +256,7 @@ def _squeezed(params: SqueezeAttrs, shape: tuple[Dim, ...]) -> Shape:
     return kept if kept or not shape else (1,)
 
 
-def _squeeze_shape(params, ins, outs):
+def _squeeze_shape(params: SqueezeAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     shape = ins[0]
     if shape is None:
         return [None], [None]
@@ -290,7 +288,7 @@ def _expanded(params: ExpandDimsAttrs, shape: tuple[Dim, ...]) -> Shape:
     return shape[:axis] + (1,) * params.num_newaxis + shape[axis:]
 
 
-def _expand_dims_shape(params, ins, outs):
+def _expand_dims_shape(params: ExpandDimsAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if ins[0] is not None:
         return [None], [_expanded(params, ins[0])]
     if outs[0] is None or len(outs[0]) < params.num_newaxis:

@@ -10,17 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...base.dtype import DType, is_float
 from ...base.errors import LayoutError, ShapeError
 from ...base.layout import Layout
 from ...base.shape import Dim, Shape
 from ...core.schema import Params
-
-Array = NDArray[Any]
-Shapes = Sequence[Shape]
-Inferred = tuple[list[Any], list[Any]]
+from .._families import Array
 
 
 def spatial_axes(params: Params) -> tuple[int, int]:
@@ -50,13 +46,12 @@ def static_extents(params: Params, shape: Shape) -> tuple[int, int]:
     return height, width
 
 
-def with_extents(params: Params, shape: Shape, extents: Sequence[Dim]) -> Shape:
+def with_extents(params: Params, shape: Sequence[Any], extents: Sequence[Any]) -> tuple[Any, ...]:
     """The shape with other height and width."""
-    assert shape is not None
-    made = list(shape)
+    dims = list(shape)
     for axis, extent in zip(spatial_axes(params), extents):
-        made[axis] = extent
-    return tuple(made)
+        dims[axis] = extent
+    return tuple(dims)
 
 
 def spatial_last(params: Params, x: Array) -> Array:
@@ -72,7 +67,7 @@ def spatial_back(params: Params, x: Array, dtype: DType) -> Array:
 
 def at_places(params: Params, index: Sequence[Any], places: Sequence[Any]) -> tuple[Any, ...]:
     """An index with other places in height and width."""
-    return tuple(with_extents(params, tuple(index), places) or ())
+    return with_extents(params, index, places)
 
 
 def places_of(params: Params, index: Sequence[Any]) -> list[Any]:

@@ -9,13 +9,10 @@ import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, unify
+from ...base.shape import unify
 from ...core.schema import BOOL, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
-
-Shapes = Sequence[Shape]
 
 
 @schema
@@ -29,15 +26,15 @@ class CorrelationAttrs:
 
 
 class Moves(NamedTuple):
-    """All moves of patches of the second image: `count` along each axis, from -reach on."""
+    """All moves of patches of the second image: `turns` along each axis, from -reach on."""
 
-    count: int
+    turns: int
     reach: int
     step: int
 
     def of(self, channel: Any) -> tuple[Any, Any]:
         """(down, across) of a channel of the output."""
-        down, across = channel // self.count, channel % self.count
+        down, across = channel // self.turns, channel % self.turns
         return (down - self.reach) * self.step, (across - self.reach) * self.step
 
 
@@ -56,14 +53,14 @@ def _extent(params: CorrelationAttrs, extent: Any) -> Any:
     return -(-inner // params.stride1)
 
 
-def _shape(params: CorrelationAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: CorrelationAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data = unify(ins[0], ins[1])
     n, _, height, width = ranked(data, 4, "the data")
-    count = _moves(params).count ** 2
+    count = _moves(params).turns ** 2
     return [data, data], [(n, count, _extent(params, height), _extent(params, width))]
 
 
-def _grad_shape(params: CorrelationAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: CorrelationAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     (data, _), (out,) = _shape(params, ins[1:], [None])
     return [out, data, data], [data, data]
 
@@ -75,7 +72,7 @@ def _pairs(params: CorrelationAttrs, a: Any, b: Any) -> Any:
     """For every move and element of a patch: the channel, and where it is in both padded images."""
     rows, columns = (_extent(params, extent) for extent in a.shape[2:])
     moves, start, step = _moves(params), params.max_displacement, params.stride1
-    for channel in range(moves.count**2):
+    for channel in range(moves.turns**2):
         for i, j in np.ndindex(params.kernel_size, params.kernel_size):
             first = (start + i, start + j)
             other = [at + move for at, move in zip(first, moves.of(channel))]
@@ -180,7 +177,7 @@ def _grad_compute(params: CorrelationAttrs, g: te.Tensor, a: te.Tensor, b: te.Te
         )
 
     def gradient(second: bool) -> te.Tensor:
-        d = te.reduce_axis(moves.count**2, "d")
+        d = te.reduce_axis(moves.turns**2, "d")
         p, q = te.reduce_axis(size, "p"), te.reduce_axis(size, "q")
 
         def total(n: Any, c: Any, y: Any, z: Any) -> Any:
@@ -209,13 +206,10 @@ correlation = define(
     "correlation",
     "For every patch of the first image and every move of it, the mean over its elements and "
     "channels of the products with the moved patch of the second image, or of the distances.",
-    level=10,
     inputs=_DATA,
     attrs=CorrelationAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     compute=_compute,
     gradient=lambda ctx, g: list(F._correlation_grad(g, *ctx.inputs, **attributes(ctx.params))),
@@ -224,13 +218,10 @@ correlation = define(
 correlation_grad = define(
     "_correlation_grad",
     "The gradients of both images of correlation.",
-    level=10,
     inputs={"ograd": "the gradient of the output", **_DATA},
     attrs=CorrelationAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     compute=_grad_compute,
 )

@@ -10,10 +10,9 @@ import numpy as np
 from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show, unify_dim
+from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating, ranked
+from .._families import F, Inferred, Op, Shapes, attributes, define, floating, ranked
 from .._kernels import Body, variable
 from ..nn._cells import (
     BOXES,
@@ -31,8 +30,6 @@ from ..nn._cells import (
     sides_of,
 )
 from .roi_pool import check_channels, own_channel
-
-Shapes = Sequence[Shape]
 
 
 @schema
@@ -59,7 +56,7 @@ def _fits(params: DeformablePoolAttrs, moves: int) -> bool:
     return moves > 0 and moves % 2 == 0 and params.output_dim % (moves // 2) == 0
 
 
-def _shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     (data, boxes), (out,) = shape_rule(POOL)(params, ins, outs)
     if data is not None and 0 in data[2:] and isinstance(boxes[0], int) and boxes[0]:
         raise ShapeError(f"{boxes[0]} boxes cannot be in images of shape {show(data)}")
@@ -307,12 +304,12 @@ def _gradient(ctx: Any, g: Any) -> list[Any]:
     return [data, None, F._deformable_psroi_pool_grad_trans(g, *ctx.inputs, **given)]
 
 
-def _grad_shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     given, (out,) = _shape(params, ins[1:], [None])
     return [out, *given], [given[0]]
 
 
-def _trans_shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _trans_shape(params: DeformablePoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     ins, _ = _grad_shape(params, ins, outs)
     return ins, [ins[3]]
 
@@ -325,10 +322,8 @@ deformable_psroi_pool = define(
     inputs={**BOXES, **_TRANS},
     named=False,
     attrs=DeformablePoolAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=reference_rule(POOL),
     kernels=kernels_rule(POOL),
     reference_cost="gathers",
@@ -339,14 +334,11 @@ deformable_psroi_pool = define(
 deformable_psroi_pool_grad = define(
     "_deformable_psroi_pool_grad",
     "ograd, shared by the elements that the cells take.",
-    level=10,
     inputs=_GRAD,
     named=False,
     attrs=DeformablePoolAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=grad_reference_rule(POOL),
     kernels=grad_kernels_rule(POOL),
     ignored_inputs=[1],
@@ -355,23 +347,20 @@ deformable_psroi_pool_grad = define(
 define(
     "_deformable_psroi_pool_grad_trans",
     "The gradient of the moves of deformable_psroi_pool.",
-    level=10,
     inputs=_GRAD,
     attrs=DeformablePoolAttrs,
-    pattern=OPAQUE,
     shape=_trans_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_trans_reference,
     kernels=_trans_kernels,
 )
 
 
-def _names(of: Mapping[str, str]) -> Any:
-    """The inputs, the moves being left out where there are none."""
-    return lambda params: [name for name in of if name != "trans" or not params.no_trans]
+def _without_moves(op: Op, inputs: Mapping[str, str]) -> None:
+    """The moves are left out of the inputs where there are none."""
+    op.input_names = lambda params: [name for name in inputs if name != "trans" or not params.no_trans]
+    op.set_num_inputs(lambda params: len(inputs) - params.no_trans)
 
 
-for _op, _of in ((deformable_psroi_pool, {**BOXES, **_TRANS}), (deformable_psroi_pool_grad, _GRAD)):
-    _op.input_names = _names(_of)
-    _op.set_num_inputs(lambda params, of=_of: len(of) - params.no_trans)
+_without_moves(deformable_psroi_pool, {**BOXES, **_TRANS})
+_without_moves(deformable_psroi_pool_grad, _GRAD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,14 +11,12 @@ import numpy as np
 from ... import te
 from ...base.dtype import BOOL as BOOL8
 from ...base.dtype import INT64
-from ...base.shape import Shape, unify_dim
+from ...base.shape import unify_dim
 from ...core.schema import BOOL, attr, choice, schema
 from ...te.visit import masked_load
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating, ranked
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import VECTOR, Body, variable, wide_dtype
 
-Shapes = Sequence[Shape]
 BLOCK = 4 * VECTOR  # places that a thread takes at a time
 CHANNELS = 8  # the same of channels
 
@@ -36,7 +34,7 @@ class GridSampleAttrs:
     )
 
 
-def _shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     n, c, height, width = ranked(ins[0], 4, "the data")
     batch, rows, columns, two = ranked(ins[1], 4, "the grid")
     n = unify_dim(n, batch)
@@ -44,12 +42,12 @@ def _shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Any:
     return [(n, c, height, width), (n, rows, columns, 2)], [(n, c, rows, columns)]
 
 
-def _grad_shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     given, (out,) = _shape(params, ins[1:], [None])
     return [out, *given], [given[0]]
 
 
-def _grid_grad_shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grid_grad_shape(params: GridSampleAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     given, (out,) = _shape(params, ins[1:], [None])
     return [out, *given], [given[1]]
 
@@ -362,10 +360,8 @@ grid_sample = define(
     level=4,
     inputs=_INPUTS,
     attrs=GridSampleAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     reference_cost="gathers",
@@ -376,13 +372,10 @@ grid_sample = define(
 grid_sample_grad = define(
     "_grid_sample_grad",
     "ograd, shared by the elements that grid_sample reads.",
-    level=10,
     inputs=_GRAD,
     attrs=GridSampleAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     kernels=_grad_kernels,
     reference_cost="gathers",
@@ -393,13 +386,10 @@ grid_sample_grad = define(
 grid_sample_grad_grid = define(
     "_grid_sample_grad_grid",
     "The gradient of the places that grid_sample reads.",
-    level=10,
     inputs=_GRAD,
     attrs=GridSampleAttrs,
-    pattern=OPAQUE,
     shape=_grid_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grid_grad_reference,
     kernels=_grid_grad_kernels,
     reference_cost="gathers",

@@ -13,15 +13,12 @@ import numpy as np
 from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Dim, Shape, mul_dims
+from ...base.shape import Dim, Ranked, Shape, mul_dims
 from ...core.schema import BOOL, FLOATS, INT, LAYOUT, SIDES, Params, attr, choice, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OPAQUE, F, attributes, define, numeric
+from .._families import INJECTIVE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._kernels import Body, add_rows, rows_of, wide_dtype
 from ._spatial import (
-    Array,
-    Inferred,
-    Shapes,
     at_places,
     places_of,
     spatial_axes,
@@ -232,7 +229,7 @@ def _sizes(params: ResizeAttrs) -> tuple[int, int]:
     return height, width
 
 
-def _forward(params: Params, shape: Shape) -> Any:
+def _forward(params: Params, shape: Ranked) -> Any:
     """The shape after resizing."""
     extents = spatial_extents(params, shape)
     if 0 in extents:
@@ -254,7 +251,7 @@ def _divided(dim: Dim, scale: int) -> Dim:
     return dim // scale
 
 
-def unscaled(params: UpsamplingAttrs, shape: Shape) -> Shape:
+def unscaled(params: UpsamplingAttrs, shape: Ranked) -> Ranked:
     """The shape before upsampling."""
     extents = spatial_extents(params, shape)
     return with_extents(params, shape, [_divided(dim, params.scale) for dim in extents])
@@ -284,7 +281,7 @@ def _upsampling_grad_shape(params: UpsamplingAttrs, ins: Shapes, outs: Shapes) -
 
 
 OGRAD = {"ograd": "the gradient of the output"}
-SHARED = {"dtype": numeric, "layout": layouts.pool}
+SHARED: dict[str, Any] = {"dtype": numeric, "layout": layouts.pool}
 
 upsampling = define(
     "upsampling",
@@ -301,10 +298,8 @@ upsampling = define(
 upsampling_grad = define(
     "_upsampling_grad",
     "The transpose of upsampling.",
-    level=10,
     inputs=OGRAD,
     attrs=UpsamplingAttrs,
-    pattern=OPAQUE,
     shape=_upsampling_grad_shape,
     kernels=_grad_kernels,
     gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))],
@@ -327,9 +322,7 @@ resize = define(
 resize_grad = define(
     "_resize_grad",
     "The transpose of resize.",
-    level=10,
     attrs=ResizeAttrs,
-    pattern=OPAQUE,
     inputs={**OGRAD, "data": "the data, of which only the shape is used"},
     ignored_inputs=[1],
     shape=_resize_grad_shape,

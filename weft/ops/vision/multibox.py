@@ -11,13 +11,10 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT32
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Shape, mul_dims, show, unify_dim
+from ...base.shape import mul_dims, show, unify_dim
 from ...core.schema import BOOL, FLOAT, FLOATS, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, define, floating, no_flow, ranked
+from .._families import Inferred, Shapes, define, floating, no_flow, ranked
 from .._kernels import Body, variable, wide_dtype
-
-Shapes = Sequence[Shape]
 
 # Anchors
 
@@ -54,7 +51,7 @@ def _check_prior(params: PriorAttrs) -> None:
         raise InvalidValue(f"steps {params.steps} and offsets {params.offsets} are not two each")
 
 
-def _prior_shape(params: PriorAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _prior_shape(params: PriorAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     _check_prior(params)
     _, _, height, width = ranked(ins[0], 4, "the data")
     count = len(params.sizes) + len(params.ratios) - 1
@@ -113,10 +110,8 @@ multibox_prior = define(
     level=4,
     inputs={"data": "(n, c, height, width), of which only the shape is used"},
     attrs=PriorAttrs,
-    pattern=OPAQUE,
     shape=_prior_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_prior_reference,
     compute=_prior_compute,
     gradient=no_flow,
@@ -136,7 +131,7 @@ class TransformLocAttrs:
     )
 
 
-def _transform_shape(params: TransformLocAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _transform_shape(params: TransformLocAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if len(params.variances) != 4:
         raise InvalidValue(f"variances {params.variances} are not four")
     batch, classes, anchors = ranked(ins[0], 3, "cls_prob")
@@ -242,10 +237,8 @@ multibox_transform_loc = define(
     level=4,
     inputs={"cls_prob": "(batch, classes, anchors)", "loc_pred": "(batch, 4 * anchors)", "anchor": "(1, anchors, 4)"},
     attrs=TransformLocAttrs,
-    pattern=OPAQUE,
     shape=_transform_shape,
     dtype=_transform_dtype,
-    layout=layouts.fixed_unknown,
     reference=_transform_reference,
     kernels=_transform_kernels,
     output_names=["boxes", "valid_count"],

@@ -4,7 +4,6 @@ anchors over an image."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,11 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT32
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Shape, mul_dims, unify_dim
+from ...base.shape import mul_dims, unify_dim
 from ...core.schema import BOOL, FLOAT, FLOATS, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, define, floating, ranked
+from .._families import Inferred, Shapes, define, floating, ranked
 from .._kernels import Body, before, sort_row, variable, wide_dtype
 from ..shape.sort import order_of
-
-Shapes = Sequence[Shape]
 
 
 @schema
@@ -48,7 +44,7 @@ def anchors_of(params: ProposalAttrs) -> np.ndarray:
     return np.array(made, np.float64).reshape(-1, 4)
 
 
-def _shape(params: ProposalAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: ProposalAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if not params.scales or not params.ratios or not all(r > 0 for r in params.ratios):
         raise InvalidValue(f"scales {params.scales} and ratios {params.ratios}")
     many = len(params.scales) * len(params.ratios)
@@ -300,10 +296,8 @@ proposal = define(
         "im_info": "(batch, 3): height, width and scale of the images",
     },
     attrs=ProposalAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     kernels=_kernels,
     output_names=["output", "score"],

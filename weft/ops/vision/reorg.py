@@ -9,10 +9,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, mul_dims, show, unify
 from ...core.schema import INT, attr, schema
-from .. import _layouts as layouts
-from .._families import INJECTIVE, F, define, ranked
-
-Shapes = Sequence[Shape]
+from .._families import INJECTIVE, F, Inferred, Shapes, define, ranked
 
 
 @schema
@@ -20,7 +17,7 @@ class ReorgAttrs:
     stride: int = attr(INT, "how many times smaller height and width become", default=1, low=1)
 
 
-def _reorg_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _reorg_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     s = params.stride
     n, c, h, w = ranked(ins[0], 4, "the data")
     for dim, factor in ((c, s * s), (h, s), (w, s)):
@@ -37,7 +34,7 @@ def _unreorganised(s: int, shape: Shape) -> Shape:
     return (n, c // (s * s) if isinstance(c, int) else None, mul_dims(h, s), mul_dims(w, s))
 
 
-def _reorg_grad_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _reorg_grad_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     data = unify(_unreorganised(params.stride, ins[0]), outs[0])
     (data,), (ograd,) = _reorg_shape(params, [data], [None])
     return [unify(ins[0], ograd)], [data]
@@ -52,7 +49,8 @@ def _reorg_reference(params: ReorgAttrs, x: Any) -> Any:
 
 def _reorg_grad_reference(params: ReorgAttrs, g: Any) -> Any:
     s = params.stride
-    n, c, h, w = _unreorganised(s, g.shape)  # type: ignore[misc]
+    shape: Any = _unreorganised(s, g.shape)
+    n, c, h, w = shape
     blocks = g.reshape(n, s, s, c // (s * s), h, w).transpose(0, 3, 4, 1, 5, 2)
     return blocks.reshape(n, c, h, w).copy()
 
@@ -106,7 +104,6 @@ yolo_reorg = define(
     attrs=ReorgAttrs,
     pattern=INJECTIVE,
     shape=_reorg_shape,
-    layout=layouts.fixed_unknown,
     reference=_reorg_reference,
     compute=_reorg_compute,
     gradient=lambda ctx, g: [F._yolo_reorg_grad(g, stride=ctx.params.stride)],
@@ -114,11 +111,9 @@ yolo_reorg = define(
 yolo_reorg_grad = define(
     "_yolo_reorg_grad",
     "The transpose of yolo_reorg.",
-    level=10,
     inputs={"ograd": "the gradient"},
     attrs=ReorgAttrs,
     pattern=INJECTIVE,
-    layout=layouts.fixed_unknown,
     shape=_reorg_grad_shape,
     reference=_reorg_grad_reference,
     compute=_reorg_grad_compute,

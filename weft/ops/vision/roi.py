@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show, unify_dim
+from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, attributes, define, floating, ranked
-
-Shapes = Sequence[Shape]
+from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 
 
 @schema
@@ -25,7 +21,7 @@ class RoiAlignAttrs:
     aligned: bool = attr(BOOL, "whether places are centres of pixels, and boxes may be smaller than one", default=False)
 
 
-def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     n, c, height, width = ranked(ins[0], 4, "the data")
     count, five = ranked(ins[1], 2, "the boxes")
     unify_dim(five, 5)
@@ -35,7 +31,7 @@ def _shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
     return [data, (count, 5)], [(count, c, *params.pooled_size)]
 
 
-def _grad_shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _grad_shape(params: RoiAlignAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     """(gradient, data, boxes) -> the gradient of the data."""
     (data, boxes), (out,) = _shape(params, [ins[1], ins[2]], [None])
     return [out, data, boxes], [data]
@@ -224,10 +220,8 @@ roi_align = define(
     level=4,
     inputs=_DATA,
     attrs=RoiAlignAttrs,
-    pattern=OPAQUE,
     shape=_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_reference,
     compute=_compute,
     gradient=lambda ctx, g: [F._roi_align_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
@@ -236,13 +230,10 @@ roi_align = define(
 roi_align_grad = define(
     "_roi_align_grad",
     "ograd, shared by the elements that the points of roi_align read.",
-    level=10,
     inputs=_GRAD,
     attrs=RoiAlignAttrs,
-    pattern=OPAQUE,
     shape=_grad_shape,
     dtype=floating,
-    layout=layouts.fixed_unknown,
     reference=_grad_reference,
     compute=_grad_compute,
     ignored_inputs=[1],

@@ -3,7 +3,6 @@ to the cell, and means of interpolated points, as many as a box is large."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,12 @@ from ... import te
 from ...base.dtype import BOOL as BOOL_DTYPE
 from ...base.dtype import FLOAT32, INT64
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show
+from ...base.shape import show
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, F, define, floating
+from .._families import F, Inferred, Shapes, define, floating
 from .._kernels import Body, variable, wide_dtype
 from ..nn._cells import BOXES, Cell, Pool, Taps, Visit, define_pool, shape_rule, side, sides_of, single, times, whole
 
-Shapes = Sequence[Shape]
 _SCALE = "what the boxes are multiplied by"
 
 
@@ -44,10 +41,11 @@ class RoiPoolAttrs:
     spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
 
 
-def _roi_pool_shape(params: RoiPoolAttrs, ins: Shapes, outs: Shapes) -> Any:
-    plain = Pool("", lambda p: p.pooled_size, lambda p, c: c, *(lambda *_: None,) * 3)
-    ins, (out,) = shape_rule(plain)(params, ins, outs)
-    return ins, [out, out]
+def _roi_pool_shape(params: RoiPoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    unused: Any = lambda *_: None
+    plain = Pool("", lambda p: p.pooled_size, lambda p, c: c, unused, unused, unused)
+    inputs, (out,) = shape_rule(plain)(params, ins, outs)
+    return inputs, [out, out]
 
 
 def _roi_pool_dtype(params: Any, ins: Any, outs: Any) -> Any:
@@ -150,10 +148,8 @@ roi_pool = define(
     level=4,
     inputs=BOXES,
     attrs=RoiPoolAttrs,
-    pattern=OPAQUE,
     shape=_roi_pool_shape,
     dtype=_roi_pool_dtype,
-    layout=layouts.fixed_unknown,
     reference=_roi_pool_reference,
     kernels=_roi_pool_kernels,
     reference_cost="gathers",
@@ -279,7 +275,7 @@ def _align_source(params: AdaptiveRoiAlignAttrs, c: Any, i: Any, j: Any) -> Any:
     return (c * params.pooled_size[0] + i) * params.pooled_size[1] + j
 
 
-def _align_points(params: AdaptiveRoiAlignAttrs, sides: Any, axis: int, cell: int, extent: int):
+def _align_points(params: AdaptiveRoiAlignAttrs, sides: Any, axis: int, cell: int, extent: int) -> tuple[Any, Any, Any]:
     """Elements before and behind the points of a cell along an axis, and how much they count."""
     half = FLOAT32.type(0.5 if params.aligned else 0)
     low, high = sides[[1 - axis, 3 - axis]] * FLOAT32.type(params.spatial_scale) - half

@@ -10,15 +10,12 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT32, dtype_name, is_integer
 from ...base.errors import DTypeError, ShapeError
-from ...base.shape import Shape, unify_dim
+from ...base.shape import unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
-from .. import _layouts as layouts
-from .._families import OPAQUE, define, floating, ranked
+from .._families import Inferred, Shapes, define, floating, ranked
 from .._kernels import Body, before, sort_row, variable, wide_dtype
 from ..shape.sort import order_of
-
-Shapes = Sequence[Shape]
 
 
 @schema
@@ -34,7 +31,7 @@ class NonMaxAttrs:
     invalid_to_bottom: bool = attr(BOOL, "move what is left to the top", default=False)
 
 
-def _nms_shape(params: NonMaxAttrs, ins: Shapes, outs: Shapes) -> Any:
+def _nms_shape(params: NonMaxAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     batch, boxes, width = ranked(ins[0], 3, "the data")
     (count,) = ranked(ins[1], 1, "valid_count")
     batch = unify_dim(batch, count)
@@ -135,7 +132,7 @@ def _nms_kernels(params: NonMaxAttrs, inputs: Any, outputs: Any) -> Any:
     return body.kernels
 
 
-def _start(b: Any, params: NonMaxAttrs, data: Any, numbers: Any, kept: Any, n: Any, count: Any):
+def _start(b: Any, params: NonMaxAttrs, data: Any, numbers: Any, kept: Any, n: Any, count: Any) -> None:
     """The boxes that are looked at, best first; -1 behind them."""
     boxes, limit, place = int(kept.shape[1].value), count, lambda i: i
     if params.iou_threshold > 0:
@@ -149,7 +146,7 @@ def _start(b: Any, params: NonMaxAttrs, data: Any, numbers: Any, kept: Any, n: A
         b.store(kept, (n, i), te.cast(place(i), INT32))
 
 
-def _emit_suppression(b: Any, params: NonMaxAttrs, data: Any, kept: Any, n: Any, count: Any):
+def _emit_suppression(b: Any, params: NonMaxAttrs, data: Any, kept: Any, n: Any, count: Any) -> None:
     wide = wide_dtype(data.dtype)
     read = lambda i, k: te.cast(data[n, i, k], wide)
 
@@ -205,10 +202,8 @@ non_max_suppression = define(
     level=4,
     inputs={"data": "(batch, boxes, numbers of a box)", "valid_count": "(batch,), integers"},
     attrs=NonMaxAttrs,
-    pattern=OPAQUE,
     shape=_nms_shape,
     dtype=_nms_dtype,
-    layout=layouts.fixed_unknown,
     reference=_nms_reference,
     kernels=_nms_kernels,
 )

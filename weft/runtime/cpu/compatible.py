@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ...base.cpu_target import CpuTarget, host
 from ...base.errors import Unsupported
-from ...base.target import Target, host
 
 
 def check_target(text: str) -> None:
@@ -14,8 +14,8 @@ def check_target(text: str) -> None:
 
 
 @lru_cache(64)
-def _check(text: str, have: Target) -> None:
-    wanted = Target.create(text)
+def _check(text: str, have: CpuTarget) -> None:
+    wanted = CpuTarget.create(text)
     missing = sorted(set(_features(wanted)) - set(_features(have)))
     if wanted.arch != have.arch or missing:
         raise Unsupported(
@@ -25,5 +25,5 @@ def _check(text: str, have: Target) -> None:
         )
 
 
-def _features(target: Target) -> list[str]:
+def _features(target: CpuTarget) -> list[str]:
     return [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]

@@ -1,39 +1,37 @@
-"""Runs a Program. Arrays come in by name, new arrays go out; between them one native call for each
-run of kernels.
-
-An executor is immutable and may be called from many threads: each call has a workspace of its own.
-"""
+"""Runs programs on a CPU: one native call for each run of kernels. Each call has a workspace of its own, so that many
+threads may call an executor."""
 
 from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import ShapeError
+from ...base.device import Device
+from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import HostStep
+from ...base.target import Target
+from ..device import Runtime
+from ..executor import Executor
 from ..functions import get_global_func
-from ..inputs import as_input, check_names
-from ..program import Array, Program, TensorSpec, described
+from ..program import Array, Program
 from .compatible import check_target
 from .jit import load_object
 from .pool import thread_count, thread_pool
 
-SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not matter
-
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
-class Executor:
-    """A loaded program."""
+class CpuExecutor(Executor):
+    """A program whose code is linked into this process."""
 
     def __init__(self, program: Program, threads: int | None = None) -> None:
         check_target(program.target)
-        self.program = program
+        super().__init__(program)
         self.threads = thread_count(threads)
         self._library = load_object(program.objects, program.entries) if program.objects else None
         self._segments = self._load_segments()
@@ -44,13 +42,7 @@ class Executor:
             role: [i for i, slot in enumerate(slots) if slot.role == role] for role in ("input", "output", "constant")
         }
         self._workspaces: deque[_Workspace] = deque()
-        self._expected = {spec.name: spec for spec in program.inputs}
-        self._sizes = [slots[number].size for number in self._slots_of["output"]]
         self._pool = thread_pool()
-        self._written = [i for i, s in enumerate(program.inputs) if s.name in program.written]
-
-    def __repr__(self) -> str:
-        return f"Executor({described(self.program)}; {self.threads} threads)"
 
     def _load_segments(self) -> list[Any]:
         """Native functions and host steps, in order."""
@@ -69,21 +61,6 @@ class Executor:
         """Memory that idle workspaces hold."""
         return sum(space.arena.nbytes for space in tuple(self._workspaces))
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """The outputs for these inputs; every output is a new array, and no input is changed."""
-        check_names(inputs, self._expected)
-        specs = self.program.inputs
-        return self.run_arrays({spec.name: as_input(inputs[spec.name], spec) for spec in specs})
-
-    def run_arrays(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The same for arrays of the right dtypes, one for each input."""
-        arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
-        for number in self._written:
-            arrays[number] = arrays[number].copy()
-        outputs = [_new(spec, size) for spec, size in zip(self.program.outputs, self._sizes)]
-        self.run_into(arrays, outputs)
-        return outputs
-
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
         try:
@@ -99,7 +76,7 @@ class Executor:
 class _Workspace:
     """What one call at a time uses: the arena, and the addresses that native code reads."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: CpuExecutor) -> None:
         plan = executor.program.plan
         self.arena = empty((max(plan.arena_bytes, 1),), "uint8")
         self.table = (ctypes.c_void_p * max(len(plan.slots), 1))()
@@ -110,7 +87,7 @@ class _Workspace:
         for slot, array in zip(executor._slots_of["constant"], executor._constants):
             self.table[slot] = array.address
 
-    def run(self, executor: Executor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         table = self.table
         for slot, array in zip(executor._slots_of["input"], inputs):
             table[slot] = array.__array_interface__["data"][0]
@@ -124,7 +101,7 @@ class _Workspace:
             else:
                 segment(self.address, pool.pointer, executor.threads)
 
-    def _host_step(self, executor: Executor, step: HostStep) -> None:
+    def _host_step(self, executor: CpuExecutor, step: HostStep) -> None:
         function = get_global_func(step.function)
         assert function is not None
         views = [
@@ -147,23 +124,25 @@ def aligned(array: Array) -> NDArray:
     return copy
 
 
-def _dense(spec: TensorSpec, array: Array) -> Array:
-    """The array as kernels read it: of the expected shape, row-major, aligned to its elements."""
-    if array.shape != spec.shape:
-        raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
-    return array if array.flags.carray else np.require(array, requirements=["C", "A"])
-
-
-def _new(spec: TensorSpec, size: int) -> Array:
-    """Memory for an output; large ones start at a cache line."""
-    if size < SMALL_OUTPUT:
-        return np.empty(spec.shape, spec.dtype)
-    return empty(spec.shape, spec.dtype).numpy()
-
-
 def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
     """Memory at an address as an array; it is valid as long as the workspace is."""
     kind = empty((0,), dtype).numpy().dtype
     count = int(np.prod(shape, dtype=np.int64))
     raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
     return np.frombuffer(raw, kind, count).reshape(shape)  # type: ignore[call-overload,no-any-return]
+
+
+def _check(target: Target, threads: int | None) -> None:
+    check_target(str(target))
+    thread_count(threads)
+
+
+def _allocate(shape: tuple[int, ...], dtype: DType, device: Device) -> NDArray:
+    return empty(shape, dtype, device)
+
+
+def _copy(source: Array, destination: NDArray) -> None:
+    destination.copyfrom(source)
+
+
+RUNTIME = Runtime("cpu", _check, CpuExecutor, _allocate, _copy, dlpack_code=1)

@@ -50,7 +50,8 @@ class NativeKernel:
         self._function(ctypes.addressof(pointers), ctypes.addressof(numbers), begin, end)
 
     def _end(self, begin: int, end: int | None) -> int:
-        extent = self.signature.extent
+        launch = self.signature.launch
+        extent = None if launch is None else launch.blocks[0]
         end = extent if end is None else end
         if end is None:
             raise InvalidValue(f"the extent of kernel {self.signature.name} depends on its scalars", hint="pass end=")

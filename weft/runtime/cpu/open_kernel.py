@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...base.plan import PARALLEL_WORK, KernelCode
+from ...base.cpu_facts import THREADS
+from ...base.plan import KernelCode
 from .jit import Library, load_object
 from .pool import eager_threads, thread_pool
 
@@ -60,7 +61,7 @@ class OpenKernel:
         pointers = self._pointers(*[address_of(a) for a in arrays])
         numbers = self._numbers(*scalars)
         buffers, sizes = ctypes.addressof(pointers), ctypes.addressof(numbers)
-        if work >= PARALLEL_WORK and extent > 1:
+        if work >= THREADS.wake and extent > 1:
             self._pool.run(self._address, buffers, sizes, extent, eager_threads())
         else:
             self._function(buffers, sizes, 0, extent)

@@ -17,9 +17,9 @@ from __future__ import annotations
 import platform
 import sys
 
+from ...base.cpu_facts import THREADS
 from ...base.pool_state import with_offsets
 
-SPIN_NANOSECONDS = 200_000
 PIECES_PER_THREAD = 4
 _SPINS_PER_CLOCK = 32
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
@@ -354,4 +354,4 @@ def pool_ir() -> str:
     pause = "fence acquire" if pause is None else f"call void {pause}"
     text = text.replace("FUTEX", str(_FUTEX_NUMBER[machine])).replace("PAUSE", pause)
     text = text.replace("PIECES", str(PIECES_PER_THREAD)).replace("CLOSED", str(-(2**31)))
-    return text.replace("SPINS", str(_SPINS_PER_CLOCK)).replace("LIMIT", str(SPIN_NANOSECONDS))
+    return text.replace("SPINS", str(_SPINS_PER_CLOCK)).replace("LIMIT", str(THREADS.spin))

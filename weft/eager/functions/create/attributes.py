@@ -10,33 +10,33 @@ import numpy as np
 from ....base.errors import InvalidType, RunError
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.memory import array_of
+from ...tensor.tensor import Tensor, bind, wrap
 from ...tensor.typed_tensor import made_as
 from ...tensor.types import as_dtype, memory_format
 from ..math.cast import clone
-from ..table import row
+from ..table import named, row
 from .create import memory_order
+
+
+def _is_on(kind: str) -> property:
+    def answer(self: Tensor) -> bool:
+        return self.device.type == kind
+
+    return property(answer)
 
 
 def _no(self: Tensor) -> bool:
     return False
 
 
-def _yes(self: Tensor) -> bool:
-    return True
-
-
 def _nameless(self: Tensor) -> None:
     return None
 
 
-for _name in (
-    "is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_nested is_quantized is_sparse "
-    "is_sparse_csr is_vulkan is_xla is_xpu"
-).split():
-    setattr(Tensor, _name, property(_no))
-Tensor.is_cpu = property(_yes)  # type: ignore[attr-defined]
-Tensor.name = property(_nameless)  # type: ignore[attr-defined]
+bind(**{f"is_{kind}": _is_on(kind) for kind in "cpu cuda ipu maia meta mps mtia vulkan xla xpu".split()})
+bind(**{f"is_{what}": property(_no) for what in "mkldnn nested quantized sparse sparse_csr".split()})
+bind(name=property(_nameless))
 
 
 # Devices.
@@ -45,6 +45,7 @@ Tensor.name = property(_nameless)  # type: ignore[attr-defined]
 @row(space=None)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
     """Itself: tensors are in the memory of the processor"""
+    require_cpu(input.device)
     return input if memory_format is None else clone(input, memory_format=memory_format)
 
 
@@ -53,9 +54,7 @@ def _device_method(name: str) -> None:
         require_cpu(Device(name))
         return input
 
-    moved.__name__ = moved.__qualname__ = name
-    moved.__doc__ = f"Refused: there is no device {name}"
-    row(moved, space=None)
+    row(named(moved, name, f"Refused: there is no device {name}"), space=None)
 
 
 for _name in ("cuda", "ipu", "mtia", "xpu"):
@@ -64,8 +63,8 @@ for _name in ("cuda", "ipu", "mtia", "xpu"):
 
 @row
 def get_device(input: Tensor) -> int:
-    """The number of the device; -1, which is the processor"""
-    return -1
+    """The number of the device; that of the processor is -1"""
+    return -1 if input.is_cpu else input.device.index or 0
 
 
 @row
@@ -89,7 +88,7 @@ def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = Non
 @row(space=None)
 def dense_dim(input: Tensor) -> int:
     """How many dimensions are dense, which are all"""
-    return input._array.ndim
+    return input.ndim
 
 
 @row(space=None)
@@ -110,13 +109,13 @@ def is_nonzero(input: Tensor) -> bool:
 @row
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape"""
-    return input._array.shape == other._array.shape
+    return input._shape == other._shape
 
 
 @row(space=None)
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
     """Whether both are the same view of the same storage"""
-    first, second = input._array, tensor._array
+    first, second = array_of(input), array_of(tensor)
     if input.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr():
         return False
     same = first.shape == second.shape and first.strides == second.strides
@@ -126,7 +125,7 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
 @row(method=False)
 def numel(input: Tensor) -> int:
     """How many elements there are"""
-    return input._array.size
+    return input.numel()
 
 
 @row(method=False)
@@ -154,12 +153,12 @@ def dim_order(input: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]
         raise RunError(
             "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
         )
-    return tuple(memory_order(input._array))
+    return tuple(memory_order(array_of(input)))
 
 
 def _has_several_orders(input: Tensor) -> bool:
-    strides = input._array.strides
-    return 1 in input._array.shape or any(a == b for a, b in pairwise(strides))
+    strides = array_of(input).strides
+    return 1 in input._shape or any(a == b for a, b in pairwise(strides))
 
 
 # Tensors made the old way, and positions in a number known beforehand.
@@ -179,7 +178,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """Where the first `size` elements are that are not zero, a row each; the rest is filled"""
     if size < 0:
         raise RunError("nonzero_static: 'size' must be an non-negative integer")
-    places = np.argwhere(input._array)[:size]
-    made = np.full((size, input._array.ndim), fill_value, np.int64)
+    places = np.argwhere(array_of(input))[:size]
+    made = np.full((size, input.ndim), fill_value, np.int64)
     made[: len(places)] = places
     return wrap(made)

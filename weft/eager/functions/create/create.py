@@ -13,8 +13,9 @@ from ....base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...tensor.convert import convert
 from ...tensor.device import require_cpu
 from ...tensor.inplace import write_out
+from ...tensor.memory import Array, array_of
 from ...tensor.promotion import complex_of, number_dtype
-from ...tensor.tensor import Array, Tensor, wrap
+from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype, get_default_dtype, strided
 from ..operands import in_dtype
 from ..table import row
@@ -67,7 +68,7 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
         return made(make(shape_of(name, sizes), kind_of(dtype)), options)
 
     def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-        kind = kind_of(dtype, input._array.dtype)
+        kind = kind_of(dtype, input._dtype)
         array = laid_out_as(input, kind, options.get("memory_format"))
         if name != "empty":
             array[...] = make((), kind)
@@ -75,7 +76,7 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
 
     def new(input: Tensor, *size: Any, dtype: Any = None, **options: Any) -> Tensor:
         sizes = (options.pop("size"),) if "size" in options else size
-        kind = kind_of(dtype, input._array.dtype)
+        kind = kind_of(dtype, input._dtype)
         return made(make(shape_of(f"new_{name}", sizes), kind), options)
 
     for function, called, text in (
@@ -94,11 +95,11 @@ def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
     """Memory of a tensor's shape; in its order unless another is asked for."""
     name = getattr(memory_format, "name", "preserve_format")
     if name in ("channels_last", "channels_last_3d"):
-        moved = np.moveaxis(input._array, 1, -1)
+        moved = np.moveaxis(array_of(input), 1, -1)
         return np.moveaxis(np.empty(moved.shape, kind), -1, 1)
     if name == "contiguous_format":
-        return np.empty(input._array.shape, kind)
-    array = input._array
+        return np.empty(input._shape, kind)
+    array = array_of(input)
     if all(array.strides) or not any(n > 1 and not s for n, s in zip(array.shape, array.strides)):
         return np.empty_like(array, dtype=kind, order="K", subok=False)
     order = memory_order(array)
@@ -134,11 +135,11 @@ _sized("ones", "a tensor of ones", np.ones)
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: Any, default: DType | None) -> Array:
     if isinstance(value, Tensor):
-        if value._array.ndim:
+        if value.ndim:
             raise InvalidType("full(): argument 'fill_value' must be Number, not Tensor")
         value = value.item()
     kind = kind_of(dtype, number_dtype(value) if default is None else default)
-    return np.full(shape, in_dtype(value, kind)._array, kind)
+    return np.full(shape, array_of(in_dtype(value, kind)), kind)
 
 
 @row(method=False, out=True)
@@ -150,7 +151,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Te
 @row(method=False)
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """one value, in the shape and dtype of another tensor"""
-    value = _filled((), fill_value, dtype, input._array.dtype)
+    value = _filled((), fill_value, dtype, input._dtype)
     array = laid_out_as(input, value.dtype, options.get("memory_format"))
     array[...] = value
     return made(array, options)
@@ -160,7 +161,7 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, **options: A
 def new_full(input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """a tensor full of one value, of the same dtype"""
     shape = shape_of("new_full", (size,))
-    return made(_filled(shape, fill_value, dtype, input._array.dtype), options)
+    return made(_filled(shape, fill_value, dtype, input._dtype), options)
 
 
 @row(method=False)
@@ -178,7 +179,7 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **options: Any) 
 @row(space=None)
 def new_empty_strided(input: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """a tensor of the same dtype whose values are not set, with given steps"""
-    return made(_strided(size, stride, kind_of(dtype, input._array.dtype)), options)
+    return made(_strided(size, stride, kind_of(dtype, input._dtype)), options)
 
 
 def _strided(size: Any, stride: Any, kind: DType) -> Array:
@@ -282,10 +283,10 @@ def _range_of(bounds: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 def _steps(name: str, start: Any, end: Any, steps: Any) -> tuple[Any, Any, int]:
     for key, value in (("start", start), ("end", end)):
-        if isinstance(value, Tensor) and value._array.ndim:
+        if isinstance(value, Tensor) and value.ndim:
             raise RunError(
                 f"{name} only supports 0-dimensional start and end tensors, but got {key} with "
-                f"{value._array.ndim} dimension(s)."
+                f"{value.ndim} dimension(s)."
             )
     if isinstance(steps, float) or not hasattr(steps, "__index__"):
         raise InvalidType(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
@@ -303,7 +304,7 @@ def _spaced(start: Any, end: Any, steps: int, kind: DType) -> Array:
     step = (end - start) / max(steps - 1, 1)
     low = start + places * step
     high = end - (steps - 1 - places) * step
-    return np.where(places < (steps + 1) // 2, low, high).astype(wide)
+    return np.asarray(np.where(places < (steps + 1) // 2, low, high), wide)
 
 
 def _real_or_complex(values: Any, dtype: Any) -> DType:

@@ -10,17 +10,18 @@ from ....base.dtype import BOOL, DTYPES, INT64, DType, is_complex, is_float, is_
 from ....base.errors import InvalidType, InvalidValue, RunError
 from ...tensor.convert import convert, number_limits
 from ...tensor.device import require_cpu
+from ...tensor.memory import Array, array_of
 from ...tensor.promotion import complex_of
-from ...tensor.tensor import Array, Tensor, wrap
+from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype, get_default_dtype
 from ..table import row
 from .create import kind_of, made
 
 
-def array_of(data: Any, dtype: Any = None) -> Array:
+def array_from(data: Any, dtype: Any = None) -> Array:
     """Python data as an array of its own, of the dtype that PyTorch gives it."""
     if isinstance(data, Tensor):
-        return convert(data._array, kind_of(dtype, data._array.dtype)).copy()
+        return convert(array_of(data), kind_of(dtype, data._dtype)).copy()
     if isinstance(data, (np.ndarray, np.generic)):
         values = np.asarray(data)
         return convert(_supported(values), kind_of(dtype, values.dtype)).copy()
@@ -57,7 +58,7 @@ def _detached(data: Any, depth: int = 0) -> Any:
     if depth > 64:
         raise InvalidValue("too many dimensions: sequences are nested deeper than 64")
     if isinstance(data, Tensor):
-        return data._array
+        return array_of(data)
     if isinstance(data, (list, tuple)) and any(isinstance(x, (list, tuple, Tensor)) for x in data):
         return [_detached(item, depth + 1) for item in data]
     return data
@@ -95,7 +96,7 @@ def _first_leaf(data: Any, test: Any) -> bool:
     """What holds for the first element, if it is an array or a tensor."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
-    data = data._array if isinstance(data, Tensor) else data
+    data = array_of(data) if isinstance(data, Tensor) else data
     return isinstance(data, (np.ndarray, np.generic)) and bool(test(data))
 
 
@@ -125,7 +126,7 @@ def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
     """a copy of Python data, or of an array, as a tensor"""
-    return made(array_of(data, dtype), {"device": device, "requires_grad": requires_grad})
+    return made(array_from(data, dtype), {"device": device, "requires_grad": requires_grad})
 
 
 @row(space=None)
@@ -134,7 +135,7 @@ def new_tensor(
 ) -> Tensor:
     """a copy of data as a tensor of the same dtype"""
     kind = input.dtype if dtype is None and not isinstance(data, Tensor) else dtype
-    return made(array_of(data, kind), {"device": device, "requires_grad": requires_grad})
+    return made(array_from(data, kind), {"device": device, "requires_grad": requires_grad})
 
 
 @row(method=False, aliases=["asarray"])
@@ -146,7 +147,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
         return shared if dtype is None else shared._cast(as_dtype(dtype).numpy)
-    return wrap(array_of(data, dtype))
+    return wrap(array_from(data, dtype))
 
 
 @row(method=False)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....base import dlpack
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..table import row
 
@@ -30,7 +31,7 @@ def _exported(
         raise dlpack.DLPackError(f"a tensor of the CPU has no streams, got stream={stream!r}")
     if dl_device is not None and tuple(dl_device) != dlpack.CPU:
         raise dlpack.DLPackError(f"cannot export to device {tuple(dl_device)}", why="weft exports to the CPU, (1, 0)")
-    memory = self._array.copy() if copy else self._array
+    memory = array_of(self).copy() if copy else array_of(self)
     return dlpack.to_dlpack(memory, max_version, copied=bool(copy))
 
 

@@ -56,9 +56,7 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
 def _set_to_tensor(input: Tensor, source: Tensor) -> Tensor:
     if source.dtype is not input.dtype:
         raise RunError(f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}")
-    untyped = source.untyped_storage()
-    _move(input, source._array, untyped, source._start or 0)
-    return input
+    return _looking_at(input, source.untyped_storage(), source._shape, source.stride(), source.storage_offset())
 
 
 def _untyped(source: Any, kind: dtype) -> UntypedStorage:
@@ -88,25 +86,15 @@ def _row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def _looking_at(
     input: Tensor, untyped: UntypedStorage, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> Tensor:
-    width, kind = input.itemsize, input._array.dtype
-    steps, start = tuple(step * width for step in strides), offset * width
-    if 0 in sizes:
-        array = np.ndarray(sizes, kind, np.empty(0, np.uint8), 0, steps)
-    else:
-        last = offset + sum((size - 1) * step for size, step in zip(sizes, strides))
-        if untyped.nbytes() < (last + 1) * width:
-            untyped.resize_((last + 1) * width)
-        array = np.ndarray(sizes, kind, untyped._bytes, start, steps)
-    _move(input, array, untyped, start)
-    return input
-
-
-def _move(input: Tensor, array: Any, untyped: UntypedStorage, start: int) -> None:
-    input._array = array
+    width, last = input.itemsize, offset + sum((size - 1) * step for size, step in zip(sizes, strides))
+    if 0 not in sizes and untyped.nbytes() < (last + 1) * width:
+        untyped.resize_((last + 1) * width)
+    input._look_at(untyped, sizes, offset * width, tuple(step * width for step in strides))
     input._root = input._base = None
-    input._storage, input._start = untyped, start
+    input._storage, input._start = untyped, offset * width
     untyped._adopt(input)
     input._counter[0] += 1
+    return input
 
 
 @row(method=False)

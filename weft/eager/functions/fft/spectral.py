@@ -13,11 +13,12 @@ from ....core.op import Op
 from ....ops.math.complex import part_dtype
 from ....ops.math.fft import FourierAttrs, HalfFourierAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.arithmetic import div, mul
 from ..math.complex import view_as_real
-from ..nn.image import constant_pad_nd
-from ..nn.image import pad as padded
+from ..nn.padding import constant_pad_nd
+from ..nn.padding import pad as padded
 from ..operands import promoted
 from ..shape.parts import narrow, unfold, zeros_but
 from ..shape.shape import reshape, squeeze, transpose, unsqueeze
@@ -31,8 +32,8 @@ _LEAST = 1e-11  # of the sum of squared windows that may be divided by
 def _window(name: str, window: Tensor | None, length: int, n_fft: int, like: Tensor) -> Tensor:
     """A window in the middle of n_fft places; ones where none is given."""
     if window is None:
-        window = wrap(np.ones(length, part_dtype(like._array.dtype)))
-    elif window._array.shape != (length,):
+        window = wrap(np.ones(length, part_dtype(like._dtype)))
+    elif window._shape != (length,):
         raise RunError(
             f"{name}: expected a 1D window tensor of size equal to win_length={length}, but got "
             f"window with size {list(window.shape)}"
@@ -63,17 +64,17 @@ def stft(
 ) -> Tensor:
     """Fourier transforms of parts of a signal, each multiplied with a window: (frequency, time)"""
     hop, length = _lengths(n_fft, hop_length, win_length)
-    has_complex = any(x is not None and is_complex(x._array.dtype) for x in (input, window))
+    has_complex = any(x is not None and is_complex(x._dtype) for x in (input, window))
     if return_complex is None and not has_complex:
         raise RunError(
             "stft requires the return_complex parameter be given for real inputs",
             hint="return_complex=True, and view_as_real where pairs of numbers are wanted",
         )
-    kind = input._array.dtype
+    kind = input._dtype
     if not (is_float(kind) or is_complex(kind)):
         raise RunError("stft: expected a tensor of floating point or complex values")
-    if input._array.ndim not in (1, 2):
-        raise RunError(f"stft: expected a 1D or 2D tensor, got {input._array.ndim}D")
+    if input.ndim not in (1, 2):
+        raise RunError(f"stft: expected a 1D or 2D tensor, got {input.ndim}D")
     if center and align_to_window is not None:
         raise RunError("stft align_to_window should only be set when center = false")
     one_sided = not has_complex if onesided is None else onesided
@@ -83,7 +84,7 @@ def stft(
     if align_to_window and 0 < length < n_fft:
         left = (n_fft - length) // 2
         signal = constant_pad_nd(signal, (left, n_fft - length - left))
-    _check_lengths("stft", signal._array.shape[-1], n_fft, hop, length)
+    _check_lengths("stft", signal._shape[-1], n_fft, hop, length)
     shape = _window("stft", window, length, n_fft, input)
     frames = mul(*promoted(unfold(signal, -1, n_fft, hop), shape))
     made = _spectrum(frames, n_fft, one_sided)
@@ -95,7 +96,7 @@ def stft(
 
 def _centred(input: Tensor, n_fft: int, mode: str) -> Tensor:
     """Half a frame more at both ends."""
-    rank, half = input._array.ndim, n_fft // 2
+    rank, half = input.ndim, n_fft // 2
     signal = input
     for _ in np.arange(3 - rank):
         signal = unsqueeze(signal, 0)
@@ -136,40 +137,40 @@ def istft(
     """The signal whose `stft` is given: of windows that overlap, the mean by their squares"""
     hop, width = _lengths(n_fft, hop_length, win_length)
     _check_spectrum(input, n_fft, hop, width)
-    one_sided = input._array.shape[-2] != n_fft if onesided is None else onesided
-    complex_window = window is not None and is_complex(window._array.dtype)
+    one_sided = input._shape[-2] != n_fft if onesided is None else onesided
+    complex_window = window is not None and is_complex(window._dtype)
     if complex_window and not return_complex:
         raise RunError("Complex windows are incompatible with return_complex=False")
     if return_complex and one_sided:
         raise RunError("Cannot have onesided output if window or input is complex")
     rows = n_fft // 2 + 1 if one_sided else n_fft
-    if input._array.shape[-2] != rows:
+    if input._shape[-2] != rows:
         raise RunError(
             "istft: expected the frequency dimension of the input tensor to match n_fft / 2 + 1 "
-            f"when onesided=True or n_fft otherwise, which is {rows}, got {input._array.shape[-2]}"
+            f"when onesided=True or n_fft otherwise, which is {rows}, got {input._shape[-2]}"
         )
     shape = _window("istft", window, width, n_fft, input)
     frames = _frames(transpose(input, -2, -1), n_fft, one_sided, return_complex)
     scale = 1 / math.sqrt(n_fft) if normalized else 1 / n_fft
     frames = mul(*promoted(mul(frames, scale), shape))
-    batched = input._array.ndim == 3
+    batched = input.ndim == 3
     signal = _overlapped(frames if batched else unsqueeze(frames, 0), hop)
-    count = input._array.shape[-1]
+    count = input._shape[-1]
     squares = mul(shape, shape)
-    whole = mul(squares, wrap(np.ones((1, count, 1), squares._array.dtype)))
+    whole = mul(squares, wrap(np.ones((1, count, 1), squares._dtype)))
     made = _cut(signal, _overlapped(whole, hop), n_fft, center, length)
     return made if batched else squeeze(made, 0)
 
 
 def _check_spectrum(input: Tensor, n_fft: int, hop: int, width: int) -> None:
-    if not is_complex(input._array.dtype):
+    if not is_complex(input._dtype):
         raise RunError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
         )
-    if not input._array.size:
+    if not input.numel():
         raise RunError("istft: input tensor cannot be empty.")
-    if input._array.ndim not in (2, 3):
-        raise RunError(f"istft: expected a tensor with 2 or 3 dimensions, got {input._array.ndim}")
+    if input.ndim not in (2, 3):
+        raise RunError(f"istft: expected a tensor with 2 or 3 dimensions, got {input.ndim}")
     if not 0 < width <= n_fft:
         raise RunError("istft: expected 0 < win_length <= n_fft")
     if not 0 < hop <= width:
@@ -186,7 +187,7 @@ def _frames(spectrum: Tensor, n_fft: int, one_sided: bool, keep_complex: bool) -
 
 def _overlapped(frames: Tensor, hop: int) -> Tensor:
     """The sum of frames that start a hop after each other: (item, frame, place) as (item, place)"""
-    items, count, width = frames._array.shape
+    items, count, width = frames._shape
     size = width + hop * (count - 1)
     places = np.arange(count)[:, None] * hop + np.arange(width)
     places = np.arange(items)[:, None, None] * size + places
@@ -195,14 +196,14 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
 
 def _cut(signal: Tensor, squares: Tensor, n_fft: int, center: bool, length: int | None) -> Tensor:
     """The part that is asked for, divided by the sum of squared windows."""
-    size = signal._array.shape[1]
+    size = signal._shape[1]
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else size - start
     have = min(end, size) - start
     if have <= 0:
         raise RunError(f"istft: no element is left of {size}", why=f"they start at {start}")
     signal, squares = narrow(signal, 1, start, have), narrow(squares, 1, start, have)
-    if np.abs(squares._array).min() <= _LEAST:
+    if np.abs(array_of(squares)).min() <= _LEAST:
         raise RunError(
             "istft: window overlap add min: 1", why="windows are zero at an element, of which nothing is known"
         )

@@ -18,12 +18,12 @@ from ...tensor.tensor import Tensor, axis_of
 from ..create.create import kind_of, made
 from ..math.arithmetic import mul
 from ..math.complex import conj
-from ..nn.image import constant_pad_nd
+from ..nn.padding import constant_pad_nd
 from ..operands import floating
 from ..shape.join import roll
 from ..shape.parts import narrow
 from ..shape.shape import movedim
-from ..table import row
+from ..table import named, row
 
 FFT = "weft.fft"
 _FFT, _RFFT, _IRFFT = (Op.get(name) for name in ("fft", "rfft", "irfft"))
@@ -50,7 +50,7 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
 
 
 def _real(name: str, input: Tensor) -> Tensor:
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise RunError(f"{name} expects a real input tensor, but got {input.dtype.title}")
     return of_known_kind(floating(input))
 
@@ -58,13 +58,13 @@ def _real(name: str, input: Tensor) -> Tensor:
 def as_complex(input: Tensor) -> Tensor:
     """A complex tensor."""
     values = of_known_kind(floating(input))
-    kind = values._array.dtype
+    kind = values._dtype
     return values if is_complex(kind) else values._cast(WHOLES[kind])
 
 
 def of_known_kind(values: Tensor) -> Tensor:
     """A tensor of a dtype that there are complex numbers for."""
-    kind = values._array.dtype
+    kind = values._dtype
     if is_float(kind) and kind not in WHOLES:
         raise RunError(f"Unsupported dtype {values.dtype.title}")
     return values
@@ -72,18 +72,18 @@ def of_known_kind(values: Tensor) -> Tensor:
 
 def _resized(x: Tensor, axis: int, n: int) -> Tensor:
     """As many elements along an axis: some less, or zeros more."""
-    have = x._array.shape[axis]
+    have = x._shape[axis]
     if n < have:
         return narrow(x, axis, 0, n)
     if n == have:
         return x
-    after = len(x._array.shape) - 1 - axis
+    after = len(x._shape) - 1 - axis
     return constant_pad_nd(x, (*[0, 0] * after, 0, n - have))
 
 
 def _along(x: Tensor, axis: int, run: Callable[[Tensor], Tensor]) -> Tensor:
     """A transform of the last axis, of another one."""
-    last = x._array.ndim - 1
+    last = x.ndim - 1
     if axis == last:
         return run(x)
     return movedim(run(movedim(x, axis, last)), last, axis)
@@ -111,13 +111,11 @@ def _doubled(x: Tensor, axis: int, n: int, norm: str | None, inverse: bool = Tru
 
 def _complex_row(name: str, doc: str, inverse: bool) -> None:
     def transform(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-        axis = axis_of(dim, input._array.ndim)
-        count = _points(name, input._array.shape[axis] if n is None else n)
+        axis = axis_of(dim, input.ndim)
+        count = _points(name, input._shape[axis] if n is None else n)
         return _turned(as_complex(input), axis, count, norm, inverse)
 
-    transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = doc
-    row(transform, space=FFT, method=False, out=True)
+    row(named(transform, name, doc), space=FFT, method=False, out=True)
 
 
 _complex_row("fft", "y[k] = sum over m of x[m] exp(-2 pi i k m / n)", False)
@@ -128,8 +126,8 @@ _complex_row("ifft", "The inverse of `fft`", True)
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first half of `fft` of real numbers; the rest mirrors it"""
     values = _real("rfft", input)
-    axis = axis_of(dim, values._array.ndim)
-    count = _points("rfft", values._array.shape[axis] if n is None else n)
+    axis = axis_of(dim, values.ndim)
+    count = _points("rfft", values._shape[axis] if n is None else n)
     return _halved(values, axis, count, norm)
 
 
@@ -137,8 +135,8 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`, of n elements"""
     values = as_complex(input)
-    axis = axis_of(dim, values._array.ndim)
-    count = _points("irfft", 2 * (values._array.shape[axis] - 1) if n is None else n)
+    axis = axis_of(dim, values.ndim)
+    count = _points("irfft", 2 * (values._shape[axis] - 1) if n is None else n)
     return _doubled(values, axis, count, norm)
 
 
@@ -146,8 +144,8 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The real `fft` of numbers whose second half mirrors the first, which is given"""
     values = as_complex(input)
-    axis = axis_of(dim, values._array.ndim)
-    count = _points("hfft", 2 * (values._array.shape[axis] - 1) if n is None else n)
+    axis = axis_of(dim, values.ndim)
+    count = _points("hfft", 2 * (values._shape[axis] - 1) if n is None else n)
     return _doubled(conj(values), axis, count, norm, False)
 
 
@@ -155,8 +153,8 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`"""
     values = _real("ihfft", input)
-    axis = axis_of(dim, values._array.ndim)
-    count = _points("ihfft", values._array.shape[axis] if n is None else n)
+    axis = axis_of(dim, values.ndim)
+    count = _points("ihfft", values._shape[axis] if n is None else n)
     return conj(_halved(values, axis, count, norm, True))
 
 
@@ -166,7 +164,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 def _axes_and_sizes(name: str, input: Tensor, s: Any, dim: Any, half: bool = False) -> tuple[list[int], list[int]]:
     """The axes that are transformed, and how many points along each; for half a spectrum as input,
     twice as many along the last."""
-    shape = input._array.shape
+    shape = input._shape
     given = None if s is None else [s] if isinstance(s, int) else list(s)
     if dim is not None:
         dims = [dim] if isinstance(dim, int) else list(dim)
@@ -234,10 +232,8 @@ def _row_of_more(name: str, run: Callable[..., Tensor], of: str) -> None:
     def two_dims(input: Tensor, s: Any = None, dim: Any = _LAST_TWO, norm: str | None = None) -> Tensor:
         return run(f"{name}2", input, s, dim, norm)
 
-    for function, suffix, shown in ((any_dims, "n", "dimensions"), (two_dims, "2", "two of them")):
-        function.__name__ = function.__qualname__ = f"{name}{suffix}"
-        function.__doc__ = f"{of} along {shown}" if suffix == "n" else f"`{name}n` of two dimensions"
-        row(function, space=FFT, method=False, out=True)
+    row(named(any_dims, f"{name}n", f"{of} along dimensions"), space=FFT, method=False, out=True)
+    row(named(two_dims, f"{name}2", f"`{name}n` of two dimensions"), space=FFT, method=False, out=True)
 
 
 for _name, _run in {
@@ -255,12 +251,12 @@ for _name, _run in {
 
 
 def _shift(input: Tensor, dim: Any, by: Callable[[int], int]) -> Tensor:
-    rank = input._array.ndim
+    rank = input.ndim
     dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     axes = [axis_of(d, rank) for d in dims]
     if not axes:
         return input
-    return roll(input, [by(input._array.shape[axis]) for axis in axes], axes)
+    return roll(input, [by(input._shape[axis]) for axis in axes], axes)
 
 
 @row(space=FFT, method=False)

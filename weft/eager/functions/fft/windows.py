@@ -9,7 +9,8 @@ import numpy as np
 from ....base.dtype import DType, is_complex, is_float
 from ....base.errors import InvalidType, RunError, Unsupported
 from ...tensor.convert import convert
-from ...tensor.tensor import Array, Tensor
+from ...tensor.memory import Array
+from ...tensor.tensor import Tensor
 from ...tensor.types import OF_NUMPY
 from ..create.create import kind_of, made
 from ..table import row

@@ -10,7 +10,8 @@ import numpy as np
 
 from ....base.dtype import is_float
 from ....base.errors import RunError, Unsupported
-from ...tensor.tensor import Array, Tensor, axis_of, wrap
+from ...tensor.memory import Array, array_of
+from ...tensor.tensor import Tensor, axis_of, wrap
 from ...tensor.types import as_dtype
 from ..create.create import full
 from ..math.arithmetic import div
@@ -30,7 +31,7 @@ class Histogram(NamedTuple):
 
 
 def _must_be_floats(name: str, input: Tensor) -> None:
-    if not is_float(input._array.dtype):
+    if not is_float(input._dtype):
         raise Unsupported(f'"{name}" not implemented for {input.dtype.title!r}')
 
 
@@ -40,9 +41,9 @@ def histogram(
 ) -> Histogram:
     """How many elements lie in each of `bins` intervals, which may be given by their edges"""
     _must_be_floats("histogram", input)
-    points = input._array.reshape(-1, 1)
-    if weight is not None and weight._array.shape != input._array.shape:
-        raise _wrong_weight(input._array.shape, weight)
+    points = array_of(input).reshape(-1, 1)
+    if weight is not None and weight._shape != input._shape:
+        raise _wrong_weight(input._shape, weight)
     own = None if weight is None else _weights(input, weight).reshape(-1)
     counts, edges = _counted(points, [bins], range, own, density)
     return Histogram(wrap(counts), wrap(edges[0]))
@@ -54,17 +55,17 @@ def histogramdd(
 ) -> Histogram:
     """How many points, along the last dimension, lie in each cell of a grid"""
     _must_be_floats("histogramdd", input)
-    shape = input._array.shape
+    shape = input._shape
     if len(shape) < 2:
         raise RunError("torch.histogramdd: input tensor should have at least 2 dimensions")
     rank = shape[-1]
     given = list(bins) if isinstance(bins, (tuple, list)) else [bins] * rank
     if len(given) != rank:
         raise RunError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
-    if weight is not None and weight._array.shape != shape[:-1]:
+    if weight is not None and weight._shape != shape[:-1]:
         raise _wrong_weight(shape, weight)
     own = None if weight is None else _weights(input, weight).reshape(-1)
-    counts, edges = _counted(input._array.reshape(-1, rank), given, range, own, density)
+    counts, edges = _counted(array_of(input).reshape(-1, rank), given, range, own, density)
     return Histogram(wrap(counts), tuple(wrap(edge) for edge in edges))
 
 
@@ -77,12 +78,12 @@ def _wrong_weight(shape: Sequence[int], weight: Tensor) -> RunError:
 
 
 def _weights(input: Tensor, weight: Tensor) -> Array:
-    if weight._array.dtype != input._array.dtype:
+    if weight._dtype != input._dtype:
         raise RunError(
             "histogramdd: if weight tensor is provided, input tensor and weight tensor should have "
             f"the same dtype, but got input({input.dtype}), and weight({weight.dtype})"
         )
-    return weight._array
+    return array_of(weight)
 
 
 def _counted(
@@ -123,7 +124,7 @@ def _spread(counts: Array, edges: Sequence[Array]) -> Array:
 
 def _edges(values: Array, bins: Any, bounds: Any, axis: int) -> Array:
     if isinstance(bins, Tensor):
-        given = bins._array
+        given = array_of(bins)
         if given.ndim != 1:
             raise RunError(
                 f"histogramdd: bins tensor should have one dimension, but got {given.ndim} "
@@ -181,14 +182,14 @@ def segment_reduce(
         raise RunError(f"reduce argument must be one of {', '.join(_STARTS)}, got {reduce}")
     if indices is not None:
         raise RunError("segment_reduce(): indices based reduction is not supported yet.")
-    shape = data._array.shape
+    shape = data._shape
     at = axis_of(axis, len(shape))
     starts, counts = _runs(shape, at, lengths, offsets, unsafe)
     lead, rows = math.prod(shape[:at]), shape[at] if shape else 1
     flat = reshape(data, (lead * rows, *shape[at + 1 :]))
     places = _within(starts.reshape(lead, -1) + np.arange(lead)[:, None] * rows, counts)
     owners = np.repeat(np.arange(counts.size), counts.reshape(-1))
-    if places.size != flat._array.shape[0] or (np.diff(places) != 1).any():
+    if places.size != flat._shape[0] or (np.diff(places) != 1).any():
         flat = index_select(flat, 0, wrap(places))
     made = _over_runs(flat, owners, counts.reshape(-1), reduce, initial)
     return reshape(made, (*counts.shape, *shape[at + 1 :]))
@@ -201,7 +202,7 @@ def _runs(
     given = lengths if offsets is None else offsets
     if given is None:
         raise RunError("segment_reduce(): Either lengths or offsets must be defined.")
-    numbers = given._array
+    numbers = array_of(given)
     if numbers.dtype not in (np.int64, np.int32):
         raise Unsupported(f'"segment_reduce" not implemented for lengths of {given.dtype.title!r}')
     if numbers.ndim != axis + 1:
@@ -233,7 +234,7 @@ def _within(starts: Array, counts: Array) -> Array:
 
 
 def _over_runs(values: Tensor, owners: Array, counts: Array, reduce: str, initial: Any) -> Tensor:
-    kind, rest = values.dtype, values._array.shape[1:]
+    kind, rest = values.dtype, values._shape[1:]
     start = _STARTS[reduce] if initial is None else float(initial)
     base = full((counts.size, *rest), start, dtype=kind)
     if not counts.size:
@@ -242,7 +243,7 @@ def _over_runs(values: Tensor, owners: Array, counts: Array, reduce: str, initia
         total = index_add(base, 0, wrap(owners), values)
         if reduce == "sum":
             return total
-        many = counts.reshape(-1, *[1] * len(rest)).astype(values._array.dtype)
+        many = counts.reshape(-1, *[1] * len(rest)).astype(values._dtype)
         share = div(total, wrap(np.maximum(many, 1)))
         return choose(wrap(many > 0), share, math.nan) if initial is None else share
     name = {"max": "amax", "min": "amin", "prod": "prod"}[reduce]

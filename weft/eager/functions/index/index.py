@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ....base.errors import RunError
+from ....base.dtype import BOOL
+from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.shape.index import GatherAttrs, TakeAttrs
 from ...autograd.modes import modes
@@ -16,8 +17,9 @@ from ...native.copy import ordered_copy
 from ...native.index import add_elements, add_rows, put_elements
 from ...tensor.indexing import Chosen, apart, chosen_from, index_arrays, put_chosen, with_chosen
 from ...tensor.inplace import check_writable
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, axis_of, wrap
-from ...tensor.viewing import Array, part_of
+from ...tensor.viewing import part_of
 from ..operands import Number, in_dtype
 from ..shape.parts import put_at
 from ..shape.shape import expand, reshape
@@ -39,9 +41,9 @@ _GATHER, _GATHER_GRAD, _TAKE, _TAKE_GRAD, _ADD, _MUL, _WHERE = (
 
 def whole(index: Tensor, name: str, error: type[Exception] = RunError) -> Array:
     """Indices, which must be integers."""
-    if index._array.dtype not in (np.int64, np.int32) and index._array.size:
+    if index._dtype not in (np.int64, np.int32) and index.numel():
         raise error(f"{name}(): Expected dtype int32/int64 for index but got {index.dtype.title}")
-    return index._array.astype(np.int64, copy=False)
+    return array_of(index).astype(np.int64, copy=False)
 
 
 def _inside(places: Array, axis: int, size: int, error: type[Exception] = RunError) -> Array:
@@ -54,27 +56,27 @@ def _inside(places: Array, axis: int, size: int, error: type[Exception] = RunErr
 
 
 def _with_axis(tensor: Tensor) -> Tensor:
-    return tensor if tensor._array.ndim else reshape(tensor, 1)
+    return tensor if tensor.ndim else reshape(tensor, 1)
 
 
 def at_elements(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, int, Tensor]:
     """Data, axis and indices of what reads or writes element by element, all with axes."""
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     places = whole(index, name)
     data, where = _with_axis(input), places if places.ndim else places.reshape(1)
-    if where.size and where.ndim != data._array.ndim:
+    if where.size and where.ndim != data.ndim:
         raise RunError(
             "Index tensor must have the same number of dimensions as input tensor",
-            why=f"{where.ndim} are not {data._array.ndim}",
+            why=f"{where.ndim} are not {data.ndim}",
         )
     if where.size:
-        for at, (want, have) in enumerate(zip(where.shape, data._array.shape)):
+        for at, (want, have) in enumerate(zip(where.shape, data._shape)):
             if at != axis and want > have:
                 raise RunError(
                     f"Size does not match at dimension {at} expected index {list(where.shape)} to "
                     f"be no larger than self {list(data.shape)} apart from dimension {axis}"
                 )
-        _inside(where, axis, data._array.shape[axis])
+        _inside(where, axis, data._shape[axis])
     return data, axis, wrap(where)
 
 
@@ -82,23 +84,23 @@ def at_elements(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tens
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i, j] = input[index[i, j], j], along axis 0"""
     data, axis, where = at_elements(input, dim, index, "gather")
-    if not where._array.size:
+    if not where.numel():
         nothing = chosen_from(reshape(input, -1), [np.empty(0, np.int64)])
-        return reshape(nothing, index._array.shape)
+        return reshape(nothing, index._shape)
     made = apply(_GATHER, GatherAttrs(axis=axis), [data, where])[0]
-    return made if index._array.ndim else reshape(made, ())
+    return made if index.ndim else reshape(made, ())
 
 
 def first_part(src: Tensor, shape: Sequence[int], name: str) -> Tensor:
     """As many elements of a source along each axis as there are indices."""
     src = _with_axis(src)
-    have = src._array.shape
+    have = src._shape
     if len(have) != len(shape):
         raise RunError("Index tensor must have the same number of dimensions as src tensor")
     if any(n > dim for n, dim in zip(shape, have)):
         raise RunError(f"{name}: Expected index {list(shape)} to be no larger than src {list(have)}")
     index = tuple(slice(0, n) for n in shape)
-    return part_of(src, [(0, n, 1) for n in shape], src._array[index])
+    return part_of(src, [(0, n, 1) for n in shape], array_of(src)[index])
 
 
 def element_places(shape: Sequence[int], axis: int, where: Array) -> Array:
@@ -119,8 +121,8 @@ def element_places(shape: Sequence[int], axis: int, where: Array) -> Array:
 def _source_at(input: Tensor, where: Array, src: Any, name: str) -> Tensor:
     """What is written at indices: a source, or a number."""
     if not isinstance(src, Tensor):
-        return expand(in_dtype(src, input._array.dtype), where.shape)
-    if src._array.dtype != input._array.dtype:
+        return expand(in_dtype(src, input._dtype), where.shape)
+    if src._dtype != input._dtype:
         raise RunError("scatter(): Expected self.dtype to be equal to src.dtype")
     return first_part(src, where.shape, name) if where.size else src
 
@@ -128,13 +130,13 @@ def _source_at(input: Tensor, where: Array, src: Any, name: str) -> Tensor:
 def _write_scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> bool:
-    if reduce is not None or not input._array.ndim:
+    if reduce is not None or not input.ndim:
         return False
     _, axis, where = at_elements(input, dim, index, "scatter")
-    source = _source_at(input, where._array, value if src is None else src, "scatter")._array
-    if not where._array.size:
+    source = array_of(_source_at(input, array_of(where), value if src is None else src, "scatter"))
+    if not where.numel():
         return True
-    return put_elements(input._array, axis, where._array, apart(source, input._array))
+    return put_elements(array_of(input), axis, array_of(where), apart(source, array_of(input)))
 
 
 @row(inplace=True, out=True, writes=_write_scatter)
@@ -146,16 +148,16 @@ def scatter(
     if reduce not in (None, "add", "multiply"):
         raise RunError("reduce argument must be either add or multiply.")
     data, axis, where = at_elements(input, dim, index, "scatter")
-    values = _source_at(input, where._array, src, "scatter")
-    if not where._array.size:
+    values = _source_at(input, array_of(where), src, "scatter")
+    if not where.numel():
         return copied(input)
     if reduce == "add":
         made = _added(data, axis, where, values)
     elif reduce == "multiply":
-        made = multiplied(data, element_places(data._array.shape, axis, where._array), values)
+        made = multiplied(data, element_places(data._shape, axis, array_of(where)), values)
     else:
-        made = put_at(data, element_places(data._array.shape, axis, where._array), values)
-    return reshape(made, input._array.shape)
+        made = put_at(data, element_places(data._shape, axis, array_of(where)), values)
+    return reshape(made, input._shape)
 
 
 def copied(input: Tensor) -> Tensor:
@@ -163,8 +165,8 @@ def copied(input: Tensor) -> Tensor:
 
 
 def _added(data: Tensor, axis: int, where: Tensor, values: Tensor) -> Tensor:
-    total = ordered_copy(data._array)
-    if add_elements(total, axis, where._array, values._array):
+    total = ordered_copy(array_of(data))
+    if add_elements(total, axis, array_of(where), array_of(values)):
         return _sum_of(data, _GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where], total)
     more = apply(_GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where])[0]
     return apply(_ADD, None, [data, more])[0]
@@ -182,28 +184,28 @@ def _sum_of(data: Tensor, op: Op, params: Any, inputs: Sequence[Tensor], total: 
 
 
 def _write_scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> bool:
-    if not input._array.ndim:
+    if not input.ndim:
         return False
     _, axis, where = at_elements(input, dim, index, "scatter_add")
-    source = _source_at(input, where._array, src, "scatter_add")._array
-    return add_elements(input._array, axis, where._array, apart(source, input._array))
+    source = array_of(_source_at(input, array_of(where), src, "scatter_add"))
+    return add_elements(array_of(input), axis, array_of(where), apart(source, array_of(input)))
 
 
 @row(inplace=True, out=True, writes=_write_scatter_add)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with input[index[i, j], j] += src[i, j], along axis 0"""
     data, axis, where = at_elements(input, dim, index, "scatter_add")
-    values = _source_at(input, where._array, src, "scatter_add")
-    if not where._array.size:
+    values = _source_at(input, array_of(where), src, "scatter_add")
+    if not where.numel():
         return copied(input)
-    return reshape(_added(data, axis, where, values), input._array.shape)
+    return reshape(_added(data, axis, where, values), input._shape)
 
 
 def multiplied(data: Tensor, places: Array, values: Tensor) -> Tensor:
     """A copy with values multiplied to elements; each round takes the next one of every element."""
     flat, numbers, made = reshape(values, -1), places.reshape(-1), data
     for chosen in _rounds(numbers):
-        ones = wrap(np.ones(data._array.shape, data._array.dtype))
+        ones = wrap(np.ones(data._shape, data._dtype))
         factors = put_at(ones, numbers[chosen], chosen_from(flat, [chosen]))
         made = apply(_MUL, None, [made, factors])[0]
     return made
@@ -222,12 +224,12 @@ def _rounds(numbers: Array) -> list[Array]:
 
 
 def along(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, int, Array]:
-    if index._array.ndim > 1:
+    if index.ndim > 1:
         raise DimensionError(f"{name}(): Index is supposed to be a vector")
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     places = whole(index, name).reshape(-1)
     data = _with_axis(input)
-    return data, axis, _inside(places, axis, data._array.shape[axis], DimensionError)
+    return data, axis, _inside(places, axis, data._shape[axis], DimensionError)
 
 
 @row(out="strict")
@@ -235,37 +237,37 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Slices of an axis at indices"""
     data, axis, places = along(input, dim, index, "index_select")
     made = apply(_TAKE, TakeAttrs(axis=axis), [data, wrap(places)])[0]
-    return made if input._array.ndim else reshape(made, ())
+    return made if input.ndim else reshape(made, ())
 
 
 def _source_of(input: Tensor, data: Tensor, axis: int, places: Array, source: Tensor, name: str) -> Tensor:
     """What is written at slices, in the shape that they have together."""
-    if source._array.dtype != input._array.dtype:
+    if source._dtype != input._dtype:
         raise RunError(f"{name}(): self and source expected to have the same dtype")
-    shape = list(data._array.shape)
+    shape = list(data._shape)
     shape[axis] = places.size
-    if source._array.size == places.size and len(shape) == 1 and source._array.ndim <= 1:
+    if source.numel() == places.size and len(shape) == 1 and source.ndim <= 1:
         return reshape(source, shape)
-    if source._array.ndim and source._array.shape != tuple(shape):
+    if source.ndim and source._shape != tuple(shape):
         raise RunError(
             f"{name}(): Source/destination tensor must have same slice shapes.",
             why=f"the source is {list(source.shape)}, not {shape}",
         )
-    if not source._array.ndim and np.prod(shape) != 1:
+    if not source.ndim and np.prod(shape) != 1:
         raise RunError(f"{name}(): Number of indices ({places.size}) should be equal to source")
     return reshape(source, shape)
 
 
 def _rows(data: Tensor, axis: int, places: Array) -> Chosen:
-    return [places if at == axis else None for at in range(data._array.ndim)]
+    return [places if at == axis else None for at in range(data.ndim)]
 
 
 def _write_index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> bool:
-    if alpha != 1 or not input._array.ndim:
+    if alpha != 1 or not input.ndim:
         return False
     data, axis, places = along(input, dim, index, "index_add")
-    values = _source_of(input, data, axis, places, source, "index_add")._array
-    return add_rows(input._array, axis, places, apart(values, input._array))
+    values = array_of(_source_of(input, data, axis, places, source, "index_add"))
+    return add_rows(array_of(input), axis, places, apart(values, array_of(input)))
 
 
 @row(inplace=True, out=True, writes=_write_index_add)
@@ -274,61 +276,61 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     data, axis, places = along(input, dim, index, "index_add")
     values = _source_of(input, data, axis, places, source, "index_add")
     if alpha != 1:
-        scale = in_dtype(alpha, input._array.dtype)
+        scale = in_dtype(alpha, input._dtype)
         values = apply(_MUL, None, [values, scale])[0]
     given, params = [values, data, wrap(places)], TakeAttrs(axis=axis)
-    total = ordered_copy(data._array)
-    if add_rows(total, axis, places, values._array):
-        return reshape(_sum_of(data, _TAKE_GRAD, params, given, total), input._array.shape)
+    total = ordered_copy(array_of(data))
+    if add_rows(total, axis, places, array_of(values)):
+        return reshape(_sum_of(data, _TAKE_GRAD, params, given, total), input._shape)
     more = apply(_TAKE_GRAD, params, given)[0]
-    return reshape(apply(_ADD, None, [data, more])[0], input._array.shape)
+    return reshape(apply(_ADD, None, [data, more])[0], input._shape)
 
 
 def _write_index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
-    if index._array.dtype != np.int64 or not input._array.ndim:
+    if index._dtype != np.int64 or not input.ndim:
         return False
     data, axis, places = along(input, dim, index, "index_copy")
-    values = _source_of(input, data, axis, places, source, "index_copy")._array
-    input._array[(slice(None),) * axis + (places,)] = values
+    values = array_of(_source_of(input, data, axis, places, source, "index_copy"))
+    array_of(input)[(slice(None),) * axis + (places,)] = values
     return True
 
 
 @row(inplace=True, out=True, writes=_write_index_copy)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with other slices at indices of an axis"""
-    if index._array.dtype != np.int64:
+    if index._dtype != np.int64:
         raise RunError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype}")
     data, axis, places = along(input, dim, index, "index_copy")
     values = _source_of(input, data, axis, places, source, "index_copy")
     if not places.size:
         return copied(input)
-    return reshape(with_chosen(data, _rows(data, axis, places), values, False), input._array.shape)
+    return reshape(with_chosen(data, _rows(data, axis, places), values, False), input._shape)
 
 
 @row(inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with one value in slices of an axis"""
-    if index._array.dtype != np.int64:
+    if index._dtype != np.int64:
         raise DimensionError("index_fill_(): Expected dtype int64 for index.")
-    if isinstance(value, Tensor) and value._array.ndim:
+    if isinstance(value, Tensor) and value.ndim:
         raise RunError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    data, axis = _with_axis(input), axis_of(dim, input._array.ndim)
-    size = data._array.shape[axis]
+    data, axis = _with_axis(input), axis_of(dim, input.ndim)
+    size = data._shape[axis]
     places = whole(index, "index_fill").reshape(-1)
     places = _inside(np.where(places < 0, places + size, places), axis, size, DimensionError)
     if not places.size:
         return copied(input)
     rows = _rows(data, axis, np.unique(places))
-    filler = in_dtype(value, input._array.dtype)
-    return reshape(with_chosen(data, rows, filler, False), input._array.shape)
+    filler = in_dtype(value, input._dtype)
+    return reshape(with_chosen(data, rows, filler, False), input._shape)
 
 
 @row
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with other values at the elements that index tensors choose"""
-    if values._array.dtype != input._array.dtype:
+    if values._dtype != input._dtype:
         raise RunError(
             "Index put requires the source and destination dtypes match, got "
             f"{input.dtype.title} for the destination and {values.dtype.title} for the source."
@@ -345,7 +347,7 @@ def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: bool = F
 
 
 def _chosen(name: str, input: Tensor, indices: Any) -> Any:
-    chosen = index_arrays(tuple(indices), input._array.shape)
+    chosen = index_arrays(tuple(indices), input._shape)
     if all(array is None for array in chosen):
         raise RunError(f"{name}(): indices have no tensor in them")
     return chosen
@@ -355,10 +357,10 @@ def _chosen(name: str, input: Tensor, indices: Any) -> Any:
 
 
 def _flat_places(input: Tensor, index: Tensor, name: str) -> Array:
-    if index._array.dtype != np.int64:
+    if index._dtype != np.int64:
         raise RunError(f"{name}(): Expected a long tensor for index, but got {index.dtype.title}")
-    size = input._array.size
-    places = index._array
+    size = input.numel()
+    places = array_of(index)
     if places.size and not size:
         raise DimensionError(f"{name}(): tried to take from an empty tensor")
     if not places.size or int(places.view(np.uint64).max()) < size:
@@ -377,9 +379,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 def _put_places(input: Tensor, index: Tensor, source: Tensor) -> Array:
     places = _flat_places(input, index, "put_")
-    if source._array.dtype != input._array.dtype:
+    if source._dtype != input._dtype:
         raise RunError("put_(): self and source expected to have the same dtype")
-    if source._array.size != places.size:
+    if source.numel() != places.size:
         raise RunError(
             f"put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {places.size}"
@@ -388,10 +390,10 @@ def _put_places(input: Tensor, index: Tensor, source: Tensor) -> Array:
 
 
 def _write_put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> bool:
-    places, array = _put_places(input, index, source), input._array
+    places, array = _put_places(input, index, source), array_of(input)
     if not array.flags.c_contiguous:
         return False
-    values = apart(source._array, array).reshape(-1)
+    values = apart(array_of(source), array).reshape(-1)
     written = add_elements if accumulate else put_elements
     return written(array.reshape(-1), 0, places.reshape(-1), values)
 
@@ -412,18 +414,18 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 @row(out="strict")
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Elements along an axis at indices; the other axes broadcast"""
-    if indices._array.dtype != np.int64:
+    if indices._dtype != np.int64:
         raise RunError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
     if dim is None:
         return gather(reshape(input, -1), 0, reshape(indices, -1))
-    rank = input._array.ndim
-    if indices._array.ndim != rank:
+    rank = input.ndim
+    if indices.ndim != rank:
         raise RunError(
             "take_along_dim(): input and indices should have the same number of dimensions, "
             f"but got {rank} dimensions for input, and {indices.ndim} dimensions for indices"
         )
     axis = axis_of(dim, rank)
-    have, want = list(input._array.shape), list(indices._array.shape)
+    have, want = list(input._shape), list(indices._shape)
     have[axis] = want[axis] = 1
     try:
         both = list(np.broadcast_shapes(tuple(have), tuple(want)))
@@ -431,9 +433,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         raise RunError(f"shapes {have} and {want} do not broadcast") from error
     shapes = [[*both], [*both]]
     for shape, tensor in zip(shapes, (input, indices)):
-        shape[axis] = tensor._array.shape[axis]
-    size = input._array.shape[axis]
-    places = wrap(np.where(indices._array < 0, indices._array + size, indices._array))
+        shape[axis] = tensor._shape[axis]
+    size = input._shape[axis]
+    places = wrap(np.where(array_of(indices) < 0, array_of(indices) + size, array_of(indices)))
     return gather(expand(input, shapes[0]), axis, expand(places, shapes[1]))
 
 
@@ -441,9 +443,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def mask_of(mask: Tensor, name: str) -> Array:
-    if mask._array.dtype != bool:
+    if mask._dtype != BOOL:
         raise RunError(f"{name}: expected BoolTensor for mask, but got {mask.dtype.title}")
-    return mask._array
+    return array_of(mask)
 
 
 def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -458,7 +460,7 @@ def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask holds, as a vector"""
     held = mask_of(mask, "masked_select")
-    shape = _broadcast(input._array.shape, held.shape)
+    shape = _broadcast(input._shape, held.shape)
     flat = np.flatnonzero(np.broadcast_to(held, shape))
     return chosen_from(reshape(expand(input, shape), -1), [flat])
 
@@ -467,20 +469,20 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """One value where a mask holds"""
     held = mask_of(mask, "masked_fill")
-    if isinstance(value, Tensor) and value._array.ndim:
+    if isinstance(value, Tensor) and value.ndim:
         raise RunError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    _broadcast(input._array.shape, held.shape)
-    filler = in_dtype(_fits(value, input), input._array.dtype)
+    _broadcast(input._shape, held.shape)
+    filler = in_dtype(_fits(value, input), input._dtype)
     return apply(_WHERE, None, [wrap(held), filler, input])[0]
 
 
 def _fits(value: Any, input: Tensor) -> Any:
     """A value that may be filled in: a number of a higher kind may not."""
-    kind = value._array.dtype.kind if isinstance(value, Tensor) else np.asarray(value).dtype.kind
+    kind = value._dtype.kind if isinstance(value, Tensor) else np.asarray(value).dtype.kind
     ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
-    lower = ranks[kind] <= ranks[input._array.dtype.kind]
+    lower = ranks[kind] <= ranks[input._dtype.kind]
     if not (lower or (isinstance(value, Number) and ranks[kind] <= 1)):
         raise RunError(f"value cannot be converted to type {input.dtype.name} without overflow")
     return value
@@ -490,16 +492,31 @@ def _fits(value: Any, input: Tensor) -> Any:
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The next element of a source at each place where a mask holds"""
     held = mask_of(mask, "masked_scatter_")
-    if source._array.dtype != input._array.dtype:
+    if source._dtype != input._dtype:
         raise RunError(
             f"masked_scatter_: expected self and source to have same dtypes but got "
             f"{input.dtype.title} and {source.dtype.title}"
         )
-    shape = _broadcast(input._array.shape, held.shape)
+    shape = _broadcast(input._shape, held.shape)
     places = np.flatnonzero(np.broadcast_to(held, shape))
-    if source._array.size < places.size:
+    if source.numel() < places.size:
         raise RunError(f"Number of elements of source < number of ones in mask: {source.numel()} < {places.size}")
     if not places.size:
         return copied(expand(input, shape))
     values = chosen_from(reshape(source, -1), [np.arange(places.size)])
     return put_at(expand(input, shape), places, values)
+
+
+@row
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The places of elements by their number"""
+    sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else [shape])]
+    if indices._dtype.kind not in "iu":
+        raise InvalidValue(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if any(n < 0 for n in sizes):
+        raise InvalidValue(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    made, rest = [], array_of(indices)
+    for size in reversed(sizes):
+        made.append(wrap(np.asarray(rest % size)))
+        rest = rest // size
+    return tuple(made[::-1])

@@ -14,8 +14,8 @@ from ....ops.shape.sort import order_of
 from ...dispatch import apply
 from ...native.index import nonzero as nonzero_places
 from ...tensor.indexing import chosen_from
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
-from ...tensor.viewing import Array
 from ..operands import in_dtype, must_be_real, promoted
 from ..reduce.extreme import ValuesIndices
 from ..shape.shape import reshape
@@ -27,31 +27,31 @@ _GATHER = Op.get("gather_elements")
 def _taken(input: Tensor, axis: int, order: Array) -> ValuesIndices:
     """The elements at positions along an axis, and the positions."""
     where = wrap(np.ascontiguousarray(order, np.int64))
-    if not input._array.ndim:
-        values = reshape(chosen_from(reshape(input, 1), [where._array.reshape(-1)]), ())
+    if not input.ndim:
+        values = reshape(chosen_from(reshape(input, 1), [array_of(where).reshape(-1)]), ())
         return ValuesIndices(values, reshape(where, ()))
     return ValuesIndices(apply(_GATHER, GatherAttrs(axis=axis), [input, where])[0], where)
 
 
 def _rows(input: Tensor, name: str) -> Array:
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported(f"{name}(): complex numbers have no order")
-    return input._array if input._array.ndim else input._array.reshape(1)
+    return array_of(input) if input.ndim else array_of(input).reshape(1)
 
 
 @row(out=True)
 def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> ValuesIndices:
     """The elements in order along an axis, and where they stood; NaN counts as the greatest"""
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     return _taken(input, axis, order_of(_rows(input, "sort"), axis, descending))
 
 
 @row
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:
     """Where the elements stand that come 1st, 2nd, ... along an axis"""
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     order = order_of(_rows(input, "argsort"), axis, descending)
-    return wrap(np.ascontiguousarray(order, np.int64).reshape(input._array.shape))
+    return wrap(np.ascontiguousarray(order, np.int64).reshape(input._shape))
 
 
 @row(out=True)
@@ -63,11 +63,11 @@ def msort(input: Tensor) -> Tensor:
 @row(out=True)
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The k greatest (or smallest) elements along an axis, in order, and where they stand"""
-    axis, rows = axis_of(dim, input._array.ndim), _rows(input, "topk")
+    axis, rows = axis_of(dim, input.ndim), _rows(input, "topk")
     if not 0 <= k <= rows.shape[axis]:
         raise RunError("selected index k out of range")
     chosen = _first_of(rows, axis, k, largest)
-    if not input._array.ndim and k == 0:
+    if not input.ndim and k == 0:
         return ValuesIndices(chosen_from(reshape(input, 1), [chosen]), wrap(chosen))
     return _taken(input, axis, chosen)
 
@@ -77,7 +77,7 @@ def _first_of(rows: Array, axis: int, k: int, largest: bool) -> Array:
     in order."""
     count = rows.shape[axis]
     if not 0 < FEW * k < count:
-        return order_of(rows, axis, largest).take(range(k), axis)
+        return np.take(order_of(rows, axis, largest), range(k), axis)
     first = count - k if largest else 0
     parts = np.argpartition(rows, first if largest else k - 1, axis)
     some = np.sort(parts.take(range(first, first + k), axis), axis)
@@ -108,24 +108,24 @@ def searchsorted(
         raise RunError(
             "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
-    rows = sorted_sequence._array
+    rows = array_of(sorted_sequence)
     if sorter is not None:
         rows = np.take_along_axis(rows, _sorter(sorter, rows), -1)
     values = input if isinstance(input, Tensor) else in_dtype(input, rows.dtype)
-    _must_search(rows, values._array)
-    found = _found(rows, values._array, "right" if right or side == "right" else "left")
+    _must_search(rows, array_of(values))
+    found = _found(rows, array_of(values), "right" if right or side == "right" else "left")
     return wrap(found.astype(np.int32 if out_int32 else np.int64))
 
 
 def _sorter(sorter: Tensor, rows: Array) -> Array:
-    if sorter._array.shape != rows.shape:
+    if sorter._shape != rows.shape:
         raise RunError(
             "searchsorted(): boundary and sorter must have the same size, but got boundary "
             f"tensor {list(rows.shape)} and got sorter tensor {list(sorter.shape)}"
         )
-    if sorter._array.dtype != np.int64:
+    if sorter._dtype != np.int64:
         raise RunError("searchsorted(): sorter must be a tensor of long dtype")
-    places = sorter._array
+    places = array_of(sorter)
     if places.size and not (places.min() >= 0 and places.max() < rows.shape[-1]):
         raise RunError("searchsorted(): sorter index out of range")
     return places
@@ -157,8 +157,8 @@ def _found(rows: Array, values: Array, side: Any) -> Array:
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries elements lie"""
     must_be_real("bucketize", input)
-    if boundaries._array.ndim != 1:
-        raise RunError(f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})")
+    if boundaries.ndim != 1:
+        raise RunError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     left, rows = promoted(input, boundaries)
     return searchsorted(rows, left, out_int32=out_int32, right=right)
 
@@ -166,24 +166,24 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 @row(out=False)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each integer from 0 on is there, or the sum of its weights"""
-    array = input._array
+    array = array_of(input)
     if array.ndim != 1 or not is_integer(array.dtype) or (array.size and array.min() < 0):
         raise RunError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RunError("minlength should be >= 0")
     if weights is None:
         return wrap(np.bincount(array, minlength=minlength).astype(np.int64))
-    if weights._array.shape != array.shape:
+    if weights._shape != array.shape:
         raise RunError("weights should be 1-d and have the same length as input")
-    made = np.bincount(array, weights._array.astype(np.float64), minlength)
-    return wrap(made.astype(np.float32 if weights._array.dtype == np.float32 else np.float64))
+    made = np.bincount(array, array_of(weights).astype(np.float64), minlength)
+    return wrap(made.astype(np.float32 if weights._dtype == np.float32 else np.float64))
 
 
 @row(out=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of so many intervals between two numbers"""
     must_be_real("histc", input)
-    array = input._array
+    array = array_of(input)
     if bins <= 0:
         raise RunError("bins must be > 0")
     low, high = float(min), float(max)
@@ -204,8 +204,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among others"""
     must_be_real("isin", elements, test_elements)
-    arrays = [x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements)]
-    return wrap(np.asarray(np.isin(*arrays, assume_unique=False, invert=invert)))
+    values, among = (array_of(x) if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements))
+    return wrap(np.asarray(np.isin(values, among, invert=invert)))
 
 
 # Distinct elements.
@@ -223,18 +223,18 @@ def unique(
     must_be_real("unique", input)
     array, axis = _for_unique(input, dim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
-    inverse = inverse.reshape(input._array.shape if dim is None else -1)
+    inverse = inverse.reshape(input._shape if dim is None else -1)
     return _told(values, inverse, counts, return_inverse, return_counts)
 
 
 def _for_unique(input: Tensor, dim: int | None) -> tuple[Array, int | None]:
     if dim is None:
-        return input._array.reshape(-1), None
-    axis = axis_of(dim, input._array.ndim)
-    shape = input._array.shape
-    if not input._array.size and shape[axis]:
+        return array_of(input).reshape(-1), None
+    axis = axis_of(dim, input.ndim)
+    shape = input._shape
+    if not input.numel() and shape[axis]:
         raise RunError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
-    return input._array, axis if shape else None
+    return array_of(input), axis if shape else None
 
 
 def _told(values: Array, inverse: Array, counts: Array, return_inverse: bool, return_counts: bool) -> Any:
@@ -261,14 +261,14 @@ def unique_consecutive(
     values = np.moveaxis(rows[first], 0, axis or 0)
     inverse = np.cumsum(starts) - 1
     counts = np.diff(np.r_[first, count])
-    inverse = inverse.reshape(input._array.shape if dim is None else -1)
+    inverse = inverse.reshape(input._shape if dim is None else -1)
     return _told(values, inverse, counts, return_inverse, return_counts)
 
 
 @row
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where elements are not zero: a row each, or a vector for each axis"""
-    array = input._array
+    array = array_of(input)
     if as_tuple:
         places = nonzero_places(array if array.ndim else array.reshape(1), True)
         return tuple(wrap(place) for place in places)
@@ -278,4 +278,4 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 @row
 def argwhere(input: Tensor) -> Tensor:
     """Where elements are not zero, a row each"""
-    return wrap(nonzero_places(input._array))
+    return wrap(nonzero_places(array_of(input)))

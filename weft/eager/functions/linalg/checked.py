@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ....base.dtype import INT32, is_complex
 from ....base.errors import LinAlgError
 from ....ops.linalg._elimination import first_bad_minor, first_zero, lu_factors
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.compare import choose
 from ..math.complex import adjoint
 from ..table import row
-from .factors import cholesky, inv, solve
-from .linear import LINALG
-
-Array = np.ndarray[Any, Any]
+from .elimination import cholesky
+from .matrices import LINALG, eye
+from .solve import inv, solve
 
 
 class InverseExResult(NamedTuple):
@@ -42,8 +42,8 @@ class CholeskyExResult(NamedTuple):
 
 
 def _in_double(A: Tensor) -> Array:
-    kind = np.complex128 if is_complex(A._array.dtype) else np.float64
-    return A._array.astype(kind)
+    kind = np.complex128 if is_complex(A._dtype) else np.float64
+    return array_of(A).astype(kind)
 
 
 def _singular(A: Tensor) -> Array:
@@ -66,7 +66,7 @@ def _told(
     """What is made of the matrices, NaN of those that have none, and `find` of them; an error if
     there is a text for it."""
     try:
-        return make(A), wrap(np.zeros(A._array.shape[:-2], INT32))
+        return make(A), wrap(np.zeros(A._shape[:-2], INT32))
     except LinAlgError:
         info = find(A)
         if not info.any():
@@ -76,9 +76,8 @@ def _told(
         place = int(bad.argmax())
         which = f"(Batch element {place}): " if bad.ndim else ""
         raise LinAlgError(error.format(which=which, info=info.flat[place])) from None
-    one = np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
-    made = make(choose(wrap(bad[..., None, None]), wrap(one), A))
-    extra = made._array.ndim - bad.ndim
+    made = make(choose(wrap(bad[..., None, None]), eye(A, *A._shape[-2:]), A))
+    extra = made.ndim - bad.ndim
     return choose(wrap(bad.reshape(bad.shape + (1,) * extra)), np.nan, made), wrap(info)
 
 

@@ -33,7 +33,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         tensors = list(given)
         if not tensors:
             raise RunError("einsum(): must provide at least one operand")
-        inputs, output = _parsed(equation, tuple([tensor._array.ndim for tensor in tensors]))
+        inputs, output = _parsed(equation, tuple([tensor.ndim for tensor in tensors]))
     else:
         tensors, inputs, output = _sublists(equation, operands)
     terms = [_single(tensor, labels) for tensor, labels in zip(tensors, inputs)]
@@ -110,7 +110,7 @@ def _sublists(first: Any, rest: Sequence[Any]) -> tuple[list[Tensor], list[Label
     equation = ",".join(texts)
     if last is not None:
         equation += "->" + "".join(_letter(n) for n in last)
-    inputs, output = _parsed(equation, tuple([tensor._array.ndim for tensor in tensors]))
+    inputs, output = _parsed(equation, tuple([tensor.ndim for tensor in tensors]))
     return tensors, inputs, output
 
 
@@ -128,7 +128,7 @@ def _single(tensor: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            shape = tensor._array.shape
+            shape = tensor._shape
             if shape[first] != shape[second]:
                 raise RunError(
                     f"einsum(): subscript {_name(label)} is repeated for an operand but the sizes "
@@ -146,7 +146,7 @@ def _name(label: int) -> str:
 def _sizes(terms: Sequence[tuple[Tensor, Labels]]) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for tensor, labels in terms:
-        for label, size in zip(labels, tensor._array.shape):
+        for label, size in zip(labels, tensor._shape):
             have = sizes.setdefault(label, size)
             if have == 1:
                 sizes[label] = size
@@ -163,7 +163,7 @@ def _without(tensor: Tensor, labels: Labels, counts: Counter[int], others: Seque
     kept = [label for label in labels if counts[label] > 0 or label in others]
     if len(kept) == len(labels):
         return tensor, labels
-    shape = [n if at in kept else 1 for at, n in zip(labels, tensor._array.shape)]
+    shape = [n if at in kept else 1 for at, n in zip(labels, tensor._shape)]
     summed = sum_to_size(tensor, shape)
     return reshape(summed, [n for at, n in zip(labels, shape) if at in kept]), kept
 
@@ -178,15 +178,14 @@ def _pair(
     summed = [label for label in shared if counts[label] == 0]
     rows = [label for label in left if label not in right]
     columns = [label for label in right if label not in left]
-    of = lambda tensor, own, labels: [tensor._array.shape[own.index(n)] for n in labels]
-    outer, inner = of(a, left, batch), math.prod(of(a, left, summed))
-    m, n = of(a, left, rows), of(b, right, columns)
-    if not summed and a._array.dtype == b._array.dtype:
+    outer, inner, m = ([a._shape[left.index(label)] for label in labels] for labels in (batch, summed, rows))
+    n = [b._shape[right.index(label)] for label in columns]
+    if not summed and a._dtype == b._dtype:
         x = _seen(_moved(a, left, batch + rows), (*outer, *m, *[1] * len(n)))
         y = _seen(_moved(b, right, batch + columns), (*outer, *[1] * len(m), *n))
         return apply(_MUL, None, [x, y])[0], batch + rows + columns
-    x = _seen(_moved(a, left, batch + rows + summed), (*outer, math.prod(m), inner))
-    y = _seen(_moved(b, right, batch + summed + columns), (*outer, inner, math.prod(n)))
+    x = _seen(_moved(a, left, batch + rows + summed), (*outer, math.prod(m), math.prod(inner)))
+    y = _seen(_moved(b, right, batch + summed + columns), (*outer, math.prod(inner), math.prod(n)))
     return _seen(batched(x, y), (*outer, *m, *n)), batch + rows + columns
 
 
@@ -196,11 +195,11 @@ def _moved(tensor: Tensor, labels: Labels, order: Labels) -> Tensor:
 
 
 def _seen(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return tensor if tensor._array.shape == shape else reshape(tensor, shape)
+    return tensor if tensor._shape == shape else reshape(tensor, shape)
 
 
 def _stretched(tensor: Tensor, labels: Labels, shared: Sequence[int], sizes: dict[int, int]) -> Tensor:
-    shape = tensor._array.shape
+    shape = tensor._shape
     wide = [sizes[k] if k in shared else n for k, n in zip(labels, shape)]
     return tensor if tuple(wide) == shape else expand(tensor, wide)
 
@@ -208,4 +207,4 @@ def _stretched(tensor: Tensor, labels: Labels, shared: Sequence[int], sizes: dic
 def _arranged(made: Tensor, have: Labels, output: Labels, sizes: dict[int, int]) -> Tensor:
     made = _moved(made, have, output)
     wide = tuple([sizes[label] for label in output])
-    return made if made._array.shape == wide else expand(made, wide)
+    return made if made._shape == wide else expand(made, wide)

@@ -9,18 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtype import is_integer
+from ....base.dtype import BOOL, is_integer
 from ....base.errors import RunError
 from ....core.op import Op
 from ....ops.linalg.matmul import BatchMatmulAttrs, MatmulAttrs
 from ...dispatch import apply
-from ...tensor.tensor import Tensor, axis_of, wrap
+from ...tensor.memory import array_of
+from ...tensor.tensor import Tensor, axis_of, bind, wrap
 from ..create.memory import sum_to_size
-from ..math.arithmetic import add, mul
+from ..math.arithmetic import add, mul, sub
 from ..math.complex import conj
 from ..operands import promoted
-from ..shape.shape import expand, movedim, permute, reshape, transpose, unsqueeze
+from ..reduce.reduce import sum as total
+from ..shape.join import taken
+from ..shape.shape import broadcast_tensors, expand, movedim, permute, reshape, transpose, unsqueeze
 from ..table import row
+from .matrices import LINALG
 
 _MATMUL, _BATCHED = Op.get("matmul"), Op.get("batch_matmul")
 _PLAIN, _PLAIN_BATCHED = MatmulAttrs(), BatchMatmulAttrs()
@@ -37,14 +41,14 @@ def batched(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _must_match(name: str, *tensors: Tensor) -> None:
-    kinds = {tensor._array.dtype for tensor in tensors}
+    kinds = {tensor._dtype for tensor in tensors}
     if len(kinds) > 1:
         shown = " != ".join(tensor.dtype.title for tensor in tensors)
         raise RunError(f"{name}: expected m1 and m2 to have the same dtype, but got: {shown}")
 
 
 def _must_have(name: str, tensor: Tensor, rank: int, what: str) -> None:
-    if tensor._array.ndim != rank:
+    if tensor.ndim != rank:
         raise RunError(f"{name}: Expected {rank}-D argument {what}, but got {tensor.ndim}-D")
 
 
@@ -59,31 +63,31 @@ def _cannot_multiply(a: Sequence[int], b: Sequence[int]) -> RunError:
 @row(out=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of the matrices in the last two axes; a vector is a row or a column"""
-    a, b = input._array, other._array
-    if not a.ndim or not b.ndim:
-        raise RunError(f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D")
+    a, b = input._shape, other._shape
+    if not a or not b:
+        raise RunError(f"both arguments to matmul need to be at least 1D, but they are {len(a)}D and {len(b)}D")
     _must_match("matmul", input, other)
-    if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
-        rows = (math.prod(a.shape[:-1]), a.shape[-1])
-        raise _cannot_multiply(rows, b.shape[-2:] if b.ndim > 1 else (*b.shape, 1))
-    if b.ndim <= 2:
+    if a[-1] != b[0 if len(b) == 1 else -2]:
+        rows = (math.prod(a[:-1]), a[-1])
+        raise _cannot_multiply(rows, b[-2:] if len(b) > 1 else (*b, 1))
+    if len(b) <= 2:
         return product(input, other)
-    if a.ndim == 1:
+    if len(a) == 1:
         made = batched(unsqueeze(input, 0), other)
-        return reshape(made, (*made._array.shape[:-2], made._array.shape[-1]))
+        return reshape(made, (*made._shape[:-2], made._shape[-1]))
     try:
-        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
-        raise RunError(f"The size of the batch dimensions of {list(a.shape)} and {list(b.shape)} must match") from None
+        raise RunError(f"The size of the batch dimensions of {list(a)} and {list(b)} must match") from None
     return batched(input, other)
 
 
 @row(out=True)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices"""
-    if input._array.ndim != 2:
+    if input.ndim != 2:
         raise RunError("self must be a matrix")
-    if mat2._array.ndim != 2:
+    if mat2.ndim != 2:
         raise RunError("mat2 must be a matrix")
     return matmul(input, mat2)
 
@@ -94,8 +98,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     _must_have("bmm", input, 3, "batch1")
     _must_have("bmm", mat2, 3, "batch2")
     _must_match("bmm", input, mat2)
-    want = [input._array.shape[0], input._array.shape[2]]
-    if list(mat2._array.shape[:2]) != want:
+    want = [input._shape[0], input._shape[2]]
+    if list(mat2._shape[:2]) != want:
         raise RunError(
             f"Expected size for first two dimensions of batch2 tensor to be: {want} but got: {list(mat2.shape[:2])}."
         )
@@ -105,11 +109,11 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 @row(out=True)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector"""
-    a, b = input._array, vec._array
-    if a.ndim != 2 or b.ndim != 1:
-        raise RunError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
-    if a.shape[1] != b.shape[0]:
-        raise RunError(f"size mismatch, got input ({a.shape[0]}), mat ({_by(a.shape)}), vec ({b.shape[0]})")
+    if input.ndim != 2 or vec.ndim != 1:
+        raise RunError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
+    if input._shape[1] != vec._shape[0]:
+        rows = input._shape[0]
+        raise RunError(f"size mismatch, got input ({rows}), mat ({_by(input._shape)}), vec ({vec.numel()})")
     _must_match("mv", input, vec)
     return product(input, vec)
 
@@ -123,17 +127,16 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 @row(out=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of two vectors' elements"""
-    a, b = input._array, tensor._array
-    if a.ndim != 1 or b.ndim != 1:
-        raise RunError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    if a.dtype != b.dtype:
+    if input.ndim != 1 or tensor.ndim != 1:
+        raise RunError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
+    if input._dtype != tensor._dtype:
         raise RunError(
             f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and {tensor.dtype.title}"
         )
-    if a.shape != b.shape:
+    if input._shape != tensor._shape:
         raise RunError(
-            f"inconsistent tensor size, expected tensor [{a.size}] and src [{b.size}] to have the "
-            f"same number of elements, but got {a.size} and {b.size} elements respectively"
+            f"inconsistent tensor size, expected tensor [{input.numel()}] and src [{tensor.numel()}] to have the "
+            f"same number of elements, but got {input.numel()} and {tensor.numel()} elements respectively"
         )
     return product(input, tensor)
 
@@ -141,14 +144,13 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 @row(out=True)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last axis of both"""
-    a, b = input._array, other._array
-    if not a.ndim or not b.ndim:
+    if not input.ndim or not other.ndim:
         return mul(input, other)
     _must_match("inner", input, other)
-    if a.shape[-1] != b.shape[-1]:
+    if input._shape[-1] != other._shape[-1]:
         raise RunError(
             "inner() the last dimension must match on both input tensors but got shapes "
-            f"{list(a.shape)} and {list(b.shape)}"
+            f"{list(input._shape)} and {list(other._shape)}"
         )
     return product(input, movedim(other, -1, 0))
 
@@ -157,7 +159,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The products of all pairs of two vectors' elements"""
     for tensor, what in ((input, "self"), (vec2, "vec2")):
-        if tensor._array.ndim != 1:
+        if tensor.ndim != 1:
             raise RunError(f"outer: Expected 1-D argument {what}, but got {tensor.ndim}-D")
     return mul(unsqueeze(input, 1), vec2)
 
@@ -166,16 +168,16 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 def _whole_factors(tensor: Tensor, *factors: Any) -> None:
-    if is_integer(tensor._array.dtype) and any(isinstance(f, float) for f in factors):
+    if is_integer(tensor._dtype) and any(isinstance(f, float) for f in factors):
         raise RunError("For integral input tensors, argument alpha must not be a floating point number.")
 
 
 def _added(input: Tensor, made: Tensor, beta: Any, alpha: Any, name: str) -> Tensor:
     """beta * input + alpha * made; with beta 0 the input does not count, not even its NaN."""
     _must_match(name, input, made)
-    if is_integer(made._array.dtype):
+    if is_integer(made._dtype):
         beta, alpha = int(beta), int(alpha)
-    shape = made._array.shape
+    shape = made._shape
     scaled = made if alpha == 1 else mul(made, alpha)
     start = expand(input, shape)
     if beta == 0:
@@ -192,9 +194,9 @@ def _nothing_of(tensor: Tensor) -> Tensor:
 @row(inplace=True, out=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat1 @ mat2"""
-    if mat1._array.ndim != 2:
+    if mat1.ndim != 2:
         raise RunError("mat1 must be a matrix, got " + f"{mat1.ndim}-D tensor")
-    if mat2._array.ndim != 2:
+    if mat2.ndim != 2:
         raise RunError("mat2 must be a matrix, got " + f"{mat2.ndim}-D tensor")
     return _added(input, matmul(mat1, mat2), beta, alpha, "addmm")
 
@@ -209,9 +211,9 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the outer product of two vectors"""
     made = outer(vec1, vec2)
-    if made._array.dtype == bool:
-        start = np.broadcast_to(input._array, made._array.shape)
-        return wrap((start & bool(beta)) | (made._array & bool(alpha)))
+    if made._dtype == BOOL:
+        start = np.broadcast_to(array_of(input), made._shape)
+        return wrap((start & bool(beta)) | (array_of(made) & bool(alpha)))
     left, right = promoted(input, made)
     _whole_factors(right, beta, alpha)
     return _added(left, right, beta, alpha, "addr")
@@ -226,7 +228,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 @row(inplace=True, out=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch"""
-    a, b = batch1._array.shape, batch2._array.shape
+    a, b = batch1._shape, batch2._shape
     _must_have("addbmm", batch1, 3, "batch1")
     _must_have("addbmm", batch2, 3, "batch2")
     if a[0] != b[0]:
@@ -248,16 +250,16 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     if isinstance(dims, int):
         if dims < 0:
             raise RunError(f"tensordot expects dims >= 0, but got dims={dims}")
-        if dims > min(a._array.ndim, b._array.ndim):
+        if dims > min(a.ndim, b.ndim):
             raise RunError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         dims = (range(-dims, 0), range(dims))
     left, right = ([*d] if not isinstance(d, int) else [d] for d in dims)
     if len(left) != len(right):
         raise RunError("both dimension lists should have same length")
-    left = [axis_of(dim, a._array.ndim) for dim in left]
-    right = [axis_of(dim, b._array.ndim) for dim in right]
+    left = [axis_of(dim, a.ndim) for dim in left]
+    right = [axis_of(dim, b.ndim) for dim in right]
     for one, two in zip(left, right):
-        m, n = a._array.shape[one], b._array.shape[two]
+        m, n = a._shape[one], b._shape[two]
         if m == 1 and n != 1:
             b = _summed(b, two)
         elif n == 1 and m != 1:
@@ -276,11 +278,11 @@ def _summed(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _contracted(a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
-    kept_a = [axis for axis in range(a._array.ndim) if axis not in left]
-    kept_b = [axis for axis in range(b._array.ndim) if axis not in right]
-    sizes_a = [a._array.shape[axis] for axis in kept_a]
-    sizes_b = [b._array.shape[axis] for axis in kept_b]
-    summed = math.prod(a._array.shape[axis] for axis in left)
+    kept_a = [axis for axis in range(a.ndim) if axis not in left]
+    kept_b = [axis for axis in range(b.ndim) if axis not in right]
+    sizes_a = [a._shape[axis] for axis in kept_a]
+    sizes_b = [b._shape[axis] for axis in kept_b]
+    summed = math.prod(a._shape[axis] for axis in left)
     rows = reshape(permute(a, [*kept_a, *left]), (math.prod(sizes_a), summed))
     columns = reshape(permute(b, [*right, *kept_b]), (summed, math.prod(sizes_b)))
     return reshape(product(rows, columns), (*sizes_a, *sizes_b))
@@ -289,7 +291,7 @@ def _contracted(a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int])
 @row(out=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Copies of one tensor scaled by the elements of another"""
-    a, b = input._array.shape, other._array.shape
+    a, b = input._shape, other._shape
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     wide = reshape(input, [n for dim in a for n in (dim, 1)])
@@ -303,10 +305,10 @@ def multi_dot(tensors: Any) -> Tensor:
     given = list(tensors)
     if len(given) < 2:
         raise RunError(f"multi_dot(): expected at least 2 tensors but got {len(given)}")
-    first, last = given[0]._array.ndim, given[-1]._array.ndim
+    first, last = given[0].ndim, given[-1].ndim
     for number, tensor in enumerate(given):
         ends = number in (0, len(given) - 1)
-        if tensor._array.ndim != 2 and not (ends and tensor._array.ndim == 1):
+        if tensor.ndim != 2 and not (ends and tensor.ndim == 1):
             raise RunError(f"multi_dot(): tensor {number} must be 2D but got {tensor.ndim}D")
     if first == 1:
         given[0] = unsqueeze(given[0], 0)
@@ -314,23 +316,22 @@ def multi_dot(tensors: Any) -> Tensor:
         given[-1] = unsqueeze(given[-1], 1)
     _must_match("multi_dot", *given)
     for one, two in itertools.pairwise(given):
-        if one._array.shape[1] != two._array.shape[0]:
-            raise _cannot_multiply(one._array.shape, two._array.shape)
+        if one._shape[1] != two._shape[0]:
+            raise _cannot_multiply(one._shape, two._shape)
     made = _in_best_order(given)
-    shape = made._array.shape
+    shape = made._shape
     return reshape(made, shape[first == 1 : 2 - (last == 1)])
 
 
 @row(method=False)
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """`linalg.multi_dot`"""
-    if len(matrices) == 1:
-        return matrices[0]
-    return multi_dot(matrices)
+    product: Tensor = matrices[0] if len(matrices) == 1 else multi_dot(matrices)
+    return product
 
 
 def _in_best_order(matrices: Sequence[Tensor]) -> Tensor:
-    sizes = [matrices[0]._array.shape[0], *(m._array.shape[1] for m in matrices)]
+    sizes = [matrices[0]._shape[0], *(m._shape[1] for m in matrices)]
     count = len(matrices)
     costs = np.zeros((count, count))
     split = np.zeros((count, count), int)
@@ -359,8 +360,49 @@ def _multiplied(matrices: Sequence[Tensor], split: Any) -> Tensor:
     return made[0, len(matrices) - 1]
 
 
+@row(space=LINALG, method=False, out=True)
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sums of products along an axis; complex numbers of x are conjugated"""
+    return total(mul(conj(x), y), dim)
+
+
+row(matmul, space=LINALG, method=False, out=True)
+
+
+@row(space=LINALG, method=False, out=True)
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors along an axis of 3"""
+    if input.ndim != other.ndim:
+        raise RunError("linalg.cross: inputs must have the same number of dimensions.")
+    axis = axis_of(dim, input.ndim)
+    left, right = promoted(*broadcast_tensors(input, other))
+    if input._shape[axis] != 3 or other._shape[axis] != 3:
+        raise RunError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
+        )
+    next_left, next_right = (taken(x, axis, np.array([1, 2, 0])) for x in (left, right))
+    last_left, last_right = (taken(x, axis, np.array([2, 0, 1])) for x in (left, right))
+    return sub(mul(next_left, last_right), mul(last_left, next_right))
+
+
+@row(name="cross", out=True)
+def _cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors along an axis of 3, by default the first one there is"""
+    if input.ndim != other.ndim:
+        raise RunError("inconsistent tensors dimensions")
+    if dim is None:
+        dim = next((i for i, n in enumerate(input._shape) if n == 3), None)
+        if dim is None:
+            raise RunError("no dimension of size 3 in input")
+    return cross(input, other, dim=dim)
+
+
 def _operator(self: Tensor, other: Any) -> Any:
     return self.matmul(other) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
+def _swapped(self: Tensor, other: Any) -> Any:
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
+bind(__matmul__=_operator, __rmatmul__=_swapped)

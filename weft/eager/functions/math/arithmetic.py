@@ -11,7 +11,8 @@ from ....ops._families import ScalarAttrs
 from ....ops.math.elemwise import PRODUCTS
 from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply, apply_pair
-from ...tensor.tensor import Tensor
+from ...tensor.memory import array_of
+from ...tensor.tensor import Tensor, bind
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted, promoted_floats
@@ -27,7 +28,7 @@ _SQRT, _COPY, _POW_SCALAR = (Op.get(name) for name in ("sqrt", "copy", "__pow_sc
 def _of_two(op: Op, a: Any, b: Any) -> Tensor:
     """An operator on tensors and numbers, in the dtype they meet in."""
     left, right = promoted(a, b)
-    if left._array.dtype.kind == "f":
+    if left._dtype.kind == "f":
         try:
             return apply_pair(op, left, right)
         except ValueError:  # shapes that do not broadcast, which the other way tells
@@ -41,7 +42,7 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
         return other
     if type(alpha) is float and _is_float(input) and _is_float(other):
         return _of_two(_MUL, other, alpha)
-    kinds = [x._array.dtype for x in (input, other) if isinstance(x, Tensor)]
+    kinds = [x._dtype for x in (input, other) if isinstance(x, Tensor)]
     if isinstance(alpha, bool) and any(kind != BOOL for kind in kinds):
         raise RunError("Boolean alpha only supported for Boolean results.")
     whole = all(is_integer(kind) or kind == BOOL for kind in kinds)
@@ -79,7 +80,7 @@ def sub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def _without(input: Any, other: Any, alpha: Any) -> Tensor:
     left, right = promoted(input, _scaled(input, other, alpha))
-    if left._array.dtype == BOOL or _is_bool(input) or _is_bool(other):
+    if left._dtype == BOOL or _is_bool(input) or _is_bool(other):
         raise RunError(
             "Subtraction, the `-` operator, with a bool tensor is not supported.",
             hint="use the `^` or `logical_xor()` operator, or `~` and `logical_not()`, instead",
@@ -91,12 +92,12 @@ _without_scaled = fused(_without)
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, Tensor) and value._array.dtype.kind == "f"
+    return isinstance(value, Tensor) and value._dtype.kind == "f"
 
 
 def _is_bool(value: Any) -> bool:
     if isinstance(value, Tensor):
-        return value._array.dtype == BOOL
+        return value._dtype == BOOL
     return isinstance(value, bool)
 
 
@@ -132,12 +133,12 @@ def _must_have_tensor(name: str, input: Any, other: Any) -> None:
 
 
 def _must_be_numbers(name: str, value: Tensor) -> None:
-    if value._array.dtype == BOOL:
+    if value._dtype == BOOL:
         raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
 
 
 def _must_not_be_zero(divisor: Tensor) -> None:
-    if is_integer(divisor._array.dtype) and not divisor._array.all():
+    if is_integer(divisor._dtype) and not array_of(divisor).all():
         raise RunError("ZeroDivisionError")
 
 
@@ -149,7 +150,7 @@ def _divided_down(left: Tensor, right: Tensor) -> Tensor:
 
 def _divided_to_zero(left: Tensor, right: Tensor) -> Tensor:
     _must_be_numbers("div", left)
-    if is_float(left._array.dtype):
+    if is_float(left._dtype):
         return apply(_TRUNC, None, apply(_DIV, None, [left, right]))[0]
     _must_not_be_zero(right)
     rest = apply(_FMOD, None, [left, right])[0]
@@ -193,7 +194,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent"""
     _must_have_tensor("pow", input, exponent)
     base, power = promoted(input, exponent)
-    must_fit(base._array.dtype, input, exponent)
+    must_fit(base._dtype, input, exponent)
     if not isinstance(exponent, Tensor):
         known = _known_power(base, exponent)
         if known is not None:
@@ -204,9 +205,9 @@ def pow(input: Any, exponent: Any) -> Tensor:
 
 def _known_power(base: Tensor, exponent: Any) -> Tensor | None:
     """Powers that are cheaper as something else."""
-    if is_integer(base._array.dtype) and exponent < 0:
+    if is_integer(base._dtype) and exponent < 0:
         raise RunError("Integers to negative integer powers are not allowed.")
-    if exponent in PRODUCTS and is_float(base._array.dtype):
+    if exponent in PRODUCTS and is_float(base._dtype):
         return few_products(base, exponent)
     if exponent == 2:
         return apply(_MUL, None, [base, base])[0]
@@ -230,7 +231,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     """input to the power of exponent, in double precision"""
     _must_have_tensor("float_power", input, exponent)
     values = promoted(input, exponent)
-    wide = DTYPES["complex128" if is_complex(values[0]._array.dtype) else "float64"]
+    wide = DTYPES["complex128" if is_complex(values[0]._dtype) else "float64"]
     base, power = (in_dtype(value, wide) for value in (input, exponent))
     return apply(_POW, None, [base, power])[0]
 
@@ -238,13 +239,14 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 @row(space=None)
 def float_power_(input: Tensor, exponent: Any) -> Tensor:
     """in-place `float_power`, of tensors in double precision"""
-    kind = input._array.dtype
+    kind = input._dtype
     if kind not in (DTYPES["float64"], DTYPES["complex128"]):
         raise RunError(
             f"the base given to float_power_ has dtype {input.dtype.title} but the operation's "
             "result requires dtype Double"
         )
-    return input.pow_(exponent)
+    written: Tensor = input.pow_(exponent)
+    return written
 
 
 @row(inplace=True, out=True, elementwise=True)
@@ -269,7 +271,7 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 def _ordered(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
     must_be_tensors(name, input=input, other=other)
     values = promoted(input, other)
-    if is_complex(values[0]._array.dtype):
+    if is_complex(values[0]._dtype):
         raise Unsupported("complex numbers have no order")
     return values
 
@@ -303,7 +305,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 @fused
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2"""
-    if not any(is_float(t._array.dtype) or is_complex(t._array.dtype) for t in (tensor1, tensor2)):
+    if not any(is_float(t._dtype) or is_complex(t._dtype) for t in (tensor1, tensor2)):
         raise RunError(
             "Integer division with addcdiv is no longer supported",
             hint="use (input + value * trunc(tensor1 / tensor2)).to(input.dtype)",
@@ -343,8 +345,8 @@ def _short(function: Any, op: Op) -> Any:
 
     def method(self: Tensor, other: Any) -> Any:
         if isinstance(other, Tensor):
-            kind = self._array.dtype
-            if kind is other._array.dtype and kind.kind == "f":
+            kind = self._dtype
+            if kind is other._dtype and kind.kind == "f":
                 try:
                     return apply_pair(op, self, other)
                 except (ValueError, MemoryError):  # what is wrong, the other way tells
@@ -357,14 +359,16 @@ def _short(function: Any, op: Op) -> Any:
 def bind_operators(symbols: dict[str, Any]) -> None:
     """Gives Tensor `__name__`, `__rname__` and `__iname__`."""
     for symbol, function in symbols.items():
-        setattr(Tensor, f"__{symbol}__", _operator(function))
-        setattr(Tensor, f"__r{symbol}__", _operator(function, swapped=True))
-        setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{function.__name__}_"))
+        bind(**{f"__{symbol}__": _operator(function), f"__r{symbol}__": _operator(function, swapped=True)})
+        bind(**{f"__i{symbol}__": getattr(Tensor, f"{function.__name__}_")})
 
 
 bind_operators(
     {"add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow}
 )
-for _symbol, _function, _op in (("add", add, _ADD), ("sub", sub, _SUB), ("mul", mul, _MUL)):
-    setattr(Tensor, f"__{_symbol}__", _short(_function, _op))
-Tensor.__rdiv__ = Tensor.__rtruediv__
+bind(
+    __add__=_short(add, _ADD),
+    __sub__=_short(sub, _SUB),
+    __mul__=_short(mul, _MUL),
+    __rdiv__=_operator(div, swapped=True),
+)

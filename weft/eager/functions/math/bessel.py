@@ -13,7 +13,7 @@ from ...dispatch import apply
 from ...tensor.tensor import Tensor
 from ..operands import floating, must_be_real, must_be_tensors, promoted, promoted_floats
 from ..reduce.reduce import logsumexp
-from ..table import row
+from ..table import named, row
 from .arithmetic import add, mul
 from .pairs import sinc
 from .unary import digamma, round
@@ -28,9 +28,7 @@ def _of_one(name: str, operator: str, doc: str) -> None:
         must_be_real(name, input)
         return apply(op, None, [floating(input)])[0]
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    row(function, space=SPECIAL, method=False, out=True)
+    row(named(function, name, doc), space=SPECIAL, method=False, out=True)
 
 
 for _order in (0, 1):
@@ -66,14 +64,12 @@ def _incomplete(name: str, special: str, doc: str) -> None:
     def function(input: Tensor, other: Tensor) -> Tensor:
         must_be_tensors(name, input=input, other=other)
         pair = promoted(input, other)
-        kind = pair[0]._array.dtype
+        kind = pair[0]._dtype
         if is_complex(kind) or not is_float(kind):
             raise Unsupported(f'"{name}_cpu" not implemented for {pair[0].dtype.title!r}')
         return apply(op, None, pair)[0]
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    row(function, inplace=True, out=True)
+    row(named(function, name, doc), inplace=True, out=True)
     row(function, name=special, space=SPECIAL, method=False, out=True)
 
 
@@ -98,9 +94,8 @@ def _polynomials(family: str) -> None:
     if kind == "chebyshev":
         made[f"shifted_{name}"] = (shifted, "2 x - 1")
     for label, (call, at) in made.items():
-        call.__name__ = call.__qualname__ = label
-        call.__doc__ = f"{kind.capitalize()}'s polynomial {letter.upper()} of degree n at {at}"
-        row(call, space=SPECIAL, method=False, out=True)
+        doc = f"{kind.capitalize()}'s polynomial {letter.upper()} of degree n at {at}"
+        row(named(call, label, doc), space=SPECIAL, method=False, out=True)
 
 
 for _family in FAMILIES:

@@ -12,12 +12,13 @@ from ...dispatch import apply
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
 from ...tensor.inplace import check_writable, write
+from ...tensor.memory import array_of
 from ...tensor.promotion import promote, result_dtype
-from ...tensor.tensor import CHANNELS_LAST, Tensor
+from ...tensor.tensor import CHANNELS_LAST, Tensor, wrap
 from ...tensor.types import DTYPE_NAMES, OF_NUMPY, as_dtype, dtype, memory_format
 from ...tensor.viewing import stretched
 from ..operands import in_common, must_be_tensors, must_fit
-from ..table import row
+from ..table import named, row
 
 _COPY = Op.get("copy")
 
@@ -36,19 +37,19 @@ def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
         return made
     if name != "contiguous_format":
         rank = CHANNELS_LAST[name]
-        if made._array.ndim != rank:
+        if made.ndim != rank:
             raise RunError(f"required rank {rank} tensor to use {name} format")
-        moved = np.ascontiguousarray(np.moveaxis(made._array, 1, -1))
-        made._array = np.moveaxis(moved, -1, 1)
-    elif not made._array.flags.c_contiguous:
-        made._array = np.ascontiguousarray(made._array)
+        channels_last = np.ascontiguousarray(np.moveaxis(array_of(made), 1, -1))
+        made.data = wrap(np.moveaxis(channels_last, -1, 1))
+    elif not made.is_contiguous():
+        made.data = wrap(np.ascontiguousarray(array_of(made)))
     return made
 
 
 @row(space=None)
 def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
     """in another dtype or of another tensor's; itself if nothing changes"""
-    kind, copy = input._array.dtype, bool(options.pop("copy", False))
+    kind, copy = input._dtype, bool(options.pop("copy", False))
     options.pop("non_blocking", None)
     layout = options.pop("memory_format", None)
     named = [options.pop(key, None) for key in ("dtype", "device", "other")]
@@ -58,7 +59,7 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
     copy = copy or (len(flags) > 1 and flags[1])
     for value in (*args, *named):
         kind, layout = _asked(value, kind, layout)
-    if kind != input._array.dtype:
+    if kind != input._dtype:
         return _laid_out(input._cast(kind), layout)
     if not copy and (layout is None or _lies_in(input, layout)):
         return input
@@ -74,7 +75,7 @@ def _asked(value: Any, kind: Any, layout: Any) -> tuple[Any, Any]:
     if isinstance(value, dtype):
         return value.numpy, layout
     if isinstance(value, Tensor):
-        return value._array.dtype, layout
+        return value._dtype, layout
     if isinstance(value, memory_format):
         return kind, value
     if isinstance(value, (str, Device)):
@@ -107,20 +108,18 @@ def _typed(value: Any) -> dtype:
 def type_as(input: Tensor, other: Tensor) -> Tensor:
     """in the dtype of another tensor"""
     must_be_tensors("type_as", other=other)
-    return input._cast(other._array.dtype)
+    return input._cast(other._dtype)
 
 
 def _cast_method(name: str, kind: str) -> None:
     target = DTYPE_NAMES[kind].numpy
 
     def function(input: Tensor, memory_format: Any = None) -> Tensor:
-        if input._array.dtype == target:
+        if input._dtype == target:
             return to(input, memory_format=memory_format)
         return _laid_out(input._cast(target), memory_format)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"in dtype {kind}; itself if it has that one"
-    row(function, space=None)
+    row(named(function, name, f"in dtype {kind}; itself if it has that one"), space=None)
 
 
 for _name, _kind in {
@@ -146,16 +145,16 @@ for _name, _kind in {
 @row(space=None)
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """writes the elements of another tensor, cast and broadcast"""
-    kind = input._array.dtype
+    kind = input._dtype
     source = in_common(src, kind)
     check_writable(input)
     if not isinstance(src, Tensor) and not input._recorded():
-        np.copyto(input._array, source._array)
+        np.copyto(array_of(input), array_of(source))
         input._counter[0] += 1
         return input
-    if source._array.shape != input._array.shape:
+    if source._shape != input._shape:
         try:
-            source = stretched(source, input._array.shape)
+            source = stretched(source, input._shape)
         except ValueError:
             raise RunError(
                 f"The expanded size of the tensor {list(input.shape)} must match the existing size {list(source.shape)}"
@@ -167,13 +166,11 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 def fill_(input: Tensor, value: Any) -> Tensor:
     """writes one value everywhere"""
     if isinstance(value, Tensor):
-        if value._array.ndim:
-            raise RunError(
-                f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
-            )
+        if value.ndim:
+            raise RunError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
     elif not isinstance(value, (int, float, complex, np.generic)):
         raise InvalidType(f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}")
-    must_fit(input._array.dtype, value)
+    must_fit(input._dtype, value)
     return copy_(input, value)
 
 

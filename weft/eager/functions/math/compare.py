@@ -12,11 +12,12 @@ from ....base.errors import InvalidType, RunError, Unsupported
 from ....core.op import Op
 from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply
-from ...tensor.tensor import Tensor
+from ...tensor.memory import array_of
+from ...tensor.tensor import Tensor, bind
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted
-from ..table import row
+from ..table import named, row
 from .arithmetic import add, bind_operators, mul, sub
 from .unary import abs as magnitude
 from .unary import neg
@@ -26,16 +27,10 @@ _LEFT, _RIGHT = Op.get("broadcast_left_shift"), Op.get("broadcast_right_shift")
 _WHERE, _GCD = Op.get("broadcast_where"), Op.get("gcd")
 
 
-def _renamed(function: Callable[..., Any], name: str, doc: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
 # Comparisons.
 
 
-def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) -> Any:
+def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) -> Callable[[Tensor, Any], Tensor]:
     op = Op.get(f"broadcast_{word}")
     ordered = word not in ("equal", "not_equal")
 
@@ -44,12 +39,12 @@ def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) ->
         if type(input) is not Tensor:
             must_be_tensors(name, input=input)
         values = promoted(input, other)
-        if ordered and is_complex(values[0]._array.dtype):
+        if ordered and is_complex(values[0]._dtype):
             raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
         return apply(op, None, values)[0]._cast(BOOL)
 
-    made = _renamed(function, name, f"where input {sign} other")
-    return row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
+    named(function, name, f"where input {sign} other")
+    return row(function, inplace=True, out=True, elementwise=True, aliases=aliases)
 
 
 eq = _comparison("eq", "equal", "equals")
@@ -64,7 +59,7 @@ def truth(value: Any) -> Tensor:
     """Whether each element is not zero."""
     if not isinstance(value, Tensor):
         return in_dtype(bool(value), BOOL)
-    return value if value._array.dtype == BOOL else value._cast(BOOL)
+    return value if value._dtype == BOOL else value._cast(BOOL)
 
 
 # Logic.
@@ -104,7 +99,7 @@ def _with_bits(name: str, *values: Any) -> list[Tensor]:
     if not any(isinstance(value, Tensor) for value in values):
         must_be_tensors(name, input=values[0])
     made = promoted(*values)
-    if not (is_integer(made[0]._array.dtype) or made[0]._array.dtype == BOOL):
+    if not (is_integer(made[0]._dtype) or made[0]._dtype == BOOL):
         raise Unsupported(f'"{name}" not implemented for {made[0].dtype.title!r}')
     return made
 
@@ -135,7 +130,7 @@ def bitwise_not(input: Tensor) -> Tensor:
 
 def _shift(op: Op, name: str, input: Any, other: Any) -> Tensor:
     values = _with_bits(name, input, other)
-    if values[0]._array.dtype == BOOL:
+    if values[0]._dtype == BOOL:
         raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
     return apply(op, None, values)[0]
 
@@ -183,17 +178,17 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     must_be_tensors("where", condition=condition)
-    kind = condition._array.dtype
+    kind = condition._dtype
     if kind != BOOL and kind != np.uint8:
         raise RunError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
         )
     chosen = choose(condition, input, other)
-    must_fit(chosen._array.dtype, input, other)
+    must_fit(chosen._dtype, input, other)
     return chosen
 
 
-Tensor.where = lambda self, condition, other: where(condition, self, other)
+bind(where=lambda self, condition, other: where(condition, self, other))
 
 # Nearness.
 
@@ -206,9 +201,9 @@ def _must_be_tolerances(rtol: float, atol: float) -> None:
 
 def _must_be_one_dtype(name: str, input: Tensor, other: Tensor) -> DType:
     must_be_tensors(name, input=input, other=other)
-    if input._array.dtype != other._array.dtype:
+    if input._dtype != other._dtype:
         raise RunError(f"{input.dtype.title} did not match {other.dtype.title}")
-    return input._array.dtype
+    return input._dtype
 
 
 @row
@@ -234,16 +229,16 @@ def _finite(values: Tensor) -> Tensor:
 @row
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """whether isclose holds everywhere"""
-    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+    return bool(array_of(isclose(input, other, rtol, atol, equal_nan)).all())
 
 
 @row
 def equal(input: Tensor, other: Tensor) -> bool:
     """whether both have the same shape and elements"""
     must_be_tensors("equal", input=input, other=other)
-    if input._array.shape != other._array.shape:
+    if input._shape != other._shape:
         return False
-    return bool(eq(input, other)._array.all())
+    return bool(array_of(eq(input, other)).all())
 
 
 @row(inplace=True, out=True, elementwise=True)
@@ -251,9 +246,9 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 where input < 0, values where it is 0, 1 where it is more"""
     must_be_tensors("heaviside", input=input, values=values)
-    if input._array.dtype != values._array.dtype:
+    if input._dtype != values._dtype:
         raise RunError("heaviside is not yet implemented for tensors with different dtypes.")
-    above = gt(input, 0)._cast(input._array.dtype)
+    above = gt(input, 0)._cast(input._dtype)
     return choose(eq(input, 0), values, above)
 
 
@@ -275,12 +270,11 @@ def _compared(function: Any) -> Any:
     return method
 
 
-for _name, _function in {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}.items():
-    setattr(Tensor, f"__{_name}__", _compared(_function))
+bind(**{f"__{function.__name__}__": _compared(function) for function in (eq, ne, lt, le, gt, ge)})
 
 
 def _inverted(input: Tensor) -> Tensor:
-    if input._array.dtype != BOOL and not is_integer(input._array.dtype):
+    if input._dtype != BOOL and not is_integer(input._dtype):
         raise InvalidType("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
     return bitwise_not(input)
 
@@ -299,6 +293,5 @@ def _prefix(function: Any) -> Any:
     return method
 
 
-for _name, _function in {"invert": _inverted, "neg": neg, "abs": magnitude}.items():
-    setattr(Tensor, f"__{_name}__", _prefix(_function))
-Tensor.__pos__ = lambda self: self.positive()
+bind(__invert__=_prefix(_inverted), __neg__=_prefix(neg), __abs__=_prefix(magnitude))
+bind(__pos__=lambda self: self.positive())

@@ -13,7 +13,8 @@ from ....base.dtype import DTYPES, is_complex
 from ....base.errors import RunError
 from ....core.op import Op
 from ...dispatch import apply
-from ...tensor.tensor import Tensor
+from ...tensor.memory import array_of
+from ...tensor.tensor import Tensor, bind
 from ...tensor.types import OF_NUMPY
 from ...tensor.viewing import viewed
 from ..operands import floating, must_be_tensors
@@ -30,7 +31,7 @@ _PARTS = (DTYPES["float32"], DTYPES["float64"])
 
 
 def _of_complex(input: Tensor) -> bool:
-    return is_complex(input._array.dtype)
+    return is_complex(input._dtype)
 
 
 @row(method=False)
@@ -38,7 +39,7 @@ def real(input: Tensor) -> Tensor:
     """The real part, a view; a real tensor itself"""
     if not _of_complex(input):
         return input
-    return viewed(_REAL, None, input, input._array.real)
+    return viewed(_REAL, None, input, array_of(input).real)
 
 
 @row(method=False)
@@ -46,19 +47,19 @@ def imag(input: Tensor) -> Tensor:
     """The imaginary part, a view"""
     if not _of_complex(input):
         raise RunError("imag is not implemented for tensors with non-complex dtypes.")
-    return viewed(_IMAG, None, input, input._array.imag)
+    return viewed(_IMAG, None, input, array_of(input).imag)
 
 
 def _part(get: Callable[[Tensor], Tensor]) -> property:
     """The part as an attribute, which can be written to."""
 
     def write(self: Tensor, value: Tensor) -> None:
-        get(self).copy_(value)  # type: ignore[attr-defined]
+        get(self).copy_(value)
 
     return property(get, write)
 
 
-Tensor.real, Tensor.imag = _part(real), _part(imag)  # type: ignore[attr-defined]
+bind(real=_part(real), imag=_part(imag))
 
 
 @row
@@ -111,7 +112,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """The real and imaginary parts along a new last dimension, a view"""
     if not _of_complex(input):
         raise RunError("view_as_real is only supported for complex tensors")
-    array = input._array
+    array = array_of(input)
     part = array.real
     strides = (*part.strides, part.itemsize)
     pairs = np.lib.stride_tricks.as_strided(part, (*array.shape, 2), strides)
@@ -121,7 +122,7 @@ def view_as_real(input: Tensor) -> Tensor:
 @row(method=False)
 def view_as_complex(input: Tensor) -> Tensor:
     """Complex numbers of the parts along the last dimension, a view"""
-    array = input._array
+    array = array_of(input)
     if array.dtype not in _PARTS:
         raise RunError(
             "view_as_complex is only supported for floating point tensors, but got a tensor of "
@@ -148,7 +149,7 @@ def _check_strides(input: Tensor) -> None:
 
 def _check_parts(name: str, first: Tensor, second: Tensor) -> None:
     must_be_tensors(name, input=first, other=second)
-    kinds = first._array.dtype, second._array.dtype
+    kinds = first._dtype, second._dtype
     if any(kind not in _PARTS for kind in kinds):
         shown = " and ".join(OF_NUMPY[kind].title for kind in kinds)
         raise RunError(f"Expected both inputs to be Float or Double tensors but got {shown}")
@@ -179,27 +180,26 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 @row
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, conjugated if complex"""
-    if input._array.ndim < 2:
+    if input.ndim < 2:
         raise RunError(f"adjoint() expects tensors with two or more dimensions, got {input.ndim}")
     return conj(transpose(input, -2, -1))
 
 
 def _adjoint_of_matrix(self: Tensor) -> Tensor:
-    rank = self._array.ndim
+    rank = self.ndim
     if rank not in (0, 2):
         raise RunError(f"tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor.")
     return adjoint(self) if rank else conj(self)
 
 
 def _adjoint_of_matrices(self: Tensor) -> Tensor:
-    rank = self._array.ndim
+    rank = self.ndim
     if rank == 1:
         raise RunError("tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor.")
     return adjoint(self) if rank else conj(self)
 
 
-Tensor.H = property(_adjoint_of_matrix)  # type: ignore[attr-defined]
-Tensor.mH = property(_adjoint_of_matrices)  # type: ignore[attr-defined]
+bind(H=property(_adjoint_of_matrix), mH=property(_adjoint_of_matrices))
 
 
 def _of_real_numbers(write: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
@@ -217,7 +217,7 @@ def _of_real_numbers(write: Callable[..., Tensor], name: str) -> Callable[..., T
 for _name in ("abs_", "absolute_"):
     _call = _of_real_numbers(FUNCTIONS["weft"][_name], _name[:-1])
     FUNCTIONS["weft"][_name] = _call
-    setattr(Tensor, _name, _call)
+    bind(**{_name: _call})
 
 
 def magnitude_squared(input: Tensor) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from ....base.errors import InvalidType, RunError, Unsupported
 from ....core.op import Op
 from ....ops.math.elemwise import ClipAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import finfo
 from ..fusion import fused
 from ..operands import floating, must_be_real, must_be_tensors, must_fit, promoted, promoted_floats
 from ..table import row
 from .arithmetic import add, div, mul, sub
+from .cast import clone
 from .compare import choose, eq, ge, gt, le, lt, ne
 from .complex import real
 from .unary import exp, log, log1p, sin
@@ -27,21 +30,17 @@ _SIGN, _SGN, _CLIP = Op.get("sign"), Op.get("sgn"), Op.get("clip")
 _ISNAN, _ISINF, _ISFINITE, _SIGNBIT = (Op.get(name) for name in ("isnan", "isinf", "isfinite", "signbit"))
 
 
-def _floats(*values: Any) -> list[Tensor]:
-    return promoted_floats(*values)
-
-
 @row(inplace=True, out=True, elementwise=True, aliases=["arctan2"])
 def atan2(input: Tensor, other: Tensor) -> Tensor:
     """the angle of the point (other, input)"""
     must_be_tensors("atan2", input=input, other=other)
-    return apply(_ATAN2, None, _floats(input, other))[0]
+    return apply(_ATAN2, None, promoted_floats(input, other))[0]
 
 
 def _only_floats(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
     must_be_tensors(name, input=input, other=other)
     values = promoted(input, other)
-    if not is_float(values[0]._array.dtype):
+    if not is_float(values[0]._dtype):
         raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
     return values
 
@@ -56,13 +55,13 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 def copysign(input: Tensor, other: Any) -> Tensor:
     """|input| with the sign of other"""
     must_be_tensors("copysign", input=input)
-    return apply(_COPYSIGN, None, _floats(input, other))[0]
+    return apply(_COPYSIGN, None, promoted_floats(input, other))[0]
 
 
 @row(inplace=True, out=True, elementwise=True)
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """the next number after input towards other"""
-    left, right = (value._array for value in _only_floats("nextafter", input, other))
+    left, right = (array_of(value) for value in _only_floats("nextafter", input, other))
     return wrap(np.asarray(np.nextafter(left, right)))
 
 
@@ -75,7 +74,7 @@ def _larger_first(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 @row(out=True, elementwise=True)
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other))"""
-    if is_complex(input._array.dtype) or is_complex(other._array.dtype):
+    if is_complex(input._dtype) or is_complex(other._dtype):
         high, low = _larger_first(*promoted(input, other))
         return add(high, log1p(exp(sub(low, high))))
     return apply(_LOGADDEXP, None, _only_floats("logaddexp", input, other))[0]
@@ -90,7 +89,7 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @fused
-def _times_log(input: Tensor, other: Tensor, logarithm: Any, least: float) -> Tensor:
+def _times_log(input: Tensor, other: Tensor, logarithm: Callable[[Tensor], Tensor], least: float) -> Tensor:
     """input * logarithm(other), which is 0 where input is 0 unless other is NaN."""
     outside = le(other, least) | eq(other, math.inf)
     safe = choose(eq(input, 0) & outside, 1.0, other)
@@ -102,7 +101,8 @@ def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other), which is 0 where input is 0"""
     if not isinstance(other, Tensor):
         must_be_tensors("xlogy", input=input)
-    return _times_log(*_floats(input, other), log, 0)
+    factor, of = promoted_floats(input, other)
+    return _times_log(factor, of, log, 0)
 
 
 row(xlogy, space="weft.special", method=False, out=True, elementwise=True)
@@ -113,7 +113,8 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), which is 0 where input is 0"""
     if not isinstance(other, Tensor):
         must_be_tensors("xlog1py", input=input)
-    return _times_log(*_floats(input, other), log1p, -1)
+    factor, of = promoted_floats(input, other)
+    return _times_log(factor, of, log1p, -1)
 
 
 # Both are floats, or neither is a NaN.
@@ -144,7 +145,7 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input limited to [min, max], which may be tensors"""
     low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
-    if type(low) in _REAL and type(high) in _REAL and is_float(input._array.dtype):
+    if type(low) in _REAL and type(high) in _REAL and is_float(input._dtype):
         known = low == low and high == high  # a bound that is NaN makes everything NaN
         if known and not (min is None and max is None):
             return apply(_CLIP, ClipAttrs(a_min=float(low), a_max=float(high)), [input])[0]
@@ -162,10 +163,10 @@ def _limited(input: Tensor, min: Any, max: Any) -> Tensor:
         raise InvalidType("clamp(): 'min' and 'max' must both be numbers or both be tensors")
     given = [value for value in (min, max) if value is not None]
     made = promoted(input, *given)
-    must_fit(made[0]._array.dtype, *given)
-    if is_complex(made[0]._array.dtype):
+    must_fit(made[0]._dtype, *given)
+    if is_complex(made[0]._dtype):
         raise Unsupported("clamp is not supported for complex types")
-    if made[0]._array.dtype == BOOL and not isinstance(given[0], Tensor):
+    if made[0]._dtype == BOOL and not isinstance(given[0], Tensor):
         raise Unsupported("\"clamp\" not implemented for 'Bool'")
     value, limits = made[0], made[1:]
     if min is not None:
@@ -198,9 +199,9 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 @fused
 def sgn(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN; x / |x| of complex numbers"""
-    kind = input._array.dtype
+    kind = input._dtype
     if kind == BOOL:
-        return input.clone()
+        return clone(input)
     if is_complex(kind):
         return apply(_SGN, None, [input])[0]
     made = apply(_SIGN, None, [input])[0]
@@ -210,7 +211,7 @@ def sgn(input: Tensor) -> Tensor:
 @row(inplace=True, out=True, elementwise=True)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported("Unlike NumPy, sign() is not intended to support complex numbers.")
     return sgn(input)
 
@@ -240,7 +241,7 @@ def isfinite(input: Tensor) -> Tensor:
 @row(out=True, elementwise=True)
 def signbit(input: Tensor) -> Tensor:
     """where input is negative, -0.0 included"""
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported("signbit is not implemented for complex tensors.")
     return _test(_SIGNBIT, input)
 
@@ -262,7 +263,7 @@ def isneginf(input: Tensor) -> Tensor:
 
 
 def _must_be_ordered(name: str, input: Tensor) -> None:
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise Unsupported(f"{name} does not support complex inputs.")
 
 
@@ -273,9 +274,9 @@ def nan_to_num(
 ) -> Tensor:
     """input with numbers in the place of NaN and the infinities"""
     must_be_real("nan_to_num", input)
-    kind = input._array.dtype
+    kind = input._dtype
     if is_integer(kind) or kind == BOOL:
-        return input.clone()
+        return clone(input)
     greatest = finfo(input.dtype).max
     made = choose(isnan(input), 0.0 if nan is None else nan, input)
     made = choose(eq(input, math.inf), greatest if posinf is None else posinf, made)

@@ -11,10 +11,10 @@ from ....core.op import Op
 from ....ops.math.special import PolygammaAttrs
 from ...autograd.derivative import params_of
 from ...dispatch import apply
-from ...tensor.tensor import Tensor, axis_of
+from ...tensor.tensor import Tensor, axis_of, bind
 from ...tensor.types import as_dtype
 from ..operands import check_count, floating, must_be_real
-from ..table import row
+from ..table import named, row
 from .arithmetic import add, mul
 from .compare import choose, eq, gt, lt
 from .unary import digamma, erfc, erfinv, exp, lgamma, log, log1p, square
@@ -28,9 +28,7 @@ def _bessel(name: str, doc: str) -> None:
     def function(input: Tensor) -> Tensor:
         return apply(op, None, [floating(input)])[0]
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    row(function, space="weft.special", method=False, out=True)
+    row(named(function, name, doc), space="weft.special", method=False, out=True)
 
 
 _bessel("i0e", "exp(-|x|) i0(x)")
@@ -56,7 +54,7 @@ def _polygamma(input: Tensor, n: int) -> Tensor:
     return polygamma(n, input)
 
 
-Tensor.polygamma, Tensor.polygamma_ = Tensor._polygamma, Tensor._polygamma_
+bind(**{name[1:]: getattr(Tensor, name) for name in ("_polygamma", "_polygamma_")})
 row(polygamma, space="weft.special", method=False, out=True)
 
 
@@ -67,8 +65,8 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
         raise RunError("p has to be greater than or equal to 1")
     check_count("mvlgamma", "a number of dimensions", p)
     values = floating(input)
-    total: Any = p * (p - 1) / 4 * math.log(math.pi)
-    for k in range(p):
+    total = add(lgamma(values), p * (p - 1) / 4 * math.log(math.pi))
+    for k in range(1, p):
         total = add(lgamma(add(values, -k / 2)), total)
     return total
 
@@ -97,7 +95,7 @@ def ndtri(input: Tensor) -> Tensor:
     must_be_real("ndtri", input)
     values = floating(input)
     wide = values._cast(FLOAT64)  # 2 x - 1 loses what is small
-    return mul(erfinv(add(mul(wide, 2), -1)), math.sqrt(2))._cast(values._array.dtype)
+    return mul(erfinv(add(mul(wide, 2), -1)), math.sqrt(2))._cast(values._dtype)
 
 
 @row(space="weft.special", method=False, out=True)
@@ -122,11 +120,11 @@ def log_ndtr(input: Tensor) -> Tensor:
 
 def _normalised(name: str, op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
     values = input if dtype is None else input._cast(as_dtype(dtype).numpy)
-    kind = values._array.dtype
+    kind = values._dtype
     if is_complex(kind) or not is_float(kind):
         raise Unsupported(f'"{name}" not implemented for {values.dtype.title!r}')
-    axis = axis_of(dim, values._array.ndim)
-    if not values._array.ndim:
+    axis = axis_of(dim, values.ndim)
+    if not values.ndim:
         return exp(add(values, mul(values, -1))) if name == "softmax" else add(values, mul(values, -1))
     return apply(op, params_of(op, {"axis": axis}), [values])[0]
 

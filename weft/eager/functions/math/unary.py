@@ -6,7 +6,6 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ....base.dtype import BOOL, is_float
 from ....base.errors import RunError, Unsupported
@@ -15,30 +14,24 @@ from ...dispatch import apply
 from ...tensor.tensor import Tensor
 from ..fusion import fused
 from ..operands import floating, must_be_real
-from ..table import row
+from ..table import named, row
 from .arithmetic import div, few_products, mul
 
+Pointwise = Callable[[Tensor], Tensor]
 _COPY, _MUL = Op.get("copy"), Op.get("broadcast_mul")
 
 
-def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
-def _smooth(name: str, doc: str, aliases: Sequence[str] = (), special: str | None = None) -> Any:
+def _smooth(name: str, doc: str, aliases: Sequence[str] = (), special: str | None = None) -> Pointwise:
     """A function that takes floats; `special` is its name in weft.special."""
     op = Op.get(name)
 
     def function(input: Tensor) -> Tensor:
         return apply(op, None, [floating(input)])[0]
 
-    made = _named(function, name, doc)
-    row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
+    row(named(function, name, doc), inplace=True, out=True, elementwise=True, aliases=aliases)
     if special is not None:
-        row(made, name=special, space="weft.special", method=False, out=True, elementwise=True)
-    return made
+        row(function, name=special, space="weft.special", method=False, out=True, elementwise=True)
+    return function
 
 
 exp = _smooth("exp", "e to the power of x")
@@ -73,7 +66,7 @@ i0 = _smooth("i0", "the modified Bessel function of order 0", special="i0")
 
 
 def _must_be_numbers(name: str, input: Tensor) -> None:
-    if input._array.dtype == BOOL:
+    if input._dtype == BOOL:
         raise Unsupported(f"\"{name}\" not implemented for 'Bool'")
 
 
@@ -87,7 +80,7 @@ def abs(input: Tensor) -> Tensor:
 @row(inplace=True, out=True, elementwise=True, aliases=["negative"])
 def neg(input: Tensor) -> Tensor:
     """-x"""
-    if input._array.dtype == BOOL:
+    if input._dtype == BOOL:
         raise RunError(
             "Negation, the `-` operator, on a bool tensor is not supported.",
             hint="use the `~` or `logical_not()` operator to invert a mask",
@@ -102,16 +95,14 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def _rounding(name: str, doc: str, aliases: Sequence[str] = ()) -> Any:
+def _rounding(name: str, doc: str, aliases: Sequence[str] = ()) -> Pointwise:
     op = Op.get(name)
 
     def function(input: Tensor) -> Tensor:
         _must_be_numbers(name, input)
         return apply(op, None, [input])[0]
 
-    made = _named(function, name, doc)
-    row(made, inplace=True, out=True, elementwise=True, aliases=aliases)
-    return made
+    return row(named(function, name, doc), inplace=True, out=True, elementwise=True, aliases=aliases)
 
 
 floor = _rounding("floor", "the largest integer not above x")
@@ -126,7 +117,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     _must_be_numbers("round", input)
     if decimals == 0:
         return apply(Op.get("round"), None, [input])[0]
-    if not is_float(input._array.dtype):
+    if not is_float(input._dtype):
         raise RunError(f"round with decimals is for floats, not {input.dtype}")
     scale = 10.0 ** builtins.abs(decimals)
     up = mul(input, scale) if decimals > 0 else div(input, scale)
@@ -144,7 +135,7 @@ def frac(input: Tensor) -> Tensor:
 @row(inplace=True, out=True, elementwise=True)
 def square(input: Tensor) -> Tensor:
     """x * x"""
-    kind = input._array.dtype
+    kind = input._dtype
     if is_float(kind):
         return few_products(input, 2)
     return mul(input, 1) if kind == BOOL else apply(_MUL, None, [input, input])[0]

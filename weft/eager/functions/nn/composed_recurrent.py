@@ -13,6 +13,7 @@ from ....ops.nn._rnn_kernels import limited
 from ....ops.nn.rnn import RnnAttrs, grad_names, grad_results, input_names
 from ...autograd.backward import grad
 from ...dispatch import COMPOSED
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..linalg.matmul import matmul
 from ..math.arithmetic import add, mul, sub
@@ -29,20 +30,20 @@ class _Taken:
     def __init__(self, params: RnnAttrs, given: dict[str, Tensor]) -> None:
         self.params, self.given = params, given
         self.h, self.c = given["state"], given.get("cell")
-        self.own, self.before, self.raw, self.new = ([None] * len(given["gates"]) for _ in range(4))
-        self.out: list[Any] = [None] * len(given["gates"])
+        steps: list[list[Any]] = [[None] * len(given["gates"]) for _ in range(5)]
+        self.own, self.before, self.raw, self.new, self.out = steps
 
     def run(self, length: Tensor | None) -> list[Tensor]:
         """Outputs, and what is there after the last step."""
         steps = list(enumerate(unbind(self.given["gates"])))
         for time, x in reversed(steps) if self.params.reverse else steps:
-            live = None if length is None else wrap((length._array > time)[:, None])
+            live = None if length is None else wrap((array_of(length) > time)[:, None])
             self._step(time, x, live)
         last = [self.h] if self.c is None else [self.h, self.c]
         return [stack(self.out), *last]
 
     def _step(self, time: int, x: Tensor, live: Tensor | None) -> None:
-        h, zero = self.h, wrap(np.zeros((), x._array.dtype))
+        h, zero = self.h, wrap(np.zeros((), x._dtype))
         own = self.own[time] = add(matmul(h, self.given["weight"]), self.given["bias"])
         new, cell = self._cell(x, own)
         self.before[time], self.raw[time] = h, new
@@ -75,8 +76,8 @@ class _Taken:
         if not limited(params):
             return cell
         if params.clip_nan:
-            low = wrap(np.full((), params.clip_min, cell._array.dtype))
-            cell = where(wrap(np.isnan(cell._array)), low, cell)
+            low = wrap(np.full((), params.clip_min, cell._dtype))
+            cell = where(wrap(np.isnan(array_of(cell))), low, cell)
         return clamp(cell, params.clip_min, params.clip_max)
 
 

@@ -1,9 +1,8 @@
-"""Rows of nn.functional: layers with weights - linear maps and convolutions."""
+"""Rows: convolutions of one to three dimensions, all by the one of two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,81 +11,34 @@ from ....base.dtype import is_complex
 from ....base.errors import RunError
 from ....core.op import Op
 from ....ops.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
-from ....ops.nn.dense_softmax import DenseAttrs
 from ....ops.shape.pad import PadAttrs
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import part_of
-from ..linalg.einsum import einsum
-from ..linalg.matmul import matmul
 from ..math.arithmetic import add, sub
 from ..math.complex import complex as of_parts
 from ..math.complex import imag, real
 from ..shape.join import stack
 from ..shape.parts import unbind
-from ..shape.shape import reshape, squeeze, t, transpose, unsqueeze
-from ..table import row
-from .activation import NN
+from ..shape.shape import permute, reshape, squeeze, transpose, unsqueeze
+from ..table import NN, row
+from .by_rank import by_rank, several
 
-_DENSE, _CONV, _TRANSPOSED, _PAD = (Op.get(name) for name in ("dense", "conv2d", "conv2d_transpose", "pad"))
-
-
-@row(space=NN, method=False)
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W' + b"""
-    x, w = input._array, weight._array
-    fits = x.ndim and w.ndim == 2 and x.shape[-1] == w.shape[1] and x.dtype == w.dtype
-    if not fits or not w.shape[0] or x.ndim == 1 or (bias is not None and bias._array.ndim != 1):
-        made = matmul(input, t(weight))
-        return made if bias is None else add(made, bias)
-    if bias is None:
-        return apply(_DENSE, _dense(w.shape[0], False), [input, weight])[0]
-    if bias._array.shape != w.shape[:1]:
-        return add(matmul(input, t(weight)), bias)
-    return apply(_DENSE, _dense(w.shape[0], True), [input, weight, bias])[0]
-
-
-@lru_cache(1024)
-def _dense(units: int, use_bias: bool) -> DenseAttrs:
-    return DenseAttrs(units=units, use_bias=use_bias)
-
-
-@row(space=NN, method=False)
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x1 W x2 + b for each output"""
-    a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
-    if len(a) != len(b) or a[:-1] != b[:-1]:
-        raise RunError(f"bilinear(): input batch dimensions do not match: got {list(a)} and {list(b)}")
-    if w[1:] != (a[-1], b[-1]):
-        raise RunError(f"bilinear(): input sizes do not match the weight: got {a[-1]}, {b[-1]} and {list(w)}")
-    made = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return made if bias is None else add(made, bias)
-
-
-# Convolutions of one to three dimensions, all by the one of two.
-
-
-def several(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """A number for each dimension; one stands for all."""
-    numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if len(numbers) == 1:
-        numbers *= count
-    if len(numbers) != count:
-        raise RunError(f"expected {name} to be a single integer value or a list of {count} values")
-    return tuple(int(number) for number in numbers)
+_CONV, _TRANSPOSED, _PAD = (Op.get(name) for name in ("conv2d", "conv2d_transpose", "pad"))
 
 
 def _check(input: Tensor, weight: Tensor, bias: Tensor | None, rank: int, name: str) -> None:
-    if input._array.ndim not in (rank + 1, rank + 2):
+    if input.ndim not in (rank + 1, rank + 2):
         raise RunError(
             f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, but got "
             f"input of size: {list(input.shape)}"
         )
-    if weight._array.ndim != rank + 2:
-        raise RunError(f"weight should have {rank + 2} dimensions, got {weight._array.ndim}")
+    if weight.ndim != rank + 2:
+        raise RunError(f"weight should have {rank + 2} dimensions, got {weight.ndim}")
     kinds = [tensor for tensor in (weight, bias) if tensor is not None]
     for tensor in kinds:
-        if tensor._array.dtype != input._array.dtype:
+        if tensor._dtype != input._dtype:
             raise RunError(f"Input type ({input.dtype.name}) and bias type ({tensor.dtype.name}) should be the same")
 
 
@@ -97,7 +49,7 @@ def _positive(name: str, numbers: Sequence[int]) -> None:
 
 def _check_channels(channels: int, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool) -> int:
     """The number of output channels."""
-    shape = weight._array.shape
+    shape = weight._shape
     if groups <= 0:
         raise RunError("non-positive groups is not supported")
     if any(n == 0 for n in shape[2:]):
@@ -118,8 +70,8 @@ def _check_channels(channels: int, weight: Tensor, bias: Tensor | None, groups: 
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
             f"but got weight of size {list(shape)} instead"
         )
-    out = shape[1] * groups if transposed else shape[0]
-    if bias is not None and bias._array.shape != (out,):
+    out: int = shape[1] * groups if transposed else shape[0]
+    if bias is not None and bias._shape != (out,):
         raise RunError(
             f"Given weight of size {list(shape)}, expected bias to be 1-dimensional with {out} "
             f"elements, but got bias of size {list(bias.shape)} instead"
@@ -164,35 +116,13 @@ def _by_parts(run: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: T
     return of_parts(sub(run(a, c, own[0]), run(b, d, None)), add(run(a, d, own[1]), run(b, c, None)))
 
 
-def _convolved(
-    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Tensor:
-    name = f"conv{rank}d"
-    _check(input, weight, bias, rank, name)
-    if is_complex(input._array.dtype):
-        run_parts = lambda x, w, b: _convolved(rank, x, w, b, stride, padding, dilation, groups)
-        return _by_parts(run_parts, input, weight, bias)
-    batched = input._array.ndim == rank + 2
-    data = input if batched else unsqueeze(input, 0)
-    steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
-    _positive("stride", steps)
-    _positive("dilation", gaps)
-    out = _check_channels(data._array.shape[1], weight, bias, groups, False)
-    kernel = weight._array.shape[2:]
-    pads = _padding(padding, kernel, gaps, steps, rank)
-    _fits(data._array.shape[2:], pads, kernel, gaps)
-    run = {1: _conv1, 2: _conv2, 3: _conv3}[rank]
-    made = run(data, weight, bias, steps, pads, gaps, groups, out)
-    return made if batched else squeeze(made, 0)
-
-
 def _conv2(
     data: Tensor, weight: Tensor, bias: Tensor | None, steps: Any, pads: Any, gaps: Any, groups: int, out: int
 ) -> Tensor:
     (top, bottom), (left, right) = pads
     params = Conv2DAttrs(
         channels=out,
-        kernel_size=weight._array.shape[2:],
+        kernel_size=weight._shape[2:],
         strides=tuple(steps),
         padding=(top, left, bottom, right),
         dilation=tuple(gaps),
@@ -218,10 +148,10 @@ def _conv3(
     if any(pads[0]):
         widths = ((0, 0), (0, 0), pads[0], (0, 0), (0, 0))
         data = apply(_PAD, PadAttrs(pad_width=widths), [data])[0]
-    items, channels, depth, *rest = data._array.shape
-    count = (depth - gaps[0] * (weight._array.shape[2] - 1) - 1) // steps[0] + 1
+    items, channels, depth, *rest = data._shape
+    count = (depth - gaps[0] * (weight._shape[2] - 1) - 1) // steps[0] + 1
     made = None
-    for tap in range(weight._array.shape[2]):
+    for tap in range(weight._shape[2]):
         part = _every(data, 2, tap * gaps[0], count, steps[0])
         flat = reshape(transpose(part, 1, 2), (items * count, channels, *rest))
         kernel = squeeze(_every(weight, 2, tap, 1, 1), 2)
@@ -229,90 +159,48 @@ def _conv3(
         step = _conv2(flat, kernel, own, steps[1:], pads[1:], gaps[1:], groups, out)
         made = step if made is None else add(made, step)
     assert made is not None
-    return transpose(reshape(made, (items, count, *made._array.shape[1:])), 1, 2)
+    return transpose(reshape(made, (items, count, *made._shape[1:])), 1, 2)
 
 
 def _every(data: Tensor, axis: int, start: int, count: int, step: int) -> Tensor:
-    slices = [(0, n, 1) for n in data._array.shape]
+    slices = [(0, n, 1) for n in data._shape]
     slices[axis] = (start, count, step)
     index = tuple(slice(a, a + (n - 1) * s + 1 if n else a, s) for a, n, s in slices)
-    return part_of(data, slices, data._array[index])
+    return part_of(data, slices, array_of(data)[index])
 
 
-@row(space=NN, method=False)
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Sums of products of weights and windows along one dimension"""
-    return _convolved(1, input, weight, bias, stride, padding, dilation, groups)
+def _convolution(rank: int) -> Callable[..., Tensor]:
+    run = (_conv1, _conv2, _conv3)[rank - 1]
+
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        _check(input, weight, bias, rank, f"conv{rank}d")
+        if is_complex(input._dtype):
+            run_parts = lambda x, w, b: conv(x, w, b, stride, padding, dilation, groups)
+            return _by_parts(run_parts, input, weight, bias)
+        batched = input.ndim == rank + 2
+        data = input if batched else unsqueeze(input, 0)
+        steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
+        _positive("stride", steps)
+        _positive("dilation", gaps)
+        out = _check_channels(data._shape[1], weight, bias, groups, False)
+        kernel = weight._shape[2:]
+        pads = _padding(padding, kernel, gaps, steps, rank)
+        _fits(data._shape[2:], pads, kernel, gaps)
+        made = run(data, weight, bias, steps, pads, gaps, groups, out)
+        return made if batched else squeeze(made, 0)
+
+    return conv
 
 
-@row(space=NN, method=False)
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Sums of products of weights and windows of images"""
-    return _convolved(2, input, weight, bias, stride, padding, dilation, groups)
-
-
-@row(space=NN, method=False)
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Sums of products of weights and windows of volumes"""
-    return _convolved(3, input, weight, bias, stride, padding, dilation, groups)
-
-
-def _spread(
-    rank: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-) -> Tensor:
-    name = f"conv_transpose{rank}d"
-    _check(input, weight, bias, rank, name)
-    if is_complex(input._array.dtype):
-        options = (stride, padding, output_padding, groups, dilation)
-        return _by_parts(lambda x, w, b: _spread(rank, x, w, b, *options), input, weight, bias)
-    batched = input._array.ndim == rank + 2
-    data = input if batched else unsqueeze(input, 0)
-    steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
-    pads, extra = several(padding, rank, "padding"), several(output_padding, rank, "output_padding")
-    _positive("stride", steps)
-    _positive("dilation", gaps)
-    _check_output_padding(extra, steps, gaps)
-    if 0 in data._array.shape[2:]:
-        raise RunError(
-            f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._array.shape)}"
-        )
-    out = _check_channels(data._array.shape[1], weight, bias, groups, True)
-    sizes = _Spread(steps, pads, extra, gaps)
-    run = {1: _spread1, 2: _spread2, 3: _spread3}[rank]
-    made = run(data, weight, bias, sizes, groups, out)
-    return made if batched else squeeze(made, 0)
+conv1d, conv2d, conv3d = by_rank(_convolution, "conv{}d", "Sums of products of weights and windows {}", core=True)
 
 
 def _check_output_padding(extra: Sequence[int], steps: Sequence[int], gaps: Sequence[int]) -> None:
@@ -335,7 +223,7 @@ class _Spread(NamedTuple):
 def _spread2(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     params = Conv2DTransposeAttrs(
         channels=out,
-        kernel_size=weight._array.shape[2:],
+        kernel_size=weight._shape[2:],
         strides=sizes.steps,
         padding=sizes.pads,
         output_padding=sizes.extra,
@@ -354,8 +242,8 @@ def _spread1(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
 def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, groups: int, out: int) -> Tensor:
     """All taps along the first dimension as channels of images, each then added where it lies."""
     (step, *_), (pad, *_), (more, *_), (gap, *_) = sizes
-    items, channels, depth, *rest = data._array.shape
-    taps, kernel = weight._array.shape[2], weight._array.shape[3:]
+    items, channels, depth, *rest = data._shape
+    taps, kernel = weight._shape[2], weight._shape[3:]
     length = (depth - 1) * step + gap * (taps - 1) + 1 + more
     if min(pad, more) < 0 or more >= max(step, gap) or length <= 2 * pad:
         raise RunError(
@@ -366,7 +254,7 @@ def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
     kernels = reshape(weight, (channels, -1, *kernel))
     inner = _Spread(*[own[1:] for own in sizes])
     planes = _spread2(flat, kernels, None, inner, groups, out * taps)
-    planes = reshape(planes, (items, depth, out, taps, *planes._array.shape[2:]))
+    planes = reshape(planes, (items, depth, out, taps, *planes._shape[2:]))
     made = _interleaved(unbind(transpose(planes, 1, 2), 3), step, gap, length)
     made = _every(made, 2, pad, length - 2 * pad, 1)
     return made if bias is None else add(made, reshape(bias, (-1, 1, 1, 1)))
@@ -375,7 +263,7 @@ def _spread3(data: Tensor, weight: Tensor, bias: Tensor | None, sizes: _Spread, 
 def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Tensor:
     """Slices along axis 2, of which slice i of tap k is added at step i + gap k. Places that leave
     the same rest when they are divided by the step are summed apart."""
-    items, channels, depth, *rest = taps[0]._array.shape
+    items, channels, depth, *rest = taps[0]._shape
     count = -(-length // step)
     phases: list[Tensor | None] = [None] * step
     for tap, slices in enumerate(taps):
@@ -387,55 +275,79 @@ def _interleaved(taps: Sequence[Tensor], step: int, gap: int, length: int) -> Te
     if step == 1:
         assert phases[0] is not None
         return phases[0]
-    nothing = wrap(np.zeros((items, channels, count, *rest), taps[0]._array.dtype))
+    nothing = wrap(np.zeros((items, channels, count, *rest), taps[0]._dtype))
     made = stack([nothing if phase is None else phase for phase in phases], 3)
     return reshape(made, (items, channels, count * step, *rest))
 
 
-@row(space=NN, method=False)
-def conv_transpose1d(
+def _transposed(rank: int) -> Callable[..., Tensor]:
+    run = (_spread1, _spread2, _spread3)[rank - 1]
+
+    def spread(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        _check(input, weight, bias, rank, f"conv_transpose{rank}d")
+        if is_complex(input._dtype):
+            run_parts = lambda x, w, b: spread(x, w, b, stride, padding, output_padding, groups, dilation)
+            return _by_parts(run_parts, input, weight, bias)
+        batched = input.ndim == rank + 2
+        data = input if batched else unsqueeze(input, 0)
+        steps, gaps = several(stride, rank, "stride"), several(dilation, rank, "dilation")
+        pads, extra = several(padding, rank, "padding"), several(output_padding, rank, "output_padding")
+        _positive("stride", steps)
+        _positive("dilation", gaps)
+        _check_output_padding(extra, steps, gaps)
+        if 0 in data._shape[2:]:
+            raise RunError(
+                f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._shape)}"
+            )
+        out = _check_channels(data._shape[1], weight, bias, groups, True)
+        made = run(data, weight, bias, _Spread(steps, pads, extra, gaps), groups, out)
+        return made if batched else squeeze(made, 0)
+
+    return spread
+
+
+conv_transpose1d, conv_transpose2d, conv_transpose3d = by_rank(
+    _transposed, "conv_transpose{}d", "The transpose of a convolution {} in its data", core=True
+)
+
+
+@row(method=False)
+def convolution(
     input: Tensor,
     weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
 ) -> Tensor:
-    """The transpose of `conv1d` in its data"""
-    return _spread(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    """The convolution of as many dimensions as the weight has, or its transpose"""
+    rank = weight.ndim - 2
+    if not 1 <= rank <= 3:
+        raise RunError(f"weight should have at least three dimensions, and at most 5, got {rank + 2}")
+    if transposed:
+        spread = (conv_transpose1d, conv_transpose2d, conv_transpose3d)[rank - 1]
+        return spread(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return (conv1d, conv2d, conv3d)[rank - 1](input, weight, bias, stride, padding, dilation, groups)
 
 
+@row(method=False)
 @row(space=NN, method=False)
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """The transpose of `conv2d` in its data"""
-    return _spread(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@row(space=NN, method=False)
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """The transpose of `conv3d` in its data"""
-    return _spread(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-for _function in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d):
-    row(_function, method=False)
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """The convolution along time of (time, batch, channels) with (width, channels, outputs)"""
+    for tensor, rank, what in ((input, 3, "Input"), (weight, 3, "Weight"), (bias, 1, "Bias")):
+        if tensor.ndim != rank:
+            raise RunError(f"{what} must have {rank} dims, but has {tensor.ndim}")
+    made = conv1d(permute(input, (1, 2, 0)), permute(weight, (2, 1, 0)), bias, padding=pad)
+    return permute(made, (2, 0, 1))

@@ -12,16 +12,14 @@ from ....core.op import Op
 from ....ops.nn.ctc import CtcAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
 from ..math.arithmetic import div
 from ..shape.shape import reshape, unsqueeze
-from ..table import row
-from .activation import NN
-from .loss import reduced, reduction_of
+from ..table import NN, row
+from .loss import numbered, reduced, reduction_of
 
 _CTC = Op.get("ctc_loss")
-_REDUCTIONS = ("none", "mean", "sum")
-Array = np.ndarray[Any, Any]
 
 
 @row(method=False)
@@ -35,9 +33,7 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """How unlikely targets are, over all ways to stretch them to the steps of log_probs"""
-    if reduction not in (0, 1, 2):
-        raise RunError(f"{reduction} is not a valid value for reduction")
-    return _loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity)
+    return _loss(log_probs, targets, input_lengths, target_lengths, blank, numbered(reduction), zero_infinity)
 
 
 @row(name="ctc_loss", space=NN, method=False)
@@ -63,20 +59,20 @@ def _loss(
     reduction: str,
     zero_infinity: bool,
 ) -> Tensor:
-    if log_probs._array.dtype not in (FLOAT32, FLOAT64):
+    if log_probs._dtype not in (FLOAT32, FLOAT64):
         raise Unsupported(f'"ctc_loss_cpu" not implemented for {log_probs.dtype.title!r}')
-    batched = log_probs._array.ndim != 2
+    batched = log_probs.ndim != 2
     x = log_probs if batched else unsqueeze(log_probs, 1)
-    if x._array.ndim != 3 or not x._array.size:
+    if x.ndim != 3 or not x.numel():
         raise RunError("log_probs must have the dimensions (steps, batch, classes), none empty")
-    steps, batch, classes = x._array.shape
+    steps, batch, classes = x._shape
     if not 0 <= blank < classes:
         raise RunError("blank must be in label range")
     ends = _lengths("input_lengths", input_lengths, batch)
     counts = _lengths("target_lengths", target_lengths, batch)
     if ends.max() > steps:
         raise RunError(f"Expected input_lengths to have value at most {steps}, but got value {ends.max()}")
-    labels = _padded(targets._array.astype(np.int64), counts, batched)
+    labels = _padded(array_of(targets).astype(np.int64), counts, batched)
     used = labels[np.arange(labels.shape[1]) < counts[:, None]]
     if used.size and (used.min() < 0 or used.max() >= classes):
         raise RunError(f"targets must be classes from 0 to {classes - 1}")
@@ -86,13 +82,13 @@ def _loss(
     losses = apply(_CTC, params, [x, *map(wrap, (labels, ends, counts))])[0]
     losses = losses if batched else reshape(losses, ())
     if reduction == "mean":
-        per = np.maximum(counts, 1).astype(x._array.dtype)
+        per = np.maximum(counts, 1).astype(x._dtype)
         losses = div(losses, wrap(per if batched else per[0].reshape(())))
     return reduced(losses, reduction)
 
 
 def _lengths(name: str, lengths: Any, batch: int) -> Array:
-    array = lengths._array if isinstance(lengths, Tensor) else np.asarray(lengths, np.int64)
+    array = array_of(lengths) if isinstance(lengths, Tensor) else np.asarray(lengths, np.int64)
     if not is_integer(array.dtype):
         raise RunError(f"{name} must be integral")
     if array.size != batch:

@@ -3,21 +3,19 @@ have any size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ....base.errors import InvalidValue, RunError, Unsupported
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..index.index import gather
 from ..random.fill import rand
 from ..shape.shape import reshape
-from ..table import row
-from .activation import NN
-
-Array = np.ndarray[Any, Any]
+from .by_rank import by_rank, with_indices
 
 
 def _numbers(value: Any, rank: int, name: str, what: str) -> tuple[int, ...]:
@@ -41,10 +39,10 @@ def _outputs(rank: int, name: str, sizes: Sequence[int], size: Any, ratio: Any) 
 def _pooled(
     rank: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
 ) -> tuple[Tensor, Tensor]:
-    name, shape = f"fractional_max_pool{rank}d", input._array.shape
+    name, shape = f"fractional_max_pool{rank}d", input._shape
     if len(shape) not in (rank + 1, rank + 2):
         raise DimensionError(f"{name}: expected {rank + 1}D or {rank + 2}D input, got {len(shape)}D")
-    if input._array.dtype.kind not in "fV":
+    if input._dtype.kind not in "fV":
         raise Unsupported(f'"{name}" not implemented for {input.dtype.title!r}')
     sizes = shape[-rank:]
     kernel = _numbers(kernel_size, rank, name, "kernel_size")
@@ -56,8 +54,8 @@ def _pooled(
         samples = rand(batch, channels, rank, dtype=input.dtype)
     else:
         _check_samples(input, samples, batch, channels, rank)
-    planes = input._array.reshape(batch * channels, *sizes)
-    firsts = samples._array[:batch].reshape(batch * channels, rank)
+    planes = array_of(input).reshape(batch * channels, *sizes)
+    firsts = array_of(samples)[:batch].reshape(batch * channels, rank)
     if rank == 2:  # the first is that of the width
         firsts = firsts[:, ::-1]
     starts = [_starts(firsts[:, i], *args) for i, args in enumerate(zip(sizes, outs, kernel))]
@@ -79,12 +77,12 @@ def _check(name: str, shape: Sequence[int], kernel: Sequence[int], outs: Sequenc
 
 
 def _check_samples(input: Tensor, samples: Tensor, batch: int, channels: int, rank: int) -> None:
-    shape = samples._array.shape
-    if samples._array.dtype != input._array.dtype:
+    shape = samples._shape
+    if samples._dtype != input._dtype:
         raise RunError("Expect _random_samples to have the same dtype as input")
     if len(shape) != 3 or shape[0] < batch or shape[1:] != (channels, rank):
         raise RunError(f"Expect _random_samples to have the size ({batch}, {channels}, {rank}), got {list(shape)}")
-    if not np.isfinite(samples._array.astype(np.float64)).all():
+    if not np.isfinite(array_of(samples).astype(np.float64)).all():
         raise RunError("Expect _random_samples to be finite")
 
 
@@ -104,7 +102,7 @@ def _greatest(planes: Array, starts: Sequence[Array], kernel: Sequence[int]) -> 
     """The place of the greatest element of each window in its plane; of the last NaN, if any."""
     count, sizes = len(planes), planes.shape[1:]
     flat, first = planes.reshape(-1), np.arange(count) * prod(sizes)
-    base: Any = 0
+    base: Array = np.zeros((), np.int64)
     for axis, begin in enumerate(starts):
         shape = [count, *[1] * len(sizes)]
         shape[axis + 1] = begin.shape[1]
@@ -118,17 +116,18 @@ def _greatest(planes: Array, starts: Sequence[Array], kernel: Sequence[int]) -> 
         better = (value > best) | np.isnan(value) if strange else value > best
         np.maximum(best, value, out=best)
         place += (at - place) * better  # several times as fast as a choice
-    return place - first.reshape(count, *[1] * len(sizes))
+    place -= first.reshape(count, *[1] * len(sizes))
+    return place
 
 
 def _taken(input: Tensor, places: Array, rank: int) -> Tensor:
     lead = places.shape[: places.ndim - rank]
-    flat = reshape(input, (*lead, prod(input._array.shape[-rank:])))
+    flat = reshape(input, (*lead, prod(input._shape[-rank:])))
     index = places.reshape(*lead, prod(places.shape[-rank:]))
     return reshape(gather(flat, len(lead), wrap(index)), places.shape)
 
 
-def _rows(rank: int) -> None:
+def _fractional(rank: int) -> Callable[..., Any]:
     def pool(
         input: Tensor,
         kernel_size: Any,
@@ -140,23 +139,14 @@ def _rows(rank: int) -> None:
         made = _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
         return made if return_indices else made[0]
 
-    def with_indices(
-        input: Tensor,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        return _pooled(rank, input, kernel_size, output_size, output_ratio, _random_samples)
-
-    pool.__name__ = f"fractional_max_pool{rank}d"
-    pool.__doc__ = "The greatest of windows at random places, so many that outputs have a size"
-    with_indices.__name__ = f"{pool.__name__}_with_indices"
-    with_indices.__doc__ = "The same, and where in its plane each was found"
-    for function in (pool, with_indices):
-        row(function, space=NN, method=False)
+    return pool
 
 
-_rows(2)
-_rows(3)
+_pools = by_rank(
+    _fractional,
+    "fractional_max_pool{}d",
+    "The greatest of windows {} at random places, so many that outputs have a size",
+    (2, 3),
+)
+for _pool in _pools:
+    with_indices(_pool)

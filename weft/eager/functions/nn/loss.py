@@ -1,4 +1,4 @@
-"""Rows of nn.functional: losses of predictions against numbers."""
+"""Rows: losses of predictions against numbers, in nn.functional and as the core has them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import numpy as np
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ...dispatch import apply
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ..fusion import fused
-from ..math.arithmetic import add, div, minimum, mul, sub
-from ..math.compare import choose, gt, lt, ne
+from ..math.arithmetic import add, div, minimum, mul, rsub, sub
+from ..math.compare import choose, eq, gt, lt, ne
 from ..math.pairs import clamp, xlogy
 from ..math.unary import abs as magnitude
 from ..math.unary import exp, log, neg, sqrt, square
-from ..operands import must_be_real, promoted
+from ..operands import by_number, must_be_real, promoted
 from ..reduce.reduce import mean, vector_norm
 from ..reduce.reduce import sum as total
 from ..shape.shape import broadcast_tensors, unsqueeze
-from ..table import row
-from .activation import NN
+from ..table import NN, row
 
 _SOFTPLUS = Op.get("softplus")
+_REDUCTIONS = ("none", "mean", "sum")
+CORE_DEFAULT = 0  # PyTorch declares the mean here, and gives the losses themselves
 
 
 def reduction_of(reduction: str, size_average: Any = None, reduce: Any = None) -> str:
@@ -34,17 +36,22 @@ def reduction_of(reduction: str, size_average: Any = None, reduce: Any = None) -
         if reduce is False:
             return "none"
         return "sum" if size_average is False else "mean"
-    if reduction not in ("none", "mean", "sum"):
+    if reduction not in _REDUCTIONS:
         raise InvalidValue(f"{reduction} is not a valid value for reduction")
     return reduction
 
 
-def reduced(values: Tensor, reduction: str) -> Tensor:
+def numbered(reduction: int) -> str:
+    """How the core says that a loss is reduced."""
+    return by_number("reduction", _REDUCTIONS, reduction)
+
+
+def reduced(values: Tensor, reduction: str, size_average: Any = None, reduce: Any = None) -> Tensor:
     """The losses themselves, their mean or their sum."""
-    if reduction == "none":
+    how = reduction_of(reduction, size_average, reduce)
+    if how == "none":
         return values
-    made: Tensor = mean(values) if reduction == "mean" else total(values)
-    return made
+    return mean(values) if how == "mean" else total(values)
 
 
 def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
@@ -58,7 +65,7 @@ def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
 def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     if weight is None:
         return reduced(values, reduction)
-    if weight._array.shape != values._array.shape:
+    if weight._shape != values._shape:
         raise InvalidValue("Weights and input must have the same size.")
     scaled = mul(values, weight)
     if reduction == "mean":
@@ -67,7 +74,7 @@ def _weighted(values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
 
 
 def _pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    if input._array.shape != target._array.shape:
+    if input._shape != target._shape:
         _warn_of_sizes(input, target)
         input, target = broadcast_tensors(input, target)
     left, right = promoted(input, target)
@@ -85,9 +92,7 @@ def mse_loss(
 ) -> Tensor:
     """(x - y) squared"""
     must_be_real("mse_loss", input, target)
-    left, right = _pair(input, target)
-    how = reduction_of(reduction, size_average, reduce)
-    return _weighted(_squared_gap(left, right), weight, how)
+    return _weighted(_squared_gap(*_pair(input, target)), weight, reduction_of(reduction, size_average, reduce))
 
 
 @fused
@@ -110,9 +115,7 @@ def l1_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """|x - y|"""
-    left, right = _pair(input, target)
-    values = _gap(left, right)
-    return _weighted(values, weight, reduction_of(reduction, size_average, reduce))
+    return _weighted(_gap(*_pair(input, target)), weight, reduction_of(reduction, size_average, reduce))
 
 
 @fused
@@ -136,10 +139,9 @@ def smooth_l1_loss(
     must_be_real("smooth_l1_loss", input, target)
     if beta < 0:
         raise RunError("smooth_l1_loss does not support negative values for beta.")
-    how = reduction_of(reduction, size_average, reduce)
     if beta == 0:
-        return l1_loss(input, target, reduction=how)
-    return reduced(_bent(*_pair(input, target), beta, 1 / beta), how)
+        return l1_loss(input, target, size_average, reduce, reduction)
+    return reduced(_bent(*_pair(input, target), beta, 1 / beta), reduction, size_average, reduce)
 
 
 @row(space=NN, method=False)
@@ -150,8 +152,7 @@ def huber_loss(
     must_be_real("huber_loss", input, target)
     if delta <= 0:
         raise RunError("huber_loss does not support non-positive values for delta.")
-    values = _bent(*_pair(input, target), delta)
-    return _weighted(values, weight, reduction_of(reduction))
+    return _weighted(_bent(*_pair(input, target), delta), weight, reduction_of(reduction))
 
 
 @row(space=NN, method=False)
@@ -168,8 +169,8 @@ def kl_div(
     values = _divergence(input, target, log_target)
     if reduction == "batchmean":
         made = total(values)
-        return div(made, input._array.shape[0]) if input._array.ndim else made
-    return reduced(values, reduction_of(reduction, size_average, reduce))
+        return div(made, input._shape[0]) if input.ndim else made
+    return reduced(values, reduction, size_average, reduce)
 
 
 @fused
@@ -191,8 +192,7 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """exp(x) - y x, or x - y log(x) if the input is no logarithm"""
-    how = reduction_of(reduction, size_average, reduce)
-    return reduced(_poisson_loss(input, target, log_input, full, eps), how)
+    return reduced(_poisson_loss(input, target, log_input, full, eps), reduction, size_average, reduce)
 
 
 @fused
@@ -214,22 +214,21 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """(log(v) + (x - y) squared / v) / 2"""
     must_be_real("gaussian_nll_loss", input)
-    how = reduction_of(reduction)
-    shape = input._array.shape
+    shape = input._shape
     if isinstance(var, Tensor):
-        have = var._array.shape
+        have = var._shape
         if have != shape and have == shape[:-1]:
             var = unsqueeze(var, -1)
         elif have != shape and have != (*shape[:-1], 1):
             raise InvalidValue("var is of incorrect size")
-        if (var._array < 0).any():
+        if (array_of(var) < 0).any():
             raise InvalidValue("var has negative entry/entries")
-        spread = add(var, wrap(np.maximum(eps - var._array, 0).astype(var._array.dtype)))
+        spread = add(var, wrap(np.maximum(eps - array_of(var), 0).astype(var._dtype)))
     else:
         if var < 0:
             raise InvalidValue("var has negative entry/entries")
-        spread = wrap(np.full(shape, max(var, eps), input._array.dtype))
-    return reduced(_gaussian_loss(input, target, spread, full), how)
+        spread = wrap(np.full(shape, max(var, eps), input._dtype))
+    return reduced(_gaussian_loss(input, target, spread, full), reduction)
 
 
 @fused
@@ -248,13 +247,13 @@ def hinge_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """x where y is 1, max(0, margin - x) where it is -1"""
-    values = _hinge(*broadcast_tensors(input, target), margin)
-    return reduced(values, reduction_of(reduction, size_average, reduce))
+    wide, mark = broadcast_tensors(input, target)
+    return reduced(_hinge(wide, mark, margin), reduction, size_average, reduce)
 
 
 @fused
 def _hinge(wide: Tensor, mark: Tensor, margin: float) -> Tensor:
-    apart = choose(ne(mark, 1), clamp(sub(margin, wide), min=0), 0)
+    apart = choose(ne(mark, 1), clamp(rsub(wide, margin), min=0), 0)
     return add(apart, choose(ne(mark, -1), wide, 0))
 
 
@@ -269,14 +268,13 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -y (x1 - x2) + margin)"""
-    ranks = [tensor._array.ndim for tensor in (input1, input2, target)]
+    ranks = [tensor.ndim for tensor in (input1, input2, target)]
     if len(set(ranks)) != 1:
         raise RunError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
-    values = _ranking(input1, input2, target, margin)
-    return reduced(values, reduction_of(reduction, size_average, reduce))
+    return reduced(_ranking(input1, input2, target, margin), reduction, size_average, reduce)
 
 
 @fused
@@ -289,8 +287,7 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """log(1 + exp(-y x))"""
-    values = _soft_margin(input, target)
-    return reduced(values, reduction_of(reduction, size_average, reduce))
+    return reduced(_soft_margin(input, target), reduction, size_average, reduce)
 
 
 @fused
@@ -301,6 +298,7 @@ def _soft_margin(input: Tensor, target: Tensor) -> Tensor:
 # Distances.
 
 
+@row(method=False)
 @row(space=NN, method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 x2 / (|x1| |x2|) along an axis"""
@@ -310,16 +308,11 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return total(mul(div(left, lengths[0]), div(right, lengths[1])), dim)
 
 
-row(cosine_similarity, method=False)
-
-
+@row(method=False)
 @row(space=NN, method=False)
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis"""
     return vector_norm(add(sub(x1, x2), eps), p, -1, keepdim)
-
-
-row(pairwise_distance, method=False)
 
 
 @row(space=NN, method=False)
@@ -333,10 +326,10 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where y is 1, max(0, cos - margin) where it is -1"""
-    axis = target._array.ndim
+    axis = target.ndim
     if axis > 1:
         raise RunError("0D or 1D target tensor expected, multi-target not supported")
-    if input1._array.ndim != axis + 1 or input2._array.ndim != axis + 1:
+    if input1.ndim != axis + 1 or input2.ndim != axis + 1:
         raise RunError(
             f"{axis}D target tensor expects {axis + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
@@ -344,9 +337,9 @@ def cosine_embedding_loss(
     tiny = 1e-12
     squares = [add(total(square(x), axis), tiny) for x in (input1, input2)]
     cos = div(total(mul(input1, input2), axis), sqrt(mul(*squares)))
-    near = choose(target == 1, sub(1, cos), 0.0)
-    apart = choose(target == -1, clamp(sub(cos, margin), min=0), 0.0)
-    return reduced(add(near, apart), reduction_of(reduction, size_average, reduce))
+    near = choose(eq(target, 1), rsub(cos, 1), 0.0)
+    apart = choose(eq(target, -1), clamp(sub(cos, margin), min=0), 0.0)
+    return reduced(add(near, apart), reduction, size_average, reduce)
 
 
 @row(space=NN, method=False)
@@ -363,27 +356,25 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, |a - p| - |a - n| + margin)"""
-    if margin <= 0:
-        raise InvalidValue(f"margin must be greater than 0, got {margin}")
     distance = lambda a, b: pairwise_distance(a, b, p, eps)
-    how = reduction_of(reduction, size_average, reduce)
-    ranks = {tensor._array.ndim for tensor in (anchor, positive, negative)}
+    ranks = {tensor.ndim for tensor in (anchor, positive, negative)}
     if len(ranks) != 1:
         raise RunError(
             "The anchor, positive, and negative tensors are expected to have the same number of "
             f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
             f"{negative.ndim}D inputs"
         )
-    return _triplet(anchor, positive, negative, distance, margin, swap, how)
+    values = _triplet(anchor, positive, negative, distance, margin, swap)
+    return reduced(values, reduction, size_average, reduce)
 
 
-def _triplet(
-    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, how: str
-) -> Tensor:
+def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool) -> Tensor:
+    if margin <= 0:
+        raise InvalidValue(f"margin must be greater than 0, got {margin}")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
-    return reduced(clamp(add(sub(near, far), margin), min=0), how)
+    return clamp(add(sub(near, far), margin), min=0)
 
 
 @row(space=NN, method=False)
@@ -398,7 +389,57 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """`triplet_margin_loss` with any distance"""
-    if margin <= 0:
-        raise InvalidValue(f"margin must be greater than 0, got {margin}")
     distance = distance_function or pairwise_distance
-    return _triplet(anchor, positive, negative, distance, margin, swap, reduction_of(reduction))
+    return reduced(_triplet(anchor, positive, negative, distance, margin, swap), reduction)
+
+
+# As the core has them, with reductions that are numbers.
+
+
+@row(name="cosine_embedding_loss", method=False)
+def _cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = CORE_DEFAULT
+) -> Tensor:
+    """1 - cosine of what belongs together, else max(0, cosine - margin)"""
+    return cosine_embedding_loss(input1, input2, target, margin, reduction=numbered(reduction))
+
+
+@row(name="hinge_embedding_loss", method=False)
+def _hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = CORE_DEFAULT) -> Tensor:
+    """x where the target is 1, max(0, margin - x) where it is -1"""
+    return hinge_embedding_loss(input, target, margin, reduction=numbered(reduction))
+
+
+@row(name="kl_div", method=False)
+def _kl_div(input: Tensor, target: Tensor, reduction: int = CORE_DEFAULT, *, log_target: bool = False) -> Tensor:
+    """y (log y - x), of a target that may be a logarithm itself"""
+    return kl_div(input, target, reduction=numbered(reduction), log_target=log_target)
+
+
+@row(name="margin_ranking_loss", method=False)
+def _margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = CORE_DEFAULT
+) -> Tensor:
+    """max(0, -y (x1 - x2) + margin)"""
+    return margin_ranking_loss(input1, input2, target, margin, reduction=numbered(reduction))
+
+
+@row(name="poisson_nll_loss", method=False)
+def _poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
+    """exp(x) - y x, or x - y log(x + eps)"""
+    return poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=numbered(reduction))
+
+
+@row(name="triplet_margin_loss", method=False)
+def _triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = CORE_DEFAULT,
+) -> Tensor:
+    """max(0, distance to the positive - distance to the negative + margin)"""
+    return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=numbered(reduction))

@@ -1,10 +1,9 @@
-"""Rows of nn.functional: the greatest or the mean of windows. One and three dimensions are done by
-the operators of two."""
+"""Rows: the greatest or the mean of windows. One and three dimensions are done by the operators of two."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,16 +15,16 @@ from ....core.op import Op
 from ....ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
 from ....ops.shape.index import GatherAttrs
 from ...dispatch import apply
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.viewing import Array
 from ..math.arithmetic import mul, pow
 from ..math.unary import abs as magnitude
 from ..operands import must_be_real
 from ..shape.parts import put_at
 from ..shape.shape import reshape
-from ..table import row
-from .activation import NN, relu
-from .conv import several
+from ..table import NN, named, row
+from .activation import relu
+from .by_rank import by_rank, several, with_indices
 
 _MAX, _AVG, _GATHER, _SIGN = (Op.get(name) for name in "max_pool2d avg_pool2d gather_elements sign".split())
 
@@ -89,7 +88,7 @@ def planned(
     ceil_mode: bool = False,
     name: str = "pool",
 ) -> Plan:
-    shape = input._array.shape
+    shape = input._shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[len(shape) - rank - 1 :]:
         raise RunError(
             f"{name}{rank}d() Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with "
@@ -109,7 +108,7 @@ def planned(
 
 def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
     """Runs a pool of two dimensions, of one as a row, of three as two after one another."""
-    lead = input._array.shape[: input._array.ndim - len(plan.sizes)]
+    lead = input._shape[: input.ndim - len(plan.sizes)]
     if len(lead) == len(plan.sizes) == 2:
         return run(input, plan, (0, 1))  # type: ignore[no-any-return]
     count = math.prod(lead)
@@ -128,14 +127,12 @@ def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
 @lru_cache(1024)
 def _attrs(kind: Any, plan: Plan, axes: tuple[int | None, ...]) -> Any:
     """The attributes of a pool along two dimensions, one of which may be left alone."""
-    pick = lambda numbers, other: tuple(other if at is None else numbers[at] for at in axes)
-    pads = [(0, 0) if at is None else _pads(plan, at) for at in axes]
-    return kind(
-        pool_size=pick(plan.kernel, 1),
-        strides=pick(plan.stride, 1),
-        padding=(pads[0][0], pads[1][0], pads[0][1], pads[1][1]),
-        dilation=pick(plan.dilation, 1),
+    kernel, stride, dilation = (
+        tuple(1 if at is None else numbers[at] for at in axes) for numbers in (plan.kernel, plan.stride, plan.dilation)
     )
+    pads = [(0, 0) if at is None else _pads(plan, at) for at in axes]
+    padding = (pads[0][0], pads[1][0], pads[0][1], pads[1][1])
+    return kind(pool_size=kernel, strides=stride, padding=padding, dilation=dilation)
 
 
 def _pads(plan: Plan, axis: int) -> tuple[int, int]:
@@ -161,7 +158,7 @@ def _mean(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
 def _with_indices(input: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
     """The greatest of each window, and where it stands in the flattened dimensions."""
     rank = len(plan.sizes)
-    lead = input._array.shape[: input._array.ndim - rank]
+    lead = input._shape[: input.ndim - rank]
     places = [plan.places(axis) for axis in range(rank)]
     return chosen_in(input, lead, plan.sizes, places)
 
@@ -174,15 +171,15 @@ def chosen_in(
     must_be_real("max_pool", input)
     outs = [len(place) for place in places]
     windows, inside = _windows(sizes, places)
-    data = input._array.reshape(*lead, math.prod(sizes))
+    data = array_of(input).reshape(*lead, math.prod(sizes))
     values = data[..., windows]
     lowest = -np.inf if data.dtype.kind in "fV" else np.iinfo(data.dtype).min
     values = np.where(inside, values, np.array(lowest, data.dtype))
     first = _first_best(values)
     best = np.take_along_axis(np.broadcast_to(windows, values.shape), first[..., None], -1)[..., 0]
     indices = wrap(np.ascontiguousarray(best))
-    rows = reshape(input, (*lead, int(np.prod(sizes))))
-    where = reshape(indices, (*lead, int(np.prod(outs))))
+    rows = reshape(input, (*lead, math.prod(sizes)))
+    where = reshape(indices, (*lead, math.prod(outs)))
     made = apply(_GATHER, GatherAttrs(axis=len(lead)), [rows, where])[0]
     return reshape(made, (*lead, *outs)), indices
 
@@ -204,140 +201,104 @@ def _windows(sizes: Sequence[int], places: Sequence[Array]) -> tuple[Array, Arra
 def _first_best(values: Array) -> Array:
     """The position of the first greatest; NaN is greater than all."""
     nan = values != values
-    return np.where(nan.any(-1), nan.argmax(-1), values.argmax(-1))
+    best: Array = np.where(nan.any(-1), nan.argmax(-1), values.argmax(-1))
+    return best
 
 
-def _max_pool(
-    rank: int,
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    return_indices: bool,
-) -> Any:
-    plan = planned(input, rank, kernel_size, stride, padding, dilation, ceil_mode, "max_pool")
-    if return_indices:
-        return _with_indices(input, plan)
-    return _pooled(input, plan, _max)
+def _max_pool(rank: int) -> Callable[..., Any]:
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        plan = planned(input, rank, kernel_size, stride, padding, dilation, ceil_mode, "max_pool")
+        return _with_indices(input, plan) if return_indices else _pooled(input, plan, _max)
+
+    return pool
 
 
-@row(space=NN, method=False)
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The greatest of each window along one dimension"""
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+def _core_max_pool(pool: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """What the core has beside `with_indices`."""
+
+    def greatest(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    return named(greatest, pool.__name__, pool.__doc__)
 
 
-@row(space=NN, method=False)
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The greatest of each window of images"""
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+_max_pools = by_rank(_max_pool, "max_pool{}d", "The greatest of each window {}")
+_pools_with_indices = [with_indices(pool) for pool in _max_pools]
+row(_pools_with_indices[0], method=False)
+for _pool in _max_pools:
+    row(_core_max_pool(_pool), method=False)
 
 
-@row(space=NN, method=False)
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The greatest of each window of volumes"""
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+def _max_unpool(rank: int) -> Callable[..., Tensor]:
+    def unpool(
+        input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Tensor:
+        must_be_real(f"max_unpool{rank}d", input)
+        shape = input._shape
+        if indices._dtype != np.int64:
+            raise RunError("elements in indices should be type int64")
+        if len(shape) not in (rank + 1, rank + 2) or indices._shape != shape:
+            raise RunError(
+                f"Expected shape of indices to be same as that of the input tensor ({list(shape)}) but "
+                f"got indices tensor with shape: {list(indices.shape)}"
+            )
+        kernel = several(kernel_size, rank, "kernel_size")
+        steps = kernel if stride is None or stride == [] else several(stride, rank, "stride")
+        pads = several(padding, rank, "padding")
+        lead, sizes = shape[: len(shape) - rank], shape[len(shape) - rank :]
+        if output_size is None:
+            outs = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(sizes, steps, pads, kernel)]
+        else:
+            outs = list(output_size)[-rank:]
+        each = math.prod(outs)
+        places = array_of(indices).reshape(math.prod(lead), -1)
+        if places.size and not (places.min() >= 0 and places.max() < each):
+            raise RunError(f"found an invalid max index: output volumes are of size {outs}")
+        zeros = wrap(np.zeros((*lead, *outs), input._dtype))
+        return put_at(zeros, places + np.arange(len(places))[:, None] * each, input)
+
+    return unpool
 
 
-def _unpool(
-    rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> Tensor:
-    must_be_real(f"max_unpool{rank}d", input)
-    shape = input._array.shape
-    if indices._array.dtype != np.int64:
-        raise RunError("elements in indices should be type int64")
-    if len(shape) not in (rank + 1, rank + 2) or indices._array.shape != shape:
-        raise RunError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(shape)}) but "
-            f"got indices tensor with shape: {list(indices.shape)}"
-        )
-    kernel = several(kernel_size, rank, "kernel_size")
-    steps = kernel if stride is None or stride == [] else several(stride, rank, "stride")
-    pads = several(padding, rank, "padding")
-    lead, sizes = shape[: len(shape) - rank], shape[len(shape) - rank :]
-    if output_size is None:
-        outs = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(sizes, steps, pads, kernel)]
-    else:
-        outs = list(output_size)[-rank:]
-    each = int(np.prod(outs))
-    places = indices._array.reshape(int(np.prod(lead)), -1)
-    if places.size and not (places.min() >= 0 and places.max() < each):
-        raise RunError(f"found an invalid max index: output volumes are of size {outs}")
-    zeros = wrap(np.zeros((*lead, *outs), input._array.dtype))
-    return put_at(zeros, places + np.arange(len(places))[:, None] * each, input)
-
-
-@row(space=NN, method=False)
-def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
-    """Zeros, with the greatest of windows back where they stood"""
-    return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
-
-
-@row(space=NN, method=False)
-def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
-    """Zeros, with the greatest of windows back where they stood"""
-    return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
-
-
-@row(space=NN, method=False)
-def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
-    """Zeros, with the greatest of windows back where they stood"""
-    return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
+by_rank(_max_unpool, "max_unpool{}d", "Zeros, with the greatest of windows {} back where they stood")
 
 
 # The mean.
 
 
-def _avg_pool(
+def _averages(
     rank: int,
     input: Tensor,
     kernel_size: Any,
     stride: Any,
     padding: Any,
     ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
     plan = planned(input, rank, kernel_size, stride, padding, 1, ceil_mode, "avg_pool")
     if divisor_override == 0:
         raise RunError("divisor must be not zero")
     counts, factor = _shares(plan, count_include_pad, divisor_override)
-    if is_integer(input._array.dtype):
-        return _whole_means(input._array, plan, counts)
+    if is_integer(input._dtype):
+        return _whole_means(array_of(input), plan, counts)
     made = _pooled(input, plan, _mean)
-    return made if factor is None else mul(made, wrap(factor.astype(input._array.dtype)))
+    return made if factor is None else mul(made, wrap(factor.astype(input._dtype)))
 
 
 @lru_cache(1024)
@@ -367,6 +328,7 @@ def _whole_means(data: Array, plan: Plan, counts: Array) -> Tensor:
     return wrap(parts * np.sign(sums) * np.sign(counts).astype(data.dtype))
 
 
+@row(method=False)
 @row(space=NN, method=False)
 def avg_pool1d(
     input: Tensor,
@@ -377,57 +339,35 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of each window along one dimension"""
-    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return _averages(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
-@row(space=NN, method=False)
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window of images"""
-    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+def _avg_pool(rank: int) -> Callable[..., Tensor]:
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        return _averages(rank, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+    return pool
 
 
-@row(space=NN, method=False)
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window of volumes"""
-    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+by_rank(_avg_pool, "avg_pool{}d", "The mean of each window {}", (2, 3))
 
 
-def _lp_pool(rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
-    means = _avg_pool(rank, pow(input, norm_type), kernel_size, stride, 0, ceil_mode, True, None)
-    count = int(np.prod(several(kernel_size, rank, "kernel_size")))
-    signs = apply(_SIGN, None, [means])[0]
-    return pow(mul(mul(signs, relu(magnitude(means))), count), 1.0 / norm_type)
+def _lp_pool(rank: int) -> Callable[..., Tensor]:
+    def pool(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+        means = _averages(rank, pow(input, norm_type), kernel_size, stride, 0, ceil_mode)
+        count = math.prod(several(kernel_size, rank, "kernel_size"))
+        signs = apply(_SIGN, None, [means])[0]
+        return pow(mul(mul(signs, relu(magnitude(means))), count), 1.0 / norm_type)
+
+    return pool
 
 
-@row(space=NN, method=False)
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window along one dimension"""
-    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@row(space=NN, method=False)
-def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of images"""
-    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@row(space=NN, method=False)
-def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of volumes"""
-    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+by_rank(_lp_pool, "lp_pool{}d", "The p-norm of each window {}")

@@ -16,6 +16,7 @@ from ....ops.nn._rnn_kernels import GATES
 from ....ops.nn.rnn import RnnAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..math.arithmetic import add
 from ..shape.join import cat, stack, taken
@@ -23,11 +24,10 @@ from ..shape.parts import unbind
 from ..shape.shape import reshape, t, transpose, unsqueeze
 from ..table import row
 from . import composed_recurrent  # noqa: F401  gradients of gradients
-from .attention import dropout as dropped
-from .conv import linear
+from .dropout import dropout as dropped
+from .linear_maps import linear
 
 _RNN = Op.get("rnn")
-Array = np.ndarray[Any, Any]
 
 
 class _Weights(NamedTuple):
@@ -37,7 +37,7 @@ class _Weights(NamedTuple):
     of_state: Tensor
     input_bias: Tensor | None
     state_bias: Tensor | None
-    projection: Tensor | None
+    projection: Tensor | None = None
 
 
 class _Packed(NamedTuple):
@@ -51,7 +51,7 @@ class _Packed(NamedTuple):
 
 
 def _packed(data: Tensor, batch_sizes: Tensor) -> _Packed:
-    sizes = batch_sizes._array
+    sizes = array_of(batch_sizes)
     if sizes.dtype != INT64:
         raise RunError(f"expected scalar type Long but found {batch_sizes.dtype.title}")
     if sizes.ndim != 1 or not sizes.size or sizes.min() < 1 or (np.diff(sizes) > 0).any():
@@ -82,13 +82,13 @@ class _Layers:
     ) -> None:
         self.mode, self.dropout = mode, dropout if train else 0.0
         self.ways = 2 if bidirectional else 1
-        self.projected = len(hx) == 2 and hx[0]._array.shape[2:] != hx[1]._array.shape[2:]
+        self.projected = len(hx) == 2 and hx[0]._shape[2:] != hx[1]._shape[2:]
         self.weights = self._weights(list(params), has_biases)
         if len(self.weights) < num_layers * self.ways:
             raise RunError("got an incorrect number of RNN parameters")
         self.weights = self.weights[: num_layers * self.ways]
         for state in hx:
-            if state._array.ndim != 3 or len(state) != len(self.weights):
+            if state.ndim != 3 or len(state) != len(self.weights):
                 raise RunError(f"Expected hidden size ({len(self.weights)}, batch, cells), got {state.shape}")
         self.states = list(zip(*[unbind(state) for state in hx]))
 
@@ -96,10 +96,11 @@ class _Layers:
         count = (4 if has_biases else 2) + self.projected
         if not params or len(params) % count:
             raise RunError("got an incorrect number of RNN parameters")
-        groups = [params[i : i + count] for i in range(0, len(params), count)]
-        biases = lambda group: group[2:4] if has_biases else [None, None]
-        last = lambda group: group[-1] if self.projected else None
-        return [_Weights(*group[:2], *biases(group), last(group)) for group in groups]
+        made = []
+        for group in (params[i : i + count] for i in range(0, len(params), count)):
+            b, own = (group[2], group[3]) if has_biases else (None, None)
+            made.append(_Weights(group[0], group[1], b, own, group[-1] if self.projected else None))
+        return made
 
     def run(self, x: Tensor, packed: _Packed | None) -> tuple[Tensor, ...]:
         """The outputs of the last layer, then the last states of all."""
@@ -129,7 +130,7 @@ def _steps(
     if packed is not None:
         padded = taken(gates, 0, packed.inside)
         gates = reshape(padded, (packed.steps, packed.batch, -1))
-    if gates._array.shape[1] != len(states[0]):
+    if gates._shape[1] != len(states[0]):
         raise RunError(f"Expected hidden size of batch {gates.shape[1]}, got {list(states[0].shape)}")
     inputs = [gates, t(weights.of_state), bias, *states]
     inputs += [] if weights.projection is None else [t(weights.projection)]
@@ -140,7 +141,7 @@ def _steps(
     inputs += [] if packed is None else [packed.lengths]
     out, *last = apply(_RNN, params, inputs)[: 1 + len(states)]
     if packed is not None:
-        out = taken(reshape(out, (-1, out._array.shape[2])), 0, packed.rows)
+        out = taken(reshape(out, (-1, out._shape[2])), 0, packed.rows)
     return [out, *last]
 
 
@@ -148,32 +149,31 @@ def _gates(mode: str, x: Tensor, weights: _Weights) -> tuple[Tensor, Tensor]:
     """What inputs add to the gates, and the bias of states. But for gru they are summed, so both
     may be one."""
     b, own = weights.input_bias, weights.state_bias
-    nothing = wrap(np.zeros(len(weights.of_state), weights.of_state._array.dtype))
+    nothing = wrap(np.zeros(len(weights.of_state), weights.of_state._dtype))
     if mode != "gru" and b is not None and own is not None:
         b, own = add(b, own), None
-    *lead, features = x._array.shape
+    *lead, features = x._shape
     flat = linear(reshape(x, (prod(lead), features)), weights.of_input, b)
     return reshape(flat, (*lead, len(nothing))), nothing if own is None else own
 
 
 def _check(mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights) -> None:
-    dtype = x._array.dtype
-    others = [tensor for tensor in (*states, *weights) if tensor is not None]
-    for tensor in others:
-        if tensor._array.dtype != dtype:
-            raise RunError(f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {tensor.dtype}")
+    dtype = x._dtype
+    for other in (*states, *weights):
+        if other is not None and other._dtype != dtype:
+            raise RunError(f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {other.dtype}")
     if not is_float(dtype):
         raise RunError(f"a recurrent layer is not implemented for {x.dtype}")
-    wide = GATES[mode] * states[-1]._array.shape[-1]
+    wide = GATES[mode] * states[-1]._shape[-1]
     shapes = {
-        "weight_ih": (weights.of_input, (wide, x._array.shape[-1])),
-        "weight_hh": (weights.of_state, (wide, states[0]._array.shape[-1])),
+        "weight_ih": (weights.of_input, (wide, x._shape[-1])),
+        "weight_hh": (weights.of_state, (wide, states[0]._shape[-1])),
         "bias_ih": (weights.input_bias, (wide,)),
         "bias_hh": (weights.state_bias, (wide,)),
-        "weight_hr": (weights.projection, tuple(s._array.shape[-1] for s in states)),
+        "weight_hr": (weights.projection, tuple(s._shape[-1] for s in states)),
     }
     for name, (tensor, shape) in shapes.items():
-        if tensor is not None and tensor._array.shape != shape:
+        if tensor is not None and tensor._shape != shape:
             raise RunError(f"{name} has shape {list(tensor.shape)}, expected {list(shape)}")
 
 
@@ -181,7 +181,7 @@ def _check(mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights) ->
 
 
 def _padded(layers: _Layers, input: Tensor, batch_first: bool) -> tuple[Tensor, ...]:
-    if input._array.ndim != 3:
+    if input.ndim != 3:
         raise DimensionError(f"Dimension out of range (input has {input.ndim} dimensions, expected 3)")
     x = transpose(input, 0, 1) if batch_first else input
     if not len(x):
@@ -242,22 +242,21 @@ _layers("rnn_relu", "Recurrent layers with max(x, 0): outputs and the last state
 # Cells
 
 
-def _cell(mode: str, x: Tensor, states: Sequence[Tensor], *weights: Tensor | None) -> list[Tensor]:
+def _cell(mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights) -> list[Tensor]:
     """One step."""
-    if x._array.ndim < 2:
+    if x.ndim < 2:
         raise DimensionError(
             f"Dimension out of range (expected to be in range of [-{x.ndim}, {x.ndim - 1}], but got 1)"
         )
-    made = _Weights(*weights, None)  # type: ignore[arg-type]
-    features, wide = made.of_input._array.shape[1], made.of_state._array.shape[1]
-    if x._array.shape[1] != features:
+    features, wide = weights.of_input._shape[1], weights.of_state._shape[1]
+    if x._shape[1] != features:
         raise RunError(f"input has inconsistent input_size: got {x.shape[1]} expected {features}")
     for number, state in enumerate(states):
-        if state._array.shape[:1] != x._array.shape[:1]:
+        if state._shape[:1] != x._shape[:1]:
             raise RunError(f"Input batch size {len(x)} doesn't match hidden{number} batch size {len(state)}")
-        if state._array.shape[1:] != (wide,):
+        if state._shape[1:] != (wide,):
             raise RunError(f"hidden{number} has inconsistent hidden_size: got {state.shape[-1]}, expected {wide}")
-    return _steps(mode, unsqueeze(x, 0), states, made, False)[1:]
+    return _steps(mode, unsqueeze(x, 0), states, weights, False)[1:]
 
 
 @row(method=False)
@@ -267,7 +266,7 @@ def lstm_cell(
     """One step of long short-term memory: the state and the cell"""
     if len(hx) != 2:
         raise RunError("lstm_cell expects two hidden states")
-    state, cell = _cell("lstm", input, hx, w_ih, w_hh, b_ih, b_hh)
+    state, cell = _cell("lstm", input, hx, _Weights(w_ih, w_hh, b_ih, b_hh))
     return state, cell
 
 
@@ -275,10 +274,10 @@ def _plain_cell(mode: str, doc: str) -> Callable[..., Tensor]:
     def call(
         input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
     ) -> Tensor:
-        return _cell(mode, input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
+        return _cell(mode, input, [hx], _Weights(w_ih, w_hh, b_ih, b_hh))[0]
 
     call.__name__, call.__doc__ = f"{mode}_cell", doc
-    return row(call, method=False)  # type: ignore[no-any-return]
+    return row(call, method=False)
 
 
 gru_cell = _plain_cell("gru", "One step of gated recurrent units")

@@ -16,7 +16,8 @@ from ...random.poisson import binomial as binomial_numbers
 from ...random.poisson import poisson as poisson_numbers
 from ...tensor.convert import convert
 from ...tensor.inplace import check_writable, write
-from ...tensor.tensor import Array, Tensor, wrap
+from ...tensor.memory import Array, array_of
+from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
 from ..create.create import kind_of, laid_out_as, made, shape_of
 from ..operands import must_be_real
@@ -88,7 +89,7 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, **options: Any
 
 def _like(input: Tensor, dtype: Any, options: dict[str, Any], draw: LikeMaker) -> Tensor:
     """Random numbers in the shape, and in memory in the order, of a tensor."""
-    kind = kind_of(dtype, input._array.dtype)
+    kind = kind_of(dtype, input._dtype)
     layout = laid_out_as(input, kind, options.get("memory_format"))
     return made(_arranged(layout, lambda n, ordered: draw(n, kind, ordered)), options)
 
@@ -127,7 +128,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
         count = math.prod(shape)
         drawn = distributions.normal(given(generator), count, kind, float(mean), float(std))
         return made(drawn.reshape(shape), options)
-    means, deviations = (x._array if isinstance(x, Tensor) else x for x in (mean, std))
+    means, deviations = (array_of(x) if isinstance(x, Tensor) else x for x in (mean, std))
     if np.iscomplexobj(deviations):
         raise RunError("normal expects standard deviation to be non-complex")
     if not np.all(np.asarray(deviations) >= 0):
@@ -143,7 +144,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
 @row(out=True)
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
     """1 with the probability that each element of the input says, or with p; else 0"""
-    array = input._array
+    array = array_of(input)
     if p is not None:
         must_be_real("bernoulli", input)
         drawn = distributions.bernoulli(given(generator), array.size, p).reshape(array.shape)
@@ -157,39 +158,39 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
 @row(out=True)
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
     """The positions of samples that are drawn by weight, from each row"""
-    weights = np.ascontiguousarray(input._array)
+    weights = np.ascontiguousarray(array_of(input))
     return wrap(distributions.multinomial(given(generator), weights, num_samples, replacement))
 
 
 @row
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson number for every rate in the input"""
-    if not is_float(input._array.dtype):
-        raise Unsupported(f"poisson is not implemented for {input._array.dtype.name}")
-    return wrap(poisson_numbers(given(generator), input._array).astype(input._array.dtype))
+    if not is_float(input._dtype):
+        raise Unsupported(f"poisson is not implemented for {input._dtype.name}")
+    return wrap(poisson_numbers(given(generator), array_of(input)).astype(input._dtype))
 
 
 @row(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """How many of a count of trials succeed, for every count and the probability beside it"""
     for name, tensor in (("count", count), ("prob", prob)):
-        if not is_float(tensor._array.dtype):
-            title = as_dtype(tensor._array.dtype).title
+        if not is_float(tensor._dtype):
+            title = as_dtype(tensor._dtype).title
             raise InvalidValue(f"binomial only supports floating-point dtypes for {name}, got: {title}")
-    kind = count._array.dtype
-    if prob._array.dtype != kind:
-        raise RunError(f"binomial needs one dtype, got {kind.name} and {prob._array.dtype.name}")
+    kind = count._dtype
+    if prob._dtype != kind:
+        raise RunError(f"binomial needs one dtype, got {kind.name} and {prob._dtype.name}")
     if kind.itemsize == 2:
         raise Unsupported(f"binomial is not implemented for {kind.name}")
-    shape = broadcast_shapes(count._array.shape, prob._array.shape)
-    counts, chances = (np.broadcast_to(x._array, shape) for x in (count, prob))
+    shape = broadcast_shapes(count._shape, prob._shape)
+    counts, chances = (np.broadcast_to(array_of(x), shape) for x in (count, prob))
     return wrap(binomial_numbers(given(generator), counts, chances).astype(kind))
 
 
 def _fill(target: Tensor, maker: Maker) -> Tensor:
     """Writes random numbers to a tensor, in the order in which its elements lie in memory."""
     check_writable(target)
-    return write(target, wrap(_arranged(target._array, maker)))
+    return write(target, wrap(_arranged(array_of(target), maker)))
 
 
 def _arranged(array: Array, maker: Maker) -> Array:
@@ -220,7 +221,7 @@ def _bounds(names: str, bounds: tuple[Any, ...], named: dict[str, Any], count: i
 @row(space=None)
 def uniform_(self: Tensor, *bounds: float, generator: Any = None, **named: float) -> Tensor:
     """Fills with numbers evenly spread over [from, to)"""
-    kind = self._array.dtype
+    kind = self._dtype
     low = float(bounds[0] if bounds else named.pop("from", 0.0))
     high = float(bounds[1] if len(bounds) > 1 else named.pop("to", 1.0))
     _bounds("from to", bounds, named, 2)
@@ -231,14 +232,14 @@ def uniform_(self: Tensor, *bounds: float, generator: Any = None, **named: float
 @row(space=None)
 def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Any = None) -> Tensor:
     """Fills with normal numbers"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     return _fill(self, lambda n, ordered: distributions.normal(source, n, kind, mean, std, ordered))
 
 
 @row(space=None)
 def random_(self: Tensor, *bounds: int, generator: Any = None, **named: Any) -> Tensor:
     """Fills with whole numbers: of [from, to), of [0, to), or of all that the dtype holds"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     given_bounds = _bounds("from to", bounds, named, 2)
     if not given_bounds:
         return _fill(self, lambda n, _: distributions.random_full(source, n, kind))
@@ -249,38 +250,38 @@ def random_(self: Tensor, *bounds: int, generator: Any = None, **named: Any) -> 
 @row(space=None)
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with 1 of probability p, a number or a tensor, and else 0"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     must_be_real("bernoulli_", self)
     if not isinstance(p, Tensor):
         return _fill(self, lambda n, _: convert(distributions.bernoulli(source, n, float(p)), kind))
-    order = _outermost_first(self._array)
-    chances = expand(p, self._array.shape)._array.transpose(order)
+    order = _outermost_first(array_of(self))
+    chances = array_of(expand(p, self._shape)).transpose(order)
     return _fill(self, lambda *_: distributions.bernoulli_each(source, chances).reshape(-1).astype(kind))
 
 
 @row(space=None)
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Any = None) -> Tensor:
     """Fills with exponential numbers of a rate"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     return _fill(self, lambda n, _: distributions.exponential(source, n, kind, lambd))
 
 
 @row(space=None)
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Tensor:
     """Fills with numbers of the Cauchy distribution"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     return _fill(self, lambda n, _: distributions.cauchy(source, n, kind, median, sigma))
 
 
 @row(space=None)
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None) -> Tensor:
     """Fills with exp of normal numbers"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     return _fill(self, lambda n, _: distributions.log_normal(source, n, kind, mean, std))
 
 
 @row(space=None)
 def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """Fills with how many trials of probability p the first success takes"""
-    kind, source = self._array.dtype, given(generator)
+    kind, source = self._dtype, given(generator)
     return _fill(self, lambda n, _: distributions.geometric(source, n, kind, p))

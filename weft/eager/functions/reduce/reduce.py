@@ -1,4 +1,4 @@
-"""Rows: sums, products, means and truth along dimensions, and deviations and norms made of them."""
+"""Rows: sums, products, means and truth along dimensions, and deviations and vectors' norms made of them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtype import INT64, is_complex, is_float
+from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
 from ....ops.reduce.reduce_moments import VarianceAttrs
 from ...dispatch import apply
 from ...native.reduce import integer_sum
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
 from ..create.create import kind_of
-from ..math.arithmetic import div, pow, sub
+from ..math.arithmetic import add, div, pow, sub
+from ..math.cast import clone
 from ..math.compare import choose, eq, ne, truth
 from ..math.complex import magnitude_squared, real
 from ..math.unary import abs as magnitude
 from ..math.unary import exp, log, square
 from ..operands import floating, must_be_real, must_be_tensors, promoted
-from ..reducing import dims_of, in_shape, reduce_by, without
+from ..reducing import counted, dims_of, in_shape, reduce_by, without
 from ..shape.shape import reshape
-from ..table import FUNCTIONS, row
+from ..table import row
 
 _SUM, _PROD, _MEAN, _MAX, _MIN = (Op.get(name) for name in "sum prod mean max min".split())
 _VARIANCE, _NORM, _ROOT = (Op.get(name) for name in "_variance _norm _root".split())
@@ -33,33 +35,25 @@ _LOG_SUM = Op.get("logsumexp")
 _ISNAN, _SIGN = Op.get("isnan"), Op.get("sign")
 
 
-def _counted(input: Tensor, dtype: Any) -> Tensor:
-    """In the dtype of a sum: int64 of integers and bools."""
-    if dtype is not None:
-        return input._cast(as_dtype(dtype).numpy)
-    return input._cast(INT64) if input._array.dtype.kind in "biu" else input
-
-
 @row(out=True)
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """the sum along dimensions, or of everything; of integers in int64"""
-    array = input._array
-    axes = dims_of(dim, array.ndim)
-    if dtype is None and array.dtype.kind in "biu":
-        return wrap(integer_sum(array, axes).reshape(without(array.shape, axes, keepdim)))
-    return reduce_by(_SUM, _counted(input, dtype), axes, keepdim)
+    axes = dims_of(dim, input.ndim)
+    if dtype is None and input._dtype.kind in "biu":
+        return wrap(integer_sum(array_of(input), axes).reshape(without(input._shape, axes, keepdim)))
+    return reduce_by(_SUM, counted(input, dtype), axes, keepdim)
 
 
 @row(out=True)
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """the sum, NaN counting as 0"""
-    if is_complex(input._array.dtype):
+    if is_complex(input._dtype):
         raise RunError("nansum does not support complex inputs")
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
 
 
 def _without_nan(input: Tensor) -> Tensor:
-    if not is_float(input._array.dtype):
+    if not is_float(input._dtype):
         return input
     return choose(apply(_ISNAN, None, [input])[0], 0.0, input)
 
@@ -69,16 +63,16 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """the product along a dimension, or of everything; of integers in int64"""
     if isinstance(dim, (tuple, list)):
         raise InvalidType("prod(): argument 'dim' (position 2) must be int, not tuple")
-    values = _counted(input, dtype)
-    if dim is None and values._array.ndim > 1:
+    values = counted(input, dtype)
+    if dim is None and values.ndim > 1:
         values = reshape(values, (-1,))
-    return reduce_by(_PROD, values, dims_of(dim, values._array.ndim), keepdim and dim is not None)
+    return reduce_by(_PROD, values, dims_of(dim, values.ndim), keepdim and dim is not None)
 
 
 def _averaged(name: str, input: Tensor, dtype: Any) -> Tensor:
     if dtype is not None:
         input = input._cast(as_dtype(dtype).numpy)
-    kind = input._array.dtype
+    kind = input._dtype
     if not (is_float(kind) or is_complex(kind)):
         raise RunError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
@@ -91,7 +85,7 @@ def _averaged(name: str, input: Tensor, dtype: Any) -> Tensor:
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """the mean along dimensions, or of everything"""
     values = _averaged("mean", input, dtype)
-    return reduce_by(_MEAN, values, dims_of(dim, input._array.ndim), keepdim)
+    return reduce_by(_MEAN, values, dims_of(dim, input.ndim), keepdim)
 
 
 @row(out=True)
@@ -106,13 +100,13 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 
 def _truth_in(input: Tensor, made: Tensor) -> Tensor:
     """Results are bools, but bytes of bytes."""
-    return made._cast(input._array.dtype) if input._array.dtype == np.uint8 else made
+    return made._cast(input._dtype) if input._dtype == np.uint8 else made
 
 
 def _over_bools(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    axes = dims_of(dim, input._array.ndim)
+    axes = dims_of(dim, input.ndim)
     if isinstance(dim, (tuple, list)) and not dim:
-        return _truth_in(input, truth(input).clone())
+        return _truth_in(input, clone(truth(input)))
     return _truth_in(input, reduce_by(op, truth(input), axes, keepdim))
 
 
@@ -145,11 +139,11 @@ def _moments(
         dim, unbiased = None, dim
     if unbiased is not None and correction is not None:
         raise InvalidType(f"{name}() received both unbiased and correction")
-    kind = input._array.dtype
+    kind = input._dtype
     if not (is_float(kind) or is_complex(kind)):
         raise RunError(f"{name}(): input must be floating point or complex, not {input.dtype}")
     less = correction if correction is not None else (unbiased is not False) * 1
-    axes = dims_of(dim, input._array.ndim)
+    axes = dims_of(dim, input.ndim)
     if is_complex(kind):
         return _complex_moments(input, axes, less, keepdim)
     made, middle = apply(_VARIANCE, _variance_attrs(axes, keepdim, float(less)), [input])
@@ -163,15 +157,15 @@ def _variance_attrs(axes: tuple[int, ...], keepdims: bool, correction: float) ->
 
 def _complex_moments(input: Tensor, axes: tuple[int, ...], less: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     middle = reduce_by(_MEAN, input, axes, True)
-    count = math.prod(input._array.shape[axis] for axis in axes)
+    count = math.prod(input._shape[axis] for axis in axes)
     total = reduce_by(_SUM, _squared(sub(input, middle)), axes, keepdim)
     variance = div(total, max(count - less, 0))
-    return variance, middle if keepdim else in_shape(middle, total._array.shape)
+    return variance, middle if keepdim else in_shape(middle, total._shape)
 
 
 def _squared(input: Tensor) -> Tensor:
     """|x|^2"""
-    return magnitude_squared(input) if is_complex(input._array.dtype) else square(input)
+    return magnitude_squared(input) if is_complex(input._dtype) else square(input)
 
 
 def root(input: Tensor) -> Tensor:
@@ -217,14 +211,14 @@ def std_mean(
 def _has_variance(input: Tensor, made: Tensor) -> bool:
     """Whether there are several elements in each place of a result. Where there is one, the
     gradient of the variance is NaN, and the mean must not be a part of that node."""
-    return input._array.size > made._array.size
+    return input.numel() > made.numel()
 
 
 # Norms.
 
 
 def _norm(input: Tensor, order: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
-    if order == 2 and not is_complex(input._array.dtype):
+    if order == 2 and not is_complex(input._dtype):
         return reduce_by(_NORM, input, axes, keepdim)
     if order == 2:
         return root(reduce_by(_SUM, _squared(input), axes, keepdim))
@@ -249,34 +243,20 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     must_be_tensors("linalg.vector_norm", x=x)
     if dtype is not None:
         x = x._cast(kind_of(dtype))
-    if not (is_float(x._array.dtype) or is_complex(x._array.dtype)):
+    if not (is_float(x._dtype) or is_complex(x._dtype)):
         raise RunError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.title}")
-    axes = dims_of(dim, x._array.ndim)
+    axes = dims_of(dim, x.ndim)
     if ord < 0 or math.isinf(ord):
         _must_have_extremes(x, axes)
     return _norm(x, float(ord), axes, keepdim)
 
 
 def _must_have_extremes(x: Tensor, axes: tuple[int, ...]) -> None:
-    if not math.prod(x._array.shape[axis] for axis in axes):
+    if not math.prod(x._shape[axis] for axis in axes):
         raise RunError(
             "linalg.vector_norm cannot compute this norm on an empty tensor because the operation "
             "does not have an identity"
         )
-
-
-@row(out=True)
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """the p-norm of vectors along dimensions; "fro" is the root of the sum of squares, "nuc" the
-    sum of singular values"""
-    if p == "nuc":
-        matrix_norm = FUNCTIONS["weft.linalg"]["matrix_norm"]
-        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-    if isinstance(p, str):
-        if p != "fro":
-            raise InvalidType(f"norm(): order {p!r} is no number, 'fro' or 'nuc'")
-        p = 2
-    return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype)
 
 
 @row
@@ -284,7 +264,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """the p-norm of input - other"""
     left, right = promoted(input, other)
     gap = sub(left, right)
-    return _norm(gap, float(p), dims_of(None, gap._array.ndim), False)
+    return _norm(gap, float(p), dims_of(None, gap.ndim), False)
 
 
 # Sums of exponentials.
@@ -294,12 +274,10 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log of the sum of exp along dimensions"""
     values = floating(input)
-    axes = dims_of(dim, values._array.ndim)
-    if not is_complex(values._array.dtype):
+    axes = dims_of(dim, values.ndim)
+    if not is_complex(values._dtype):
         return reduce_by(_LOG_SUM, values, axes, keepdim)
     most = reduce_by(_MAX, real(values.detach()), axes, True)
     most = choose(apply(Op.get("isinf"), None, [most])[0], 0.0, most)
-    total = log(reduce_by(_SUM, exp(sub(values, most)), axes, True)) + most
-    if keepdim:
-        return total
-    return in_shape(total, [n for axis, n in enumerate(total._array.shape) if axis not in axes])
+    total = add(log(reduce_by(_SUM, exp(sub(values, most)), axes, True)), most)
+    return in_shape(total, without(total._shape, axes, keepdim))

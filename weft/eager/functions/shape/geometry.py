@@ -11,8 +11,9 @@ from ....base.errors import InvalidType, RunError
 from ...autograd.modes import modes
 from ...autograd.node_names import entitle, title_of
 from ...tensor.inplace import check_writable
+from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor
-from ..table import row
+from ..table import named, row
 from .parts import as_strided, split_with_sizes
 from .shape import expand, squeeze, t, transpose, unsqueeze
 
@@ -28,9 +29,7 @@ def _check_own(self: Tensor) -> None:
 def _become(self: Tensor, seen: Tensor) -> Tensor:
     """Gives a tensor the geometry of a view of it, and the view's place in the graph. Views of it
     find theirs by the memory they look at."""
-    self._array = seen._array
-    if self._start is not None:
-        self._start = self.data_ptr() - self.untyped_storage().data_ptr() if seen.numel() else 0
+    self._look_as(seen)
     self._counter[0] += 1
     if seen._grad_fn is not None:
         self._grad_fn, self._output_nr, self._requires_grad = seen._grad_fn, seen._output_nr, True
@@ -48,9 +47,7 @@ def _in_place(function: Callable[..., Tensor], name: str, space: str | None = No
         entitle(seen, title, input)
         return _become(input, seen)
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"In-place `{name[:-1]}`: the tensor itself becomes the view"
-    row(call, space=space)
+    row(named(call, name, f"In-place `{name[:-1]}`: the tensor itself becomes the view"), space=space)
 
 
 for _function in (squeeze, t, transpose, unsqueeze):
@@ -72,7 +69,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
 @row(space=None)
 def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Writes one value where all indices are the same; with `wrap`, again below a square"""
-    shape = input._array.shape
+    shape = input._shape
     if len(shape) < 2:
         raise RunError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
@@ -104,15 +101,15 @@ def _check_plain(name: str, *tensors: Tensor) -> None:
 
 def _alike(name: str, input: Tensor, other: Any, called: str) -> list[Any]:
     """The elements of another tensor, as many as those that are changed."""
-    if not isinstance(other, Tensor) or other._array.dtype != input._array.dtype:
-        shown = other.type() if isinstance(other, Tensor) else type(other).__name__  # type: ignore[attr-defined]
-        raise InvalidType(f"{name}: expected {input.type()} for {called!r} (got {shown})")  # type: ignore[attr-defined]
-    values: list[Any] = expand(other, input._array.shape)._array.ravel().tolist()
+    if not isinstance(other, Tensor) or other._dtype != input._dtype:
+        shown = other.type() if isinstance(other, Tensor) else type(other).__name__
+        raise InvalidType(f"{name}: expected {input.type()} for {called!r} (got {shown})")
+    values: list[Any] = array_of(expand(other, input._shape)).ravel().tolist()
     return values
 
 
 def _mapped(input: Tensor, function: Callable[..., Any], *columns: list[Any]) -> Tensor:
-    array = input._array
+    array = array_of(input)
     kind = {"b": bool, "c": complex}.get(array.dtype.kind, float)
     whole = array.dtype.kind in "iu"
     made = [function(*values) for values in zip(array.ravel().tolist(), *columns)]

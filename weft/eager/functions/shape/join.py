@@ -16,9 +16,10 @@ from ....ops.shape.join import ConcatenateAttrs, StackAttrs
 from ....ops.shape.repeat import TileAttrs
 from ....ops.shape.transform import FlipAttrs
 from ...dispatch import apply
+from ...tensor.memory import Array, array_of
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor, axis_of, wrap
-from ...tensor.viewing import Array, pieces_of, positions_of
+from ...tensor.viewing import pieces_of, positions_of
 from ..operands import sizes_of
 from ..table import row
 from .parts import zeros_but
@@ -42,8 +43,8 @@ def listed(name: str, tensors: Any) -> list[Tensor]:
 
 
 def _in_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
-    kind = tensors[0]._array.dtype
-    if any(tensor._array.dtype != kind for tensor in tensors):
+    kind = tensors[0]._dtype
+    if any(tensor._dtype != kind for tensor in tensors):
         kind = result_dtype(tensors)
     return [tensor._cast(kind) for tensor in tensors]
 
@@ -55,22 +56,22 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     if not given:
         raise InvalidValue("cat(): expected a non-empty list of Tensors")
     for number, tensor in enumerate(given):
-        if not tensor._array.ndim:
+        if not tensor.ndim:
             raise RunError(f"zero-dimensional tensor (at position {number}) cannot be concatenated")
     parts = _in_one_dtype(given)
-    kept = [part for part in parts if part._array.shape != (0,)]  # of any rank, by old habit
+    kept = [part for part in parts if part._shape != (0,)]  # of any rank, by old habit
     if not kept:
         axis_of(dim, 1)
         return apply(_COPY, None, [parts[0]])[0]
-    axis = axis_of(dim, kept[0]._array.ndim)
+    axis = axis_of(dim, kept[0].ndim)
     _must_fit(kept, axis)
     return apply(_CONCATENATE, ConcatenateAttrs(axis=axis), kept)[0]
 
 
 def _must_fit(parts: Sequence[Tensor], axis: int) -> None:
-    first = parts[0]._array.shape
+    first = parts[0]._shape
     for number, part in enumerate(parts[1:], 1):
-        shape = part._array.shape
+        shape = part._shape
         if len(shape) != len(first):
             raise RunError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
         for at, (want, have) in enumerate(zip(first, shape)):
@@ -87,10 +88,10 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     given = listed("stack", tensors)
     if not given:
         raise RunError("stack expects a non-empty TensorList")
-    shape = given[0]._array.shape
+    shape = given[0]._shape
     axis = axis_of(dim, len(shape) + 1)
     for number, tensor in enumerate(given):
-        if tensor._array.shape != shape:
+        if tensor._shape != shape:
             raise RunError(
                 f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 "
                 f"and {list(tensor.shape)} at entry {number}"
@@ -109,7 +110,7 @@ def _all_at_least(name: str, tensors: Any, grow: Any) -> list[Tensor]:
 def hstack(tensors: Any) -> Tensor:
     """Tensors side by side: along the second axis, vectors along their only one"""
     given = _all_at_least("hstack", tensors, atleast_1d)
-    return cat(given, 0 if given[0]._array.ndim == 1 else 1)
+    return cat(given, 0 if given[0].ndim == 1 else 1)
 
 
 @row(method=False, out=True, aliases=["row_stack"])
@@ -127,7 +128,7 @@ def dstack(tensors: Any) -> Tensor:
 @row(method=False, out=True)
 def column_stack(tensors: Any) -> Tensor:
     """Tensors side by side; vectors are columns"""
-    columns = lambda x: reshape(x, -1, 1) if x._array.ndim <= 1 else x
+    columns = lambda x: reshape(x, -1, 1) if x.ndim <= 1 else x
     return cat(_all_at_least("column_stack", tensors, columns), 1)
 
 
@@ -135,7 +136,7 @@ def column_stack(tensors: Any) -> Tensor:
 def repeat(input: Tensor, repeats: Any, *more: Any) -> Tensor:
     """Copies side by side, so often along each axis; new axes come first"""
     times = sizes_of((repeats, *more))
-    if len(times) < input._array.ndim:
+    if len(times) < input.ndim:
         raise RunError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(n < 0 for n in times):
         raise RunError(f"Trying to create tensor with negative dimension: {list(times)}")
@@ -146,7 +147,7 @@ def repeat(input: Tensor, repeats: Any, *more: Any) -> Tensor:
 def tile(input: Tensor, dims: Any, *more: Any) -> Tensor:
     """Copies side by side, aligned at the last axis"""
     times = sizes_of((dims, *more))
-    return repeat(input, (1,) * (input._array.ndim - len(times)) + times)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
 @row
@@ -155,16 +156,16 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element, or slice of an axis, several times in a row"""
     if repeats is None:
-        return wrap(np.repeat(np.arange(input._array.size), input._array))
+        return wrap(np.repeat(np.arange(input.numel()), array_of(input)))
     source, axis = (reshape(input, -1), 0) if dim is None else (input, dim)
-    axis = axis_of(axis, source._array.ndim)
-    counts = repeats._array if isinstance(repeats, Tensor) else np.asarray(repeats)
-    size = source._array.shape[axis] if source._array.ndim else 1
+    axis = axis_of(axis, source.ndim)
+    counts = array_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
+    size = source._shape[axis] if source.ndim else 1
     _must_count(counts, size)
     chosen = np.repeat(np.arange(size), counts)
     if output_size is not None and output_size != chosen.size:
         raise RunError(f"repeat_interleave: Invalid output_size, expected {chosen.size} but got {output_size}")
-    return taken(source if source._array.ndim else reshape(source, 1), axis, chosen)
+    return taken(source if source.ndim else reshape(source, 1), axis, chosen)
 
 
 def _must_count(counts: Array, size: int) -> None:
@@ -186,7 +187,7 @@ def taken(input: Tensor, axis: int, indices: Array) -> Tensor:
 @row
 def flip(input: Tensor, dims: Any, *more: Any) -> Tensor:
     """Axes backwards"""
-    rank = input._array.ndim
+    rank = input.ndim
     axes = [axis_of(dim, rank) for dim in sizes_of((dims, *more))]
     for axis in axes:
         if axes.count(axis) > 1:
@@ -200,7 +201,7 @@ def flip(input: Tensor, dims: Any, *more: Any) -> Tensor:
 @row
 def fliplr(input: Tensor) -> Tensor:
     """The second axis backwards"""
-    if input._array.ndim < 2:
+    if input.ndim < 2:
         raise RunError("Input must be >= 2-d.")
     return flip(input, 1)
 
@@ -208,7 +209,7 @@ def fliplr(input: Tensor) -> Tensor:
 @row
 def flipud(input: Tensor) -> Tensor:
     """The first axis backwards"""
-    if input._array.ndim < 1:
+    if input.ndim < 1:
         raise RunError("Input must be >= 1-d.")
     return flip(input, 0)
 
@@ -221,13 +222,13 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if not moves:
         raise RunError("`shifts` required")
     if not axes and len(moves) == 1:
-        return reshape(roll(reshape(input, -1), moves, (0,)), input._array.shape)
+        return reshape(roll(reshape(input, -1), moves, (0,)), input._shape)
     if len(moves) != len(axes):
         raise RunError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}")
     made = input
     for move, dim in zip(moves, axes):
-        axis = axis_of(dim, input._array.ndim)
-        size = made._array.shape[axis]
+        axis = axis_of(dim, input.ndim)
+        size = made._shape[axis]
         back = move % size if size else 0
         if back:
             made = cat(pieces_of(made, axis, [size - back, back])[::-1], axis)
@@ -237,7 +238,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 @row
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by 90 degrees k times in the plane of two axes, from the first towards the second"""
-    rank = input._array.ndim
+    rank = input.ndim
     if len(dims) != 2:
         raise RunError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if rank < 2:
@@ -256,8 +257,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 
 
 def _triangle(input: Tensor, diagonal: int, lower: bool, name: str) -> Tensor:
-    array = input._array
-    if array.ndim < 2:
+    if input.ndim < 2:
         raise RunError(f"{name}: input tensor must have at least 2 dimensions")
     return apply(_TRIANGLE, TriangleAttrs(lower=lower, diagonal=diagonal), [input])[0]
 
@@ -282,15 +282,15 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if not vectors:
         raise RunError("meshgrid expects a non-empty TensorList")
     for vector in vectors:
-        if vector._array.ndim > 1:
+        if vector.ndim > 1:
             raise RunError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(vector.shape)}")
-        if vector._array.dtype != vectors[0]._array.dtype:
+        if vector._dtype != vectors[0]._dtype:
             raise RunError("meshgrid expects all tensors to have the same dtype")
     if indexing not in ("ij", "xy"):
         raise RunError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     swapped = indexing == "xy" and len(vectors) >= 2
     order = [vectors[1], vectors[0], *vectors[2:]] if swapped else vectors
-    shape = [vector._array.size for vector in order]
+    shape = [vector.numel() for vector in order]
     grids = [
         expand(reshape(vector, [-1 if at == axis else 1 for at in range(len(order))]), shape)
         for axis, vector in enumerate(order)
@@ -304,24 +304,23 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations of elements of vectors, a row each"""
     for tensor in tensors:
-        if tensor._array.ndim != 1:
+        if tensor.ndim != 1:
             raise RunError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
-    if len(tensors) == 1:
-        return tensors[0]
-    return stack([reshape(grid, -1) for grid in meshgrid(*tensors)], 1)
+    columns: list[Tensor] = [reshape(grid, -1) for grid in meshgrid(*tensors)] if len(tensors) > 1 else list(tensors)
+    return stack(columns, 1) if len(columns) > 1 else columns[0]
 
 
 @row
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of r elements of a vector, a row each"""
-    if input._array.ndim != 1:
+    if input.ndim != 1:
         raise RunError("Expect a 1D vector, but got shape " + str(list(input.shape)))
     if r < 0:
         raise RunError(f"Expect a non-negative number, but got {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(range(input._array.size), r)) if r else []
+    rows = list(choose(range(input.numel()), r)) if r else []
     chosen = np.asarray(rows, np.int64).reshape(-1, r)
-    return taken(input, 0, chosen) if r else wrap(np.empty((0,), input._array.dtype))
+    return taken(input, 0, chosen) if r else wrap(np.empty((0,), input._dtype))
 
 
 @row(method=False)
@@ -329,17 +328,17 @@ def block_diag(*tensors: Any) -> Tensor:
     """A matrix with the given ones on its diagonal"""
     given = list(tensors)
     for number, tensor in enumerate(given):
-        if tensor._array.ndim > 2:
+        if tensor.ndim > 2:
             raise RunError(
                 f"block_diag: Input tensors must have 2 or fewer dimensions. Input {number} "
                 f"has {tensor.ndim} dimensions"
             )
     blocks = _in_one_dtype([atleast_2d(tensor) for tensor in given])
-    shape = tuple(sum(block._array.shape[axis] for block in blocks) for axis in (0, 1))
+    shape = tuple(sum(block._shape[axis] for block in blocks) for axis in (0, 1))
     places, row_start, column = positions_of(shape), 0, 0
     numbers = []
     for block in blocks:
-        rows, columns = block._array.shape
+        rows, columns = block._shape
         numbers.append(places[row_start : row_start + rows, column : column + columns].reshape(-1))
         row_start, column = row_start + rows, column + columns
     values = cat([reshape(block, -1) for block in blocks])

@@ -14,18 +14,9 @@ from ....ops.shape.index import TakeAttrs
 from ....ops.shape.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
+from ...tensor.memory import Array, array_of
 from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
-from ...tensor.viewing import (
-    Array,
-    pieces_of,
-    place_of,
-    positions_by,
-    positions_of,
-    record_taken,
-    reshaped,
-    seen_by,
-    slice_of,
-)
+from ...tensor.viewing import pieces_of, place_of, positions_by, positions_of, record_taken, reshaped, seen_by, slice_of
 from ..operands import check_count, sizes_of
 from ..table import row
 from .shape import reshape
@@ -36,7 +27,7 @@ _SCATTER, _TAKE_GRAD, _COPY, _CONCATENATE = (
 
 
 def _must_have_axes(name: str, input: Tensor) -> None:
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError(f"{name}() cannot be applied to a 0-dim tensor.")
 
 
@@ -46,10 +37,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     _must_have_axes("narrow", input)
     if length < 0:
         raise RunError("narrow(): length must be non-negative.")
-    axis = axis_of(dim, input._array.ndim)
-    if isinstance(start, Tensor) and (start._array.ndim or start._array.dtype.kind not in "iu"):
+    axis = axis_of(dim, input.ndim)
+    if isinstance(start, Tensor) and (start.ndim or start._dtype.kind not in "iu"):
         raise RunError("start must be an 0-dim integral Tensor.")
-    size, first = input._array.shape[axis], int(start)
+    size, first = input._shape[axis], int(start)
     if not -size <= first <= size:
         raise DimensionError(f"start out of range (expected to be in range of [{-size}, {size}], but got {first})")
     first = first + size if first < 0 else first
@@ -61,23 +52,23 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 @row
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`narrow` in memory of its own"""
-    if dim >= input._array.ndim:
-        raise RunError(f"Expected dim < {input._array.ndim} to be true, but got {dim}")
+    if dim >= input.ndim:
+        raise RunError(f"Expected dim < {input.ndim} to be true, but got {dim}")
     return apply(_COPY, None, [narrow(input, dim, start, length)])[0]
 
 
 @row
 def select(input: Tensor, dim: int, index: Any) -> Tensor:
     """What is at one index of an axis"""
-    if not input._array.ndim:
+    if not input.ndim:
         raise DimensionError("select() cannot be applied to a 0-dim tensor.")
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     return place_of(input, axis, index_of(input, axis, int(index)))
 
 
 def index_of(input: Tensor, axis: int, index: int) -> int:
     """An index along an axis, counted from the front."""
-    size = input._array.shape[axis]
+    size = input._shape[axis]
     if not -size <= index < size:
         raise DimensionError(f"index {index} is out of bounds for dimension {axis} with size {size}")
     return index + size if index < 0 else index
@@ -86,15 +77,15 @@ def index_of(input: Tensor, axis: int, index: int) -> int:
 @row
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """What is at each index of an axis"""
-    if not input._array.ndim:
+    if not input.ndim:
         raise DimensionError("Dimension specified as 0 but tensor has no dimensions")
-    axis = axis_of(dim, input._array.ndim)
-    size = input._array.shape[axis]
+    axis = axis_of(dim, input.ndim)
+    size = input._shape[axis]
     if not (modes.grad and input._requires_grad):
         return _together([place_of(input, axis, i) for i in range(size)])
     pieces = pieces_of(input, axis, [1] * size)
-    head = (slice(None),) * axis
-    return _together([reshaped(piece, piece._array[(*head, 0, ...)]) for piece in pieces])
+    first: Any = (*(slice(None),) * axis, 0, ...)
+    return _together([reshaped(piece, array_of(piece)[first]) for piece in pieces])
 
 
 def _together(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -118,10 +109,10 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     if isinstance(split_size_or_sections, (tuple, list)):
         return split_with_sizes(input, split_size_or_sections, dim)
     step = int(split_size_or_sections)
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("split expects at least a 1-dimensional tensor")
-    axis = axis_of(dim, input._array.ndim)
-    size = input._array.shape[axis]
+    axis = axis_of(dim, input.ndim)
+    size = input._shape[axis]
     if step < 0:
         raise RunError(f"split expects split_size be non-negative, but got split_size={step}")
     if not step:
@@ -136,10 +127,10 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
 @row
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of given sizes along an axis, which they must fill"""
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("split expects at least a 1-dimensional tensor")
-    axis = axis_of(dim, input._array.ndim)
-    size, sizes = input._array.shape[axis], [int(n) for n in split_sizes]
+    axis = axis_of(dim, input.ndim)
+    size, sizes = input._shape[axis], [int(n) for n in split_sizes]
     if any(n < 0 for n in sizes):
         raise RunError(
             f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes}"
@@ -161,12 +152,12 @@ def unsafe_split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, 
 @row(aliases=["unsafe_chunk"])
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many pieces along an axis, all but the last of one size"""
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RunError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    axis = axis_of(dim, input._array.ndim)
-    size = input._array.shape[axis]
+    axis = axis_of(dim, input.ndim)
+    size = input._shape[axis]
     step = -(-size // chunks)
     if not step:
         return _pieces(input, axis, [0] * chunks)
@@ -177,8 +168,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """As many pieces as asked for, or those between given indices"""
     _must_be_split(input, indices_or_sections)
-    axis = axis_of(dim, input._array.ndim)
-    size = input._array.shape[axis]
+    axis = axis_of(dim, input.ndim)
+    size = input._shape[axis]
     places = _listed(indices_or_sections)
     if not isinstance(places, list):
         if places <= 0:
@@ -192,9 +183,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 
 def _must_be_split(input: Tensor, places: Any) -> None:
-    if not input._array.ndim:
+    if not input.ndim:
         raise RunError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
-    if isinstance(places, Tensor) and (places._array.ndim > 1 or places._array.dtype != np.int64):
+    if isinstance(places, Tensor) and (places.ndim > 1 or places._dtype != np.int64):
         raise RunError(
             "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
             f"one-dimensional int64 tensor, but got a tensor with {places.ndim} dims"
@@ -203,7 +194,7 @@ def _must_be_split(input: Tensor, places: Any) -> None:
 
 def _listed(places: Any) -> Any:
     if isinstance(places, Tensor):
-        return places._array.tolist()
+        return array_of(places).tolist()
     if isinstance(places, (tuple, list)):
         return [operator.index(place) for place in places]
     return operator.index(places)
@@ -211,14 +202,14 @@ def _listed(places: Any) -> Any:
 
 def _split_axis(name: str, rank: int, axis: Callable[[int], int]) -> Callable[..., Any]:
     def split_along(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-        ndim = input._array.ndim
+        ndim = input.ndim
         if ndim < rank:
             raise RunError(
                 f"{name} requires a tensor with at least {rank} dimension"
                 f"{'s' if rank > 1 else ''}, but got a tensor with {ndim} dimensions!"
             )
         at, places = axis(ndim), _listed(indices_or_sections)
-        size = input._array.shape[at]
+        size = input._shape[at]
         if not isinstance(places, list) and (places <= 0 or size % places):
             raise RunError(
                 f"{name} attempted to split along dimension {at}, but the size of the "
@@ -239,7 +230,7 @@ dsplit = row(_split_axis("dsplit", 3, lambda rank: 2))
 
 
 def _diagonal_axes(input: Tensor, dim1: int, dim2: int) -> tuple[int, int]:
-    rank = input._array.ndim
+    rank = input.ndim
     first, second = axis_of(dim1, rank), axis_of(dim2, rank)
     if first == second:
         raise RunError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -264,12 +255,18 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return seen_by(input, lambda x: _diagonal(x, offset, first, second))
 
 
+@row(name="diagonal", space="weft.linalg", method=False)
+def _matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices in the last two axes"""
+    return diagonal(A, offset, dim1, dim2)
+
+
 @row(space=None)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis, as a new last axis of a view"""
-    rank = input._array.ndim
+    rank = input.ndim
     axis = axis_of(dimension, rank)
-    extent = input._array.shape[axis] if rank else 1
+    extent = input._shape[axis] if rank else 1
     if size < 0:
         raise RunError(f"size is {size} but must be >= 0")
     if size > extent:
@@ -313,7 +310,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 def _memory(root: Tensor) -> Array:
     """All elements of a storage, as a vector."""
     held = root.untyped_storage()
-    kind = root._array.dtype
+    kind = root._dtype
     whole: Array = held._bytes[: held.nbytes() // kind.itemsize * kind.itemsize].view(kind)
     return whole
 
@@ -327,16 +324,16 @@ def _strided(input: Tensor, memory: Array, sizes: Sequence[int], strides: Sequen
     made = as_view(view(memory), input)
     if modes.grad and input._requires_grad:
         numbers = np.full(memory.size, -1, np.int64)
-        steps = [stride * numbers.itemsize for stride in element_strides(input._array)]
+        steps = [stride * numbers.itemsize for stride in element_strides(array_of(input))]
         first = numbers[input.storage_offset() :]
-        own = np.lib.stride_tricks.as_strided(first, input._array.shape, steps)
-        own[...] = positions_of(input._array.shape)
+        own = np.lib.stride_tricks.as_strided(first, input._shape, steps)
+        own[...] = positions_of(input._shape)
         record_taken(_and_a_zero(input), view(numbers), made)  # -1 is that zero
     return made
 
 
 def _and_a_zero(input: Tensor) -> Tensor:
-    zero = wrap(np.zeros(1, input._array.dtype))
+    zero = wrap(np.zeros(1, input._dtype))
     return apply(_CONCATENATE, ConcatenateAttrs(axis=0), [reshape(input, -1), zero])[0]
 
 
@@ -344,8 +341,8 @@ def _and_a_zero(input: Tensor) -> Tensor:
 
 
 def _replaced(input: Tensor, src: Tensor, view: Callable[[Array], Array], name: str) -> Tensor:
-    places = view(positions_of(input._array.shape))
-    if src._array.shape != places.shape:
+    places = view(positions_of(input._shape))
+    if src._shape != places.shape:
         raise RunError(
             f"expected src to have a size equal to the {name} of self. src size = "
             f"{list(src.shape)}, {name} size = {list(places.shape)}"
@@ -356,19 +353,19 @@ def _replaced(input: Tensor, src: Tensor, view: Callable[[Array], Array], name: 
 def put_at(input: Tensor, places: Array, values: Tensor) -> Tensor:
     """A copy with values at the elements of given numbers; of several, the last stays."""
     flat = [reshape(input, -1), wrap(places.reshape(1, -1)), reshape(values, -1)]
-    return reshape(apply(_SCATTER, None, flat)[0], input._array.shape)
+    return reshape(apply(_SCATTER, None, flat)[0], input._shape)
 
 
 def zeros_but(shape: Sequence[int], places: Array, values: Tensor) -> Tensor:
     """Zeros, with values added to the elements of given numbers."""
-    like = wrap(np.broadcast_to(np.zeros((), values._array.dtype), shape))
+    like = wrap(np.broadcast_to(np.zeros((), values._dtype), shape))
     return apply(_TAKE_GRAD, TakeAttrs(axis=None), [values, like, wrap(places)])[0]
 
 
 @row
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with another value at an index of an axis"""
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     at = index_of(input, axis, index)
     return _replaced(input, src, lambda x: x[(slice(None),) * axis + (at,)], "slice")
 
@@ -378,7 +375,7 @@ def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
     """A copy with other values in a slice of an axis"""
-    axis = axis_of(dim, input._array.ndim)
+    axis = axis_of(dim, input.ndim)
     index = (slice(None),) * axis + (slice(start, end, step),)
     return _replaced(input, src, lambda x: x[index], "slice")
 
@@ -393,23 +390,22 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 @row
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy with other values where `as_strided` looks"""
-    flat = wrap(positions_of(input._array.shape))
-    places = as_strided(flat, size, stride, storage_offset or 0)._array
+    flat = wrap(positions_of(input._shape))
+    places = array_of(as_strided(flat, size, stride, storage_offset or 0))
     return _replaced(input, src, lambda x: places, "slice")
 
 
 @row
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis on a diagonal"""
-    array = input._array
-    if not array.ndim:
+    if not input.ndim:
         raise DimensionError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
-    rank = array.ndim + 1
+    rank = input.ndim + 1
     first, second = axis_of(dim1, rank), axis_of(dim2, rank)
     if first == second:
         raise RunError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    side = array.shape[-1] + abs(offset)
-    shape = list(array.shape[:-1])
+    side = input._shape[-1] + abs(offset)
+    shape = list(input._shape[:-1])
     for axis in sorted((first, second)):
         shape.insert(axis, side)
     places = positions_by(lambda x: np.diagonal(x, offset, first, second), shape)
@@ -419,7 +415,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 @row
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or a matrix with that diagonal"""
-    rank = input._array.ndim
+    rank = input.ndim
     if rank == 1:
         return diag_embed(input, diagonal)
     if rank != 2:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ....base.errors import InvalidType, RunError
 from ...autograd.node_names import entitle
+from ...tensor.memory import array_of
 from ...tensor.size import Size
-from ...tensor.tensor import Tensor, as_view, axis_of
+from ...tensor.tensor import Tensor, as_view, axis_of, bind
 from ...tensor.types import dtype
 from ...tensor.viewing import in_order, permuted, reshaped, stretched
 from ..operands import sizes_of
@@ -50,7 +51,7 @@ def view(input: Tensor, size: Any, *more: Any) -> Tensor:
     """The same memory in another shape, or as elements of another dtype"""
     if isinstance(size, dtype):
         return _view_dtype(input, size)
-    array = input._array
+    array = array_of(input)
     sizes = _inferred(sizes_of((size, *more)), array.size)
     try:
         return reshaped(input, array.reshape(sizes, copy=False))
@@ -62,7 +63,7 @@ def view(input: Tensor, size: Any, *more: Any) -> Tensor:
 
 
 def _view_dtype(input: Tensor, kind: dtype) -> Tensor:
-    array, want = input._array, kind.numpy
+    array, want = array_of(input), kind.numpy
     have = array.itemsize
     if have != want.itemsize:
         ratio = max(have, want.itemsize) // min(have, want.itemsize)
@@ -85,31 +86,31 @@ def _view_dtype(input: Tensor, kind: dtype) -> Tensor:
 @row
 def reshape(input: Tensor, shape: Any, *more: Any) -> Tensor:
     """The same elements in another shape; a view where that is possible"""
-    array = input._array
+    array = array_of(input)
     sizes = _inferred(sizes_of((shape, *more)), array.size)
     try:
         return reshaped(input, array.reshape(sizes, copy=False))
     except ValueError:
         copied = in_order(input)
-        return reshaped(copied, copied._array.reshape(sizes))
+        return reshaped(copied, array_of(copied).reshape(sizes))
 
 
 @row(space=None)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """input.view(other.size())"""
-    return view(input, other._array.shape)
+    return view(input, other._shape)
 
 
 @row(space=None)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """input.reshape(other.size())"""
-    return reshape(input, other._array.shape)
+    return reshape(input, other._shape)
 
 
 @row
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merges the axes from one to another"""
-    shape = input._array.shape
+    shape = input._shape
     start, end = axis_of(start_dim, len(shape)), axis_of(end_dim, len(shape))
     if start > end:
         raise RunError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -123,7 +124,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @row
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Splits an axis into several"""
-    shape = input._array.shape
+    shape = input._shape
     axis = axis_of(dim, len(shape))
     if not isinstance(sizes, (tuple, list)):
         raise InvalidType(f"unflatten(): argument 'sizes' must be tuple of ints, not {type(sizes).__name__}")
@@ -149,7 +150,7 @@ def ravel(input: Tensor) -> Tensor:
 @row
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drops axes of size 1: all, or those given"""
-    array = input._array
+    array = array_of(input)
     if dim is None:
         axes = set(range(array.ndim))
     else:
@@ -164,7 +165,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 @row
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new axis of size 1"""
-    array = input._array
+    array = array_of(input)
     axis = axis_of(dim, array.ndim + 1)
     if array.flags.c_contiguous:
         return reshaped(input, array.reshape((*array.shape[:axis], 1, *array.shape[axis:])))
@@ -174,7 +175,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @row(aliases=["swapaxes", "swapdims"])
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two axes"""
-    rank = input._array.ndim
+    rank = input.ndim
     first, second = axis_of(dim0, rank), axis_of(dim1, rank)
     axes = list(range(rank))
     if rank:
@@ -185,7 +186,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 @row
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector as it is"""
-    rank = input._array.ndim
+    rank = input.ndim
     if rank > 2:
         raise RunError(f"t() expects a tensor with <= 2 dimensions, but self is {rank}D")
     return permuted(input, tuple(range(rank))[::-1])
@@ -194,7 +195,7 @@ def t(input: Tensor) -> Tensor:
 @row
 def permute(input: Tensor, dims: Any = (), *more: Any) -> Tensor:
     """Axes in another order"""
-    rank = input._array.ndim
+    rank = input.ndim
     given = sizes_of((dims, *more))
     if len(given) != rank:
         raise RunError(
@@ -218,7 +219,7 @@ def _unique_axes(name: str, dims: Any, rank: int, which: str) -> list[int]:
 @row(aliases=["moveaxis"])
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to other places; the others keep their order"""
-    rank = input._array.ndim
+    rank = input.ndim
     count = [len(d) if isinstance(d, (tuple, list)) else 1 for d in (source, destination)]
     if count[0] != count[1]:
         raise RunError(
@@ -237,7 +238,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 @row(space=None)
 def expand(input: Tensor, size: Any = (), *more: Any, implicit: bool = False) -> Tensor:
     """Axes of size 1 repeated without copying; -1 keeps a size"""
-    given, shape = sizes_of((size, *more)), input._array.shape
+    given, shape = sizes_of((size, *more)), input._shape
     lead = len(given) - len(shape)
     if lead < 0:
         raise RunError(
@@ -266,7 +267,7 @@ def expand(input: Tensor, size: Any = (), *more: Any, implicit: bool = False) ->
 @row(space=None)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """input.expand(other.size())"""
-    return expand(input, other._array.shape)
+    return expand(input, other._shape)
 
 
 @row
@@ -293,7 +294,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Tensors expanded to the shape they broadcast to"""
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
-    shape = broadcast_shapes(*(tensor._array.shape for tensor in tensors))
+    shape = broadcast_shapes(*(tensor._shape for tensor in tensors))
     return tuple(expand(tensor, shape) for tensor in tensors)
 
 
@@ -303,7 +304,7 @@ def _at_least(rank: int, tensors: Sequence[Any], place: Any) -> Any:
     if len(tensors) != 1:
         return tuple(_at_least(rank, (tensor,), place) for tensor in tensors)
     (tensor,) = tensors
-    shape = tensor._array.shape
+    shape = tensor._shape
     return tensor if len(shape) >= rank else reshape(tensor, place(shape))
 
 
@@ -326,15 +327,15 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 def _reversed(self: Tensor) -> Tensor:
-    made = permuted(self, tuple(range(self._array.ndim))[::-1])
+    made = permuted(self, tuple(range(self.ndim))[::-1])
     entitle(made, "PermuteBackward0", self)
     return made
 
 
 def _turned(self: Tensor) -> Tensor:
-    if self._array.ndim == 1:
+    if self.ndim == 1:
         raise RunError("tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor.")
-    return transpose(self, -2, -1) if self._array.ndim else self
+    return transpose(self, -2, -1) if self.ndim else self
 
 
-Tensor.T, Tensor.mT = property(_reversed), property(_turned)  # type: ignore[attr-defined]
+bind(T=property(_reversed), mT=property(_turned))

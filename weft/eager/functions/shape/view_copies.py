@@ -31,13 +31,13 @@ def detach(input: Tensor) -> Tensor:
 
 def slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """Every step-th place of an axis from a start to before an end"""
-    axis = axis_of(dim, input._array.ndim)
-    if not input._array.ndim:
+    axis = axis_of(dim, input.ndim)
+    if not input.ndim:
         raise RunError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
         raise RunError("slice step must be positive")
     index = (_every,) * axis + (builtins.slice(start, end, step),)
-    made: Tensor = input[index]  # type: ignore[index]
+    made: Tensor = input[index]
     return made
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Var, binary, const, select, widen
 from ....te.loops import Kernel
@@ -65,21 +65,21 @@ class Turns(NamedTuple):
     turns: Var
 
 
-def turn_vectors(target: Target, dtype: DType) -> int:
+def turn_vectors(target: CpuTarget, dtype: DType) -> int:
     """How many vectors of pixels a turn makes at most."""
     most = PANEL_BYTES // (MAX_DEPTH * target.lanes(dtype) * dtype.itemsize)
     width = tile_size(target, dtype).vectors
     return most // width * width
 
 
-def convolution_kernel(target: Target, dtype: DType) -> Kernel:
+def convolution_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers source, weight, bias, taps, parts, out, and `strange`: a vector whose
     elements become NaN where results are NaN or infinite."""
     return _Writer(target, dtype).kernel()
 
 
 class _Writer:
-    def __init__(self, target: Target, dtype: DType) -> None:
+    def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = b = KernelBuilder(f"open_convolution_{dtype.name}")
         self.dtype, self.size = dtype, tile_size(target, dtype)
         self.max_vectors = turn_vectors(target, dtype)

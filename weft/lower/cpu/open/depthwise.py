@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary, call, const
 from ....te.loops import Buffer, Kernel
@@ -48,7 +48,7 @@ def copied_elements(dtype: DType) -> int:
 class _Planes:
     """What both kernels have in common."""
 
-    def __init__(self, b: KernelBuilder, target: Target, dtype: DType, factors: Sequence[str]) -> None:
+    def __init__(self, b: KernelBuilder, target: CpuTarget, dtype: DType, factors: Sequence[str]) -> None:
         self.b, self.dtype, self.lanes = b, dtype, target.lanes(dtype)
         self.source = b.arg("source", dtype, (UNBOUNDED,))
         self.factors = [b.arg(name, dtype, (UNBOUNDED,)) for name in factors]
@@ -115,7 +115,7 @@ class DepthwiseTurns(NamedTuple):
     turns: Var
 
 
-def depthwise_kernel(target: Target, dtype: DType) -> Kernel:
+def depthwise_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers source, weight, bias, taps, parts, out, and `strange`: a vector whose
     elements become NaN where results are NaN or infinite."""
     b = KernelBuilder(f"open_depthwise_{dtype.name}")
@@ -199,7 +199,7 @@ class DepthwiseFilterTurns(NamedTuple):
     turns: Var
 
 
-def depthwise_filters_kernel(target: Target, dtype: DType) -> Kernel:
+def depthwise_filters_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers source, windows, taps, parts (of which there is one), out, which has
     a copy for each split of the images, and `strange`."""
     b = KernelBuilder(f"open_depthwise_filters_{dtype.name}")

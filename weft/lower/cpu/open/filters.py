@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary, const, widen
 from ....te.loops import Kernel
@@ -47,7 +47,7 @@ class FilterTurns(NamedTuple):
     turns: Var
 
 
-def filters_kernel(target: Target, dtype: DType) -> Kernel:
+def filters_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers source, windows, taps, parts (of which there is one), out, which has
     a copy for each split, and `strange`: a vector whose elements become NaN where results are NaN
     or infinite."""
@@ -55,7 +55,7 @@ def filters_kernel(target: Target, dtype: DType) -> Kernel:
 
 
 class _Writer:
-    def __init__(self, target: Target, dtype: DType) -> None:
+    def __init__(self, target: CpuTarget, dtype: DType) -> None:
         self.b = b = KernelBuilder(f"open_filters_{dtype.name}")
         self.dtype, self.size = dtype, tile_size(target, dtype)
         self.chunk = PIXEL_BYTES // dtype.itemsize
@@ -210,7 +210,7 @@ def _upto(most: Expr, total: Expr, first: Expr) -> Expr:
     return binary("min", most, total - first)
 
 
-def added_parts_kernel(target: Target, dtype: DType) -> Kernel:
+def added_parts_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """out[i] = the sum over some parts of parts[part * length + i], in their order."""
     b, lanes = KernelBuilder(f"open_added_parts_{dtype.name}"), target.lanes(dtype)
     parts, out = b.arg("parts", dtype, (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))

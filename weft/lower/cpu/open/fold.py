@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Var, const
 from ....te.loops import Kernel
@@ -30,7 +30,7 @@ class Folds(NamedTuple):
     turns: Var  # one for each plane of results
 
 
-def fold_kernel(target: Target, dtype: DType) -> Kernel:
+def fold_kernel(target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel over buffers products, bias, taps and out."""
     b, lanes = KernelBuilder(f"open_fold_{dtype.name}"), target.lanes(dtype)
     products, bias = (b.arg(name, dtype, (UNBOUNDED,)) for name in ("products", "bias"))

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .... import te
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.expr import Call, Expr, Load, Reduce, as_expr
 from ....te.extents import Trace
 from ....te.loops import Buffer, For, Kernel, Stmt, buffer
@@ -61,7 +61,11 @@ class OpenProgram(NamedTuple, Generic[K]):
 
 
 def lower_open(
-    name: str, compute: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[DType], target: Target
+    name: str,
+    compute: Callable[..., Any],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[DType],
+    target: CpuTarget,
 ) -> OpenProgram[Kernel]:
     """The kernels of a computation on tensors of these shapes, for all like it. `compute` takes te
     tensors and gives one or several. Extents of 1 stay as they are."""
@@ -133,7 +137,7 @@ def _distinct(made: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _step(
-    name: str, group: Sequence[Tensor], rows: int, places: Mapping[Tensor, int], trace: Trace, target: Target
+    name: str, group: Sequence[Tensor], rows: int, places: Mapping[Tensor, int], trace: Trace, target: CpuTarget
 ) -> OpenStep[Kernel]:
     read = {t: None for stage in group for t in reached_tensors(stage, places) if t in places}
     buffers = {

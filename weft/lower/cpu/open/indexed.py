@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, INT64, DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, binary, cast, select
 from ....te.loops import For, Kernel, Store
@@ -40,7 +40,7 @@ def _places(b: KernelBuilder, number: Expr, extents: Sequence[Expr], *steps: Seq
     return [b.let("place", place) for place in places]
 
 
-def elements_kernel(dtype: DType, rank: int, what: str, target: Target) -> Kernel:
+def elements_kernel(dtype: DType, rank: int, what: str, target: CpuTarget) -> Kernel:
     """get: y[i] = x[at(i)]; put: x[at(i)] = y[i]; add: x[at(i)] += y[i]. For all indices i of y,
     in order; at(i) is i with its place along one axis named by an element of `indices`.
 
@@ -70,7 +70,7 @@ def elements_kernel(dtype: DType, rank: int, what: str, target: Target) -> Kerne
     return lower_vectors(b.finish())
 
 
-def add_rows_kernel(dtype: DType, dense: bool, target: Target) -> Kernel:
+def add_rows_kernel(dtype: DType, dense: bool, target: CpuTarget) -> Kernel:
     """x[o, indices[k], i] += y[o, k, i], where x and indices are dense, and y along i unless all
     of its row is one element.
 
@@ -95,7 +95,7 @@ def add_rows_kernel(dtype: DType, dense: bool, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def nonzero_kernel(rank: int, target: Target) -> Kernel:
+def nonzero_kernel(rank: int, target: CpuTarget) -> Kernel:
     """The indices of elements that hold, in order. Element d of the n-th goes to out[n * step +
     d * plane]. None may hold after the first `limit` elements.
 

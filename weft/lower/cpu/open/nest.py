@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
-from ....base.target import Target
+from ....base.cpu_target import CpuTarget
 from ....te.expr import Const, Expr, Load, Var, as_expr, minimum
 from ....te.extents import Trace
 from ....te.loops import Buffer, For, If, Kernel, Let, Parallel, Seq, Stmt
@@ -39,7 +39,7 @@ class Nest(NamedTuple):
 
 
 def nest_kernel(
-    name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: Target, trace: Trace
+    name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: CpuTarget, trace: Trace
 ) -> tuple[Kernel, Any]:
     """The kernel of some nests, one after the other, and how many turns its parallel loop has. The
     first `rows` axes are the same for all of them, and what later ones read is of their own row."""
@@ -57,7 +57,7 @@ def nest_kernel(
     return _finished(name, buffers, outer, turns, body, trace), turns
 
 
-def _lanes(body: Stmt, target: Target) -> int:
+def _lanes(body: Stmt, target: CpuTarget) -> int:
     """As many as what is read allows; a sum may be of a wider dtype."""
     reads = [load for load in loads(body) if accessed(load).scope == "arg"]
     if not reads or not any(isinstance(s, For) for s in statements(body)):

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .... import te
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT64, DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, minimum
 from ....te.loops import Buffer, Kernel, Seq, Stmt, Store
@@ -53,7 +53,7 @@ class _Moments(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, name: str, dtype: DType, target: Target) -> None:
+    def __init__(self, name: str, dtype: DType, target: CpuTarget) -> None:
         self.b, self.dtype, self.lanes = KernelBuilder(name), dtype, target.lanes(dtype)
 
     def scalars(self, kind: type) -> tuple[Expr, ...]:
@@ -120,7 +120,7 @@ class _Rows(NamedTuple):
     groups: Expr  # rows that have their own scales, over and over
 
 
-def row_norm_kernel(centred: bool, dtype: DType, target: Target) -> Kernel:
+def row_norm_kernel(centred: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta, or without mean and beta. Buffers: x,
     gamma, beta, epsilon in float64, result."""
     w = _Writer("row_norm", dtype, target)
@@ -152,7 +152,7 @@ class _RowBlocks(NamedTuple):
     block: Expr  # rows of one turn, a multiple of the groups
 
 
-def row_norm_grad_kernel(centred: bool, dtype: DType, target: Target) -> Kernel:
+def row_norm_grad_kernel(centred: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """dx = (h - mean h - n mean(h n)) / std with h = gamma g and n = (x - mean) / std, or without
     means; and the sums of g n and g over each block of rows. Buffers: g, x, gamma, epsilon in
     float64, dx, sums of g n, sums of g."""
@@ -236,7 +236,7 @@ class _Place:
         return self.start + segment * self.sets.segment_step + j
 
 
-def part_norm_kernel(dtype: DType, target: Target) -> Kernel:
+def part_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta. Buffers: x, gamma, beta, epsilon in
     float64, result, then mean and variance of each set."""
     w = _Writer("part_norm", dtype, target)
@@ -263,7 +263,7 @@ def part_norm_kernel(dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def part_norm_grad_kernel(given: bool, dtype: DType, target: Target) -> Kernel:
+def part_norm_grad_kernel(given: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """dx = (h - mean h - n mean(h n)) / std + (dmean + 2 dvariance (x - mean)) / count with h =
     gamma g and n = (x - mean) / std; and the sums of g n and g of each part.
 
@@ -338,7 +338,7 @@ class _Matrix(NamedTuple):
         return minimum(turn * lanes, self.columns - lanes)
 
 
-def column_norm_kernel(dtype: DType, target: Target) -> Kernel:
+def column_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta for each column. Buffers: x, gamma, beta,
     epsilon in float64, result, then mean and variance."""
     w = _Writer("column_norm", dtype, target)
@@ -366,7 +366,7 @@ def column_norm_kernel(dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def column_norm_grad_kernel(dtype: DType, target: Target) -> Kernel:
+def column_norm_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """As `part_norm_grad_kernel` with moments given, for each column. Buffers: g, x, gamma, epsilon
     in float64, dx, dgamma, dbeta, mean, variance, dmean, dvariance."""
     w = _Writer("column_norm_grad", dtype, target)

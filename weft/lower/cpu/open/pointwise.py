@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .... import te
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, DType
 from ....base.errors import Error
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr, minimum
 from ....te.loops import Buffer, Kernel, Store
@@ -112,7 +112,7 @@ class Walk(NamedTuple):
     placed: bool = False
 
 
-def pointwise_kernel(name: str, element: Element, walk: Walk, target: Target) -> Kernel:
+def pointwise_kernel(name: str, element: Element, walk: Walk, target: CpuTarget) -> Kernel:
     """Scalars: the extents of the axes, then for each operand its strides along all axes but the
     innermost, then those of the result if it is placed. A turn is a block of elements, or a row
     where there are rows."""

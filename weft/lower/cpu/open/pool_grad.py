@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .... import te
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import INT64, DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, maximum, minimum
 from ....te.loops import Buffer, Kernel, Store
@@ -46,7 +46,7 @@ class Along(NamedTuple):
 class _Images:
     """What both kernels begin with."""
 
-    def __init__(self, name: str, dtype: DType, target: Target) -> None:
+    def __init__(self, name: str, dtype: DType, target: CpuTarget) -> None:
         self.b, self.lanes, self.dtype = KernelBuilder(name), target.lanes(dtype), dtype
         self.count = self.b.scalar("images")
         self.down, self.across = (
@@ -68,7 +68,7 @@ class _Images:
         self.b.emit(vector_loop(i, as_expr(0), self.elements, self.lanes, zero))
 
 
-def shares_kernel(dtype: DType, target: Target) -> Kernel:
+def shares_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """Every element of a window gets what is given for it. Buffers: shares, result."""
     made = _Images("window_shares", dtype, target)
     b, down, across = made.b, made.down, made.across
@@ -89,7 +89,7 @@ def shares_kernel(dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def first_largest_kernel(dtype: DType, target: Target) -> Kernel:
+def first_largest_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """The first largest element of a window, or NaN, gets what is given for it. Buffers: what is
     given, the images, their pools, result."""
     made = _Images("first_largest", dtype, target)

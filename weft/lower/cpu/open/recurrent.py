@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from .... import te
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import INT64, DType
-from ....base.target import Target
 from ....ops.nn._rnn_kernels import GATES, KEPT
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary, select
@@ -33,7 +33,7 @@ BESIDE = 4  # vectors of cells in a tile, where a cell has one sum
 OTHERS = 8  # registers beside those of the sums
 
 
-def step_tile(target: Target, dtype: DType, sums: int) -> TileSize:
+def step_tile(target: CpuTarget, dtype: DType, sums: int) -> TileSize:
     """The tile of a product whose cells have some sums each."""
     vectors = sums if sums > 1 else BESIDE
     return TileSize((registers(target) - OTHERS) // vectors, vectors, target.lanes(dtype))
@@ -44,7 +44,7 @@ def tile_cells(size: TileSize, sums: int) -> int:
     return size.lanes if sums > 1 else size.width
 
 
-def pack_kernel(dtype: DType, sums: int, target: Target) -> Kernel:
+def pack_kernel(dtype: DType, sums: int, target: CpuTarget) -> Kernel:
     """Weights as [tile][k][vector]: the vectors of a tile are the sums of its cells, or of cells
     that follow each other. Scalars: cells, products, elements between products, between cells and
     between sums of a cell, tiles."""
@@ -95,7 +95,7 @@ class _Row(NamedTuple):
 class _Steps:
     """A kernel that goes through steps in the order of its table."""
 
-    def __init__(self, name: str, mode: str, dtype: DType, sums: int, target: Target) -> None:
+    def __init__(self, name: str, mode: str, dtype: DType, sums: int, target: CpuTarget) -> None:
         self.b, self.mode, self.dtype, self.sums = KernelBuilder(name), mode, dtype, sums
         self.size = step_tile(target, dtype, sums)
         self.given = _Arguments(*[self.b.scalar(name) for name in _Arguments._fields])
@@ -215,7 +215,7 @@ class _Steps:
 class _Forward(_Steps):
     """Rows of `states` and `cells` behind those of all steps are what sequences begin with."""
 
-    def __init__(self, mode: str, kept: bool, dtype: DType, target: Target) -> None:
+    def __init__(self, mode: str, kept: bool, dtype: DType, target: CpuTarget) -> None:
         super().__init__(f"{mode}_steps", mode, dtype, GATES[mode], target)
         self.gates, self.bias, self.states = map(self.arg, ("gates", "bias", "states"))
         self.cells = self.arg("cells") if mode == "lstm" else None
@@ -278,7 +278,7 @@ class _Backward(_Steps):
     before, products with weights aside. `first` is what sequences began with: cells of lstm, states
     of gru; `ago` the same after every step."""
 
-    def __init__(self, mode: str, dtype: DType, target: Target) -> None:
+    def __init__(self, mode: str, dtype: DType, target: CpuTarget) -> None:
         super().__init__(f"{mode}_steps_back", mode, dtype, 1, target)
         self.grads, self.kept, self.made = map(self.arg, ("output_grad", "kept", "gates_grad"))
         self.carried = self.arg("carried")
@@ -349,12 +349,12 @@ class _Backward(_Steps):
         return te.const(0, self.dtype)
 
 
-def forward_kernel(mode: str, kept: bool, dtype: DType, target: Target) -> Kernel:
+def forward_kernel(mode: str, kept: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """Buffers: table, weights, gates, bias, states, cells (lstm), kept gates (if wanted)."""
     return _Forward(mode, kept, dtype, target).kernel()
 
 
-def backward_kernel(mode: str, dtype: DType, target: Target) -> Kernel:
+def backward_kernel(mode: str, dtype: DType, target: CpuTarget) -> Kernel:
     """Buffers: table, weights, gradient of outputs, kept gates, gradient of gates, carried; then
     ago and first (lstm, gru), gradient of cells (lstm), that of the state's part (gru)."""
     return _Backward(mode, dtype, target).kernel()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT64, INT32, INT64, DType, is_float
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, cast, minimum
 from ....te.loops import Buffer, Kernel, Seq, Store
@@ -76,7 +76,7 @@ def term_and_total(combiner: str, dtype: DType) -> tuple[DType, DType]:
 
 
 def reduction_kernel(
-    reduction: Reduction, dtypes: Sequence[DType], form: Form, widths: Widths, target: Target
+    reduction: Reduction, dtypes: Sequence[DType], form: Form, widths: Widths, target: CpuTarget
 ) -> Kernel:
     """Scalars: the extents of the outer axes, that of the reduced axis, how many chunks it has, for
     columns the extent of the kept axis; then for each operand its strides along the outer axes, for

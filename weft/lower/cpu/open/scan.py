@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT64, DType, is_float
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Broadcast, Expr, Ramp, Shuffle, Var, as_expr, cast, const, minimum, select
 from ....te.loops import Buffer, Kernel, Store
@@ -42,7 +42,7 @@ def state_dtype(dtype: DType) -> DType:
     return FLOAT64 if is_float(dtype) else dtype
 
 
-def row_scan_kernel(scan: Scan, dtypes: Sequence[DType], target: Target) -> Kernel:
+def row_scan_kernel(scan: Scan, dtypes: Sequence[DType], target: CpuTarget) -> Kernel:
     """Along rows in memory, from operands of some dtypes to a result of the last one. Scalars: how
     many there are, and their length. A turn is a row."""
     b, wide = KernelBuilder(scan.name), state_dtype(dtypes[0])
@@ -120,7 +120,7 @@ class _Vectors(NamedTuple):
         return tuple([Shuffle(part, none, tuple(order)) for part, none in zip(state, self.nothing)])
 
 
-def column_scan_kernel(scan: Scan, dtypes: Sequence[DType], target: Target) -> Kernel:
+def column_scan_kernel(scan: Scan, dtypes: Sequence[DType], target: CpuTarget) -> Kernel:
     """The same along the middle one of three axes; scalars: their extents. A turn is a block of
     columns."""
     b, wide = KernelBuilder(scan.name), state_dtype(dtypes[0])

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .... import te
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, FLOAT64, INT64, DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, minimum
 from ....te.loops import Buffer, Kernel, Store
@@ -21,7 +21,7 @@ At = Callable[[Expr], Expr]
 class _Rows:
     """What all of them begin with: rows one after the other, of `length` elements."""
 
-    def __init__(self, name: str, dtype: DType, target: Target) -> None:
+    def __init__(self, name: str, dtype: DType, target: CpuTarget) -> None:
         self.b, self.dtype, self.lanes = KernelBuilder(name), dtype, target.lanes(dtype)
         self.rows, self.length = self.b.scalar("rows"), self.b.scalar("length")
 
@@ -63,7 +63,7 @@ class _Rows:
         return self.b.let(name, te.cast(value, self.dtype))
 
 
-def softmax_kernel(logarithm: bool, dtype: DType, target: Target) -> Kernel:
+def softmax_kernel(logarithm: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """exp(x) / sum of exp(x), or the logarithm of that. Buffers: x, result."""
     made = _Rows("softmax", dtype, target)
     b, length, (x, y) = made.b, made.length, made.args("x", "y")
@@ -81,7 +81,7 @@ def softmax_kernel(logarithm: bool, dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def softmax_grad_kernel(dtype: DType, target: Target) -> Kernel:
+def softmax_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """dx = y (g - sum of g y). Buffers: g, y, dx, which may be g."""
     made = _Rows("softmax_grad", dtype, target)
     b, length, (g, y, dx) = made.b, made.length, made.args("g", "y", "dx")
@@ -93,7 +93,7 @@ def softmax_grad_kernel(dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def cross_entropy_kernel(smooth: bool, dtype: DType, target: Target) -> Kernel:
+def cross_entropy_kernel(smooth: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """log(sum of exp(x)) - x of the right class; 0 where that is negative. Buffers: x, classes, how
     much the right class counts and how much each other one if `smooth`, in float64; losses."""
     made = _Rows("cross_entropy", dtype, target)
@@ -116,7 +116,7 @@ def cross_entropy_kernel(smooth: bool, dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def cross_entropy_grad_kernel(dtype: DType, target: Target) -> Kernel:
+def cross_entropy_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """dx = g (softmax(x) - what is right of each class); 0 where the class is negative. Buffers: g,
     x, classes, how much the right class counts and how much every one, in float64; dx."""
     made = _Rows("cross_entropy_grad", dtype, target)
@@ -137,7 +137,7 @@ def cross_entropy_grad_kernel(dtype: DType, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def probabilities_kernel(mask: str, causal: bool, dtype: DType, target: Target) -> Kernel:
+def probabilities_kernel(mask: str, causal: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """softmax(factor scores + mask) in place, with zeros in rows that see nothing.
 
     Scores are matrices of `queries` rows and `length` columns. Scalars: rows in all, length,

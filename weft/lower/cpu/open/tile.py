@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Ramp, Var, as_expr, binary, call, select, widen
 from ....te.loops import Buffer
@@ -50,7 +50,7 @@ class TileSize(NamedTuple):
         return self.vectors * self.lanes
 
 
-def tile_size(target: Target, dtype: DType) -> TileSize:
+def tile_size(target: CpuTarget, dtype: DType) -> TileSize:
     """The tile that fills the registers: 8 x 3 sums, 3 vectors and a broadcast of 32."""
     return TileSize(8 if registers(target) == 32 else 4, 3, target.lanes(dtype))
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Shuffle, Var, as_expr, binary, select
 from ....te.loops import Buffer, Kernel, Store
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
+from .matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
 from .nest import vector_loop
 from .operands import UNBOUNDED
-from .pack import GROUP_BYTES, VECTOR_BYTES, transposed
 from .pointwise import row_starts
 from .tile import ceil_div, clamped, lanes_from
 
@@ -23,7 +23,7 @@ BLOCK = 64  # elements along i of a turn: a few whole cache lines of x
 LINE_BYTES = 64  # of a cache line, which is written at once
 
 
-def transposed_copy(dtype: DType, rank: int, target: Target) -> Kernel:
+def transposed_copy(dtype: DType, rank: int, target: CpuTarget) -> Kernel:
     """Scalars: the extents of i and j, the step of out along i and that of x along j, and for each
     of `rank` more axes its extent and the steps of x and out. A turn is a block of i."""
     b = KernelBuilder("transposed_copy")
@@ -59,7 +59,7 @@ def transposed_copy(dtype: DType, rank: int, target: Target) -> Kernel:
     return lower_vectors(b.finish())
 
 
-def row_copy(dtype: DType, rank: int, step: int, target: Target) -> Kernel:
+def row_copy(dtype: DType, rank: int, step: int, target: CpuTarget) -> Kernel:
     """out[..., i] = x[..., step * i], for a step of 0 or -1. Scalars: the extent of i, and for each
     of `rank` more axes as above. A turn is a row."""
     b = KernelBuilder("row_copy")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....base.target import Target
 from ....ops.nn._convolution import Convolution
 from ....ops.nn._windows import Window
 from . import convolution, depthwise, filters
@@ -185,7 +185,7 @@ def even_parts(total: int, parts: int, unit: int) -> int:
 # Sums over windows.
 
 
-def plan_sum(job: WindowSum, target: Target, dtype: DType) -> Plan:
+def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     if job.deep == 1 and job.rows <= FEW_OUTPUTS:
         made = _plan_planes(job, target, dtype)
         if made is not None:
@@ -238,7 +238,7 @@ def _suits_fold(job: WindowSum) -> bool:
     return windows <= USEFUL * prod(job.out[2:]) and products <= MAX_PRODUCTS
 
 
-def _plan_fold(job: WindowSum, target: Target, dtype: DType) -> Plan:
+def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     """Products of all windows and filters, which the caller makes, are added where taps stand."""
     places, parts = _parts(job)
     taps = [(place.dy, place.dx, place.number) for place in places]
@@ -258,7 +258,7 @@ def _weight_steps(job: WindowSum) -> tuple[int, ...]:
     return job.rows, job.deep, row, channel, job.rows * job.deep * taps
 
 
-def _cut(rows: int, pixels: int, others: int, target: Target, dtype: DType) -> tuple[int, int]:
+def _cut(rows: int, pixels: int, others: int, target: CpuTarget, dtype: DType) -> tuple[int, int]:
     """Pixels and channels of a turn: many, but enough turns for all threads."""
     size, most = tile_size(target, dtype), convolution.turn_vectors(target, dtype)
     total = _ceil(pixels, size.lanes)
@@ -281,7 +281,7 @@ def _cut(rows: int, pixels: int, others: int, target: Target, dtype: DType) -> t
 # Filters.
 
 
-def plan_filters(job: WindowSum, target: Target, dtype: DType) -> Plan:
+def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan:
     """The transpose in weights of a convolution: `job.out` is what its windows make."""
     if job.deep == 1 and job.rows <= FEW_OUTPUTS:
         made = _plan_plane_filters(job, target, dtype)
@@ -364,7 +364,7 @@ def _copies(job: WindowSum, places: list[_Place], parts: Any, dtype: DType) -> _
     return _Copies(numbers, taps, bands * blocks)
 
 
-def _plan_planes(job: WindowSum, target: Target, dtype: DType) -> Plan | None:
+def _plan_planes(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None:
     places, parts = _parts(job)
     copies = _copies(job, places, parts, dtype)
     if copies is None:
@@ -377,7 +377,7 @@ def _plan_planes(job: WindowSum, target: Target, dtype: DType) -> Plan | None:
     return Plan("depthwise", tables, scalars, job.out, 1, turns, work, lanes, job.reaches_out)
 
 
-def _plan_plane_filters(job: WindowSum, target: Target, dtype: DType) -> Plan | None:
+def _plan_plane_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> Plan | None:
     places, parts = _parts(job)
     copies = _copies(job, places, parts, dtype)
     if copies is None or len(places) > depthwise.MAX_TAPS:

@@ -1,0 +1,75 @@
+"""What one core of a CPU can do, as far as it decides how kernels are written: rates by instruction set and by the
+width of its units, costs of threads, and bytes that follow from its caches.
+
+Rates are the best that weft's own kernels reached (`benchmarks/peak.py` measures the first on any machine and prints
+the one below beside it); they are the same on every machine of a row, so that equal machines make equal code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class ThreadFacts(NamedTuple):
+    """What threads cost, in nanoseconds of work: measured on Linux, where a thread sleeps in a futex."""
+
+    wake: float = 50_000.0  # below this, waking a thread costs more than it saves
+    share: float = 8_000.0  # the same of a thread that is awake
+    spin: int = 200_000  # so long a thread stays awake without work
+
+
+THREADS = ThreadFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFacts:
+    """Facts with their units. Rates are of one core, in float32."""
+
+    flops: float  # a second, of sums of products in register tiles
+    nanoseconds_per_operation: float  # of an element, in kernels at their best
+    near_bytes: float  # a second, read and written in the second cache
+    far_bytes: float  # a second, read once from beyond it
+    caches: tuple[int, int, int]  # bytes of L1 data, L2, L3
+
+    threads: ThreadFacts = THREADS
+    line_bytes: int = 64  # that come into a cache together
+    function_operations: int = 16  # that an exponential or the like takes
+    move_operations: int = 8  # that moving an element through memory takes
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    flops: float
+    nanoseconds_per_operation: float
+    near_bytes: float = 60e9
+    far_bytes: float = 15e9
+
+
+# (instruction set, bits of a unit) -> rates. How each was found:
+_RATES = {
+    ("avx512", 512): _Rates(
+        165e9, 0.02
+    ),  # two units of 512 bits; 3x3 convolutions on a Xeon of 2.6 GHz (Sapphire Rapids)
+    ("avx512", 256): _Rates(118e9, 0.02),  # two of 256, which take a vector in halves; benchmarks/peak.py on Zen 4
+    ("avx2", 256): _Rates(118e9, 0.04),  # two of 256; the same on Zen 4, held to AVX2
+    ("avx2", 128): _Rates(48e9, 0.08),  # two of 128 at 3 GHz, from the maker's tables (Zen 1)
+    ("neon", 128): _Rates(48e9, 0.08),  # two of 128 at 3 GHz, from the maker's tables (Neoverse N1)
+    ("sse", 128): _Rates(
+        29e9, 0.08
+    ),  # a product and a sum are two instructions; benchmarks/peak.py on Zen 4, held to SSE
+    ("generic", 128): _Rates(24e9, 0.08),  # vectors of 128 bits without fused products, at 3 GHz
+}
+
+
+@lru_cache(256)
+def facts_of(isa: str, unit_bits: int, caches: tuple[int, int, int]) -> CpuFacts:
+    """The facts of a core with these instructions, units and caches.
+
+    >>> facts_of("avx512", 256, (32768, 1 << 20, 32 << 20)).flops / 1e9
+    118.0
+    """
+    fitting = [rates for (name, bits), rates in _RATES.items() if name == isa and bits <= unit_bits]
+    rates = fitting[0] if fitting else _RATES["generic", 128]
+    return CpuFacts(rates.flops, rates.nanoseconds_per_operation, rates.near_bytes, rates.far_bytes, caches)

@@ -1,0 +1,41 @@
+"""Backend: all that is particular to a kind of target, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from ..base.target import Target
+from ..codegen.generator import Codegen
+from ..core.ir import Fact
+from ..core.symbol import Symbol
+from ..lower.lowering import Lowering
+from ..runtime.device import Runtime
+
+T = TypeVar("T", bound=Target)
+LayoutRule = Callable[[Any, Symbol, Sequence[Fact], T], Symbol | None]
+
+
+@dataclass(frozen=True)
+class Backend(Generic[T]):
+    """How programs for one kind of target are made and run. A kind that is registered is one that `weft.compile` takes.
+
+    `layout_rules`, by operator: the operator as the target likes it, or None (see AlterOpLayout). `lowering`: fused
+    groups become kernels in loop IR. `codegen`: kernels become code. `runtime`: programs are loaded, memory is
+    allocated and copied.
+    """
+
+    runtime: Runtime
+    lowering: Lowering[T]
+    codegen: Codegen[T]
+    layout_rules: Mapping[str, LayoutRule[T]]
+
+    def layout_rules_for(self, target: T) -> dict[str, Callable[..., Symbol | None]]:
+        """The rules as AlterOpLayout asks them: f(params, inputs, facts)."""
+        return {name: partial(_asked, rule, target) for name, rule in self.layout_rules.items()}
+
+
+def _asked(rule: LayoutRule[T], target: T, params: Any, inputs: Symbol, facts: Sequence[Fact]) -> Symbol | None:
+    return rule(params, inputs, facts, target)

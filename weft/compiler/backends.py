@@ -1,0 +1,26 @@
+"""The backends there are, by the kind of target. The compiler asks its target's, and knows none by name but here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import NotFound
+from ..base.target import Target
+from ..runtime.device import register_runtime
+from .backend import Backend
+from .cpu import CPU
+
+_backends: dict[str, Backend[Any]] = {CPU.runtime.kind: CPU}
+
+
+def register_backend(backend: Backend[Any]) -> None:
+    """Makes a kind of target one that can be compiled for and run on."""
+    register_runtime(backend.runtime)
+    _backends[backend.runtime.kind] = backend
+
+
+def backend_of(target: Target) -> Backend[Any]:
+    """The backend of a target's kind."""
+    if target.kind not in _backends:
+        raise NotFound(f"no backend makes code for {target.kind}", why="there are " + ", ".join(sorted(_backends)))
+    return _backends[target.kind]

@@ -1,0 +1,71 @@
+"""Memory: what a tensor asks of the strided memory that it is a view of. In comes a tensor, out goes the array that
+kernels and references take; nothing else needs to know what the memory is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...base.dtype import DType
+from ...base.errors import RunError
+from .device import CPU, device
+
+Array = np.ndarray[Any, Any]
+
+
+class Memory(Protocol):
+    """Elements of one dtype, some bytes apart along each axis, and views of them. On the CPU it is numpy's array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+    def transpose(self, axes: Any, /) -> Any: ...
+
+
+def answer(name: str) -> Any:
+    """A property of a tensor that its memory answers, without a frame of Python: every call asks."""
+    return property(attrgetter(f"_array.{name}"))
+
+
+def device_of(memory: Memory) -> device:
+    """Where memory is; numpy's own answer, of some versions only, is a string."""
+    where: device = CPU if isinstance(memory, np.ndarray) else memory.device
+    return where
+
+
+def in_memory(value: Memory) -> Memory:
+    """A numpy scalar, which has no memory, gets some; numpy's own kinds of arrays are seen as plain ones."""
+    return np.array(value, subok=False) if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def array_of(tensor: Any) -> Array:
+    """The elements of a tensor in the memory of the processor, for kernels and references."""
+    memory = tensor._array
+    if isinstance(memory, np.ndarray):
+        return memory
+    raise RunError(
+        f"a tensor on {str(device_of(memory))!r} is asked for its elements on the processor",
+        why="kernels and references compute on 'cpu'",
+        hint="copy the tensor there first: tensor.cpu()",
+    )
+
+
+def arrays_of(tensors: Iterable[Any]) -> list[Array]:
+    return [array_of(tensor) for tensor in tensors]

@@ -1,0 +1,53 @@
+"""Converters of what detection networks end in: the best of many, and parts of images."""
+
+from __future__ import annotations
+
+from ....base.dtype import INT64
+from ....base.errors import Unsupported
+from ...emitter import Value
+from ..call import Call
+from ..registry import converter
+
+
+@converter("TopK", since=11)
+def top_k(call: Call) -> list[Value]:
+    """Sorted whether that is asked for or not."""
+    count = int(call.number(1, "how many there are"))
+    call.ignore("sorted")
+    return call.ops("topk", call[0], k=count, axis=call.attr("axis"), dtype=INT64, largest=bool(call.attr("largest")))
+
+
+@converter("RoiAlign", since=10)
+def roi_align(call: Call) -> Value:
+    """The number of the image stands before each box here."""
+    mode = call.attr("coordinate_transformation_mode", "output_half_pixel")
+    if call.attr("mode") != "avg":
+        raise Unsupported("RoiAlign is supported with mode avg")
+    data, boxes = call[0], call[1]
+    images = call.reshape(call[2], (call.shape(call[2])[0], 1))
+    rows = call.op("concatenate", call.cast(images, call.dtype(boxes)), boxes, axis=1)
+    return call.op(
+        "roi_align" if call.attr("sampling_ratio") > 0 else "adaptive_roi_align",
+        data,
+        rows,
+        pooled_size=(call.attr("output_height"), call.attr("output_width")),
+        spatial_scale=call.attr("spatial_scale"),
+        sample_ratio=max(call.attr("sampling_ratio"), 0),
+        aligned=mode == "half_pixel",
+    )
+
+
+@converter("GridSample", since=16)
+def grid_sample(call: Call) -> Value:
+    """Four axes, between four elements or the nearest one."""
+    mode = {"linear": "bilinear"}.get(call.attr("mode"), call.attr("mode"))
+    if mode not in ("nearest", "bilinear") or call.rank(call[0]) != 4:
+        raise Unsupported("GridSample is supported for images, with mode nearest or bilinear")
+    return call.op(
+        "grid_sample",
+        call[0],
+        call[1],
+        mode=mode,
+        padding=call.attr("padding_mode"),
+        align_corners=bool(call.attr("align_corners")),
+    )

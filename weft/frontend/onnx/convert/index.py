@@ -1,0 +1,234 @@
+"""Converters of what picks or places elements: splits, slices, gathers, pads, masks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from ....base.dtype import INT64
+from ....base.errors import FormatError, Unsupported
+from ....base.shape import Dim, StaticShape, is_static, normalize_axis, numel
+from ...emitter import Value
+from ..call import Call
+from ..registry import converter
+from ..tensors import dtype_of
+
+
+@converter("Split")
+def split(call: Call) -> list[Value]:
+    """Parts of given sizes, else equal ones; a smaller one last where they cannot be."""
+    axis = call.axis(call.attr("axis", 0), call[0])
+    sizes = call.attr("split") if call.opset < 13 else call.optional_ints(1, "the sizes")
+    total = call.dims(call[0])[axis]
+    if sizes is None:
+        sizes = _equal_sizes(call, axis)
+    if len(sizes) != call.count or min(sizes) < 0 or total not in (None, sum(sizes)):
+        raise FormatError(f"parts of {sizes} for a dimension of {total}")
+    if len(sizes) == 1:
+        return [call[0]]
+    ends = np.cumsum(sizes).tolist()
+    if min(sizes) == 0:
+        return [call.sliced(call[0], {axis: (end - size, end, 1)}) for size, end in zip(sizes, ends)]
+    return call.ops("split", call[0], indices_or_sections=tuple(ends[:-1]), axis=axis)
+
+
+def _equal_sizes(call: Call, axis: int) -> list[int]:
+    total = call.extent(call[0], axis)
+    count = call.attr("num_outputs", call.count)
+    if count != call.count:
+        raise FormatError(f"num_outputs {count} for {call.count} outputs")
+    size = -(-total // count)
+    return [min(size, max(total - i * size, 0)) for i in range(count)]
+
+
+@converter("Slice", since=1)
+def slice_by_attributes(call: Call) -> Value:
+    starts, ends = call.attr("starts"), call.attr("ends")
+    axes = call.attr("axes") or list(range(len(starts)))
+    return _sliced(call, starts, ends, axes, [1] * len(starts))
+
+
+@converter("Slice", since=10)
+def slice_(call: Call) -> Value:
+    starts, ends = call.ints(1, "the starts"), call.ints(2, "the ends")
+    axes = call.optional_ints(3, "the axes") or list(range(len(starts)))
+    steps = call.optional_ints(4, "the steps") or [1] * len(starts)
+    return _sliced(call, starts, ends, axes, steps)
+
+
+def _sliced(call: Call, starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> Value:
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise FormatError("starts, ends, axes and steps differ in number")
+    parts: dict[int, tuple[int, int, int]] = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps):
+        axis = call.axis(axis, call[0])
+        if step == 0 or axis in parts:
+            raise FormatError("a step is 0, or an axis is named twice")
+        parts[axis] = _limited(start, end, step, call.extent(call[0], axis))
+    return call.sliced(call[0], parts)
+
+
+def _limited(start: int, end: int, step: int, dim: int) -> tuple[int, int, int]:
+    """As Python's slice.indices, but a start before the first element is on it, also backwards."""
+    if step < 0 and start < -dim and dim:
+        start = 0
+    return slice(start, end, step).indices(dim)
+
+
+@converter("Gather")
+def gather(call: Call) -> Value:
+    """take; a single index that is known drops its axis."""
+    data, indices = call[0], call[1]
+    axis = call.axis(call.attr("axis", 0), data)
+    known, shape = indices.constant, call.dims(data)
+    _check_within(known, shape[axis])
+    if known is not None and known.ndim == 0 and is_static(shape):
+        index = normalize_axis(int(known), shape[axis], what="index")
+        part = call.sliced(data, {axis: (index, index + 1, 1)})
+        return call.reshape(part, shape[:axis] + shape[axis + 1 :])
+    return call.op("take", data, _from_the_front(call, indices, shape[axis]), axis=axis)
+
+
+def _check_within(indices: np.ndarray | None, extent: Dim) -> None:
+    """Indices that are known must name elements. Of others, which come when the model runs, what
+    lies beyond an end is taken as the element there."""
+    if indices is None or not isinstance(extent, int) or not indices.size:
+        return
+    if indices.min() < -extent or indices.max() >= extent:
+        raise FormatError(
+            f"an index is outside [{-extent}, {extent - 1}]",
+            why=f"the indices go from {indices.min()} to {indices.max()}",
+        )
+
+
+def _from_the_front(call: Call, indices: Value, dim: Dim) -> Value:
+    """Negative indices that are known now are counted from the front."""
+    known = indices.constant
+    if known is None or not isinstance(dim, int) or not (known < 0).any():
+        return indices
+    return call.make(np.where(known < 0, known + dim, known), known.dtype)
+
+
+@converter("GatherElements", since=11)
+def gather_elements(call: Call) -> Value:
+    axis = call.axis(call.attr("axis"), call[0])
+    _check_within(call[1].constant, call.dims(call[0])[axis])
+    return call.op("gather_elements", call[0], call[1], axis=axis)
+
+
+@converter("GatherND", since=11)
+def gather_nd(call: Call) -> Value:
+    """ONNX has the coordinates last, gather_nd first."""
+    if call.attr("batch_dims", 0):
+        raise Unsupported("GatherND with batch_dims is not supported")
+    rank, known = call.rank(call[1]), call[1].constant
+    if known is not None and rank:
+        for column, extent in enumerate(call[0].shape or ()):
+            _check_within(known[..., column : column + 1], extent)
+    if rank > 1:
+        return call.op("gather_nd", call[0], call.transposed(call[1], (rank - 1, *range(rank - 1))))
+    element = call.op("gather_nd", call[0], call.reshape(call[1], (call.extent(call[1], 0), 1)))
+    return call.reshape(element, call.shape(element)[1:])
+
+
+@converter("Pad", since=2)
+def pad_by_attributes(call: Call) -> Value:
+    return _padded(call, call.attr("pads"), call.attr("value"), list(range(call.rank(call[0]))))
+
+
+@converter("Pad", since=11)
+def pad(call: Call) -> Value:
+    axes = call.optional_ints(3, "the axes")
+    axes = [call.axis(axis, call[0]) for axis in (range(call.rank(call[0])) if axes is None else axes)]
+    return _padded(call, call.ints(1, "the pads"), call.number(2, "the value", 0.0), axes)
+
+
+def _padded(call: Call, pads: list[int], value: float, axes: list[int]) -> Value:
+    if len(pads) != 2 * len(axes):
+        raise FormatError(f"{len(pads)} pads for {len(axes)} axes")
+    widths = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :])))
+    mode = call.attr("mode")
+    if mode == "constant":
+        return _constant_pad(call, widths, value)
+    data = call[0]
+    for axis, (before, after) in widths.items():
+        if before or after:
+            order = _pad_order(call.shape(data)[axis], before, after, mode)
+            data = call.op("take", data, call.make(order, INT64), axis=axis)
+    return data
+
+
+def _constant_pad(call: Call, widths: dict[int, tuple[int, int]], value: float) -> Value:
+    """Negative pads crop, the others fill."""
+    data = call[0]
+    if any(min(pair) < 0 for pair in widths.values()):
+        crops = {a: (max(-b, 0), call.extent(data, a) - max(-e, 0), 1) for a, (b, e) in widths.items()}
+        data = call.sliced(data, crops)
+    full = tuple(tuple(max(n, 0) for n in widths.get(axis, (0, 0))) for axis in range(call.rank(data)))
+    if not any(map(any, full)):
+        return data
+    return call.op("pad", data, pad_width=full, pad_value=value)
+
+
+def _pad_order(size: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Which elements stand along a padded axis."""
+    if before + after + size > 1 << 24 or min(before, after) < 0 or size == 0:
+        raise Unsupported(f"pads of {before} and {after} in mode {mode} are not supported")
+    kinds: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+    return np.pad(np.arange(size), (before, after), mode=kinds[mode])
+
+
+# Other ways of choosing.
+
+
+@converter("OneHot", since=9)
+def one_hot(call: Call) -> Value:
+    """Indices outside [-depth, depth) give no hot element; negative ones count from the end."""
+    depth = int(call.number(1, "the depth"))
+    off, on = (float(item) for item in call.constant(2, "the values"))
+    indices = call.cast(call[0], INT64)
+    dtype = call.dtype(call[2])
+    return call.op("one_hot", indices, depth=depth, axis=call.attr("axis"), on_value=on, off_value=off, dtype=dtype)
+
+
+@converter("EyeLike", since=9)
+def eye_like(call: Call) -> Value:
+    rows, columns = _small_matrix(call.shape(call[0]))
+    code = call.attr("dtype")
+    dtype = call.dtype(call[0]) if code is None else dtype_of(code, "attribute 'dtype'")
+    return call.make(np.eye(rows, columns, call.attr("k")), dtype)
+
+
+def _small_matrix(shape: StaticShape) -> tuple[int, int]:
+    if len(shape) != 2 or numel(shape) > 1 << 24:
+        raise Unsupported(f"a matrix of shape {shape} is not supported")
+    return shape[0], shape[1]
+
+
+@converter("Trilu", since=14)
+def trilu(call: Call) -> Value:
+    """The upper or lower triangle: the data where a known mask says so, else 0."""
+    k = int(call.number(1, "k", 0))
+    data, shape = call[0], call.shape(call[0])
+    ones = np.ones(_small_matrix(shape[-2:]), bool)
+    mask = np.triu(ones, k) if call.attr("upper") else np.tril(ones, k)
+    condition = call.broadcast_to(call.make(mask), shape)
+    return call.op("where", condition, data, call.op("zeros_like", data))
+
+
+@converter("ReverseSequence", since=10)
+def reverse_sequence(call: Call) -> Value:
+    """Known lengths make known places to take from."""
+    lengths = call.ints(1, "the lengths")
+    time, batch = call.attr("time_axis"), call.attr("batch_axis")
+    data, shape = call[0], call.shape(call[0])
+    call.check_table(2, *shape[:2])
+    places = np.indices(shape[:2])[time]
+    for index, length in enumerate(lengths):
+        part = (slice(length), index) if time == 0 else (index, slice(length))
+        places[part] = np.arange(length)[::-1]
+    if {time, batch} != {0, 1}:
+        raise FormatError("the time and batch axes must be 0 and 1")
+    places = places.reshape(shape[:2] + (1,) * (len(shape) - 2))
+    return call.op("gather_elements", data, call.broadcast_to(call.make(places, INT64), shape), axis=time)

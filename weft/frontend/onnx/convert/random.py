@@ -1,0 +1,81 @@
+"""Converters of what draws random numbers. Each node has a generator of its own: its state is a
+parameter that runs move on, and begins at the node's seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....base.dtype import BOOL, DTYPES, DType
+from ....base.errors import FormatError, Unsupported
+from ...emitter import Value
+from ..call import Call
+from ..registry import converter
+from ..tensors import dtype_of
+
+
+def _state(call: Call) -> Value:
+    seed = call.attr("seed")
+    if seed is not None and not np.isfinite(seed):
+        raise FormatError(f"{call.op_type} has the seed {seed}")
+    return call.random_state(None if seed is None else int(seed))
+
+
+def _dtype(call: Call, otherwise: DType | None = None) -> DType:
+    code = call.attr("dtype")
+    if code is None and otherwise is not None:
+        return otherwise
+    return dtype_of(code, "attribute 'dtype'")
+
+
+def _distribution(call: Call) -> tuple[str, dict[str, float]]:
+    if call.op_type.startswith("RandomUniform"):
+        return "random_uniform", {"low": call.attr("low"), "high": call.attr("high")}
+    return "random_normal", {"mean": call.attr("mean"), "std": call.attr("scale")}
+
+
+@converter("RandomUniform", "RandomNormal")
+def drawn(call: Call) -> Value:
+    name, attrs = _distribution(call)
+    shape = tuple(call.attr("shape"))
+    return call.op(name, _state(call), shape=shape, dtype=_dtype(call), **attrs)
+
+
+@converter("RandomUniformLike", "RandomNormalLike")
+def drawn_like(call: Call) -> Value:
+    name, attrs = _distribution(call)
+    dtype = _dtype(call, call.dtype(call[0]))
+    return call.op(name, _state(call), shape=call.shape(call[0]), dtype=dtype, **attrs)
+
+
+@converter("Bernoulli", since=15)
+def bernoulli(call: Call) -> Value:
+    """1 where a number of [0, 1) is below the probability."""
+    chance = call[0]
+    wide = DTYPES["float64" if chance.dtype == DTYPES["float64"] else "float32"]
+    number = call.op("random_uniform", _state(call), shape=call.shape(chance), dtype=wide)
+    below = call.op("less", number, call.cast(chance, wide))
+    return call.cast(below, _dtype(call, call.dtype(chance)))
+
+
+@converter("Dropout", since=7)
+def dropout(call: Call) -> list[Value]:
+    """Nothing is dropped at inference, and the mask is all true."""
+    if call.number(2, "training_mode", 0):
+        return _training(call)
+    call.ignore("ratio", "seed", 1)
+    if 1 not in call.wanted:
+        return [call[0]]
+    dtype = BOOL if call.opset >= 10 else call.dtype(call[0])
+    return [call[0], call.op("ones", shape=call.shape(call[0]), dtype=dtype)]
+
+
+def _training(call: Call) -> list[Value]:
+    data, rate = call[0], call.number(1, "the ratio", 0.5)
+    if not 0 <= rate < 1:
+        raise Unsupported(f"Dropout with the ratio {rate}")
+    if 1 not in call.wanted:
+        return [call.op("dropout", data, _state(call), rate=rate, training=True)]
+    shape, dtype = call.shape(data), call.dtype(data)
+    kept = call.op("random_bernoulli", _state(call), p=1 - rate, shape=shape, dtype=dtype)
+    scaled = call.scaled(kept, 1 / (1 - rate))
+    return [call.op("elemwise_mul", data, scaled), call.cast(kept, BOOL)]

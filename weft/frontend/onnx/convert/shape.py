@@ -1,0 +1,158 @@
+"""Converters of constants, fills, and what gives the same elements another shape."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....base.dtype import FLOAT32, INT64
+from ....base.errors import FormatError, Unsupported
+from ....base.shape import StaticShape, is_static, normalize_axis, numel
+from ...emitter import FOLDED_ELEMENTS, Value
+from ...shapes import depth_to_space, space_to_depth, squeezed_shape, with_the_rest
+from ..call import Call
+from ..registry import converter
+
+# Constants.
+
+
+_CONSTANT_DTYPES = {
+    "value_float": FLOAT32,
+    "value_floats": FLOAT32,
+    "value_int": INT64,
+    "value_ints": INT64,
+    "value": None,
+}
+
+
+@converter("Constant")
+def constant(call: Call) -> Value:
+    for name, dtype in _CONSTANT_DTYPES.items():
+        data = call.attr(name)
+        if data is not None:
+            return call.make(data, dtype)
+    raise Unsupported("a Constant of strings or a sparse tensor is not supported")
+
+
+@converter("ConstantOfShape", since=9)
+def constant_of_shape(call: Call) -> Value:
+    shape = tuple(call.ints(0, "the shape"))
+    fill = call.attr("value")
+    fill = np.zeros(1, np.float32) if fill is None else fill
+    if fill.size != 1:
+        raise FormatError("the value must be one number")
+    if any(dim < 0 for dim in shape):
+        raise FormatError(f"the shape {shape} is negative")
+    if math.prod(shape) <= FOLDED_ELEMENTS:
+        return call.make(np.full(shape, fill.reshape(())))
+    return call.broadcast_to(call.make(fill.reshape(())), shape)
+
+
+@converter("Shape", since=1)
+def shape_of(call: Call) -> Value:
+    """The shape, or a part of it; known at import."""
+    dims = call.dims(call[0])
+    part = dims[call.attr("start", 0) : call.attr("end", len(dims))]
+    return call.make(part if is_static(part) else call.shape(call[0]), INT64)
+
+
+@converter("Size")
+def size_of(call: Call) -> Value:
+    return call.make(numel(call.shape(call[0])), INT64)
+
+
+@converter("Range", since=11)
+def range_(call: Call) -> Value:
+    start, stop, step = (call.number(i, "a limit of the range") for i in range(3))
+    dtype = call.dtype(call[0])
+    return call.op("arange", start=start, stop=stop, step=step, dtype=dtype)
+
+
+# Reshapes.
+
+
+@converter("Reshape", since=5)
+def reshape(call: Call) -> Value:
+    """0 keeps the dimension (unless allowzero), -1 is what remains."""
+    wanted, data = call.ints(1, "the new shape"), call[0]
+    if any(dim < -1 for dim in wanted):
+        raise FormatError(f"the new shape {wanted} makes no sense")
+    zeros = 0 in wanted and call.attr("allowzero", 0)
+    if zeros and -1 in wanted:
+        raise FormatError(f"the new shape {wanted} has a 0 and a -1 with allowzero")
+    if not zeros and not is_static(data.shape):
+        return call.reshape(data, wanted)
+    shape = call.shape(data)
+    full = wanted if zeros else [_kept(shape, i) if dim == 0 else dim for i, dim in enumerate(wanted)]
+    return call.reshape(data, with_the_rest(full, numel(shape)))
+
+
+def _kept(shape: StaticShape, axis: int) -> int:
+    if axis >= len(shape):
+        raise FormatError(f"the new shape keeps dimension {axis} of a tensor of {len(shape)}")
+    return shape[axis]
+
+
+@converter("Flatten")
+def flatten(call: Call) -> Value:
+    data = call[0]
+    rank = call.rank(data)
+    axis = call.attr("axis")
+    axis = rank if axis == rank else normalize_axis(axis, rank)
+    if axis == 1 and rank > 1:
+        return call.op("flatten", data)
+    shape = call.shape(data)
+    return call.reshape(data, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+def _axes(call: Call) -> list[int] | None:
+    """The axes of Squeeze and Unsqueeze: an attribute until opset 12, then an input."""
+    axes: list[int] | None = call.attr("axes") if call.opset < 13 else call.optional_ints(1, "the axes")
+    return axes
+
+
+@converter("Squeeze")
+def squeeze(call: Call) -> Value:
+    return call.reshape(call[0], squeezed_shape(call.shape(call[0]), _axes(call)))
+
+
+@converter("Unsqueeze")
+def unsqueeze(call: Call) -> Value:
+    data, axes = call[0], _axes(call)
+    if axes is None:
+        raise FormatError("the axes are missing")
+    rank = call.rank(data) + len(axes)
+    places = sorted(normalize_axis(axis, rank) for axis in axes)
+    if len(set(places)) != len(places):
+        raise FormatError(f"the axes {axes} name one twice")
+    for place in places:
+        data = call.op("expand_dims", data, axis=place)
+    return data
+
+
+@converter("Transpose")
+def transpose(call: Call) -> Value:
+    axes = call.attr("perm")
+    return call.transposed(call[0], reversed(range(call.rank(call[0]))) if axes is None else axes)
+
+
+@converter("Expand", since=8)
+def expand(call: Call) -> Value:
+    """Broadcasts both ways: a dimension that is 1 in the new shape keeps the data's."""
+    wanted = tuple(call.ints(1, "the new shape"))
+    if any(dim < 0 for dim in wanted):
+        raise FormatError(f"the new shape {wanted} is negative")
+    return call.broadcast_to(call[0], np.broadcast_shapes(call.shape(call[0]), wanted))
+
+
+@converter("Tile", since=6)
+def tile(call: Call) -> Value:
+    return call.op("tile", call[0], reps=tuple(call.ints(1, "the repeats")))
+
+
+@converter("DepthToSpace", "SpaceToDepth")
+def blocks(call: Call) -> Value:
+    """DCR has the block before the channels, CRD after them."""
+    way = depth_to_space if call.op_type == "DepthToSpace" else space_to_depth
+    return way(call, call[0], call.attr("blocksize"), call.attr("mode", "DCR") != "DCR")

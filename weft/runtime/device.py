@@ -1,0 +1,47 @@
+"""Runtimes: how programs of one kind of target are loaded, and how its memory is had and filled. With these alone, and
+nothing of the compiler, a program from a file runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.device import EXTENSION, Device, register_device
+from ..base.dtype import DType
+from ..base.errors import NotFound
+from ..base.target import Target
+from .executor import Executor
+from .program import Program
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What runs the programs of one kind of target.
+
+    `check(target, threads)` raises where its code would not run here. `load(program, threads)` gives an executor.
+    `allocate(shape, dtype, device)` gives memory on a device, `copy(source, destination)` fills it.
+    """
+
+    kind: str
+    check: Callable[[Target, int | None], None]
+    load: Callable[[Program, int | None], Executor]
+    allocate: Callable[[tuple[int, ...], DType, Device], Any]
+    copy: Callable[[Any, Any], None]
+    dlpack_code: int = EXTENSION
+
+
+_runtimes: dict[str, Runtime] = {}
+
+
+def register_runtime(runtime: Runtime) -> None:
+    """Makes a kind of target one that programs run on."""
+    register_device(runtime.kind, runtime.dlpack_code)
+    _runtimes[runtime.kind] = runtime
+
+
+def runtime_of(kind: str) -> Runtime:
+    """The runtime of a kind of target."""
+    if kind not in _runtimes:
+        raise NotFound(f"nothing here runs programs for {kind}", why="there are " + ", ".join(sorted(_runtimes)))
+    return _runtimes[kind]
