@@ -26,6 +26,7 @@ from .native.calls import Declined, count_declined
 from .native.choice import native_calls
 from .native.gradient import fused_gradient
 from .native.thresholds import FROM
+from .tensor.memory import array_of, arrays_of
 from .tensor.tensor import Tensor, _apply, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
@@ -134,7 +135,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     if modes.trace is not None:
         return modes.trace.add(op, params, inputs)  # type: ignore[no-any-return]
     kernel = kernel_of(op)
-    arrays = [tensor._array for tensor in inputs]
+    arrays: list[Any] = [tensor._array for tensor in inputs]
     results = kernel.run(params, arrays)
     if isinstance(results, (tuple, list)):
         if kernel.mutates:
@@ -160,7 +161,8 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     if modes.trace is not None:
         return modes.trace.add(op, None, (a, b))[0]  # type: ignore[no-any-return]
     kernel = _kernels.get(op) or kernel_of(op)
-    x, y = a._array, b._array
+    x: Any = a._array
+    y: Any = b._array
     if x.size >= kernel.native_from or y.size >= kernel.native_from:
         result = kernel.run(None, (x, y))
     else:
@@ -179,7 +181,7 @@ def _written(kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Seq
     written where they belong."""
     count = kernel.op.outputs_of(params)
     for position, value in zip(kernel.op.mutates_of(params), results[count:]):
-        np.copyto(inputs[position]._array, value)
+        np.copyto(array_of(inputs[position]), value)
         inputs[position]._counter[0] += 1
     return results[:count]
 
@@ -279,7 +281,7 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
         return apply(op, params, inputs) if composed is None else composed(params, inputs)
     kernel = _kernels.get(op) or kernel_of(op)
     if kernel.views is not None:
-        shown = kernel.views(params, [tensor._array for tensor in inputs])
+        shown = kernel.views(params, arrays_of(inputs))
         if shown is not None:
             return [wrap(view) for view in shown]
     return apply(op, params, inputs)
@@ -301,7 +303,7 @@ def backward_fused(node: OpNode, values: Sequence[Tensor]) -> list[Tensor | None
         return backward_fused(node, values)
     edges = [edge for edge, ref in zip(node.next_functions, wanted.results) if ref is not None]
     shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
-    results = wanted.fused.run([tensor._array for tensor in values], shapes)
+    results = wanted.fused.run(arrays_of(values), shapes)
     if results is None:
         return None
     rest = iter(results)

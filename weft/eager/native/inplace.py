@@ -11,6 +11,7 @@ import numpy as np
 from ..autograd.modes import modes
 from ..functions.fusion import Call, Fused
 from ..tensor.inplace import check_writable, place_in_graph
+from ..tensor.memory import array_of, arrays_of
 from ..tensor.tensor import Tensor, wrap
 from .calls import Array, Declined, attempted
 from .strides import is_writable
@@ -19,7 +20,7 @@ from .strides import is_writable
 def _write(function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Writes the result of a function to the target. Declined are targets of another shape or dtype, and such as
     share memory with an operand in another order, or as the gradient needs what is overwritten."""
-    array = target._array
+    array = array_of(target)
     if not is_writable(array):
         raise Declined("strides")
     call, tensors = function.call(args, kwargs)
@@ -29,7 +30,7 @@ def _write(function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[st
         raise Declined("shapes")
     if call.dtype != array.dtype:
         raise Declined("dtype")
-    if not all([tensor._array is array or _apart(tensor._array, array) for tensor in tensors]):
+    if not all([operand is array or _apart(operand, array) for operand in arrays_of(tensors)]):
         raise Declined("overlap")
     if modes.grad and (target.requires_grad or any([t.requires_grad for t in tensors])):
         _write_recorded(call, tensors, target)
@@ -54,7 +55,7 @@ def _write_recorded(call: Call, tensors: Sequence[Tensor], target: Tensor) -> No
         if not saved.is_output and np.may_share_memory(saved.array, target._array):
             target._counter[0] -= 1
             raise Declined("saved")
-    call.run(tensors, target._array)
+    call.run(tensors, array_of(target))
     place_in_graph(target, output)
 
 
