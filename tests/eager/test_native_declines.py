@@ -186,6 +186,13 @@ def test_gradients_that_native_code_does_not_make(counted):
         assert counted("gradient.dtype") == count
 
 
+def test_functions_that_are_not_one_native_pass(counted):
+    weft.nn.functional.softshrink(weft.from_numpy(normal(40, 41)))
+    assert counted("softshrink.dtype") == 0
+    weft.nn.functional.softshrink(weft.from_numpy(normal(40, 41) * 3).to(weft.bfloat16))
+    assert counted("softshrink.dtype") == 1
+
+
 def test_columns_of_operators_say_which_calls_are_native():
     for name, cost in (("gelu", "passes"), ("lgamma", "passes"), ("broadcast_where", "branches"), ("exp", "pass")):
         kernel = kernel_of(Op.get(name))

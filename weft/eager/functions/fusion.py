@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec
 import numpy as np
 
 from ...base.dtype import DType
+from ...base.errors import Error
 from ...core.infer import same_dtype
 from ...core.op import Op
 from ...core.pattern import OpPattern
@@ -18,6 +19,7 @@ from ..autograd.derivative import INPUT, KEPT_PROGRAMS, STEP, Complexity, Gradie
 from ..autograd.modes import modes
 from ..autograd.node import OpNode
 from ..dispatch import kernel_of, record
+from ..native.calls import Declined, count_declined
 from ..native.pointwise import are_native, element, op_key, run_pointwise
 from ..native.thresholds import FROM
 from ..tensor.tensor import Tensor, wrap
@@ -27,12 +29,9 @@ Shape = tuple[int, ...]
 Arguments = ParamSpec("Arguments")
 
 
-class _NotFused(Exception):
-    """A function does something else than to compose element-wise operators."""
-
-
 class Trace:
-    """Takes down which operators are applied to stand-ins, and to numbers as tensors."""
+    """Takes down which operators are applied to stand-ins, and to numbers as tensors; declines others than
+    element-wise ones."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -58,13 +57,13 @@ class Trace:
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         arguments = tuple([self._ref(tensor) for tensor in inputs])
         if not _is_element_wise(op):
-            raise _NotFused
+            raise Declined("operator")
         shapes = [tensor._array.shape for tensor in inputs]
         dtypes = [tensor._array.dtype for tensor in inputs]
         shape = Op.shape[op](params, shapes, [None])[1][0]
         dtype = (Op.dtype.get(op) or same_dtype)(params, dtypes, [None])[1][0]
         if shape is None or dtype is None or not are_native((*dtypes, dtype)):
-            raise _NotFused
+            raise Declined("dtype")
         self.steps.append(Step(op, params, arguments))
         return [self._known(Ref(STEP, len(self.steps) - 1), shape, dtype)]
 
@@ -72,7 +71,7 @@ class Trace:
         ref = self.refs.get(id(tensor))
         if ref is None:
             if tensor._array.size != 1 or tensor._base is not None or tensor._root is not None:
-                raise _NotFused
+                raise Declined("compute")
             ref = Ref(INPUT, self.inputs)
             self._refer(tensor, ref)
             self.constants.append(tensor)
@@ -186,7 +185,10 @@ class Fused:
         modes.trace = trace
         try:
             made = self.function(*given, **named)
-        except Exception:  # what is wrong with the call, the function itself will tell
+        except Declined as declined:
+            count_declined(self.function.__name__, declined.reason)
+            return None
+        except (Error, TypeError, ValueError, LookupError, ArithmeticError):  # the function itself will tell
             return None
         finally:
             modes.trace = before

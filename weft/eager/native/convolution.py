@@ -19,9 +19,9 @@ from ...lower.cpu.open.convolution import convolution_kernel
 from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel
 from ...lower.cpu.open.filters import SUMMED, added_parts_kernel, filters_kernel
 from ...lower.cpu.open.fold import fold_kernel
-from ...lower.cpu.open.window_plans import Plan, Shape, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
+from ...lower.cpu.open.window_plans import Plan, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
-from ...ops.nn._convolution import Convolution, convolution_of
+from ...ops.nn._convolution import convolution_of
 from ...runtime.cpu.open_kernel import OpenKernel
 from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
 from .copy import dense
@@ -168,17 +168,9 @@ def _added(parts: Array, out: Array) -> Array:
     return out
 
 
-def _forward(conv: Convolution, out: Shape, x: Shape, w: Shape, *bias: Shape) -> WindowSum:
-    return forward_sum(conv, x, w, out)
-
-
-def _transposed(conv: Convolution, out: Shape, x: Shape, w: Shape, *bias: Shape) -> WindowSum:
-    return transposed_sum(conv, x, w, out)
-
-
-_convolution("conv2d", _run_sum, plan_sum, _forward)
-_convolution("conv2d_transpose", _run_sum, plan_sum, _transposed)
-_convolution("_conv2d_transpose_grad_data", _run_sum, plan_sum, _forward)
+_convolution("conv2d", _run_sum, plan_sum, lambda conv, out, x, w, *bias: forward_sum(conv, x, w, out))
+_convolution("conv2d_transpose", _run_sum, plan_sum, lambda conv, out, x, w, *bias: transposed_sum(conv, x, w, out))
+_convolution("_conv2d_transpose_grad_data", _run_sum, plan_sum, lambda conv, out, g, w: forward_sum(conv, g, w, out))
 _data_grad = _convolution(
     "_conv2d_grad_data", _run_sum, plan_sum, lambda conv, out, g, x, w: transposed_sum(conv, g, w, out), (0, 2)
 )

@@ -31,9 +31,6 @@ class FusedGradient:
         self.elements: dict[Any, list[Element | None]] = {}
         self.routes: dict[Any, list[Element] | Reason] = {}
 
-    def element(self, ref: Ref, *tensors: Any) -> Any:
-        return self.compute([ref], *tensors)[0]
-
     def compute(self, results: Sequence[Ref], *tensors: Any) -> list[Any]:
         """The results by the computes of the steps."""
         values: dict[Ref, Any] = dict(zip(self.wanted.leaves, tensors))
@@ -70,7 +67,9 @@ class FusedGradient:
         alike = all([array.shape == whole or array.size == 1 for array in arrays])
         if alike and all([shape == whole for shape in shapes]):
             if dtypes not in self.elements:
-                self.elements[dtypes] = [element_of(partial(self.element, ref), dtypes) for ref in self.results]
+                self.elements[dtypes] = [
+                    element_of(lambda *x, ref=ref: self.compute([ref], *x)[0], dtypes) for ref in self.results
+                ]
             bodies = [body for body in self.elements[dtypes] if body is not None]
             if len(bodies) == len(self.results):
                 return bodies

@@ -16,16 +16,15 @@ from ...base.draws import BLOCK, drawn_in_blocks
 from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...ops.random._twister import Words, box_muller, next_word
 from ...te.transform import lower_vectors
+from .calls import Array
 from .kernels import kernel
 from .thresholds import FROM
-
-Array = NDArray[Any]
 
 LANES = 16
 CHUNK = 4096  # numbers of a turn
 UNBOUNDED = 1 << 40
 UINT32, UINT64 = DTYPES["uint32"], DTYPES["uint64"]
-WORD_NS, NUMBER_NS, NORMAL_NS = 0.4, 0.5, 2.0  # of one on one thread
+NUMBER_NS, NORMAL_NS = 0.5, 2.0  # of one on one thread
 
 
 class NativeTwister(MersenneTwister):

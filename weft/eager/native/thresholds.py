@@ -1,8 +1,9 @@
 """From which sizes on native code pays on this kind of machine: what `choice.py` and the families of kernels compare
 with. Results do not depend on these numbers, only times do.
 
-Each is the least power of two from which on the call in its row took less time natively than by numpy: two cores
-with AVX2, float32, arrays in order of memory and in the cache, the shortest of many calls in turn.
+Each was set by hand, where the call in its row is faster natively than by numpy on two cores, or higher: a new kind of
+call waits until its kernel is compiled. `python benchmarks/thresholds.py` measures where the two times cross on the
+machine at hand, on one thread; arithmetic on elements pays with the second.
 """
 
 from __future__ import annotations
