@@ -30,8 +30,7 @@ Arguments = ParamSpec("Arguments")
 
 
 class Trace:
-    """Takes down which operators are applied to stand-ins, and to numbers as tensors; declines others than
-    element-wise ones."""
+    """Takes down which element-wise operators are applied to stand-ins, and to numbers as tensors; declines others."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []

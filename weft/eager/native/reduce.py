@@ -83,19 +83,12 @@ def integer_sum(x: Array, axes: tuple[int, ...]) -> Array:
 # Operators
 
 
-def _check(x: Array) -> None:
-    """Declines what kernels do not add: half precision, complex numbers, and nothing."""
-    if not x.dtype.isnative or not (x.dtype.kind in "biu" or x.dtype in (FLOAT32, FLOAT64)):
+def _check(x: Array, kinds: str = "iu") -> None:
+    """Declines what kernels do not add: half precision, complex numbers, other kinds, and nothing."""
+    if not x.dtype.isnative or not (x.dtype.kind in kinds or x.dtype in (FLOAT32, FLOAT64)):
         raise Declined("dtype")
     if not x.size:
         raise Declined("empty")
-
-
-def _check_numbers(x: Array) -> None:
-    """The same without bools."""
-    _check(x)
-    if x.dtype == BOOL:
-        raise Declined("dtype")
 
 
 @lru_cache(maxsize=4096)
@@ -117,7 +110,7 @@ def _reduction(name: str, kind: Reduction, mean: bool = False) -> None:
     @native(name, from_=1, fitting=False)
     def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         (x,) = arrays
-        _check(x)
+        _check(x, "biu")
         if mean and x.dtype.kind != "f":
             raise Declined("dtype")
         axes, shape = _result_of(params, x)
@@ -145,7 +138,7 @@ def _by_numpy(kind: Reduction, x: Array, axes: tuple[int, ...], shape: tuple[int
 def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what broadcast."""
     x, like = arrays
-    _check_numbers(x)
+    _check(x)
     axes = _repeated(like.shape, x.shape)
     if axes is None:
         raise Declined("shapes")
@@ -156,7 +149,7 @@ def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 def run_expand_like_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what was repeated."""
     g, x = arrays
-    _check_numbers(g)
+    _check(g)
     return reduced(SUM, g, tuple(repeated_axes(params, g.shape, x.shape)), g.dtype, x.shape)
 
 
@@ -220,7 +213,7 @@ def run_log_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
     """The data with neighbours that are reduced, or kept, joined; and the axes that are reduced."""
-    _check_numbers(x)
+    _check(x)
     if not x.flags.c_contiguous:
         raise Declined("not contiguous")
     extents, along = joined_axes(x.shape, axes)
