@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+import weft.eager.native  # noqa: F401  which writes kernels
+from weft.compiler import disk_cache
 from weft.compiler.open import kernels as open_kernels
 from weft.te.build import KernelBuilder
 from weft.te.transform import lower_vectors
@@ -70,3 +72,23 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert [run.stdout for run in runs] == ["512.0\n", "512.0\n"], runs[0].stderr
     assert "for eager calls in" in runs[0].stderr
     assert "for eager calls in" not in runs[1].stderr
+
+
+def test_keys_on_disk_depend_on_the_modules_that_write_kernels(tmp_path, monkeypatch):
+    (tmp_path / "family.py").write_text("BLOCK = 8")
+    names = []
+    for folders in ([], [str(tmp_path)]):
+        monkeypatch.setattr(open_kernels, "_writers", [])
+        for folder in folders:
+            open_kernels.depends_on(folder)
+        names.append(open_kernels.file_key(("one",), open_kernels.host()))
+    disk_cache.fingerprint.cache_clear()
+    assert open_kernels.file_key(("one",), open_kernels.host()) == names[1]
+    (tmp_path / "family.py").write_text("BLOCK = 16")
+    disk_cache.fingerprint.cache_clear()
+    names.append(open_kernels.file_key(("one",), open_kernels.host()))
+    assert len(set(names)) == 3
+
+
+def test_modules_of_eager_kernels_are_among_them():
+    assert os.path.join("eager", "native", "*.py") in open_kernels._writers

@@ -1,6 +1,8 @@
 """Eager calls by native code: results of the references (which others are checked with), by kernels
 that serve all sizes, chosen by sizes alone, with the same bits for any number of threads."""
 
+from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,12 +18,13 @@ from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
 from weft.eager.native import attention as native_attention
-from weft.eager.native import choice as native
+from weft.eager.native import calls as native_calls
 from weft.eager.native import generic as native_generic
 from weft.eager.native import norm as native_norm
 from weft.eager.native import pool as native_pool
 from weft.eager.native import product as native_product
-from weft.eager.native import reduce as native_reduce
+from weft.eager.native.calls import Declined
+from weft.eager.native.thresholds import FROM
 from weft.ops._families import F
 from weft.runtime.cpu import open_kernel
 
@@ -55,12 +58,14 @@ def no_programs(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def however_small(monkeypatch):
-    monkeypatch.setattr(native_norm, "GENERIC", 0)
+    monkeypatch.setattr(native_norm, "FROM", replace(FROM, other_axes=0))
 
 
 def test_every_operator_of_the_tables_has_cases():
-    tables = (module.CALLS for module in (native_attention, native_norm, native_pool, native_reduce))
-    assert {case.name for case in CASES} >= {"lrn", "_window_sum"}.union(*tables)
+    families = {f"weft.eager.native.{family}" for family in ("attention", "norm", "pool", "reduce", "scan")}
+    names = {name for name, row in native_calls._rows.items() if row.run.__module__ in families}
+    assert len(names) > 40
+    assert {case.name for case in CASES} >= {"lrn", "_window_sum", *names}
 
 
 @named
@@ -101,11 +106,10 @@ def test_views_are_read_where_they_are(case):
     swapped = [np.ascontiguousarray(a.swapaxes(0, -1)).swapaxes(0, -1) for a in arrays]
     spread = [np.repeat(a, 2, axis=-1)[..., ::2] for a in arrays]
     expected = case.reference(arrays)
-    made = kernel_of(case.op).native
-    for given in (swapped, spread):
-        found = made.run(params_of(case.op, case.attrs), given)
-        if found is not None:
-            agrees(list(found) if isinstance(found, (tuple, list)) else [found], expected)
+    run = kernel_of(case.op).native.run
+    for views in (swapped, spread):
+        with suppress(Declined):
+            agrees(as_list(run(params_of(case.op, case.attrs), views)), expected)
 
 
 @named
@@ -125,15 +129,17 @@ def test_nothing_outside_the_arrays_is_touched(case, monkeypatch):
 @named
 def test_empty_arrays_are_left_to_the_reference(case):
     arrays = case.arrays((0, *case.sizes[0][1:]))
-    assert kernel_of(case.op).native.run(params_of(case.op, case.attrs), arrays) is None
+    with pytest.raises(Declined, match="empty"):
+        kernel_of(case.op).native.run(params_of(case.op, case.attrs), arrays)
 
 
 def test_choice_depends_on_sizes_and_dtypes():
     op = Op.get("softmax")
     kernel = kernel_of(op)
-    assert kernel.native_from == native.CALLS["softmax"][0]
+    assert kernel.native_from == FROM.rows
     half = np.zeros((256, 256), "float16")
-    assert kernel.native.run(params_of(op, {"axis": 1}), [half]) is None
+    with pytest.raises(Declined, match="dtype"):
+        kernel.native.run(params_of(op, {"axis": 1}), [half])
 
 
 def test_infinite_gradients_stay_where_they_are():

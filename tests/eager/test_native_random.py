@@ -5,9 +5,10 @@ import pytest
 
 from weft.base import draws
 from weft.base.bits import MersenneTwister
-from weft.eager.native.random import DRAWN_FROM, NativeTwister, normal_blocks
+from weft.eager.native.random import NativeTwister, normal_blocks
+from weft.eager.native.thresholds import FROM
 
-COUNTS = [DRAWN_FROM, DRAWN_FROM + 1, 624 * 7, 624 * 8 + 1, 50003]
+COUNTS = [FROM.drawn, FROM.drawn + 1, 624 * 7, 624 * 8 + 1, 50003]
 
 
 def pair(skipped):

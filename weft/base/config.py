@@ -31,7 +31,7 @@ DEBUG_STAGES = {
     "loops": "each kernel as loop IR",
     "llvm": "each kernel as LLVM IR",
     "asm": "each kernel as assembly",
-    "dispatch": "what is compiled for eager calls, and how long it takes",
+    "dispatch": "what is compiled for eager calls, how long it takes, and which are left to numpy",
 }
 
 

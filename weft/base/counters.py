@@ -2,8 +2,9 @@
 
 weft itself counts, under names that begin with `weft.`: `compiled_models_constructed`,
 `compiled_model_invocations`, `program_cache_hit` and `program_cache_miss` (whether a model had code
-for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel_cache_miss`, and
-`fusion_declined` (functions of tensors that are no single pass for the arguments of a call).
+for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel_cache_miss`,
+`fusion_declined` (functions of tensors that are no single pass for the arguments of a call),
+`native_declined.OPERATOR.REASON` (eager calls that native code left to numpy).
 """
 
 from __future__ import annotations

@@ -32,7 +32,6 @@ SOURCES = (
     *[f"{room}/**/*.py" for room in ("base", "codegen", "core", "lower", "ops", "te")],
     "compiler/disk_cache.py",
     "compiler/open/*.py",
-    "eager/native/*.py",
 )
 
 
@@ -45,11 +44,11 @@ class CompiledKernel(NamedTuple):
     work: int
 
 
-@lru_cache(1)
-def fingerprint() -> str:
-    """A hash of the compiler itself."""
+@lru_cache(8)
+def fingerprint(more: tuple[str, ...] = ()) -> str:
+    """A hash of the compiler itself, and of more sources."""
     digest = hashlib.sha256(__version__.encode())
-    for name in sorted(n for s in SOURCES for n in glob(s, root_dir=PACKAGE, recursive=True)):
+    for name in sorted(n for s in (*SOURCES, *more) for n in glob(s, root_dir=PACKAGE, recursive=True)):
         with open(os.path.join(PACKAGE, name), "rb", buffering=0) as file:
             digest.update(name.encode())
             digest.update(file.read())

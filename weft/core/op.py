@@ -288,6 +288,18 @@ class Op:
         absent=False,
     )
     is_ghost = Column[bool]("TIsGhost", "Nodes of it are left out of an IndexedGraph. Absent: false.", absent=False)
+    reference_cost = Column[str](
+        "TReferenceCost",
+        "passes, branches, windows, gathers or steps: what the reference costs in numpy beside one pass over its "
+        "arrays. The sizes from which on native code pays follow from it. Absent: one pass.",
+        absent="pass",
+    )
+    open_body = Column[bool](
+        "TOpenBody",
+        "The compute or the kernels serve, as they are, extents that are arguments of what they become, so that "
+        "eager calls may run it. Element-wise ones always do. Absent: false.",
+        absent=False,
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name

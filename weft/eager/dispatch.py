@@ -31,13 +31,14 @@ from .autograd.derivative import (
 )
 from .autograd.modes import modes
 from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
+from .native.calls import Declined, count_declined
 from .native.choice import native_calls
-from .native.gradient import FUSED_FROM, fused_gradient
+from .native.gradient import fused_gradient
+from .native.thresholds import FROM
 from .tensor.memory import array_of
 from .tensor.tensor import Tensor, bind, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
-NEVER = 1 << 62  # elements
 
 # f(params, tensors) -> tensors: a step of gradients that has no gradient itself, by functions that do.
 COMPOSED = Op.get_attr("FComposed")
@@ -78,7 +79,7 @@ class Kernel:
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
         self.native = native_calls(op)
-        self.native_from = NEVER if self.native is None else self.native.smallest
+        self.native_from = self.native.smallest
         self.views = Op.views.get(op) or (partial(_reshaped, op) if Op.alias.get(op) == {0: 0} else None)
         self.same_if_alike = op.same_if_alike
         self.composed = COMPOSED.get(op)
@@ -98,9 +99,12 @@ class Kernel:
         try:
             for array in arrays:
                 if array.size >= self.native_from:
-                    made = self.native.run(params, arrays)
-                    if made is not None:
-                        return made
+                    try:
+                        outputs = self.native.run(params, arrays)
+                        if outputs is not None:
+                            return outputs
+                    except Declined as declined:
+                        count_declined(self.op.name, declined.reason)
                     break
             if self.takes_params:
                 return self.reference(params, *arrays)
@@ -346,7 +350,7 @@ class OpNode(Node):
             return None
         first, end = len(wanted.values), len(wanted.values) + len(wanted.shapes)  # shapes are no work
         for tensor in (*values[:first], *values[end:]):
-            if tensor._array.size >= FUSED_FROM:
+            if tensor._array.size >= FROM.fused:
                 break
         else:
             return None
@@ -357,8 +361,6 @@ class OpNode(Node):
         edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]
         shapes = [target.outputs[number][0] for target, number in edges]  # type: ignore[union-attr]
         computed = wanted.fused.run([array_of(tensor) for tensor in values], shapes)
-        if wanted.fused.fails:
-            wanted.fused = None
         if computed is None:
             return None
         rest = iter(computed)

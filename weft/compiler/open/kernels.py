@@ -3,6 +3,7 @@ a machine."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -17,11 +18,17 @@ from ...core.bulk import collector_paused
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from ..backends import backend_of
-from ..disk_cache import CompiledKernel, decoded, encoded, fingerprint, key_text
+from ..disk_cache import PACKAGE, CompiledKernel, decoded, encoded, fingerprint, key_text
 from ..kernels import kernel_cache
 
 making = held_lock("making")  # held while kernels are looked for and made
 _kernels: dict[Hashable, OpenKernel] = {}
+_writers: list[str] = []  # folders of modules that write open kernels and their keys
+
+
+def depends_on(folder: str) -> None:
+    """Has the keys of open kernels on disk depend on the modules of a folder, which comes before the first key."""
+    _writers.append(os.path.join(os.path.relpath(folder, PACKAGE), "*.py"))
 
 
 def open_kernel(key: Hashable, make: Callable[[CpuTarget], Kernel]) -> OpenKernel:
@@ -58,7 +65,7 @@ def file_key(key: Hashable, target: CpuTarget) -> bytes | None:
     """What a key's kernel is kept under; None for a key that holds in this process only."""
     try:
         machine = (backend_of(target).codegen.key(target), target.vector_bits, target.unit_bits, target.caches)
-        return f"{fingerprint()} open {key_text(machine)} {key_text(key)}".encode()
+        return f"{fingerprint(tuple(_writers))} open {key_text(machine)} {key_text(key)}".encode()
     except (OSError, TypeError):
         return None
 

@@ -26,8 +26,8 @@ from ...passes.gradient import entry_gradients
 from ..autograd.derivative import KEPT_PROGRAMS, Complexity, GradientProgram
 from ..autograd.modes import modes
 from ..dispatch import OpNode, kernel_of, record
-from ..native.gradient import FUSED_FROM
 from ..native.pointwise import are_native, element, op_key, run_pointwise
+from ..native.thresholds import FROM
 from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
 
@@ -266,7 +266,7 @@ def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
         if modes.trace is None:
             for value in args:
-                if isinstance(value, Tensor) and value._array.size >= FUSED_FROM:
+                if isinstance(value, Tensor) and value._array.size >= FROM.fused:
                     output = as_one.run(args, kwargs)
                     return function(*args, **kwargs) if output is None else output
         return function(*args, **kwargs)

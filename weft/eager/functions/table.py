@@ -20,7 +20,8 @@ from ...base.errors import RunError
 from ..autograd.modes import modes
 from ..autograd.node import keep_old_values, next_sequence
 from ..autograd.node_names import entitle, title_of
-from ..native.inplace import WRITTEN_FROM, write_native
+from ..native.inplace import write_native
+from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
 from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor
@@ -165,7 +166,7 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = fused is not None and self.numel() >= WRITTEN_FROM
+    large = fused is not None and self.numel() >= FROM.written
     if large and write_native(fused, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)

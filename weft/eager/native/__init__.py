@@ -1,4 +1,8 @@
 """Eager calls in native code. `choice.py` says which calls those are, by operator, dtypes and sizes
-alone; the other files are families of kernels whose extents are arguments, each with the sizes from
-which on it pays. A file takes numpy arrays and gives arrays, or None where the operator's reference
-is to run."""
+alone; `calls.py` has the table that families of kernels, whose extents are arguments, register in; `thresholds.py`
+has the sizes from which on they pay. A family takes numpy arrays and gives arrays."""
+
+from ...compiler.open.kernels import depends_on
+from . import attention, convolution, copy, factors, index, matmul, norm, pool, recurrent, reduce, scan  # noqa: F401
+
+depends_on(*__path__)

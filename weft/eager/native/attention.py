@@ -4,19 +4,18 @@ time, so that they stay in the cache."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from math import prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT64
-from ...compiler.open.kernels import open_kernel
+from ...base.dtype import BOOL, INT64
 from ...core.op import Op
 from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
+from .calls import Array, Check, Declined, floats, native, not_empty
+from .kernels import kernel
 from .product import multiply
-
-Array = np.ndarray[Any, Any]
+from .thresholds import FROM
 
 SCORES = 1 << 19  # elements that are made at a time
 EXPONENTIAL, GRADIENT = 1.0, 0.3  # nanoseconds of one score
@@ -62,13 +61,12 @@ class _Heads:
         """The softmax of some rows of scores."""
         scores = multiply(self.q[heads, rows], self.k[heads, :seen].swapaxes(-1, -2), out=out)
         masked = self.params.mask if self.mask is not None else "none"
-        made = partial(probabilities_kernel, masked, self.params.is_causal, scores.dtype)
-        kernel = open_kernel(("probabilities", masked, self.params.is_causal, scores.dtype), made)
         mask, starts, step = self.mask or _Mask(scores, _NONE, 0)
         count, queries, keys = scores.shape
         arrays = [scores, self.factor, starts[heads] + rows.start * step, mask]
         scalars = [count * queries, keys, queries, rows.start, step]
-        kernel.run(arrays, scalars, count * queries, scores.size * EXPONENTIAL)
+        softmax = kernel(probabilities_kernel, masked, self.params.is_causal, scores.dtype)
+        softmax.run(arrays, scalars, count * queries, scores.size * EXPONENTIAL)
         return scores
 
 
@@ -90,19 +88,22 @@ def _mask(mask: Array, lead: tuple[int, ...], queries: int, keys: int) -> _Mask:
     return _Mask(mask, starts, whole.strides[-2] // mask.itemsize if queries > 1 else 0)
 
 
-def _serves(arrays: Sequence[Array], mask: Sequence[Array]) -> bool:
-    dtype = arrays[0].dtype
-    return (
-        dtype in (FLOAT32, FLOAT64)
-        and all(array.dtype == dtype and array.size for array in arrays)
-        and all(array.dtype in (BOOL, dtype) and array.size for array in mask)
-    )
+def _takes(values: int) -> Check:
+    """So many arrays of one floating dtype, and a mask of it or of bools, if there is one."""
+
+    def check(arrays: Sequence[Array]) -> None:
+        floats(arrays[:values])
+        mask = arrays[values:]
+        if any([array.dtype not in (BOOL, arrays[0].dtype) for array in mask]):
+            raise Declined("dtype")
+        not_empty(mask)
+
+    return check
 
 
-def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("scaled_dot_product_attention", from_=FROM.attention, takes=_takes(3))
+def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """softmax(scale q k' + mask) v"""
-    if not _serves(arrays[:3], arrays[3:]):
-        return None
     heads = _Heads(params, arrays)
     out = np.empty((heads.count, heads.queries, arrays[2].shape[-1]), arrays[0].dtype)
     for some, rows, seen in heads.parts(max(SCORES // 2 // heads.keys, 1)):
@@ -111,10 +112,9 @@ def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     return out.reshape(*heads.lead, *out.shape[1:])
 
 
-def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+@native("_scaled_dot_product_attention_grad", from_=FROM.attention_grad, takes=_takes(4))
+def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """dq = c dS k, dk = c dS' q, dv = P' g; with dP = g v' and dS = P (dP - sum of dP P)."""
-    if not _serves(arrays[:4], arrays[4:]):
-        return None
     heads = _Heads(params, arrays[1:])
     g, dtype = _flat(arrays[0], heads.count), arrays[0].dtype
     dq, dk, dv = (np.empty(x.shape, dtype) for x in (heads.q, heads.k, heads.v))
@@ -128,16 +128,9 @@ def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Arr
         multiply(p[some].swapaxes(-1, -2), g[some], out=dv[some])
     dq *= heads.factor
     dk *= heads.factor
-    return [made.reshape(*heads.lead, *made.shape[1:]) for made in (dq, dk, dv, ds, p)]
+    return [array.reshape(*heads.lead, *array.shape[1:]) for array in (dq, dk, dv, ds, p)]
 
 
 def _through_softmax(p: Array, dp: Array) -> None:
-    kernel = open_kernel(("softmax_grad", p.dtype), partial(softmax_grad_kernel, p.dtype))
     rows = p.shape[0] * p.shape[1]
-    kernel.run([dp, p, dp], [rows, p.shape[2]], rows, p.size * GRADIENT)
-
-
-CALLS = {
-    "scaled_dot_product_attention": (1 << 12, run_attention),
-    "_scaled_dot_product_attention_grad": (1 << 13, run_attention_grad),
-}
+    kernel(softmax_grad_kernel, p.dtype).run([dp, p, dp], [rows, p.shape[2]], rows, p.size * GRADIENT)

@@ -7,158 +7,68 @@ first call (WEFT_DEBUG=dispatch tells).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from ...base.dtype import FLOAT32, FLOAT64, DType
-from ...base.errors import Error
-from ...core.infer import infer_node
-from ...core.ir import Fact
 from ...core.op import Op
 from ...core.pattern import OpPattern
-from . import attention as native_attention
-from . import copy as native_copy
-from . import factors as native_factors
-from . import index as native_index
-from . import matmul as native_matmul
-from . import norm as native_norm
-from . import pool as native_pool
-from . import recurrent as native_recurrent
-from . import reduce as native_reduce
-from . import scan as native_scan
-from .convolution import CONVOLUTIONS
+from .calls import Array, Declined, NativeCalls, floats, numbers, registered
 from .generic import run_generic, run_written
-from .pointwise import element, op_key, run_pointwise
+from .pointwise import are_native, element, op_key, run_pointwise
+from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
-Native = Callable[[Any, Sequence[Array]], Any]
-Run = Callable[[Op, Any, Sequence[Array]], Any]
+NEVER = 1 << 62  # elements
 
-# From how many elements on native code is faster than numpy: of element-wise arithmetic, of
-# functions of each element, and of what numpy needs many passes for.
-ARITHMETIC_FROM = 1 << 17
-FUNCTIONS_FROM = 1 << 15
-PASSES_FROM = 1 << 8
-MANY_PASSES = frozenset(
-    "_keep_between airy_ai bessel_j0 bessel_j1 bessel_k0 bessel_k1 bessel_y0 bessel_y1 digamma elu "
-    "erf erfc erfcx erfinv gelu hard_sigmoid hard_swish i0 i0e i1 i1e leaky_relu lgamma mish "
-    "polygamma prelu scaled_bessel_k0 scaled_bessel_k1 selu sigmoid silu softplus softsign "
-    "spherical_bessel_j0 spherical_bessel_j1".split()
-)
-
-CONVOLUTION_FROM = 256
-SELECT_FROM = 1 << 11  # numpy takes a branch for each element
-
-# The same of operators whose kernels are made from their compute, as it is.
-GENERIC_FROM = {"lrn": 1 << 11, "_window_sum": 1 << 11}
-
-
-def _fitting(calls: Mapping[str, tuple[int, Run]]) -> dict[str, tuple[int, Run]]:
-    """Calls that are made only where the arrays fit the operator: native code does not look."""
-
-    def fitting(run: Run, op: Op, params: Any, arrays: Sequence[Array]) -> Any:
-        facts = tuple([(array.shape, array.dtype) for array in arrays])
-        given = params if op.parser is not None else None
-        return run(op, given, arrays) if _fits(op, given, facts) else None
-
-    return {name: (smallest, partial(fitting, run)) for name, (smallest, run) in calls.items()}
-
-
-@lru_cache(1 << 13)
-def _fits(op: Op, params: Any, facts: tuple[tuple[tuple[int, ...], DType], ...]) -> bool:
-    try:
-        infer_node(op, params, [Fact(*fact) for fact in facts], op.name)
-    except Error:
-        return False
-    return True
-
-
-# The same of operators whose bodies are loops.
-WRITTEN_FROM = {
-    "grid_sample": 1 << 12,
-    "_grid_sample_grad": 1 << 12,
-    "_grid_sample_grad_grid": 1 << 12,
-    "roi_pool": 1 << 12,
-    "psroi_pool": 1 << 12,
-    "_psroi_pool_grad": 1 << 12,
-    "deformable_psroi_pool": 1 << 12,
-    "ctc_loss": 1,
-    "_ctc_loss_grad": 1,
-}
-
-# The same of others, with what runs a call of them.
-CALLS: dict[str, tuple[int, Run]] = {
-    **native_reduce.CALLS,
-    **native_scan.CALLS,
-    **_fitting(native_norm.CALLS),
-    **_fitting(native_pool.CALLS),
-    **_fitting(native_attention.CALLS),
-    **_fitting(native_index.CALLS),
-    **_fitting(native_copy.CALLS),
-    **_fitting(native_factors.CALLS),
-    **_fitting(native_recurrent.CALLS),
-    **native_matmul.CALLS,
-    "broadcast_where": (SELECT_FROM, lambda op, params, arrays: _select(op, params, arrays)),
+# From how many elements on native code is faster than the reference, by what that costs.
+REFERENCES = {
+    "pass": FROM.functions,
+    "passes": FROM.passes,
+    "branches": FROM.branches,
+    "windows": FROM.windows,
+    "gathers": FROM.gathers,
+    "steps": FROM.steps,
 }
 
 
-class NativeCalls:
-    """The native way of an operator: `run` gives None for calls that are not for it, and is worth
-    asking from `smallest` elements in the largest array on."""
-
-    __slots__ = ("run", "smallest")
-
-    def __init__(self, smallest: int, run: Native) -> None:
-        self.smallest, self.run = smallest, run
-
-
-def native_calls(op: Op) -> NativeCalls | None:
-    """How native code runs an operator, if it does."""
-    if op.name in CALLS:
-        smallest, run = CALLS[op.name]
-        return NativeCalls(smallest, partial(run, op))
-    if op.name in CONVOLUTIONS:
-        return NativeCalls(CONVOLUTION_FROM, CONVOLUTIONS[op.name])
-    if op.name in GENERIC_FROM:
-        return NativeCalls(GENERIC_FROM[op.name], lambda params, a: _generic(op, params, a))
-    if op.name in WRITTEN_FROM:
-        return NativeCalls(WRITTEN_FROM[op.name], lambda params, a: _written(op, params, a))
-    pattern = Op.pattern.get(op)
-    if pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST) and _is_pure(op):
-        smallest = PASSES_FROM if op.name in MANY_PASSES else FUNCTIONS_FROM
-        return NativeCalls(smallest, lambda params, a: _pointwise(op, params, a))
-    return None
+def native_calls(op: Op) -> NativeCalls:
+    """How native code runs an operator: by a family's kernels, by its body as it is, or not at all."""
+    family = registered(op)
+    if family is not None:
+        return family
+    run = _by_body(op)
+    return NativeCalls(NEVER, _never) if run is None else NativeCalls(REFERENCES[op.reference_cost], run)
 
 
-def _is_pure(op: Op) -> bool:
-    return not Op.mutates.contains(op) and Op.compute.contains(op) and not Op.alias.contains(op)
-
-
-def _generic(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
-    if any(array.dtype not in (FLOAT32, FLOAT64) or not array.size for array in arrays):
+def _by_body(op: Op) -> Callable[[Any, Sequence[Array]], Any] | None:
+    if op.open_body and Op.kernels.contains(op):
+        return partial(_written, op)
+    if Op.mutates.contains(op) or not Op.compute.contains(op) or Op.alias.contains(op):
         return None
+    if op.pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST):
+        return partial(_pointwise, op, FROM.arithmetic if op.reference_cost == "pass" else 0)
+    return partial(_generic, op) if op.open_body else None
+
+
+def _never(params: Any, arrays: Sequence[Array]) -> None:
+    raise Declined("operator")
+
+
+def _generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    floats(arrays)
     return run_generic(op, params, arrays)
 
 
-def _written(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
-    if any([array.dtype.kind not in "fiub" or not array.size for array in arrays]):
-        return None
+def _written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    numbers(arrays)
     return run_written(op, params, arrays)
 
 
-def _select(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
-    body = element(op, params, tuple([array.dtype for array in arrays]))
-    return None if body is None else run_pointwise(op_key(op, params), body, arrays)
-
-
-def _pointwise(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
-    body = element(op, params, tuple([array.dtype for array in arrays]))
+def _pointwise(op: Op, arithmetic_from: int, params: Any, arrays: Sequence[Array]) -> Array | None:
+    dtypes = tuple([array.dtype for array in arrays])
+    body = element(op, params, dtypes)
     if body is None:
-        return None
-    is_plain = not body.calls and op.name not in MANY_PASSES
-    if is_plain and max([array.size for array in arrays]) < ARITHMETIC_FROM:
+        raise Declined("compute" if are_native(dtypes) else "dtype")
+    if not body.calls and max([array.size for array in arrays]) < arithmetic_from:
         return None
     return run_pointwise(op_key(op, params), body, arrays)

@@ -1,41 +1,34 @@
-"""Convolutions of eager arrays by open kernels: operators' params and arrays come in, their outputs
-go out, or None where the reference is to run: other layouts and dtypes, nothing to compute, shapes
-that do not fit, and filters that are infinite or NaN where taps stand outside."""
+"""Convolutions of eager arrays by open kernels: operators' params and arrays come in, their outputs go out.
+
+Declined are other layouts and dtypes, nothing to compute, shapes that do not fit, and filters that are infinite or
+NaN where taps stand outside."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
-from ...base.errors import Error
 from ...compiler.open.kernels import open_kernel
+from ...core.op import Op
 from ...lower.cpu.open.convolution import convolution_kernel
 from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel
 from ...lower.cpu.open.filters import SUMMED, added_parts_kernel, filters_kernel
 from ...lower.cpu.open.fold import fold_kernel
-from ...lower.cpu.open.window_plans import (
-    Shape,
-    WindowPlan,
-    WindowSum,
-    forward_sum,
-    plan_filters,
-    plan_sum,
-    transposed_sum,
-)
+from ...lower.cpu.open.window_plans import WindowPlan, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
+from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import convolution_of
-from ...ops.nn.conv import conv_shape, transpose_shape
 from ...runtime.cpu.open_kernel import OpenKernel
+from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
 from .copy import dense
 from .product import multiply
+from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
-Shapes = tuple[Shape, ...]
-Outputs = list[Array] | None
+Outputs = list[Array]
 
 PLANS = 1024
 LARGEST = 1 << 30  # extents and pads whose sums are 32-bit numbers
@@ -54,115 +47,53 @@ def _kernel(kind: str, dtype: DType) -> OpenKernel:
     return open_kernel((kind, dtype), lambda target: KERNELS[kind](target, dtype))
 
 
-# Which calls are taken.
+# Plans, by the shapes and dtypes of all inputs.
+
+Job = Callable[..., WindowSum]  # of a convolution, the shape that comes out, and those that come in
 
 
-def _suits(params: Any, shapes: Shapes, dtypes: Sequence[DType]) -> bool:
-    if dtypes[0] not in (FLOAT32, FLOAT64) or any(dtype != dtypes[0] for dtype in dtypes):
-        return False
-    if params.layout != "NCHW" or params.kernel_layout != "OIHW":
-        return False
-    if getattr(params, "out_layout", "NCHW") not in ("NCHW", "__undef__"):
-        return False
-    if params.out_dtype not in ("same", dtypes[0].name):
-        return False
+def _check(params: Any, facts: Facts) -> None:
+    """Declines calls that the kernels have no form for."""
+    dtypes = {dtype for _, dtype in facts}
+    if len(dtypes) > 1 or not dtypes <= {FLOAT32, FLOAT64} or params.out_dtype not in ("same", *map(str, dtypes)):
+        raise Declined("dtype")
+    layouts = (params.layout, params.kernel_layout, getattr(params, "out_layout", "NCHW"))
+    if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "__undef__")):
+        raise Declined("layout")
+    extents = [extent for shape, _ in facts for extent in shape]
+    if 0 in extents:
+        raise Declined("empty")
     reach = max(params.kernel_size) * max(params.dilation)
-    extents = [extent for shape in shapes for extent in shape]
-    numbers = [*params.strides, *params.padding, reach, *extents]
-    return bool(max(numbers) < LARGEST and min(extents) > 0)
+    if max([*params.strides, *params.padding, reach, *extents]) >= LARGEST:
+        raise Declined("size")
 
 
-def _shapes_of(rule: Callable[..., Any], params: Any, data: Shape) -> tuple[list[Shape], Shape]:
-    """The shapes of the inputs and of the output that some data asks for."""
-    count = 3 if params.use_bias else 2
-    ins, (out,) = rule(params, [data, *[None] * (count - 1)], [None])
-    return ins, out
+def _convolution(
+    name: str, run: Callable[..., Outputs], plan: Callable[..., WindowPlan], job: Job, places: Sequence[int] = ()
+) -> Run:
+    """Registers a convolution by the window sum that it is: how that is run and planned, and the places of the
+    arrays that run takes, if not all in order."""
 
+    @lru_cache(PLANS)
+    def planned(op: Op, params: Any, facts: Facts) -> WindowPlan:
+        _check(params, facts)
+        out = inferred(op, params, facts)[0].shape
+        windows = job(convolution_of(params), out, *[shape for shape, _ in facts])
+        if not min(windows.out):
+            raise Declined("empty")
+        return plan(windows, host(), facts[0][1])
 
-# Plans, by the shapes of all inputs. None where these do not fit each other.
+    def call(op: Op, params: Any, arrays: Sequence[Array]) -> Outputs:
+        chosen = [arrays[place] for place in places] if places else arrays
+        return run(planned(op, params, facts_of(arrays)), *chosen)
 
-
-def _planned(plan: Callable[..., WindowPlan]) -> Callable[..., Callable[..., WindowPlan | None]]:
-    """The plan of the sum that a function finds in params and shapes."""
-    return lambda make: lru_cache(PLANS)(partial(_found, plan, make))
-
-
-def _found(
-    plan: Callable[..., WindowPlan],
-    make: Callable[[Any, Shapes], WindowSum | None],
-    params: Any,
-    shapes: Shapes,
-    dtypes: tuple[DType, ...],
-) -> WindowPlan | None:
-    if not _suits(params, shapes, dtypes):
-        return None
-    try:
-        job = make(params, shapes)
-    except Error:
-        return None
-    return None if job is None or not min(job.out) else plan(job, host(), dtypes[0])
-
-
-@_planned(plan_sum)
-def _conv(params: Any, shapes: Shapes) -> WindowSum | None:
-    ins, out = _shapes_of(conv_shape, params, shapes[0])
-    if ins != list(shapes):
-        return None
-    return forward_sum(convolution_of(params), shapes[0], shapes[1], out)
-
-
-@_planned(plan_sum)
-def _conv_grad_data(params: Any, shapes: Shapes) -> WindowSum | None:
-    g, x, w = shapes
-    ins, out = _shapes_of(conv_shape, params, x)
-    if (ins[1], out) != (w, g):
-        return None
-    return transposed_sum(convolution_of(params), g, w, x)
-
-
-@_planned(plan_filters)
-def _conv_grad_weight(params: Any, shapes: Shapes) -> WindowSum | None:
-    g, x = shapes
-    ins, out = _shapes_of(conv_shape, params, x)
-    return forward_sum(convolution_of(params), x, ins[1], g) if out == g else None
-
-
-@_planned(plan_sum)
-def _transpose(params: Any, shapes: Shapes) -> WindowSum | None:
-    ins, out = _shapes_of(transpose_shape, params, shapes[0])
-    if ins != list(shapes):
-        return None
-    return transposed_sum(convolution_of(params), shapes[0], shapes[1], out)
-
-
-@_planned(plan_sum)
-def _transpose_grad_data(params: Any, shapes: Shapes) -> WindowSum | None:
-    g, w = shapes
-    conv = convolution_of(params)
-    extra = (params.output_padding[0], params.output_padding[-1])
-    made = [win.out_extent(n - more) for win, n, more in zip(conv.windows, g[2:], extra)]
-    data: Any = (g[0], w[0], *made)
-    ins, out = _shapes_of(transpose_shape, params, data)
-    return forward_sum(conv, g, w, data) if (ins[1], out) == (w, g) else None
-
-
-@_planned(plan_filters)
-def _transpose_grad_weight(params: Any, shapes: Shapes) -> WindowSum | None:
-    g, x = shapes
-    ins, out = _shapes_of(transpose_shape, params, x)
-    return forward_sum(convolution_of(params), g, ins[1], x) if out == g else None
-
-
-def _plan_for(plans: Callable[..., WindowPlan | None], params: Any, arrays: Sequence[Array]) -> WindowPlan | None:
-    return plans(params, tuple([a.shape for a in arrays]), tuple([a.dtype for a in arrays]))
+    return native(name, from_=FROM.convolution, fitting=False)(call)
 
 
 # Calls.
 
 
-def _run_sum(plan: WindowPlan | None, source: Array, weight: Array, *bias: Array) -> Outputs:
-    if plan is None:
-        return None
+def _run_sum(plan: WindowPlan, source: Array, weight: Array, *bias: Array) -> Outputs:
     out = np.empty(plan.out, source.dtype)
     added = bias[0] if bias else np.zeros(plan.out[1], source.dtype)
     if plan.kind == "fold":
@@ -173,7 +104,8 @@ def _run_sum(plan: WindowPlan | None, source: Array, weight: Array, *bias: Array
     inputs = [dense(a) for a in (source, weight, added)]
     arrays = (*inputs, *plan.tables, out, nonfinite)
     _kernel(plan.kind, source.dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    return None if plan.outside and _spread(nonfinite, weight) else [out]
+    _check_spread(plan, nonfinite, weight)
+    return [out]
 
 
 def _run_fold(plan: WindowPlan, source: Array, weight: Array, bias: Array, out: Array) -> Outputs:
@@ -203,14 +135,13 @@ def _matrices(images: Array) -> Array:
     return images.reshape(*images.shape[:2], -1)
 
 
-def _spread(nonfinite: Array, factor: Array) -> bool:
-    """Whether what is infinite or NaN met zeros that stand for nothing."""
-    return bool(np.isnan(nonfinite).any()) and not np.isfinite(factor).all()
+def _check_spread(plan: WindowPlan, nonfinite: Array, factor: Array) -> None:
+    """Declines what is infinite or NaN and met zeros that stand for nothing."""
+    if plan.outside and np.isnan(nonfinite).any() and not np.isfinite(factor).all():
+        raise Declined("not finite")
 
 
-def _run_filters(plan: WindowPlan | None, source: Array, windows: Array) -> Outputs:
-    if plan is None:
-        return None
+def _run_filters(plan: WindowPlan, source: Array, windows: Array) -> Outputs:
     dtype = source.dtype
     out = np.empty(plan.out, dtype)
     if plan.pointwise:
@@ -224,7 +155,8 @@ def _run_filters(plan: WindowPlan | None, source: Array, windows: Array) -> Outp
     pair = (windows, source) if plan.swapped else (source, windows)
     arrays = (*pair, *plan.tables, parts, nonfinite)
     _kernel(plan.kind, dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    return None if plan.outside and _spread(nonfinite, windows) else [_added(parts, out)]
+    _check_spread(plan, nonfinite, windows)
+    return [_added(parts, out)]
 
 
 def _added(parts: Array, out: Array) -> Array:
@@ -236,46 +168,23 @@ def _added(parts: Array, out: Array) -> Array:
     return out
 
 
-def conv2d(params: Any, arrays: Sequence[Array]) -> Outputs:
-    return _run_sum(_plan_for(_conv, params, arrays), *arrays)
+_convolution("conv2d", _run_sum, plan_sum, lambda conv, out, x, w, *bias: forward_sum(conv, x, w, out))
+_convolution("conv2d_transpose", _run_sum, plan_sum, lambda conv, out, x, w, *bias: transposed_sum(conv, x, w, out))
+_convolution("_conv2d_transpose_grad_data", _run_sum, plan_sum, lambda conv, out, g, w: forward_sum(conv, g, w, out))
+_data_grad = _convolution(
+    "_conv2d_grad_data", _run_sum, plan_sum, lambda conv, out, g, x, w: transposed_sum(conv, g, w, out), (0, 2)
+)
+_weight_grad = _convolution(
+    "_conv2d_grad_weight", _run_filters, plan_filters, lambda conv, out, g, x: forward_sum(conv, x, out, g), (1, 0)
+)
+_convolution(
+    "_conv2d_transpose_grad_weight", _run_filters, plan_filters, lambda conv, out, g, x: forward_sum(conv, g, out, x)
+)
+
+_DATA_GRAD, _WEIGHT_GRAD = Op.get("_conv2d_grad_data"), Op.get("_conv2d_grad_weight")
 
 
-def conv2d_grad_data(params: Any, arrays: Sequence[Array]) -> Outputs:
-    plan = _plan_for(_conv_grad_data, params, arrays)
-    return _run_sum(plan, arrays[0], arrays[2])
-
-
-def conv2d_grad_weight(params: Any, arrays: Sequence[Array]) -> Outputs:
-    return _run_filters(_plan_for(_conv_grad_weight, params, arrays), arrays[1], arrays[0])
-
-
-def conv2d_grad(params: Any, arrays: Sequence[Array]) -> Outputs:
-    data = conv2d_grad_data(params, arrays)
-    weight = None if data is None else conv2d_grad_weight(params, arrays[:2])
-    if data is None or weight is None:
-        return None
-    bias = [arrays[0].sum(axis=(2, 3)).sum(axis=0)] if params.use_bias else []
-    return [*data, *weight, *bias]
-
-
-def conv2d_transpose(params: Any, arrays: Sequence[Array]) -> Outputs:
-    return _run_sum(_plan_for(_transpose, params, arrays), *arrays)
-
-
-def conv2d_transpose_grad_data(params: Any, arrays: Sequence[Array]) -> Outputs:
-    return _run_sum(_plan_for(_transpose_grad_data, params, arrays), *arrays)
-
-
-def conv2d_transpose_grad_weight(params: Any, arrays: Sequence[Array]) -> Outputs:
-    return _run_filters(_plan_for(_transpose_grad_weight, params, arrays), arrays[0], arrays[1])
-
-
-CONVOLUTIONS: dict[str, Callable[[Any, Sequence[Array]], Outputs]] = {
-    "conv2d": conv2d,
-    "conv2d_transpose": conv2d_transpose,
-    "_conv2d_grad": conv2d_grad,
-    "_conv2d_grad_data": conv2d_grad_data,
-    "_conv2d_grad_weight": conv2d_grad_weight,
-    "_conv2d_transpose_grad_data": conv2d_transpose_grad_data,
-    "_conv2d_transpose_grad_weight": conv2d_transpose_grad_weight,
-}
+@native("_conv2d_grad", from_=FROM.convolution, fitting=False)
+def run_conv2d_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Outputs:
+    data, weight = _data_grad(_DATA_GRAD, params, arrays), _weight_grad(_WEIGHT_GRAD, params, arrays[:2])
+    return [*data, *weight, *([arrays[0].sum(axis=(2, 3)).sum(axis=0)] if params.use_bias else [])]

@@ -13,16 +13,15 @@ from ...base.cpu_target import host
 from ...base.kept import Kept
 from ...compiler.open.kernels import making
 from ...compiler.open.programs import VARIANTS, open_program
-from ...core.infer import same_dtype
 from ...core.op import Op
 from ...lower.cpu.open.generic import OpenProgram, lower_open
 from ...lower.cpu.open.loop_bodies import lower_loop_body
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
+from .calls import Array, facts_of, inferred
 from .copy import dense
 from .pointwise import op_key
 
-Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[int, ...], np.dtype[Any]]
 KEPT = 4096  # calls whose sizes are known
 
@@ -81,24 +80,18 @@ def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 
 def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
     """The call of a key on arrays of these shapes and dtypes."""
-    whole = (key, *[(array.shape, array.dtype) for array in arrays])
-    return _calls.find(whole, make)
+    return _calls.find((key, *facts_of(arrays)), make)
 
 
 def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> _Call:
-    specs = [(array.shape, array.dtype) for array in arrays]
-    shapes, dtypes = [shape for shape, _ in specs], [dtype for _, dtype in specs]
+    shapes, dtypes = [array.shape for array in arrays], [array.dtype for array in arrays]
     lower = partial(lower_open, name, compute, shapes, dtypes, host())
-    return _made(("computed", key), name, len(arrays), specs, lower)
+    return _made(("computed", key), name, len(arrays), facts_of(arrays), lower)
 
 
 def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
-    inputs = [(array.shape, array.dtype) for array in arrays]
-    nothing = [None] * op.outputs_of(params)
-    shapes = Op.shape[op](params, [shape for shape, _ in inputs], nothing)[1]
-    rule = Op.dtype.get(op) or same_dtype
-    dtypes = rule(params, [dtype for _, dtype in inputs], nothing)[1]
-    outputs = list(zip(shapes, dtypes))
+    inputs = facts_of(arrays)
+    outputs: Any = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
     lower = partial(lower_loop_body, op, params, inputs, outputs)
     key = ("written", op_key(op, params, Op.kernels))
     return _made(key, op.name, len(inputs), [*inputs, *outputs], lower)

@@ -11,39 +11,42 @@ import numpy as np
 from ..autograd.modes import modes
 from ..functions.fusion import Call, Fused
 from ..tensor.inplace import check_writable, place_in_graph
+from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
-from .pointwise import is_writable
-
-Array = np.ndarray[Any, Any]
-
-WRITTEN_FROM = 1 << 14  # elements
+from .calls import Array, Declined, attempted
+from .strides import is_writable
 
 
-def write_native(function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether the result of a function was written to the target here. It was not if the target is
-    small, of another shape or dtype, or shares memory with an operand in another order, and if its
-    gradient needs what is overwritten."""
-    array = target._array
-    if array.size < WRITTEN_FROM or not is_writable(array):
-        return False
+def _write(function: Fused, target: Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Writes the result of a function to the target. Declined are targets of another shape or dtype, and such as
+    share memory with an operand in another order, or as the gradient needs what is overwritten."""
+    array = array_of(target)
+    if not is_writable(array):
+        raise Declined("strides")
     call, tensors = function.call(args, kwargs)
-    if call is None or call.shape != array.shape or call.dtype != array.dtype:
-        return False
-    for tensor in tensors:
-        if tensor._array is not array and not _apart(tensor._array, array):
-            return False
+    if call is None:
+        raise Declined("compute")
+    if call.shape != array.shape:
+        raise Declined("shapes")
+    if call.dtype != array.dtype:
+        raise Declined("dtype")
+    if not all([operand is array or _apart(operand, array) for operand in map(array_of, tensors)]):
+        raise Declined("overlap")
     if modes.grad and (target.requires_grad or any([t.requires_grad for t in tensors])):
-        return _write_recorded(call, tensors, target)
-    call.run(tensors, array)
-    target._counter[0] += 1
-    return True
+        _write_recorded(call, tensors, target)
+    else:
+        call.run(tensors, array)
+        target._counter[0] += 1
 
 
-def _write_recorded(call: Call, tensors: Sequence[Tensor], target: Tensor) -> bool:
+write_native = attempted("write", _write)
+
+
+def _write_recorded(call: Call, tensors: Sequence[Tensor], target: Tensor) -> None:
     """The same with a node of the graph, which may save the memory as it is afterwards only."""
     check_writable(target, True)
     if not call.maker.differentiable:
-        return False
+        raise Declined("operator")
     output = wrap(target._array)
     output._counter = target._counter
     target._counter[0] += 1
@@ -51,10 +54,9 @@ def _write_recorded(call: Call, tensors: Sequence[Tensor], target: Tensor) -> bo
     for saved in getattr(output._grad_fn, "saved", None) or ():
         if not saved.is_output and np.may_share_memory(saved.array, target._array):
             target._counter[0] -= 1
-            return False
-    call.run(tensors, target._array)
+            raise Declined("saved")
+    call.run(tensors, array_of(target))
     place_in_graph(target, output)
-    return True
 
 
 def _apart(operand: Array, target: Array) -> bool:

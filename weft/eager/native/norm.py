@@ -4,16 +4,15 @@ kernels: axes that are treated alike are joined first, so that few kernels serve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...base.cpu_target import host
-from ...base.dtype import FLOAT32, FLOAT64, INT64, DType
+from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
-from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,
@@ -23,38 +22,23 @@ from ...lower.cpu.open.norms import (
     row_norm_grad_kernel,
     row_norm_kernel,
 )
-from ...lower.cpu.open.pointwise import Walk, element_of, pointwise_kernel
+from ...lower.cpu.open.pointwise import Element, element_of
 from ...lower.cpu.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
 from ...ops._families import pointwise
 from ...ops.math.magnitude import L2NormalizeAttrs
 from ...ops.nn.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
 from ...ops.nn.dense_softmax import AxisAttrs
 from ...ops.nn.norm import BatchNormAttrs, groups_of, moved, unbiasing
-from ...runtime.cpu.open_kernel import OpenKernel
+from ...te.loops import Kernel
+from .calls import Array, Declined, floats, native
 from .copy import dense
 from .generic import run_generic
-from .pointwise import MOVED
-
-Array = np.ndarray[Any, Any]
-Run = Callable[[Op, Any, Sequence[Array]], Any]
+from .kernels import kernel
+from .pointwise import run_pointwise
+from .thresholds import FROM
 
 NORMED, NORMED_GRAD, EXPONENTIAL = 0.35, 0.7, 0.7  # nanoseconds of one element
-SMALL, GENERIC = 1 << 6, 1 << 12  # elements that numpy is as fast for, as for other kernels
 FEW = 16  # elements of a channel that are not worth a row
-
-
-def _floats(run: Run) -> Run:
-    """For arrays of one floating dtype that are not empty."""
-
-    def checked(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
-        dtype = arrays[0].dtype
-        if dtype not in (FLOAT32, FLOAT64) or not arrays[0].size:
-            return None
-        if any([array.dtype != dtype for array in arrays]):
-            return None
-        return run(op, params, arrays)
-
-    return checked
 
 
 def _around(x: Array, axis: int) -> Array:
@@ -69,20 +53,19 @@ def _around(x: Array, axis: int) -> Array:
 
 def _is_last(x: Array, axis: int) -> bool:
     """Whether neighbours along an axis are neighbours in memory."""
-    return prod(x.shape[axis % x.ndim + 1 :]) == 1
+    return bool(prod(x.shape[axis % x.ndim + 1 :]) == 1)
 
 
-@_floats
+@native("softmax", "log_softmax", from_=FROM.rows, takes=floats)
 def run_softmax(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     (x,) = arrays
     if not _is_last(x, params.axis):
-        made = _generic(op, _ALONG, [_around(x, params.axis)])
-        return None if made is None else made.reshape(x.shape)
-    logarithm, out, length = op is _LOG, np.empty(x.shape, x.dtype), x.shape[params.axis]
-    key = ("softmax", logarithm, x.dtype)
-    kernel = open_kernel(key, partial(softmax_kernel, logarithm, x.dtype))
+        if x.size < FROM.other_axes:
+            return None
+        return run_generic(op, _ALONG, [_around(x, params.axis)])[0].reshape(x.shape)
+    out, length = np.empty(x.shape, x.dtype), x.shape[params.axis]
     rows = x.size // length
-    kernel.run([dense(x), out], (rows, length), rows, x.size * EXPONENTIAL)
+    kernel(softmax_kernel, op is _LOG, x.dtype).run([dense(x), out], (rows, length), rows, x.size * EXPONENTIAL)
     return out
 
 
@@ -90,46 +73,41 @@ _LOG = Op.get("log_softmax")
 _ALONG = AxisAttrs(axis=1)
 
 
-def _generic(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-    """By the operator's compute, where that is worth it."""
-    large = max([array.size for array in arrays]) >= GENERIC
-    return run_generic(op, params, arrays)[0] if large else None
+def _scores_and_classes(arrays: Sequence[Array]) -> None:
+    """Floats, maybe gradients and scores, then classes."""
+    floats(arrays[:-1])
+    if arrays[-1].dtype != INT64:
+        raise Declined("dtype")
 
 
+@native("softmax_cross_entropy", from_=FROM.rows, takes=_scores_and_classes)
 def run_cross_entropy(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     x, classes = arrays
-    if not _serves_classes(x, classes):
-        return None
-    if not _is_last(x, params.axis):
-        rows = _around(x, params.axis)
-        found = _generic(op, _each_row(params.smoothing), [rows, _beside(classes, rows)])
-        if found is None:
-            return None
-        losses = found.reshape(classes.shape)
-    else:
+    if _is_last(x, params.axis):
         losses = np.empty(classes.shape, x.dtype)
         _class_rows(False, params, [x, classes, losses])
-    made = quietly(reduced_losses, params, losses, classes)
-    return np.asarray(made).astype(x.dtype, copy=False)
+    elif x.size >= FROM.other_axes:
+        rows = _around(x, params.axis)
+        losses = run_generic(op, _each_row(params.smoothing), [rows, _beside(classes, rows)])[0].reshape(classes.shape)
+    else:
+        return None
+    return np.asarray(quietly(reduced_losses, params, losses, classes)).astype(x.dtype, copy=False)
 
 
+@native("_softmax_cross_entropy_grad", from_=FROM.rows, takes=_scores_and_classes)
 def run_cross_entropy_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     g, x, classes = arrays
-    if not _serves_classes(x, classes) or g.dtype != x.dtype:
+    is_last = _is_last(x, params.axis)
+    if not is_last and x.size < FROM.other_axes:
         return None
     g = quietly(row_gradients, params, g, classes)
-    if not _is_last(x, params.axis):
+    if not is_last:
         rows = _around(x, params.axis)
-        given = [_beside(g, rows), rows, _beside(classes, rows)]
-        made = _generic(op, _each_row(params.smoothing), given)
-        return None if made is None else made.reshape(x.shape)
+        beside = [_beside(g, rows), rows, _beside(classes, rows)]
+        return run_generic(op, _each_row(params.smoothing), beside)[0].reshape(x.shape)
     out = np.empty(x.shape, x.dtype)
     _class_rows(True, params, [g, x, classes, out])
     return out
-
-
-def _serves_classes(x: Array, classes: Array) -> bool:
-    return x.dtype in (FLOAT32, FLOAT64) and x.size > 0 and classes.dtype == INT64
 
 
 def _beside(vector: Array, x: Array) -> Array:
@@ -148,31 +126,29 @@ def _shares(smoothing: float, length: int) -> Array:
 
 
 def _class_rows(backward: bool, params: CrossEntropyAttrs, arrays: list[Array]) -> None:
-    *given, classes, out = arrays
-    length, smooth, dtype = given[-1].shape[params.axis], params.smoothing > 0, out.dtype
+    *scores, classes, out = arrays
+    length, dtype, rows = scores[-1].shape[params.axis], out.dtype, classes.size
     if classes.max() >= length:
         classes = np.minimum(classes, length - 1)
     if backward:
-        kernel = open_kernel(("cross_entropy_grad", dtype), partial(cross_entropy_grad_kernel, dtype))
+        losses = kernel(cross_entropy_grad_kernel, dtype)
     else:
-        key = ("cross_entropy", smooth, dtype)
-        kernel = open_kernel(key, partial(cross_entropy_kernel, smooth, dtype))
-    rows, whole = classes.size, map(dense, [*given, classes])
-    used = [*whole, _shares(params.smoothing, length), out]
-    kernel.run(used, (rows, length), rows, rows * length * EXPONENTIAL)
+        losses = kernel(cross_entropy_kernel, params.smoothing > 0, dtype)
+    used = [*map(dense, [*scores, classes]), _shares(params.smoothing, length), out]
+    losses.run(used, (rows, length), rows, rows * length * EXPONENTIAL)
 
 
 # Norms over rows, with a scale for each element.
 
 
-@_floats
+@native("layer_norm", "rms_norm", from_=FROM.rows, takes=floats)
 def run_trailing(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """layer_norm and rms_norm"""
     x, *scales = arrays
     return _normed_rows(x, prod(x.shape[params.axis % x.ndim :]), 1, params.epsilon, *scales)
 
 
-@_floats
+@native("_layer_norm_grad", "_rms_norm_grad", from_=FROM.rows, takes=floats)
 def run_trailing_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma = arrays
     length, centred = prod(x.shape[params.axis % x.ndim :]), op is _LAYER_GRAD
@@ -186,9 +162,8 @@ _LAYER_GRAD = Op.get("_layer_norm_grad")
 def _normed_rows(x: Array, length: int, groups: int, epsilon: float, gamma: Array, beta: Array | None = None) -> Array:
     centred, rows = beta is not None, x.size // length
     out = np.empty(x.shape, x.dtype)
-    kernel = open_kernel(("row_norm", centred, x.dtype), partial(row_norm_kernel, centred, x.dtype))
-    given = map(dense, (x, gamma, gamma if beta is None else beta))
-    kernel.run([*given, _wide(epsilon), out], (rows, length, groups), rows, x.size * NORMED)
+    arrays = [*map(dense, (x, gamma, gamma if beta is None else beta)), _wide(epsilon), out]
+    kernel(row_norm_kernel, centred, x.dtype).run(arrays, (rows, length, groups), rows, x.size * NORMED)
     return out
 
 
@@ -201,10 +176,8 @@ def _row_gradients(
     blocks = -(-rows // block)
     data = np.empty(x.shape, x.dtype)
     sums = [np.empty((blocks, groups * length), x.dtype) for _ in range(2)]
-    key = ("row_norm_grad", centred, x.dtype)
-    kernel = open_kernel(key, partial(row_norm_grad_kernel, centred, x.dtype))
-    arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), data, *sums]
-    kernel.run(arrays, (rows, length, groups, block), blocks, x.size * NORMED_GRAD)
+    arrays, scalars = [*map(dense, (g, x, gamma)), _wide(epsilon), data, *sums], (rows, length, groups, block)
+    kernel(row_norm_grad_kernel, centred, x.dtype).run(arrays, scalars, blocks, x.size * NORMED_GRAD)
     return [data, *[parts.sum(0) for parts in sums[: 1 + centred]]]
 
 
@@ -213,41 +186,29 @@ def _wide(epsilon: float) -> Array:
     return np.array([epsilon], FLOAT64)
 
 
-@_floats
-def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("l2_normalize", from_=FROM.l2_normalize, takes=floats)
+def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (x,) = arrays
     if len(params.axis) != 1:
-        return None
-    made = run_generic(op, L2NormalizeAttrs(eps=params.eps, axis=(1,)), [_around(x, *params.axis)])
-    return made[0].reshape(x.shape)
+        raise Declined("attributes")
+    return run_generic(op, L2NormalizeAttrs(eps=params.eps, axis=(1,)), [_around(x, *params.axis)])[0].reshape(x.shape)
 
 
 # Norms with a scale for each channel.
 
 
-class _Sets(NamedTuple):
-    """Scalars of the kernels for parts, as `lower.cpu.open.norms` has them."""
-
-    sets: int
-    groups: int
-    parts: int
-    segments: int
-    length: int
-    whole_segments: int
-    whole_length: int
-    outer_step: int
-    group_step: int
-    part_step: int
-    segment_step: int
+# How many sets there are, groups and parts of one, and where those lie: the scalars of kernels for parts, in the order
+# that `lower.cpu.open.norms` takes them in.
+Sets = tuple[int, ...]
 
 
 @lru_cache(1024)
-def _grouped(shape: tuple[int, ...], groups: int) -> _Sets:
+def _grouped(shape: tuple[int, ...], groups: int) -> Sets:
     """Every group of channels of an item: a channel is a part."""
     items, channels = shape[:2]
     size, length = channels // groups, prod(shape[2:])
     whole = size * length
-    return _Sets(items * groups, groups, size, 1, length, 1, whole, channels * length, whole, length, 0)
+    return (items * groups, groups, size, 1, length, 1, whole, channels * length, whole, length, 0)
 
 
 def _columns(x: Array, axis: int) -> Array | None:
@@ -259,43 +220,37 @@ def _columns(x: Array, axis: int) -> Array | None:
     return view if view.flags.c_contiguous else None
 
 
-def _run_columns(name: str, make: Callable[..., Any], arrays: Sequence[Array], x: Array, work: float) -> None:
-    rows, columns = x.size // x.shape[-1], x.shape[-1]
-    turns = -(-columns // host().lanes(x.dtype))
-    kernel = open_kernel((name, x.dtype), partial(make, x.dtype))
-    kernel.run(arrays, (rows, columns), turns, x.size * work)
-
-
 @lru_cache(1024)
-def _batched(shape: tuple[int, ...], axis: int) -> _Sets:
+def _batched(shape: tuple[int, ...], axis: int) -> Sets:
     """Every channel of all items: a part of as many segments."""
     axis %= len(shape)
     items, channels, length = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    return _Sets(channels, channels, 1, items, length, items, length, 0, length, 0, channels * length)
+    return (channels, channels, 1, items, length, items, length, 0, length, 0, channels * length)
 
 
-def _normed_parts(x: Array, sets: _Sets, epsilon: float, *scales: Array) -> list[Array]:
+def _outputs(x: Array, count: int) -> list[Array]:
+    """Memory for what has an element for each of the data's, and for two numbers of each part."""
+    return [np.empty(shape, x.dtype) for shape in (x.shape, count, count)]
+
+
+def _normed_parts(x: Array, sets: Sets, epsilon: float, *scales: Array) -> list[Array]:
     """The result, mean and variance."""
-    made = [np.empty(x.shape, x.dtype), *[np.empty(sets.sets, x.dtype) for _ in range(2)]]
-    kernel = open_kernel(("part_norm", x.dtype), partial(part_norm_kernel, x.dtype))
-    arrays = [*map(dense, (x, *scales)), _wide(epsilon), *made]
-    kernel.run(arrays, sets, sets.sets, x.size * NORMED)
-    return made
+    outputs = _outputs(x, sets[0])
+    arrays = [*map(dense, (x, *scales)), _wide(epsilon), *outputs]
+    kernel(part_norm_kernel, x.dtype).run(arrays, sets, sets[0], x.size * NORMED)
+    return outputs
 
 
-def _part_gradients(g: Array, x: Array, sets: _Sets, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
+def _part_gradients(g: Array, x: Array, sets: Sets, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
     """dx, then dgamma and dbeta of each part of a set."""
-    count, given = sets.sets * sets.parts, bool(moments)
-    made = [np.empty(x.shape, x.dtype), *[np.empty(count, x.dtype) for _ in range(2)]]
-    key = ("part_norm_grad", given, x.dtype)
-    kernel = open_kernel(key, partial(part_norm_grad_kernel, given, x.dtype))
-    given_arrays = map(dense, moments)
-    arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), *made, *given_arrays]
-    kernel.run(arrays, sets, sets.sets, x.size * NORMED_GRAD)
-    return made
+    count, _, parts, *_ = sets
+    outputs = _outputs(x, count * parts)
+    arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), *outputs, *map(dense, moments)]
+    kernel(part_norm_grad_kernel, bool(moments), x.dtype).run(arrays, sets, count, x.size * NORMED_GRAD)
+    return outputs
 
 
-@_floats
+@native("group_norm", "instance_norm", from_=FROM.rows, takes=floats)
 def run_groups(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """group_norm and instance_norm; where channels have few elements, each has its own scale."""
     x, *scales = arrays
@@ -306,7 +261,7 @@ def run_groups(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return _normed_rows(x, x.shape[1] // groups * inner, groups, params.epsilon, *wide)
 
 
-@_floats
+@native("_group_norm_grad", "_instance_norm_grad", from_=FROM.rows, takes=floats)
 def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma = arrays
     channels = x.shape[1]
@@ -319,26 +274,26 @@ def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]
     return [data, *[parts.reshape(channels, inner).sum(1) for parts in sums]]
 
 
-@_floats
-def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+@native("batch_norm", from_=FROM.rows, takes=floats)
+def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     x, gamma, beta, mean, var = arrays
     if gamma.ndim > 1:
-        return None
+        raise Declined("rank")
     if not params.training:
-        made = _scaled(params, dense(_around(x, params.axis)), *arrays[1:])
-        return [made.reshape(x.shape), mean.copy(), var.copy()]
+        scaled = _scaled(params, dense(_around(x, params.axis)), *arrays[1:])
+        return [scaled.reshape(x.shape), mean.copy(), var.copy()]
     scale = gamma if params.scale else np.ones_like(gamma)
     shift = beta if params.center else np.zeros_like(beta)
-    made = _normed_channels(x, params.axis, params.epsilon, scale, shift)
+    normed = _normed_channels(x, params.axis, params.epsilon, scale, shift)
     grown = unbiasing(params, x.size // mean.size)
-    return [*made, *moved(params, (mean, var), (made[1], made[2] * x.dtype.type(grown)))]
+    return [*normed, *moved(params, (mean, var), (normed[1], normed[2] * x.dtype.type(grown)))]
 
 
-@_floats
-def run_batch_norm_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+@native("_batch_norm_grad", from_=FROM.rows, takes=floats)
+def run_batch_norm_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma, *moments = arrays
     if gamma.ndim > 1:
-        return None
+        raise Declined("rank")
     scale = gamma if params.scale else np.ones_like(gamma)
     return _channel_gradients(g, x, params.axis, params.epsilon, scale, *moments)
 
@@ -348,68 +303,40 @@ def _normed_channels(x: Array, axis: int, epsilon: float, *scales: Array) -> lis
     view = _columns(x, axis)
     if view is None:
         return _normed_parts(x, _batched(x.shape, axis), epsilon, *scales)
-    made = [np.empty(view.shape, x.dtype), *[np.empty(view.shape[-1:], x.dtype) for _ in range(2)]]
-    given = [view, *map(dense, scales), _wide(epsilon)]
-    _run_columns("column_norm", column_norm_kernel, [*given, *made], view, NORMED)
-    return [np.moveaxis(made[0], -1, axis), *made[1:]]
+    return _run_columns(column_norm_kernel, view, axis, [view, *map(dense, scales), _wide(epsilon)], (), NORMED)
 
 
 def _channel_gradients(g: Array, x: Array, axis: int, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
     view = _columns(x, axis)
     if view is None:
         return _part_gradients(g, x, _batched(x.shape, axis), epsilon, gamma, *moments)
-    made = [np.empty(view.shape, x.dtype), *[np.empty(view.shape[-1:], x.dtype) for _ in range(2)]]
-    given = [dense(np.moveaxis(g, axis, -1)), view, dense(gamma)]
-    arrays = [*given, _wide(epsilon), *made, *map(dense, moments)]
-    _run_columns("column_norm_grad", column_norm_grad_kernel, arrays, view, NORMED_GRAD)
-    return [np.moveaxis(made[0], -1, axis), *made[1:]]
+    before = [dense(np.moveaxis(g, axis, -1)), view, dense(gamma), _wide(epsilon)]
+    return _run_columns(column_norm_grad_kernel, view, axis, before, list(map(dense, moments)), NORMED_GRAD)
+
+
+def _run_columns(
+    write: Callable[..., Kernel], x: Array, axis: int, before: Sequence[Array], after: Sequence[Array], work: float
+) -> list[Array]:
+    """The outputs of a kernel for data with channels last, which takes arrays before and after them."""
+    columns = x.shape[-1]
+    outputs = _outputs(x, columns)
+    turns = -(-columns // host().lanes(x.dtype))
+    scalars = (x.size // columns, columns)
+    kernel(write, x.dtype).run([*before, *outputs, *after], scalars, turns, x.size * work)
+    return [np.moveaxis(outputs[0], -1, axis), *outputs[1:]]
 
 
 def _scaled(params: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, var: Array) -> Array:
-    """x scale + shift, with both of each channel from float64."""
+    """x scale + shift, with both of each channel from float64, of data as `_around` gives it."""
     with np.errstate(all="ignore"):
         scale = (gamma if params.scale else 1) / np.sqrt(var.astype(FLOAT64) + params.epsilon)
         shift = (beta if params.center else 0) - mean * scale
-    out = np.empty_like(x)
-    scalars = _row_scalars(x.shape)
-    rows = x.size // x.shape[-1]
-    arrays = [x, scale.astype(x.dtype), shift.astype(x.dtype), out]
-    _linear(x.dtype, x.ndim).run(arrays, scalars, rows, x.size * MOVED)
-    return out
-
-
-def _row_scalars(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Extents, then how far data, scale and shift go from row to row: (items, channels, elements)
-    or (items, channels)."""
-    if len(shape) == 2:
-        return (*shape, shape[1], 0, 0)
-    return (*shape, shape[1] * shape[2], shape[2], 0, 1, 0, 1)
+    channels = [array.astype(x.dtype).reshape(-1, *[1] * (x.ndim - 2)) for array in (scale, shift)]
+    return run_pointwise("scale and shift", _linear(x.dtype), [x, *channels])
 
 
 @cache
-def _linear(dtype: DType, rank: int) -> OpenKernel:
-    """x scale + shift; with three axes, scale and shift are the same for all of a row."""
-    element = element_of(pointwise(lambda x, scale, shift: x * scale + shift), [dtype] * 3)
-    assert element is not None
-    walk = Walk(rank, (True, rank == 2, rank == 2))
-    key = ("scale and shift", dtype, rank)
-    return open_kernel(key, lambda target: pointwise_kernel("batch_norm", element, walk, target))
-
-
-CALLS = {
-    "softmax": (SMALL, run_softmax),
-    "log_softmax": (SMALL, run_softmax),
-    "softmax_cross_entropy": (SMALL, run_cross_entropy),
-    "_softmax_cross_entropy_grad": (SMALL, run_cross_entropy_grad),
-    "layer_norm": (SMALL, run_trailing),
-    "_layer_norm_grad": (SMALL, run_trailing_grad),
-    "rms_norm": (SMALL, run_trailing),
-    "_rms_norm_grad": (SMALL, run_trailing_grad),
-    "l2_normalize": (1 << 13, run_l2_normalize),
-    "group_norm": (SMALL, run_groups),
-    "_group_norm_grad": (SMALL, run_groups_grad),
-    "instance_norm": (SMALL, run_groups),
-    "_instance_norm_grad": (SMALL, run_groups_grad),
-    "batch_norm": (SMALL, run_batch_norm),
-    "_batch_norm_grad": (SMALL, run_batch_norm_grad),
-}
+def _linear(dtype: DType) -> Element:
+    body = element_of(pointwise(lambda x, scale, shift: x * scale + shift), [dtype] * 3)
+    assert body is not None
+    return body

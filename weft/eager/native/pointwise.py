@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,14 +16,15 @@ from ...core.op import Op, OpMap
 from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
+from .calls import Array, Declined, attempted
 from .copy import dense
+from .strides import Axis, is_dense_inside, is_writable, joined, memory_order, steps_of
+from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
 Dtypes = tuple[np.dtype[Any], ...]
 
 MOVED, COMPUTED = 0.25, 0.5  # nanoseconds for moving an element, and for a function of it
 KEPT = 1024
-ADDED_FROM = 1 << 14  # elements, from which on native code adds in place
 
 _ADD = Op.get("broadcast_add")
 
@@ -35,20 +37,19 @@ def element(op: Op, params: Any, dtypes: Dtypes) -> Element | None:
     key = (op, params, dtypes)
     try:
         return _elements[key]
-    except (KeyError, TypeError):
+    except KeyError:
         pass
-    found = None
-    if are_native(dtypes):
-        found = element_of(lambda *x: op.call_with(Op.compute[op], params, *x), dtypes)
-    if found is not None and not are_native((found.value.dtype,)):
-        found = None
-    try:
-        if len(_elements) >= KEPT:
-            _elements.clear()
-        _elements[key] = found
     except TypeError:  # params without a hash
         return None
-    return found
+    body = None
+    if are_native(dtypes):
+        body = element_of(lambda *x: op.call_with(Op.compute[op], params, *x), dtypes)
+    if body is not None and not are_native((body.value.dtype,)):
+        body = None
+    if len(_elements) >= KEPT:
+        _elements.clear()
+    _elements[key] = body
+    return body
 
 
 def are_native(dtypes: Dtypes) -> bool:
@@ -62,14 +63,14 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
     shape = used[0].shape if out is None else out.shape
     along = _in_one_go(used, shape, out)
     if along is not None:
-        made = np.empty(shape, body.value.dtype) if out is None else out
+        result = np.empty(shape, body.value.dtype) if out is None else out
         kernel = body.plans.get(along)
         if kernel is None:
             kernel = body.plans[along] = _kernel(key, body, used, Walk(1, along))
-        size = made.size
+        size = result.size
         work = size * (MOVED + COMPUTED * body.calls)
-        kernel.run([*used, made], (size,), -(-size // BLOCK), work)
-        return made
+        kernel.run([*used, result], (size,), -(-size // BLOCK), work)
+        return result
     spot = (*[(array.shape, array.strides) for array in used], out is None or out.strides, shape)
     plan = body.plans.get(spot)
     if plan is None:
@@ -81,23 +82,29 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
             dense(np.broadcast_to(array, plan.shape).transpose(plan.order)) if number in plan.copied else array
             for number, array in enumerate(used)
         ]
-    if out is not None:
-        plan.kernel.run([*used, out], plan.scalars, plan.turns, plan.work)
-        return out
-    made = np.empty([plan.shape[axis] for axis in plan.order], body.value.dtype)
-    plan.kernel.run([*used, made], plan.scalars, plan.turns, plan.work)
-    return made if plan.back is None else made.transpose(plan.back)
+    result = np.empty([plan.shape[axis] for axis in plan.order], body.value.dtype) if out is None else out
+    plan.kernel.run([*used, result], plan.scalars, plan.turns, plan.work)
+    return result if out is not None or plan.back is None else result.transpose(plan.back)
 
 
 def add_into(target: Array, addend: Array) -> None:
     """Adds to an array where it lies."""
-    apart = addend is target or not np.may_share_memory(target, addend)
-    if target.size >= ADDED_FROM and apart and is_writable(target):
-        body = element(_ADD, None, (target.dtype, addend.dtype))
-        if body is not None and body.value.dtype == target.dtype:
-            run_pointwise(op_key(_ADD, None), body, (target, addend), target)
-            return
-    np.add(target, addend, out=target)
+    if target.size < FROM.written or not _add_native(target, addend):
+        np.add(target, addend, out=target)
+
+
+def _added(target: Array, addend: Array) -> None:
+    if addend is not target and np.may_share_memory(target, addend):
+        raise Declined("overlap")
+    if not is_writable(target):
+        raise Declined("strides")
+    body = element(_ADD, None, (target.dtype, addend.dtype))
+    if body is None or body.value.dtype != target.dtype:
+        raise Declined("dtype")
+    run_pointwise(op_key(_ADD, None), body, (target, addend), target)
+
+
+_add_native = attempted("add_into", _added)
 
 
 def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None) -> tuple[bool, ...] | None:
@@ -116,7 +123,7 @@ def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | Non
     return tuple(along)
 
 
-class _Plan(NamedTuple):
+class PointwisePlan(NamedTuple):
     """All that a call on arrays of certain shapes and strides needs: which of them are copied
     first, the axes as they lie in memory, and the way back from there."""
 
@@ -130,24 +137,25 @@ class _Plan(NamedTuple):
     back: tuple[int, ...] | None
 
 
-def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | None) -> _Plan:
+def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | None) -> PointwisePlan:
     shape = np.broadcast_shapes(*[a.shape for a in used]) if out is None else out.shape
     order = _memory_order(shape, used if out is None else [out])
     turned = [np.broadcast_to(array, shape).transpose(order) for array in used]
     operands = [a if is_dense_inside(a) else dense(a) for a in turned]
     placed = out is not None and not out.flags.c_contiguous
     walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
-    extents, strides = _collapsed(turned[0].shape, walked)
-    walk = Walk(len(extents), tuple([s[-1] != 0 for s in strides[: len(used)]]), placed)
-    return _Plan(
+    axes = joined(turned[0].shape, list(map(steps_of, walked))) or [Axis(1, (1,) * len(walked))]
+    extents = [axis.extent for axis in axes]
+    walk = Walk(len(axes), tuple([step != 0 for step in axes[-1].steps[: len(used)]]), placed)
+    return PointwisePlan(
         _kernel(key, body, used, walk),
-        (*extents, *[step for steps in strides for step in steps[:-1]]),
+        (*extents, *chain(*zip(*[axis.steps for axis in axes[:-1]]))),
         -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1]),
         prod(shape) * (MOVED + COMPUTED * body.calls),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),
-        tuple(order),
-        None if order == sorted(order) else tuple(np.argsort(order).tolist()),
+        order,
+        None if order == tuple(range(len(order))) else tuple(np.argsort(order).tolist()),
     )
 
 
@@ -165,48 +173,9 @@ def op_key(op: Op, params: Any, body: OpMap[Any] = Op.compute) -> Hashable:
     return op.name, tuple(sorted(op.attributes(params).items()))
 
 
-def _memory_order(shape: tuple[int, ...], arrays: Sequence[Array]) -> list[int]:
-    """The axes as the largest operand has them in memory, longest strides first."""
-    axes = list(range(len(shape)))
+def _memory_order(shape: tuple[int, ...], arrays: Sequence[Array]) -> tuple[int, ...]:
+    """The axes as the largest operand has them in memory."""
     whole = [array for array in arrays if array.shape == shape and 0 not in array.strides]
     if not whole or any([array.flags.c_contiguous for array in whole]):
-        return axes
-    return sorted(axes, key=lambda axis: -abs(whole[0].strides[axis]))
-
-
-def is_dense_inside(array: Array) -> bool:
-    """Whether neighbours along the last long axis are side by side, or one and the same."""
-    size = array.itemsize
-    steps = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
-    return not steps or (steps[-1] in (0, size) and not any([step % size for step in steps]))
-
-
-def is_writable(array: Array) -> bool:
-    """Whether results can be written to an array where it lies."""
-    if array.flags.c_contiguous:
-        return True
-    steps = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
-    size = array.itemsize
-    return min(steps, key=abs) == size and not any([step % size for step in steps])
-
-
-def _collapsed(shape: tuple[int, ...], arrays: Sequence[Array]) -> tuple[list[int], list[list[int]]]:
-    """The axes that are left when neighbours that all arrays walk in one go are joined, and each
-    array's strides along them, in elements."""
-    extents: list[int] = []
-    strides: list[list[int]] = [[] for _ in arrays]
-    for axis, extent in enumerate(shape):
-        if extent == 1:
-            continue
-        steps = [array.strides[axis] // array.itemsize for array in arrays]
-        if extents and all([own[-1] == step * extent for own, step in zip(strides, steps)]):
-            extents[-1] *= extent
-            for own, step in zip(strides, steps):
-                own[-1] = step
-            continue
-        extents.append(extent)
-        for own, step in zip(strides, steps):
-            own.append(step)
-    if not extents:
-        return [1], [[1] for _ in arrays]
-    return extents, strides
+        return tuple(range(len(shape)))
+    return memory_order(whole[0])

@@ -4,127 +4,143 @@ one row of images; pools over whole images are reductions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ...base.dtype import FLOAT32, FLOAT64
-from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
 from ...ops.nn.adaptive_pool import bins_of, sizes_of
 from ...ops.nn.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
+from .calls import Array, Declined, Run, floats, native, numbers
 from .copy import dense
 from .generic import run_generic, run_written
+from .kernels import kernel
 from .product import multiply
 from .reduce import MAX, SUM, reduced
-
-Array = np.ndarray[Any, Any]
-Run = Callable[[Op, Any, Sequence[Array]], Any]
+from .thresholds import FROM
 
 SHARED, FOUND = 1.0, 1.0  # nanoseconds of one tap of a window
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
 
 
-def _images(run: Run) -> Run:
-    """For floats in layout NCHW: as (images, 1, height, width) and back."""
-
-    def reshaped(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-        if params.layout != "NCHW":
-            return None
-        if any(a.dtype not in (FLOAT32, FLOAT64) or not a.size for a in arrays):
-            return None
-        flat = [a.reshape(prod(a.shape[:2]), 1, *a.shape[2:]) for a in arrays]
-        made = run(op, params, flat)
-        return None if made is None else made.reshape(*arrays[0].shape[:2], *made.shape[2:])
-
-    return reshaped
+def _flat(images: Array) -> Array:
+    """(images, 1, height, width)"""
+    return images.reshape(prod(images.shape[:2]), 1, *images.shape[2:])
 
 
-@_images
+def _images(*names: str) -> Callable[[Run], Run]:
+    """Registers for floats in layout NCHW: they come as (images, 1, height, width), and so does the result."""
+
+    def register(run: Run) -> Run:
+        def reshaped(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+            if params.layout != "NCHW":
+                raise Declined("layout")
+            result = run(op, params, [_flat(array) for array in arrays])
+            return None if result is None else result.reshape(*arrays[0].shape[:2], *result.shape[2:])
+
+        return native(*names, from_=FROM.pools, takes=floats)(reshaped)
+
+    return register
+
+
+@_images(
+    "max_pool2d",
+    "_max_pool2d_pick",
+    "avg_pool2d",
+    "_global_max_pool2d_grad",
+    "_global_max_pool2d_pick",
+    "_global_avg_pool2d_grad",
+    "upsampling",
+    "resize",
+)
 def run_windows(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return run_generic(op, params, arrays)[0]
 
 
-@_images
+@_images("_max_pool2d_grad")
 def run_max_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     _, x, y = arrays
-    kernel = open_kernel(("first_largest", x.dtype), partial(first_largest_kernel, x.dtype))
     pool, out = pool_of(params, x.shape), np.empty(x.shape, x.dtype)
-    given = [dense(array) for array in arrays]
-    kernel.run([*given, out], _scalars(pool, len(x)), len(x), y.size * _taps(pool) * FOUND)
+    largest = kernel(first_largest_kernel, x.dtype)
+    largest.run([*map(dense, arrays), out], _scalars(pool, len(x)), len(x), y.size * _taps(pool) * FOUND)
     return out
 
 
-@_images
+@_images("_avg_pool2d_grad")
 def run_avg_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     g, x = arrays
     pool = pool_of(params, x.shape)
     if pool.windows[1].stride == 1:  # then elements, side by side in lanes, ask their windows
         return run_generic(op, params, arrays)[0]
     shares = np.divide(g, window_counts(params, pool), dtype=g.dtype)
-    kernel = open_kernel(("window_shares", g.dtype), partial(shares_kernel, g.dtype))
     out = np.empty(x.shape, x.dtype)
-    kernel.run([shares, out], _scalars(pool, len(x)), len(x), g.size * _taps(pool) * SHARED)
+    shared = kernel(shares_kernel, g.dtype)
+    shared.run([shares, out], _scalars(pool, len(x)), len(x), g.size * _taps(pool) * SHARED)
     return out
 
 
 def _scalars(pool: Pool, images: int) -> list[int]:
     """As the kernels of `lower.cpu.open.pool_grad` take them."""
-    made = [images]
+    scalars = [images]
     for extent, count, win in zip(pool.extents, pool.outs, pool.windows):
-        made += [extent, count, win.size, win.stride, win.before, win.dilation]
-    return made
+        scalars += [extent, count, win.size, win.stride, win.before, win.dilation]
+    return scalars
 
 
 def _taps(pool: Pool) -> int:
     return pool.windows[0].size * pool.windows[1].size
 
 
-@_images
+@_images("global_max_pool2d")
 def run_global_max(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return reduced(MAX, arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
 
 
-@_images
+@_images("global_avg_pool2d")
 def run_global_mean(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return _means(arrays[0])
 
 
 def _means(x: Array) -> Array:
-    total = reduced(SUM, x, (2, 3)) / prod(x.shape[2:])
-    return total.astype(x.dtype, copy=False).reshape(-1, 1, 1, 1)
+    means: Array = reduced(SUM, x, (2, 3)) / prod(x.shape[2:])
+    return means.astype(x.dtype, copy=False).reshape(-1, 1, 1, 1)
 
 
 def _is_global(params: Any) -> bool:
     return set(params.output_size) == {1}
 
 
-@_images
+@_images("adaptive_avg_pool2d")
 def run_adaptive(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """down x across', where each row of those has the shares that make the mean of a bin."""
     (x,) = arrays
-    if _is_global(params):
-        return _means(x)
-    return _between(x, *_bin_shares(params, x), backward=False)
+    return _means(x) if _is_global(params) else _by_bins(params, x, x, backward=False)
 
 
-@_images
+@_images("_adaptive_avg_pool2d_grad")
 def run_adaptive_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     g, x = arrays
     if _is_global(params):
         return run_generic(_GLOBAL_GRAD, GlobalPool2DAttrs(), arrays)[0]
-    return _between(g, *_bin_shares(params, x), backward=True)
+    return _by_bins(params, g, x, backward=True)
 
 
 _GLOBAL_GRAD = Op.get("_global_avg_pool2d_grad")
 
 
-def _bin_shares(params: Any, x: Array) -> list[Array]:
-    return [_shares(*pair) for pair in zip(x.shape[2:], sizes_of(params))]
+def _by_bins(params: Any, factor: Array, x: Array, backward: bool) -> Array | None:
+    """None where most shares are zeros."""
+    down, across = (_shares(*pair) for pair in zip(x.shape[2:], sizes_of(params)))
+    if max(down.size, across.size) > LARGEST_WEIGHTS:
+        return None
+    if not _is_finite(factor):
+        raise Declined("not finite")
+    return _between(factor, down, across, backward)
 
 
 @lru_cache(64)
@@ -132,63 +148,39 @@ def _shares(extent: int, count: int) -> Array:
     """(bins, elements)"""
     place = np.arange(extent)
     starts, ends = (ends[:, None] for ends in bins_of(extent, count))
-    return ((place >= starts) & (place < ends)) / (ends - starts)
+    shares: Array = ((place >= starts) & (place < ends)) / (ends - starts)
+    return shares
 
 
-def _between(x: Array, down: Array, across: Array, backward: bool) -> Array | None:
-    """down x across', or the transpose of that, down' x across. Products multiply all by all, which
-    infinity does not survive: None where there is one, or where most of it would be zeros."""
-    if max(down.size, across.size) > LARGEST_WEIGHTS:
-        return None
-    if not np.isfinite(reduced(SUM, x, (0, 1, 2, 3))):
-        return None
+def _is_finite(x: Array) -> bool:
+    """Products multiply all by all, which infinity does not survive."""
+    return bool(np.isfinite(reduced(SUM, x, (0, 1, 2, 3))))
+
+
+def _between(x: Array, down: Array, across: Array, backward: bool) -> Array:
+    """down x across', or the transpose of that, down' x across."""
     left, right = (down.T, across) if backward else (down, across.T)
     return multiply(left.astype(x.dtype), multiply(x, right.astype(x.dtype)))
 
 
-def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("_upsampling_grad", "_resize_grad", from_=FROM.resize_grad, takes=numbers)
+def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The transposes of resizing: small images by products, others by the operator's own loops."""
-    if any(a.dtype.kind not in "fiub" or not a.size for a in arrays):
-        return None
-    made: Array | None = _by_products(op, params, arrays)
-    return run_written(op, params, arrays)[0] if made is None else made
-
-
-@_images
-def _by_products(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-    """down' g across, where those say what each place got of each element."""
-    g = arrays[0]
-    shape = arrays[1].shape if len(arrays) > 1 else unscaled(params, g.shape)
-    axes = axes_of(params, shape, g.shape)
-    if any(axis.extent * axis.out > LARGEST_WEIGHTS for axis in axes):
-        return None
-    return _between(g, *map(_weights, axes), backward=True)
+    g = _flat(arrays[0])
+    if params.layout == "NCHW" and g.dtype in (FLOAT32, FLOAT64):
+        shape = _flat(arrays[1]).shape if len(arrays) > 1 else unscaled(params, g.shape)
+        axes = axes_of(params, shape, g.shape)
+        if max([axis.extent * axis.out for axis in axes]) <= LARGEST_WEIGHTS and _is_finite(g):
+            down, across = map(_weights, axes)
+            result = _between(g, down, across, backward=True)
+            return result.reshape(*arrays[0].shape[:2], *result.shape[2:])
+    return run_written(op, params, arrays)[0]
 
 
 @lru_cache(64)
 def _weights(axis: Axis) -> Array:
-    """(places, elements)"""
-    made = np.zeros((axis.out, axis.extent))
+    """(places, elements): what each place got of each element"""
+    weights = np.zeros((axis.out, axis.extent))
     for index, weight in sources_of(axis):
-        np.add.at(made, (np.arange(axis.out), index), weight)
-    return made
-
-
-CALLS = {
-    "max_pool2d": (1 << 6, run_windows),
-    "_max_pool2d_grad": (1 << 6, run_max_grad),
-    "_max_pool2d_pick": (1 << 6, run_windows),
-    "avg_pool2d": (1 << 6, run_windows),
-    "_avg_pool2d_grad": (1 << 6, run_avg_grad),
-    "global_max_pool2d": (1 << 6, run_global_max),
-    "_global_max_pool2d_grad": (1 << 6, run_windows),
-    "_global_max_pool2d_pick": (1 << 6, run_windows),
-    "global_avg_pool2d": (1 << 6, run_global_mean),
-    "_global_avg_pool2d_grad": (1 << 6, run_windows),
-    "adaptive_avg_pool2d": (1 << 6, run_adaptive),
-    "_adaptive_avg_pool2d_grad": (1 << 6, run_adaptive_grad),
-    "upsampling": (1 << 6, run_windows),
-    "_upsampling_grad": (1 << 12, run_resize_grad),
-    "_resize_grad": (1 << 12, run_resize_grad),
-    "resize": (1 << 6, run_windows),
-}
+        np.add.at(weights, (np.arange(axis.out), index), weight)
+    return weights

@@ -3,9 +3,9 @@ order of memory, comes out. Which kernel runs, and how its work is cut, depends 
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,18 +13,15 @@ from ...base.cpu_facts import THREADS
 from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...compiler.open.kernels import open_kernel
 from ...lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
 from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
+from .calls import Array
+from .kernels import kernel
+from .thresholds import FROM
 
-Array = np.ndarray[Any, Any]
-
-# Multiplications from which on numpy's library would start threads, which then keep cores busy that
-# ours need, of matrices and of a matrix and a vector. Below them its calls cost less than ours.
-NATIVE_FROM = (1 << 18) + 1, 9216
 MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place
 MIN_DOT_DEPTH = 64
 TURNS_PER_CORE = 4
@@ -42,14 +39,15 @@ _ONE = np.zeros(2, np.int64)
 
 
 def worth_native(a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> bool:
-    """Whether a product is one for `multiply`, rather than for numpy's matmul.
+    """Whether a product is one for `multiply`, rather than for numpy's matmul: one for which numpy's library would
+    start threads, which then keep cores busy that ours need. Below them its calls cost less than ours.
 
     >>> worth_native((128, 784), (784, 1024)), worth_native((8, 8), (8, 8))
     (True, False)
     """
     leading = max(prod(a_shape[:-2]), prod(b_shape[:-2]))
     rows, depth, columns = *a_shape[-2:], b_shape[-1]
-    least = NATIVE_FROM[rows == 1 or columns == 1]
+    least = FROM.vector_products if rows == 1 or columns == 1 else FROM.products
     return leading * rows * depth * columns >= least
 
 
@@ -66,19 +64,19 @@ def multiply(a: Array, b: Array, bias: Array | None = None, out: Array | None = 
     call = _call(a.shape, a.strides, b.shape, b.strides, dtype, bias is not None)
     if b.dtype != dtype:
         raise DTypeError(f"a product of {dtype} and {b.dtype}")
-    made = np.empty(call.shape, dtype) if out is None else _checked("out", out, call.shape, dtype)
+    out = np.empty(call.shape, dtype) if out is None else _checked("out", out, call.shape, dtype)
     if call.plan is None:
-        made[...] = 0 if bias is None else bias
-        return made
+        out[...] = 0 if bias is None else bias
+        return out
     if bias is None:
-        bias = made
+        bias = out
     else:
         bias = _checked("bias", np.ascontiguousarray(bias), call.shape[-1:], dtype)
     if call.is_swapped:
         a, b = b, a
     plan = call.plan
-    plan.kernel.run((a, b, call.starts, bias, made), call.scalars, plan.turns, plan.work)
-    return made
+    plan.kernel.run((a, b, call.starts, bias, out), call.scalars, plan.turns, plan.work)
+    return out
 
 
 def _checked(name: str, array: Array, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -89,12 +87,12 @@ def _checked(name: str, array: Array, shape: tuple[int, ...], dtype: DType) -> A
     return array
 
 
-class _Call(NamedTuple):
+class ProductCall(NamedTuple):
     """All of a product but its data. There is no plan where nothing is multiplied; a product of one
     column is made as one of one row, of the transposed matrices in the other order."""
 
     shape: tuple[int, ...]
-    plan: Plan | None
+    plan: ProductPlan | None
     scalars: tuple[int, ...]
     starts: Array
     is_swapped: bool
@@ -108,7 +106,7 @@ def _call(
     b_strides: tuple[int, ...],
     dtype: DType,
     has_bias: bool,
-) -> _Call:
+) -> ProductCall:
     if len(a_shape) < 2 or len(b_shape) < 2 or a_shape[-1] != b_shape[-2]:
         raise ShapeError(f"a product of {a_shape} and {b_shape}")
     if dtype not in (FLOAT32, FLOAT64):
@@ -118,7 +116,7 @@ def _call(
         leading = np.broadcast_shapes(leading, b_shape[:-2])
     shape = (*leading, rows, columns)
     if not prod(shape) or not depth:
-        return _Call(shape, None, (), _ONE, False)
+        return ProductCall(shape, None, (), _ONE, False)
     a_steps = _steps(a_shape, a_strides, leading, dtype)
     b_steps = _steps(b_shape, b_strides, leading, dtype)
     if not any(b_steps[:-2]):
@@ -131,16 +129,16 @@ def _call(
     plan = plan_product(len(starts) // 2, rows, columns, depth, layout, dtype)
     scalars = (rows, columns, depth, *a_steps[-2:], *b_steps[-2:], columns, plan.rows)
     scalars += (plan.columns, plan.part, columns if has_bias else 0, plan.turns)
-    return _Call(shape, plan, scalars, starts, is_swapped)
+    return ProductCall(shape, plan, scalars, starts, is_swapped)
 
 
 def _steps(shape: tuple[int, ...], strides: tuple[int, ...], leading: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Elements from one to the next along each axis; 0 along those there are not."""
     if any(stride % dtype.itemsize for stride in strides):
         raise LayoutError(f"strides of {strides} bytes of {dtype}", why="elements are cut")
-    own = [stride // dtype.itemsize if extent > 1 else 0 for extent, stride in zip(shape[:-2], strides[:-2])]
+    outer = [stride // dtype.itemsize if extent > 1 else 0 for extent, stride in zip(shape[:-2], strides[:-2])]
     inner = [stride // dtype.itemsize for stride in strides[-2:]]
-    return (*[0] * (len(leading) - len(own)), *own, *inner)
+    return (*[0] * (len(leading) - len(outer)), *outer, *inner)
 
 
 def _transposed(steps: tuple[int, ...]) -> tuple[int, ...]:
@@ -168,7 +166,7 @@ def _starts(leading: tuple[int, ...], a_steps: tuple[int, ...], b_steps: tuple[i
     return starts.reshape(-1)
 
 
-class Plan(NamedTuple):
+class ProductPlan(NamedTuple):
     """A kernel, rows and columns of a turn, products of a part, turns, and nanoseconds of work."""
 
     kernel: OpenKernel
@@ -182,7 +180,7 @@ class Plan(NamedTuple):
 @lru_cache(4096)
 def plan_product(
     batch: int, rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool], dtype: DType
-) -> Plan:
+) -> ProductPlan:
     """How a product is made. `layout`: whether products are side by side in rows of a, and in
     columns of b; whether columns of b are."""
     kind = _kind(rows, columns, depth, layout)
@@ -199,7 +197,7 @@ def plan_product(
     multiplications = batch * rows * columns * depth
     read = batch * depth * (rows + columns) * dtype.itemsize
     work = max(multiplications / MULTIPLICATIONS_PER_NS, read / BYTES_PER_NS)
-    return Plan(_kernel(dtype, kind), *turn, part, turns, work)
+    return ProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
 
 
 def _kind(rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool]) -> str:
@@ -245,11 +243,7 @@ def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileS
     return best[1:]
 
 
-def _kernel(dtype: DType, kind: str) -> OpenKernel:
-    return open_kernel(("product", dtype, kind), partial(_make, dtype, kind))
-
-
-def _make(dtype: DType, kind: str, target: CpuTarget) -> Kernel:
+def any_product(dtype: DType, kind: str, target: CpuTarget) -> Kernel:
     if kind == "dot":
         return dot_kernel(target, dtype)
     if kind == "skinny":

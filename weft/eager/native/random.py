@@ -14,18 +14,17 @@ from ...base.bits import WORDS, MersenneTwister
 from ...base.cpu_target import CpuTarget
 from ...base.draws import BLOCK, drawn_in_blocks
 from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
-from ...compiler.open.kernels import open_kernel
 from ...ops.random._twister import Words, box_muller, next_word
 from ...te.transform import lower_vectors
+from .calls import Array
+from .kernels import kernel
+from .thresholds import FROM
 
-Array = NDArray[Any]
-
-DRAWN_FROM = 1 << 12  # words
 LANES = 16
 CHUNK = 4096  # numbers of a turn
 UNBOUNDED = 1 << 40
 UINT32, UINT64 = DTYPES["uint32"], DTYPES["uint64"]
-WORD_NS, NUMBER_NS, NORMAL_NS = 0.4, 0.5, 2.0  # of one on one thread
+NUMBER_NS, NORMAL_NS = 0.5, 2.0  # of one on one thread
 
 
 class NativeTwister(MersenneTwister):
@@ -34,22 +33,20 @@ class NativeTwister(MersenneTwister):
     __slots__ = ()
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        if count < DRAWN_FROM:
+        if count < FROM.drawn:
             return super().words(count)
-        made = np.empty(count, np.uint64)
-        raw, first = self.draw(count)
-        kernel = open_kernel(("random words",), _words_kernel)
-        kernel.run([raw, made], [first, count], -(-count // CHUNK), count * NUMBER_NS)
-        return made
+        return self._each(_words_kernel, np.empty(count, np.uint64))
 
     def numbers(self, count: int) -> NDArray[np.float32]:
-        if count < DRAWN_FROM:
+        if count < FROM.drawn:
             return super().numbers(count)
-        made = np.empty(count, np.float32)
-        raw, first = self.draw(count)
-        kernel = open_kernel(("random numbers",), _numbers_kernel)
-        kernel.run([raw, made], [first, count], -(-count // CHUNK), count * NUMBER_NS)
-        return made
+        return self._each(_numbers_kernel, np.empty(count, np.float32))
+
+    def _each(self, write: Callable[[CpuTarget], te.Kernel], out: Array) -> Array:
+        """Numbers that are made of a word each."""
+        raw, first = self.draw(out.size)
+        kernel(write).run([raw, out], [first, out.size], -(-out.size // CHUNK), out.size * NUMBER_NS)
+        return out
 
     def draw(self, count: int) -> tuple[NDArray[np.uint32], int]:
         """At least one word: memory with the next ones, their bits not mixed, and where they begin.
@@ -59,8 +56,7 @@ class NativeTwister(MersenneTwister):
         blocks = -(-count // WORDS)
         raw = np.empty((1 + blocks) * WORDS, np.uint32)
         raw[:WORDS] = block
-        kernel = open_kernel(("twister",), _twister_kernel)
-        kernel.run([raw], [blocks], 1, 0)
+        kernel(_twister_kernel).run([raw], [blocks], 1, 0)
         end = first + count
         done = (end - 1) // WORDS * WORDS
         self.set_block(raw[done : done + WORDS], end - done)
@@ -73,14 +69,13 @@ def normal_blocks(source: NativeTwister, count: int, dtype: DType, mean: float, 
     first = drawn_in_blocks(count, dtype)
     more = BLOCK if count % BLOCK else 0
     raw, start = source.draw((first + more) * words)
-    made = np.empty(count, dtype)
-    kernel = open_kernel(("random normal", dtype), lambda target: _normal_kernel(dtype, target))
+    numbers, normal = np.empty(count, dtype), kernel(_normal_kernel, dtype)
     factors = np.array([std, mean], dtype)
     blocks = count // BLOCK
-    kernel.run([raw, factors, made], [start, 0, 0, blocks], blocks, count * NORMAL_NS)
+    normal.run([raw, factors, numbers], [start, 0, 0, blocks], blocks, count * NORMAL_NS)
     if more:
-        kernel.run([raw, factors, made], [start, first, count - BLOCK, 1], 1, 0)
-    return made
+        normal.run([raw, factors, numbers], [start, first, count - BLOCK, 1], 1, 0)
+    return numbers
 
 
 def _twister_kernel(target: CpuTarget) -> te.Kernel:
@@ -132,8 +127,8 @@ def _normal_kernel(dtype: DType, target: CpuTarget) -> te.Kernel:
         std, mean = b.let("std", factors[0]), b.let("mean", factors[1])
         with b.vector("lane", half) as lane:
             at = skipped + p * BLOCK + lane
-            made = box_muller(lambda i: words.real(dtype, i), dtype, at, half)
-            for i, value in enumerate(made):
+            pair = box_muller(lambda i: words.real(dtype, i), dtype, at, half)
+            for i, value in enumerate(pair):
                 to = place + p * BLOCK + i * half + lane
                 b.store(out, to, te.fma(value, std, mean))
     return lower_vectors(b.finish())

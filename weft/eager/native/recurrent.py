@@ -4,24 +4,25 @@ the sequences, or one thread does it all; else a call for each step, whose cells
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...base.cpu_facts import THREADS
 from ...base.cpu_target import host
-from ...base.dtype import FLOAT32, FLOAT64, DType
-from ...compiler.open.kernels import open_kernel
+from ...base.dtype import DType
 from ...core.op import Op
 from ...lower.cpu.open.recurrent import backward_kernel, forward_kernel, pack_kernel, step_tile, tile_cells
 from ...ops.nn._rnn_kernels import GATES, KEPT, limited
 from ...ops.nn.rnn import grad_names, input_names
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...runtime.cpu.pool import eager_threads
+from .calls import Array, Declined, floats, native
+from .kernels import kernel
 from .product import MULTIPLICATIONS_PER_NS, multiply
-
-Array = np.ndarray[Any, Any]
+from .strides import has_steps, steps_of
+from .thresholds import FROM
 
 CELL = 1.5  # nanoseconds of a cell beside its products
 PACKED = 0.3  # of an element of weights that is packed
@@ -45,16 +46,16 @@ class _Sequences(NamedTuple):
     def outwards(self, array: Array) -> Array:
         if self.order is None:
             return array
-        made = np.empty_like(array)
-        made[..., self.order, :] = array
-        return made
+        ordered = np.empty_like(array)
+        ordered[..., self.order, :] = array
+        return ordered
 
     def starts(self, reverse: bool) -> Any:
         """The step that each sequence begins with."""
         return np.maximum(self.lengths - 1, 0) if reverse else np.zeros_like(self.lengths)
 
     @property
-    def empty(self) -> Callable[..., Array]:
+    def empty(self) -> Callable[[tuple[int, ...], DType], Array]:
         """Makes memory of which rows that take no part stay zero."""
         return np.empty if self.order is None else np.zeros
 
@@ -98,16 +99,13 @@ class _Layer:
 
     def packed(self, weight: Array) -> Array:
         """(products, columns) as tiles; columns are the sums of all cells, one after the other."""
-        item = self.dtype.itemsize
-        product, column = (stride // item for stride in weight.strides)
-        made = np.empty(self.tiles * self.depth * self.tile.width, self.dtype)
-        key = ("pack recurrent", self.dtype, self.sums)
-        kernel = open_kernel(key, partial(pack_kernel, self.dtype, self.sums))
+        product, column = steps_of(weight)
+        tiles = np.empty(self.tiles * self.depth * self.tile.width, self.dtype)
         scalars = (self.size, self.depth, product, column, column * self.size, self.tiles)
-        kernel.run([weight, made], scalars, self.tiles, made.size * PACKED)
-        return made
+        kernel(pack_kernel, self.dtype, self.sums).run([weight, tiles], scalars, self.tiles, tiles.size * PACKED)
+        return tiles
 
-    def run(self, kernel: OpenKernel, arrays: Sequence[Array]) -> None:
+    def run(self, cells: OpenKernel, arrays: Sequence[Array]) -> None:
         """All steps, in the order of their table."""
         width = self.size * self.sums
         step = self.batch * (self.depth * width / MULTIPLICATIONS_PER_NS + self.size * CELL)
@@ -116,24 +114,24 @@ class _Layer:
         if threads > 1 and whole >= THREADS.wake:
             if self.batch >= FEWEST * threads and weights <= CACHED:
                 rows = -(-self.batch // threads)
-                self._call(kernel, arrays, 0, self.steps, rows, self.tiles, whole)
+                self._call(cells, arrays, 0, self.steps, rows, self.tiles, whole)
                 return
             if step >= THREADS.wake:
                 for number in range(self.steps):
-                    self._call(kernel, arrays, number, 1, self.batch, 1, step)
+                    self._call(cells, arrays, number, 1, self.batch, 1, step)
                 return
-        self._call(kernel, arrays, 0, self.steps, self.batch, self.tiles, whole)
+        self._call(cells, arrays, 0, self.steps, self.batch, self.tiles, whole)
 
     def _call(
-        self, kernel: OpenKernel, arrays: Sequence[Array], first: int, steps: int, rows: int, tiles: int, work: float
+        self, cells: OpenKernel, arrays: Sequence[Array], first: int, steps: int, rows: int, tiles: int, work: float
     ) -> None:
         row_turns = -(-self.batch // rows)
         turns = row_turns * -(-self.tiles // tiles)
         total = self.steps * self.batch
         alone = self.steps == 1
-        scalars = (self.batch, self.size, 0 if alone else self.depth, self.wide if alone else 0)
-        scalars += (total, first, steps, rows, row_turns, tiles, self.tiles, turns)
-        kernel.run(arrays, scalars, turns, work)
+        scalars = [self.batch, self.size, 0 if alone else self.depth, self.wide if alone else 0]
+        scalars += [total, first, steps, rows, row_turns, tiles, self.tiles, turns]
+        cells.run(arrays, scalars, turns, work)
 
 
 @lru_cache(256)
@@ -141,53 +139,51 @@ def _layer(mode: str, shape: tuple[int, ...], dtype: DType, back: bool) -> _Laye
     return _Layer(mode, shape, dtype, back)
 
 
-def _serves(params: Any, arrays: dict[str, Array]) -> bool:
-    """Whether a call is one for this: products of states alone, on floats."""
-    dtype = arrays["gates"].dtype
-    return (
-        dtype in (FLOAT32, FLOAT64)
-        and not params.projected
-        and not limited(params)
-        and arrays["gates"].size > 0
-        and all(array.dtype == dtype for name, array in arrays.items() if name != "length")
-        and not any(stride % dtype.itemsize for stride in arrays["weight"].strides)
-    )
+def _named(params: Any, names: Sequence[str], arrays: Sequence[Array]) -> dict[str, Array]:
+    """The arrays by name, of a call that is one for this: products of states alone, on floats."""
+    if params.projected or limited(params):
+        raise Declined("attributes")
+    named = dict(zip(names, arrays))
+    gates, weight = named["gates"], named["weight"]
+    floats([gates])
+    if any([array.dtype != gates.dtype for name, array in named.items() if name != "length"]):
+        raise Declined("dtype")
+    if not has_steps(weight):
+        raise Declined("strides")
+    return named
 
 
-def run_rnn(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
-    given = dict(zip(input_names(params), arrays))
-    if not _serves(params, given):
-        return None
+@native("rnn", from_=FROM.recurrent)
+def run_rnn(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    inputs = _named(params, input_names(params), arrays)
     mode, dtype = params.mode, arrays[0].dtype
     layer = _layer(mode, arrays[0].shape, dtype, False)
     steps, batch, size = layer.steps, layer.batch, layer.size
-    sequences = _sequences(steps, batch, params.reverse, given.get("length"))
+    sequences = _sequences(steps, batch, params.reverse, inputs.get("length"))
     total = steps * batch
     states = sequences.empty((total + batch, size), dtype)
-    states[total:] = sequences.inwards(given["state"])
-    bias, gates = np.ascontiguousarray(given["bias"]), sequences.inwards(given["gates"])
+    states[total:] = sequences.inwards(inputs["state"])
+    bias, gates = np.ascontiguousarray(inputs["bias"]), sequences.inwards(inputs["gates"])
     if steps == 1:  # one product, which needs no packed weights
-        weights = bias = multiply(states[total:], given["weight"], bias)
+        weights = bias = multiply(states[total:], inputs["weight"], bias)
     else:
-        weights = layer.packed(given["weight"])
+        weights = layer.packed(inputs["weight"])
     used = [sequences.table, weights, gates, bias, states]
     cells = kept = None
     if mode == "lstm":
         cells = sequences.empty((total + batch, size), dtype)
-        cells[total:] = sequences.inwards(given["cell"])
+        cells[total:] = sequences.inwards(inputs["cell"])
         used.append(cells)
     if params.kept:
         kept = sequences.empty((steps, batch, KEPT[mode] * size), dtype)
         used.append(kept)
-    key = ("recurrent", mode, params.kept, dtype)
-    layer.run(open_kernel(key, partial(forward_kernel, mode, params.kept, dtype)), used)
-    results = [states, _last(params, sequences, layer, states)]
+    layer.run(kernel(forward_kernel, mode, params.kept, dtype), used)
+    shape = (steps, batch, size)
+    results = [states[:total].reshape(shape), _last(params, sequences, layer, states)]
     if cells is not None:
         results.append(_last(params, sequences, layer, cells))
-    shaped = lambda rows: rows[:total].reshape(steps, batch, size)
-    results[0] = shaped(states)
     if kept is not None:
-        results += [kept] if cells is None else [kept, shaped(cells)]
+        results += [kept] if cells is None else [kept, cells[:total].reshape(shape)]
     return [sequences.outwards(result) for result in results]
 
 
@@ -202,51 +198,49 @@ def _last(params: Any, sequences: _Sequences, layer: _Layer, rows: Array) -> Arr
     return rows[places]
 
 
-def run_rnn_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
-    given = dict(zip(grad_names(params), arrays))
-    if not _serves(params, given):
-        return None
-    mode, dtype, weight = params.mode, given["gates"].dtype, given["weight"]
-    layer = _layer(mode, given["gates"].shape, dtype, True)
-    sequences = _sequences(layer.steps, layer.batch, params.reverse, given.get("length"))
-    of = lambda name: sequences.inwards(given[name])
+@native("_rnn_grad", from_=FROM.recurrent)
+def run_rnn_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    inputs = _named(params, grad_names(params), arrays)
+    mode, weight = params.mode, inputs["weight"]
+    shape, dtype = inputs["gates"].shape, inputs["gates"].dtype
+    layer = _layer(mode, shape, dtype, True)
+    sequences = _sequences(layer.steps, layer.batch, params.reverse, inputs.get("length"))
+
+    def of(name: str) -> Array:
+        return sequences.inwards(inputs[name])
+
     table = np.ascontiguousarray(sequences.table[::-1])
-    made = sequences.empty(given["gates"].shape, dtype)
+    gates = hidden = sequences.empty(shape, dtype)
     carried = of("state_grad").copy()
     weights = layer.packed(weight.T) if layer.steps > 1 else weight
-    used = [table, weights, of("output_grad"), of("kept_gates"), made, carried]
+    used = [table, weights, of("output_grad"), of("kept_gates"), gates, carried]
     more: list[Array] = []
-    hidden = made
     if mode == "lstm":
         more = [of("cell_grad").copy()]
         used += [of("kept_cells"), of("cell"), *more]
     elif mode == "gru":
-        more = [sequences.empty(made.shape, dtype)]
-        hidden = more[0]
+        hidden = sequences.empty(shape, dtype)
+        more = [hidden]
         used += [of("output"), of("state"), hidden]
-    key = ("recurrent gradient", mode, dtype)
-    layer.run(open_kernel(key, partial(backward_kernel, mode, dtype)), used)
+    layer.run(kernel(backward_kernel, mode, dtype), used)
     starts = sequences.starts(params.reverse), np.arange(layer.batch)
     state = multiply(hidden[starts], weight.T)
     state[sequences.lengths == 0] = 0
     state += carried
     before = _before(params, sequences, of("output"), of("state"))
-    return [sequences.outwards(array) for array in (made, before, state, *more)]
+    return [sequences.outwards(array) for array in (gates, before, state, *more)]
 
 
 def _before(params: Any, sequences: _Sequences, output: Array, state: Array) -> Array:
     """The state that each step starts from."""
-    made = np.empty_like(output)
+    before = np.empty_like(output)
     if params.reverse:
-        made[:-1] = output[1:]
+        before[:-1] = output[1:]
     else:
-        made[1:] = output[:-1]
+        before[1:] = output[:-1]
     live = sequences.lengths > 0
     starts = sequences.starts(params.reverse)
-    made[starts[live], np.flatnonzero(live)] = state[live]
+    before[starts[live], np.flatnonzero(live)] = state[live]
     if sequences.order is not None:
-        made[np.arange(len(made))[:, None] >= sequences.lengths] = 0
-    return made
-
-
-CALLS = {"rnn": (1, run_rnn), "_rnn_grad": (1, run_rnn_grad)}
+        before[np.arange(len(before))[:, None] >= sequences.lengths] = 0
+    return before

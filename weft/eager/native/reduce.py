@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -17,20 +17,19 @@ from ...core.op import Op
 from ...lower.cpu.open.reduction import Reduction
 from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
 from ...ops.shape.expand import collapse_axes, repeated_axes
+from .calls import Array, Declined, floats, native
 from .generic import run_generic
-from .reduce_plans import COMBINE, KEPT, Plan, joined_axes, make_plan
-
-Array = np.ndarray[Any, Any]
+from .reduce_plans import COMBINE, KEPT, ReductionPlan, joined_axes, make_plan
+from .thresholds import FROM
 
 SUM, PROD, MAX, MIN = (Reduction(name, name) for name in ("sum", "prod", "max", "min"))
 DISTANCES = Reduction("distances", "sum", lambda x, m: (x - m, (x - m) * (x - m)), 2)
 SQUARES = Reduction("squares", "sum", lambda x: (x * x,))
 POWERS = Reduction("powers", "sum", lambda x, top: (te.exp(x - top),), calls=1)
-SMALL = 1 << 9  # elements that are few for numpy
 OF_BOOLS = {SUM: MAX, PROD: MIN}  # whether one is true, whether all are
 
 
-_plans: Kept[Plan] = Kept(KEPT)
+_plans: Kept[ReductionPlan] = Kept(KEPT)
 
 
 def reduced(
@@ -66,17 +65,17 @@ def _of_repeated(
     """The same where axes repeat one element: it is read once, and counts as often."""
     again = _again(x)
     once = x[tuple([slice(0, 1 if axis in again else None) for axis in range(x.ndim)])]
-    made = reduced(kind, np.ascontiguousarray(once), axes, mean=mean)
+    total = reduced(kind, np.ascontiguousarray(once), axes, mean=mean)
     if kind is SUM and not mean:
-        made = made * prod([x.shape[axis] for axis in axes if axis in again])
+        total = total * prod([x.shape[axis] for axis in axes if axis in again])
     kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
-    whole = quietly(np.broadcast_to(made, kept).astype, made.dtype if result is None else result)
-    return whole if shape is None else whole.reshape(shape)  # type: ignore[no-any-return]
+    whole: Array = quietly(np.broadcast_to(total, kept).astype, total.dtype if result is None else result)
+    return whole if shape is None else whole.reshape(shape)
 
 
 def integer_sum(x: Array, axes: tuple[int, ...]) -> Array:
     """The sum of integers or bools along axes in int64, without those."""
-    if x.size < SMALL:
+    if x.size < FROM.reductions:
         return np.asarray(x.sum(axes, dtype=INT64))
     return reduced(SUM, x.view(np.uint8) if x.dtype == BOOL else x, axes, INT64)
 
@@ -84,9 +83,12 @@ def integer_sum(x: Array, axes: tuple[int, ...]) -> Array:
 # Operators
 
 
-def _serves(x: Array) -> bool:
-    kind = x.dtype
-    return x.size > 0 and kind.isnative and (kind.kind in "biu" or kind in (FLOAT32, FLOAT64))
+def _check(x: Array, kinds: str = "iu") -> None:
+    """Declines what kernels do not add: half precision, complex numbers, other kinds, and nothing."""
+    if not x.dtype.isnative or not (x.dtype.kind in kinds or x.dtype in (FLOAT32, FLOAT64)):
+        raise Declined("dtype")
+    if not x.size:
+        raise Declined("empty")
 
 
 @lru_cache(maxsize=4096)
@@ -98,50 +100,64 @@ def _result(
     return tuple(reduced_axes(params, len(shape))), reduced_shape(params, shape)
 
 
-def _reduction(kind: Reduction, mean: bool = False) -> Callable[..., Array | None]:
-    def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+def _result_of(params: Any, x: Array) -> tuple[tuple[int, ...], Any]:
+    return _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
+
+
+def _reduction(name: str, kind: Reduction, mean: bool = False) -> None:
+    """Registers a reduction from one element on: small ones are numpy's, without the reference's checks."""
+
+    @native(name, from_=1, fitting=False)
+    def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         (x,) = arrays
-        if not _serves(x) or (mean and x.dtype.kind != "f"):
-            return None
-        axes, shape = _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
-        if x.size < SMALL:
-            return quietly(_by_numpy, kind, x, axes, shape, mean)  # type: ignore[no-any-return]
+        _check(x, "biu")
+        if mean and x.dtype.kind != "f":
+            raise Declined("dtype")
+        axes, shape = _result_of(params, x)
+        if x.size < FROM.reductions:
+            small: Array = quietly(_by_numpy, kind, x, axes, shape, mean)
+            return small
         return reduced(kind, x, axes, x.dtype, shape, mean)
 
-    return run
+
+for _name, _kind in (("sum", SUM), ("prod", PROD), ("max", MAX), ("min", MIN)):
+    _reduction(_name, _kind)
+_reduction("mean", SUM, mean=True)
 
 
 def _by_numpy(kind: Reduction, x: Array, axes: tuple[int, ...], shape: tuple[int, ...], mean: bool) -> Array:
     wide = FLOAT64 if x.dtype.kind == "f" and (kind is SUM or kind is PROD) else x.dtype
-    made = COMBINE[kind.combiner](x, axes, wide)
+    total = COMBINE[kind.combiner](x, axes, wide)
     if mean:
-        made = made / prod([x.shape[axis] for axis in axes])
-    made = np.asarray(made, x.dtype)
-    return made if made.shape == shape else made.reshape(shape)
+        total = total / prod([x.shape[axis] for axis in axes])
+    result = np.asarray(total, x.dtype)
+    return result if result.shape == shape else result.reshape(shape)
 
 
-def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("collapse_sum", from_=FROM.totals, fitting=False)
+def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what broadcast."""
     x, like = arrays
+    _check(x)
     axes = _repeated(like.shape, x.shape)
-    if axes is None or not _serves(x) or x.dtype == BOOL:
-        return None
+    if axes is None:
+        raise Declined("shapes")
     return reduced(SUM, x, axes, x.dtype, like.shape)
 
 
-def run_expand_like_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("_expand_like_grad", from_=FROM.totals, fitting=False)
+def run_expand_like_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what was repeated."""
     g, x = arrays
-    if not _serves(g) or g.dtype == BOOL:
-        return None
+    _check(g)
     return reduced(SUM, g, tuple(repeated_axes(params, g.shape, x.shape)), g.dtype, x.shape)
 
 
 @lru_cache(maxsize=4096)
 def _repeated(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes along which a shape is repeated to be a whole; None where it does not fit."""
-    own = whole[len(whole) - len(shape) :]
-    if len(shape) > len(whole) or any([n not in (1, m) for n, m in zip(shape, own)]):
+    inner = whole[len(whole) - len(shape) :]
+    if len(shape) > len(whole) or any([n not in (1, m) for n, m in zip(shape, inner)]):
         return None
     return tuple(collapse_axes(whole, shape))
 
@@ -152,23 +168,18 @@ def _totals(kind: Reduction, arrays: Sequence[Array], axes: tuple[int, ...]) -> 
     return _plans.find(key, lambda: make_plan(kind, arrays, axes)).run(arrays)
 
 
-def _beside(x: Array, made: Array, axes: tuple[int, ...]) -> Array:
+def _beside(x: Array, total: Array, axes: tuple[int, ...]) -> Array:
     """A result of a reduction, repeated along the axes it went."""
     kept = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
-    return np.broadcast_to(made.reshape(kept), x.shape)
+    return np.broadcast_to(total.reshape(kept), x.shape)
 
 
-def _is_float(x: Array) -> bool:
-    return x.size > 0 and x.dtype in (FLOAT32, FLOAT64)
-
-
-def run_variance(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+@native("_variance", from_=FROM.totals, takes=floats, fitting=False)
+def run_variance(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """Squared distances from the mean as the data's dtype has it; the sum of distances tells how
     far that is from the mean itself."""
     (x,) = arrays
-    if not _is_float(x):
-        return None
-    axes, shape = _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
+    axes, shape = _result_of(params, x)
     count = prod([x.shape[axis] for axis in axes])
     near = reduced(SUM, x, axes, x.dtype, mean=True)
     total, squares = _totals(DISTANCES, [x, _beside(x, near, axes)], axes)
@@ -176,66 +187,55 @@ def run_variance(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | 
         squares -= total * total / count
         variance = np.divide(squares, max(count - params.correction, 0), out=squares)
         mean = near + total / count
-    return [made.reshape(shape).astype(x.dtype, copy=False) for made in (variance, mean)]
+    return [moment.reshape(shape).astype(x.dtype, copy=False) for moment in (variance, mean)]
 
 
-def run_norm(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("_norm", from_=FROM.totals, takes=floats, fitting=False)
+def run_norm(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (x,) = arrays
-    if not _is_float(x):
-        return None
-    axes, shape = _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
+    axes, shape = _result_of(params, x)
     (squares,) = _totals(SQUARES, [x], axes)
-    return quietly(np.sqrt(squares).reshape(shape).astype, x.dtype)  # type: ignore[no-any-return]
+    norms: Array = quietly(np.sqrt(squares).reshape(shape).astype, x.dtype)
+    return norms
 
 
-def run_log_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("logsumexp", from_=FROM.totals, takes=floats, fitting=False)
+def run_log_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (x,) = arrays
-    if not _is_float(x):
-        return None
-    axes, shape = _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
+    axes, shape = _result_of(params, x)
     top = np.asarray(reduced(MAX, x, axes))
     top = np.where(np.isinf(top), top.dtype.type(0), top)
     (powers,) = _totals(POWERS, [x, _beside(x, top, axes)], axes)
     with np.errstate(all="ignore"):
-        made = np.log(powers) + top
-    return made.reshape(shape).astype(x.dtype, copy=False)
+        logarithms: Array = np.log(powers) + top
+    return logarithms.reshape(shape).astype(x.dtype, copy=False)
 
 
-def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-    """argmax and argmin where neighbours in memory are not compared: else numpy is faster."""
-    (x,) = arrays
-    if not _serves(x) or x.dtype == BOOL or not x.flags.c_contiguous:
-        return None
-    axes, shape = _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
+def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
+    """The data with neighbours that are reduced, or kept, joined; and the axes that are reduced."""
+    _check(x)
+    if not x.flags.c_contiguous:
+        raise Declined("not contiguous")
     extents, along = joined_axes(x.shape, axes)
-    if len(along) != 1 or along[0] == len(extents) - 1:
+    return x.reshape(extents), along
+
+
+@native("argmax", "argmin", from_=FROM.positions, fitting=False)
+def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+    """None where neighbours in memory are compared: numpy is faster."""
+    (x,) = arrays
+    axes, shape = _result_of(params, x)
+    joined, along = _joined_data(x, axes)
+    if len(along) != 1:
+        raise Declined("attributes")
+    if along[0] == joined.ndim - 1:
         return None
-    attrs = ReduceAttrs(axis=along, dtype=params.dtype)
-    return run_generic(op, attrs, [x.reshape(extents)])[0].reshape(shape)
+    return run_generic(op, ReduceAttrs(axis=along, dtype=params.dtype), [joined])[0].reshape(shape)
 
 
-def run_mask(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("_max_mask", "_min_mask", from_=FROM.masks, fitting=False)
+def run_mask(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """Where the largest or smallest stand."""
     (x,) = arrays
-    if not _serves(x) or x.dtype == BOOL or not x.flags.c_contiguous:
-        return None
-    extents, along = joined_axes(x.shape, reduced_axes(params, x.ndim))
-    return run_generic(op, AxesAttrs(axis=along), [x.reshape(extents)])[0].reshape(x.shape)
-
-
-CALLS = {
-    "sum": (1, _reduction(SUM)),
-    "mean": (1, _reduction(SUM, True)),
-    "prod": (1, _reduction(PROD)),
-    "max": (1, _reduction(MAX)),
-    "min": (1, _reduction(MIN)),
-    "collapse_sum": (1 << 10, run_collapse_sum),
-    "_expand_like_grad": (1 << 10, run_expand_like_grad),
-    "_variance": (1 << 10, run_variance),
-    "_norm": (1 << 10, run_norm),
-    "logsumexp": (1 << 10, run_log_sum),
-    "argmax": (1 << 14, run_position),
-    "argmin": (1 << 14, run_position),
-    "_max_mask": (1 << 15, run_mask),
-    "_min_mask": (1 << 15, run_mask),
-}
+    joined, along = _joined_data(x, tuple(reduced_axes(params, x.ndim)))
+    return run_generic(op, AxesAttrs(axis=along), [joined])[0].reshape(x.shape)

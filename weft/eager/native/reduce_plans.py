@@ -27,8 +27,8 @@ from ...lower.cpu.open.reduction import (
     term_and_total,
 )
 from ...runtime.cpu.open_kernel import OpenKernel
-
-Array = np.ndarray[Any, Any]
+from .calls import Array
+from .strides import Axis, is_dense_inside, joined, memory_order, steps_of
 
 BYTE, CALLED = 0.025, 0.5  # nanoseconds for reading a byte, and for a function of an element
 FEW = 1 << 13  # partial results that are few for numpy
@@ -44,15 +44,7 @@ COMBINE: dict[str, Callable[..., Any]] = {
 }
 
 
-class Axis(NamedTuple):
-    """An axis that is walked: each array's step along it, in elements."""
-
-    extent: int
-    reduced: bool
-    steps: tuple[int, ...]
-
-
-class Plan(NamedTuple):
+class ReductionPlan(NamedTuple):
     """A call on arrays of certain dtypes, shapes and strides. `copied` arrays do not lie as kernels
     read: they come in the order of axes. Of what the kernel makes some axes may be left to combine;
     then come the kept axes in order of memory, how they are put back in order, and the shape of the
@@ -65,7 +57,7 @@ class Plan(NamedTuple):
     scalars: tuple[int, ...]
     turns: int
     work: float
-    made: tuple[int, ...]
+    parts: tuple[int, ...]
     dtype: DType
     rest: tuple[int, ...]
     kept: tuple[int, ...]
@@ -80,11 +72,11 @@ class Plan(NamedTuple):
             arrays = list(arrays)
             for number in self.copied:
                 arrays[number] = np.ascontiguousarray(arrays[number].transpose(self.order))
-        made = [np.empty(self.made, self.dtype) for _ in range(self.reduction.number)]
-        self.kernel.run([*arrays, *made], self.scalars, self.turns, self.work)
+        totals = [np.empty(self.parts, self.dtype) for _ in range(self.reduction.number)]
+        self.kernel.run([*arrays, *totals], self.scalars, self.turns, self.work)
         if self.rest or self.back is not None:
-            return [quietly(self._finished, parts) for parts in made]
-        return made
+            return [quietly(self._finished, parts) for parts in totals]
+        return totals
 
     def _finished(self, parts: Any) -> Array:
         """Partial results combined, in order."""
@@ -92,13 +84,13 @@ class Plan(NamedTuple):
             parts = _combined(self.reduction.combiner, parts, self.rest)
             if self.divisor != 1:
                 parts = parts / self.divisor
-        made = np.asarray(parts, self.result)
+        total = np.asarray(parts, self.result)
         if self.back is not None:
-            made = made.reshape(self.kept).transpose(self.back)
-        return made if made.shape == self.shape else made.reshape(self.shape)
+            total = total.reshape(self.kept).transpose(self.back)
+        return total if total.shape == self.shape else total.reshape(self.shape)
 
 
-_combinations: Kept[Plan] = Kept(KEPT)
+_combinations: Kept[ReductionPlan] = Kept(KEPT)
 
 
 def _combined(combiner: str, parts: Array, axes: tuple[int, ...]) -> Any:
@@ -116,13 +108,14 @@ def make_plan(
     result: DType | None = None,
     shape: tuple[int, ...] | None = None,
     mean: bool = False,
-) -> Plan:
+) -> ReductionPlan:
     """How the terms of arrays of one shape, not empty, are reduced along axes: without those or in
     a shape, of a dtype or the wide one that totals have; the mean of them if that is asked for."""
     whole, order = arrays[0].shape, _memory_order(arrays)
     dtypes = tuple([array.dtype for array in arrays])
-    steps = [_steps(array.transpose(order)) for array in arrays]
-    outer, along, inner = _taken_apart(_joined(whole, order, steps, axes))
+    turned = [array.transpose(order) for array in arrays]
+    steps = [steps_of(array) if is_dense_inside(array) else None for array in turned]
+    outer, along, inner = _taken_apart(_walked(whole, order, steps, axes))
     along, inner, abreast = _widened(along, inner)
     chunks = _chunks(along, inner, dtypes[0].itemsize)
     left = [*[axis.reduced for axis in outer], chunks > 1, abreast > 1, False]
@@ -135,15 +128,15 @@ def make_plan(
     apart = any([step not in (0, 1) for step in innermost.steps])
     form = Form(len(outer), () if apart else dense, inner is not None, chunks > 1, apart)
     width = 1 if inner is None else inner.extent
-    made = (*[axis.extent for axis in outer], chunks, abreast, width // abreast)
+    parts = (*[axis.extent for axis in outer], chunks, abreast, width // abreast)
     kept = [axis for axis in order if axis not in axes]
     in_order = kept == sorted(kept)
     kept_shape = tuple([whole[axis] for axis in kept])
     shape = tuple([whole[axis] for axis in sorted(kept)]) if shape is None else shape
-    return Plan(
+    return ReductionPlan(
         reduction=reduction,
         order=order,
-        copied=tuple([number for number, own in enumerate(steps) if own is None]),
+        copied=tuple([number for number, each in enumerate(steps) if each is None]),
         kernel=open_kernel(
             ("reduction", reduction.name, dtypes, form, widths),
             lambda target: reduction_kernel(reduction, dtypes, form, widths, target),
@@ -151,7 +144,7 @@ def make_plan(
         scalars=tuple(_scalars(outer, along, inner, chunks, apart)),
         turns=prod([axis.extent for axis in outer]) * chunks * -(-width // BLOCK),
         work=prod(whole) * (BYTE * sum([dtype.itemsize for dtype in dtypes]) + CALLED * reduction.calls),
-        made=shape if complete and in_order else made,
+        parts=shape if complete and in_order else parts,
         dtype=widths.result,
         rest=tuple([number for number, more in enumerate(left) if more]),
         kept=kept_shape,
@@ -171,8 +164,8 @@ def _widened(along: Axis, inner: Axis | None) -> tuple[Axis, Axis | None, int]:
         return along, inner, 1
     most = WIDE // inner.extent
     rows = next(count for count in range(most, 0, -1) if along.extent % count == 0)
-    down = Axis(along.extent // rows, True, tuple([step * rows for step in along.steps]))
-    return down, Axis(inner.extent * rows, False, inner.steps), rows
+    down = Axis(along.extent // rows, tuple([step * rows for step in along.steps]), True)
+    return down, Axis(inner.extent * rows, inner.steps), rows
 
 
 def _chunks(along: Axis, inner: Axis | None, size: int) -> int:
@@ -184,53 +177,30 @@ def _chunks(along: Axis, inner: Axis | None, size: int) -> int:
 
 
 def _memory_order(arrays: Sequence[Array]) -> tuple[int, ...]:
-    """The axes as the array with most of them in memory has them, longest strides first."""
-    leading = max(arrays, key=lambda array: len(array.strides) - array.strides.count(0))
-    axes = range(leading.ndim)
-    if leading.flags.c_contiguous:
-        return tuple(axes)
-    return tuple(sorted(axes, key=lambda axis: -abs(leading.strides[axis])))
+    """The axes as the array with most of them in memory has them."""
+    return memory_order(max(arrays, key=lambda array: len(array.strides) - array.strides.count(0)))
 
 
-def _steps(array: Array) -> list[int] | None:
-    """The strides in elements; None where kernels do not walk so: neighbours along the last long
-    axis must be side by side, or one and the same."""
-    size = array.itemsize
-    long = [stride for stride, extent in zip(array.strides, array.shape) if extent > 1]
-    if long and (long[-1] not in (0, size) or any([stride % size for stride in long])):
-        return None
-    return [stride // size for stride in array.strides]
-
-
-def _joined(
+def _walked(
     shape: Sequence[int], order: Sequence[int], steps: Sequence[Sequence[int] | None], axes: Sequence[int]
 ) -> list[Axis]:
-    """The axes in an order, without those of one element, neighbours of one kind that are walked in
-    one go joined; at least one is reduced. Arrays without steps are dense."""
+    """The axes in an order, those joined that are walked in one go; at least one is reduced. Arrays without steps are
+    dense."""
     extents = [shape[axis] for axis in order]
     dense = [prod(extents[place + 1 :]) for place in range(len(extents))]
-    found: list[Axis] = []
-    for axis, *own in zip(order, *[dense if each is None else each for each in steps]):
-        extent, kind = shape[axis], axis in axes
-        if extent == 1:
-            continue
-        last = found[-1] if found else None
-        whole = tuple([step * extent for step in own])
-        if last is not None and last.reduced == kind and last.steps == whole:
-            found[-1] = Axis(last.extent * extent, kind, tuple(own))
-        else:
-            found.append(Axis(extent, kind, tuple(own)))
-    if not any([axis.reduced for axis in found]):
-        found.insert(0, Axis(1, True, (0,) * len(steps)))
-    return found
+    reduced = [place for place, axis in enumerate(order) if axis in axes]
+    walked = joined(extents, [dense if each is None else each for each in steps], reduced)
+    if not any([axis.reduced for axis in walked]):
+        walked.insert(0, Axis(1, (0,) * len(steps), True))
+    return walked
 
 
 def joined_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The extents of an array in order of memory when neighbours that are reduced, or kept, are
     joined; and which of them are reduced."""
-    found = _joined(shape, range(len(shape)), [None], axes)
-    reduced = [number for number, axis in enumerate(found) if axis.reduced]
-    return tuple([axis.extent for axis in found]), tuple(reduced)
+    walked = _walked(shape, range(len(shape)), [None], axes)
+    reduced = [number for number, axis in enumerate(walked) if axis.reduced]
+    return tuple([axis.extent for axis in walked]), tuple(reduced)
 
 
 def _taken_apart(walked: Sequence[Axis]) -> tuple[list[Axis], Axis, Axis | None]:

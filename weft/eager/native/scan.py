@@ -15,9 +15,9 @@ from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.open.scan import BLOCK, Scan, State, column_scan_kernel, row_scan_kernel, state_dtype
 from ...ops.reduce.reductions import reduced_axes
+from .calls import Array, Declined, native, not_empty
 from .reduce_plans import joined_axes
-
-Array = np.ndarray[Any, Any]
+from .thresholds import FROM
 
 ELEMENT, CALLED = 0.4, 5.0  # nanoseconds of an element, and of one that takes functions
 
@@ -43,8 +43,8 @@ def _log_sum(params: Any) -> Scan:
     def join(a: State, b: State) -> State:
         high, low = te.max(a[0], b[0]), te.min(a[0], b[0])
         far = te.isinf(high)
-        made = high + te.log1p(te.exp(low - te.select(far, te.const(0, high.dtype), high)))
-        return (te.select(far, high, made),)
+        sums = high + te.log1p(te.exp(low - te.select(far, te.const(0, high.dtype), high)))
+        return (te.select(far, high, sums),)
 
     return Scan("logcumsumexp", lambda x: (x,), join, (-np.inf,), lambda old, new, x: new[0])
 
@@ -65,9 +65,14 @@ def _recurrence(params: Any) -> Scan:
     return Scan("recurrence", lift, join, (1, 0), written, params.reverse, params.reverse)
 
 
-def _serves(x: Array) -> bool:
-    kind = x.dtype
-    return x.size > 0 and kind.isnative and (kind.kind in "iu" or kind in (FLOAT32, FLOAT64))
+def _alike(arrays: Sequence[Array]) -> None:
+    """Arrays of integers or floats, of one shape and dtype, that are not empty."""
+    dtype = arrays[0].dtype
+    if not dtype.isnative or not (dtype.kind in "iu" or dtype in (FLOAT32, FLOAT64)):
+        raise Declined("dtype")
+    if any([array.shape != arrays[0].shape or array.dtype != dtype for array in arrays]):
+        raise Declined("shapes")
+    not_empty(arrays)
 
 
 def scanned(scan: Scan, arrays: Sequence[Array], axis: int, result: DType, cost: float) -> Array:
@@ -81,21 +86,23 @@ def scanned(scan: Scan, arrays: Sequence[Array], axis: int, result: DType, cost:
         ("scan", scan.name, scan.needs_before, scan.reverse, dtypes, inner == 1),
         lambda target: write(scan, dtypes, target),
     )
-    made = np.empty(shape, result)
-    given = [np.ascontiguousarray(array) for array in arrays]
-    turns, work = sizes[0] * -(-inner // BLOCK), made.size * cost
-    kernel.run([*given, made], sizes[:2] if inner == 1 else sizes, turns, work)
-    return made
+    out = np.empty(shape, result)
+    turns, work = sizes[0] * -(-inner // BLOCK), out.size * cost
+    kernel.run([*map(np.ascontiguousarray, arrays), out], sizes[:2] if inner == 1 else sizes, turns, work)
+    return out
 
 
-def _native(make: Callable[[Any], Scan], cost: float = ELEMENT) -> Callable[..., Array | None]:
-    def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+def _register(name: str, scan: Callable[[Any], Scan], cost: float = ELEMENT) -> None:
+    @native(name, from_=FROM.scans, takes=_alike, fitting=False)
+    def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         x = arrays[0]
-        if not _serves(x) or any([a.shape != x.shape or a.dtype != x.dtype for a in arrays]):
-            return None
-        return scanned(make(params), arrays, normalize_axis(params.axis, x.ndim), x.dtype, cost)
+        return scanned(scan(params), arrays, normalize_axis(params.axis, x.ndim), x.dtype, cost)
 
-    return run
+
+_register("cumsum", _sum)
+_register("cumprod", _prod)
+_register("_recurrence", _recurrence)
+_register("logcumsumexp", _log_sum, CALLED)
 
 
 def _before(reverse: bool, times: bool) -> Scan:
@@ -105,24 +112,15 @@ def _before(reverse: bool, times: bool) -> Scan:
     return Scan(name, lambda x, *other: (x,), lambda a, b: (a[0] * b[0],), (1,), written, True, reverse)
 
 
-def run_prod_others(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+@native("_prod_others", from_=FROM.scans, takes=_alike, fitting=False)
+def run_prod_others(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The product of those before, times that of those after."""
     (x,) = arrays
-    if not _serves(x) or not x.flags.c_contiguous:
-        return None
+    if not x.flags.c_contiguous:
+        raise Declined("not contiguous")
     extents, along = joined_axes(x.shape, reduced_axes(params, x.ndim))
     if len(along) != 1:
-        return None
+        raise Declined("attributes")
     flat = x.reshape(extents)
     before = scanned(_before(False, False), [flat], along[0], state_dtype(x.dtype), ELEMENT)
-    made = scanned(_before(True, True), [flat, before], along[0], x.dtype, ELEMENT)
-    return made.reshape(x.shape)
-
-
-CALLS = {
-    "cumsum": (1 << 10, _native(_sum)),
-    "cumprod": (1 << 10, _native(_prod)),
-    "_prod_others": (1 << 10, run_prod_others),
-    "_recurrence": (1 << 10, _native(_recurrence)),
-    "logcumsumexp": (1 << 10, _native(_log_sum, CALLED)),
-}
+    return scanned(_before(True, True), [flat, before], along[0], x.dtype, ELEMENT).reshape(x.shape)

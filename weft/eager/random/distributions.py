@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ...base import draws
 from ...base.dtype import BOOL, DTYPES, DType, is_complex, is_float, is_integer
 from ...base.errors import RunError, Unsupported
-from ..native.random import DRAWN_FROM, NativeTwister, normal_blocks
+from ..native.random import NativeTwister, normal_blocks
+from ..native.thresholds import FROM
 from .generator import Generator
 from .shuffle import exchanged
 
@@ -54,7 +55,7 @@ def normal(
     _need_float("normal_", dtype)
     with generator._lock:
         bits = generator._bits
-        native = in_order and count >= DRAWN_FROM and dtype in (_FLOAT32, _FLOAT64)
+        native = in_order and count >= FROM.drawn and dtype in (_FLOAT32, _FLOAT64)
         if native and isinstance(bits, NativeTwister):
             return normal_blocks(bits, count, dtype, mean, std)
         return draws.normal(bits, count, dtype, mean, std, in_order)

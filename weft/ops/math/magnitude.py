@@ -56,6 +56,7 @@ window_sum = define(
 )
 window_sum.reference = in_dtype(lambda p, x: _neighbour_sum(x, p.axis, p.size, p.before))
 window_sum.compute = lambda p, x: _te_neighbour_sum(x, p.axis, p.size, p.before)
+window_sum.reference_cost, window_sum.open_body = "windows", True
 window_sum.gradient = lambda ctx, g: [  # the window, mirrored
     F._window_sum(g, size=ctx.params.size, before=ctx.params.size - 1 - ctx.params.before, axis=ctx.params.axis)
 ]
@@ -105,6 +106,8 @@ lrn = define(
     layout=layouts.fixed_copy,
     reference=in_dtype(_lrn_reference),
     compute=_lrn_compute,
+    reference_cost="windows",
+    open_body=True,
     gradient=_lrn_gradient,
 )
 

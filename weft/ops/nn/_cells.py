@@ -265,7 +265,7 @@ def whole(low: te.Expr, extent: int) -> te.Expr:
     return te.cast(te.min(te.max(low, 0.0), float(extent)), "int64")
 
 
-def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> None:
+def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any, **columns: Any) -> None:
     """Registers the pool and its gradient with respect to the data, which is linear in the gradient
     of the output; so the pool is the gradient of that one."""
     grad_name = f"_{pool.name}_grad"
@@ -285,6 +285,7 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
         reference=reference_rule(pool),
         kernels=kernels_rule(pool),
         gradient=lambda ctx, g: [F.__getattr__(grad_name)(g, *ctx.inputs, **attributes(ctx.params)), None],
+        **columns,
     )
     define(
         grad_name,
@@ -297,4 +298,5 @@ def define_pool(pool: Pool, doc: str, attrs: type, shape: Any, dtype: Any) -> No
         kernels=grad_kernels_rule(pool),
         ignored_inputs=[1],
         gradient=lambda ctx, g: [F.__getattr__(pool.name)(g, ctx.inputs[2], **attributes(ctx.params)), None, None],
+        **columns,
     )

@@ -396,6 +396,8 @@ ctc_loss = define(
     dtype=_dtype([0]),
     reference=_reference,
     kernels=_kernels,
+    reference_cost="steps",
+    open_body=True,
     gradient=_gradient,
 )
 ctc_loss.output_names = lambda params: ["loss", *(["alpha"] if params.kept else [])]
@@ -411,4 +413,6 @@ ctc_loss_grad = define(
     dtype=_dtype([0, 1, 5]),
     reference=_grad_reference,
     kernels=_grad_kernels,
+    reference_cost="steps",
+    open_body=True,
 )

@@ -236,6 +236,7 @@ reshape_like = _view(
 reshape_like.reference = lambda x, like: x.reshape(like.shape).copy()
 reshape_like.same_if_alike = True
 reshape_like.compute = lambda x, like: reindexed(x, like.shape)
+reshape_like.open_body = True
 
 
 @schema

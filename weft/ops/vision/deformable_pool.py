@@ -327,6 +327,8 @@ deformable_psroi_pool = define(
     dtype=floating,
     reference=reference_rule(POOL),
     kernels=kernels_rule(POOL),
+    reference_cost="gathers",
+    open_body=True,
     gradient=_gradient,
 )
 

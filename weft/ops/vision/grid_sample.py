@@ -364,6 +364,8 @@ grid_sample = define(
     dtype=floating,
     reference=_reference,
     kernels=_kernels,
+    reference_cost="gathers",
+    open_body=True,
     gradient=_gradient,
 )
 
@@ -376,6 +378,8 @@ grid_sample_grad = define(
     dtype=floating,
     reference=_grad_reference,
     kernels=_grad_kernels,
+    reference_cost="gathers",
+    open_body=True,
     ignored_inputs=[1],
 )
 
@@ -388,4 +392,6 @@ grid_sample_grad_grid = define(
     dtype=floating,
     reference=_grid_grad_reference,
     kernels=_grid_grad_kernels,
+    reference_cost="gathers",
+    open_body=True,
 )

@@ -152,6 +152,8 @@ roi_pool = define(
     dtype=_roi_pool_dtype,
     reference=_roi_pool_reference,
     kernels=_roi_pool_kernels,
+    reference_cost="gathers",
+    open_body=True,
     gradient=_roi_pool_gradient,
     visible_outputs=1,
     output_names=["output", "places"],
@@ -238,6 +240,8 @@ define_pool(
     PsRoiPoolAttrs,
     shape_rule(PS),
     floating,
+    reference_cost="gathers",
+    open_body=True,
 )
 
 
