@@ -35,7 +35,6 @@ from rich.table import Table
 
 import weft
 from weft.base.cpu_target import host
-from weft.compiler.assemble import NANOSECONDS_PER_OPERATION
 from weft.runtime.cpu.profile import profile
 
 HERE = Path(__file__).parent
@@ -293,7 +292,7 @@ def kernel_table(network: str, path: Path, rounds: int) -> None:
     specs = {s.name: (tuple(s.shape), str(s.dtype)) for s in model.inputs}
     program = model.program
     peak = fma_peak(1)
-    cost = NANOSECONDS_PER_OPERATION.get(host().isa, 0.08)
+    cost = host().nanoseconds_per_operation
     steps = [step for step in program.plan.steps if hasattr(step, "kernel")]
     times = profile(program, make_inputs(specs, 0), rounds)
     total = sum(item.seconds for item in times)

@@ -73,3 +73,14 @@ def _code(lanes: int) -> str:
             "}",
         ]
     )
+
+
+def main() -> None:
+    """One core: what it does, and what the table of facts says of machines like it."""
+    target = host()
+    told = target.facts.flops / 1e9
+    print(f"{target.cpu}, {target.isa}, units of {target.unit_bits} bits: {fma_peak(1):.0f} GFLOP/s, told {told:.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -70,3 +70,12 @@ def test_new_op():
     assert "0 host steps" in text
     assert float(re.search(r"error (\S+)", text)[1]) < 1e-5
     assert "slope at 1: 1.0908" in text  # s (1 + 2 (1 - s)), s = sigmoid(2)
+
+
+def test_benchmarks_can_be_loaded():
+    """They are run by hand; what they import from weft must be there all the same."""
+    names = [path.stem for path in (EXAMPLES.parent / "benchmarks").glob("*.py") if path.stem != "export_networks"]
+    code = "import sys; sys.path.insert(0, 'benchmarks')\n" + "\n".join(f"import {name}" for name in names)
+    assert "cpu" in names
+    done = subprocess.run([sys.executable, "-c", code], cwd=EXAMPLES.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -210,7 +210,7 @@ def test_create():
     [
         ("cuda", {}, InvalidValue, "unknown target 'cuda'"),
         ("", {}, InvalidValue, "unknown target ''"),
-        (None, {}, InvalidType, "text or a CpuTarget, not None"),
+        (None, {}, InvalidType, "text or a Target, not None"),
         ("llvm -mfpu=1", {}, InvalidValue, "'-mfpu=1' of a target is not understood"),
         ("llvm -mcpu", {}, InvalidValue, "'-mcpu' of a target"),
         ("llvm -mcpu=", {}, InvalidValue, "'-mcpu=' of a target"),

@@ -10,6 +10,7 @@ from native_cases import as_list
 import weft
 import weft.nn.functional
 from weft.base import counters
+from weft.base.errors import RunError
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
@@ -186,11 +187,14 @@ def test_gradients_that_native_code_does_not_make(counted):
         assert counted("gradient.dtype") == count
 
 
-def test_functions_that_are_not_one_native_pass(counted):
-    weft.nn.functional.softshrink(weft.from_numpy(normal(40, 41)))
-    assert counted("softshrink.dtype") == 0
-    weft.nn.functional.softshrink(weft.from_numpy(normal(40, 41) * 3).to(weft.bfloat16))
-    assert counted("softshrink.dtype") == 1
+def test_functions_that_look_at_values_are_not_fused():
+    """Integers are divided by zero in the plain call, which says so, however large the tensors are."""
+    ones, zeros = weft.ones(64, 64, dtype=weft.int64), weft.zeros(64, 64, dtype=weft.int64)
+    for function in (weft.floor_divide, weft.fmod):
+        out = weft.empty(64, 64, dtype=weft.int64)
+        assert function(ones, ones, out=out).sum() == (64 * 64 if function is weft.floor_divide else 0)
+        with pytest.raises(RunError, match="ZeroDivisionError"):
+            function(ones, zeros, out=out)
 
 
 def test_columns_of_operators_say_which_calls_are_native():

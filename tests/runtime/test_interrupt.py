@@ -30,16 +30,23 @@ PROGRAM = """
     model.run(values)
     whole = time.perf_counter() - start
 
-    threading.Timer(whole / 10, os.kill, (os.getpid(), signal.SIGINT)).start()
-    start = time.perf_counter()
-    try:
-        again = model.run(values)[0]
-    except KeyboardInterrupt:
-        assert sys.argv[2] == "default"
-        assert time.perf_counter() - start < 0.7 * whole, "it did not stop early"
-        again = model.run(values)[0]
+    for attempt in range(8):  # on a busy machine the signal may come when the run is over
+        threading.Timer(whole / 10, os.kill, (os.getpid(), signal.SIGINT)).start()
+        start, ended, seen[:] = time.perf_counter(), None, []
+        try:
+            again = model.run(values)[0]
+            ended = time.perf_counter() - start
+            time.sleep(1)
+        except KeyboardInterrupt:
+            assert sys.argv[2] == "default"
+            if ended is None and time.perf_counter() - start < 0.7 * whole:
+                break
+        else:
+            assert sys.argv[2] == "own" and len(seen) == 1
+            break
     else:
-        assert sys.argv[2] == "own" and len(seen) == 1
+        raise AssertionError("it did not stop early")
+    again = model.run(values)[0]
     assert again.tobytes() == expected.tobytes()
     wanted = values["x"].astype("float64")
     for _ in range(30):

@@ -218,7 +218,9 @@ class CpuTarget(Target):
                 hint="unset WEFT_ISA, or choose a smaller instruction set",
             )
         kept = mine & _ALLOWED[isa]
-        return dataclasses.replace(self, cpu=_level_of(kept), features=_show(kept, isa), vector_bits=_VECTOR_BITS[isa])
+        bits = _VECTOR_BITS[isa]
+        narrow = dataclasses.replace(self, cpu=_level_of(kept), features=_show(kept, isa), vector_bits=bits)
+        return dataclasses.replace(narrow, unit_bits=min(self.unit_bits, bits))
 
     def __str__(self) -> str:
         attributes = f" -mattr={self.features}" if self.features else ""

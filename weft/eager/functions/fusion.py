@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, NoReturn, ParamSpec
 
 import numpy as np
 
@@ -70,6 +70,10 @@ class _Recording:
             raise _Declined(f"{op.name} is not native for its inputs")
         node = Node(op, op.name, op.attributes(params), entries, params=params)
         return [self._refer(_empty(shape, dtype), NodeEntry(node))]
+
+    def decline(self, why: str) -> NoReturn:
+        """Said by a function that looks at more than shapes and dtypes."""
+        raise _Declined(why)
 
     def entry(self, result: Any) -> NodeEntry:
         """What the function gave."""

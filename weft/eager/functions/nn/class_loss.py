@@ -287,6 +287,7 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The mean over other classes of max(0, margin - x[right] + x) to the power p"""
+    how = reduction_of(reduction, size_average, reduce)  # before anything is said about the target
     if p not in (1, 2):
         raise InvalidValue("only p == 1 and p == 2 supported")
     rows, places = _rows_of(input, target)
@@ -307,7 +308,7 @@ def multi_margin_loss(
         gaps = mul(gaps, reshape(chosen_from(weight, [places]), (-1, 1)))
     others = wrap(np.arange(classes) != places.reshape(-1, 1))
     values = div(total(choose(others, gaps, 0.0), 1), classes)
-    return reduced(values if input.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)
+    return reduced(values if input.ndim > 1 else reshape(values, ()), how)
 
 
 @row(space=NN, method=False)
@@ -315,6 +316,7 @@ def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """Over right and other classes, max(0, 1 - x[right] + x[other]); targets end at a -1"""
+    how = reduction_of(reduction, size_average, reduce)  # before anything is said about the target
     rows, places = _rows_of(input, target)
     count, classes = rows._shape
     if places.shape != input._shape:
@@ -329,7 +331,7 @@ def multilabel_margin_loss(
     gaps = clamp(add(rsub(unsqueeze(right_scores, 2), 1), unsqueeze(rows, 1)), min=0)
     wanted = ~ended[:, :, None] & ~right[:, None, :classes]
     values = div(total(choose(wrap(wanted), gaps, 0.0), (1, 2)), classes)
-    return reduced(values if input.ndim > 1 else reshape(values, ()), reduction, size_average, reduce)
+    return reduced(values if input.ndim > 1 else reshape(values, ()), how)
 
 
 @row(space=NN, method=False)
