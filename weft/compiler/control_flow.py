@@ -32,7 +32,7 @@ MAX_PARTS = 256  # compiled subgraphs that are kept
 Specs = tuple[tuple[tuple[int, ...], str], ...]  # shapes and dtypes of all inputs
 
 
-class Part:
+class CompiledSubgraph:
     """A subgraph compiled for inputs of known shapes, of which those from `fixed` on stay the same
     from turn to turn."""
 
@@ -79,10 +79,10 @@ def _executor(graph: Graph, constants: Mapping[str, Array], target: Target) -> E
     return load_executor(assemble(graph, fused_groups(graph, target), own, target))
 
 
-_part = lru_cache(maxsize=MAX_PARTS)(Part)
+_subgraph = lru_cache(maxsize=MAX_PARTS)(CompiledSubgraph)
 
 
-def _parts(attrs: Mapping[str, Any]) -> list[Part]:
+def _parts(attrs: Mapping[str, Any]) -> list[CompiledSubgraph]:
     """The subgraphs of a host step, compiled when they are first seen."""
     params = Op.get(attrs["op"]).parse(attrs["attrs"])
     tensors = [attrs["tensors"][index] for index in attrs["inputs"]]
@@ -91,7 +91,7 @@ def _parts(attrs: Mapping[str, Any]) -> list[Part]:
     items = [(shape[1:], dtype) for shape, dtype in specs[:data]]
     fixed = data + getattr(params, "num_states", 0)
     inner = (*items, *specs[data:])
-    return [_part(text, inner, fixed, attrs["target"]) for text in attrs["subgraphs"]]
+    return [_subgraph(text, inner, fixed, attrs["target"]) for text in attrs["subgraphs"]]
 
 
 def compile_parts(program: Program) -> None:
@@ -122,7 +122,7 @@ class _Turns:
     """The outputs of a loop's body: items of the whole outputs, and states, which are written in
     turns to one of two places."""
 
-    def __init__(self, part: Part, outs: Outputs, results: int, states: Sequence[Array]) -> None:
+    def __init__(self, part: CompiledSubgraph, outs: Outputs, results: int, states: Sequence[Array]) -> None:
         spare = part.buffers()
         self.wholes = [outs.get(k) for k in range(results)]
         self.spare = spare[:results]
@@ -141,7 +141,7 @@ class _Turns:
                 self.outs[self.results + k][...] = state
 
 
-def _scan(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) -> None:
+def _scan(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs: Outputs) -> None:
     data = params.num_data
     steps = len(inputs[0])
     turns = _Turns(parts[0], outs, params.num_outputs, inputs[data : data + params.num_states])
@@ -156,7 +156,7 @@ def _scan(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) ->
     turns.finish()
 
 
-def _while_loop(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) -> None:
+def _while_loop(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs: Outputs) -> None:
     test, body = parts
     turns = _Turns(body, outs, params.num_outputs, inputs[: params.num_states])
     ask, run = test.started(inputs), body.started(inputs)
@@ -176,7 +176,7 @@ def _while_loop(params: Any, parts: list[Part], inputs: list[Array], outs: Outpu
     turns.finish()
 
 
-def _cond(params: Any, parts: list[Part], inputs: list[Array], outs: Outputs) -> None:
+def _cond(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs: Outputs) -> None:
     chosen = parts[0] if holds(inputs[0]) else parts[1]
     spare = chosen.buffers()
     targets = [outs.get(k, spare[k]) for k in range(params.num_outputs)]

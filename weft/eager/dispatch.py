@@ -44,7 +44,7 @@ Array = np.ndarray[Any, Any]
 COMPOSED = Op.get_attr("FComposed")
 
 
-class Kernel:
+class OpKernel:
     """What dispatch knows of an operator."""
 
     __slots__ = (
@@ -132,7 +132,7 @@ def _node_name(op: Op) -> str:
     return "".join(part.capitalize() for part in plain.split("_")) + "Backward0"
 
 
-_kernels: dict[Op, Kernel] = {}
+_kernels: dict[Op, OpKernel] = {}
 
 
 def _forget(op: Op, name: str) -> None:
@@ -142,10 +142,10 @@ def _forget(op: Op, name: str) -> None:
 subscribe(_forget)
 
 
-def kernel_of(op: Op) -> Kernel:
+def kernel_of(op: Op) -> OpKernel:
     kernel = _kernels.get(op)
     if kernel is None:
-        kernel = _kernels[op] = Kernel(op)
+        kernel = _kernels[op] = OpKernel(op)
     return kernel
 
 
@@ -191,7 +191,7 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
     return output
 
 
-def _written(kernel: Kernel, params: Any, inputs: Sequence[Tensor], results: Sequence[Array]) -> Sequence[Array]:
+def _written(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], results: Sequence[Array]) -> Sequence[Array]:
     """The outputs of an operator that mutates inputs: the new values come after them, and are
     written where they belong."""
     count = kernel.op.outputs_of(params)
@@ -215,7 +215,7 @@ def _fresh(result: Any, arrays: Sequence[Array]) -> Array:
     return result
 
 
-def record(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+def record(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Makes the node of a call, and the outputs' place in the graph."""
     first = outputs[0]._array.dtype.kind
     floating = outputs
@@ -253,7 +253,7 @@ def record(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Seque
         remember_forward(node)
 
 
-def _end(kernel: Kernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+def _end(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Makes the node of an operator without a gradient, which a backward pass may not reach."""
     edges = tuple([tensor._edge() for tensor in inputs])
     node = NotDifferentiable(kernel.op, edges, outputs)
@@ -269,7 +269,7 @@ def _complexity(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Complexi
 
 
 def _wanted(
-    kernel: Kernel, params: Any, needs: tuple[bool, ...], outputs: int, complexity: Complexity | None
+    kernel: OpKernel, params: Any, needs: tuple[bool, ...], outputs: int, complexity: Complexity | None
 ) -> Wanted:
     """What the gradients of some inputs take, by the operator's gradient program."""
     try:

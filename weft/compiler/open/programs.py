@@ -15,7 +15,7 @@ from ...base.errors import Error, FormatError, RunError
 from ...base.file_cache import file_cache
 from ...base.plan import KernelCode
 from ...core.bulk import collector_paused
-from ...lower.cpu.open.generic import Memory, OpenProgram, OpenStep
+from ...lower.cpu.open.generic import OpenMemory, OpenProgram, OpenStep
 from ...runtime.cpu.open_kernel import OpenKernel, load_kernels
 from ...te.loops import Kernel
 from ...te.sizes import read_table
@@ -108,7 +108,7 @@ def read_program(data: bytes, inputs: int, sizes: int) -> OpenProgram[KernelCode
         head = json.loads(line)
         table = read_table(head["rows"], head["guards"], sizes)
         rows, buffers = len(table.rows), inputs + len(head["allocated"])
-        allocated = [Memory(_places(shape, rows), as_dtype(dtype)) for dtype, shape in head["allocated"]]
+        allocated = [OpenMemory(_places(shape, rows), as_dtype(dtype)) for dtype, shape in head["allocated"]]
         steps = [
             _step(kernel, _places(at, rows), _work(work), buffers, sizes)
             for kernel, (*at, work) in zip(kernels, head["steps"], strict=True)

@@ -92,7 +92,7 @@ class ProductCall(NamedTuple):
     column is made as one of one row, of the transposed matrices in the other order."""
 
     shape: tuple[int, ...]
-    plan: ProductPlan | None
+    plan: OpenProductPlan | None
     scalars: tuple[int, ...]
     starts: Array
     is_swapped: bool
@@ -166,7 +166,7 @@ def _starts(leading: tuple[int, ...], a_steps: tuple[int, ...], b_steps: tuple[i
     return starts.reshape(-1)
 
 
-class ProductPlan(NamedTuple):
+class OpenProductPlan(NamedTuple):
     """A kernel, rows and columns of a turn, products of a part, turns, and nanoseconds of work."""
 
     kernel: OpenKernel
@@ -180,7 +180,7 @@ class ProductPlan(NamedTuple):
 @lru_cache(4096)
 def plan_product(
     batch: int, rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool], dtype: DType
-) -> ProductPlan:
+) -> OpenProductPlan:
     """How a product is made. `layout`: whether products are side by side in rows of a, and in
     columns of b; whether columns of b are."""
     kind = _kind(rows, columns, depth, layout)
@@ -197,7 +197,7 @@ def plan_product(
     multiplications = batch * rows * columns * depth
     read = batch * depth * (rows + columns) * dtype.itemsize
     work = max(multiplications / MULTIPLICATIONS_PER_NS, read / BYTES_PER_NS)
-    return ProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
+    return OpenProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
 
 
 def _kind(rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool]) -> str:

@@ -25,7 +25,7 @@ from ...te.visit import Interner, free_of, postorder, rewrite, substitute
 from ..group import LoweredKernel, kernel_name, tensors_of
 from .long_sums import finished
 from .nest import Axis
-from .rows import Rows, Stage, find_rows
+from .rows import Rows, RowStage, find_rows
 from .stage import lower_group
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
@@ -111,7 +111,7 @@ class _RowKernel:
                 with self._vector(rest) as lane:
                     self._element(store, {**at, self.inner: lane + full * self.lanes})
 
-    def _reduced(self, stage: Stage) -> Expr:
+    def _reduced(self, stage: RowStage) -> Expr:
         """A reduction of the row: in the lanes first, then over them in a fixed order."""
         b, dtype = self.b, _accumulated(stage)
         body = self._hoisted(stage.body)
@@ -132,7 +132,7 @@ class _RowKernel:
         items = [b.let("share", shares[lane]) for lane in range(width)]
         return b.let(stage.result.name, cast(_tree(stage, items), stage.result.dtype))
 
-    def _full_vectors(self, stage: Stage, body: Expr, full: int, lane: Expr) -> Expr:
+    def _full_vectors(self, stage: RowStage, body: Expr, full: int, lane: Expr) -> Expr:
         count = min(ACCUMULATORS, full)
         acc = self._accumulators(stage, count)
         turns, left = divmod(full, count)
@@ -189,14 +189,14 @@ class _RowKernel:
         with ExitStack() as stack:
             yield {axis.var: stack.enter_context(self.b.loop(axis.var.name, axis.extent)) for axis in axes}
 
-    def _accumulators(self, stage: Stage, count: int) -> Buffer:
+    def _accumulators(self, stage: RowStage, count: int) -> Buffer:
         dtype = _accumulated(stage)
         acc = self.b.alloc("acc", dtype, (count,), scope="register")
         for number in range(count):
             self.b.store(acc, number, identity(stage.combiner, dtype))
         return acc
 
-    def _step(self, stage: Stage, body: Expr, acc: Buffer, number: int, at: Index) -> None:
+    def _step(self, stage: RowStage, body: Expr, acc: Buffer, number: int, at: Index) -> None:
         value = substitute(body, at)
         wide = cast(value, acc.dtype)
         stores: list[Stmt] = [Store(acc, (as_expr(number),), combine(stage.combiner, acc[number], wide))]
@@ -245,11 +245,11 @@ class _RowKernel:
         return rewrite(substitute(body, self.known), hoist)
 
 
-def _accumulated(stage: Stage) -> DType:
+def _accumulated(stage: RowStage) -> DType:
     return accumulator_dtype(stage.combiner, stage.body.dtype)
 
 
-def _tree(stage: Stage, items: Sequence[Expr]) -> Expr:
+def _tree(stage: RowStage, items: Sequence[Expr]) -> Expr:
     """All items combined, neighbours first."""
     while len(items) > 1:
         pairs = [combine(stage.combiner, a, b) for a, b in zip(items[::2], items[1::2])]

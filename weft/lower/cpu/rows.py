@@ -23,7 +23,7 @@ from .nest import Axis
 from .pointwise import value_vars
 
 
-class Stage(NamedTuple):
+class RowStage(NamedTuple):
     """A reduction: `result` stands for the body combined over the row."""
 
     result: Var
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
     kept: list[Axis]
     reduced: list[Axis]
     in_row: bool  # whether neighbours in memory are in one row
-    stages: list[Stage]
+    stages: list[RowStage]
     value: Expr
     place: Expr
     buffers: dict[Tensor, Buffer]
@@ -116,7 +116,7 @@ class _Finder:
         reduced = [axis for axis in axes if axis.var in in_row]
         return Rows(kept, reduced, axes[-1] in reduced, stages, value, place, self.buffers)
 
-    def _stage(self, tensor: Tensor) -> Stage:
+    def _stage(self, tensor: Tensor) -> RowStage:
         """A reduction over the axes that all others reduce as well."""
         body = tensor.body
         kept = tuple(1 if axis in self.reduced else axis.extent for axis in self.axes)
@@ -133,7 +133,7 @@ class _Finder:
         value = self._value(tensor, index)
         assert isinstance(value, Reduce)
         self.results[tensor] = Var(tensor.name, tensor.dtype)
-        return Stage(self.results[tensor], value.combiner, value.body)
+        return RowStage(self.results[tensor], value.combiner, value.body)
 
     def _value(self, tensor: Tensor, index: Mapping[Var, Expr]) -> Expr:
         """The body at an index, over flat buffers and the results of the stages before it."""

@@ -31,7 +31,7 @@ _MAX, _AVG, _GATHER, _SIGN = (Op.get(name) for name in "max_pool2d avg_pool2d ga
 Numbers = tuple[int, ...]  # for each dimension
 
 
-class Plan:
+class PoolPlan:
     """The windows of a pool along every dimension."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Plan:
         return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
 
 
-_plan = lru_cache(1024)(Plan)
+_plan = lru_cache(1024)(PoolPlan)
 
 
 def planned(
@@ -87,7 +87,7 @@ def planned(
     dilation: Any = 1,
     ceil_mode: bool = False,
     name: str = "pool",
-) -> Plan:
+) -> PoolPlan:
     shape = input._shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[len(shape) - rank - 1 :]:
         raise RunError(
@@ -106,7 +106,7 @@ def planned(
     )
 
 
-def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
+def _pooled(input: Tensor, plan: PoolPlan, run: Any) -> Tensor:
     """Runs a pool of two dimensions, of one as a row, of three as two after one another."""
     lead = input._shape[: input.ndim - len(plan.sizes)]
     if len(lead) == len(plan.sizes) == 2:
@@ -125,7 +125,7 @@ def _pooled(input: Tensor, plan: Plan, run: Any) -> Tensor:
 
 
 @lru_cache(1024)
-def _attrs(kind: Any, plan: Plan, axes: tuple[int | None, ...]) -> Any:
+def _attrs(kind: Any, plan: PoolPlan, axes: tuple[int | None, ...]) -> Any:
     """The attributes of a pool along two dimensions, one of which may be left alone."""
     kernel, stride, dilation = (
         tuple(1 if at is None else numbers[at] for at in axes) for numbers in (plan.kernel, plan.stride, plan.dilation)
@@ -135,7 +135,7 @@ def _attrs(kind: Any, plan: Plan, axes: tuple[int | None, ...]) -> Any:
     return kind(pool_size=kernel, strides=stride, padding=padding, dilation=dilation)
 
 
-def _pads(plan: Plan, axis: int) -> tuple[int, int]:
+def _pads(plan: PoolPlan, axis: int) -> tuple[int, int]:
     """What goes before and after; a last window that sticks out asks for more."""
     before, step = plan.padding[axis], plan.stride[axis]
     reach = plan.dilation[axis] * (plan.kernel[axis] - 1) + 1
@@ -143,11 +143,11 @@ def _pads(plan: Plan, axis: int) -> tuple[int, int]:
     return before, max(needed - plan.sizes[axis] - before, 0)
 
 
-def _max(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
+def _max(data: Tensor, plan: PoolPlan, axes: tuple[int | None, ...]) -> Tensor:
     return apply(_MAX, _attrs(MaxPool2DAttrs, plan, axes), [data])[0]
 
 
-def _mean(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
+def _mean(data: Tensor, plan: PoolPlan, axes: tuple[int | None, ...]) -> Tensor:
     """The mean of what is inside."""
     return apply(_AVG, _attrs(AvgPool2DAttrs, plan, axes), [data])[0]
 
@@ -155,7 +155,7 @@ def _mean(data: Tensor, plan: Plan, axes: tuple[int | None, ...]) -> Tensor:
 # The greatest.
 
 
-def _with_indices(input: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+def _with_indices(input: Tensor, plan: PoolPlan) -> tuple[Tensor, Tensor]:
     """The greatest of each window, and where it stands in the flattened dimensions."""
     rank = len(plan.sizes)
     lead = input._shape[: input.ndim - rank]
@@ -302,7 +302,7 @@ def _averages(
 
 
 @lru_cache(1024)
-def _shares(plan: Plan, count_include_pad: bool, divisor: int | None) -> tuple[Array, Array | None]:
+def _shares(plan: PoolPlan, count_include_pad: bool, divisor: int | None) -> tuple[Array, Array | None]:
     """What each sum is divided by; and what a mean of what is inside is multiplied by, if so."""
     rank = len(plan.sizes)
     inside, counts = np.ones(1), np.ones(1)
@@ -318,7 +318,7 @@ def _shares(plan: Plan, count_include_pad: bool, divisor: int | None) -> tuple[A
     return counts, None if (factor == 1).all() else factor
 
 
-def _whole_means(data: Array, plan: Plan, counts: Array) -> Tensor:
+def _whole_means(data: Array, plan: PoolPlan, counts: Array) -> Tensor:
     """Sums of integers, divided towards zero."""
     lead = data.shape[: data.ndim - len(plan.sizes)]
     places = [plan.places(axis) for axis in range(len(plan.sizes))]

@@ -27,7 +27,7 @@ LOAD_WORK, CALL_WORK = 0.15, 1.0  # nanoseconds of one element, on one thread
 K = TypeVar("K")  # what a step's kernel is: loops, object code, or something to call
 
 
-class Memory(NamedTuple):
+class OpenMemory(NamedTuple):
     """What a call allocates; extents are rows of the table of sizes."""
 
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class OpenProgram(NamedTuple, Generic[K]):
     results, and the steps in order. Buffers are numbered: the inputs, then what is allocated."""
 
     table: SizeTable
-    allocated: tuple[Memory, ...]
+    allocated: tuple[OpenMemory, ...]
     outputs: tuple[int, ...]
     steps: tuple[OpenStep[K], ...]
 
@@ -81,7 +81,7 @@ def lower_open(
     rows = _common_rows(order, places)
     groups = [order] if rows else [[tensor] for tensor in order]
     steps = tuple(_step(name, group, rows, places, trace, target) for group in groups)
-    allocated = tuple(Memory(tuple(map(trace.row_of, t.shape)), t.dtype) for t in order)
+    allocated = tuple(OpenMemory(tuple(map(trace.row_of, t.shape)), t.dtype) for t in order)
     outputs = tuple(places[tensor] for tensor in results)
     return OpenProgram(trace.table(), allocated, outputs, steps)
 

@@ -15,7 +15,7 @@ from ....te.extents import Trace
 from ....te.loops import Kernel
 from ....te.sizes import NUMBER, OPERATIONS, SIZE
 from ....te.transform import legalise
-from .generic import Memory, OpenProgram, OpenStep, extents
+from .generic import OpenMemory, OpenProgram, OpenStep, extents
 
 Spec = tuple[tuple[int, ...], DType]
 NANOSECONDS = 0.5  # of a unit of work
@@ -28,13 +28,13 @@ def lower_loop_body(op: Op, params: Params, inputs: Sequence[Spec], outputs: Seq
     specs = [(tuple(extents(trace, number, shape)), dtype) for number, (shape, dtype) in enumerate([*inputs, *outputs])]
     count = len(inputs)
     made = op.call_with(Op.kernels[op], params, specs[:count], specs[count:])
-    memory = {number: Memory(tuple(map(trace.row_of, shape)), dtype) for number, (shape, dtype) in enumerate(specs)}
+    memory = {number: OpenMemory(tuple(map(trace.row_of, shape)), dtype) for number, (shape, dtype) in enumerate(specs)}
     steps = []
     for kernel, positions, work in made:
         for buffer, position in zip(kernel.buffers, positions):
             if position not in memory:
                 shape = tuple(_row(extent, trace) for extent in buffer.shape)
-                memory[position] = Memory(shape, buffer.dtype)
+                memory[position] = OpenMemory(shape, buffer.dtype)
         turns = as_expr(1) if kernel.parallel is None else kernel.parallel.extent
         whole = replace(legalise(kernel), scalars=tuple(trace.arguments))
         rows = _row(turns, trace), trace.row_of(work)
