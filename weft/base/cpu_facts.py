@@ -7,7 +7,7 @@ the one below beside it); they are the same on every machine of a row, so that e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +23,36 @@ class ThreadFacts(NamedTuple):
 THREADS = ThreadFacts()
 
 
+class ElementCosts(NamedTuple):
+    """Nanoseconds that one thread takes for an element, by what is done with it: what decides whether threads share a
+    call, so a factor of two matters little. Timed on one core of Zen 4, arrays in the second cache."""
+
+    copied: float = 0.3  # moved to where its order is another
+    moved: float = 0.25  # read and written in order
+    computed: float = 0.5  # with a function of it
+    loaded: float = 0.15  # read once more, in loops made from a compute
+    called: float = 1.0  # with a function, in those
+    counted: float = 0.5  # a unit of the work that loops of an operator state
+    read_byte: float = 0.025  # of a reduction
+    scanned: float = 0.4
+    scanned_by_functions: float = 5.0
+    normed: float = 0.35
+    normed_grad: float = 0.7
+    exponential: float = 0.7  # in a row of softmax
+    score: float = 1.0  # of attention
+    score_grad: float = 0.3
+    tap: float = 1.0  # of a window that is pooled
+    indexed: float = 1.0
+    eliminated: float = 0.1  # with a row subtracted from it
+    number: float = 0.5  # drawn evenly
+    normal: float = 2.0  # drawn from the normal distribution
+    cell: float = 1.5  # of a recurrent layer, beside its products
+    packed: float = 0.3  # of weights
+
+
+COSTS = ElementCosts()
+
+
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
     """Facts with their units. Rates are of one core, in float32."""
@@ -30,7 +60,8 @@ class CpuFacts:
     flops: float  # a second, of sums of products in register tiles
     nanoseconds_per_operation: float  # of an element, in kernels at their best
     near_rate: float  # bytes a second, read and written in the second cache
-    far_rate: float  # bytes a second, read once from beyond it
+    last_rate: float  # bytes a second, read from the last cache
+    far_rate: float  # bytes a second, read once from beyond the caches
     caches: tuple[int, int, int]  # bytes of L1 data, L2, L3
 
     threads: ThreadFacts = THREADS
@@ -44,6 +75,7 @@ class _Rates:
     flops: float
     nanoseconds_per_operation: float
     near_rate: float = 60e9
+    last_rate: float = 20e9
     far_rate: float = 15e9
 
 
@@ -72,4 +104,4 @@ def facts_of(isa: str, unit_bits: int, caches: tuple[int, int, int]) -> CpuFacts
     """
     fitting = [rates for (name, bits), rates in _RATES.items() if name == isa and bits <= unit_bits]
     rates = fitting[0] if fitting else _RATES["generic", 128]
-    return CpuFacts(rates.flops, rates.nanoseconds_per_operation, rates.near_rate, rates.far_rate, caches)
+    return CpuFacts(**asdict(rates), caches=caches)

@@ -188,9 +188,7 @@ class CpuTarget(Target):
     @property
     def isa(self) -> str:
         """The instruction set: avx512, avx2, sse, neon or generic."""
-        if self.arch == "aarch64":
-            return "neon"
-        return _isa_of(_enabled(self.features)) if self.arch == "x86_64" else "generic"
+        return _isa(self.triple, self.features)
 
     def has(self, feature: str) -> bool:
         """Whether an LLVM feature such as avx512bf16 is on."""
@@ -271,6 +269,14 @@ def _name_of(cpu: CpuInfo, features: Collection[str]) -> str:
 
 def _level_of(features: Collection[str]) -> str:
     return [name for name, level in _LEVELS.items() if level <= set(features)][-1]
+
+
+@functools.lru_cache(64)
+def _isa(triple: str, features: str) -> str:
+    arch = machine(triple.partition("-")[0])
+    if arch == "aarch64":
+        return "neon"
+    return _isa_of(_enabled(features)) if arch == "x86_64" else "generic"
 
 
 def _isa_of(features: Collection[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.dtype import BOOL, INT64
 from ...core.op import Op
 from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
@@ -18,7 +19,7 @@ from .product import multiply
 from .thresholds import FROM
 
 SCORES = 1 << 19  # elements that are made at a time
-EXPONENTIAL, GRADIENT = 1.0, 0.3  # nanoseconds of one score
+EXPONENTIAL, GRADIENT = COSTS.score, COSTS.score_grad
 
 
 class _Mask(NamedTuple):

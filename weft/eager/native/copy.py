@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
 from ...core.op import Op
 from ...lower.cpu.open.matrices.triangle import triangle_kernel
@@ -20,7 +21,7 @@ from .thresholds import FROM
 
 SHORTEST = 8  # extents along which squares are worth their borders
 SHORTEST_ROW = 16
-NANOSECONDS = 0.3  # of an element
+NANOSECONDS = COSTS.copied
 # What elements of so many bytes are moved as.
 MOVED: dict[int, DType] = {4: DTYPES["uint32"], 8: DTYPES["uint64"]}
 

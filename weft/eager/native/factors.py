@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.dtype import INT32
 from ...core.op import Op
 from ...lower.cpu.open.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
@@ -20,7 +21,7 @@ from .strides import has_steps, steps_of
 from .thresholds import FROM
 
 PANEL = 64  # columns, or rows, after which the rest follows as a product
-NANOSECONDS = 0.1  # of an element that a row is subtracted from
+NANOSECONDS = COSTS.eliminated
 
 
 @native("lu_factor", from_=FROM.factors, takes=floats)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.dtype import FLOAT32, FLOAT64, INT64
 from ...base.shape import normalize_axis
 from ...core.op import Op
@@ -24,7 +25,7 @@ from .thresholds import FROM
 MOVED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 SUMMED = (FLOAT32, FLOAT64, INT64)
 SHORT_BYTES = 32  # of rows that are moved element by element
-NANOSECONDS = 1.0  # of an index
+NANOSECONDS = COSTS.indexed
 
 
 def _elements(x: Array, axis: int, indices: Array, y: Array, what: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.cpu_target import host
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
@@ -37,7 +38,7 @@ from .kernels import kernel
 from .pointwise import run_pointwise
 from .thresholds import FROM
 
-NORMED, NORMED_GRAD, EXPONENTIAL = 0.35, 0.7, 0.7  # nanoseconds of one element
+NORMED, NORMED_GRAD, EXPONENTIAL = COSTS.normed, COSTS.normed_grad, COSTS.exponential
 FEW = 16  # elements of a channel that are not worth a row
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...compiler.disk_cache import is_own
 from ...compiler.open.kernels import open_kernel
 from ...core.op import Op, OpMap
@@ -23,7 +24,7 @@ from .thresholds import FROM
 
 Dtypes = tuple[np.dtype[Any], ...]
 
-MOVED, COMPUTED = 0.25, 0.5  # nanoseconds for moving an element, and for a function of it
+MOVED, COMPUTED = COSTS.moved, COSTS.computed
 KEPT = 1024
 
 _ADD = Op.get("broadcast_add")

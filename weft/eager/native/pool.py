@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.dtype import FLOAT32, FLOAT64
 from ...core.op import Op
 from ...lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
@@ -24,7 +25,6 @@ from .product import multiply
 from .reduce import MAX, SUM, reduced
 from .thresholds import FROM
 
-SHARED, FOUND = 1.0, 1.0  # nanoseconds of one tap of a window
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
 
 
@@ -67,7 +67,7 @@ def run_max_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     _, x, y = arrays
     pool, out = pool_of(params, x.shape), np.empty(x.shape, x.dtype)
     largest = kernel(first_largest_kernel, x.dtype)
-    largest.run([*map(dense, arrays), out], _scalars(pool, len(x)), len(x), y.size * _taps(pool) * FOUND)
+    largest.run([*map(dense, arrays), out], _scalars(pool, len(x)), len(x), y.size * _taps(pool) * COSTS.tap)
     return out
 
 
@@ -80,7 +80,7 @@ def run_avg_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     shares = np.divide(g, window_counts(params, pool), dtype=g.dtype)
     out = np.empty(x.shape, x.dtype)
     shared = kernel(shares_kernel, g.dtype)
-    shared.run([shares, out], _scalars(pool, len(x)), len(x), g.size * _taps(pool) * SHARED)
+    shared.run([shares, out], _scalars(pool, len(x)), len(x), g.size * _taps(pool) * COSTS.tap)
     return out
 
 

@@ -32,8 +32,6 @@ LOADING = {"rows": 5.0, "packed": 24.0, "dot": 5.0}  # of an element of a
 EVEN = 8  # products that a part is a multiple of
 NARROW = 0.4  # of what a panel costs that is not as wide as a tile
 RUN = 1024  # bytes of a row, below which columns are not cut
-MULTIPLICATIONS_PER_NS = 60.0
-BYTES_PER_NS = 20.0
 
 _ONE = np.zeros(2, np.int64)
 
@@ -166,6 +164,11 @@ def _starts(leading: tuple[int, ...], a_steps: tuple[int, ...], b_steps: tuple[i
     return starts.reshape(-1)
 
 
+def products_per_nanosecond() -> float:
+    """Of one core, in register tiles."""
+    return host().facts.flops / 2e9
+
+
 class OpenProductPlan(NamedTuple):
     """A kernel, rows and columns of a turn, products of a part, turns, and nanoseconds of work."""
 
@@ -196,7 +199,7 @@ def plan_product(
     turns = batch * -(-rows // turn[0]) * -(-columns // turn[1])
     multiplications = batch * rows * columns * depth
     read = batch * depth * (rows + columns) * dtype.itemsize
-    work = max(multiplications / MULTIPLICATIONS_PER_NS, read / BYTES_PER_NS)
+    work = max(multiplications / products_per_nanosecond(), read * 1e9 / host().facts.last_rate)
     return OpenProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
 
 
@@ -226,7 +229,7 @@ def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileS
     """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`:
     what this machine is expected to be done with first."""
     work = batch * rows * columns * depth
-    cores = host().cores if work >= THREADS.wake * MULTIPLICATIONS_PER_NS else 1
+    cores = host().cores if work >= THREADS.wake * products_per_nanosecond() else 1
     waiting = WAITING if cores > 1 else 0.0
     fewest = -(-columns // most)
     wanted = {-(-turns // batch) for turns in (cores, 2 * cores, TURNS_PER_CORE * cores)}

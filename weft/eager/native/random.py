@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ... import te
 from ...base.bits import WORDS, MersenneTwister
+from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
 from ...base.draws import BLOCK, drawn_in_blocks
 from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
@@ -24,7 +25,7 @@ LANES = 16
 CHUNK = 4096  # numbers of a turn
 UNBOUNDED = 1 << 40
 UINT32, UINT64 = DTYPES["uint32"], DTYPES["uint64"]
-NUMBER_NS, NORMAL_NS = 0.5, 2.0  # of one on one thread
+NUMBER_NS, NORMAL_NS = COSTS.number, COSTS.normal
 
 
 class NativeTwister(MersenneTwister):

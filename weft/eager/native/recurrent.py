@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.cpu_facts import THREADS
+from ...base.cpu_facts import COSTS, THREADS
 from ...base.cpu_target import host
 from ...base.dtype import DType
 from ...core.op import Op
@@ -20,14 +20,12 @@ from ...runtime.cpu.open_kernel import OpenKernel
 from ...runtime.cpu.pool import eager_threads
 from .calls import Array, Declined, floats, native
 from .kernels import kernel
-from .product import MULTIPLICATIONS_PER_NS, multiply
+from .product import multiply, products_per_nanosecond
 from .strides import has_steps, steps_of
 from .thresholds import FROM
 
-CELL = 1.5  # nanoseconds of a cell beside its products
-PACKED = 0.3  # of an element of weights that is packed
+CELL, PACKED = COSTS.cell, COSTS.packed
 FEWEST = 4  # sequences that are worth a thread of their own
-CACHED = 1 << 20  # bytes of weights that stay near a core, so that each reads all of them
 
 
 class _Sequences(NamedTuple):
@@ -108,11 +106,12 @@ class _Layer:
     def run(self, cells: OpenKernel, arrays: Sequence[Array]) -> None:
         """All steps, in the order of their table."""
         width = self.size * self.sums
-        step = self.batch * (self.depth * width / MULTIPLICATIONS_PER_NS + self.size * CELL)
+        step = self.batch * (self.depth * width / products_per_nanosecond() + self.size * CELL)
         threads, whole = eager_threads(), self.steps * step
         weights = self.tiles * self.depth * self.tile.width * self.dtype.itemsize
         if threads > 1 and whole >= THREADS.wake:
-            if self.batch >= FEWEST * threads and weights <= CACHED:
+            near = host().caches[1]  # weights that stay near a core are read by each
+            if self.batch >= FEWEST * threads and weights <= near:
                 rows = -(-self.batch // threads)
                 self._call(cells, arrays, 0, self.steps, rows, self.tiles, whole)
                 return

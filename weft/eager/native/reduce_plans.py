@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import COSTS
 from ...base.dtype import DType
 from ...base.kept import Kept
 from ...base.quiet import quietly
@@ -30,7 +31,7 @@ from ...runtime.cpu.open_kernel import OpenKernel
 from .calls import Array
 from .strides import Axis, is_dense_inside, joined, memory_order, steps_of
 
-BYTE, CALLED = 0.025, 0.5  # nanoseconds for reading a byte, and for a function of an element
+BYTE, CALLED = COSTS.read_byte, COSTS.computed
 FEW = 1 << 13  # partial results that are few for numpy
 KEPT = 4096  # plans
 SHORT, WIDE = 64, 256  # elements of a row, or rows, that are few, and columns that are enough

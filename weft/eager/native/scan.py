@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
+from ...base.cpu_facts import COSTS
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import normalize_axis
 from ...compiler.open.kernels import open_kernel
@@ -19,7 +20,7 @@ from .calls import Array, Declined, native, not_empty
 from .reduce_plans import joined_axes
 from .thresholds import FROM
 
-ELEMENT, CALLED = 0.4, 5.0  # nanoseconds of an element, and of one that takes functions
+ELEMENT, CALLED = COSTS.scanned, COSTS.scanned_by_functions
 
 
 def _picked(params: Any) -> Callable[..., te.Expr]:

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .... import te
+from ....base.cpu_facts import COSTS
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....te.expr import Call, Expr, Load, Reduce, as_expr
@@ -22,7 +23,7 @@ from ...stages import stages
 from .nest import Axis, Nest, nest_kernel
 from .reuse import with_reuse
 
-LOAD_WORK, CALL_WORK = 0.15, 1.0  # nanoseconds of one element, on one thread
+LOAD_WORK, CALL_WORK = COSTS.loaded, COSTS.called
 
 K = TypeVar("K")  # what a step's kernel is: loops, object code, or something to call
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ....base.cpu_facts import COSTS
 from ....base.dtype import DType
 from ....base.errors import Unsupported
 from ....core.op import Op
@@ -18,7 +19,7 @@ from ....te.transform import legalise
 from .generic import OpenMemory, OpenProgram, OpenStep, extents
 
 Spec = tuple[tuple[int, ...], DType]
-NANOSECONDS = 0.5  # of a unit of work
+NANOSECONDS = COSTS.counted
 
 
 def lower_loop_body(op: Op, params: Params, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> OpenProgram[Kernel]:
