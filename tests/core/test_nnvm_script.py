@@ -234,11 +234,14 @@ def test_a_schedule_keeps_the_meaning():
     registry.register_schedule("t_user_tiles", lambda attrs, kernel, target: tiles(kernel))
 
     def tiles(kernel):
-        return replace(kernel, body=transform.split(kernel.body, kernel.body.var, 4, "unroll"))
+        return transform.over_threads(replace(kernel, body=transform.split(kernel.body, kernel.body.var, 4, "unroll")))
 
     x = np.random.default_rng(0).normal(size=(10, 7)).astype("float32")
     out = ran(sym.relu(sym.t_user_tiles(sym.Variable("x", shape=x.shape))), x=x)
     np.testing.assert_allclose(out, np.maximum(x.sum(1), 0), rtol=1e-5, atol=1e-6)
+    x = te.KernelBuilder("empty")
+    with pytest.raises(ValueError, match="its body is no loop"):
+        transform.over_threads(x.finish())
 
 
 def test_a_schedule_that_gives_no_kernel():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..base.errors import InvalidValue
 from .expr import Const, Expr, Var, as_expr
-from .loops import For, If, Kernel, Let, LoopKind, Stmt
+from .loops import For, If, Kernel, Let, LoopKind, Parallel, Stmt
 from .simplify import simplify
 from .simplify_loops import sequence, simplify_statement, statements
 from .vectorise import lower_vector_loop
@@ -44,6 +44,17 @@ def split(body: Stmt, var: Var, factor: int, kind: LoopKind = "serial") -> Stmt:
         return For(outer, turns, For(inner, as_expr(factor), turn, kind))
 
     return rewrite(body, rule)
+
+
+def over_threads(kernel: Kernel) -> Kernel:
+    """The turns of the outermost loop as those that threads share."""
+    loop = kernel.body
+    if not isinstance(loop, For) or kernel.parallel is not None:
+        raise InvalidValue(
+            f"the outermost loop of kernel {kernel.name} cannot be shared by threads",
+            why="threads share one already" if kernel.parallel else "its body is no loop",
+        )
+    return replace(kernel, body=loop.body, parallel=Parallel(loop.var, loop.extent))
 
 
 def lower_vectors(kernel: Kernel) -> Kernel:
