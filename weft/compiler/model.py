@@ -19,7 +19,7 @@ from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
-from ..core.symbol import Symbol
+from ..core.symbol import Symbol, unread_inputs
 from ..frontend.files import from_file, from_memory
 from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
@@ -162,6 +162,7 @@ class CompiledModel:
         self._graph = graph
         self._specs: dict[str, InputSpec] = _input_specs(graph, source.params)
         self.inputs: list[InputSpec] = list(self._specs.values())
+        self._unread = frozenset(unread_inputs(source.symbol)) - self._specs.keys()
         self.outputs: list[str] = source.symbol.list_output_names()
         self._executors: OrderedDict[Shapes, Executor] = OrderedDict()
         self._last: Executor | None = None
@@ -182,6 +183,8 @@ class CompiledModel:
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """The outputs, new arrays, for one array an input by name."""
+        if self._unread and isinstance(inputs, Mapping):  # what the file declares may be given
+            inputs = {name: value for name, value in inputs.items() if name not in self._unread}
         check_names(inputs, self._specs)
         arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
         return self._executor(tuple(a.shape for a in arrays.values())).run_arrays(arrays)

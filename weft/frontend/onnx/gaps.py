@@ -18,7 +18,7 @@ from ...core.symbol import Variable
 from ..emitter import Value
 from ..reading import in_nodes
 from .model import Model, node_domain
-from .tensors import DTYPE_OF
+from .tensors import DTYPE_OF, symbol_name
 
 
 class Gaps:
@@ -90,7 +90,7 @@ def _declared(model: Model) -> dict[str, Fact]:
         tensor = item.type.tensor_type
         if tensor.HasField("shape") and tensor.elem_type in DTYPE_OF:
             dims: list[Dim] = [
-                d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim
+                d.dim_value if d.HasField("dim_value") else symbol_name(d.dim_param) for d in tensor.shape.dim
             ]
             facts[item.name] = Fact(tuple(dims), DTYPE_OF[tensor.elem_type])
     return facts

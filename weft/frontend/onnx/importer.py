@@ -10,7 +10,7 @@ from ...base.dtype import DType
 from ...base.errors import Error, FormatError, InvalidValue, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
-from ...core.symbol import Group, Symbol
+from ...core.symbol import Group, Symbol, note_unread
 from ..building import Alike
 from ..emitter import Emitter, Value
 from ..reading import check_inputs, reading
@@ -19,7 +19,7 @@ from .call import OnnxCall
 from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
 from .registry import Converter, find
-from .tensors import checked_dims, dtype_of, to_numpy
+from .tensors import checked_dims, dtype_of, symbol_name, to_numpy
 
 
 def from_onnx(
@@ -52,7 +52,9 @@ def from_onnx(
             _convert_or_note(checked, emitter, values, node, position, gaps)
     gaps.check()
     outputs = [emitter.output(values[item.name], item.name) for item in checked.graph.output]
-    return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
+    symbol = outputs[0] if len(outputs) == 1 else Group(outputs)
+    note_unread(symbol, emitter.inputs)
+    return symbol, emitter.params
 
 
 def _convert_or_note(
@@ -143,7 +145,7 @@ def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
     dims: list[Dim] = []
     for dim in item.type.tensor_type.shape.dim:
         number = dim.HasField("dim_value") and dim.dim_value >= 0
-        dims.append(dim.dim_value if number else dim.dim_param or None)
+        dims.append(dim.dim_value if number else symbol_name(dim.dim_param))
     checked_dims((dim for dim in dims if isinstance(dim, int)), f"graph input {item.name!r}")
     return tuple(dims)
 

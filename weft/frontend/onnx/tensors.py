@@ -95,6 +95,11 @@ def _from_bytes(data: bytes | bytearray | np.ndarray, dtype: DType, shape: tuple
     return np.frombuffer(data, stored).astype(dtype, copy=False).reshape(shape)
 
 
+def symbol_name(text: str) -> str | None:
+    """The name of a dimension; some exporters write a question mark where there is none."""
+    return None if text in ("", "?") else text
+
+
 def checked_dims(dims: Iterable[int], where: str) -> tuple[int, ...]:
     """Dimensions that are not negative and whose product is not absurd."""
     shape = tuple(int(dim) for dim in dims)

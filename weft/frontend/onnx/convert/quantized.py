@@ -54,6 +54,8 @@ def _along_axis(call: OnnxCall, value: Value) -> Value:
     axis = call.attr("axis", 1)
     if call.rank(value) == 0:
         return value
+    if call.shape(value) == (1,):
+        return call.reshape(value, ())
     if call.rank(value) > 1:
         raise Unsupported(f"{call.op_type} in blocks is not supported")
     after = call.rank(call[0]) - 1 - normalize_axis(axis, call.rank(call[0]))

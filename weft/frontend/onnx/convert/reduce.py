@@ -18,8 +18,8 @@ def _axes(call: OnnxCall) -> tuple[int, ...]:
     """The axes to reduce: all if there are none, unless noop_with_empty_axes says none."""
     as_input = call.opset >= _AXES_INPUT_SINCE.get(call.op_type, 18)
     axes = call.optional_ints(1, "the axes") if as_input else call.attr("axes")
-    none = not axes and call.attr("noop_with_empty_axes", 0)
-    return () if none else call.axes(axes or None, call[0])
+    keeps_all = call.attr("noop_with_empty_axes", 0)
+    return () if keeps_all and not axes else call.axes(axes or None, call[0])
 
 
 def _reduced(call: OnnxCall, op: str, value: Value) -> Value:

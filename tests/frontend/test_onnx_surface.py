@@ -1,0 +1,76 @@
+"""Files as exporters write them: inputs that nothing reads, dimensions without a name, attributes that say the default.
+The values are ONNX Runtime's."""
+
+import copy
+import pickle
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+from oracles import oracle
+
+import weft
+from weft.base.errors import NotFound
+
+ort = oracle("onnxruntime")
+rng = np.random.default_rng(5)
+
+
+def model_of(text, opset=18):
+    graph = parser.parse_graph(text)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def of_runtime(proto, inputs):
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def test_inputs_that_nothing_reads_may_be_given():
+    """One is read by nobody, one only for a shape that is known: folding leaves no trace of either."""
+    proto = model_of(
+        "m (float[2, 3] x, float[4] unread, float[2, 3] shaped) => (float[2, 3] y, int64[2] s)"
+        " { y = Relu(x)\n s = Shape(shaped) }"
+    )
+    inputs = {name: rng.standard_normal(shape).astype("f") for name, shape in (("x", (2, 3)), ("unread", (4,)))}
+    inputs["shaped"] = np.zeros((2, 3), "f")
+    model = weft.compile(proto)
+    wanted = of_runtime(proto, inputs)
+    for made in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        for found, expected in zip(made.run(inputs), wanted, strict=True):
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(made.run({"x": inputs["x"]})[0], wanted[0])
+        with pytest.raises(NotFound, match="no input 'other'"):
+            made.run({**inputs, "other": inputs["x"]})
+
+
+def test_a_question_mark_is_no_name():
+    """Two dimensions called so need not be equal."""
+    proto = model_of('m (float["?", "?"] x) => (float["?", "?"] y) { y = Relu(x) }')
+    x = rng.standard_normal((2, 5)).astype("f")
+    np.testing.assert_array_equal(weft.compile(proto).run({"x": x})[0], of_runtime(proto, {"x": x})[0])
+
+
+@pytest.mark.parametrize("axes", ["{1}", "{0, -1}", "{}"])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceMean", "ReduceL2"])
+def test_reductions_that_say_what_no_axes_mean(op, axes):
+    count = len(axes.strip("{}").split(",")) if axes != "{}" else 0
+    proto = model_of(
+        f"m (float[2, 3, 4] x) => (float[] y) <int64[{count}] axes = {axes}>"
+        f" {{ y = {op} <noop_with_empty_axes = 1, keepdims = 0> (x, axes) }}"
+    )
+    del proto.graph.output[0].type.tensor_type.shape.dim[:]
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    x = rng.standard_normal((2, 3, 4)).astype("f")
+    np.testing.assert_allclose(weft.compile(proto).run({"x": x})[0], of_runtime(proto, {"x": x})[0], rtol=1e-5)
+
+
+def test_a_scale_of_one_element_is_for_all():
+    proto = model_of(
+        "m (uint8[6] x) => (float[6] y) <float[1] scale = {0.5}, uint8[1] zero = {3}>"
+        " { y = DequantizeLinear <axis = 0> (x, scale, zero) }"
+    )
+    x = np.array([0, 3, 5, 100, 200, 255], "uint8")
+    onnx.checker.check_model(proto)
+    np.testing.assert_allclose(weft.compile(proto).run({"x": x})[0], (x.astype("f") - 3) * 0.5)
