@@ -21,8 +21,8 @@ from weft.compiler.backend import Backend
 from weft.lower.epilogue import Epilogue
 from weft.lower.group import LoweredKernel, kernel_name, sources
 from weft.lower.lowering import Lowering, Template
-from weft.runtime.device import Runtime
 from weft.runtime.executor import Executor
+from weft.runtime.registry import Runtime
 from weft.te.interpret import run_kernel
 from weft.te.loops import For, Let
 from weft.te.printer import show

@@ -12,7 +12,7 @@ from ..codegen.generator import Codegen
 from ..core.ir import Fact
 from ..core.symbol import Symbol
 from ..lower.lowering import Lowering
-from ..runtime.device import Runtime
+from ..runtime.registry import Runtime
 
 T = TypeVar("T", bound=Target)
 LayoutRule = Callable[[Any, Symbol, Sequence[Fact], T], Symbol | None]

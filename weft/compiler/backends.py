@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.errors import NotFound
 from ..base.target import Target
-from ..runtime.device import register_runtime
+from ..runtime.registry import register_runtime
 from .backend import Backend
 from .cpu import CPU
 

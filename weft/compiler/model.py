@@ -19,8 +19,9 @@ from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
-from ..core.symbol import Symbol, unread_inputs
+from ..core.symbol import Symbol
 from ..frontend.files import from_file, from_memory
+from ..frontend.unread import unread_inputs
 from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
 from ..runtime.executor import Executor

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -403,22 +402,3 @@ def _debug_lines(node: Node) -> list[str]:
         lines.append("Control deps:")
         lines += [f"\tcdep[{i}]={dep.name}" for i, dep in enumerate(node.control_deps)]
     return lines
-
-
-_UNREAD = "__unread_inputs__"
-
-
-def note_unread(symbol: Symbol, inputs: Iterable[str]) -> None:
-    """Keeps the names of a model's inputs that nothing reads, which no variable of the symbol stands for."""
-    unread = [name for name in inputs if name not in set(symbol.list_input_names())]
-    if unread:
-        symbol.outputs[0].node.attrs[_UNREAD] = json.dumps(unread)
-
-
-def unread_inputs(symbol: Symbol) -> list[str]:
-    """Names that `note_unread` kept, as far as they are names."""
-    try:
-        names = json.loads(symbol.outputs[0].node.attrs.get(_UNREAD, "[]")) if symbol.outputs else []
-    except (ValueError, RecursionError):
-        return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

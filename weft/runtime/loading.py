@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..base.target import Target
 from .cpu.executor import RUNTIME as CPU
-from .device import register_runtime, runtime_of
 from .executor import Executor
 from .program import Program
+from .registry import register_runtime, runtime_of
 
 register_runtime(CPU)
 

@@ -10,10 +10,11 @@ from ...base.dtype import DType
 from ...base.errors import Error, FormatError, InvalidValue, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
-from ...core.symbol import Group, Symbol, note_unread
+from ...core.symbol import Group, Symbol
 from ..building import Alike
 from ..emitter import Emitter, Value
 from ..reading import check_inputs, reading
+from ..unread import note_unread
 from . import convert  # noqa: F401  registers the converters
 from .call import OnnxCall
 from .gaps import Gaps

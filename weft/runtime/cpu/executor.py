@@ -15,10 +15,10 @@ from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import HostStep
 from ...base.target import Target
-from ..device import Runtime
 from ..executor import Executor
 from ..functions import get_global_func
 from ..program import Array, Program
+from ..registry import Runtime
 from .compatible import check_target
 from .jit import load_object
 from .pool import thread_count, thread_pool

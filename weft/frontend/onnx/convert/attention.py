@@ -1,4 +1,4 @@
-"""Converter of Attention."""
+"""The converter of Attention: heads, masks and scores, as the opset defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converter of Einsum."""
+"""The converter of Einsum: an equation becomes transposes, products and sums."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from .pointwise import row_starts
 from .tile import ceil_div, clamped, lanes_from
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x
-LINE_BYTES = 64  # of a cache line, which is written at once
 
 
 def transposed_copy(dtype: DType, rank: int, target: CpuTarget) -> Kernel:
@@ -31,7 +30,7 @@ def transposed_copy(dtype: DType, rank: int, target: CpuTarget) -> Kernel:
     out_step, step = b.scalar("out_step"), b.scalar("step")
     axes = [[b.scalar(f"{name}{axis}") for name in "nxy"] for axis in range(rank)]
     x, out = b.arg("x", dtype, (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))
-    group, line = GROUP_BYTES // dtype.itemsize, LINE_BYTES // dtype.itemsize
+    group, line = GROUP_BYTES // dtype.itemsize, target.facts.line_bytes // dtype.itemsize
     lanes = min(target.lanes(dtype), VECTOR_BYTES // dtype.itemsize)
     turns = ceil_div(rows, BLOCK)
     for extent, _, _ in axes:
