@@ -57,7 +57,7 @@ def bernoulli(call: OnnxCall) -> Value:
     return call.cast(below, _dtype(call, call.dtype(chance)))
 
 
-@converter("Dropout", since=7)
+@converter("Dropout", since=7, decides=(1, 2))
 def dropout(call: OnnxCall) -> list[Value]:
     """Nothing is dropped at inference, and the mask is all true."""
     if call.number(2, "training_mode", 0):
