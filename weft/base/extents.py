@@ -84,6 +84,11 @@ class Extent:
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
     @property
+    def text(self) -> str:
+        """It as an expression, in which odd names are between quotes."""
+        return _sum_text(self)
+
+    @property
     def dim(self) -> int | str:
         """It as a dimension: a number, or canonical text."""
         number = self.number
