@@ -22,6 +22,10 @@ AnyConverter = TypeVar("AnyConverter", bound=Converter)
 ALIKE: dict[str, Alike] = {
     **SAME,
     **alike_rows("""
+        BitwiseAnd bitwise_and
+        BitwiseNot bitwise_not
+        BitwiseOr bitwise_or
+        BitwiseXor bitwise_xor
         Ceil ceil
         Floor floor
         Gelu gelu approximate
