@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import DTYPES, FLOAT32, DType
+from ..base.dtype import DTYPES, FLOAT32, NAMED_DTYPES, DType
 from ..base.errors import DTypeError, GraphError, InvalidType
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, is_static, open_shapes
@@ -168,7 +168,7 @@ def _as_array(name: str, value: Any) -> Array:
     """Of this machine's byte order."""
     given = _array(value)
     dtype = given.dtype.newbyteorder("=")
-    if dtype not in DTYPES.values():
+    if dtype not in NAMED_DTYPES.values():
         raise DTypeError(f"parameter {name!r} is of {given.dtype}", why="weft has " + ", ".join(DTYPES))
     return given.astype(dtype, copy=False)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
-from ..base.dtype import DTYPES, DType, as_dtype, dtype_name
+from ..base.dtype import DTYPES, NAMED_DTYPES, DType, as_dtype, dtype_name
 from ..base.errors import Error, InvalidValue
 from ..base.extents import Extent, reads_as_expression
 from ..base.layout import UNDEFINED, Layout
@@ -384,9 +384,9 @@ def choice(*names: str) -> Kind:
 
 
 def _parse_dtype(text: str) -> DType:
-    if text not in DTYPES:
+    if text not in NAMED_DTYPES:
         raise ValueError(f"valid values are {', '.join(DTYPES)}")
-    return DTYPES[text]
+    return NAMED_DTYPES[text]
 
 
 def _parse_extent(text: str) -> int | str:

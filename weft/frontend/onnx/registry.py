@@ -28,6 +28,10 @@ AnyStep = TypeVar("AnyStep", bound=HostStep)
 ALIKE: dict[str, Alike] = {
     **SAME,
     **alike_rows("""
+        BitwiseAnd bitwise_and
+        BitwiseNot bitwise_not
+        BitwiseOr bitwise_or
+        BitwiseXor bitwise_xor
         Ceil ceil
         Floor floor
         Gelu gelu approximate
