@@ -14,4 +14,5 @@ from . import (
     reduce,
     scatter,
     shape,
+    windows,
 )
