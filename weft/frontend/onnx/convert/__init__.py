@@ -1,3 +1,17 @@
 """Converters of ONNX operators, by subject; each file registers its own."""
 
-from . import attention, detection, einsum, image, index, layers, math, quantized, random, reduce, scatter, shape
+from . import (
+    attention,
+    rotary,
+    detection,
+    einsum,
+    image,
+    index,
+    layers,
+    math,
+    quantized,
+    random,
+    reduce,
+    scatter,
+    shape,
+)
