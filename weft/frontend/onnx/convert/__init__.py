@@ -2,16 +2,17 @@
 
 from . import (
     attention,
-    rotary,
     detection,
     einsum,
     image,
     index,
     layers,
     math,
+    norms,
     quantized,
     random,
     reduce,
+    rotary,
     scatter,
     shape,
 )

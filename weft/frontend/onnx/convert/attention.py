@@ -1,4 +1,4 @@
-"""Converters of attention: softmax over keys with its masks and caches, and the update of a cache that is kept outside."""
+"""Converters of attention: softmax over keys with its masks and caches, and updates of a cache that is kept outside."""
 
 from __future__ import annotations
 
