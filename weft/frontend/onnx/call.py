@@ -35,6 +35,7 @@ class OnnxCall(Building):
         self.count = len(node.output)  # of outputs, of which some may have no name
         self.opset = opset
         self._schema = schema
+        self._assumed: dict[str, Any] = {}
         self._attrs = {item.name: attribute_value(item, label) for item in node.attribute}
         self._result_name = next(filter(None, node.output), self.name)
         if schema is not None:
@@ -74,7 +75,13 @@ class OnnxCall(Building):
         known = self._default(name)
         return default if known is None else known
 
+    def assume(self, **defaults: Any) -> None:
+        """What attributes are by default, of an operator that has no schema to say so."""
+        self._assumed.update(defaults)
+
     def _default(self, name: str) -> Any:
+        if name in self._assumed:
+            return self._assumed[name]
         known = self._schema.attributes.get(name) if self._schema else None
         if known is None or not known.default_value.type:
             return None

@@ -19,7 +19,7 @@ from . import convert  # noqa: F401  registers the converters
 from .call import OnnxCall
 from .gaps import Gaps
 from .model import Model, node_domain, node_label, read_model
-from .registry import Converter, find
+from .registry import GUESTS, Converter, find
 from .tensors import checked_dims, dtype_of, symbol_name, to_numpy
 
 
@@ -91,7 +91,7 @@ def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
             )
         opset = model.opsets[domain]
         known = find(domain, node.op_type, opset) is not None
-        if not known or (not domain and _schema(node.op_type, opset, domain) is None):
+        if not known or (not domain and node.op_type not in GUESTS and _schema(node.op_type, opset, domain) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
     return missing
 

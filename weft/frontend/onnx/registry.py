@@ -30,6 +30,9 @@ ALIKE: dict[str, Alike] = {
         Round round
     """),
 }
+# What ONNX Runtime writes into ONNX's own domain, in opsets that have no schema of it.
+GUESTS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+
 _converters: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
 

@@ -8,6 +8,7 @@ from . import (
     index,
     layers,
     math,
+    microsoft,
     norms,
     quantized,
     random,

@@ -10,31 +10,42 @@ from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
-from .heads import Attended, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible, written
+from .heads import (
+    Attended,
+    Heads,
+    attended,
+    attention_steps,
+    first_keys,
+    mask_of,
+    merged_heads,
+    split_heads,
+    visible,
+    written,
+)
 
 
 @converter("Attention", since=23)
 def attention(call: OnnxCall) -> list[Value | None]:
     """softmax(Q K^T scale + mask) V, for heads that are an axis, or packed into the last one."""
     packed = call.rank(call[0]) == 3
-    query, key, value = _heads(call, packed)
+    query, key, value = _given(call, packed)
     past, lengths = (call.get(4), call.get(5)), call.get(6)
     if past.count(None) == 1 or (lengths is not None and past[0] is not None):
         raise FormatError("past_key and past_value come together, and without nonpad_kv_seqlen")
     before = 0 if past[0] is None else call.shape(past[0])[2]
     key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
-    mask = _mask(call, query, key, before)
+    heads, mask = Heads(query, key, value), _mask(call, query, key, before)
     scale, softcap, mode = (call.attr(name) for name in ("scale", "softcap", "qk_matmul_output_mode"))
     precision = _softmax_precision(call)
     if 3 in call.wanted or precision not in (None, call.dtype(query)):
-        steps = attention_steps(call, query, key, value, mask, scale, softcap, precision)
+        steps = attention_steps(call, heads, mask, scale, softcap, precision)
         output, shown = steps.output, _shown(steps, mode)
     else:
-        output, shown = attended(call, query, key, value, mask, scale, softcap), None
+        output, shown = attended(call, heads, mask, scale, softcap), None
     return [merged_heads(call, output) if packed else output, key, value, shown]
 
 
-def _heads(call: OnnxCall, packed: bool) -> list[Value]:
+def _given(call: OnnxCall, packed: bool) -> list[Value]:
     counts = [call.attr(f"{side}_num_heads") for side in ("q", "kv", "kv")]
     inputs = [call[i] for i in range(3)]
     return [split_heads(call, part, count) for part, count in zip(inputs, counts)] if packed else inputs

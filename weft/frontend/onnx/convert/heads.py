@@ -91,6 +91,14 @@ def mask_of(
 # The product.
 
 
+class Heads(NamedTuple):
+    """Query, key and value, each (batch, heads, length, size); heads of the query may share those of the others."""
+
+    query: Value
+    key: Value
+    value: Value
+
+
 class Attended(NamedTuple):
     """What attention gives, and what it goes through."""
 
@@ -101,12 +109,11 @@ class Attended(NamedTuple):
     weights: Value
 
 
-def attended(
-    call: Building, query: Value, key: Value, value: Value, mask: Value | None, scale: float | None, softcap: float = 0
-) -> Value:
+def attended(call: Building, heads: Heads, mask: Value | None, scale: float | None, softcap: float = 0) -> Value:
     """softmax(query key' scale + mask) value, as one operator where there is one for it."""
+    query, key, value = heads
     if softcap or call.dtype(query) in NARROW or call.dtype(value) != call.dtype(query):
-        return attention_steps(call, query, key, value, mask, scale, softcap).output
+        return attention_steps(call, heads, mask, scale, softcap).output
     key, value = (for_all_heads(call, part, call.shape(query)[1]) for part in (key, value))
     inputs = (query, key, value) if mask is None else (query, key, value, mask)
     kind = "none" if mask is None else "additive"
@@ -115,9 +122,7 @@ def attended(
 
 def attention_steps(
     call: Building,
-    query: Value,
-    key: Value,
-    value: Value,
+    heads: Heads,
     mask: Value | None,
     scale: float | None,
     softcap: float = 0,
@@ -125,11 +130,12 @@ def attention_steps(
 ) -> Attended:
     """The same step by step, each rounded to the dtype of the query as the format defines it; the softmax may have a
     precision of its own. Query and key are scaled by the root each, so that narrow numbers do not overflow."""
-    dtype, heads = call.dtype(query), call.shape(query)[1]
+    query, key, value = heads
+    dtype, count = call.dtype(query), call.shape(query)[1]
     scale = 1 / math.sqrt(max(call.shape(query)[3], 1)) if scale is None else scale
     root = math.sqrt(abs(scale))
     left, right = call.scaled(query, math.copysign(root, scale)), call.scaled(key, root)
-    scores = call.op("batch_matmul", left, for_all_heads(call, right, heads), transpose_b=True)
+    scores = call.op("batch_matmul", left, for_all_heads(call, right, count), transpose_b=True)
     capped = _capped(call, scores, softcap)
     masked = capped if mask is None else call.op("broadcast_add", capped, mask)
     weights = _softmax(call, call.cast(masked, precision or dtype))
@@ -137,7 +143,7 @@ def attention_steps(
         weights = _without_hidden_rows(call, weights, mask)
     weights = call.cast(weights, dtype)
     wide = np.result_type(dtype, call.dtype(value))
-    spread = for_all_heads(call, call.cast(value, wide), heads)
+    spread = for_all_heads(call, call.cast(value, wide), count)
     output = call.op("batch_matmul", call.cast(weights, wide), spread)
     return Attended(call.cast(output, dtype), scores, capped, masked, weights)
 

@@ -14,11 +14,13 @@ from ..registry import converter
 from ..tensors import dtype_of
 
 
-@converter("LayerNormalization", since=17)
+@converter("LayerNormalization")
 def layer_normalization(call: OnnxCall) -> list[Value]:
-    """Over the last axes from `axis` on; the mean and 1 / deviation only where they are used."""
-    stash = dtype_of(call.attr("stash_type", 1), "attribute 'stash_type'")
-    axis, epsilon = call.axis(call.attr("axis", -1), call[0]), call.attr("epsilon", 1e-5)
+    """Over the last axes from `axis` on; the mean and 1 / deviation only where they are used. Files of ONNX Runtime
+    have it in opsets before 17, too, where there is no schema."""
+    call.assume(axis=-1, epsilon=1e-5, stash_type=1)
+    stash = dtype_of(call.attr("stash_type"), "attribute 'stash_type'")
+    axis, epsilon = call.axis(call.attr("axis"), call[0]), call.attr("epsilon")
     normalised = layer_norm(call, call[0], call[1], call.get(2), axis, epsilon)
     if not call.wanted - {0}:
         return [normalised]

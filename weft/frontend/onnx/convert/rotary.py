@@ -41,8 +41,7 @@ def rotated(call: Building, data: Value, cos: Value, sin: Value, interleaved: bo
     pairs = call.reshape(turning, (*outer, *split))
     axis = 4 if interleaved else 3
     x, y = (call.reshape(call.sliced(pairs, {axis: (i, i + 1, 1)}), (*outer, half)) for i in range(2))
-    product = lambda a, b: call.op("broadcast_mul", a, b)
-    first = call.op("broadcast_sub", product(x, cos), product(y, sin))
-    second = call.op("broadcast_add", product(x, sin), product(y, cos))
+    (x_cos, y_cos), (x_sin, y_sin) = ([call.op("broadcast_mul", part, t) for part in (x, y)] for t in (cos, sin))
+    first, second = call.op("broadcast_sub", x_cos, y_sin), call.op("broadcast_add", x_sin, y_cos)
     turned = call.reshape(call.op("stack", first, second, axis=axis), (*outer, width))
     return turned if width == size else call.joined([turned, call.sliced(data, {3: (width, size, 1)})], 3)
