@@ -7,6 +7,7 @@ from . import (
     image,
     index,
     layers,
+    linear_attention,
     math,
     microsoft,
     norms,
