@@ -111,6 +111,11 @@ class Attended(NamedTuple):
 
 def attended(call: Building, heads: Heads, mask: Value | None, scale: float | None, softcap: float = 0) -> Value:
     """softmax(query key' scale + mask) value, as one operator where there is one for it."""
+    batch, count, length, _ = call.shape(heads.query)
+    if call.shape(heads.key)[1] < count and (mask is None or length == 1):
+        folded, mask = _as_rows(call, heads, mask)
+        output = attended(call, folded, mask, scale, softcap)
+        return call.reshape(output, (batch, count, length, call.shape(output)[3]))
     query, key, value = heads
     if softcap or call.dtype(query) in NARROW or call.dtype(value) != call.dtype(query):
         return attention_steps(call, heads, mask, scale, softcap).output
@@ -118,6 +123,17 @@ def attended(call: Building, heads: Heads, mask: Value | None, scale: float | No
     inputs = (query, key, value) if mask is None else (query, key, value, mask)
     kind = "none" if mask is None else "additive"
     return call.op("scaled_dot_product_attention", *inputs, mask=kind, scale=scale)
+
+
+def _as_rows(call: Building, heads: Heads, mask: Value | None) -> tuple[Heads, Value | None]:
+    """Heads that share a key as more queries of one head, so that keys are not repeated. A mask has one query."""
+    batch, count, length, size = call.shape(heads.query)
+    shared = call.shape(heads.key)[1]
+    group = count // max(shared, 1)
+    if mask is not None and call.rank(mask) > 2 and call.shape(mask)[-3] > 1:
+        *outer, _, _, total = call.shape(mask)
+        mask = call.reshape(mask, (*outer, shared, group, total))
+    return heads._replace(query=call.reshape(heads.query, (batch, shared, group * length, size))), mask
 
 
 def attention_steps(
