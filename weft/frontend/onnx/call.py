@@ -21,6 +21,7 @@ class Attributes:
 
     def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, label: str) -> None:
         self._schema = schema
+        self.assumed: dict[str, Any] = {}  # defaults of an operator that has no schema
         self.stated = {item.name: attribute_value(item, label) for item in node.attribute}
         if len(self.stated) != len(node.attribute):
             raise FormatError("an attribute is given twice")
@@ -33,6 +34,8 @@ class Attributes:
         return default if known is None else known
 
     def default(self, name: str) -> Any:
+        if name in self.assumed:
+            return self.assumed[name]
         known = self._schema.attributes.get(name) if self._schema else None
         if known is None or not known.default_value.type:
             return None
@@ -100,6 +103,10 @@ class OnnxCall(Building):
         """An attribute as given, else as ONNX's schema has it, else `default`."""
         self._read.add(name)
         return self._attributes.get(name, default)
+
+    def assume(self, **defaults: Any) -> None:
+        """What attributes are by default, of an operator that has no schema to say so."""
+        self._attributes.assumed.update(defaults)
 
     def check_all_read(self) -> None:
         """What the converter has not looked at must not be there: nothing is dropped in silence."""
