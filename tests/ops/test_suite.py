@@ -36,6 +36,10 @@ WITHOUT_GRADIENT = {
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
     "_halo": "put in place when a model is built, after gradients are taken",
+    **dict.fromkeys(
+        ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv"),
+        "of quantised networks, which are run and not trained",
+    ),
     "multibox_transform_loc": "chooses and orders boxes after a network has run",
     "non_max_suppression": "chooses and orders boxes after a network has run",
     "proposal": "chooses and orders boxes",
