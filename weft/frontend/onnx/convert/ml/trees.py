@@ -109,9 +109,8 @@ def _trees_by_id(call: OnnxCall, part: str) -> tuple[Trees, Weights]:
         {},
     )
     entries = _column(call, f"{part}_ids")
-    weighed = ids.find(
-        *(_column(call, f"{part}_{name}", len(entries)) for name in ("treeids", "nodeids")), "a weight is of"
-    )
+    owners = [_column(call, f"{part}_{name}", len(entries)) for name in ("treeids", "nodeids")]
+    weighed = ids.find(owners[0], owners[1], "a weight is of")
     weights = Weights(number[weighed], entries, _column(call, f"{part}_weights", len(entries), np.float32))
     return trees, weights
 
