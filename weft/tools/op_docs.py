@@ -151,6 +151,17 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "strided_slice": ([(2, 4)], {"begin": (0, 1), "end": (2, 4), "stride": (1, 2)}),
     "take": ([(3, 2), _int32([2, 0])], {"axis": 0}),
     "topk": ([(2, 4)], {"k": 2}),
+    "tree_ensemble": (
+        [
+            _float32([[0.5], [2.0]]),
+            np.array([0], "uint32"),
+            np.array([[2, 0], [1, 0], [2, 0], [3, 1]], "uint32"),
+            _float32([1, np.nan, np.nan, np.nan]),
+            np.zeros(4, "uint8"),
+            _float32([[20], [10]]),
+        ],
+        {"targets": 1, "depth": 1},
+    ),
     "where": ([_int32([[1, 0, 1]]), (1, 3), (1, 3)], {}),
     "yolo_reorg": ([(1, 4, 2, 2)], {"stride": 2}),
     "zeros": ([], {"shape": (2, 2)}),
