@@ -9,7 +9,8 @@ from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..layers import conv, conv_transpose, gemm, max_pool
+from ..layers import gemm
+from ..windows import conv, conv_transpose, max_pool
 from .activations import activated
 from .domain import microsoft
 
@@ -43,7 +44,9 @@ def nhwc_fused_conv(call: OnnxCall) -> Value:
 @microsoft("NhwcMaxPool", auto_pad="NOTSET", ceil_mode=0)
 def nhwc_max_pool(call: OnnxCall) -> Value:
     call.inputs[0] = channels_first(call, call[0])
-    return channels_last(call, max_pool(call))
+    largest = max_pool(call)
+    assert isinstance(largest, Value)  # the operator has no other output
+    return channels_last(call, largest)
 
 
 @microsoft("ConvTransposeWithDynamicPads", **CONV)
