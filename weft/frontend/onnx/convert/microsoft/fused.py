@@ -49,7 +49,7 @@ def nhwc_max_pool(call: OnnxCall) -> Value:
     return channels_last(call, largest)
 
 
-@microsoft("ConvTransposeWithDynamicPads", **CONV)
+@microsoft("ConvTransposeWithDynamicPads", decides=(2,), **CONV)
 def conv_transpose_with_pads(call: OnnxCall) -> Value:
     """The pads are an input, and the bias comes behind them."""
     pads, bias = call.optional_ints(2, "the pads"), call.get(3)
