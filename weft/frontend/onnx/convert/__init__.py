@@ -1,3 +1,18 @@
 """Converters of ONNX operators, by subject; each file registers its own."""
 
-from . import attention, casts, detection, einsum, image, index, layers, math, quantized, random, reduce, scatter, shape
+from . import (
+    attention,
+    casts,
+    detection,
+    einsum,
+    image,
+    index,
+    layers,
+    losses,
+    math,
+    quantized,
+    random,
+    reduce,
+    scatter,
+    shape,
+)
