@@ -22,7 +22,7 @@ def compiled(symbol, params, shapes=None):
     graph, library, _ = weft.compiler.build(
         symbol, "llvm", {**{n: v.shape for n, v in values.items()}, **(shapes or {})}, dtypes
     )
-    assert report_of(library.program).host_steps == ()
+    assert report_of([library.program]).host_steps == ()
     module = weft.runtime.create(graph, library)
     module.set_input(**values)
     return module

@@ -41,6 +41,7 @@ WITHOUT_GRADIENT = {
     "proposal": "chooses and orders boxes",
     "_rnn_grad": "part of a gradient, which is differentiable once",
     "_ctc_loss_grad": "part of a gradient, which is differentiable once",
+    "bitcast": "neighbours in value are no neighbours in bits",
     "ldl_factor": "PyTorch has none",
     "ldl_solve": "PyTorch has none",
     "geqrf": "PyTorch has none; qr has one",
@@ -54,8 +55,9 @@ WITHOUT_GRADIENT = {
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
-# elements are exact.
+# elements are exact, or the memory is only named otherwise.
 ON_HOST = {
+    "bitcast",
     "inverse",
     "solve",
     "det",

@@ -64,6 +64,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "arange": ([], {"start": 1, "stop": 7, "step": 2}),
     "batch_matmul": ([(2, 2, 3), (2, 3, 1)], {}),
     "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
+    "bitcast": ([_float32([1, -2])], {"dtype": "int32"}),
     "broadcast_to": ([(1, 3)], {"shape": (2, 3)}),
     "cast": ([(2, 3)], {"dtype": "int32"}),
     "clip": ([(2, 3)], {"a_min": -0.5, "a_max": 0.5}),

@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    casts,
     detection,
     einsum,
     image,

@@ -18,8 +18,8 @@ _COORDINATES = ("asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel
 _NO_EFFECT = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")  # on what is supported
 
 
-@converter("Upsample", since=9)
-@converter("Resize", since=10)
+@converter("Upsample", since=9, decides=(1,))
+@converter("Resize", since=10, decides=(1,))
 def upsample(call: OnnxCall) -> Value:
     return _resize_by(call, call.constant(1, "the scales").tolist(), "asymmetric", "floor")
 
@@ -29,7 +29,7 @@ def upsample_by_attribute(call: OnnxCall) -> Value:
     return _resize_by(call, call.attr("scales"), "asymmetric", "floor")
 
 
-@converter("Resize", since=11)
+@converter("Resize", since=11, decides=(1, 2, 3))
 def resize(call: OnnxCall) -> Value:
     """By scales or to sizes; coordinates as the mode says."""
     call.ignore(*_NO_EFFECT, 1)  # input 1, the region, only counts for tf_crop_and_resize

@@ -74,7 +74,7 @@ def multinomial(call: OnnxCall) -> Value:
     return call.op("sum", call.cast(before, _dtype(call)), axis=2)
 
 
-@converter("Dropout", since=7)
+@converter("Dropout", since=7, decides=(1, 2))
 def dropout(call: OnnxCall) -> list[Value]:
     """Nothing is dropped at inference, and the mask is all true."""
     if call.number(2, "training_mode", 0):
