@@ -9,7 +9,8 @@ from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..layers import conv, conv_transpose, gemm, max_pool
+from ..layers import gemm
+from ..windows import conv, conv_transpose, max_pool
 from .activations import activated
 from .domain import microsoft
 

@@ -10,7 +10,7 @@ from .....base.shape import numel
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..layers import average_pool, global_average_pool
+from ..windows import average_pool, global_average_pool
 from .domain import microsoft
 from .fused import channels_first, channels_last
 
