@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-from ...base.errors import FormatError, Unsupported
+from ...base.errors import FormatError, RegistryError, Unsupported
 from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
@@ -63,13 +63,14 @@ class OnnxCall(Building):
         inputs: Sequence[Value | None],
         opset: int,
         label: str,
+        decides: Collection[int],
     ) -> None:
         name = node.name or next(filter(None, node.output), node.op_type)
         wanted = [index for index, output in enumerate(node.output) if output]
         super().__init__(emitter, node.op_type, name, inputs, wanted)
         self.count = len(node.output)  # of outputs, of which some may have no name
         self.opset = opset
-        self.asked: set[int] = set()  # inputs whose values the converter wanted to know
+        self._decides = decides  # inputs whose values the converter may ask for
         self._attributes = Attributes(node, schema, label)
         self._result_name = next(filter(None, node.output), self.name)
         if schema is not None:
@@ -120,7 +121,11 @@ class OnnxCall(Building):
     def constant(self, index: int, what: str) -> np.ndarray:
         """The value of an input that must be known at import."""
         value = self[index]
-        self.asked.add(index)
+        if index not in self._decides:
+            raise RegistryError(
+                f"the converter of {self.op_type} asks for the value of input {index}",
+                hint=f"register it as @converter({self.op_type!r}, decides=(..., {index}))",
+            )
         known = self.emitter.computed(value)
         if known is None:
             raise self.undetermined(

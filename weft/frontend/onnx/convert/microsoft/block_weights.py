@@ -27,7 +27,7 @@ def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
     return numbers.reshape(*packed.shape[:-1], -1)
 
 
-@microsoft("MatMulNBits", bits=4, accuracy_level=0, weight_prepacked=0)
+@microsoft("MatMulNBits", decides=(1, 2, 3, 4), bits=4, accuracy_level=0, weight_prepacked=0)
 def matmul_few_bits(call: OnnxCall) -> Value:
     """A W' + bias, where W has a row for each column of the result."""
     call.ignore("accuracy_level")
@@ -63,7 +63,7 @@ def _zero_points(call: OnnxCall, rows: int, blocks: int, bits: int) -> np.ndarra
     return zero.astype(np.float32).reshape(rows, blocks)
 
 
-@microsoft("GatherBlockQuantized", bits=4, block_size=128, quantize_axis=1, gather_axis=0)
+@microsoft("GatherBlockQuantized", decides=(0, 2, 3), bits=4, block_size=128, quantize_axis=1, gather_axis=0)
 def gather_few_bits(call: OnnxCall) -> Value:
     """Rows of a table. Where integers have their own type they are one an element, else packed into bytes."""
     data, scale = call.constant(0, "the table"), call.constant(2, "the scale")

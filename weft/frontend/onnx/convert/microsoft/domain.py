@@ -12,7 +12,7 @@ from ...registry import Converter, converter
 MICROSOFT = "com.microsoft"
 
 
-def microsoft(*op_types: str, **defaults: Any) -> Callable[[Converter], Converter]:
+def microsoft(*op_types: str, decides: tuple[int, ...] = (), **defaults: Any) -> Callable[[Converter], Converter]:
     """Registers a converter of operators of the domain, with the defaults of their attributes."""
 
     def register(convert: Converter) -> Converter:
@@ -21,7 +21,7 @@ def microsoft(*op_types: str, **defaults: Any) -> Callable[[Converter], Converte
             call.assume(**defaults)
             return convert(call)
 
-        converter(*op_types, domain=MICROSOFT)(with_defaults)
+        converter(*op_types, domain=MICROSOFT, decides=decides)(with_defaults)
         return convert
 
     return register

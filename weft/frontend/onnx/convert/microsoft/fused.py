@@ -44,10 +44,12 @@ def nhwc_fused_conv(call: OnnxCall) -> Value:
 @microsoft("NhwcMaxPool", auto_pad="NOTSET", ceil_mode=0)
 def nhwc_max_pool(call: OnnxCall) -> Value:
     call.inputs[0] = channels_first(call, call[0])
-    return channels_last(call, max_pool(call))
+    largest = max_pool(call)
+    assert isinstance(largest, Value)  # the operator has no other output
+    return channels_last(call, largest)
 
 
-@microsoft("ConvTransposeWithDynamicPads", **CONV)
+@microsoft("ConvTransposeWithDynamicPads", decides=(2,), **CONV)
 def conv_transpose_with_pads(call: OnnxCall) -> Value:
     """The pads are an input, and the bias comes behind them."""
     pads, bias = call.optional_ints(2, "the pads"), call.get(3)

@@ -39,7 +39,7 @@ class _Step(NamedTuple):
     capacity: int
 
 
-@microsoft("GroupQueryAttention", **_DEFAULTS)
+@microsoft("GroupQueryAttention", decides=(6,), **_DEFAULTS)
 def group_query_attention(call: OnnxCall) -> list[Value | None]:
     if call.attr("k_quant_type") != "NONE" or call.attr("v_quant_type") != "NONE" or call.attr("sliding_window_cache"):
         raise Unsupported("GroupQueryAttention with a quantised cache, or one as large as the window")

@@ -8,13 +8,13 @@ from ..index import pad, trilu
 from ..quantized import dequantize, quantize
 from .domain import microsoft
 
-microsoft("Trilu", upper=1)(trilu)
-microsoft("Pad", mode="constant")(pad)
+microsoft("Trilu", upper=1, decides=(1,))(trilu)
+microsoft("Pad", mode="constant", decides=(1, 2, 3))(pad)
 microsoft("DequantizeLinear", axis=1)(dequantize)
 microsoft("QuantizeLinear", axis=1)(quantize)
 
 
-@microsoft("Range")
+@microsoft("Range", decides=(0, 1, 2))
 def range_(call: OnnxCall) -> Value:
     """The step is 1 where none is given."""
     start, stop, step = (call.number(i, "a limit of the range", 1 if i == 2 else None) for i in range(3))
@@ -26,7 +26,7 @@ def inverse(call: OnnxCall) -> Value:
     return call.op("inverse", call[0])
 
 
-@microsoft("ExpandDims")
+@microsoft("ExpandDims", decides=(1,))
 def expand_dims(call: OnnxCall) -> Value:
     axis = int(call.number(1, "the axis"))
     return call.op("expand_dims", call[0], axis=axis if axis >= 0 else axis + call.rank(call[0]) + 1)
