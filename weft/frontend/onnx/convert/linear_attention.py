@@ -1,5 +1,5 @@
-"""Converters of recurrent layers of language models: linear attention, whose keys and values add up to a state, and the
-causal convolution before it, which keeps the last positions."""
+"""Converters of what some language models have in place of attention and its layers: linear attention, whose keys and
+values add up to a state, and gated activations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ....core.symbol import Group
 from ....ops.control_flow import input_name
 from ...building import in_float32
 from ...emitter import Emitter, Value
-from ...windows import Windows, convolved
 from ..call import OnnxCall
 from ..registry import converter
 
@@ -93,28 +92,6 @@ def _step(op: Operator, data: Sequence[Value], state: Value, rule: str) -> tuple
         value = op("broadcast_mul", op("elemwise_sub", value, known), gates[-1])
     state = op("elemwise_add", state, op("broadcast_mul", key, value))
     return op("batch_matmul", query, state), state
-
-
-@converter("CausalConvWithState", since=27)
-def causal_conv(call: OnnxCall) -> list[Value]:
-    """Each channel with its own kernel over the positions before, which are a state or zeros; then x sigmoid(x)."""
-    (batch, channels, length), kernel = call.shape(call[0]), call.shape(call[1])[2]
-    past, activation = call.get(3), call.attr("activation")
-    if activation not in ("none", "silu", "swish"):
-        raise FormatError(f"unknown activation {activation!r}")
-    if past is None:
-        past = call.op("zeros", shape=(batch, channels, kernel - 1), dtype=call.dtype(call[0]))
-    whole = call.joined([past, call[0]], 2) if kernel > 1 else call[0]
-    outcome = _convolved(call, whole, channels, kernel)
-    outcome = outcome if activation == "none" else call.op("silu", outcome)
-    return [outcome, call.sliced(whole, {2: (length, length + kernel - 1, 1)})]
-
-
-def _convolved(call: OnnxCall, data: Value, channels: int, kernel: int) -> Value:
-    dtype, bias = call.dtype(data), call.get(2)
-    windows = Windows((kernel,), (1,), (0, 0), (1,))
-    parts = call.widened(data), call.widened(call[1]), None if bias is None else call.widened(bias)
-    return call.cast(convolved(call, "conv2d", *parts, windows, channels=channels, groups=channels), dtype)
 
 
 @converter("SwiGLU", since=28)
