@@ -14,7 +14,6 @@ from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
-from ..tensors import dtype_of
 
 
 @converter("Identity")
@@ -156,18 +155,6 @@ def is_inf(call: OnnxCall) -> Value:
 @converter("Where", since=9)
 def where(call: OnnxCall) -> Value:
     return call.where(call[0], call[1], call[2])
-
-
-@converter("Cast", since=6)
-def cast(call: OnnxCall) -> Value:
-    call.ignore("saturate", "round_mode")  # they concern float8 and float4, which are not here
-    return call.cast(call[0], dtype_of(call.attr("to"), "attribute 'to'"))
-
-
-@converter("CastLike", since=15)
-def cast_like(call: OnnxCall) -> Value:
-    call.ignore("saturate", "round_mode")
-    return call.cast(call[0], call.dtype(call[1]))
 
 
 # Activations.

@@ -14,7 +14,7 @@ from ..registry import converter
 _MOST_PLACES = 1 << 24
 
 
-@converter("ScatterND", since=11)
+@converter("ScatterND", since=11, decides=(1,))
 def scatter_nd(call: OnnxCall) -> Value:
     """Each index names a row of the data, of one or more axes; the update is the new row."""
     _check_reduction(call)
@@ -30,7 +30,7 @@ def scatter_nd(call: OnnxCall) -> Value:
     return _written(call, _flat(coordinates, named), named, numel(shape[len(named) :]))
 
 
-@converter("ScatterElements", since=11)
+@converter("ScatterElements", since=11, decides=(1,))
 def scatter_elements(call: OnnxCall) -> Value:
     """Each index replaces one coordinate, along the axis, of its own place."""
     _check_reduction(call)
