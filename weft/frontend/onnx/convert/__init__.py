@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    batch_norm,
     casts,
     detection,
     einsum,
@@ -10,6 +11,7 @@ from . import (
     layers,
     losses,
     math,
+    optimizers,
     quantized,
     random,
     reduce,
