@@ -272,8 +272,15 @@ def test_external_data_that_is_no_file(external, tmp_path, location):
         from_onnx(path)
 
 
-def test_subgraph_attributes_are_reported():
+def test_operators_of_subgraphs_are_reported():
+    inner = helper.make_graph([node("Strange", "x", "z", name="deep")], "inner", [], [])
+    model = make_model([node("Loop", "x", "y", body=inner, name="loop")], {"x": [2]}, ["y"])
+    with pytest.raises(Unsupported, match=r"Strange .* in 1 nodes: deep"):
+        from_onnx(model)
+
+
+def test_a_loop_whose_states_do_not_fit():
     inner = helper.make_graph([], "inner", [], [])
     model = make_model([node("Loop", "x", "y", body=inner, name="loop")], {"x": [2]}, ["y"])
-    with pytest.raises(Unsupported, match="Loop with subgraphs"):
+    with pytest.raises(FormatError, match="do not fit"):
         from_onnx(model)

@@ -41,8 +41,7 @@ def scatter_elements(call: OnnxCall) -> Value:
     if call[1].constant is not None and _reduction(call) is None:
         coordinates: list[np.ndarray] = list(np.indices(indices))
         coordinates[axis] = call[1].constant
-        places = _flat(np.stack([part.ravel() for part in coordinates]), shape)
-        return _written(call, places, shape, 1)
+        return _written(call, _flat(np.stack([part.ravel() for part in coordinates]), shape), shape, 1)
     if not numel(indices):
         return call[0]
     places = call.reshape(_places(call, shape, indices, axis), (1, numel(indices)))
