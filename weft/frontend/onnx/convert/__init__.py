@@ -12,6 +12,7 @@ from . import (
     random,
     recurrent,
     reduce,
+    sampling,
     scatter,
     shape,
     windows,
