@@ -7,6 +7,7 @@ from . import (
     image,
     index,
     layers,
+    losses,
     math,
     quantized,
     random,
