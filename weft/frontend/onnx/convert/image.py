@@ -33,8 +33,8 @@ class Resizing(NamedTuple):
     extrapolation: float | None = None  # what stands outside of the region, if that counts
 
 
-@converter("Upsample", since=9)
-@converter("Resize", since=10)
+@converter("Upsample", since=9, decides=(1,))
+@converter("Resize", since=10, decides=(1,))
 def upsample(call: OnnxCall) -> Value:
     return _by_scales(call, call.constant(1, "the scales").tolist(), _old_resizing(call))
 
@@ -55,7 +55,7 @@ def _mode(call: OnnxCall) -> str:
     return str(mode)
 
 
-@converter("Resize", since=11)
+@converter("Resize", since=11, decides=(1, 2, 3))
 def resize(call: OnnxCall) -> Value:
     """By scales or to sizes; coordinates as the mode says."""
     how = Resizing(
@@ -221,7 +221,7 @@ def _with_fill(call: OnnxCall, data: Value, outside: list[tuple[int, np.ndarray]
     return data
 
 
-@converter("CenterCropPad", since=18)
+@converter("CenterCropPad", since=18, decides=(1,))
 def center_crop_pad(call: OnnxCall) -> Value:
     """The middle of what is too large, and zeros around what is too small; the odd one of them is
     behind."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from ....base.errors import Unsupported
 from ...building import in_float32
 from ...emitter import Value
 from ...products import matrix_product
-from ...shapes import one_a_channel
 from ...windows import Windows, window_sums
 from ..call import OnnxCall
 from ..registry import converter
@@ -61,63 +58,10 @@ def batch_norm(call: OnnxCall) -> Value:
     return call.op("batch_norm", *(call[i] for i in range(5)), epsilon=call.attr("epsilon"), axis=1)
 
 
-@converter("LayerNormalization", since=17)
-def layer_norm(call: OnnxCall) -> list[Value]:
-    """Over the last axes from `axis` on; the mean and 1 / deviation only where they are used."""
-    call.ignore("stash_type")
-    normalised = _normalised(call)
-    axis = call.axis(call.attr("axis"), call[0])
-    return [normalised, *(_moments(call, axis) if call.wanted - {0} else [])]
-
-
-@in_float32
-def _normalised(call: OnnxCall) -> Value:
-    data, scale, bias = call[0], call[1], call.get(2)
-    axis = call.axis(call.attr("axis"), data)
-    scale = _over_last_axes(call, scale, data, axis)
-    if bias is None:
-        bias = call.make(np.zeros(call.shape(scale)), call.dtype(scale))
-    bias = _over_last_axes(call, bias, data, axis)
-    return call.op("layer_norm", data, scale, bias, axis=axis, epsilon=call.attr("epsilon"))
-
-
-def _over_last_axes(call: OnnxCall, value: Value, data: Value, axis: int) -> Value:
-    wanted = call.dims(data)[axis:]
-    return value if value.shape == wanted else call.broadcast_to(value, call.shape(data)[axis:])
-
-
-def _moments(call: OnnxCall, axis: int) -> list[Value]:
-    axes = tuple(range(axis, call.rank(call[0])))
-    mean, centred = call.centred(call[0], axes)
-    var = call.op("mean", call.square(centred), axis=axes, keepdims=True)
-    var = call.shifted(var, call.attr("epsilon"))
-    return [mean, call.op("__pow_scalar__", var, scalar=-0.5)]
-
-
-@converter("RMSNormalization", since=23)
-@in_float32
-def rms_norm(call: OnnxCall) -> Value:
-    call.ignore("stash_type")
-    axis = call.axis(call.attr("axis"), call[0])
-    scale = _over_last_axes(call, call[1], call[0], axis)
-    return call.op("rms_norm", call[0], scale, axis=axis, epsilon=call.attr("epsilon"))
-
-
 @converter("InstanceNormalization", since=6)
 @in_float32
 def instance_norm(call: OnnxCall) -> Value:
     return call.op("instance_norm", call[0], call[1], call[2], epsilon=call.attr("epsilon"))
-
-
-@converter("GroupNormalization", since=18)
-@in_float32
-def group_norm(call: OnnxCall) -> Value:
-    """Scale and bias are one number a group in opset 18, one a channel since 21."""
-    channels, groups = call.shape(call[0])[1], call.attr("num_groups")
-    scale, bias = call[1], call[2]
-    if call.opset < 21:
-        scale, bias = (one_a_channel(call, value, groups, channels) for value in (scale, bias))
-    return call.op("group_norm", call[0], scale, bias, num_groups=groups, epsilon=call.attr("epsilon"))
 
 
 @converter("MeanVarianceNormalization", since=9)

@@ -1,9 +1,7 @@
-"""Converters of losses of scores against classes, with weights and a class that is ignored."""
+"""Converters of losses: of scores of classes against the right ones."""
 
 from __future__ import annotations
 
-from ....base.dtype import INT64
-from ....base.errors import FormatError
 from ...building import in_float32
 from ...emitter import Value
 from ..call import OnnxCall
@@ -13,57 +11,44 @@ from ..registry import converter
 @converter("NegativeLogLikelihoodLoss", since=12)
 @in_float32
 def negative_log_likelihood(call: OnnxCall) -> Value:
-    return _loss(call, call[0])
+    return _loss(call, "nll_loss", call[0])
 
 
 @converter("SoftmaxCrossEntropyLoss", since=12)
 @in_float32
 def softmax_cross_entropy(call: OnnxCall) -> list[Value]:
-    """The loss, and the logarithms of probabilities that it is of."""
+    """The loss, and log(softmax(x)) where it is wanted."""
+    if 1 not in call.wanted:
+        return [_loss(call, "softmax_cross_entropy", call[0])]
     logarithms = call.op("log_softmax", call[0], axis=1)
-    return [_loss(call, logarithms), logarithms]
+    return [_loss(call, "nll_loss", logarithms), logarithms]
 
 
-def _loss(call: OnnxCall, logarithms: Value) -> Value:
-    """-weight[class] * logarithm[class]: of every place, their sum, or the sum over that of the weights.
-    The class may be any number where it is ignored."""
-    n, count, *places = call.shape(logarithms)
-    classes = call.cast(call[1], INT64)
-    if call.shape(classes) != (n, *places):
-        raise FormatError(f"classes of shape {classes.shape} for scores of shape {logarithms.shape}")
-    weights = _weights(call, classes, count, logarithms)
-    index = call.reshape(call.op("clip", classes, a_min=0.0, a_max=float(max(count - 1, 0))), (n, 1, *places))
-    chosen = call.reshape(call.op("gather_elements", logarithms, index, axis=1), (n, *places))
-    losses = call.op("negative", chosen)
-    if weights is not None:
-        losses = call.op("elemwise_mul", losses, weights)
-    if call.attr("ignore_index") is not None:  # what is ignored may be infinite
-        losses = call.where(_counted(call, classes), losses, call.make(0, call.dtype(losses)))
-    reduction, axes = call.attr("reduction"), tuple(range(1 + len(places)))
+def _loss(call: OnnxCall, op: str, scores: Value) -> Value:
+    """What `op` gives of scores; each row counts as much as its right class weighs, and an ignored one nothing."""
+    reduction, weights = call.attr("reduction"), call.get(2)
+    classes = _counted_classes(call)
+    if weights is None:
+        return call.op(op, scores, classes, axis=1, reduction=reduction)
+    zero = call.make(0, call.dtype(classes))
+    counts = call.cast(call.op("broadcast_greater_equal", classes, zero), call.dtype(weights))
+    shares = call.op("take", weights, call.op("broadcast_max", classes, zero), axis=0)
+    shares = call.op("elemwise_mul", shares, counts)
+    losses = call.op("elemwise_mul", call.op(op, scores, classes, axis=1), shares)
     if reduction == "none":
         return losses
-    if reduction not in ("sum", "mean"):
-        raise FormatError(f"unknown reduction {reduction!r}")
-    if reduction == "mean" and weights is None:
-        return call.reduced("mean", losses, axes, False)
-    total = call.reduced("sum", losses, axes, False)
-    if reduction == "sum" or weights is None:
+    every = range(call.rank(losses))
+    total = call.reduced("sum", losses, every, keep=False)
+    if reduction == "sum":
         return total
-    return call.op("elemwise_div", total, call.reduced("sum", weights, axes, False))
+    return call.op("elemwise_div", total, call.reduced("sum", shares, every, keep=False))
 
 
-def _counted(call: OnnxCall, classes: Value) -> Value:
-    return call.op("broadcast_not_equal", classes, call.make(call.attr("ignore_index"), INT64))
-
-
-def _weights(call: OnnxCall, classes: Value, count: int, like: Value) -> Value | None:
-    """How much every place counts, if that is not the same for all: the weight of its class, 0 where that
-    is ignored."""
-    given, ignores = call.get(2), call.attr("ignore_index") is not None
-    if given is not None and call.shape(given) != (count,):
-        raise FormatError(f"weights of shape {given.shape} for {count} classes")
-    counted = call.cast(_counted(call, classes), call.dtype(like)) if ignores else None
-    if given is None:
-        return counted
-    weights = call.op("take", given, classes, axis=0)
-    return weights if counted is None else call.op("elemwise_mul", weights, counted)
+def _counted_classes(call: OnnxCall) -> Value:
+    """The right classes, -1 for rows that are ignored."""
+    classes, ignored = call[1], call.attr("ignore_index")
+    if ignored is None:
+        return classes
+    dtype = call.dtype(classes)
+    skipped = call.op("broadcast_equal", classes, call.make(ignored, dtype))
+    return call.op("broadcast_where", skipped, call.make(-1, dtype), classes)

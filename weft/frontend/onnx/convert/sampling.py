@@ -175,7 +175,7 @@ def _polynomial(call: OnnxCall, coefficients: Sequence[float], x: Value) -> Valu
     return call.shifted(value, last)
 
 
-@converter("AffineGrid", since=20)
+@converter("AffineGrid", since=20, decides=(1,))
 @in_float32
 def affine_grid(call: OnnxCall) -> Value:
     """The map of every place, from -1 to 1 along each axis, of which the last comes first."""

@@ -113,7 +113,7 @@ def causal_conv_with_state(call: OnnxCall) -> list[Value]:
     return [result if activation == "none" else call.op("silu", result), present]
 
 
-@converter("Col2Im", since=18)
+@converter("Col2Im", since=18, decides=(1, 2))
 def col2im(call: OnnxCall) -> Value:
     """Windows added up where they stand in an image, axis by axis from the last."""
     extents, kernel = call.ints(1, "the shape of the image"), tuple(call.ints(2, "the shape of the windows"))
@@ -165,7 +165,7 @@ def _places(call: OnnxCall, by_columns: bool) -> Value:
     return call.transposed(turned, (0, 1, *range(len(shape) - 1, 1, -1)))
 
 
-@converter("MaxUnpool", since=9)
+@converter("MaxUnpool", since=9, decides=(2,))
 def max_unpool(call: OnnxCall) -> Value:
     """Zeros, with the data at given places of all of them. The places are those of the shape that follows
     from the windows; an output shape that is larger has zeros behind it."""
