@@ -15,7 +15,7 @@ _MOST_PLACES = 1 << 24
 _UINT8 = DTYPES["uint8"]
 
 
-@converter("ScatterND", since=11, decides=(1,))
+@converter("ScatterND", since=11)
 def scatter_nd(call: OnnxCall) -> Value:
     """Each index names a row of the data, of one or more axes; the update is the new row, or comes to it."""
     indices = call[1].constant
@@ -41,8 +41,7 @@ def scatter_elements(call: OnnxCall) -> Value:
     if call[1].constant is not None and _reduction(call) is None:
         coordinates: list[np.ndarray] = list(np.indices(indices))
         coordinates[axis] = call[1].constant
-        places = _flat(np.stack([part.ravel() for part in coordinates]), shape)
-        return _written(call, places, shape, 1)
+        return _written(call, _flat(np.stack([part.ravel() for part in coordinates]), shape), shape, 1)
     if not numel(indices):
         return call[0]
     places = call.reshape(_places(call, shape, indices, axis), (1, numel(indices)))
