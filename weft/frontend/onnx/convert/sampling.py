@@ -215,7 +215,7 @@ def deform_conv(call: OnnxCall) -> Value:
         raise FormatError(f"{channels} channels, {filters} filters, {groups} groups and {count} of offsets")
     taps, size = prod(kernel), prod(places)
     apart = call.reshape(data, (n * count, channels // count, *call.shape(data)[2:]))
-    columns = _total(call, _read(call, apart, _deformed(call, kernel, count)))
+    columns = _columns(call, apart, _deformed(call, kernel, count))
     if mask is not None:
         columns = call.op("broadcast_mul", columns, call.reshape(mask, (n * count, 1, taps * size)))
     matrix = call.reshape(columns, (n, groups, channels // groups * taps, size))
@@ -227,9 +227,9 @@ def deform_conv(call: OnnxCall) -> Value:
     return call.op("broadcast_add", result, call.reshape(bias, (filters, *[1] * len(places))))
 
 
-def _deformed(call: OnnxCall, kernel: Sequence[int], count: int) -> list[list[Tap]]:
-    """The elements around where the taps of a plain convolution stand, moved by the offsets, which
-    have one number an axis for each tap of each group."""
+def _deformed(call: OnnxCall, kernel: Sequence[int], count: int) -> list[Value]:
+    """(n * groups of offsets, taps * places) an axis: where the taps of a plain convolution stand, moved by
+    the offsets, which have one number an axis for each tap of each group."""
     n, wide, *places = call.shape(call[2])
     rank, taps = len(kernel), prod(kernel)
     windows = windows_of(call, tuple(kernel))
@@ -238,13 +238,24 @@ def _deformed(call: OnnxCall, kernel: Sequence[int], count: int) -> list[list[Ta
     call.check_table(2 * rank, *kernel, *places)
     grids = np.indices((*kernel, *places)).reshape(2 * rank, -1)
     offsets = call.reshape(call[2], (n * count, taps, rank, prod(places)))
-    axes = []
-    for axis, extent in enumerate(call.shape(call[0])[2:]):
+    moved = []
+    for axis in range(rank):
         plain = grids[rank + axis] * windows.strides[axis] + grids[axis] * windows.dilation[axis] - windows.pads[axis]
-        moved = call.reshape(call.sliced(offsets, {2: (axis, axis + 1, 1)}), (n * count, taps * prod(places)))
-        place = call.op("broadcast_add", moved, call.make(plain[None], call.dtype(moved)))
-        axes.append(_linear(call, place, extent, open_ends=True))
-    return axes
+        part = call.reshape(call.sliced(offsets, {2: (axis, axis + 1, 1)}), (n * count, taps * prod(places)))
+        moved.append(call.op("broadcast_add", part, call.make(plain[None], call.dtype(part))))
+    return moved
+
+
+def _columns(call: OnnxCall, data: Value, places: list[Value]) -> Value:
+    """(n, c, places): the data between elements, with zeros around; of images by one operator, for which
+    places are from -1 to 1 between the outer sides of the outermost elements."""
+    extents = call.shape(data)[2:]
+    if len(places) != 2:
+        taps = [_linear(call, place, extent, open_ends=True) for place, extent in zip(places, extents)]
+        return _total(call, _read(call, data, taps))
+    y, x = (call.shifted(call.scaled(place, 2 / n), 1 / n - 1) for place, n in zip(places, extents))
+    rows = call.op("expand_dims", call.op("stack", x, y, axis=2), axis=1)
+    return call.op("squeeze", call.op("grid_sample", data, rows), axis=(2,))
 
 
 # The largest of regions.
