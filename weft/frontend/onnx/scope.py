@@ -20,7 +20,7 @@ from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from .call import OnnxCall
 from .control import CONTROL
-from .kinds import declared_kind
+from .kinds import declared_kind, output_kinds
 from .later import call_results, defer
 from .model import node_domain, node_label, node_schema
 from .registry import find
@@ -110,6 +110,9 @@ class Scope:
         waits = rule.host is not None or any(
             value.kind != TENSOR or value.shape is None or value.dtype is None for value in there
         )
+        if rule.beside is not None:
+            kinds = output_kinds(node, node_schema(node, opset), inputs)
+            waits = waits or any(kind != TENSOR for kind in kinds)
         asked: Sequence[int] = ()
         name = node.name or next(filter(None, node.output), node.op_type)
         if not waits:

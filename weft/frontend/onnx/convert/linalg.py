@@ -14,7 +14,7 @@ def determinant(call: OnnxCall) -> Value:
     return call.op("det", call[0])
 
 
-@converter("CumProd", since=26)
+@converter("CumProd", since=26, decides=(1,))
 @in_float32
 def cumulative_product(call: OnnxCall) -> Value:
     """From the end, where asked for: of the data turned round, and turned back."""

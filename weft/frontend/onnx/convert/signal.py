@@ -38,17 +38,17 @@ def _window(call: OnnxCall, weight: Callable[[np.ndarray], np.ndarray]) -> Value
     return call.make(weight(angles).astype(dtype))
 
 
-@converter("HannWindow", since=17)
+@converter("HannWindow", since=17, decides=(0,))
 def hann_window(call: OnnxCall) -> Value:
     return _window(call, lambda angle: 0.5 - 0.5 * np.cos(angle))
 
 
-@converter("HammingWindow", since=17)
+@converter("HammingWindow", since=17, decides=(0,))
 def hamming_window(call: OnnxCall) -> Value:
     return _window(call, lambda angle: (25 - 21 * np.cos(angle)) / 46)
 
 
-@converter("BlackmanWindow", since=17)
+@converter("BlackmanWindow", since=17, decides=(0,))
 def blackman_window(call: OnnxCall) -> Value:
     return _window(call, lambda angle: 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle))
 
@@ -119,19 +119,19 @@ def _transform(call: OnnxCall, axis: int) -> Value:
     return call.transposed(turned, np.argsort(order).tolist())
 
 
-@converter("DFT", since=17)
+@converter("DFT", since=17, decides=(1,))
 @in_float32
 def dft_along_attribute(call: OnnxCall) -> Value:
     return _transform(call, call.attr("axis"))
 
 
-@converter("DFT", since=20)
+@converter("DFT", since=20, decides=(1, 2))
 @in_float32
 def dft(call: OnnxCall) -> Value:
     return _transform(call, int(call.number(2, "the axis", -2)))
 
 
-@converter("STFT", since=17)
+@converter("STFT", since=17, decides=(1, 3))
 @in_float32
 def stft(call: OnnxCall) -> Value:
     """The spectrum of every window of the signal; without a last axis the signal is real."""
@@ -156,7 +156,7 @@ def stft(call: OnnxCall) -> Value:
 # Pitch.
 
 
-@converter("MelWeightMatrix", since=17)
+@converter("MelWeightMatrix", since=17, decides="all")
 def mel_weight_matrix(call: OnnxCall) -> Value:
     """Triangles over the frequencies of a spectrum, one for each band: they begin where the one
     before has its peak of 1 and end where the next has it, and peaks are evenly spaced in pitch."""
