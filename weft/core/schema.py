@@ -341,7 +341,7 @@ def tuple_of(kind: Kind, name: str) -> Kind:
 
     def parse_items(text: str) -> tuple[Any, ...]:
         items = split_items(text)
-        return tuple(map(kind.parse, [text] if items is None else items))
+        return tuple(kind.parse(item.strip()) for item in ([text] if items is None else items))
 
     def print_items(values: Iterable[Any]) -> str:
         return "[" + ",".join(map(kind.print, values)) + "]"

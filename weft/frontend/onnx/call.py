@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-from ...base.errors import FormatError, Unsupported
+from ...base.errors import FormatError, RegistryError, Unsupported
 from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
@@ -21,6 +21,7 @@ class Attributes:
 
     def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, label: str) -> None:
         self._schema = schema
+        self.assumed: dict[str, Any] = {}  # defaults of an operator that has no schema
         self.stated = {item.name: attribute_value(item, label) for item in node.attribute}
         if len(self.stated) != len(node.attribute):
             raise FormatError("an attribute is given twice")
@@ -33,6 +34,8 @@ class Attributes:
         return default if known is None else known
 
     def default(self, name: str) -> Any:
+        if name in self.assumed:
+            return self.assumed[name]
         known = self._schema.attributes.get(name) if self._schema else None
         if known is None or not known.default_value.type:
             return None
@@ -60,13 +63,14 @@ class OnnxCall(Building):
         inputs: Sequence[Value | None],
         opset: int,
         label: str,
+        decides: Collection[int],
     ) -> None:
         name = node.name or next(filter(None, node.output), node.op_type)
         wanted = [index for index, output in enumerate(node.output) if output]
         super().__init__(emitter, node.op_type, name, inputs, wanted)
         self.count = len(node.output)  # of outputs, of which some may have no name
         self.opset = opset
-        self.asked: set[int] = set()  # inputs whose values the converter wanted to know
+        self._decides = decides  # inputs whose values the converter may ask for
         self._attributes = Attributes(node, schema, label)
         self._result_name = next(filter(None, node.output), self.name)
         if schema is not None:
@@ -101,6 +105,10 @@ class OnnxCall(Building):
         self._read.add(name)
         return self._attributes.get(name, default)
 
+    def assume(self, **defaults: Any) -> None:
+        """What attributes are by default, of an operator that has no schema to say so."""
+        self._attributes.assumed.update(defaults)
+
     def check_all_read(self) -> None:
         """What the converter has not looked at must not be there: nothing is dropped in silence."""
         for name, value in self._attributes.stated.items():
@@ -113,7 +121,11 @@ class OnnxCall(Building):
     def constant(self, index: int, what: str) -> np.ndarray:
         """The value of an input that must be known at import."""
         value = self[index]
-        self.asked.add(index)
+        if index not in self._decides:
+            raise RegistryError(
+                f"the converter of {self.op_type} asks for the value of input {index}",
+                hint=f"register it as @converter({self.op_type!r}, decides=(..., {index}))",
+            )
         known = self.emitter.computed(value)
         if known is None:
             raise self.undetermined(

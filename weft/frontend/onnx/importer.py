@@ -18,7 +18,7 @@ from .control import CONTROL
 from .gaps import Gaps
 from .kinds import declared_kind
 from .model import Model, node_domain, node_label, node_schema, read_model, subgraphs_of
-from .registry import find
+from .registry import GUESTS, find
 from .scope import Scope, constant
 from .tensors import checked_dims, dtype_of, symbol_name, to_numpy
 
@@ -92,7 +92,7 @@ def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
             )
         opset = model.opsets[domain]
         known = find(domain, node.op_type, opset) is not None or (not domain and node.op_type in CONTROL)
-        if not known or (not domain and node_schema(node, opset) is None):
+        if not known or (not domain and node.op_type not in GUESTS and node_schema(node, opset) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
         for graph in subgraphs_of(node):
             pending.extend(enumerate(graph.node))

@@ -53,10 +53,8 @@ class Later(NamedTuple):
         return places
 
 
-def defer(
-    emitter: Emitter, name: str, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None], asked: Sequence[int]
-) -> list[Value]:
-    """Values that a node gives once it is converted, or has run; `asked`: inputs whose values were asked for."""
+def defer(emitter: Emitter, name: str, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> list[Value]:
+    """Values that a node gives once it is converted, or has run."""
     texts = {i: value.constant for i, value in enumerate(inputs) if _is_text(value) and value is not None}
     known = {i: text for i, text in texts.items() if text is not None}
     present = [i for i, value in enumerate(inputs) if value is not None and i not in known]
@@ -69,7 +67,7 @@ def defer(
     if on_host:
         attrs["tensors"] = tensors and gives_tensors
     else:
-        deciding = {*rule.deciding(len(inputs)), *asked}
+        deciding = rule.deciding(len(inputs))
         attrs["decides"] = tuple(place for place, i in enumerate(present) if i in deciding)
         attrs["by_shape"] = rule.by_shape
     values = [value for i in present if (value := inputs[i]) is not None]
@@ -101,15 +99,11 @@ def convert(text: str, emitter: Emitter, inputs: Sequence[Value]) -> list[Value 
 
 def converted(emitter: Emitter, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> list[Value | None]:
     """The values of a node by its converter, one for each output."""
-    call = OnnxCall(emitter, node, node_schema(node, opset), inputs, opset, node_label(node, 0))
-    return call_results(call, node)
-
-
-def call_results(call: OnnxCall, node: onnx.NodeProto) -> list[Value | None]:
-    """What the converter of a call gives, one for each output of the node."""
-    rule = find(node_domain(node), node.op_type, call.opset)
+    rule = find(node_domain(node), node.op_type, opset)
     assert rule is not None
     assert rule.convert is not None  # else the node would be a gap, or a host step
+    decides = rule.deciding(len(inputs))
+    call = OnnxCall(emitter, node, node_schema(node, opset), inputs, opset, node_label(node, 0), decides)
     answer = call.alike(rule.convert) if isinstance(rule.convert, Alike) else rule.convert(call)
     call.check_all_read()
     results = list(call.named([answer] if isinstance(answer, Value) else answer))

@@ -18,10 +18,9 @@ from ...core.symbol import Symbol, Variable
 from ...ops.control_flow import input_name
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
-from .call import OnnxCall
 from .control import CONTROL
 from .kinds import declared_kind, output_kinds
-from .later import call_results, defer
+from .later import converted, defer
 from .model import node_domain, node_label, node_schema
 from .registry import find
 from .tensors import DTYPE_OF, to_numpy
@@ -86,7 +85,7 @@ class Scope:
                 results = CONTROL[node.op_type](self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
-                results = self._results(node, self.opsets[domain], inputs, label)
+                results = self._results(node, self.opsets[domain], inputs)
         for name, value in zip(node.output, results):
             if name and value is not None:
                 self.values[name] = value
@@ -101,9 +100,7 @@ class Scope:
             self.read(node, position)
         return [self[item.name] for item in graph.output]
 
-    def _results(
-        self, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None], label: str
-    ) -> Sequence[Value | None]:
+    def _results(self, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> Sequence[Value | None]:
         rule = find(node_domain(node), node.op_type, opset)
         assert rule is not None  # else the node would be a gap
         there = [value for value in inputs if value is not None]
@@ -113,18 +110,13 @@ class Scope:
         if rule.beside is not None:
             kinds = output_kinds(node, node_schema(node, opset), inputs)
             waits = waits or any(kind != TENSOR for kind in kinds)
-        asked: Sequence[int] = ()
-        name = node.name or next(filter(None, node.output), node.op_type)
         if not waits:
-            call = OnnxCall(self.emitter, node, node_schema(node, opset), inputs, opset, label)
-            name = call.name
             try:
-                return call_results(call, node)
+                return converted(self.emitter, node, opset, inputs)
             except OpenShapes:
-                asked = sorted(call.asked)
-        else:
-            name = self.emitter.fresh_name(name)
-        return defer(self.emitter, name, node, opset, inputs, asked)
+                pass
+        name = self.emitter.fresh_name(node.name or next(filter(None, node.output), node.op_type))
+        return defer(self.emitter, name, node, opset, inputs)
 
     # Subgraphs
 

@@ -1,19 +1,7 @@
 """Converters of ONNX operators, by subject; each file registers its own."""
 
-from . import (
-    attention,
-    casts,
-    detection,
-    einsum,
-    image,
-    index,
-    layers,
-    linalg,
-    math,
-    quantized,
-    random,
-    reduce,
-    scatter,
-    shape,
-    signal,
-)
+from importlib import import_module
+from pkgutil import walk_packages
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 
 from ....base.dtype import BOOL, is_float
+from ....base.errors import FormatError
 from ...building import in_float32
 from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
@@ -173,10 +174,17 @@ def clip(call: OnnxCall) -> Value:
     if not bounds:
         return value
     if is_float(call.dtype(value)) and all(bound.constant is not None for bound in bounds):
-        a_min, a_max = call.number(1, "min", -math.inf), call.number(2, "max", math.inf)
+        a_min, a_max = (infinity if b is None else _one(b) for b, infinity in ((low, -math.inf), (high, math.inf)))
         return call.op("clip", value, a_min=a_min, a_max=a_max)
     value = value if low is None else call.op("broadcast_max", value, low)
     return value if high is None else call.op("broadcast_min", value, high)
+
+
+def _one(bound: Value) -> float:
+    assert bound.constant is not None
+    if bound.constant.size != 1:
+        raise FormatError(f"a bound of {bound.constant.size} numbers")
+    return float(bound.constant.reshape(()))
 
 
 @converter("LeakyRelu", since=6)
