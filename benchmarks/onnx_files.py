@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from side_by_side import ALLOWANCE, CLOSE, Failed, Limits, Ran, ask, differences, run_apart
+from side_by_side import ALLOWANCE, CLOSE, Failed, Limits, Ran, ask, differences, milliseconds, run_apart
 
 PACKAGES = """
 silero-vad magika openwakeword==0.4.0 basic-pitch rapidocr-onnxruntime ddddocr piper-tts nudenet
@@ -160,10 +160,6 @@ def _own_error(path: Path, folder: Path, count: int, limits: Limits) -> float:
 
 
 # The table
-
-
-def milliseconds(seconds: float) -> str:
-    return "" if math.isnan(seconds) else f"{1e3 * seconds:.1f}" if seconds < 10 else f"{1e3 * seconds:.0f}"
 
 
 def main() -> None:

@@ -172,6 +172,10 @@ def differences(folder: Path, left: str, right: str, count: int) -> list[float]:
     return found
 
 
+def milliseconds(seconds: float) -> str:
+    return "" if math.isnan(seconds) else f"{1e3 * seconds:.1f}" if seconds < 10 else f"{1e3 * seconds:.0f}"
+
+
 def main() -> None:
     runtime, model, folder, count = sys.argv[1:]
     try:

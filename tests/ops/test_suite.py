@@ -47,6 +47,7 @@ WITHOUT_GRADIENT = {
     "_rnn_grad": "part of a gradient, which is differentiable once",
     "_ctc_loss_grad": "part of a gradient, which is differentiable once",
     "bitcast": "neighbours in value are no neighbours in bits",
+    "scatter_nd_reduce": "comes from models that have been trained",
     "ldl_factor": "PyTorch has none",
     "ldl_solve": "PyTorch has none",
     "geqrf": "PyTorch has none; qr has one",

@@ -145,6 +145,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "roi_align": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "roi_pool": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "scatter_nd": ([(3,), _int32([[2, 0]]), (2,)], {}),
+    "scatter_nd_reduce": ([(3,), _int32([[2, 2]]), (2,)], {"reduction": "add"}),
     "slice_like": ([(2, 3), (1, 2)], {}),
     "split": ([(2, 4)], {"indices_or_sections": 2}),
     "squeeze": ([(2, 1, 3)], {}),

@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 
 from ....base.dtype import BOOL, is_float
+from ....base.errors import FormatError
 from ...building import in_float32
 from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
