@@ -17,9 +17,10 @@ from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
 from ..core.op import Op
+from ..core.passes import apply_passes
 from ..core.symbol import Symbol
 from ..passes.fold_constants import constant_part
-from ..passes.pipeline import optimize
+from ..passes.pipeline import optimize, pass_enabled
 from ..runtime.program import Array
 from .backends import backend_of
 from .constants import constant_values
@@ -79,14 +80,16 @@ def prepare_typed(
 ) -> Prepared:
     """The same for a graph that has its facts.
 
-    Constants are computed twice: first those of the model, so that passes see weights and not what
-    makes them; then those that the passes made, such as packed weights.
+    What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
+    so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
     """
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
     own: set[str] = set()
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
+    if pass_enabled("FuseQuantised", opt_level, add_pass):
+        graph = apply_passes(graph, ("FuseQuantised",))
     if fold:
         graph, constants, own = folded(graph, constants, own)
     graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target))
