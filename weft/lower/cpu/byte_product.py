@@ -28,7 +28,7 @@ from .stage import lower_group
 from .tile_walk import choose, counted, leading_index, total_of
 
 ONES = 0x01010101  # four bytes of 1
-UNROLL = 4
+UNROLL = 2
 ROUGHLY = 4  # products in the time of one of floats
 
 
