@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import cpu
 import eager
 import first_calls
+import forests
 import mxnet_network
 import numpy as np
 
@@ -433,6 +434,15 @@ def exactness() -> Iterator[Figure]:
     model = weft.compile(weft.symbol.sum(Variable("x")), shape={"x": tenths.shape})
     total = model.run({"x": tenths})[0].item() / (2**25 * float(tenths[0]))
     yield Figure("error of a sum of 2^25 tenths", abs(total - 1) * 1e6, "ppm", 0, 40)
+
+
+# forests: against ONNX Runtime.
+
+
+@group("forests")
+def forest_speed() -> Iterator[Figure]:
+    for batch, ours, theirs in forests.measure():
+        yield Figure(f"{forests.TREES} trees, batch {batch}, over ONNX Runtime's", ours / theirs, "x", 0, 1)
 
 
 def main(arguments: list[str]) -> int:

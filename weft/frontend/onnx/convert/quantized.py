@@ -13,7 +13,7 @@ from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
-from .layers import _windows
+from .windows import windows_of
 
 UINT8, INT8 = DTYPES["uint8"], DTYPES["int8"]
 
@@ -118,7 +118,7 @@ def _convolution(call: OnnxCall, data: Value, weight: Value, data_zero: Value | 
     kernel = call.shape(weight)[2:]
     if tuple(call.attr("kernel_shape") or kernel) != kernel:
         raise FormatError(f"kernel_shape {call.attr('kernel_shape')} for a weight of shape {call.shape(weight)}")
-    windows = _windows(call, kernel)
+    windows = windows_of(call, kernel)
     weight, weight_zero = _signed(call, weight, zero)
     zeros = [_one_number(call, value) for value in (data_zero, weight_zero) if value is not None]
     return call.op(

@@ -1,0 +1,3 @@
+"""Learned models that are no networks: ensembles of decision trees."""
+
+from . import trees
