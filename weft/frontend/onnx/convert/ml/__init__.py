@@ -1,3 +1,3 @@
 """Converters of the operators of ai.onnx.ml, by subject; each file registers its own."""
 
-from . import trees
+from . import features, linear, lookup, svm, trees
