@@ -60,12 +60,12 @@ _ABSENT = (
 
 
 @contextmanager
-def declared_operators() -> Iterator[None]:
+def declared_operators() -> Iterator[torch.library.Library]:
     """Declares the absent operators while the library object lives."""
     library = torch.library.Library("torchvision", "DEF")
     for declaration in _ABSENT:
         library.define(declaration)
-    yield
+    yield library
     del library
 
 

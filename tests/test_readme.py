@@ -79,10 +79,9 @@ def test_what_weft_cannot_do_it_cannot():
         weft.Target.create("cuda")
     with pytest.raises(weft.Error):
         weft.compile(weft.symbol.Variable("x"), precision="int8")
-    there = {"QuantizeLinear", "DequantizeLinear"}
     operators = set(re.findall(r"`([A-Z]\w+)`", section)) - {"Parameter"}
-    assert there <= operators
-    assert operators & set(supported()) == there
+    assert operators
+    assert not operators & set(supported())
 
 
 def test_settings_are_all_described():

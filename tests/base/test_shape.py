@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from weft.base import shape as sh
 from weft.base.errors import OutOfRange, ShapeError
+from weft.base.extents import evaluate
 
 extents = st.integers(0, 4)
 dims = st.one_of(extents, st.none(), st.sampled_from(["n", "m"]))
@@ -41,7 +42,7 @@ def test_broadcast_of_unknowns_is_what_any_filling_gives(a, b, data):
     except ValueError:
         return
     known = [(dim, got) for dim, got in zip(result, filled) if dim is not None]
-    assert all(symbols.get(dim, dim) == got for dim, got in known)
+    assert all(evaluate(dim, symbols) == got for dim, got in known)
     assert len(result) == len(filled)
 
 
@@ -51,7 +52,8 @@ def test_broadcast_needs_ranks():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "result"), [("n", 5, 5), (5, "n", 5), ("n", None, None), ("n", "m", None), (None, 0, 0), ("n", 1, "n")]
+    ("a", "b", "result"),
+    [("n", 5, 5), (5, "n", 5), ("n", None, None), ("n", "m", "max(m, n)*min(1, m, n)"), (None, 0, 0), ("n", 1, "n")],
 )
 def test_broadcast_dim(a, b, result):
     assert sh.broadcast_dim(a, b) == result
@@ -83,6 +85,11 @@ def test_unify_fills_what_is_masked(full, mask):
 
 def test_unify_prefers_numbers_and_names_ranks():
     assert sh.unify(("n", 3), (2, "m")) == (2, 3)
+    assert sh.unify(("n + 1",), ("m",)) == ("n + 1",)
+    with pytest.raises(ShapeError, match=r"dimension n \+ 1 is not dimension n"):
+        sh.unify(("n + 1",), ("n",))
+    with pytest.raises(ShapeError, match=r"dimension n \+ 4 is not dimension 3"):
+        sh.unify(("n + 4",), (3,))
     with pytest.raises(ShapeError, match="one has 2 dimensions, the other 1"):
         sh.unify((2, 3), (2,))
     with pytest.raises(ShapeError, match="dimension 3 is not dimension 4"):
@@ -107,11 +114,17 @@ def test_sums_and_products(numbers):
     ("function", "dims", "result"),
     [
         (sh.add_dims, ("n", 0), "n"),
-        (sh.add_dims, ("n", 1), None),
+        (sh.add_dims, ("n", 1), "n + 1"),
         (sh.add_dims, (None, 0), None),
         (sh.mul_dims, ("n", 1), "n"),
         (sh.mul_dims, ("n", 0), 0),
-        (sh.mul_dims, ("n", "n"), None),
+        (sh.mul_dims, ("n", "n"), "n*n"),
+        (sh.mul_dims, ("n", None), None),
+        (sh.sub_dims, ("n + 1", "n"), 1),
+        (sh.floor_div_dims, ("n", 0.5), None),
+        (sh.ceil_div_dims, ("n", 2), "(n + 1)//2"),
+        (sh.min_dims, ("n", 4, None), None),
+        (sh.max_dims, (3, 2), 3),
     ],
 )
 def test_arithmetic_of_unknowns(function, dims, result):

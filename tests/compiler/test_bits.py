@@ -94,7 +94,7 @@ def test_nothing_outside_is_touched_and_nothing_unset_is_read(rng, isa, front, n
     model = weft.compile((symbol, params), shape={"x": shape}, target=target_of(isa), threads=2)
     x = floats(rng, shape)
     expected = model(x)
-    executor = model._executors[model.specialisations[0]]
+    executor = model._whole.executors[model.specialisations[0]]
     (space,) = executor._workspaces
     arena = guarded(np.full(space.arena.shape, 255, np.uint8), front)
     start = arena.__array_interface__["data"][0]

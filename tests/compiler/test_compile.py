@@ -23,7 +23,7 @@ from weft.base.errors import (
     ShapeError,
     Unsupported,
 )
-from weft.compiler import model as model_module
+from weft.compiler.parts import part as part_module
 
 
 def affine(shape=(3, 4)):
@@ -278,7 +278,7 @@ def test_new_shapes_are_compiled_and_kept(rng):
 
 def test_the_least_recently_used_goes(rng):
     model = open_model()
-    count = model_module.MAX_SPECIALISATIONS
+    count = part_module.MAX_SPECIALISATIONS
     for rows in range(1, count + 1):
         model(floats(rng, (rows, 3)))
     model(floats(rng, (1, 3)))
@@ -288,7 +288,7 @@ def test_the_least_recently_used_goes(rng):
 
 
 def test_an_evicted_executor_outlives_its_calls(rng, monkeypatch):
-    monkeypatch.setattr(model_module, "MAX_SPECIALISATIONS", 1)
+    monkeypatch.setattr(part_module, "MAX_SPECIALISATIONS", 1)
     model = open_model()
     errors = []
 

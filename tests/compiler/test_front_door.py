@@ -24,7 +24,6 @@ from weft.base.errors import (
     InvalidType,
     InvalidValue,
     NotFound,
-    OpenShapes,
     RunError,
     ShapeError,
     Unsupported,
@@ -101,7 +100,7 @@ def test_a_named_dimension_that_the_file_fixes():
 
 
 def shape_dependent():
-    """A model that ONNX can only be read of with its shape in numbers."""
+    """A model that computes with the shape of its input."""
     nodes = [
         helper.make_node("Shape", ["photo"], ["s"], "s"),
         helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
@@ -112,13 +111,14 @@ def shape_dependent():
     return helper.make_model(helper.make_graph(nodes, "g", [given], [made]))
 
 
-def test_errors_name_the_inputs_that_are_open():
-    with pytest.raises(OpenShapes, match=r"shape=\{'photo': \(n, 1, \?\)\}") as caught:
-        weft.compile(shape_dependent())
-    assert caught.value.inputs == {"photo": ("n", 1, None)}
-    assert isinstance(caught.value, Unsupported | ValueError)
-    model = weft.compile(shape_dependent(), shape={"photo": (2, 1, 3)})
-    assert model(np.zeros((2, 1, 3), "float32"))[0].tolist() == [[[2, 1, 3]], [[2, 1, 3]]]
+def test_shapes_may_stay_open():
+    model = weft.compile(shape_dependent())
+    for batch, width in ((2, 3), (1, 3), (2, 3)):
+        (tiled,) = model(np.zeros((batch, 1, width), "float32"))
+        assert tiled.tolist() == [[[batch, 1, width]]] * batch
+    assert model.compilations == 2
+    fixed = weft.compile(shape_dependent(), shape={"photo": (2, 1, 3)})
+    assert fixed(np.zeros((2, 1, 3), "float32"))[0].tolist() == [[[2, 1, 3]], [[2, 1, 3]]]
 
 
 # What is said about inputs

@@ -44,7 +44,7 @@ def test_outputs_never_share_memory(rng, level):
     first = model(x)
     agree(first, odd_outputs(), {"x": x, "c": c}, 0)
     everything = [*first, x, c, *model.program.constants]
-    executor = model._executors[model.specialisations[0]]
+    executor = model._whole.executors[model.specialisations[0]]
     everything += [space.arena.numpy() for space in executor._workspaces]
     everything += [array.numpy() for array in executor._constants]
     for position, one in enumerate(first):

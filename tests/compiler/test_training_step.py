@@ -75,7 +75,7 @@ def run_step(batch, size, width, seed, dtype="float32"):
     step = training_step(resnet.get_symbol(CLASSES, 18, (3, size, size), width=width), batch=batch)
     shapes = {"data": (batch, 3, size, size), "label": (batch, CLASSES)}
     graph, library, _ = weft.compiler.build(step.symbol, "llvm", shape=shapes, dtype=dtype)
-    assert report_of(library.program).host_steps == ()
+    assert report_of([library.program]).host_steps == ()
     module = weft.runtime.create(graph, library)
     names = step.symbol.list_input_names()
     values = random_values(module, names, batch, np.random.default_rng(seed), dtype)

@@ -121,17 +121,11 @@ def test_shape_that_contradicts_the_model(rng):
         from_onnx(small_network(rng), {"data": (1, 3, 8, 8)})
 
 
-def test_needed_shape_that_is_not_given(rng):
-    with pytest.raises(Unsupported, match="give the shape") as caught:
-        from_onnx(small_network(rng))
-    assert "Shape" in caught.value.where
-
-
 def test_all_unsupported_operators_at_once():
     nodes = [
-        node("Multinomial", "x", "a", name="first"),
-        node("Multinomial", "a", "b", name="second"),
-        node("If", "c", "d", name="branch"),
+        node("Unheard", "x", "a", name="first"),
+        node("Unheard", "a", "b", name="second"),
+        node("Strange", "c", "d", name="branch"),
         node("Relu", "b", "y"),
     ]
     nodes.append(onnx.helper.make_node("Thing", ["y"], ["z"], name="own", domain="com.example"))
@@ -143,10 +137,10 @@ def test_all_unsupported_operators_at_once():
     assert "3 operators" in text
     assert "4 nodes" in text
     for part in (
-        "ai.onnx.Multinomial (opset 18) in 2 nodes: first, second",
+        "ai.onnx.Unheard (opset 18) in 2 nodes: first, second",
         "com.example.Thing",
         "opset 3",
-        "ai.onnx.If with subgraphs",
+        "ai.onnx.Strange",
         "branch",
     ):
         assert part in text
@@ -395,12 +389,12 @@ def test_quantised_and_back(rng, axis):
 
 
 def test_all_that_is_not_supported_is_told_at_once():
-    """Operators that are missing, what stands behind one and beside it, and an element type."""
+    """Operators that are missing, and what stands behind one and beside it."""
     text = """m (float[1, 1, 4, 4] x, string[2] words) =>
         (float[a, b] n, float[1, 1, 6, 6] r, float[1, 1, 8, 8] s, string[2] t, float[1, 1, 4, 4] u)
         <float[4] sizes = {1, 1, 2, 2}> {
-        n = NonZero(x)
-        [pool] p = LpPool <kernel_shape = [2, 2]> (x)
+        n = Unheard(x)
+        [pool] p = Unseen <kernel_shape = [2, 2]> (x)
         [behind] r = Resize <mode = "strange"> (p, , sizes)
         [beside] s = Resize <mode = "odd"> (x, , sizes)
         [onwords] t = Identity(words)
@@ -414,8 +408,8 @@ def test_all_that_is_not_supported_is_told_at_once():
         from_onnx(model)
     told = str(caught.value)
     assert "2 operators of the model are not supported, in 2 nodes" in told
-    assert "3 uses of operators or types are not supported" in told
-    for part in ("NonZero", "LpPool", "strange", "'behind'", "odd", "'beside'", "STRING", "'words'"):
+    assert "2 uses of operators or types are not supported" in told
+    for part in ("Unheard", "Unseen", "strange", "'behind'", "odd", "'beside'"):
         assert part in told
     assert "onwords" not in told
     assert "fine" not in told

@@ -8,7 +8,7 @@ from oracles import oracle
 from scipy import stats
 
 import weft
-from weft.base.errors import Error
+from weft.base.errors import Error, OutOfMemory
 from weft.core.interpret import evaluate, final_values
 from weft.frontend import from_onnx
 from weft.runtime.report import report_of
@@ -22,7 +22,7 @@ def compiled(symbol, params, shapes=None):
     graph, library, _ = weft.compiler.build(
         symbol, "llvm", {**{n: v.shape for n, v in values.items()}, **(shapes or {})}, dtypes
     )
-    assert report_of(library.program).host_steps == ()
+    assert report_of([library.program]).host_steps == ()
     module = weft.runtime.create(graph, library)
     module.set_input(**values)
     return module
@@ -92,6 +92,49 @@ def test_choices(rng):
         assert (found.dtype, found.tolist()) == (np.int32, wanted.int().tolist())
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_samples_of_classes(rng, dtype):
+    """As often as their weights say, and never one of weight 0; logits have no zero of their own."""
+    weights = rng.uniform(0.05, 1, (3, 6))
+    weights[:, [0, 3, 5]] *= [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    with np.errstate(divide="ignore"):
+        logits = (np.log(weights) + 30).astype(dtype)
+    made = node("Multinomial", "x", "y", sample_size=4000, dtype=onnx.TensorProto.INT64, seed=5.0)
+    model = make_model([made], {"x": (3, 6)}, ["y"], elem_type=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    first, second = runs(model, {"x": logits})
+    assert (first[0].shape, first[0].dtype) == ((3, 4000), np.int64)
+    assert (first[0] != second[0]).any()
+    shares = np.exp(logits.astype(np.float64) - 30)
+    for drawn, share in zip(np.concatenate([first[0], second[0]], 1), shares):
+        counts, possible = np.bincount(drawn, minlength=6), share > 0
+        assert not counts[~possible].any()
+        wanted = 8000 * share[possible] / share.sum()
+        assert stats.chisquare(counts[possible], wanted).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64"])
+def test_dtypes_of_numbers(name):
+    code = getattr(onnx.TensorProto, {"float64": "DOUBLE"}.get(name, name.upper()))
+    nodes = [
+        node("RandomUniform", "", "u", shape=[800], low=-1.0, high=3.0, seed=7.0, dtype=code),
+        node("RandomNormalLike", "u", "n", mean=1.0, scale=2.0, seed=9.0),
+        node("Bernoulli", "p", "b", seed=2.0, dtype=code),
+    ]
+    half = np.full(800, 0.25, np.float32)
+    ((uniform, normal, chosen),) = runs(make_model(nodes, {"p": (800,)}, ["u", "n", "b"]), {"p": half}, 1)
+    assert {str(drawn.dtype) for drawn in (uniform, normal, chosen)} == {name}
+    assert stats.kstest(uniform.astype(np.float64), "uniform", (-1, 4)).pvalue > 1e-4
+    assert stats.kstest(normal.astype(np.float64), "norm", (1, 2)).pvalue > 1e-4
+    assert stats.binomtest(int(chosen.astype(int).sum()), 800, 0.25).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("shape", [[1 << 40], [1 << 20, 1 << 20], [1 << 50]])
+def test_more_numbers_than_memory(shape):
+    model = make_model([node("RandomNormal", "", "y", shape=shape)], {}, ["y"])
+    with pytest.raises(OutOfMemory):
+        compiled(*from_onnx(model))
+
+
 def dropout_model(outputs, ratio=0.25, **attrs):
     made = node("Dropout", "x ratio mode", " ".join(outputs), **attrs)
     given = {"ratio": np.float32(ratio), "mode": np.bool_(True)}
@@ -128,6 +171,7 @@ def test_nodes_without_a_seed_differ():
         ("RandomNormal", {"dtype": INT32}),
         ("RandomNormal", {"seed": float("nan")}),
         ("RandomNormal", {"scale": -1.0}),
+        ("RandomNormal", {"dtype": onnx.TensorProto.STRING}),
     ],
 )
 def test_what_is_refused(op_type, attrs):

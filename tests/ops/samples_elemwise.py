@@ -223,3 +223,11 @@ def cast_like(rng, torch):
         yield Sample([floats(rng, shape), like], {}, lambda x, y: x.to(y.dtype))
     like = np.zeros((), "int64")
     yield Sample([floats(rng, (3, 2), -9, 9), like], {}, lambda x, y: x.to(y.dtype), False)
+
+
+@samples("bitcast")
+def bitcast(rng, torch):
+    for shape in SMALL_SHAPES:
+        yield Sample([floats(rng, shape).astype("float64")], {"dtype": "int64"}, lambda x: x.view(torch.int64), False)
+    yield Sample([integers(rng, (2, 3))], {"dtype": "float32"}, lambda x: x.view(torch.float32), False)
+    yield Sample([floats(rng, (4,)).astype("float16")], {"dtype": "int16"}, lambda x: x.view(torch.int16), False)

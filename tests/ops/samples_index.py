@@ -121,6 +121,43 @@ def scatter_nd(rng, torch):
     yield Sample(twice, {}, run, differentiable=(0,))
 
 
+@samples("scatter_nd_reduce")
+def scatter_nd_reduce(rng, torch):
+    names = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
+
+    def rows(reduction):
+        """By PyTorch's scatter along the first axis, for one coordinate; of more, by their row numbers."""
+
+        def put(x, indices, updates):
+            count = len(indices)
+            numbers = torch.zeros(indices.shape[1:], dtype=torch.int64)
+            for row, size in zip(indices, x.shape):
+                numbers = numbers * size + row.long() % size
+            flat = x.reshape(-1, *x.shape[count:])
+            news = updates.reshape(-1, *x.shape[count:])
+            where = numbers.reshape(-1, *[1] * (x.ndim - count)).expand_as(news)
+            return flat.scatter_reduce(0, where, news, names[reduction]).reshape(x.shape)
+
+        return put
+
+    for reduction in names:
+        attrs = {"reduction": reduction}
+        for shape, where in [
+            ((5,), (1, 9)),
+            ((5, 3), (1, 7)),
+            ((2, 3, 4), (2, 2, 4)),
+            ((3, 16), (1, 4)),
+            ((3, 2), (1, 0)),
+        ]:
+            count = where[0]
+            sizes = np.reshape(shape[:count], (-1,) + (1,) * (len(where) - 1))
+            indices = rng.integers(-sizes, sizes, where)
+            updates = floats(rng, (*where[1:], *shape[count:]))
+            yield Sample([floats(rng, shape), indices, updates], attrs, rows(reduction), False)
+        whole = [integers(rng, (4,), dtype="int64"), rng.integers(0, 4, (1, 6)), integers(rng, (6,), dtype="int64")]
+        yield Sample(whole, attrs, rows(reduction), False)
+
+
 ELEMENTS = [
     ((3, 4), (3, 4), 1),
     ((3, 4), (2, 4), 0),

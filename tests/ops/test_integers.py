@@ -143,7 +143,7 @@ def run(outputs, **values):
     dtypes = {name: str(value.dtype) for name, value in given.items()}
     graph, library, _ = weft.compiler.build(group, "llvm", shapes, dtypes)
     module = weft.runtime.create(graph, library)
-    assert report_of(library.program).host_steps == ()
+    assert report_of([library.program]).host_steps == ()
     module.run(**given)
     return [module.get_output(i).asnumpy() for i in range(module.get_num_outputs())]
 

@@ -37,7 +37,7 @@ def built(symbol, values, level=2):
     dtypes = {name: value.dtype for name, value in values.items()}
     with weft.compiler.build_config(opt_level=level):
         graph, library, _ = weft.compiler.build(symbol, "llvm", shapes, dtypes)
-    assert report_of(library.program).host_steps == ()
+    assert report_of([library.program]).host_steps == ()
     module = weft.runtime.create(graph, library)
     module.set_input(**values)
     return module

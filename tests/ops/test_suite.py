@@ -36,6 +36,10 @@ WITHOUT_GRADIENT = {
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
     "_halo": "put in place when a model is built, after gradients are taken",
+    **dict.fromkeys(
+        ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv"),
+        "of quantised networks, which are run and not trained",
+    ),
     "multibox_transform_loc": "chooses and orders boxes after a network has run",
     "non_max_suppression": "chooses and orders boxes after a network has run",
     "proposal": "chooses and orders boxes",
@@ -43,6 +47,8 @@ WITHOUT_GRADIENT = {
     "tree_ensemble": "constant wherever it has a derivative",
     "_rnn_grad": "part of a gradient, which is differentiable once",
     "_ctc_loss_grad": "part of a gradient, which is differentiable once",
+    "bitcast": "neighbours in value are no neighbours in bits",
+    "scatter_nd_reduce": "comes from models that have been trained",
     "ldl_factor": "PyTorch has none",
     "ldl_solve": "PyTorch has none",
     "geqrf": "PyTorch has none; qr has one",
@@ -56,8 +62,9 @@ WITHOUT_GRADIENT = {
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
-# elements are exact.
+# elements are exact, or the memory is only named otherwise.
 ON_HOST = {
+    "bitcast",
     "inverse",
     "solve",
     "det",

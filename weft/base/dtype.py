@@ -1,4 +1,4 @@
-"""Element types. Inside weft a dtype is always a `numpy.dtype`; bfloat16 comes from ml_dtypes."""
+"""Element types. Inside weft a dtype is always a `numpy.dtype`; those that numpy has not come from ml_dtypes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ DType = np.dtype[Any]
 _NAMES = ("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 complex64 complex128").split()
 DTYPES: dict[str, DType] = {name: np.dtype(name) for name in _NAMES}
 DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
-_NAME_OF: dict[DType, str] = {dtype: name for name, dtype in DTYPES.items()}
+
+# What values can be stored and moved in, an element a byte, but not computed: that needs a cast to another dtype first.
+_STORED_NAMES = (
+    "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float6_e2m3fn float6_e3m2fn "
+    "float4_e2m1fn int4 uint4 int2 uint2"
+).split()
+STORED_DTYPES: dict[str, DType] = {name: np.dtype(getattr(ml_dtypes, name)) for name in _STORED_NAMES}
+NAMED_DTYPES: dict[str, DType] = {**DTYPES, **STORED_DTYPES}
+_NAME_OF: dict[DType, str] = {dtype: name for name, dtype in NAMED_DTYPES.items()}
+_STORED = frozenset(STORED_DTYPES.values())
 
 FLOAT32, FLOAT64, INT32, INT64, BOOL = (DTYPES[name] for name in ("float32", "float64", "int32", "int64", "bool"))
 
@@ -37,7 +46,9 @@ CODE_OF: dict[str, int] = {
     "complex64": 13,
     "complex128": 14,
 }
-_DTYPE_OF_CODE = {code: DTYPES[name] for name, code in CODE_OF.items()}
+_STORED_CODES = {name: code for code, name in enumerate(_STORED_NAMES, len(CODE_OF))}  # which NNVM has not
+_DTYPE_OF_CODE = {code: NAMED_DTYPES[name] for name, code in {**CODE_OF, **_STORED_CODES}.items()}
+_CODE_OF_DTYPE = {dtype: code for code, dtype in _DTYPE_OF_CODE.items()}
 
 
 def as_dtype(value: object) -> DType:
@@ -47,10 +58,10 @@ def as_dtype(value: object) -> DType:
     (2, dtype('float32'))
     """
     if isinstance(value, str):
-        found = DTYPES.get(value)
+        found = NAMED_DTYPES.get(value)
         if found is not None:
             return found
-        close = difflib.get_close_matches(value, DTYPES, n=1)
+        close = difflib.get_close_matches(value, NAMED_DTYPES, n=1)
         raise InvalidValue(
             f"unknown dtype {value!r}",
             why="weft has " + ", ".join(DTYPES),
@@ -59,7 +70,7 @@ def as_dtype(value: object) -> DType:
     dtype = _numpy_dtype(value)
     if dtype not in _NAME_OF:
         raise _foreign(value)
-    return DTYPES[_NAME_OF[dtype]]
+    return NAMED_DTYPES[_NAME_OF[dtype]]
 
 
 def _numpy_dtype(value: object) -> DType | None:
@@ -89,7 +100,10 @@ def dtype_name(dtype: DType) -> str:
 
 def dtype_code(dtype: DType) -> int:
     """NNVM's code of a dtype."""
-    return CODE_OF[dtype_name(dtype)]
+    code = _CODE_OF_DTYPE.get(dtype)
+    if code is None:
+        raise _foreign(dtype)
+    return code
 
 
 def dtype_of_code(code: int) -> DType:
@@ -99,8 +113,23 @@ def dtype_of_code(code: int) -> DType:
     return _DTYPE_OF_CODE[code]
 
 
+def is_stored(dtype: DType) -> bool:
+    """Whether values of a dtype are stored and moved, and cast to be computed with.
+
+    >>> is_stored(as_dtype("int4")), is_stored(as_dtype("int8"))
+    (True, False)
+    """
+    return dtype in _STORED
+
+
+def has_native_code(dtype: DType) -> bool:
+    """Whether kernels read and write values of a dtype; operators on others run their references."""
+    return dtype not in _STORED and dtype.kind != "c"
+
+
 def is_float(dtype: DType) -> bool:
-    return dtype.kind == "f" or dtype == DTYPES["bfloat16"]
+    """Whether values of a dtype are computed as floating-point numbers."""
+    return (dtype.kind == "f" and dtype.itemsize > 1) or dtype == DTYPES["bfloat16"]
 
 
 def is_integer(dtype: DType) -> bool:

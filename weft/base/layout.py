@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from .errors import InvalidType, LayoutError
-from .shape import Dim, Shape, mul_dims, show
+from .shape import Dim, Shape, floor_div_dims, mul_dims, show
 
 UNDEFINED = "__undef__"
 _TOKEN = re.compile(r"([A-Z])|([1-9][0-9]{0,8})([a-z])")
@@ -150,14 +150,12 @@ def _part(letter: str, size: int, total: Dim, target: Layout) -> Dim:
     block = target.subsizeof(letter)
     if block < 0:
         return total
-    if not isinstance(total, int):
-        return None
-    if total % block:
+    if isinstance(total, int) and total % block:
         raise LayoutError(
             f"dimension {letter} of {total} cannot be split in blocks of {block}",
             hint="pad it to a multiple of the block, or choose a block that divides it",
         )
-    return total // block
+    return floor_div_dims(total, block)
 
 
 def _like(name: str, part: str) -> str:

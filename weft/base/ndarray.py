@@ -13,7 +13,7 @@ from numpy.typing import NDArray as NumpyArray
 
 from . import dlpack
 from .device import Device, cpu
-from .dtype import BOOL, DTYPES, DType, as_dtype, dtype_name
+from .dtype import BOOL, DTYPES, NAMED_DTYPES, DType, as_dtype, dtype_name
 from .errors import DTypeError, InvalidType, InvalidValue, OutOfMemory, OutOfRange, ShapeError
 from .memory import LARGE, memory_bytes
 
@@ -242,7 +242,7 @@ def array(data: object, device: Device | None = None, dtype: object = None) -> N
     """
     wanted = None if dtype is None else as_dtype(dtype)
     source = _as_numpy(data, wanted)
-    target = _allocate(source.shape, wanted or DTYPES[dtype_name(source.dtype)])
+    target = _allocate(source.shape, wanted or as_dtype(source.dtype))
     _keep_imaginary(source.dtype, target.dtype)
     target[...] = source
     return NDArray(target, device)
@@ -311,7 +311,7 @@ def _as_numpy(data: object, dtype: DType | None = None) -> NumpyArray[Any]:
         data = _from_foreign(data, dtype)
     result = np.asarray(data)
     native = result.dtype.newbyteorder("=")
-    if native not in DTYPES.values():
+    if native not in NAMED_DTYPES.values():
         raise DTypeError(f"an array of {result.dtype}", why="weft has " + ", ".join(DTYPES))
     return result if result.dtype == native else result.astype(native)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import DTYPES, DType, dtype_name
+from .dtype import DType, as_dtype, dtype_name
 from .errors import DTypeError, Error, FormatError, InvalidType
 from .ndarray import NDArray, array
 
@@ -26,6 +26,15 @@ _TYPE_OF: dict[str, tuple[int, int]] = {
     **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
     **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
+    **{f"{sign}int{bits}": (code, bits) for code, sign in enumerate(("", "u")) for bits in (2, 4)},
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8),
+    "float6_e2m3fn": (15, 6),
+    "float6_e3m2fn": (16, 6),
+    "float4_e2m1fn": (17, 4),
 }
 _NAME_OF = {pair: name for name, pair in _TYPE_OF.items()}
 
@@ -136,7 +145,7 @@ class _Reader:
             raise FormatError(f"invalid parameters: {rank} dimensions of type {code}:{bits}x{lanes}", where=where)
         shape = self.numbers(f"{rank}q", where)
         (size,) = self.numbers("q", where)
-        dtype = DTYPES[_NAME_OF[code, bits]]
+        dtype = as_dtype(_NAME_OF[code, bits])
         if any(dim < 0 for dim in shape) or prod(shape) * dtype.itemsize != size:
             what = f"invalid parameters: {shape} of {dtype} in {size} bytes"
             raise FormatError(what, where=where)

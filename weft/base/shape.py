@@ -1,18 +1,22 @@
 """Dimensions and shapes.
 
-A dimension is an int (0 is a real, empty extent), a str (a named symbol such as "batch"), or None
-(unknown). A shape is a tuple of dimensions, or None when not even the rank is known. Shapes form a
-lattice with None at the top: `unify` meets two facts about the same shape.
+A dimension is an int (0 is a real, empty extent), a str (a name such as "batch", or an expression over
+names such as "2*n + 1" in its canonical form, see extents.py), or None (unknown). A shape is a tuple of
+dimensions, or None when not even the rank is known. Shapes form a lattice with None at the top: `unify`
+meets two facts about the same shape.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeGuard, overload
 
 from .errors import InvalidType, OpenShapes, OutOfRange, ShapeError
+from .extents import Extent, Untold, ceil_div, greatest, least
 
 Dim = int | str | None
 Ranked = tuple[Dim, ...]
@@ -21,7 +25,7 @@ StaticShape = tuple[int, ...]
 
 
 def is_known(shape: Shape) -> bool:
-    """Whether the rank and every dimension are known; a named symbol counts as known."""
+    """Whether the rank and every dimension are known; an expression over names counts as known."""
     return shape is not None and None not in shape
 
 
@@ -65,15 +69,23 @@ def given_shapes(shapes: Any) -> dict[str, tuple[Dim, ...]]:
 
 
 def checked_shape(shape: Any, name: str) -> Shape:
-    """What is given as the shape of something called `name`: a tuple of ints, names and None."""
+    """What is given as the shape of something called `name`: a tuple of ints, expressions and None.
+
+    >>> checked_shape((2, "1 + n", None), "x")
+    (2, 'n + 1', None)
+    """
     if shape is None:
         return None
     if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
         raise InvalidType(f"the shape of {name!r} must be a tuple, not {shape!r}", hint="(1, 3, 8, 8)")
-    return tuple(dim if isinstance(dim, (str, type(None))) else _extent(dim, name) for dim in shape)
+    return tuple(None if dim is None else _extent(dim, name) for dim in shape)
 
 
-def _extent(dim: Any, name: str) -> int:
+def _extent(dim: Any, name: str) -> int | str:
+    if isinstance(dim, str):
+        dim = Extent.of(dim).dim
+        if isinstance(dim, str):
+            return dim
     try:
         extent = operator.index(dim)
     except TypeError:
@@ -103,14 +115,23 @@ def open_shapes(what: str, inputs: Mapping[str, Shape], *, why: str | None = Non
 
 
 def unify_dim(a: Dim, b: Dim) -> Dim:
-    """The meet of two facts about one dimension; a number wins over a symbol."""
+    """The meet of two facts about one dimension; a number wins over an expression."""
     if a is None or a == b:
         return b
     if b is None:
         return a
-    if isinstance(a, str) or isinstance(b, str):
+    if (isinstance(a, str) or isinstance(b, str)) and _may_equal(a, b):
         return b if isinstance(a, str) and not isinstance(b, str) else a
     raise ShapeError(f"dimension {a} is not dimension {b}")
+
+
+@lru_cache(maxsize=4096)
+def _may_equal(a: int | str, b: int | str) -> bool:
+    """Whether some values of the names make both the same, as far as is easily told."""
+    try:
+        return Extent.of(a).equals(Extent.of(b))
+    except Untold:
+        return True
 
 
 @overload
@@ -142,11 +163,13 @@ def unify(a: Shape, b: Shape) -> Shape:
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
     """numpy's rule for one dimension, with unknowns: 1 stretches, equal stays.
 
-    An unknown or a symbol beside a number n > 1 or 0 can only be 1 or n, so the result is n.
-    Beside each other either may turn out to be 1, so the result is unknown.
+    An unknown or an expression beside a number n > 1 or 0 can only be 1 or n, so the result is n.
+    Of two expressions either may turn out to be 1.
 
     >>> broadcast_dim(None, 5), broadcast_dim("n", "n"), broadcast_dim("n", None)
     (5, 'n', None)
+    >>> broadcast_dim("n", "min(n, 512)"), broadcast_dim("n", "m")
+    ('n', 'max(m, n)*min(1, m, n)')
     """
     if a == 1:
         return b
@@ -156,7 +179,7 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
         raise ShapeError(f"dimensions {a} and {b} do not broadcast")
     if isinstance(a, int):
         return a
-    return b if isinstance(b, int) else None
+    return b if isinstance(b, int) else _combined(_broadcast, (a, b))
 
 
 def broadcast(*shapes: Shape) -> Shape:
@@ -184,21 +207,80 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def add_dims(*dims: Dim) -> Dim:
-    """Sum of dimensions; unknown if any is not a number (a symbol plus zeros stays)."""
-    rest = [dim for dim in dims if dim != 0]
-    if len(rest) == 1:
-        return rest[0]
-    return sum(d for d in rest if isinstance(d, int)) if all_numbers(rest) else None
+    """Sum of dimensions; unknown if any is.
+
+    >>> add_dims(2, 3), add_dims("n", 2, "n"), add_dims("n", None)
+    (5, '2*n + 2', None)
+    """
+    return sum(dims) if all_numbers(dims) else _combined(_sum, dims)  # type: ignore[arg-type]
+
+
+def sub_dims(a: Dim, b: Dim) -> Dim:
+    """Difference of dimensions; unknown if one is."""
+    return a - b if isinstance(a, int) and isinstance(b, int) else _combined(operator.sub, (a, b))
 
 
 def mul_dims(*dims: Dim) -> Dim:
-    """Product of dimensions; unknown if any is not a number (zero wins, ones vanish)."""
+    """Product of dimensions; unknown if any is, but zero wins.
+
+    >>> mul_dims("n", 2, "m"), mul_dims(None, 0)
+    ('2*m*n', 0)
+    """
     if 0 in dims:
         return 0
-    rest = [dim for dim in dims if dim != 1]
-    if len(rest) == 1:
-        return rest[0]
-    return math.prod(d for d in rest if isinstance(d, int)) if all_numbers(rest) else None
+    return math.prod(dims) if all_numbers(dims) else _combined(_product, dims)  # type: ignore[arg-type]
+
+
+def floor_div_dims(a: Dim, b: Dim) -> Dim:
+    """Quotient of dimensions rounded down; unknown if one is.
+
+    >>> floor_div_dims("6*n", "n"), floor_div_dims("n", 2), floor_div_dims(7, 2)
+    (6, 'n//2', 3)
+    """
+    return a // b if isinstance(a, int) and isinstance(b, int) else _combined(operator.floordiv, (a, b))
+
+
+def ceil_div_dims(a: Dim, b: Dim) -> Dim:
+    """Quotient of dimensions rounded up; unknown if one is."""
+    return -(-a // b) if isinstance(a, int) and isinstance(b, int) else _combined(ceil_div, (a, b))
+
+
+def min_dims(*dims: Dim) -> Dim:
+    """The least of some dimensions; unknown if any is."""
+    return min(dims) if all_numbers(dims) else _combined(least, dims)  # type: ignore[type-var]
+
+
+def max_dims(*dims: Dim) -> Dim:
+    """The greatest of some dimensions; unknown if any is.
+
+    >>> max_dims("n", "n + 1"), max_dims("n", 0)
+    ('n + 1', 'n')
+    """
+    return max(dims) if all_numbers(dims) else _combined(greatest, dims)  # type: ignore[type-var]
+
+
+@lru_cache(maxsize=4096)
+def _combined(how: Callable[..., Extent], dims: tuple[Dim, ...]) -> Dim:
+    known = [dim for dim in dims if isinstance(dim, (int, str))]
+    if len(known) < len(dims):
+        return None
+    try:
+        return how(*map(Extent.of, known)).dim
+    except Untold:
+        return None
+
+
+def _sum(*extents: Extent) -> Extent:
+    return functools.reduce(operator.add, extents)
+
+
+def _product(*extents: Extent) -> Extent:
+    return functools.reduce(operator.mul, extents)
+
+
+def _broadcast(a: Extent, b: Extent) -> Extent:
+    """Where both fit together: the larger one, or 0 where one is 0 and the other 1."""
+    return greatest(a, b) * least(1, a, b)
 
 
 def all_numbers(dims: Iterable[Dim]) -> bool:

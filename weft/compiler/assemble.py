@@ -12,7 +12,7 @@ from typing import Any
 from .. import te
 from ..base import config
 from ..base.device import Device
-from ..base.dtype import DType, dtype_name
+from ..base.dtype import DTYPES, DType, dtype_name, has_native_code
 from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
 from ..base.plan import ExecPlan, HostStep, KernelStep, Launch, Step
@@ -24,7 +24,7 @@ from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from ..lower.group import LoweredKernel, Temporary, kernel_name
 from ..lower.rim import rim_kernel
-from ..passes.fuse import fusible_groups
+from ..passes.fuse import fusible_groups, has_native_code_for
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
 from .ahead import lowered_ahead
 from .backends import backend_of
@@ -240,6 +240,8 @@ class _Assembler:
         """Whether the group becomes kernels of its own."""
         if not self._is_ordinary(group) or not all(self.lowering.has_body(node) for node in group.nodes):
             return False
+        if not all(has_native_code_for(self.graph, node) for node in group.nodes):
+            return False
         return not (places_only(group) and self._is_made_of_parts(group.nodes[0]))
 
     def _call(self, group: FusedGroup) -> GroupCall:
@@ -340,6 +342,9 @@ class _Assembler:
         self, source: NodeEntry, fact: Any, result: Key, nodes: Sequence[Node], strides: tuple[int, ...] | None = None
     ) -> None:
         """A value written once more, with `strides` where that is inside a larger one."""
+        shape, dtype = fact
+        if not has_native_code(dtype):
+            fact = ((prod(shape) * dtype.itemsize,), DTYPES["uint8"])
         steps = self._strides([source])
         if strides is not None:
             steps[result] = strides

@@ -4,56 +4,52 @@ are first seen, and kept."""
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..base import counters
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
-from ..base.forks import ForkLock, held_lock, renewed_lock
-from ..base.shape import Dim, Shape, given_shapes, is_static, show_dims, unify
+from ..base.ndarray import array
+from ..base.shape import Dim, Shape, StaticShape, given_shapes, is_static, show_dims, unify
 from ..base.target import Target
 from ..core.graph import Graph
-from ..core.infer import infer, shape_hint
+from ..core.infer import shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
 from ..frontend.files import from_file, from_memory
 from ..frontend.unread import unread_inputs
-from ..passes.fuse import fusible_groups
 from ..runtime.artifact import save_program
-from ..runtime.executor import Executor
-from ..runtime.inputs import as_input, by_name, check_names
-from ..runtime.loading import load_executor
+from ..runtime.inputs import as_input, as_value, by_name, check_names
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
-from .assemble import assemble, fused_groups
 from .backends import backend_of
-from .control_flow import compile_parts
 from .initial_values import initialised
 from .model_source import ModelSource, packed, unpacked
 from .mutation import written_variables
-from .prepare import as_arrays, prepare_typed, typed_graph
+from .parts.schedule import Schedule
+from .prepare import as_arrays
 from .stages import reached
 
-MAX_SPECIALISATIONS = 16
 PRECISIONS = ("fp32",)
 
 Progress = Callable[[int, int], None]
-Shapes = tuple[tuple[int, ...], ...]  # of all inputs, in order
+Shapes = tuple[Any, ...]  # of all inputs, in order; behind them, the bytes of values that decide
 
 
 class InputSpec(NamedTuple):
-    """What an input must be: None and names in the shape stand for any extent."""
+    """What an input must be: None and names in the shape stand for any extent. Without a dtype it is text, or a
+    sequence."""
 
     name: str
     shape: Shape
-    dtype: DType
+    dtype: DType | None
 
     def __str__(self) -> str:
-        return f"{self.name}: {dtype_name(self.dtype)}[{show_dims(self.shape)}]"
+        return f"{self.name}: {dtype_name(self.dtype) if self.dtype else 'any'}[{show_dims(self.shape)}]"
 
 
 def compile(
@@ -94,7 +90,7 @@ def compile(
     backend_of(chosen).runtime.check(chosen, threads)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
-    values = {**own_params, **as_arrays(params)}
+    values = {**own_params, **_copies(params)}
     _check_given({**shapes, **dtypes}, symbol, values)
     source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level)
     made = CompiledModel(source)
@@ -112,7 +108,7 @@ def _model(model: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> _Model:
     if isinstance(model, Symbol):
         return _Model(model, {}, shapes)
     if isinstance(model, (tuple, list)) and len(model) == 2 and isinstance(model[0], Symbol):
-        return _Model(model[0], as_arrays(model[1]), shapes)
+        return _Model(model[0], _copies(model[1]), shapes)
     if isinstance(model, (str, os.PathLike)):
         read: tuple[Any, Any] | None = from_file(Path(model), shapes)
     else:
@@ -125,6 +121,11 @@ def _model(model: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> _Model:
     symbol, params = read
     reached("model", from_file, symbol)
     return _Model(symbol, as_arrays(params), _with_hints(symbol, shapes))
+
+
+def _copies(params: Mapping[str, Any] | None) -> dict[str, Array]:
+    """Parameters that nobody else changes: all code of the model reads this one copy."""
+    return {name: array(value).numpy() for name, value in as_arrays(params).items()}
 
 
 def _with_hints(symbol: Symbol, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
@@ -165,16 +166,13 @@ class CompiledModel:
         self.inputs: list[InputSpec] = list(self._specs.values())
         self._unread = frozenset(unread_inputs(source.symbol)) - self._specs.keys()
         self.outputs: list[str] = source.symbol.list_output_names()
-        self._executors: OrderedDict[Shapes, Executor] = OrderedDict()
-        self._last: Executor | None = None
+        self._schedule = Schedule(graph, source, list(self._specs))
+        self._whole = self._schedule.whole
+        if self._whole is not None:
+            self._whole.check = self._check_shapes
+        self._plain = all(spec.dtype is not None for spec in self.inputs)
         self._closed = False
-        self.compilations = 0
-        self._new_locks()
         counters.add_stat_value("weft.compiled_models_constructed", 1)
-
-    def _new_locks(self) -> None:
-        self._lock = held_lock("table")
-        self._turns: dict[Shapes, ForkLock] = {}  # held while code for shapes is made
 
     # Running
 
@@ -187,119 +185,82 @@ class CompiledModel:
         if self._unread and isinstance(inputs, Mapping):  # what the file declares may be given
             inputs = {name: value for name, value in inputs.items() if name not in self._unread}
         check_names(inputs, self._specs)
-        arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
-        return self._executor(tuple(a.shape for a in arrays.values())).run_arrays(arrays)
+        whole = self._whole
+        if whole is not None:
+            arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
+            return whole.executor(arrays).run_arrays(arrays)
+        values = {name: as_value(inputs[name], spec) for name, spec in self._specs.items()}
+        self._check_shapes({name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)})
+        return self._schedule.run(values)
 
-    def _executor(self, shapes: Shapes) -> Executor:
-        with self._lock:
-            found = self._executors.get(shapes)
-            if found is not None:
-                self._executors.move_to_end(shapes)
-                self._last = found
-            elif self._closed:
-                raise RunError("the model is closed")
-        if counters.counting:
-            counters.add_stat_value("weft.compiled_model_invocations", 1)
-            counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
-        if found is not None:
-            return found
-        _check_shapes(self.inputs, shapes)
-        return self._compiled_once(shapes)
+    def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> None:
+        _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
 
     # Compiling
 
     @property
     def specialisations(self) -> list[Shapes]:
-        """The sets of input shapes there is code for, least recently used first."""
-        with self._lock:
-            return list(self._executors)
+        """The sets of input shapes there is code for, least recently used first; of a model in several parts, those of
+        the inputs of each."""
+        return [key for part in self._schedule.compiled() for key in list(part.executors)]
+
+    @property
+    def compilations(self) -> int:
+        """How often code was made."""
+        return sum(part.compilations for part in self._schedule.compiled())
 
     def prepare_known(self, progress: Progress | None = None) -> None:
-        """Makes code now if the shapes of all inputs are known."""
-        if all(is_static(spec.shape) for spec in self.inputs):
-            shapes = tuple(spec.shape for spec in self.inputs)
-            self._compiled_once(shapes, progress)  # type: ignore[arg-type]
-
-    def _compiled_once(self, shapes: Shapes, progress: Progress | None = None) -> Executor:
-        """The executor for some shapes; threads that ask for the same ones wait for the first."""
-        with self._lock:
-            turn: ForkLock = self._turns.setdefault(shapes, renewed_lock())
-        with turn:
-            with self._lock:
-                found = self._executors.get(shapes)
-            if found is None:
-                try:
-                    found = self._specialise(shapes, progress)
-                finally:
-                    with self._lock:
-                        self._turns.pop(shapes, None)
-        return found
-
-    def _specialise(self, shapes: Shapes, progress: Progress | None) -> Executor:
-        given = {spec.name: shape for spec, shape in zip(self.inputs, shapes)}
-        start = counters.time_point()
-        source = self._source
-        level, target = source.opt_level, source.target
-        known = all(is_static(spec.shape) for spec in self.inputs)
-        graph = self._graph if known else typed_graph(self._graph, source.params, given, {})
-        reached("types", infer, graph)
-        prepared = prepare_typed(graph, source.params, level, target)
-        groups = fused_groups(prepared.graph, target, level >= 1)
-        reached("groups", fusible_groups, groups)
-        inputs = [TensorSpec(spec.name, given[spec.name], spec.dtype) for spec in self.inputs]
-        program = assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
-        compile_parts(program)
-        program = replace(program, outputs=self._named(program.outputs))
-        spent = counters.time_point() - start
-        program.facts["total_seconds"] = spent / 1e9
-        counters.add_stat_value("weft.compile_nanoseconds", spent)
-        reached("program", assemble, program)
-        executor = load_executor(program, source.threads)
-        reached("executor", type(executor).run_into, executor)
-        with self._lock:
-            if not self._closed:
-                self._executors[shapes] = self._last = executor
-            self.compilations += 1
-            if len(self._executors) > MAX_SPECIALISATIONS:
-                self._executors.popitem(last=False)
-        return executor
-
-    def _named(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        """The outputs under the model's names; passes may have renamed what makes them."""
-        return tuple(spec._replace(name=name) for spec, name in zip(outputs, self.outputs))
+        """Makes code now for the first part if the shapes of all inputs are known, and none decides."""
+        first = self._schedule.parts[0]
+        if first is None or first.deciding:
+            return
+        specs = [self._specs[name] for name in first.inputs]
+        if all(is_static(spec.shape) and spec.dtype is not None for spec in specs):
+            known = {spec.name: TensorSpec(*spec) for spec in specs}  # type: ignore[arg-type]
+            first.prepare(known, progress)
 
     # About the compiled code
 
-    @property
-    def program(self) -> Program:
-        """The program compiled or run last."""
+    def _programs(self) -> list[Program]:
+        """Of each part, the one compiled or run last."""
         if self._closed:
             raise RunError("the model is closed")
-        if self._last is None:
+        return [part.last.program for part in self._schedule.compiled() if part.last is not None]
+
+    @property
+    def program(self) -> Program:
+        """The program compiled or run last; of a model in several parts, that of the last."""
+        programs = self._programs()
+        if not programs:
             raise RunError(
                 "nothing is compiled yet: the shapes of the inputs are open",
                 why="inputs: " + ", ".join(map(str, self.inputs)),
                 hint="run the model once, or compile with shape={...}",
             )
-        return self._last.program
+        return programs[-1]
 
     def report(self) -> Report:
         """What was compiled or run last: kernels, host steps, times, memory."""
-        if self._last is None and not self._closed:
+        programs = self._programs()
+        if not programs:
             waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
             return open_report(waiting, str(self._source.target))
-        return report_of(self.program)
+        return report_of(programs, self._schedule.host_steps)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""
+        if self._whole is None:
+            raise Unsupported(
+                "a model in parts cannot be saved as one program",
+                why="values that it computes, or reads, decide what comes next",
+                hint="keep the model file, and compile it where it runs",
+            )
         save_program(self.program, path)
 
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""
-        with self._lock:
-            self._closed = True
-            self._executors.clear()
-            self._last = None
+        self._closed = True
+        self._schedule.close()
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -309,11 +270,11 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         facts = [self._graph.fact(entry) for entry in self._graph.outputs]
-        made = [InputSpec(n, f.shape, f.dtype) for n, f in zip(self.outputs, facts) if f.dtype]
-        last = self._last
+        made = [InputSpec(n, f.shape, f.dtype) for n, f in zip(self.outputs, facts)]
+        programs = [] if self._closed else self._programs()
         state = "closed" if self._closed else "not compiled yet: shapes are open"
-        if last is not None:
-            count = len(last.program.kernels)
+        if programs:
+            count = sum(len(program.kernels) for program in programs)
             state = f"{count} kernel{'s' * (count != 1)} for {self._source.target.isa}"
         return f"CompiledModel({listed(self.inputs)} -> {listed(made)}; {state})"
 
@@ -330,9 +291,8 @@ class CompiledModel:
     def __copy__(self) -> CompiledModel:
         """Another model that shares the code there is, which never changes."""
         made = CompiledModel.__new__(CompiledModel)
-        with self._lock:
-            made.__dict__.update(self.__dict__, _executors=self._executors.copy())
-        made._new_locks()
+        made.__dict__.update(self.__dict__, _schedule=self._schedule.copy())
+        made._whole = made._schedule.whole
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
@@ -345,8 +305,8 @@ def _input_specs(graph: Graph, params: Mapping[str, Array]) -> dict[str, InputSp
     for node in sorted(nodes, key=_position):
         fact = graph.fact(NodeEntry(node))
         if node.name not in params:
-            assert fact.dtype is not None
-            specs.setdefault(node.name, InputSpec(node.name, fact.shape, fact.dtype))
+            dtype = None if "__kind__" in node.attrs else fact.dtype
+            specs.setdefault(node.name, InputSpec(node.name, fact.shape, dtype))
     return specs
 
 
@@ -365,10 +325,10 @@ def _check_immutable(graph: Graph) -> None:
         )
 
 
-def _check_shapes(specs: Sequence[InputSpec], shapes: Shapes) -> None:
+def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> None:
     """A number is that number, and a name one number in all inputs."""
     names: dict[str, int] = {}
-    for spec, shape in zip(specs, shapes):
+    for spec, shape in given:
         wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
         fits = len(wanted) == len(shape)
         for known, extent in zip(wanted, shape):

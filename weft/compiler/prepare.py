@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import DTYPES, FLOAT32, DType
+from ..base.dtype import DTYPES, FLOAT32, NAMED_DTYPES, DType
 from ..base.errors import DTypeError, GraphError, InvalidType
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, is_static, open_shapes
@@ -75,9 +75,14 @@ def prepare(
 
 
 def prepare_typed(
-    graph: Graph, params: Mapping[str, Array], opt_level: int, target: Target, add_pass: tuple[str, ...] = ()
+    graph: Graph,
+    params: Mapping[str, Array],
+    opt_level: int,
+    target: Target,
+    add_pass: tuple[str, ...] = (),
+    owned: bool = False,
 ) -> Prepared:
-    """The same for a graph that has its facts.
+    """The same for a graph that has its facts. `owned`: nobody changes the parameters, which need not be copied.
 
     Constants are computed twice: first those of the model, so that passes see weights and not what
     makes them; then those that the passes made, such as packed weights.
@@ -85,7 +90,7 @@ def prepare_typed(
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
-    own: set[str] = set()
+    own = set(constants) if owned else set()
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
     if fold:
         graph, constants, own = folded(graph, constants, own)
@@ -163,7 +168,7 @@ def _as_array(name: str, value: Any) -> Array:
     """Of this machine's byte order."""
     given = _array(value)
     dtype = given.dtype.newbyteorder("=")
-    if dtype not in DTYPES.values():
+    if dtype not in NAMED_DTYPES.values():
         raise DTypeError(f"parameter {name!r} is of {given.dtype}", why="weft has " + ", ".join(DTYPES))
     return given.astype(dtype, copy=False)
 

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
-from ..base.dtype import DTYPES, DType, as_dtype, dtype_name
+from ..base.dtype import DTYPES, NAMED_DTYPES, DType, as_dtype, dtype_name
 from ..base.errors import Error, InvalidValue
+from ..base.extents import Extent, reads_as_expression
 from ..base.layout import UNDEFINED, Layout
 
 Params = Any  # an instance of an operator's schema, or the text attributes of one without schema
@@ -34,6 +35,7 @@ class Kind(NamedTuple):
     name: str
     parse: Callable[[str], Any]
     print: Callable[[Any], str] = str
+    symbolic: bool = False  # whether expressions over names may stand where numbers do
 
 
 class _Required:
@@ -203,7 +205,8 @@ def parse_field(field: Field, text: str) -> Any:
         ) from None
     if field.low is not None or field.high is not None:
         for item in _scalars(value):
-            _check_range(field, item)
+            if not isinstance(item, str):  # an expression is checked when it has become a number
+                _check_range(field, item)
     return value
 
 
@@ -251,6 +254,8 @@ def text_of(value: object) -> str:
     """
     if isinstance(value, str):
         return value
+    if isinstance(value, Extent):
+        return value.text
     if isinstance(value, (tuple, list)):
         inner = [text_of(item) for item in value]
         brackets = "()" if isinstance(value, tuple) else "[]"
@@ -265,6 +270,7 @@ def text_of(value: object) -> str:
 
 # How each kind reads text. The grammar of tuples: (a, b) or [a, b], a bare item for a 1-tuple,
 # nothing inside for the empty one, a trailing comma, spaces, and the suffix L of old longs.
+# An extent is a number, or an expression over names: 2*n + 1.
 
 _INT = re.compile(r"\s*([+-]?[0-9]{1,19})L?\s*\Z")
 _FLOAT = re.compile(r"\s*([+-]?(?:inf(?:inity)?|nan|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?)f?)\s*\Z", re.I)
@@ -309,12 +315,15 @@ def split_items(text: str) -> list[str] | None:
         return None
     if text[-1:] != {"(": ")", "[": "]"}[text[0]] or len(text) < 2:
         raise ValueError("brackets do not match")
-    items, depth, start = [], 0, 1
+    items, depth, start, quoted = [], 0, 1, False
     for position in range(1, len(text) - 1):
         char = text[position]
+        quoted ^= char == "'"
+        if quoted:
+            continue
         depth += (char in "([") - (char in ")]")
-        if depth < 0 or depth > 1:
-            raise ValueError("brackets do not match or nest too deep")
+        if depth < 0:
+            raise ValueError("brackets do not match")
         if char == "," and depth == 0:
             items.append(text[start:position])
             start = position + 1
@@ -337,20 +346,20 @@ def tuple_of(kind: Kind, name: str) -> Kind:
     def print_items(values: Iterable[Any]) -> str:
         return "[" + ",".join(map(kind.print, values)) + "]"
 
-    return Kind(name, parse_items, print_items)
+    return Kind(name, parse_items, print_items, kind.symbolic)
 
 
-def _sides(name: str, *lengths: int) -> Kind:
-    """A kind for ints along height and width; one alone stands for both."""
+def _sides(items: Kind, name: str, *lengths: int) -> Kind:
+    """A kind for numbers along height and width; one alone stands for both."""
 
-    def parse_sides(text: str) -> tuple[int, ...]:
-        found: tuple[int, ...] = INTS.parse(text)
+    def parse_sides(text: str) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = items.parse(text)
         found = found * 2 if len(found) == 1 else found
         if len(found) not in lengths:
             raise ValueError(f"these are {len(found)} numbers")
         return found
 
-    return Kind(name, parse_sides, INTS.print)
+    return Kind(name, parse_sides, items.print, items.symbolic)
 
 
 def optional(kind: Kind) -> Kind:
@@ -359,6 +368,7 @@ def optional(kind: Kind) -> Kind:
         f"{kind.name} or None",
         lambda text: None if text.strip() == "None" else kind.parse(text),
         lambda value: "None" if value is None else kind.print(value),
+        kind.symbolic,
     )
 
 
@@ -374,16 +384,29 @@ def choice(*names: str) -> Kind:
 
 
 def _parse_dtype(text: str) -> DType:
-    if text not in DTYPES:
+    if text not in NAMED_DTYPES:
         raise ValueError(f"valid values are {', '.join(DTYPES)}")
-    return DTYPES[text]
+    return NAMED_DTYPES[text]
 
 
-def _parse_dim(text: str) -> int | str | None:
-    word = text.strip()
-    if word == "None":
-        return None
-    return word if word.isidentifier() else _parse_int(word)
+def _parse_extent(text: str) -> int | str:
+    if _INT.match(text):
+        return _parse_int(text)
+    if not reads_as_expression(text):
+        raise ValueError
+    return Extent.of(text).dim
+
+
+def _print_extent(value: int | str) -> str:
+    return Extent.of(value).text if isinstance(value, str) else str(value)
+
+
+def _parse_number(text: str) -> float | int | str:
+    return _parse_float(text) if _FLOAT.match(text) else _parse_extent(text)
+
+
+def _print_number(value: float | str) -> str:
+    return _print_extent(value) if isinstance(value, str) else _print_float(value)
 
 
 def _parse_layout(text: str) -> str:
@@ -399,9 +422,14 @@ FLOAT = Kind("float", _parse_float, _print_float)
 BOOL = Kind("bool", _parse_bool, lambda value: "1" if value else "0")
 STR = Kind("str", str)
 INTS = tuple_of(INT, "tuple of ints")
-SIDES = _sides("int or two ints", 2)
-PADS = _sides("int, two or four ints", 2, 4)
-DIMS = tuple_of(Kind("dimension", _parse_dim), "tuple of dimensions")
+SIDES = _sides(INTS, "int or two ints", 2)
+PADS = _sides(INTS, "int, two or four ints", 2, 4)
+EXTENT = Kind("extent", _parse_extent, _print_extent, symbolic=True)
+EXTENTS = tuple_of(EXTENT, "tuple of extents")
+EXTENT_SIDES = _sides(EXTENTS, "extent or two extents", 2)
+EXTENT_PAIRS = tuple_of(EXTENTS, "tuple of tuples of extents")
+NUMBER = Kind("float or extent", _parse_number, _print_number, symbolic=True)
+DIMS = tuple_of(optional(EXTENT), "tuple of dimensions")
 FLOATS = tuple_of(FLOAT, "tuple of floats")
 PAIRS = tuple_of(INTS, "tuple of tuples of ints")
 DTYPE = Kind("dtype", _parse_dtype, dtype_name)

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..base.dtype import DTYPES, as_dtype, dtype_code
+from ..base.dtype import NAMED_DTYPES, as_dtype, dtype_code
 from ..base.errors import GraphError, InvalidType, InvalidValue, OutOfRange
 from .compose import link_inputs, substitute
 from .ir import Node, NodeEntry, VariableState, copy_nodes, topo_order
@@ -340,7 +340,7 @@ def variable(name: str, init: Any = None, *, symbol_class: type[S], **kwargs: An
             raise InvalidType(f"init of variable {name!r} must be a Symbol or a numpy array")
         variable_inits[name] = init
     dtype = kwargs.get("dtype")
-    if dtype is not None and (not isinstance(dtype, (int, str)) or dtype in DTYPES):
+    if dtype is not None and (not isinstance(dtype, (int, str)) or dtype in NAMED_DTYPES):
         kwargs["dtype"] = dtype_code(as_dtype(dtype))
     attrs = {key: text_of(value) for key, value in kwargs.items()}
     state = VariableState(init=init)

@@ -6,6 +6,7 @@ constants alone is computed at once. So the arithmetic on shapes that exporters 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from ..base.errors import OutOfMemory
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, StaticShape, is_static, numel, show
 from ..core.infer import infer_node
-from ..core.interpret import run_reference
-from ..core.ir import Fact
+from ..core.interpret import evaluate, run_reference
+from ..core.ir import UNKNOWN, Fact
 from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..core.schema import text_of
@@ -27,16 +28,28 @@ from ..ops.control_flow import control
 FOLDED_ELEMENTS = 1 << 16  # what is larger stays an operator; the compiler folds it
 _LARGEST = 1 << 48
 
+# What a value is; all but tensors of numbers is read by host steps only.
+TENSOR, TEXT, SEQUENCE, TEXTS = "tensor", "tensor of text", "sequence", "sequence of text"
+
 
 class Value:
     """A tensor during import: a symbol, a constant, or a constant that has become a parameter."""
 
-    __slots__ = ("_symbol", "constant", "fact", "name")
+    __slots__ = ("_symbol", "constant", "fact", "is_fixed", "kind", "name")
 
-    def __init__(self, name: str, fact: Fact, symbol: Symbol | None = None, constant: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        fact: Fact,
+        symbol: Symbol | None = None,
+        constant: np.ndarray | None = None,
+        kind: str = TENSOR,
+    ) -> None:
         self.name = name
         self.fact = fact
         self.constant = constant
+        self.kind = kind
+        self.is_fixed = constant is not None  # whether it follows from constants alone
         self._symbol = symbol
 
     @property
@@ -87,7 +100,7 @@ class Emitter:
         self.inputs: dict[str, Shape] = {}  # in order
         self.model_inputs: dict[str, Shape] = self.inputs if outer is None else outer.model_inputs
 
-    def input(self, name: str, shape: Shape, dtype: DType | None) -> Value:
+    def input(self, name: str, shape: Shape, dtype: DType | None, kind: str = TENSOR) -> Value:
         """A value that is given at run time."""
         hints: dict[str, Any] = {"__position__": str(len(self.inputs))}
         self.inputs[name] = shape
@@ -95,22 +108,25 @@ class Emitter:
             hints["shape"] = tuple(dim if isinstance(dim, int) else 0 for dim in shape)
         if dtype is not None:
             hints["dtype"] = dtype_name(dtype)
+        if kind != TENSOR:
+            hints["__kind__"] = kind
         self._names.take(name)
-        return Value(name, Fact(shape, dtype), Variable(name, **hints))
+        return Value(name, Fact(shape, dtype), Variable(name, **hints), kind=kind)
 
-    def constant(self, name: str, value: Any) -> Value:
-        """A known value; it becomes a parameter only if an operator reads it."""
+    def constant(self, name: str, value: Any, owned: bool = False) -> Value:
+        """A known value; it becomes a parameter only if an operator reads it. `owned` if nobody else changes its
+        memory, so that it may become the parameter."""
         data = np.asarray(value)
-        return Value(name, Fact(data.shape, as_dtype(data.dtype)), constant=data)
-
-    def stored(self, name: str, value: Any, owned: bool = False) -> Value:
-        """A constant that the model itself has under this name, which nothing else may take; `owned`
-        if nobody else has its memory, so that it may become the parameter."""
-        self._names.take(name)
-        constant = self.constant(name, value)
-        self._stored.add(constant)
+        constant = Value(name, Fact(data.shape, as_dtype(data.dtype)), constant=data)
         if owned:
             self._owned.add(constant)
+        return constant
+
+    def stored(self, name: str, value: Any, owned: bool = False) -> Value:
+        """A constant that the model itself has under this name, which nothing else may take."""
+        self._names.take(name)
+        constant = self.constant(name, value, owned)
+        self._stored.add(constant)
         return constant
 
     def symbol(self, value: Value) -> Symbol:
@@ -142,6 +158,11 @@ class Emitter:
         entry.node.attrs[key] = name
         return symbol
 
+    def used_params(self, symbol: Symbol) -> dict[str, NDArray]:
+        """The parameters that a symbol reads, as converters may have begun what they could not finish."""
+        read = set(symbol.list_input_names())
+        return {name: value for name, value in self.params.items() if name in read}
+
     def fresh_name(self, name: str) -> str:
         """The name itself if nothing has it yet, else with a number behind."""
         return self._names.fresh(name)
@@ -159,7 +180,30 @@ class Emitter:
             arguments = tuple(self.symbol(value) for value in inputs)
             symbol = apply_op(Symbol, op, op_name, arguments, {**attrs, "name": name})
             outputs = [Value(name, fact, part) for fact, part in zip(facts, symbol)]
+            if all(value.is_fixed for value in inputs) and op.effect_of(params) == "pure" and op in Op.reference:
+                for value in outputs:
+                    value.is_fixed = True
         return outputs[: op.visible_of(params)]
+
+    def deferred(
+        self,
+        op: Op,
+        name: str,
+        inputs: Sequence[Value],
+        attrs: Mapping[str, Any],
+        kinds: Sequence[str],
+        subgraphs: Sequence[Symbol] = (),
+    ) -> list[Value]:
+        """Outputs, of these kinds, that nothing is known of before the model runs."""
+        symbol = control(op.name, [self.symbol(value) for value in inputs], subgraphs, name, **attrs)
+        return [Value(name, UNKNOWN, part, kind=kind) for part, kind in zip(symbol, kinds)]
+
+    def computed(self, value: Value) -> np.ndarray | None:
+        """The value of what follows from constants alone, however large; None of others."""
+        if value.constant is None and value.is_fixed and value._symbol is not None:
+            names = value._symbol.list_input_names()
+            (value.constant,) = evaluate(value._symbol, {name: self.params[name].numpy() for name in names})
+        return value.constant
 
     def control(
         self, op_name: str, name: str, inputs: list[Value], subgraphs: list[Symbol], attrs: dict[str, Any]

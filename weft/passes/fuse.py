@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from ..base.dtype import has_native_code
 from ..base.shape import is_static, numel
 from ..core.bulk import collector_paused
 from ..core.fused import FusedGroup
@@ -78,7 +79,9 @@ class _Grouping:
         self.outputs = {entry.node for entry in graph.outputs}
         self.awaited = {dep for node in self.indexed.nodes for dep in node.control_deps}
         self.mutable = {self.indexed.nodes[number] for number in self.indexed.mutable_inputs}
-        self.patterns = [pattern_of(node) for node in self.indexed.nodes]
+        self.patterns = [
+            pattern_of(node) if has_native_code_for(graph, node) else OpPattern.OPAQUE for node in self.indexed.nodes
+        ]
         self.of: list[_Open | None] = [None] * self.indexed.num_nodes
         for number, pattern in enumerate(self.patterns):
             if pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
@@ -142,7 +145,7 @@ class _Grouping:
         computes it can write it to its place, and the node costs nothing if it is left alone."""
         placed: set[int] = set()
         for number, node in enumerate(self.indexed.nodes):
-            places = node.op is not None and node.op in _places
+            places = node.op is not None and node.op in _places and has_native_code_for(self.graph, node)
             parts = self._producers(number) if places else ()
             if any(self._is_stored(p, placed) and self._fits(p, number) for p in parts):
                 placed.add(number)
@@ -253,6 +256,12 @@ def pattern_of(node: Node) -> int:
     if node.op.mutates_of(node.params) or (node.num_outputs > 1 and pattern > OpPattern.INJECTIVE):
         return OpPattern.OPAQUE
     return int(pattern)
+
+
+def has_native_code_for(graph: Graph, node: Node) -> bool:
+    """Whether kernels could read and write all that a node does."""
+    facts = (*graph.node_facts(node), *map(graph.fact, node.inputs))
+    return all(fact.dtype is None or has_native_code(fact.dtype) for fact in facts)
 
 
 def group_of(graph: Graph, nodes: list[Node], master: Node | None) -> FusedGroup:

@@ -129,7 +129,7 @@ class LoadedModel:
 
     def report(self) -> Report:
         """What was compiled: kernels, host steps, times, memory."""
-        return report_of(self.program)
+        return report_of([self.program])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program as one file."""

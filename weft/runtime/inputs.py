@@ -21,7 +21,7 @@ class Spec(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def dtype(self) -> DType: ...
+    def dtype(self) -> DType | None: ...
 
 
 def check_names(inputs: Mapping[str, Any], expected: Mapping[str, Spec]) -> None:
@@ -55,8 +55,17 @@ def by_name(specs: Sequence[Spec], args: Sequence[Any], kwargs: Mapping[str, Any
     return {**named, **kwargs}
 
 
+def as_value(value: Any, spec: Spec) -> Any:
+    """A value of a model whose inputs may also be text, or sequences: lists of values, or None for what is absent."""
+    if spec.dtype is not None:
+        return as_input(value, spec)
+    is_text = isinstance(value, (str, bytes)) or (isinstance(value, np.ndarray) and value.dtype.kind in "UST")
+    return np.asarray(value, object) if is_text else value
+
+
 def as_input(value: Any, spec: Spec) -> Array:
     """A value as an array of the dtype that is expected; its shape is not looked at."""
+    assert spec.dtype is not None
     array = value.numpy() if isinstance(value, NDArray) else value
     if not isinstance(array, np.ndarray):
         array = _from_other(array, spec)
@@ -80,7 +89,7 @@ def _from_other(value: Any, spec: Spec) -> Array:
         if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
             return np.asarray(value)
         plain = np.asarray(value)
-        if not _fits(plain, spec.dtype):
+        if spec.dtype is None or not _fits(plain, spec.dtype):
             return plain
         return np.asarray(value, spec.dtype)
     except (ValueError, TypeError, OverflowError, RuntimeError, BufferError) as error:

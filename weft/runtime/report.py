@@ -56,22 +56,28 @@ class Report:
         return "\n".join(lines)
 
 
-def report_of(program: Program) -> Report:
-    """The report of a program."""
-    hosts = [s.attrs["op"] for s in program.plan.steps if isinstance(s, HostStep)]
+def report_of(programs: Sequence[Program], between: Sequence[str] = ()) -> Report:
+    """The report of programs that run one after the other, with host steps between them."""
+    hosts = [s.attrs["op"] for program in programs for s in program.plan.steps if isinstance(s, HostStep)]
+    kernels = [kernel for program in programs for kernel in program.kernels]
+    constants = {id(array): array.nbytes for program in programs for array in program.constants}
+
+    def fact(name: str) -> float:
+        return float(sum(program.facts.get(name, 0) for program in programs))
+
     return Report(
-        kernels=program.kernels,
-        distinct_kernels=int(program.facts.get("distinct_kernels", 0)),
-        host_steps=tuple(hosts),
-        compile_seconds=float(program.facts.get("total_seconds", 0.0)),
-        cache_hits=int(program.facts.get("cache_hits", 0)),
-        arena_bytes=program.plan.arena_bytes,
-        constant_bytes=sum(array.nbytes for array in program.constants),
-        code_bytes=sum(map(len, program.objects)),
-        layout_transforms=sum("__layout_transform__" in k.operators for k in program.kernels),
-        pad_copies=sum(map(_is_pad_copy, program.kernels)),
-        concat_copies=sum(map(_is_concat_copy, program.kernels)),
-        target=program.target,
+        kernels=tuple(kernels),
+        distinct_kernels=int(fact("distinct_kernels")),
+        host_steps=(*hosts, *between),
+        compile_seconds=fact("total_seconds"),
+        cache_hits=int(fact("cache_hits")),
+        arena_bytes=sum(program.plan.arena_bytes for program in programs),
+        constant_bytes=sum(constants.values()),
+        code_bytes=sum(len(code) for program in programs for code in program.objects),
+        layout_transforms=sum("__layout_transform__" in k.operators for k in kernels),
+        pad_copies=sum(map(_is_pad_copy, kernels)),
+        concat_copies=sum(map(_is_concat_copy, kernels)),
+        target=programs[0].target,
     )
 
 

@@ -181,7 +181,7 @@ def _good_text(item: Field) -> str:
 def _bad_texts(item: Field) -> list[str]:
     if item.kind.name == "str":
         return []
-    bad = ["{}", "1;2", "(1, 2", "nothing"]
+    bad = ["{}", "1;2", "(1, 2", "nothing at all" if item.kind.symbolic else "nothing"]
     bad += [text_of(int(item.low) - 1)] if item.low is not None else []
     bad += [text_of(int(item.high) + 1)] if item.high is not None else []
     return bad

@@ -36,8 +36,8 @@ class Example(NamedTuple):
 _IMAGE = (1, 2, 4, 4)
 _CONV = {"channels": 2, "kernel_size": (3, 3)}
 _STATE = MersenneTwister(7).state()
-_float32, _int32, _int64, _complex64 = (
-    partial(np.array, dtype=name) for name in ("float32", "int32", "int64", "complex64")
+_float32, _uint8, _int32, _int64, _complex64 = (
+    partial(np.array, dtype=name) for name in ("float32", "uint8", "int32", "int64", "complex64")
 )
 CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "cholesky": ([np.array([[4, 2], [2, 5]], "float32")], {}),
@@ -64,6 +64,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "arange": ([], {"start": 1, "stop": 7, "step": 2}),
     "batch_matmul": ([(2, 2, 3), (2, 3, 1)], {}),
     "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
+    "bitcast": ([_float32([1, -2])], {"dtype": "int32"}),
     "broadcast_to": ([(1, 3)], {"shape": (2, 3)}),
     "cast": ([(2, 3)], {"dtype": "int32"}),
     "clip": ([(2, 3)], {"a_min": -0.5, "a_max": 0.5}),
@@ -78,6 +79,21 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "correlation": ([(1, 1, 3, 3), (1, 1, 3, 3)], {"pad_size": 1}),
     "ctc_loss": ([np.log(_float32([[[0.5, 0.5]], [[0.25, 0.75]]])), _int32([[1]]), _int32([2]), _int32([1])], {}),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
+    "dequantize": ([_uint8([[0, 128], [130, 255]]), _float32(0.5), _uint8(128)], {}),
+    "integer_conv": (
+        [_uint8([[[[1, 2], [3, 4]]]]), _uint8([[[[1, 2], [0, 1]]]]), _uint8(1)],
+        {
+            "channels": 1,
+            "kernel_size": (2, 2),
+            "strides": (1, 1),
+            "padding": (0, 0, 0, 0),
+            "dilation": (1, 1),
+            "use_weight_zero": False,
+        },
+    ),
+    "integer_matmul": ([_uint8([[250, 2]]), _uint8([[2, 1], [3, 250]]), _uint8(1), _uint8(2)], {}),
+    "quantize": ([(2, 3), _float32(0.5), _uint8(128)], {}),
+    "requantize": ([_int32([[300, -20]]), _float32(0.1), _uint8(128)], {}),
     "distances": ([(2, 3), (1, 3)], {}),
     "dropout": ([(2, 3), _STATE], {"training": True}),
     "expand_dims": ([(2, 3)], {"axis": 1}),
@@ -129,6 +145,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "roi_align": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "roi_pool": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "scatter_nd": ([(3,), _int32([[2, 0]]), (2,)], {}),
+    "scatter_nd_reduce": ([(3,), _int32([[2, 2]]), (2,)], {"reduction": "add"}),
     "slice_like": ([(2, 3), (1, 2)], {}),
     "split": ([(2, 4)], {"indices_or_sections": 2}),
     "squeeze": ([(2, 1, 3)], {}),

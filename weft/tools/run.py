@@ -140,6 +140,7 @@ def complete_inputs(model: Model, known: Mapping[str, Array], console: Console) 
 def random_array(rng: np.random.Generator, spec: InputSpec | TensorSpec) -> Array:
     """Normal numbers, or zeros and ones for integers and booleans."""
     assert is_static(spec.shape)
+    assert spec.dtype is not None
     if is_float(spec.dtype):
         return np.asarray(rng.standard_normal(spec.shape)).astype(spec.dtype)
     return np.asarray(rng.integers(0, RANDOM_INTEGERS, spec.shape)).astype(spec.dtype)

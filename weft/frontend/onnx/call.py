@@ -1,14 +1,14 @@
-"""OnnxCall: one ONNX node as its converter sees it, and what it builds the answer with."""
+"""One ONNX node as its converter sees it, with what it builds the answer with; and as a step on the host does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-from ...base.errors import FormatError, Unsupported
+from ...base.errors import FormatError, RegistryError, Unsupported
 from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
@@ -16,9 +16,44 @@ from .tensors import attribute_value
 _SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 
 
+class Attributes:
+    """The attributes of a node, with the defaults of ONNX's own schema, which other domains do not have."""
+
+    def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, label: str) -> None:
+        self._schema = schema
+        self.assumed: dict[str, Any] = {}  # defaults of an operator that has no schema
+        self.stated = {item.name: attribute_value(item, label) for item in node.attribute}
+        if len(self.stated) != len(node.attribute):
+            raise FormatError("an attribute is given twice")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute as given, else as ONNX's schema has it, else `default`."""
+        if name in self.stated:
+            return self.stated[name]
+        known = self.default(name)
+        return default if known is None else known
+
+    def default(self, name: str) -> Any:
+        if name in self.assumed:
+            return self.assumed[name]
+        known = self._schema.attributes.get(name) if self._schema else None
+        if known is None or not known.default_value.type:
+            return None
+        return attribute_value(known.default_value, name)
+
+
+class HostCall:
+    """A node as its step on the host sees it; the values of inputs come beside it."""
+
+    def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, opset: int, label: str) -> None:
+        self.op_type = node.op_type
+        self.opset = opset
+        self.wanted = frozenset(index for index, output in enumerate(node.output) if output)
+        self.attr = Attributes(node, schema, label).get
+
+
 class OnnxCall(Building):
-    """The inputs and attributes of a node; attributes have the defaults of ONNX's own schema,
-    which operators of other domains do not have."""
+    """The inputs and attributes of a node."""
 
     def __init__(
         self,
@@ -28,14 +63,15 @@ class OnnxCall(Building):
         inputs: Sequence[Value | None],
         opset: int,
         label: str,
+        decides: Collection[int],
     ) -> None:
         name = node.name or next(filter(None, node.output), node.op_type)
         wanted = [index for index, output in enumerate(node.output) if output]
         super().__init__(emitter, node.op_type, name, inputs, wanted)
         self.count = len(node.output)  # of outputs, of which some may have no name
         self.opset = opset
-        self._schema = schema
-        self._attrs = {item.name: attribute_value(item, label) for item in node.attribute}
+        self._decides = decides  # inputs whose values the converter may ask for
+        self._attributes = Attributes(node, schema, label)
         self._result_name = next(filter(None, node.output), self.name)
         if schema is not None:
             self._check(node, schema)
@@ -48,10 +84,8 @@ class OnnxCall(Building):
             kind = str(known.type).rpartition(".")[2]
             if onnx.AttributeProto.AttributeType.Name(attribute.type) != kind:
                 raise FormatError(f"attribute {attribute.name!r} is not of type {kind}")
-        if len(self._attrs) != len(node.attribute):
-            raise FormatError("an attribute is given twice")
         missing = [name for name, known in schema.attributes.items() if known.required]
-        missing = [name for name in missing if name not in self._attrs]
+        missing = [name for name in missing if name not in self._attributes.stated]
         if missing:
             raise FormatError(f"attribute {missing[0]!r} is missing")
         if not schema.min_input <= len(self.inputs) <= schema.max_input:
@@ -69,21 +103,16 @@ class OnnxCall(Building):
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as given, else as ONNX's schema has it, else `default`."""
         self._read.add(name)
-        if name in self._attrs:
-            return self._attrs[name]
-        known = self._default(name)
-        return default if known is None else known
+        return self._attributes.get(name, default)
 
-    def _default(self, name: str) -> Any:
-        known = self._schema.attributes.get(name) if self._schema else None
-        if known is None or not known.default_value.type:
-            return None
-        return attribute_value(known.default_value, name)
+    def assume(self, **defaults: Any) -> None:
+        """What attributes are by default, of an operator that has no schema to say so."""
+        self._attributes.assumed.update(defaults)
 
     def check_all_read(self) -> None:
         """What the converter has not looked at must not be there: nothing is dropped in silence."""
-        for name, value in self._attrs.items():
-            if name not in self._read and value != self._default(name):
+        for name, value in self._attributes.stated.items():
+            if name not in self._read and value != self._attributes.default(name):
                 raise Unsupported(f"{self.op_type} with attribute {name!r} = {value!r:.80}")
         for index, value in enumerate(self.inputs):
             if index not in self._read and value is not None:
@@ -92,12 +121,18 @@ class OnnxCall(Building):
     def constant(self, index: int, what: str) -> np.ndarray:
         """The value of an input that must be known at import."""
         value = self[index]
-        if value.constant is None:
+        if index not in self._decides:
+            raise RegistryError(
+                f"the converter of {self.op_type} asks for the value of input {index}",
+                hint=f"register it as @converter({self.op_type!r}, decides=(..., {index}))",
+            )
+        known = self.emitter.computed(value)
+        if known is None:
             raise self.undetermined(
                 f"{what} is only known when the model runs",
                 f"it comes from {value.name!r}, which does not follow from constants",
             )
-        return value.constant
+        return known
 
     def ints(self, index: int, what: str) -> list[int]:
         """A constant input as a flat list of ints."""

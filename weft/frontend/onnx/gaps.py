@@ -79,8 +79,7 @@ class Gaps:
 def _described(model: Model, key: tuple[str, str], names: list[str]) -> str:
     domain, op_type = key
     full = f"{domain or 'ai.onnx'}.{op_type}"
-    subgraph = " with subgraphs" if op_type in ("If", "Loop", "Scan") else ""
-    return f"{full}{subgraph} (opset {model.opsets[domain]}) {in_nodes(names)}"
+    return f"{full} (opset {model.opsets[domain]}) {in_nodes(names)}"
 
 
 def _declared(model: Model) -> dict[str, Fact]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import onnx
 
-from ...base.dtype import DType
 from ...base.errors import Error, FormatError, InvalidValue, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
-from ..building import Alike
-from ..emitter import Emitter, Value
-from ..reading import check_inputs, reading
+from ..emitter import TENSOR, Emitter
+from ..reading import check_inputs
 from ..unread import note_unread
-from . import convert  # noqa: F401  registers the converters
-from .call import OnnxCall
+from .control import CONTROL
 from .gaps import Gaps
-from .model import Model, node_domain, node_label, read_model
-from .registry import Converter, find
+from .kinds import declared_kind
+from .model import Model, node_domain, node_label, node_schema, read_model, subgraphs_of
+from .registry import GUESTS, find
+from .scope import Scope, constant
 from .tensors import checked_dims, dtype_of, symbol_name, to_numpy
 
 
@@ -47,35 +47,34 @@ def from_onnx(
     checked = read_model(model, links)
     gaps = Gaps(checked, _without_converter(checked))
     emitter = Emitter()
-    values = _inputs(checked, emitter, given_shapes(shape), gaps)
+    scope = Scope(emitter, checked.opsets)
+    _inputs(checked, scope, given_shapes(shape), gaps)
     for position, node in enumerate(checked.graph.node):
-        if all(name in values for name in node.input if name):
-            _convert_or_note(checked, emitter, values, node, position, gaps)
+        if all(name in scope for name in node.input if name):
+            _read_or_note(scope, node, position, gaps)
     gaps.check()
-    outputs = [emitter.output(values[item.name], item.name) for item in checked.graph.output]
+    outputs = [emitter.output(scope[item.name], item.name) for item in checked.graph.output]
     symbol = outputs[0] if len(outputs) == 1 else Group(outputs)
     note_unread(symbol, emitter.inputs)
-    return symbol, emitter.params
+    return symbol, emitter.used_params(symbol)
 
 
-def _convert_or_note(
-    model: Model, emitter: Emitter, values: dict[str, Value], node: onnx.NodeProto, position: int, gaps: Gaps
-) -> None:
+def _read_or_note(scope: Scope, node: onnx.NodeProto, position: int, gaps: Gaps) -> None:
     outputs = [name for name in node.output if name]
     if gaps.lacks(node):
-        values.update(gaps.stand_ins(outputs))
+        scope.values.update(gaps.stand_ins(outputs))
         return
     try:
-        _convert(model, emitter, values, node, position)
+        scope.read(node, position)
     except Error as error:
         gaps.add(error, node.input)
-        values.update(gaps.stand_ins(outputs))
+        scope.values.update(gaps.stand_ins(outputs))
     else:
         gaps.follows(node)
 
 
 def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
-    """Operators that have none, by domain and name, with the nodes that ask for them."""
+    """Operators that have none, in subgraphs too, by domain and name, with the nodes that ask for them."""
     newest = onnx.defs.onnx_opset_version()
     if model.opsets.get("", newest) > newest:
         raise Unsupported(
@@ -83,32 +82,28 @@ def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
             hint="install a newer onnx, or export the model with an older opset",
         )
     missing: dict[tuple[str, str], list[str]] = {}
-    for position, node in enumerate(model.graph.node):
+    pending = deque(enumerate(model.graph.node))
+    while pending:
+        position, node = pending.popleft()
         domain = node_domain(node)
         if domain not in model.opsets:
             raise FormatError(
                 f"the model imports no opset of domain {domain or 'ai.onnx'!r}", where=node_label(node, position)
             )
         opset = model.opsets[domain]
-        known = find(domain, node.op_type, opset) is not None
-        if not known or (not domain and _schema(node.op_type, opset, domain) is None):
+        known = find(domain, node.op_type, opset) is not None or (not domain and node.op_type in CONTROL)
+        if not known or (not domain and node.op_type not in GUESTS and node_schema(node, opset) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
+        for graph in subgraphs_of(node):
+            pending.extend(enumerate(graph.node))
     return missing
-
-
-def _schema(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
-    try:
-        return onnx.defs.get_schema(op_type, opset, domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 # Inputs and initialisers.
 
 
-def _inputs(model: Model, emitter: Emitter, wanted: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> dict[str, Value]:
+def _inputs(model: Model, scope: Scope, wanted: Mapping[str, tuple[Dim, ...]], gaps: Gaps) -> None:
     graph = model.graph
-    values: dict[str, Value] = {}
     for position, tensor in enumerate(graph.initializer):
         large = model.large.get(position)
         try:
@@ -116,27 +111,20 @@ def _inputs(model: Model, emitter: Emitter, wanted: Mapping[str, tuple[Dim, ...]
         except Unsupported as error:
             gaps.add(error)
         else:
-            values[tensor.name] = emitter.stored(tensor.name, data, owned=large is not None)
+            scope.values[tensor.name] = constant(scope.emitter, tensor.name, data, owned=large is not None)
     stored = {tensor.name for tensor in graph.initializer}
     real = [item for item in graph.input if item.name not in stored]
     check_inputs(wanted, [item.name for item in real])
     shapes = {item.name: _declared_shape(item) for item in real}
     bound = _bind_symbols(shapes, wanted)
     for item in real:
+        kind = declared_kind(item.type)
         try:
-            dtype = _declared_dtype(item)
+            dtype = dtype_of(item.type.tensor_type.elem_type, f"graph input {item.name!r}") if kind == TENSOR else None
         except Unsupported as error:
             gaps.add(error)
         else:
-            values[item.name] = emitter.input(item.name, bound[item.name], dtype)
-    return values
-
-
-def _declared_dtype(item: onnx.ValueInfoProto) -> DType:
-    where = f"graph input {item.name!r}"
-    if item.type.WhichOneof("value") != "tensor_type":
-        raise Unsupported("an input that is not a tensor", where=where)
-    return dtype_of(item.type.tensor_type.elem_type, where)
+            scope.values[item.name] = scope.emitter.input(item.name, bound[item.name], dtype, kind)
 
 
 def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
@@ -176,34 +164,3 @@ def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:
     if shape is None:
         return None
     return tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in shape)
-
-
-# One node.
-
-
-def _convert(model: Model, emitter: Emitter, values: dict[str, Value], node: onnx.NodeProto, position: int) -> None:
-    label = node_label(node, position)
-    opset = model.opsets[node_domain(node)]
-    schema = _schema(node.op_type, opset, node_domain(node))
-    how = find(node_domain(node), node.op_type, opset)
-    assert how is not None  # else the node would be a gap
-    with reading(label, node.op_type):
-        inputs = [values[name] if name else None for name in node.input]
-        call = OnnxCall(emitter, node, schema, inputs, opset, label)
-        results = _results(how, call)
-    _bind_outputs(node, results, values, label)
-
-
-def _results(how: Converter | Alike, call: OnnxCall) -> Sequence[Value | None]:
-    answer = call.alike(how) if isinstance(how, Alike) else how(call)
-    call.check_all_read()
-    return call.named([answer] if isinstance(answer, Value) else answer)
-
-
-def _bind_outputs(node: onnx.NodeProto, results: Sequence[Value | None], values: dict[str, Value], label: str) -> None:
-    for index, name in enumerate(node.output):
-        result = results[index] if index < len(results) else None
-        if name and result is None:
-            raise Unsupported(f"output {index} ({name!r}) has no counterpart", where=label)
-        if name and result is not None:
-            values[name] = result

@@ -1,15 +1,19 @@
-"""The two tables of the importer: operators that are alike, and converters for the rest.
+"""The tables of the importer: operators that are alike, converters for the rest, and steps on the host for what no
+kernel can say the shape of.
 
 ALIKE["Relu"] = Alike("relu")                      # the same, attributes renamed at most
 
-@converter("Reshape", since=5)                     # from opset 5 on, until a later one
+@converter("Reshape", since=5, decides=(1,))       # from opset 5 on; it asks for the value of input 1
 def reshape(call): ...
+
+@host_step("NonZero")                              # on numpy arrays, between compiled parts
+def nonzero(call, x): ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..building import Alike, alike_rows
 from ..emitter import Value
@@ -17,11 +21,17 @@ from .alike import SAME
 from .call import OnnxCall
 
 Converter = Callable[[OnnxCall], Value | Sequence[Value | None]]
+HostStep = Callable[..., Any]  # f(HostCall, *values) -> the outputs
 AnyConverter = TypeVar("AnyConverter", bound=Converter)
+AnyStep = TypeVar("AnyStep", bound=HostStep)
 
 ALIKE: dict[str, Alike] = {
     **SAME,
     **alike_rows("""
+        BitwiseAnd bitwise_and
+        BitwiseNot bitwise_not
+        BitwiseOr bitwise_or
+        BitwiseXor bitwise_xor
         Ceil ceil
         Floor floor
         Gelu gelu approximate
@@ -30,31 +40,70 @@ ALIKE: dict[str, Alike] = {
         Round round
     """),
 }
-_converters: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
+# What ONNX Runtime writes into ONNX's own domain, in opsets that have no schema of it.
+GUESTS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 
 
-def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[AnyConverter], AnyConverter]:
+class Rule(NamedTuple):
+    """How an operator is read from an opset on: by a converter, or by a step on the host.
+
+    `decides` are inputs whose values a converter asks for, or "all"; with `by_shape` it asks for shapes of inputs only.
+    """
+
+    since: int
+    convert: Converter | Alike | None
+    host: HostStep | None = None
+    decides: tuple[int, ...] | str = ()
+    by_shape: bool = False
+
+    def deciding(self, count: int) -> tuple[int, ...]:
+        """Which of so many inputs decide."""
+        return tuple(range(count)) if self.decides == "all" else tuple(i for i in self.decides if int(i) < count)  # type: ignore[misc]
+
+
+_rules: dict[tuple[str, str], list[Rule]] = {}
+
+
+def converter(
+    *op_types: str, since: int = 1, domain: str = "", decides: tuple[int, ...] | str = (), by_shape: bool = False
+) -> Callable[[AnyConverter], AnyConverter]:
     """Registers a function that turns an OnnxCall into a value, a list of values, or None for absent
     ones; it holds from opset `since` until another one does."""
 
     def register(function: AnyConverter) -> AnyConverter:
-        for op_type in op_types:
-            rows = _converters.setdefault((domain, op_type), [])
-            rows.append((since, function))
-            rows.sort(key=lambda row: row[0])
+        _add(op_types, domain, Rule(since, function, None, decides, by_shape))
         return function
 
     return register
 
 
-def find(domain: str, op_type: str, opset: int) -> Converter | Alike | None:
-    """What converts an operator of an opset."""
-    rows = [function for since, function in _converters.get((domain, op_type), ()) if since <= opset]
-    if rows:
-        return rows[-1]
-    return ALIKE.get(op_type) if not domain else None
+def host_step(*op_types: str, since: int = 1, domain: str = "") -> Callable[[AnyStep], AnyStep]:
+    """Registers a function of a HostCall and the values of the inputs: arrays, of objects where they hold text; lists
+    for sequences; None for what is left out. It gives a list of outputs, of any shapes."""
+
+    def register(function: AnyStep) -> AnyStep:
+        _add(op_types, domain, Rule(since, None, function))
+        return function
+
+    return register
+
+
+def _add(op_types: Iterable[str], domain: str, rule: Rule) -> None:
+    for op_type in op_types:
+        rules = _rules.setdefault((domain, op_type), [])
+        rules.append(rule)
+        rules.sort(key=lambda row: row.since)
+
+
+def find(domain: str, op_type: str, opset: int) -> Rule | None:
+    """What reads an operator of an opset."""
+    rules = [rule for rule in _rules.get((domain, op_type), ()) if rule.since <= opset]
+    if rules:
+        return rules[-1]
+    alike = ALIKE.get(op_type) if not domain else None
+    return None if alike is None else Rule(1, alike)
 
 
 def supported() -> Iterable[str]:
-    """Names of the operators of ONNX's own domain that have a converter."""
-    return sorted({name for domain, name in _converters if not domain} | set(ALIKE))
+    """Names of the operators of ONNX's own domain that are read."""
+    return sorted({name for domain, name in _rules if not domain} | set(ALIKE))

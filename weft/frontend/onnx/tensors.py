@@ -16,27 +16,35 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ...base.dtype import DTYPES, DType
+from ...base.dtype import NAMED_DTYPES, DType, dtype_name, has_native_code
 from ...base.errors import FormatError, Unsupported
 from ...base.ndarray import NDArray
 
-_TYPE_NAMES: dict[int, str] = {
-    TensorProto.FLOAT: "float32",
-    TensorProto.DOUBLE: "float64",
-    TensorProto.FLOAT16: "float16",
-    TensorProto.BFLOAT16: "bfloat16",
-    TensorProto.INT8: "int8",
-    TensorProto.INT16: "int16",
-    TensorProto.INT32: "int32",
-    TensorProto.INT64: "int64",
-    TensorProto.UINT8: "uint8",
-    TensorProto.UINT16: "uint16",
-    TensorProto.UINT32: "uint32",
-    TensorProto.UINT64: "uint64",
-    TensorProto.BOOL: "bool",
+# ONNX's element types, some of which an older onnx does not know, and what weft calls them.
+_NAME_OF = {
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2",
+    "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
+    "FLOAT8E8M0": "float8_e8m0fnu",
+    "FLOAT6E2M3": "float6_e2m3fn",
+    "FLOAT6E3M2": "float6_e3m2fn",
+    "FLOAT4E2M1": "float4_e2m1fn",
 }
-DTYPE_OF = {code: DTYPES[name] for code, name in _TYPE_NAMES.items()}
-CODE_OF: dict[DType | None, int] = {dtype: code for code, dtype in DTYPE_OF.items()}
+DTYPE_OF: dict[int, DType] = {
+    code: NAMED_DTYPES[name]
+    for key, code in TensorProto.DataType.items()
+    if (name := _NAME_OF.get(key, key.lower())) in NAMED_DTYPES
+}
+_NARROW_BITS = {
+    NAMED_DTYPES[name]: bits
+    for bits, names in {6: "float6_e2m3fn float6_e3m2fn", 4: "float4_e2m1fn int4 uint4", 2: "int2 uint2"}.items()
+    for name in names.split()
+}
+# The types that models are written in.
+CODE_OF: dict[DType | None, int] = {dtype: code for code, dtype in DTYPE_OF.items() if has_native_code(dtype)}
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe does not wait for its other end
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _ALLOW_LINKS = "if you trust the folder, as where a model hub made the links: from_onnx(path, links=True)"
@@ -45,9 +53,12 @@ _LARGEST = 1 << 48  # elements: more than any machine holds, and safe to multipl
 _FIELD_OF: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
     TensorProto.DOUBLE: "double_data",
+    TensorProto.COMPLEX64: "float_data",
+    TensorProto.COMPLEX128: "double_data",
     TensorProto.INT64: "int64_data",
     TensorProto.UINT32: "uint64_data",
     TensorProto.UINT64: "uint64_data",
+    TensorProto.STRING: "string_data",
 }  # the other types are in int32_data
 
 
@@ -66,31 +77,76 @@ def dtype_of(code: int, where: str) -> DType:
         raise (Unsupported if known else FormatError)(
             f"element type {TensorProto.DataType.Name(code) if known else code} is not supported",
             where=where,
-            why="weft has " + ", ".join(_TYPE_NAMES.values()),
+            why="weft has " + ", ".join(map(dtype_name, DTYPE_OF.values())),
         )
     return dtype
 
 
 def to_numpy(tensor: TensorProto, where: str, folder: Folder | None = None, large: NDArray | None = None) -> np.ndarray:
-    """The tensor as an array; `large`: the bytes that its raw_data had."""
-    dtype = dtype_of(tensor.data_type, where)
+    """The tensor as an array, of str where it holds text; `large`: the bytes that its raw_data had."""
     shape = checked_dims(tensor.dims, where)
     count = math.prod(shape)
-    if tensor.data_location == TensorProto.EXTERNAL:
-        return _from_bytes(_external_bytes(tensor, count * dtype.itemsize, where, folder), dtype, shape)
     if tensor.HasField("segment"):
         raise Unsupported("tensors in segments are not supported", where=where)
+    if tensor.data_type == TensorProto.STRING:
+        return _text_array(tensor, shape, where)
+    dtype = dtype_of(tensor.data_type, where)
+    size = -(-count * _bits(dtype) // 8)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _from_bytes(_external_bytes(tensor, size, where, folder), dtype, shape)
     if tensor.HasField("raw_data"):
         data = tensor.raw_data if large is None else large.numpy()  # each access copies the first
-        _check_stored(tensor, len(data), count * dtype.itemsize, "bytes", where)
+        _check_stored(tensor, len(data), size, "bytes", where)
         return _from_bytes(data, dtype, shape)
     stored = len(getattr(tensor, _FIELD_OF.get(tensor.data_type, "int32_data")))
-    _check_stored(tensor, stored, count, "elements", where)
+    _check_stored(tensor, stored, _stored_numbers(dtype, count), "elements", where)
     return numpy_helper.to_array(tensor)
+
+
+def _bits(dtype: DType) -> int:
+    """Of an element in a file, where those of less than a byte are packed; in memory each has a byte.
+
+    >>> _bits(NAMED_DTYPES["int4"]), _bits(NAMED_DTYPES["bool"])
+    (4, 8)
+    """
+    return _NARROW_BITS.get(dtype, 8 * dtype.itemsize)
+
+
+def _stored_numbers(dtype: DType, count: int) -> int:
+    """How many numbers stand for so many elements in a field that is no bytes."""
+    if dtype.kind == "c":
+        return 2 * count
+    bits = _bits(dtype)
+    return -(-count * bits // 8) if bits in (2, 4) else count
+
+
+def _text_array(tensor: TensorProto, shape: tuple[int, ...], where: str) -> np.ndarray:
+    _check_stored(tensor, len(tensor.string_data), math.prod(shape), "elements", where)
+    made = np.empty(len(tensor.string_data), object)
+    made[:] = [_text(item, tensor.name, where) for item in tensor.string_data]
+    return made.reshape(shape)
+
+
+def _unpacked(data: bytes | bytearray | np.ndarray, bits: int, count: int) -> np.ndarray:
+    """Elements of 2, 4 or 6 bits, the lowest first, as a byte each.
+
+    >>> _unpacked(bytes([0x21, 0x03]), 4, 3)
+    array([1, 2, 3], dtype=uint8)
+    """
+    words: np.ndarray = np.frombuffer(data, np.uint8)
+    if bits == 6:  # four elements in three bytes
+        padded = np.zeros(-(-len(words) // 3) * 3, np.uint32)
+        padded[: len(words)] = words
+        words = padded.reshape(-1, 3) @ np.array([1, 1 << 8, 1 << 16], np.uint32)
+    shifts = np.arange(0, 24 if bits == 6 else 8, bits, dtype=words.dtype)
+    elements = (words[:, None] >> shifts) & ((1 << bits) - 1)
+    return elements.astype(np.uint8, copy=False).reshape(-1)[:count]
 
 
 def _from_bytes(data: bytes | bytearray | np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
     """Little-endian, whatever the machine is."""
+    if dtype in _NARROW_BITS:
+        return _unpacked(data, _NARROW_BITS[dtype], math.prod(shape)).view(dtype).reshape(shape)
     stored = dtype if dtype.isnative and sys.byteorder == "little" else dtype.newbyteorder("<")
     return np.frombuffer(data, stored).astype(dtype, copy=False).reshape(shape)
 

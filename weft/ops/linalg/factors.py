@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.dtype import INT32, DType, dtype_name, is_complex, is_float
 from ...base.errors import DTypeError
-from ...base.shape import unify, unify_dim
+from ...base.shape import min_dims, unify, unify_dim
 from ...core.schema import BOOL, FLOAT, attr, schema
 from .._families import Array, F, Inferred, Shapes, as_written, define, first_dtype, holomorphic
 from ..math.complex import whole_dtype
@@ -55,8 +55,10 @@ class LUAttrs:
 def _lu_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = unify(ins[0], outs[0])
     must_be_matrices(shape, "lu_factor")
-    *lead, m, n = shape or (None, None)
-    return [shape], [shape, (*lead, min(m, n)) if isinstance(m, int) and isinstance(n, int) else None]
+    if shape is None:
+        return [None], [None, None]
+    *lead, m, n = shape
+    return [shape], [shape, (*lead, min_dims(m, n))]
 
 
 def _lu_gradient(ctx: Any, g: Any, _: Any) -> list[Any]:

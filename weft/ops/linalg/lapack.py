@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import te
 from ...base.dtype import is_complex
-from ...base.shape import unify, unify_dim
+from ...base.shape import min_dims, unify, unify_dim
 from ...core.schema import BOOL, FLOAT, INT, attr, choice, schema
 from .. import _layouts as layouts
 from .._families import INJECTIVE, Array, F, Inferred, Shapes, as_written, define, holomorphic, same_shape
@@ -289,10 +289,11 @@ eigh = lapack(
 def _qr_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = ins[0]
     must_be_matrices(shape, "qr")
-    *lead, m, n = shape or (None, None)
-    if not (isinstance(m, int) and isinstance(n, int)):
+    if shape is None:
         return [None], [None, None]
-    return [None], [(*lead, m, min(m, n)), (*lead, min(m, n), n)]
+    *lead, m, n = shape
+    k = min_dims(m, n)
+    return [None], [(*lead, m, k), (*lead, k, n)]
 
 
 def _qr_gradient(ctx: Any, g_q: Any, g_r: Any, times: Any = product) -> list[Any]:
@@ -318,10 +319,10 @@ qr = lapack(
 def _svd_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
     shape = ins[0]
     must_be_matrices(shape, "svd")
-    *lead, m, n = shape or (None, None)
-    if not (isinstance(m, int) and isinstance(n, int)):
+    if shape is None:
         return [None], [None] * 3
-    k = min(m, n)
+    *lead, m, n = shape
+    k = min_dims(m, n)
     return [None], [(*lead, m, k), (*lead, k), (*lead, k, n)]
 
 

@@ -11,7 +11,7 @@ from ... import te
 from ...base.errors import ShapeError
 from ...base.shape import Shape, StaticShape, show, unify
 from ...core.op import Op, Rule, set_role
-from ...core.schema import INT, INTS, Params, attr, schema
+from ...core.schema import EXTENTS, INT, Params, attr, schema
 from .. import _layouts as layouts
 from .._families import (
     BROADCAST,
@@ -280,7 +280,7 @@ set_role("sum_of_gradients", "elemwise_sum")
 
 @schema
 class BroadcastToAttrs:
-    shape: tuple[int, ...] = attr(INTS, "the shape; 0 keeps the dimension", default=(), low=0)
+    shape: tuple[int, ...] = attr(EXTENTS, "the shape; 0 keeps the dimension", default=(), low=0)
 
 
 def must_stretch(narrow: Shape, wide: Shape) -> None:

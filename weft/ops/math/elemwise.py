@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...base.dtype import BOOL, DType, is_complex, is_float
+from ...base.dtype import BOOL, DType, dtype_name, is_complex, is_float, is_stored
+from ...base.errors import DTypeError
 from ...base.shape import unify
 from ...core.op import Op, Rule, set_role
 from ...core.schema import BOOL as BOOL_ATTR
@@ -19,6 +20,7 @@ from .. import _layouts as layouts
 from .._families import (
     ELEM_WISE,
     Array,
+    Dtypes,
     F,
     Inferred,
     Shapes,
@@ -38,6 +40,7 @@ from .._families import (
     numeric,
     pointwise,
     power,
+    same_shape,
     scalar,
     square,
     unary,
@@ -383,6 +386,8 @@ class CastAttrs:
 
 
 def _converted(x: Array, dtype: DType) -> Array:
+    if is_stored(x.dtype) and is_stored(dtype):  # float32 has all their values
+        x = x.astype(np.float32)
     if is_complex(x.dtype) and not is_complex(dtype):
         x = x != 0 if dtype == BOOL else x.real
     with np.errstate(all="ignore"):
@@ -408,6 +413,27 @@ cast.reference = lambda p, x: _converted(x, p.dtype)
 cast.compute = pointwise(lambda p, x: _cast_expr(x, p.dtype))
 cast.complex_gradient = as_written
 cast.gradient = lambda ctx, g: [F.cast_like(g, ctx.inputs[0])]
+
+
+def _bitcast_dtype(params: Any, ins: Dtypes, outs: Dtypes) -> Inferred:
+    if ins[0] is not None and ins[0].itemsize != params.dtype.itemsize:
+        raise DTypeError(
+            f"the bits of {dtype_name(ins[0])} are no {dtype_name(params.dtype)}",
+            why=f"elements have {ins[0].itemsize} and {params.dtype.itemsize} bytes",
+        )
+    return [None], [params.dtype]
+
+
+bitcast = define(
+    "bitcast",
+    "The bits of x as another dtype, whose elements have as many bytes.",
+    level=5,
+    attrs=CastAttrs,
+    shape=same_shape,
+    dtype=_bitcast_dtype,
+    alias={0: 0},
+)
+bitcast.reference = lambda p, x: x.copy().view(p.dtype)
 
 cast_like = define(
     "cast_like",

@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Dim
+from ...base.shape import Dim, add_dims, ceil_div_dims, floor_div_dims, max_dims, min_dims, sub_dims
 from .._families import Array
 
 
@@ -34,7 +34,7 @@ class Window(NamedTuple):
     def out_extent(self, extent: Dim, ceil: bool = False, what: str = "kernel") -> Dim:
         """How many windows fit; with `ceil`, a last one may stick out, if it starts inside."""
         if extent is None or isinstance(extent, str):
-            return None
+            return self._open_extent(extent, ceil)
         padded = extent + self.before + self.after
         if padded < self.reach:
             raise ShapeError(f"{what} size ({self.reach}) exceeds input ({extent} padded to {padded})")
@@ -43,12 +43,21 @@ class Window(NamedTuple):
         count = -((self.reach - padded) // self.stride) + 1
         return count - 1 if (count - 1) * self.stride >= extent + self.before else count
 
+    def _open_extent(self, extent: Dim, ceil: bool) -> Dim:
+        """The same for an expression."""
+        steps = add_dims(extent, self.before + self.after - self.reach)
+        if not ceil:
+            return add_dims(floor_div_dims(steps, self.stride), 1)
+        count = add_dims(ceil_div_dims(steps, self.stride), 1)
+        inside = ceil_div_dims(add_dims(extent, self.before), self.stride)  # windows that start there
+        return max_dims(sub_dims(count, 1), min_dims(count, inside))
+
     def in_extent(self, out: Dim) -> Dim:
         """The extent that gives that many windows, where only one does."""
-        if self.stride != 1 or not isinstance(out, int):
+        if self.stride != 1:
             return None
-        extent = out - 1 + self.reach - self.before - self.after
-        return extent if extent >= 0 else None
+        extent = add_dims(out, self.reach - 1 - self.before - self.after)
+        return extent if isinstance(extent, str) or (isinstance(extent, int) and extent >= 0) else None
 
     def source(self, window: Any, tap: Any) -> Any:
         """The input position of a tap of a window; it may be in the padding."""

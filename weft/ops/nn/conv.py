@@ -11,7 +11,7 @@ from ... import te
 from ...base.dtype import DTYPES, DType
 from ...base.errors import ShapeError
 from ...base.layout import Layout
-from ...base.shape import Dim, Ranked, Shape, unify_dim
+from ...base.shape import Dim, Ranked, Shape, add_dims, floor_div_dims, mul_dims, unify_dim
 from ...core.infer import unify_dtype
 from ...core.op import Op
 from ...core.schema import BOOL, INT, LAYOUT, PADS, SIDES, attr, choice, schema
@@ -98,13 +98,11 @@ def _sizes(conv: Convolution) -> tuple[int, int]:
 
 
 def _group_channels(channels: Dim, groups: int) -> Dim:
-    if not isinstance(channels, int):
-        return channels if groups == 1 else None
-    if channels % groups:
+    if isinstance(channels, int) and channels % groups:
         raise ShapeError(
             f"{channels} input channels cannot be split in {groups} groups", why="the number of groups must divide them"
         )
-    return channels // groups
+    return floor_div_dims(channels, groups)
 
 
 def _bias_shape(conv: Convolution, channels: int) -> Shape:
@@ -238,10 +236,8 @@ class Conv2DTransposeAttrs:
 
 def _transpose_extent(params: Conv2DTransposeAttrs, conv: Convolution, axis: int, dim: Dim) -> Dim:
     win, extra = conv.windows[axis], params.output_padding[axis % len(params.output_padding)]
-    if not isinstance(dim, int):
-        return None
-    out = (dim - 1) * win.stride + win.reach - win.before - win.after + extra
-    if dim < 1 or out < 1:
+    out = add_dims(mul_dims(dim, win.stride), win.reach - win.stride - win.before - win.after + extra)
+    if isinstance(dim, int) and isinstance(out, int) and (dim < 1 or out < 1):
         raise ShapeError(f"conv2d_transpose of an extent of {dim} gives {out} elements")
     return out
 

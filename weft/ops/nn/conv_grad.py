@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import te
 from ...base.layout import Layout
-from ...base.shape import Dim, Shape, unify
+from ...base.shape import Dim, Shape, sub_dims, unify
 from ...core.op import Op
 from .._families import OGRAD, OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, numeric
 from .._layouts import Answer, Layouts, rearrange
@@ -202,7 +202,7 @@ def _windows_made(params: Conv2DTransposeAttrs, extents: Sequence[Dim]) -> list[
     """The windows that fit beside the output's padding."""
     extra = (params.output_padding[0], params.output_padding[-1])
     return [
-        win.out_extent(extent - more) if isinstance(extent, int) else None
+        win.out_extent(sub_dims(extent, more))
         for win, extent, more in zip(convolution_of(params).windows, extents, extra)
     ]
 

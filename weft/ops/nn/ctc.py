@@ -19,7 +19,7 @@ import numpy as np
 from ... import te
 from ...base.dtype import INT64, dtype_name, is_float, is_integer
 from ...base.errors import DTypeError, ShapeError
-from ...base.shape import unify_dim
+from ...base.shape import add_dims, mul_dims, unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, INT, attr, schema
 from .._families import F, Inferred, Shapes, attributes, define, ranked
@@ -54,7 +54,7 @@ _GRAD_INPUTS = {"loss_grad": "the gradient of the losses", **_INPUTS, "alpha": "
 
 
 def _states(most: Any) -> Any:
-    return 2 * most + 1 if isinstance(most, int) else None
+    return add_dims(mul_dims(most, 2), 1)
 
 
 def _dims(params: CtcAttrs, ins: Shapes) -> tuple[list[Any], Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import show, unify_dim
+from ...base.shape import ceil_div_dims, show, unify_dim
 from ...core.schema import BOOL, INT, attr, schema
 from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define, numeric, ranked
 
@@ -26,7 +26,7 @@ def _pack_shape(params: PackAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     if len(ins[0]) != 2:
         raise ShapeError(f"a matrix has two dimensions, not {show(ins[0])}")
     rows, columns = ins[0][::-1] if params.transposed else ins[0]
-    panels = -(-columns // params.lanes) if isinstance(columns, int) else None
+    panels = ceil_div_dims(columns, params.lanes)
     return [None], [(panels, rows, params.lanes)]
 
 

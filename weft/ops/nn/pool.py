@@ -368,8 +368,7 @@ def pool_op(name: str, doc: str, attrs: type, shape: ShapeRule, *, level: int = 
         pattern=OUT_FUSABLE,
         shape=shape,
         layout=pool_layout,
-        dtype=numeric,
-        **columns,
+        **{"dtype": numeric, **columns},
     )
 
 
@@ -381,6 +380,13 @@ def _pick_shape(forward: Callable[..., Inferred]) -> Callable[..., Inferred]:
         return [data, data, out], [out]
 
     return rule
+
+
+def _pick_dtype(params: Params, ins: Sequence[Any], outs: Sequence[Any]) -> Inferred:
+    """The values have a dtype of their own."""
+    (value,), (picked,) = numeric(params, ins[:1], outs)
+    (data, output), _ = numeric(params, ins[1:], [None])
+    return [value, data, output], [picked]
 
 
 def _max_pools(name: str, doc: str, part: str, attrs: type, shape: ShapeRule) -> None:
@@ -415,6 +421,7 @@ def _max_pools(name: str, doc: str, part: str, attrs: type, shape: ShapeRule) ->
         _pick_shape(shape),
         level=10,
         inputs=PICK_INPUTS,
+        dtype=_pick_dtype,
         reference=_max_pick_reference,
         compute=_max_pick_compute,
         gradient=back(grad),

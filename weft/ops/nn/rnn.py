@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.dtype import dtype_name, is_integer
 from ...base.errors import DTypeError, InvalidValue, ShapeError
-from ...base.shape import Shape, unify_dim
+from ...base.shape import Shape, floor_div_dims, mul_dims, unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, attr, choice, schema
 from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
@@ -74,11 +74,9 @@ def _dims(params: RnnAttrs, known: dict[str, Shape]) -> dict[str, Any]:
     batch_too, state_too = ranked(known.get("state"), 2, "state")
     batch, state = unify_dim(batch, batch_too), unify_dim(state, state_too)
     wide = unify_dim(unify_dim(wide, wide_too), bias)
-    size: Any = None
-    if isinstance(wide, int):
-        if wide % GATES[params.mode]:
-            raise ShapeError(f"{wide} gates", why=f"{params.mode} has {GATES[params.mode]} a cell")
-        size = wide // GATES[params.mode]
+    if isinstance(wide, int) and wide % GATES[params.mode]:
+        raise ShapeError(f"{wide} gates", why=f"{params.mode} has {GATES[params.mode]} a cell")
+    size = floor_div_dims(wide, GATES[params.mode])
     if known.get("cell") is not None:
         batch_too, size_too = ranked(known["cell"], 2, "cell")
         batch, size = unify_dim(batch, batch_too), unify_dim(size, size_too)
@@ -89,7 +87,7 @@ def _dims(params: RnnAttrs, known: dict[str, Shape]) -> dict[str, Any]:
         batch = unify_dim(batch, *ranked(known["length"], 1, "length"))
     if not params.projected:
         state = size = unify_dim(state, size)
-    kept = None if size is None else KEPT[params.mode] * size
+    kept = mul_dims(size, KEPT[params.mode])
     return {"steps": steps, "batch": batch, "wide": wide, "size": size, "state": state, "kept": kept}
 
 

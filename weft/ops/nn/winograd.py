@@ -17,7 +17,7 @@ from ... import te
 from ...base.dtype import FLOAT64
 from ...base.errors import ShapeError
 from ...base.layout import Layout
-from ...base.shape import add_dims, mul_dims, show, unify_dim
+from ...base.shape import add_dims, floor_div_dims, mul_dims, show, unify_dim
 from ...core.schema import BOOL, INT, INTS, attr, schema
 from .. import _layouts as layouts
 from .._families import OUT_FUSABLE, Array, define, ranked
@@ -123,10 +123,9 @@ def _weight_shape(params: WinogradWeightAttrs, ins: Any, outs: Any) -> Any:
     if len(ins[0]) != 4:
         raise ShapeError(f"filters have four dimensions, not {show(ins[0])}")
     outputs, inputs, *window = ins[0]
-    whole = isinstance(outputs, int)
-    if any(isinstance(d, int) and d != 3 for d in window) or (whole and outputs % params.lanes):
+    if any(isinstance(d, int) and d != 3 for d in window) or (isinstance(outputs, int) and outputs % params.lanes):
         raise ShapeError(f"3x3 filters in blocks of {params.lanes} cannot be {show(ins[0])}")
-    blocks = outputs // params.lanes if whole else None
+    blocks = floor_div_dims(outputs, params.lanes)
     return [None], [((params.tile + 2) ** 2, blocks, inputs, params.lanes)]
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from ... import te
 from ...base.dtype import BOOL, FLOAT32, DType, dtype_name, is_integer
 from ...base.errors import DTypeError, InvalidValue, OutOfRange
-from ...base.shape import StaticShape, unify
+from ...base.shape import Dim, StaticShape, ceil_div_dims, max_dims, mul_dims, sub_dims, unify
 from ...core.infer import same_dtype
 from ...core.op import Op, Rule, set_role
-from ...core.schema import DTYPE, FLOAT, INT, INTS, Params, attr, optional, schema
+from ...core.schema import DTYPE, EXTENT, EXTENTS, FLOAT, INT, NUMBER, Params, attr, optional, schema
+from ...core.symbolic import symbolic_names
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -35,13 +36,13 @@ _SHAPE = "the shape; () is a single number; left out, it is what the consumers n
 
 @schema
 class InitAttrs:
-    shape: tuple[int, ...] | None = attr(optional(INTS), _SHAPE, default=None, low=0)
+    shape: tuple[int, ...] | None = attr(optional(EXTENTS), _SHAPE, default=None, low=0)
     dtype: DType = attr(DTYPE, "the dtype", default=FLOAT32)
 
 
 @schema
 class FullAttrs:
-    shape: tuple[int, ...] | None = attr(optional(INTS), _SHAPE, default=None, low=0)
+    shape: tuple[int, ...] | None = attr(optional(EXTENTS), _SHAPE, default=None, low=0)
     dtype: DType = attr(DTYPE, "the dtype", default=FLOAT32)
     fill_value: float = attr(FLOAT, "the value of every element")
 
@@ -134,9 +135,9 @@ for _name in "zeros ones zeros_like ones_like".split():
 
 @schema
 class ArangeAttrs:
-    start: float = attr(FLOAT, "the first value", default=0.0)
-    stop: float = attr(FLOAT, "the value before which the last one comes")
-    step: float = attr(FLOAT, "from one value to the next", default=1.0)
+    start: float = attr(NUMBER, "the first value", default=0.0)
+    stop: float = attr(NUMBER, "the value before which the last one comes")
+    step: float = attr(NUMBER, "from one value to the next", default=1.0)
     dtype: DType = attr(DTYPE, "the dtype", default=FLOAT32)
 
 
@@ -154,6 +155,22 @@ def _arange_length(params: ArangeAttrs) -> int:
     if count > _LONGEST:
         raise OutOfRange(f"a range of {count:g} values", why=f"the most is {_LONGEST}")
     return max(0, math.ceil(count))
+
+
+def _arange_extent(start: float | str, stop: float | str, step: float | str) -> Dim:
+    """How many values there are, where a name is among the ends."""
+    ends = [end if isinstance(end, str) else int(end) for end in (start, stop)]
+    whole = all(isinstance(end, str) or end.is_integer() for end in (start, stop, step))
+    if not whole or isinstance(step, str) or step == 0:
+        return None
+    way = 1 if step > 0 else -1
+    return max_dims(0, ceil_div_dims(mul_dims(sub_dims(ends[1], ends[0]), way), abs(int(step))))
+
+
+def _arange_shape(params: ArangeAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    if symbolic_names(params):
+        return [], [(_arange_extent(params.start, params.stop, params.step),)]
+    return [], [(_arange_length(params),)]
 
 
 def _arange_dtype(params: ArangeAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
@@ -188,7 +205,7 @@ arange = define(
     dtype=_arange_dtype,
     layout=layouts.no_inputs,
 )
-arange.shape = lambda params, ins, outs: ([], [(_arange_length(params),)])
+arange.shape = _arange_shape
 arange.reference = _arange_reference
 arange.compute = _arange_compute
 arange.gradient = no_flow
@@ -196,7 +213,7 @@ arange.gradient = no_flow
 
 @schema
 class OneHotAttrs:
-    depth: int = attr(INT, "how many classes there are", low=0)
+    depth: int = attr(EXTENT, "how many classes there are", low=0)
     on_value: float = attr(FLOAT, "where the class is the index", default=1.0)
     off_value: float = attr(FLOAT, "elsewhere", default=0.0)
     axis: int = attr(INT, "where the new axis goes", default=-1)

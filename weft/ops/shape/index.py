@@ -17,7 +17,7 @@ from ...base.errors import DTypeError, ShapeError
 from ...base.shape import Dim, Shape, StaticShape, normalize_axis, show, unify
 from ...core.infer import unify_dtype
 from ...core.op import Op
-from ...core.schema import INT, Params, attr, optional, schema
+from ...core.schema import INT, Params, attr, choice, optional, schema
 from .._families import (
     INJECTIVE,
     Array,
@@ -347,10 +347,15 @@ def _scatter_nd_reference(x: Array, indices: Array, updates: Array) -> Array:
 
 
 def _scatter_nd_kernels(inputs: Any, outputs: Any) -> list[Written]:
+    return _updated("scatter_nd", inputs, outputs, lambda old, new: new)
+
+
+def _updated(name: str, inputs: Any, outputs: Any, combined: Callable[[Any, Any], te.Expr]) -> list[Written]:
+    """A copy of data, in which `combined(what is there, an update)` takes the place of what is there."""
     ((shape, _), (where, _), _) = inputs
     rows, place = _nd_rows(shape, where)
     count = math.prod(where[1:])
-    body = Body("scatter_nd", inputs, outputs)
+    body = Body(name, inputs, outputs)
     views = {0: rows, 1: (where[0], count), 2: (1, count, rows.inner), 3: rows}
     kernel = body.kernel(views, math.prod(shape) + count * rows.inner)
     with kernel as (b, x, indices, updates, out), each_block(b, rows) as (o, first):
@@ -359,7 +364,7 @@ def _scatter_nd_kernels(inputs: Any, outputs: Any) -> list[Written]:
         with b.loop("k", count) as k:  # in order, so that the last one stays
             row = place(b, k, indices)
             with along(b, rows) as i:
-                b.store(out, (o, row, first + i), updates[o, k, first + i])
+                b.store(out, (o, row, first + i), combined(out[o, row, first + i], updates[o, k, first + i]))
     return body.kernels
 
 
@@ -380,6 +385,44 @@ scatter_nd.gradient = lambda ctx, g: [
     None,
     F.gather_nd(g, ctx.inputs[1]),
 ]
+
+
+@schema
+class ScatterReduceAttrs:
+    reduction: str = attr(choice("add", "mul", "max", "min"), "how an update and what is there become one")
+
+
+_SCATTERED = {
+    "add": (np.add, lambda x, y: x + y),
+    "mul": (np.multiply, lambda x, y: x * y),
+    "max": (np.maximum, te.max),
+    "min": (np.minimum, te.min),
+}
+
+
+def _scatter_reduce_reference(params: ScatterReduceAttrs, x: Array, indices: Array, updates: Array) -> Array:
+    out = np.array(x, order="C")
+    rest, count = x.shape[len(indices) :], math.prod(indices.shape[1:])
+    if updates.size:
+        numbers = row_numbers(x.shape, indices).reshape(-1) if len(indices) else np.zeros(count, np.int64)
+        _SCATTERED[params.reduction][0].at(out.reshape(-1, *rest), numbers, updates.reshape(-1, *rest))
+    return out
+
+
+scatter_nd_reduce = define(
+    "scatter_nd_reduce",
+    "A copy of data in which each updates[i...] is added to data[indices[0, i...], indices[1, i...], ...], or is "
+    "multiplied with it, or replaces it where it is larger, or smaller; one after the other.",
+    level=5,
+    inputs={**DATA_INDICES, "updates": "what comes to the values that are there"},
+    attrs=ScatterReduceAttrs,
+    shape=_scatter_nd_shape,
+    dtype=_scatter_nd_dtype,
+)
+scatter_nd_reduce.reference = _scatter_reduce_reference
+scatter_nd_reduce.kernels = lambda params, inputs, outputs: _updated(
+    "scatter_nd_reduce", inputs, outputs, _SCATTERED[params.reduction][1]
+)
 
 # Along one axis, each element by itself.
 

@@ -11,9 +11,21 @@ import numpy as np
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Dim, Ranked, Shape, StaticShape, add_dims, normalize_axis, show, unify
+from ...base.shape import (
+    Dim,
+    Ranked,
+    Shape,
+    StaticShape,
+    add_dims,
+    all_numbers,
+    floor_div_dims,
+    normalize_axis,
+    show,
+    sub_dims,
+    unify,
+)
 from ...core.op import VARIADIC
-from ...core.schema import INT, INTS, Kind, attr, schema
+from ...core.schema import EXTENTS, INT, Kind, attr, schema
 from .. import _layouts as layouts
 from .._families import INJECTIVE, Array, F, Inferred, Shapes, changed, define, first_dtype, holomorphic
 
@@ -194,14 +206,14 @@ def _filled(ctx: Any, gs: Sequence[Any]) -> list[Any]:
 
 def _parse_sections(text: str) -> int | tuple[int, ...]:
     """A bare number counts parts; a tuple says where parts begin."""
-    return INT.parse(text) if text.strip()[:1].isdigit() else INTS.parse(text)
+    return INT.parse(text) if text.strip()[:1].isdigit() else EXTENTS.parse(text)
 
 
 def _print_sections(value: Any) -> str:
-    return str(value) if isinstance(value, int) else INTS.print(value)
+    return str(value) if isinstance(value, int) else EXTENTS.print(value)
 
 
-SECTIONS = Kind("int or tuple of ints", _parse_sections, _print_sections)
+SECTIONS = Kind("int or tuple of extents", _parse_sections, _print_sections, symbolic=True)
 
 
 @schema
@@ -222,6 +234,8 @@ def _sizes(params: SplitAttrs, dim: Dim) -> list[Dim]:
     cuts = params.indices_or_sections
     if isinstance(cuts, int):
         return _equal_sizes(cuts, dim)
+    if not all_numbers(cuts):
+        return [sub_dims(end, start) for start, end in pairwise((0, *cuts, dim))]
     if list(cuts) != sorted(cuts):
         raise InvalidValue(f"split at {cuts}", why="indices must be sorted ascending")
     if isinstance(dim, int) and cuts and cuts[-1] >= dim:
@@ -230,7 +244,7 @@ def _sizes(params: SplitAttrs, dim: Dim) -> list[Dim]:
         )
     inner = [b - a for a, b in zip((0, *cuts), cuts)]
     start = cuts[-1] if cuts else 0
-    return [*inner, dim - start if isinstance(dim, int) else None]
+    return [*inner, sub_dims(dim, start)]
 
 
 def _equal_sizes(parts: int, dim: Dim) -> list[Dim]:
@@ -238,7 +252,7 @@ def _equal_sizes(parts: int, dim: Dim) -> list[Dim]:
         raise InvalidValue(f"split into {parts} parts")
     if isinstance(dim, int) and dim % parts:
         raise ShapeError(f"a dimension of {dim} cannot be split into {parts} equal parts")
-    return [dim // parts if isinstance(dim, int) else None] * parts
+    return [floor_div_dims(dim, parts)] * parts
 
 
 def _split_shape(params: SplitAttrs, ins: Shapes, outs: Shapes) -> Inferred:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Dim, Shape, unify_dim
-from ...core.schema import FLOAT, PAIRS, attr, choice, schema
+from ...base.shape import Dim, Shape, add_dims, all_numbers, sub_dims, unify_dim
+from ...core.schema import EXTENT_PAIRS, FLOAT, attr, choice, schema
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -29,14 +29,14 @@ from ..nn._windows import read
 
 @schema
 class PadAttrs:
-    pad_width: tuple[tuple[int, int], ...] = attr(PAIRS, "(before, after) for every axis")
+    pad_width: tuple[tuple[int, int], ...] = attr(EXTENT_PAIRS, "(before, after) for every axis")
     pad_value: float = attr(FLOAT, "what to fill with, in mode constant", default=0.0)
     mode: str = attr(choice("constant", "edge", "reflect"), "what is outside", default="constant")
 
 
 def _widths(params: PadAttrs, rank: int) -> tuple[tuple[int, int], ...]:
     widths = params.pad_width
-    if any(len(pair) != 2 or min(pair) < 0 for pair in widths):
+    if any(len(pair) != 2 or any(isinstance(width, int) and width < 0 for width in pair) for pair in widths):
         raise InvalidValue(f"pad_width cannot be {widths}", why="it has two numbers, not negative, for every axis")
     if len(widths) != rank:
         raise ShapeError(f"pad_width has {len(widths)} pairs for a tensor of {rank} dimensions")
@@ -44,8 +44,10 @@ def _widths(params: PadAttrs, rank: int) -> tuple[tuple[int, int], ...]:
 
 
 def _check_source(params: PadAttrs, extent: Dim, pair: tuple[int, int]) -> None:
+    if not isinstance(extent, int) or not all_numbers(pair):
+        return
     needed = {"constant": 0, "edge": int(any(pair)), "reflect": max(pair) + any(pair)}[params.mode]
-    if isinstance(extent, int) and extent < needed:
+    if extent < needed:
         raise ShapeError(
             f"cannot pad an axis of {extent} by {pair} in mode {params.mode}",
             why=f"it needs at least {needed} elements",
@@ -61,23 +63,18 @@ def _meet(params: PadAttrs, data: Shape, out: Shape) -> tuple[Shape, Shape]:
     inner: list[Dim] = list(data) if data is not None else [None] * len(widths)
     if out is not None:
         _widths(params, len(out))
-        inner = [unify_dim(d, _less(o, sum(pair))) for d, o, pair in zip(inner, out, widths)]
+        inner = [unify_dim(d, _less(o, add_dims(*pair))) for d, o, pair in zip(inner, out, widths)]
     for extent, pair in zip(inner, widths):
         _check_source(params, extent, pair)
-    outer = [_more(extent, sum(pair)) for extent, pair in zip(inner, widths)]
+    outer = [add_dims(extent, *pair) for extent, pair in zip(inner, widths)]
     return tuple(inner), tuple(outer)
 
 
-def _more(extent: Dim, width: int) -> Dim:
-    if width == 0:
-        return extent
-    return extent + width if isinstance(extent, int) else None
-
-
-def _less(extent: Dim, width: int) -> Dim:
-    if isinstance(extent, int) and extent < width:
+def _less(extent: Dim, width: Dim) -> Dim:
+    inner = sub_dims(extent, width)
+    if isinstance(inner, int) and inner < 0:
         raise ShapeError(f"an extent of {extent} cannot come from padding by {width}")
-    return _more(extent, -width)
+    return inner
 
 
 def _pad_shape(params: PadAttrs, ins: Shapes, outs: Shapes) -> Inferred:

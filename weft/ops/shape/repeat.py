@@ -10,7 +10,7 @@ import numpy as np
 from ... import te
 from ...base.shape import mul_dims, normalize_axis
 from ...core.op import Op, Rule
-from ...core.schema import INT, INTS, attr, optional, schema
+from ...core.schema import EXTENT, EXTENTS, INT, attr, optional, schema
 from .._families import (
     INJECTIVE,
     Array,
@@ -31,7 +31,7 @@ from .views import reindexed
 
 @schema
 class TileAttrs:
-    reps: tuple[int, ...] = attr(INTS, "how often along each axis, aligned at the last", low=0)
+    reps: tuple[int, ...] = attr(EXTENTS, "how often along each axis, aligned at the last", low=0)
 
 
 def _tile_plan(params: TileAttrs, shape: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -110,7 +110,7 @@ _summing(
 
 @schema
 class RepeatAttrs:
-    repeats: int = attr(INT, "how often each element is there", low=0)
+    repeats: int = attr(EXTENT, "how often each element is there", low=0)
     axis: int | None = attr(optional(INT), "along which axis; None for the flattened tensor", default=None)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
+from ...base.extents import Extent, Untold, ceil_div, greatest, least
 from ...base.shape import Dim, normalize_axis, show
-from ...core.schema import INTS, Params, attr, schema
+from ...core.schema import EXTENTS, INTS, Params, attr, schema
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -29,9 +31,9 @@ from .._families import (
 
 @schema
 class StridedSliceAttrs:
-    begin: tuple[int, ...] = attr(INTS, "the first index along each axis; negative from the end")
-    end: tuple[int, ...] = attr(INTS, "the index before which to stop, along each axis")
-    stride: tuple[int, ...] = attr(INTS, "from one index to the next; 1 if left out", default=())
+    begin: tuple[int, ...] = attr(EXTENTS, "the first index along each axis; negative from the end")
+    end: tuple[int, ...] = attr(EXTENTS, "the index before which to stop, along each axis")
+    stride: tuple[int, ...] = attr(EXTENTS, "from one index to the next; 1 if left out", default=())
 
 
 def _bounds(params: StridedSliceAttrs, rank: int) -> list[tuple[int, int | None, int]]:
@@ -64,10 +66,28 @@ def taken_indices(params: StridedSliceAttrs, shape: Any) -> list[range]:
     return taken
 
 
-def _slice_dim(bounds: tuple[int, int | None, int], dim: Dim) -> Dim:
-    begin, end, stride = bounds
-    whole = begin == 0 and stride == 1 and (end is None or end >= 2**31 - 1)
-    return dim if whole else None
+_WHOLE = 2**31 - 1  # an end from which on a slice goes to the last element, whatever the extent
+
+
+def _slice_dim(begin: Dim, end: Dim, stride: Dim, dim: Dim) -> Dim:
+    """How many indices a slice takes along an axis, where an expression is among its bounds."""
+    if isinstance(end, int) and end >= _WHOLE:
+        end = None
+    if dim is None or not isinstance(stride, int) or begin is None:
+        return dim if (begin, end, stride) == (0, None, 1) else None
+    back = stride < 0
+    try:
+        extent = Extent.of(dim)
+        first = _clipped(Extent.of(begin), extent, back)
+        last = extent * (not back) - back if end is None else _clipped(Extent.of(end), extent, back)
+        return greatest(0, ceil_div(first - last if back else last - first, abs(stride))).dim
+    except Untold:
+        return None
+
+
+def _clipped(place: Extent, extent: Extent, back: bool) -> Extent:
+    """Where a bound of a slice stands, as slice.indices says."""
+    return greatest(place + extent, -int(back)) if place < 0 else least(place, extent - back)
 
 
 def _strided_slice_shape(params: StridedSliceAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -76,13 +96,13 @@ def _strided_slice_shape(params: StridedSliceAttrs, ins: Shapes, outs: Shapes) -
     rows = _bounds(params, len(ins[0]))
     dims: list[Dim] = []
     for axis, dim in enumerate(ins[0]):
-        if isinstance(dim, int):
-            begin, end, stride = rows[axis]
+        begin, end, stride = rows[axis]
+        if isinstance(dim, int) and all(isinstance(bound, (int, NoneType)) for bound in rows[axis]):
             rest = () if end is None else (end,)
             one = StridedSliceAttrs(begin=(begin,), end=rest, stride=(stride,))
             dims.append(len(taken_indices(one, (dim,))[0]))
         else:
-            dims.append(_slice_dim(rows[axis], dim))
+            dims.append(_slice_dim(begin, end, stride, dim))
     return [None], [tuple(dims)]
 
 

@@ -16,7 +16,7 @@ from ...base.dtype import INT32, DType
 from ...base.errors import ShapeError
 from ...base.shape import normalize_axis, show
 from ...core.infer import unify_dtype
-from ...core.schema import BOOL, DTYPE, INT, attr, schema
+from ...core.schema import BOOL, DTYPE, EXTENT, INT, attr, schema
 from .. import _layouts as layouts
 from .._families import F, Inferred, Shapes, axis_shape, changed, define, no_flow
 from .._kernels import Body, before, rows_of, sort_row, wide_dtype
@@ -39,7 +39,7 @@ class ArgsortAttrs:
 
 @schema
 class TopkAttrs:
-    k: int = attr(INT, "how many", low=0)
+    k: int = attr(EXTENT, "how many", low=0)
     axis: int = attr(INT, _AXIS, default=-1)
     largest: bool = attr(BOOL, "the greatest rather than the smallest", default=True)
     dtype: DType = attr(DTYPE, "of the indices", default=INT32)
@@ -50,7 +50,7 @@ def _topk_shape(params: TopkAttrs, ins: Shapes, outs: Shapes) -> Inferred:
         return [None], [None, None]
     axis = normalize_axis(params.axis, len(ins[0]))
     extent = ins[0][axis]
-    if isinstance(extent, int) and params.k > extent:
+    if isinstance(extent, int) and isinstance(params.k, int) and params.k > extent:
         raise ShapeError(f"{params.k} of {extent} elements", why=f"the data is {show(ins[0])}")
     return [None], [changed(ins[0], axis, params.k)] * 2
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ... import te
 from ...base.errors import InvalidValue, OutOfRange, ShapeError
-from ...base.shape import Dim, Shape, all_numbers, mul_dims, normalize_axis, show, unify
-from ...core.schema import INT, INTS, Params, attr, schema
+from ...base.extents import Extent, Untold
+from ...base.shape import Dim, Shape, all_numbers, floor_div_dims, mul_dims, normalize_axis, show, unify
+from ...core.schema import EXTENTS, INT, INTS, Params, attr, schema
 from .._families import BROADCAST, INJECTIVE, F, Inferred, Shapes, define, first_dtype, holomorphic
 
 
@@ -102,18 +102,23 @@ _by_shape(flatten, _flattened)
 @schema
 class ReshapeAttrs:
     shape: tuple[int, ...] = attr(
-        INTS,
+        EXTENTS,
         "the shape; 0 copies the dimension, -1 is inferred, -2 copies all that are left, "
         "-3 merges two, -4 splits one into the two numbers that follow",
         low=-4,
     )
 
 
-def resolve_reshape(codes: Sequence[int], source: Shape) -> Shape:
+Codes = Sequence[int | str]  # an expression is an extent
+
+
+def resolve_reshape(codes: Codes, source: Shape) -> Shape:
     """The shape that reshape's codes make of a shape, as far as it is known.
 
     >>> resolve_reshape((0, -1), (2, 3, 4)), resolve_reshape((-4, 2, -1, -3), (6, 3, 4))
     ((2, 12), (2, 3, 12))
+    >>> resolve_reshape((0, -1, "h"), ("n", "h*4")), resolve_reshape((-1, 8), ("n", "s", 64))
+    (('n', 4, 'h'), ('8*n*s', 8))
     """
     if source is None:
         return _reshape_of_unknown(codes)
@@ -121,7 +126,7 @@ def resolve_reshape(codes: Sequence[int], source: Shape) -> Shape:
     return _fill_inferred(dims, codes, source)
 
 
-def _reshape_of_unknown(codes: Sequence[int]) -> Shape:
+def _reshape_of_unknown(codes: Codes) -> Shape:
     if -2 in codes:
         return None
     dims: list[Dim] = []
@@ -129,11 +134,15 @@ def _reshape_of_unknown(codes: Sequence[int]) -> Shape:
     while codes:
         code = codes.pop(0)
         if code == -4:
-            dims += [dim if dim > 0 else None for dim in codes[:2]]
+            dims += map(_extent_of_code, codes[:2])
             del codes[:2]
         else:
-            dims.append(code if code > 0 else None)
+            dims.append(_extent_of_code(code))
     return tuple(dims)
+
+
+def _extent_of_code(code: int | str) -> Dim:
+    return code if isinstance(code, str) or code > 0 else None
 
 
 _INFERRED = -1  # no dimension is
@@ -142,7 +151,7 @@ _INFERRED = -1  # no dimension is
 class _Reshape:
     """Reads the codes from left to right, and the dimensions of the source along with them."""
 
-    def __init__(self, codes: Sequence[int], source: tuple[Dim, ...]) -> None:
+    def __init__(self, codes: Codes, source: tuple[Dim, ...]) -> None:
         self.codes, self.source = list(codes), source
         self.at = 0
         self.made: list[Any] = []
@@ -170,35 +179,35 @@ class _Reshape:
         self.at += 1
         return self.source[self.at - 1]
 
-    def _single(self, code: int) -> None:
+    def _single(self, code: int | str) -> None:
         if code == 0:
             self.made.append(self._take())
         else:
             self.made.append(_INFERRED if code == -1 else code)
             self.at += 1
 
-    def _split(self, parts: list[int]) -> None:
-        dim = self._take()
-        if len(parts) < 2 or min(parts) < -1 or parts == [-1, -1] or 0 in parts:
+    def _split(self, parts: Codes) -> None:
+        dim, numbers = self._take(), [part for part in parts if isinstance(part, int)]
+        if len(parts) < 2 or min(numbers, default=1) < -1 or parts == [-1, -1] or 0 in parts:
             raise InvalidValue(
                 f"reshape {tuple(self.codes)} has no two sizes after -4",
                 why="one of the two may be -1, the other is positive",
             )
-        one = max(parts) if -1 in parts else math.prod(parts)
-        if isinstance(dim, int) and (dim % one or (-1 not in parts and dim != one)):
+        one = mul_dims(*(part for part in parts if part != -1))
+        if isinstance(dim, int) and isinstance(one, int) and (dim % one or (-1 not in parts and dim != one)):
             raise ShapeError(f"dimension {dim} cannot be split into {parts[0]} and {parts[1]}")
-        rest = dim // one if isinstance(dim, int) else None
-        self.made += [rest if part == -1 else part for part in parts]
+        self.made += [floor_div_dims(dim, one) if part == -1 else part for part in parts]
 
 
-def _fill_inferred(dims: list[Any], codes: Sequence[int], source: tuple[Dim, ...]) -> Shape:
+def _fill_inferred(dims: list[Any], codes: Codes, source: tuple[Dim, ...]) -> Shape:
     open_dims = dims.count(_INFERRED)
     if open_dims > 1:
         raise InvalidValue(f"reshape to {tuple(codes)}", why="one and only one dim can be inferred")
     fixed = [dim for dim in dims if dim != _INFERRED]
     total, part = mul_dims(*source), mul_dims(*fixed)
     if not (isinstance(total, int) and isinstance(part, int)):
-        return tuple(None if dim == _INFERRED else dim for dim in dims)
+        rest = floor_div_dims(total, part) if part != 0 else None
+        return tuple(rest if dim == _INFERRED else dim for dim in dims)
     if open_dims and part == 0:
         raise ShapeError(f"reshape of {show(source)} to {tuple(codes)} leaves -1 undetermined")
     if total % part if open_dims else total != part:
@@ -244,13 +253,21 @@ class SqueezeAttrs:
     axis: tuple[int, ...] = attr(INTS, "axes of size 1 to drop; () for all there are", default=())
 
 
+def _is_one(dim: Dim) -> bool | None:
+    """Whether an extent is 1, if that can be told."""
+    try:
+        return Extent.of(dim).equals(1) if isinstance(dim, (int, str)) else None
+    except Untold:
+        return None
+
+
 def _squeezed(params: SqueezeAttrs, shape: tuple[Dim, ...]) -> Shape:
     axes = {normalize_axis(axis, len(shape)) for axis in params.axis}
     for axis in axes:
         if isinstance(shape[axis], int) and shape[axis] != 1:
             raise ShapeError(f"axis {axis} of shape {show(shape)} is not 1, so it stays")
     if not params.axis:
-        if not all_numbers(shape):
+        if not all(_is_one(dim) is not None for dim in shape):
             return None
         axes = {axis for axis, dim in enumerate(shape) if dim == 1}
     kept = tuple(dim for axis, dim in enumerate(shape) if axis not in axes)

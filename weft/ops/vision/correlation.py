@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import unify
+from ...base.shape import add_dims, ceil_div_dims, unify
 from ...core.schema import BOOL, INT, attr, schema
 from .._families import OGRAD, F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
@@ -44,13 +44,11 @@ def _moves(params: CorrelationAttrs) -> Moves:
 
 
 def _extent(params: CorrelationAttrs, extent: Any) -> Any:
-    if not isinstance(extent, int):
-        return None
     border = params.max_displacement + (params.kernel_size - 1) // 2
-    inner = extent + 2 * params.pad_size - 2 * border
-    if inner < 1:
+    inner = add_dims(extent, 2 * params.pad_size - 2 * border)
+    if isinstance(inner, int) and inner < 1:
         raise ShapeError(f"an image of {extent} elements is too small", why=f"{params}")
-    return -(-inner // params.stride1)
+    return ceil_div_dims(inner, params.stride1)
 
 
 def _shape(params: CorrelationAttrs, ins: Shapes, outs: Shapes) -> Inferred:

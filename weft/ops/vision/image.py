@@ -13,8 +13,8 @@ import numpy as np
 from ... import te
 from ...base.dtype import FLOAT64, INT64
 from ...base.errors import InvalidValue, ShapeError
-from ...base.shape import Dim, Ranked, Shape, mul_dims
-from ...core.schema import BOOL, FLOATS, INT, LAYOUT, SIDES, Params, attr, choice, schema
+from ...base.shape import Dim, Ranked, Shape, floor_div_dims, mul_dims
+from ...core.schema import BOOL, EXTENT_SIDES, FLOATS, INT, LAYOUT, Params, attr, choice, schema
 from .. import _layouts as layouts
 from .._families import INJECTIVE, OGRAD, Array, F, Inferred, Shapes, attributes, define, numeric, widened
 from .._kernels import Body, add_rows, rows_of, wide_dtype
@@ -41,7 +41,7 @@ class UpsamplingAttrs:
 
 @schema
 class ResizeAttrs:
-    size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
+    size: tuple[int, ...] = attr(EXTENT_SIDES, "height and width of the output", low=1)
     layout: str = attr(LAYOUT, "of the data", default="NCHW")
     method: str = attr(METHOD, "which elements count", default="BILINEAR")
     align_corners: bool = attr(BOOL, "whether corners stand on corners", default=False)
@@ -243,11 +243,9 @@ def _multiplied(dim: Dim, scale: int) -> Dim:
 
 
 def _divided(dim: Dim, scale: int) -> Dim:
-    if not isinstance(dim, int):
-        return None
-    if dim % scale:
+    if isinstance(dim, int) and dim % scale:
         raise ShapeError(f"an extent of {dim} cannot come from upsampling by {scale}")
-    return dim // scale
+    return floor_div_dims(dim, scale)
 
 
 def unscaled(params: UpsamplingAttrs, shape: Ranked) -> Ranked:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, mul_dims, show, unify
+from ...base.shape import Shape, floor_div_dims, mul_dims, show, unify
 from ...core.schema import INT, attr, schema
 from .._families import INJECTIVE, F, Inferred, Shapes, define, ranked
 
@@ -23,7 +23,7 @@ def _reorg_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     for dim, factor in ((c, s * s), (h, s), (w, s)):
         if isinstance(dim, int) and dim % factor:
             raise ShapeError(f"{show(ins[0])} cannot be reorganised by {s}")
-    smaller = [dim // s if isinstance(dim, int) else None for dim in (h, w)]
+    smaller = [floor_div_dims(dim, s) for dim in (h, w)]
     data = unify(ins[0], _unreorganised(s, outs[0]))
     return [data], [(n, mul_dims(c, s * s), *smaller)]
 
@@ -31,7 +31,7 @@ def _reorg_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 def _unreorganised(s: int, shape: Shape) -> Shape:
     """The shape that a reorganised one comes from."""
     n, c, h, w = ranked(shape, 4, "the output")
-    return (n, c // (s * s) if isinstance(c, int) else None, mul_dims(h, s), mul_dims(w, s))
+    return (n, floor_div_dims(c, s * s), mul_dims(h, s), mul_dims(w, s))
 
 
 def _reorg_grad_shape(params: ReorgAttrs, ins: Shapes, outs: Shapes) -> Inferred:

@@ -11,7 +11,7 @@ from ... import te
 from ...base.dtype import BOOL as BOOL_DTYPE
 from ...base.dtype import FLOAT32, INT64
 from ...base.errors import ShapeError
-from ...base.shape import show
+from ...base.shape import floor_div_dims, show
 from ...core.schema import BOOL, FLOAT, INT, SIDES, attr, schema
 from .._families import F, Inferred, Shapes, define, floating
 from .._kernels import Body, variable, wide_dtype
@@ -261,11 +261,11 @@ class AdaptiveRoiAlignAttrs:
 
 def _align_channels(params: AdaptiveRoiAlignAttrs, channels: Any) -> Any:
     cells = params.pooled_size[0] * params.pooled_size[1]
-    if not params.position_sensitive or not isinstance(channels, int):
-        return None if params.position_sensitive else channels
-    if channels % cells:
+    if not params.position_sensitive:
+        return channels
+    if isinstance(channels, int) and channels % cells:
         raise ShapeError(f"{channels} channels for {show(params.pooled_size)} cells")
-    return channels // cells
+    return floor_div_dims(channels, cells)
 
 
 def _align_source(params: AdaptiveRoiAlignAttrs, c: Any, i: Any, j: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...building import in_float32
 from ...emitter import Value
-from ...shapes import one_a_channel, squeezed_shape
+from ...shapes import one_a_channel
 from ...windows import Windows, convolved, per_axis
 from ..call import MxnetCall
 from ..registry import converter
@@ -62,45 +61,14 @@ def convolution(call: MxnetCall) -> Value:
     windows = windows_of(call)
     data, weight = channels_first(call, call[0]), channels_first(call, call[1])
     bias = None if call.attr("no_bias") else call[2]
-    build = _convolution_3d if len(windows.kernel) == 3 else _convolution
-    return channels_back(call, build(call, data, weight, bias, windows))
-
-
-def _convolution(call: MxnetCall, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
     attrs = call.attrs("num_filter=channels num_group=groups")
-    return convolved(call, "conv2d", data, weight, bias, windows, **attrs)
-
-
-def _convolution_3d(call: MxnetCall, data: Value, weight: Value, bias: Value | None, windows: Windows) -> Value:
-    """The sum over the kernel's depth of convolutions of images, all depths at once."""
-    n, c, depth, height, width = call.shape(data)
-    taps, stride, step = call.shape(weight)[2], windows.strides[0], windows.dilation[0]
-    if windows.pads[0]:
-        around = ((0, 0), (0, 0), (windows.pads[0],) * 2, (0, 0), (0, 0))
-        data, depth = call.op("pad", data, pad_width=around), depth + 2 * windows.pads[0]
-    out = (depth - (taps - 1) * step - 1) // stride + 1
-    if out < 1:
-        raise FormatError(f"a kernel of {taps} for a depth of {depth}")
-    slices = call.op("transpose", data, axes=(0, 2, 1, 3, 4))
-    flat = Windows(windows.kernel[1:], windows.strides[1:], windows.pads[1:3] * 2, windows.dilation[1:])
-    parts = []
-    for tap in range(taps):
-        part = call.sliced(slices, {1: (tap * step, tap * step + (out - 1) * stride + 1, stride)})
-        kernel = call.sliced(weight, {2: (tap, tap + 1, 1)})
-        kernel = call.reshape(kernel, squeezed_shape(call.shape(kernel), [2]))
-        images = call.reshape(part, (n * out, c, height, width))
-        parts.append(_convolution(call, images, kernel, None if tap else bias, flat))
-    total = reduce(lambda a, b: call.op("elemwise_add", a, b), parts)
-    volume = call.reshape(total, (n, out, *call.shape(total)[1:]))
-    return call.op("transpose", volume, axes=(0, 2, 1, 3, 4))
+    return channels_back(call, convolved(call, "conv2d", data, weight, bias, windows, **attrs))
 
 
 @converter("Deconvolution")
 def deconvolution(call: MxnetCall) -> Value:
     windows = windows_of(call)
     count = len(windows.kernel)
-    if count == 3:
-        raise Unsupported(f"Deconvolution of {count} spatial dimensions is not supported")
     if call.attr("layout") in _CHANNELS_LAST:
         raise Unsupported("Deconvolution with channels last is not supported")
     extra, target = per_axis(call, "adj", count, 0), per_axis(call, "target_shape", count, 0)
@@ -108,7 +76,7 @@ def deconvolution(call: MxnetCall) -> Value:
         windows, extra = _windows_for(call, target, windows)
     bias = None if call.attr("no_bias") else call[2]
     attrs = call.attrs("num_filter=channels num_group=groups")
-    attrs["output_padding"] = extra if count == 2 else (0, *extra)
+    attrs["output_padding"] = extra
     return convolved(call, "conv2d_transpose", call[0], call[1], bias, windows, **attrs)
 
 

@@ -6,7 +6,7 @@ import math
 
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
-from ...windows import Windows, pooled
+from ...windows import Windows, padded, pooled, window_sums
 from ..call import MxnetCall
 from ..registry import converter
 from .layers import channels_back, channels_first, windows_of
@@ -33,21 +33,16 @@ def old_pooling(call: MxnetCall) -> Value:
     windows = windows_of(call)
     ceil = _ceil(call, data, windows)
     if kind == "max":
-        around = ((0, 0), (0, 0), *((p, p) for p in _pads(windows)))
-        padded = call.op("pad", data, pad_width=around) if any(windows.pads) else data
-        return _by_axes(call, padded, _unpadded(windows), ceil, "max_pool2d")
+        filled = padded(call, data, {2 + axis: sides for axis, sides in enumerate(windows.sides)})
+        return pooled(call, "max_pool2d", filled, windows._replace(pads=(0,) * len(windows.pads)), ceil)
     if kind not in ("avg", "sum"):
         raise FormatError(f"unknown pool_type {kind!r}")
-    total = _sums(call, data, windows, ceil)
+    total = window_sums(call, data, windows, ceil)
     return total if kind == "sum" else call.scaled(total, 1 / math.prod(windows.kernel))
 
 
 def _pads(windows: Windows) -> tuple[int, ...]:
     return windows.pads[: len(windows.kernel)]
-
-
-def _unpadded(windows: Windows) -> Windows:
-    return windows._replace(pads=(0,) * len(windows.pads))
 
 
 def _global(call: MxnetCall, data: Value) -> Value:
@@ -93,41 +88,15 @@ def _pooled(call: MxnetCall, data: Value, windows: Windows, ceil: bool) -> Value
     if kind != "lp":
         call.ignore("p_value")
     if kind == "max":
-        return _by_axes(call, data, windows, ceil, "max_pool2d")
+        return pooled(call, "max_pool2d", data, windows, ceil)
     if kind == "avg":
-        return _by_axes(call, data, windows, ceil, "avg_pool2d", count_include_pad=counted is None or counted)
+        return pooled(call, "avg_pool2d", data, windows, ceil, count_include_pad=counted is None or counted)
     if kind == "sum":
-        return _sums(call, data, windows, ceil)
+        return window_sums(call, data, windows, ceil)
     if kind != "lp":
         raise FormatError(f"unknown pool_type {kind!r}")
     powers, p = _powers(call, data)
-    return _root(call, _sums(call, powers, windows, ceil), p)
-
-
-def _by_axes(call: MxnetCall, data: Value, windows: Windows, ceil: bool, op: str, **attrs: bool) -> Value:
-    """A pool of lines or images; of volumes, one over images and then one over depth."""
-    if len(windows.kernel) < 3:
-        return pooled(call, op, data, windows, ceil, **attrs)
-    n, c, depth, height, width = call.shape(data)
-    (k, *kernel), (s, *strides), (p, *pads) = windows.kernel, windows.strides, _pads(windows)
-    across = Windows(tuple(kernel), tuple(strides), (*pads, *pads), (1, 1))
-    flat = pooled(call, op, call.reshape(data, (n, c * depth, height, width)), across, ceil, **attrs)
-    rows, columns = call.shape(flat)[2:]
-    down = Windows((k, 1), (s, 1), (p, 0, p, 0), (1, 1))
-    deep = pooled(call, op, call.reshape(flat, (n, c, depth, rows * columns)), down, ceil, **attrs)
-    return call.reshape(deep, (n, c, call.shape(deep)[2], rows, columns))
-
-
-def _sums(call: MxnetCall, data: Value, windows: Windows, ceil: bool) -> Value:
-    """An average of windows that are all full, padded with zeros, times their size."""
-    around = [(0, 0), (0, 0)]
-    for dim, k, s, p in zip(call.shape(data)[2:], windows.kernel, windows.strides, _pads(windows)):
-        whole = dim + 2 * p - k
-        steps = math.ceil(whole / s) if ceil else whole // s
-        around.append((p, max(steps * s + k - dim - p, 0)))
-    padded = call.op("pad", data, pad_width=tuple(around)) if any(map(any, around)) else data
-    means = _by_axes(call, padded, _unpadded(windows), False, "avg_pool2d")
-    return call.scaled(means, float(math.prod(windows.kernel)))
+    return _root(call, window_sums(call, powers, windows, ceil), p)
 
 
 def _powers(call: MxnetCall, data: Value) -> tuple[Value, int]:

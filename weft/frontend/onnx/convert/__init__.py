@@ -1,3 +1,7 @@
 """Converters of ONNX operators, by subject; each file registers its own."""
 
-from . import attention, detection, einsum, image, index, layers, math, ml, quantized, random, reduce, scatter, shape
+from importlib import import_module
+from pkgutil import walk_packages
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

@@ -1,68 +1,101 @@
-"""The converter of Attention: heads, masks and scores, as the opset defines them."""
+"""Converters of attention: softmax over keys with its masks and caches, and updates of a cache that is kept outside."""
 
 from __future__ import annotations
 
 import math
 
-from ....base.dtype import BOOL
-from ....base.errors import FormatError, Unsupported
+from ....base.dtype import BOOL, INT32, DType
+from ....base.errors import FormatError
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
+from ..tensors import dtype_of
+from .heads import (
+    Attended,
+    Heads,
+    attended,
+    attention_steps,
+    first_keys,
+    mask_of,
+    merged_heads,
+    split_heads,
+    visible,
+    written,
+)
 
 
 @converter("Attention", since=23)
-def attention(call: OnnxCall) -> Value:
+def attention(call: OnnxCall) -> list[Value | None]:
     """softmax(Q K^T scale + mask) V, for heads that are an axis, or packed into the last one."""
-    call.only_first_output()
-    call.ignore("softmax_precision", "qk_matmul_output_mode")
     packed = call.rank(call[0]) == 3
-    query_heads, key_heads = (call.attr(f"{side}_num_heads") for side in ("q", "kv"))
-    query = _heads(call, call[0], query_heads)
-    key, value = (_heads(call, call[i], key_heads) for i in (1, 2))
-    key, value = (_repeated(call, part, call.shape(query)[1]) for part in (key, value))
-    mask = _full_mask(call, call.shape(key)[2])
-    kind = "none" if mask is None else "boolean" if call.dtype(mask) == BOOL else "additive"
-    attrs = {"scale": call.attr("scale"), "is_causal": bool(call.attr("is_causal"))}
-    attended = call.op(
-        "scaled_dot_product_attention", *(query, key, value, *([] if mask is None else [mask])), mask=kind, **attrs
+    query, key, value = _given(call, packed)
+    past, lengths = (call.get(4), call.get(5)), call.get(6)
+    if past.count(None) == 1 or (lengths is not None and past[0] is not None):
+        raise FormatError("past_key and past_value come together, and without nonpad_kv_seqlen")
+    before = 0 if past[0] is None else call.shape(past[0])[2]
+    key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
+    heads, mask = Heads(query, key, value), _mask(call, query, key, before)
+    scale, softcap, mode = (call.attr(name) for name in ("scale", "softcap", "qk_matmul_output_mode"))
+    precision = _softmax_precision(call)
+    if 3 in call.wanted or precision not in (None, call.dtype(query)):
+        steps = attention_steps(call, heads, mask, scale, softcap, precision)
+        output, shown = steps.output, _shown(steps, mode)
+    else:
+        output, shown = attended(call, heads, mask, scale, softcap), None
+    return [merged_heads(call, output) if packed else output, key, value, shown]
+
+
+def _given(call: OnnxCall, packed: bool) -> list[Value]:
+    counts = [call.attr(f"{side}_num_heads") for side in ("q", "kv", "kv")]
+    inputs = [call[i] for i in range(3)]
+    return [split_heads(call, part, count) for part, count in zip(inputs, counts)] if packed else inputs
+
+
+def _mask(call: OnnxCall, query: Value, key: Value, before: int) -> Value | None:
+    """What the mask, the lengths of sequences, the triangle and the window leave. Queries follow `before` keys, or are
+    the last ones of their sequence where lengths are given."""
+    length, total = call.shape(query)[2], call.shape(key)[2]
+    lengths, given = call.get(6), _full_mask(call, total)
+    seen = None if lengths is None else first_keys(call, lengths, total)
+    place = before if lengths is None else call.shifted(call.cast(lengths, INT32), -length)
+    ahead = call.attr("right_window_size", -1)
+    window = visible(
+        call, length, total, place, call.attr("left_window_size", -1), 0 if call.attr("is_causal") else ahead
     )
-    return _packed(call, attended) if packed else attended
+    if given is None or call.dtype(given) == BOOL:
+        return mask_of(call, [given, window, seen], None, call.dtype(query))
+    return mask_of(call, [window, seen], call.cast(given, call.dtype(query)), call.dtype(query))
 
 
-def _full_mask(call: OnnxCall, length: int) -> Value | None:
-    """The mask; keys behind its end do not count."""
+def _full_mask(call: OnnxCall, total: int) -> Value | None:
+    """The mask; keys behind its end are hidden."""
     mask = call.get(3)
-    if mask is None or call.shape(mask)[-1] in (1, length):
+    missing = 0 if mask is None else total - call.shape(mask)[-1]
+    if mask is None or not missing:
         return mask
-    missing = length - call.shape(mask)[-1]
     if missing < 0:
-        raise FormatError(f"a mask of {call.shape(mask)} for {length} keys")
+        raise FormatError(f"a mask of {call.shape(mask)} for {total} keys")
     width = ((0, 0),) * (call.rank(mask) - 1) + ((0, missing),)
-    value = 0.0 if call.dtype(mask) == BOOL else -math.inf
-    return call.op("pad", mask, pad_width=width, pad_value=value)
+    return call.op("pad", mask, pad_width=width, pad_value=0.0 if call.dtype(mask) == BOOL else -math.inf)
 
 
-def _heads(call: OnnxCall, value: Value, heads: int | None) -> Value:
-    """(batch, length, heads x size) as (batch, heads, length, size)."""
-    if call.rank(value) == 4:
-        return value
-    batch, length, size = call.shape(value)
-    if not heads or size % heads:
-        raise FormatError(f"{size} columns do not split into {heads} heads")
-    split = call.reshape(value, (batch, length, heads, size // heads))
-    return call.op("transpose", split, axes=(0, 2, 1, 3))
+def _softmax_precision(call: OnnxCall) -> DType | None:
+    code = call.attr("softmax_precision", 0)
+    return dtype_of(code, "attribute 'softmax_precision'") if code else None
 
 
-def _packed(call: OnnxCall, value: Value) -> Value:
-    batch, heads, length, size = call.shape(value)
-    swapped = call.op("transpose", value, axes=(0, 2, 1, 3))
-    return call.reshape(swapped, (batch, length, heads * size))
+def _shown(steps: Attended, mode: int) -> Value:
+    """What the fourth output shows: a step of the way."""
+    if mode not in range(4):
+        raise FormatError(f"unknown qk_matmul_output_mode {mode}")
+    return (steps.scores, steps.capped, steps.masked, steps.weights)[mode]
 
 
-def _repeated(call: OnnxCall, value: Value, heads: int) -> Value:
-    """Keys that several queries share, once for each."""
-    count = call.shape(value)[1]
-    if not count or heads % count:
-        raise Unsupported(f"Attention of {heads} heads on {count} is not supported")
-    return value if heads == count else call.op("repeat", value, repeats=heads // count, axis=1)
+@converter("TensorScatter", since=24)
+def tensor_scatter(call: OnnxCall) -> Value:
+    """The cache with the update at a place of its own for each item of the batch; going round in a circle, or not."""
+    cache, update, mode = call[0], call[1], call.attr("mode")
+    axis = call.axis(call.attr("axis"), cache)
+    if mode not in ("linear", "circular") or not axis:
+        raise FormatError(f"mode {mode!r} along axis {axis}")
+    return written(call, cache, update, axis, call.get(2), mode == "circular")

@@ -9,7 +9,7 @@ from ..call import OnnxCall
 from ..registry import converter
 
 
-@converter("TopK", since=11)
+@converter("TopK", since=11, decides=(1,))
 def top_k(call: OnnxCall) -> list[Value]:
     """Sorted whether that is asked for or not."""
     count = int(call.number(1, "how many there are"))

@@ -1,83 +1,220 @@
-"""Converters of what changes the size of images."""
+"""Converters of what changes the size of images, along any axes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ....base.dtype import FLOAT32, FLOAT64, INT64, DType, is_float
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
+from .resampling import Filter, ResizedAxis, coordinates, nearest, taps
 
-Number = TypeVar("Number", int, float)
-_METHODS = {"nearest": "NEAREST_NEIGHBOR", "linear": "BILINEAR", "bilinear": "BILINEAR"}
-_COORDINATES = ("asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel")
-_NO_EFFECT = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")  # on what is supported
+_METHODS = {"nearest": "NEAREST_NEIGHBOR", "linear": "BILINEAR"}
+_OF_IMAGES = ("asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel")  # the operator's
 
 
-@converter("Upsample", since=9)
-@converter("Resize", since=10)
+class Resizing(NamedTuple):
+    """What the attributes say."""
+
+    mode: str
+    coordinates: str
+    nearest: str
+    coefficient: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+    extrapolation: float | None = None  # what stands outside of the region, if that counts
+
+
+@converter("Upsample", since=9, decides=(1,))
+@converter("Resize", since=10, decides=(1,))
 def upsample(call: OnnxCall) -> Value:
-    return _resize_by(call, call.constant(1, "the scales").tolist(), "asymmetric", "floor")
+    return _by_scales(call, call.constant(1, "the scales").tolist(), _old_resizing(call))
 
 
 @converter("Upsample", since=7)
 def upsample_by_attribute(call: OnnxCall) -> Value:
-    return _resize_by(call, call.attr("scales"), "asymmetric", "floor")
+    return _by_scales(call, call.attr("scales"), _old_resizing(call))
 
 
-@converter("Resize", since=11)
+def _old_resizing(call: OnnxCall) -> Resizing:
+    return Resizing(_mode(call), "asymmetric", "floor")
+
+
+def _mode(call: OnnxCall) -> str:
+    mode = {"bilinear": "linear"}.get(call.attr("mode"), call.attr("mode"))
+    if mode not in ("nearest", "linear", "cubic"):
+        raise Unsupported(f"{call.op_type} with mode {mode!r} is not supported")
+    return str(mode)
+
+
+@converter("Resize", since=11, decides=(1, 2, 3))
 def resize(call: OnnxCall) -> Value:
     """By scales or to sizes; coordinates as the mode says."""
-    call.ignore(*_NO_EFFECT, 1)  # input 1, the region, only counts for tf_crop_and_resize
-    coordinates, nearest = call.attr("coordinate_transformation_mode"), call.attr("nearest_mode")
-    if coordinates not in _COORDINATES:
-        raise Unsupported(f"Resize with coordinates {coordinates!r} is not supported")
-    if call.attr("antialias", 0) or call.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Unsupported("Resize with antialias or a kept aspect ratio is not supported")
+    how = Resizing(
+        _mode(call),
+        call.attr("coordinate_transformation_mode"),
+        call.attr("nearest_mode"),
+        call.attr("cubic_coeff_a"),
+        bool(call.attr("antialias", 0)),
+        bool(call.attr("exclude_outside", 0)),
+        call.attr("extrapolation_value"),
+    )
+    call.ignore(1)  # the region, which is asked for where it counts
     scales = None if call.get(2) is None else call.constant(2, "the scales").tolist()
     if scales:
-        return _resize_by(call, _on_all_axes(call, scales, [1.0]), coordinates, nearest)
-    sizes = _on_all_axes(call, call.ints(3, "the sizes"), call.shape(call[0]))
-    return _resized(call, sizes, None, coordinates, nearest)
+        call.ignore("keep_aspect_ratio_policy", 3)
+        return _by_scales(call, _on_all_axes(call, scales, [1.0] * call.rank(call[0])), how)
+    return _to_sizes(call, how)
 
 
-def _on_all_axes(call: OnnxCall, numbers: Sequence[Number], rest: Sequence[Number]) -> list[Number]:
-    """One number for each axis: where `axes` names some, the others take `rest`."""
+def _axes(call: OnnxCall) -> list[int]:
+    """The axes that scales, sizes and regions speak of."""
     rank = call.rank(call[0])
-    axes = call.attr("axes") or list(range(rank))
+    return [normalize_axis(axis, rank) for axis in call.attr("axes") or range(rank)]
+
+
+def _on_all_axes(call: OnnxCall, numbers: Sequence[float], rest: Sequence[float]) -> list[float]:
+    """One number for each axis: where `axes` names some, the others take that of `rest`."""
+    axes = _axes(call)
     if len(numbers) != len(axes):
-        raise FormatError(f"scales or sizes {numbers} for axes {axes}")
-    full = list(rest) * (rank // len(rest))
-    for axis, number in zip(axes, numbers):
-        full[normalize_axis(axis, rank)] = number
-    return full
+        raise FormatError(f"{numbers} for axes {axes}")
+    given = dict(zip(axes, numbers))
+    return [given.get(axis, number) for axis, number in enumerate(rest)]
 
 
-def _resize_by(call: OnnxCall, scales: list[float], coordinates: str, nearest: str) -> Value:
+def _by_scales(call: OnnxCall, scales: list[float], how: Resizing) -> Value:
     shape = call.shape(call[0])
     if len(scales) != len(shape) or not all(0 < scale < 1 << 20 for scale in scales):
         raise FormatError(f"scales {scales} for the shape {shape}")
     sizes = [math.floor(dim * scale) for dim, scale in zip(shape, scales)]
-    whole = all(dim * scale == size for dim, scale, size in zip(shape, scales, sizes))
-    if coordinates == "align_corners" and not whole:
-        raise Unsupported(f"align_corners with scales {scales}, which cut an element, of {shape}")
-    return _resized(call, sizes, scales, coordinates, nearest)
+    return _resized(call, sizes, scales, how)
 
 
-def _resized(call: OnnxCall, sizes: list[int], scales: list[float] | None, coordinates: str, nearest: str) -> Value:
-    data, shape, mode = call[0], call.shape(call[0]), call.attr("mode")
-    if mode not in _METHODS:
-        raise Unsupported(f"{call.op_type} with mode {mode!r} is not supported")
-    if len(shape) not in (3, 4) or tuple(sizes[:2]) != shape[:2]:
-        raise Unsupported(f"{call.op_type} from {shape} to {sizes} is not supported")
-    if len(shape) == 3:
-        data = call.op("expand_dims", data, axis=2)
-    attrs: dict[str, Any] = {"size": tuple([1, *sizes[2:]][-2:]), "method": _METHODS[mode]}
+def _to_sizes(call: OnnxCall, how: Resizing) -> Value:
+    """To given sizes, or to the largest or smallest with the same ratio that fits them."""
+    shape, policy = call.shape(call[0]), call.attr("keep_aspect_ratio_policy", "stretch")
+    sizes = [int(size) for size in _on_all_axes(call, call.ints(3, "the sizes"), shape)]
+    if policy == "stretch":
+        return _resized(call, sizes, None, how)
+    best = {"not_larger": min, "not_smaller": max}.get(policy)
+    if best is None or 0 in shape:
+        raise FormatError(f"keep_aspect_ratio_policy {policy!r} for the shape {shape}")
+    scale = best(sizes[axis] / shape[axis] for axis in _axes(call))
+    scales = _on_all_axes(call, [scale] * len(_axes(call)), [1.0] * len(shape))
+    sizes = [math.floor(dim * scale + 0.5) for dim, scale in zip(shape, scales)]
+    return _resized(call, sizes, scales, how)
+
+
+def _resized(call: OnnxCall, sizes: list[int], scales: list[float] | None, how: Resizing) -> Value:
+    shape = call.shape(call[0])
+    if 0 in sizes or 0 in shape:
+        if 0 in shape and 0 not in sizes:
+            raise FormatError(f"nothing of shape {shape} cannot be resized to {sizes}")
+        return call.op("zeros", shape=tuple(sizes), dtype=call.dtype(call[0]))
+    of_numbers = how.mode == "nearest" or is_float(call.dtype(call[0]))
+    if of_numbers and _is_of_images(shape, sizes, scales, how):
+        return _resized_images(call, sizes, scales, how)
+    rows = [
+        ResizedAxis(axis, extent, out, out / extent, float(out))
+        if scales is None
+        else ResizedAxis(axis, extent, out, scales[axis], scales[axis] * extent)
+        for axis, (extent, out) in enumerate(zip(shape, sizes))
+    ]
+    if how.coordinates == "tf_crop_and_resize":
+        regions = _regions(call, len(shape))
+        rows = [row._replace(region=region) for row, region in zip(rows, regions)]
+    return _resampled(call, [row for row in rows if _changes(row)], how)
+
+
+def _changes(row: ResizedAxis) -> bool:
+    return (row.extent, row.scale, row.region) != (row.out, 1.0, (0.0, 1.0))
+
+
+def _regions(call: OnnxCall, rank: int) -> list[tuple[float, float]]:
+    """The part of each axis that is resized, from 0 to 1."""
+    axes, region = _axes(call), [float(number) for number in call.constant(1, "the region")]
+    if len(region) != 2 * len(axes):
+        raise FormatError(f"a region {region} for axes {axes}")
+    given = dict(zip(axes, zip(region[: len(axes)], region[len(axes) :])))
+    return [given.get(axis, (0.0, 1.0)) for axis in range(rank)]
+
+
+# Images, by one operator.
+
+
+def _is_of_images(shape: Sequence[int], sizes: Sequence[int], scales: list[float] | None, how: Resizing) -> bool:
+    """Whether that is what the operator does: height and width, or one of them, of rank 3 or 4."""
+    if len(shape) not in (3, 4) or tuple(sizes[:2]) != tuple(shape[:2]) or how.mode not in _METHODS:
+        return False
+    cut = scales is not None and any(dim * scale != size for dim, scale, size in zip(shape, scales, sizes))
+    if cut and (how.coordinates == "align_corners" or how.mode == "nearest"):
+        return False  # there the coordinates are those of a scale that is no ratio of sizes
+    return how.coordinates in _OF_IMAGES and not how.antialias
+
+
+def _resized_images(call: OnnxCall, sizes: list[int], scales: list[float] | None, how: Resizing) -> Value:
+    data, lines = call[0], len(sizes) == 3
+    attrs: dict[str, Any] = {"size": tuple([1, *sizes[2:]][-2:]), "method": _METHODS[how.mode]}
     if scales is not None:
         attrs["scales"] = tuple([1.0, *scales[2:]][-2:])
-    resized = call.op("resize", data, coordinate_mode=coordinates, nearest_mode=nearest, **attrs)
-    return call.reshape(resized, sizes) if len(shape) == 3 else resized
+    data = call.op("expand_dims", data, axis=2) if lines else data
+    resized = call.op("resize", data, coordinate_mode=how.coordinates, nearest_mode=how.nearest, **attrs)
+    return call.reshape(resized, sizes) if lines else resized
+
+
+# Any axes, one after the other.
+
+
+def _resampled(call: OnnxCall, rows: list[ResizedAxis], how: Resizing) -> Value:
+    data, dtype = call[0], call.dtype(call[0])
+    if how.mode != "nearest":
+        data = call.widened(data) if is_float(dtype) else call.cast(data, FLOAT64)
+    outside = []
+    for row in rows:
+        at = coordinates(row, how.coordinates)
+        outside.append((row.axis, (at < 0) | (at > row.extent - 1)))
+        if how.mode == "nearest":
+            data = call.op("take", data, call.make(nearest(row, at, how.nearest), INT64), axis=row.axis)
+        else:
+            data = _filtered(call, data, row, at, how)
+    if how.coordinates == "tf_crop_and_resize":
+        data = _with_fill(call, data, outside, how.extrapolation or 0.0)
+    return call.cast(data, dtype) if how.mode == "nearest" or is_float(dtype) else _whole(call, data, dtype, how)
+
+
+def _whole(call: OnnxCall, data: Value, dtype: DType, how: Resizing) -> Value:
+    """Numbers cut towards zero, or rounded where they are filtered against aliases; what is whole but
+    for rounding errors is whole."""
+    data = call.cast(data, FLOAT32)
+    data = call.op("round", data) if how.antialias else data
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return call.cast(call.op("clip", data, a_min=float(low), a_max=float(high)), dtype)
+
+
+def _filtered(call: OnnxCall, data: Value, row: ResizedAxis, at: np.ndarray, how: Resizing) -> Value:
+    """Sums over the taps of every place, which stand behind the axis meanwhile."""
+    chosen = taps(row, at, Filter(how.mode, how.coefficient, how.antialias, how.exclude_outside))
+    call.check_table(*chosen.weights.shape)
+    table = (*chosen.weights.shape, *[1] * (call.rank(data) - row.axis - 1))
+    elements = call.op("take", data, call.make(chosen.elements, INT64), axis=row.axis)
+    shares = call.op("broadcast_mul", elements, call.make(chosen.weights.reshape(table), call.dtype(data)))
+    if not chosen.weights.all():  # an element that does not count may be infinite
+        counts = call.make(chosen.weights.reshape(table) != 0)
+        shares = call.op("broadcast_where", counts, shares, call.make(0, call.dtype(data)))
+    return call.op("sum", shares, axis=(row.axis + 1,))
+
+
+def _with_fill(call: OnnxCall, data: Value, outside: list[tuple[int, np.ndarray]], fill: float) -> Value:
+    """A number in all places that are outside along some axis."""
+    for axis, places in outside:
+        if places.any():
+            mask = call.make(places.reshape(-1, *[1] * (call.rank(data) - axis - 1)))
+            data = call.op("broadcast_where", mask, call.make(fill, call.dtype(data)), data)
+    return data

@@ -15,7 +15,7 @@ from ..registry import converter
 from ..tensors import dtype_of
 
 
-@converter("Split")
+@converter("Split", decides=(1,))
 def split(call: OnnxCall) -> list[Value]:
     """Parts of given sizes, else equal ones; a smaller one last where they cannot be."""
     axis = call.axis(call.attr("axis", 0), call[0])
@@ -49,7 +49,7 @@ def slice_by_attributes(call: OnnxCall) -> Value:
     return _sliced(call, starts, ends, axes, [1] * len(starts))
 
 
-@converter("Slice", since=10)
+@converter("Slice", since=10, decides=(1, 2, 3, 4))
 def slice_(call: OnnxCall) -> Value:
     starts, ends = call.ints(1, "the starts"), call.ints(2, "the ends")
     axes = call.optional_ints(3, "the axes") or list(range(len(starts)))
@@ -137,7 +137,7 @@ def pad_by_attributes(call: OnnxCall) -> Value:
     return _padded(call, call.attr("pads"), call.attr("value"), list(range(call.rank(call[0]))))
 
 
-@converter("Pad", since=11)
+@converter("Pad", since=11, decides=(1, 2, 3))
 def pad(call: OnnxCall) -> Value:
     axes = call.optional_ints(3, "the axes")
     axes = [call.axis(axis, call[0]) for axis in (range(call.rank(call[0])) if axes is None else axes)]
@@ -182,7 +182,7 @@ def _pad_order(size: int, before: int, after: int, mode: str) -> np.ndarray:
 # Other ways of choosing.
 
 
-@converter("OneHot", since=9)
+@converter("OneHot", since=9, decides=(1, 2))
 def one_hot(call: OnnxCall) -> Value:
     """Indices outside [-depth, depth) give no hot element; negative ones count from the end."""
     depth = int(call.number(1, "the depth"))
@@ -206,7 +206,7 @@ def _small_matrix(shape: StaticShape) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-@converter("Trilu", since=14)
+@converter("Trilu", since=14, decides=(1,))
 def trilu(call: OnnxCall) -> Value:
     """The upper or lower triangle: the data where a known mask says so, else 0."""
     k = int(call.number(1, "k", 0))
@@ -217,7 +217,7 @@ def trilu(call: OnnxCall) -> Value:
     return call.op("where", condition, data, call.op("zeros_like", data))
 
 
-@converter("ReverseSequence", since=10)
+@converter("ReverseSequence", since=10, decides=(1,))
 def reverse_sequence(call: OnnxCall) -> Value:
     """Known lengths make known places to take from."""
     lengths = call.ints(1, "the lengths")

@@ -9,12 +9,12 @@ from functools import reduce
 import numpy as np
 
 from ....base.dtype import BOOL, is_float
+from ....base.errors import FormatError
 from ...building import in_float32
 from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
-from ..tensors import dtype_of
 
 
 @converter("Identity")
@@ -158,18 +158,6 @@ def where(call: OnnxCall) -> Value:
     return call.where(call[0], call[1], call[2])
 
 
-@converter("Cast", since=6)
-def cast(call: OnnxCall) -> Value:
-    call.ignore("saturate", "round_mode")  # they concern float8 and float4, which are not here
-    return call.cast(call[0], dtype_of(call.attr("to"), "attribute 'to'"))
-
-
-@converter("CastLike", since=15)
-def cast_like(call: OnnxCall) -> Value:
-    call.ignore("saturate", "round_mode")
-    return call.cast(call[0], call.dtype(call[1]))
-
-
 # Activations.
 
 
@@ -186,10 +174,17 @@ def clip(call: OnnxCall) -> Value:
     if not bounds:
         return value
     if is_float(call.dtype(value)) and all(bound.constant is not None for bound in bounds):
-        a_min, a_max = call.number(1, "min", -math.inf), call.number(2, "max", math.inf)
+        a_min, a_max = (infinity if b is None else _one(b) for b, infinity in ((low, -math.inf), (high, math.inf)))
         return call.op("clip", value, a_min=a_min, a_max=a_max)
     value = value if low is None else call.op("broadcast_max", value, low)
     return value if high is None else call.op("broadcast_min", value, high)
+
+
+def _one(bound: Value) -> float:
+    assert bound.constant is not None
+    if bound.constant.size != 1:
+        raise FormatError(f"a bound of {bound.constant.size} numbers")
+    return float(bound.constant.reshape(()))
 
 
 @converter("LeakyRelu", since=6)

@@ -1,68 +1,185 @@
-"""Converters between numbers and their quantised form: a scale and a zero point stand for them."""
+"""Converters of quantised models: levels with a scale and a zero point in place of numbers, and integer products."""
 
 from __future__ import annotations
 
+from math import inf, prod
+
 import numpy as np
 
-from ....base.dtype import FLOAT32, DType, as_dtype, is_integer
-from ....base.errors import Unsupported
-from ....base.shape import normalize_axis
+from ....base.dtype import DTYPES, FLOAT32, INT32, DType, is_float
+from ....base.errors import FormatError
+from ...building import NARROW
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
+from .windows import windows_of
+
+UINT8, INT8 = DTYPES["uint8"], DTYPES["int8"]
+
+
+# Numbers to levels and back.
 
 
 @converter("DequantizeLinear", since=10)
 def dequantize(call: OnnxCall) -> Value:
-    """(x - zero point) scale, computed in float32, in the dtype of the scale."""
-    dtype, zero = call.dtype(call[1]), call.get(2)
-    scale = call.cast(_along_axis(call, call[1]), FLOAT32)
-    number = call.cast(call[0], FLOAT32)
-    if zero is not None:
-        number = call.op("broadcast_sub", number, call.cast(_along_axis(call, zero), FLOAT32))
-    _refuse_blocks(call)
-    return call.cast(call.op("broadcast_mul", number, scale), dtype)
+    """(x - zero point) scale, computed in float32."""
+    dtype = _given_dtype(call, "output_dtype") or call.dtype(call[1])
+    data, zero = _signed(call, call[0], call.get(2))
+    zeros = [] if zero is None else [_one_number(call, zero)]
+    scale = _one_number(call, call[1] if dtype == call.dtype(call[1]) else call.cast(call[1], FLOAT32))
+    number = call.op("dequantize", data, scale, *zeros, use_zero=bool(zeros), **_granularity(call))
+    return call.cast(number, dtype)
 
 
 @converter("QuantizeLinear", since=10)
 def quantize(call: OnnxCall) -> Value:
     """round(x / scale) + zero point, limited to what the dtype holds."""
-    scale, zero = call[1], call.get(2)
-    dtype = _quantised_dtype(call, zero)
-    level = call.op("broadcast_div", call[0], _along_axis(call, scale))
-    level = call.op("round", level)
-    if zero is not None:
-        shift = call.cast(_along_axis(call, zero), call.dtype(level))
-        level = call.op("broadcast_add", level, shift)
-    _refuse_blocks(call)
-    limits = np.iinfo(dtype)
-    return call.cast(call.op("clip", level, a_min=limits.min, a_max=limits.max), dtype)
+    call.ignore("saturate")  # it is of floats in 8 bits
+    precision = _given_dtype(call, "precision") or call.dtype(call[1])
+    precision = precision if is_float(precision) else FLOAT32
+    data, scale = (call.cast(call[i], precision) for i in (0, 1))
+    zero, dtype = call.get(2), _given_dtype(call, "output_dtype")
+    if zero is None:
+        zero = call.make(0, dtype or UINT8)
+    elif dtype is not None and dtype != call.dtype(zero):
+        raise FormatError(f"a zero point of {call.dtype(zero)}, and output_dtype is {dtype}")
+    return call.op("quantize", data, _one_number(call, scale), _one_number(call, zero), **_granularity(call))
 
 
-def _quantised_dtype(call: OnnxCall, zero: Value | None) -> DType:
-    code = call.attr("output_dtype", 0)
-    default = as_dtype("uint8") if zero is None else call.dtype(zero)
-    dtype = dtype_of(code, "attribute 'output_dtype'") if code else default
-    if not is_integer(dtype) or dtype.itemsize > 2:
-        raise Unsupported(f"QuantizeLinear to {dtype} is not supported")
-    return dtype
+@converter("DynamicQuantizeLinear", since=11)
+def dynamic_quantize(call: OnnxCall) -> list[Value]:
+    """The levels 0 to 255 over the range of the data, which is made to hold 0; where all of it is 0, the scale is 1."""
+    data = call[0]
+    every = range(call.rank(data))
+    low = call.op("clip", call.reduced("min", data, every, False), a_min=-inf, a_max=0)
+    high = call.op("clip", call.reduced("max", data, every, False), a_min=0, a_max=inf)
+    spread = call.op("broadcast_sub", high, low)
+    scale = call.op("__div_scalar__", spread, scalar=255.0)
+    scale = call.where(call.op("broadcast_equal", spread, call.make(0, FLOAT32)), call.make(1, FLOAT32), scale)
+    start = call.op("broadcast_div", call.op("negative", low), scale)
+    zero = call.cast(call.op("round", call.op("clip", start, a_min=0, a_max=255)), UINT8)
+    return [call.op("quantize", data, scale, zero), scale, zero]
 
 
-def _along_axis(call: OnnxCall, value: Value) -> Value:
-    """One number for all, or one for each place along the axis."""
+def _given_dtype(call: OnnxCall, name: str) -> DType | None:
+    code = call.attr(name, 0)
+    return dtype_of(code, f"attribute {name!r}") if code else None
+
+
+def _granularity(call: OnnxCall) -> dict[str, int]:
+    """How scales lie along the data. Data of one axis has but that one."""
     axis = call.attr("axis", 1)
-    if call.rank(value) == 0:
+    return {"axis": 0 if call.rank(call[0]) == 1 else axis, "block_size": call.attr("block_size", 0)}
+
+
+def _one_number(call: OnnxCall, value: Value) -> Value:
+    """A tensor of one element, whatever its rank, as a number."""
+    return call.reshape(value, ()) if prod(call.shape(value)) == 1 else value
+
+
+def _signed(call: OnnxCall, data: Value, zero: Value | None) -> tuple[Value, Value | None]:
+    """Levels and their zero point, None where that is 0. Constant uint8 levels around 128 are int8 levels around 0:
+    weights of that kind need no correction of sums."""
+    known = None if zero is None else zero.constant
+    if known is not None and data.constant is not None and data.dtype == UINT8 and (known == 128).all():
+        data, zero = call.make((data.constant ^ 128).view(np.int8)), None
+    elif known is not None and not known.any():
+        zero = None
+    return _parameter(call, data), zero
+
+
+def _parameter(call: OnnxCall, value: Value) -> Value:
+    """A constant with axes as a parameter: were it computed with at once, nobody could see that it is quantised."""
+    if value.constant is None or call.rank(value) == 0:
         return value
-    if call.shape(value) == (1,):
-        return call.reshape(value, ())
-    if call.rank(value) > 1:
-        raise Unsupported(f"{call.op_type} in blocks is not supported")
-    after = call.rank(call[0]) - 1 - normalize_axis(axis, call.rank(call[0]))
-    return call.reshape(value, (*call.shape(value), *(1,) * after))
+    return Value(value.name, value.fact, call.emitter.symbol(value))
 
 
-def _refuse_blocks(call: OnnxCall) -> None:
-    call.ignore("saturate", "precision")
-    if call.attr("block_size", 0):
-        raise Unsupported(f"{call.op_type} in blocks is not supported")
+# Sums of products of levels.
+
+
+@converter("ConvInteger", since=10)
+def conv_integer(call: OnnxCall) -> Value:
+    return _convolution(call, call[0], call[1], call.get(2), call.get(3))
+
+
+@converter("QLinearConv", since=10)
+def qlinear_conv(call: OnnxCall) -> Value:
+    sums = _convolution(call, call[0], call[3], call[2], call[5])
+    rank, bias = call.rank(call[0]), call.get(8)
+    if bias is not None:
+        sums = call.op("broadcast_add", sums, _along_channels(call, bias, rank))
+    scales = [_along_channels(call, call[i], rank) for i in (1, 4, 6)]
+    return _requantized(call, sums, scales, _along_channels(call, call[7], rank))
+
+
+def _convolution(call: OnnxCall, data: Value, weight: Value, data_zero: Value | None, zero: Value | None) -> Value:
+    kernel = call.shape(weight)[2:]
+    if tuple(call.attr("kernel_shape") or kernel) != kernel:
+        raise FormatError(f"kernel_shape {call.attr('kernel_shape')} for a weight of shape {call.shape(weight)}")
+    windows = windows_of(call, kernel)
+    weight, weight_zero = _signed(call, weight, zero)
+    zeros = [_one_number(call, value) for value in (data_zero, weight_zero) if value is not None]
+    return call.op(
+        "integer_conv",
+        data,
+        weight,
+        *zeros,
+        use_data_zero=data_zero is not None,
+        use_weight_zero=weight_zero is not None,
+        channels=call.shape(weight)[0],
+        kernel_size=windows.kernel,
+        strides=windows.strides,
+        padding=windows.pads,
+        dilation=windows.dilation,
+        groups=call.attr("group"),
+    )
+
+
+def _along_channels(call: OnnxCall, value: Value, rank: int) -> Value:
+    """One number, or one for each channel of data of some rank."""
+    value = _one_number(call, value)
+    return call.reshape(value, (*call.shape(value), *(1,) * (rank - 2))) if call.rank(value) else value
+
+
+@converter("MatMulInteger", since=10)
+def matmul_integer(call: OnnxCall) -> Value:
+    return _product(call, call[0], call[1], call.get(2), call.get(3))
+
+
+@converter("QLinearMatMul", since=10)
+def qlinear_matmul(call: OnnxCall) -> Value:
+    sums = _product(call, call[0], call[3], call[2], call[5])
+    if not call.rank(sums):
+        return _requantized(call, sums, [_one_number(call, call[i]) for i in (1, 4, 6)], _one_number(call, call[7]))
+    columns = call.rank(call[3]) > 1
+    scales = [_along_rows(call, call[1], columns), _one_number(call, call[4]), _along_rows(call, call[6], columns)]
+    return _requantized(call, sums, scales, _along_rows(call, call[7], columns))
+
+
+def _product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, zero: Value | None) -> Value:
+    """numpy's product of matrices: a vector is a row on the left, a column on the right, and its axis is gone
+    afterwards."""
+    row, column = call.rank(a) == 1, call.rank(b) == 1
+    b, b_zero = _signed(call, b, zero)
+    zeros = [] if a_zero is None else [_along_rows(call, a_zero, True)]
+    zeros += [] if b_zero is None else [_one_number(call, b_zero)]
+    a = call.op("expand_dims", a, axis=0) if row else a
+    b = call.op("expand_dims", b, axis=1) if column else b
+    sums = call.op("integer_matmul", a, b, *zeros, use_data_zero=a_zero is not None, use_weight_zero=b_zero is not None)
+    *batch, rows, columns = call.shape(sums)
+    return call.reshape(sums, [*batch, *([] if row else [rows]), *([] if column else [columns])])
+
+
+def _along_rows(call: OnnxCall, value: Value, columns: bool) -> Value:
+    """One number, or one for each row of a product, which may have no axis of columns."""
+    value = _one_number(call, value)
+    return call.reshape(value, (*call.shape(value), 1)) if call.rank(value) == 1 and columns else value
+
+
+def _requantized(call: OnnxCall, sums: Value, scales: list[Value], zero: Value) -> Value:
+    """Levels of a third scale, from sums of products of levels of two others."""
+    a, b, y = (call.cast(scale, FLOAT32) if scale.dtype in NARROW else scale for scale in scales)
+    multiplier = call.op("broadcast_div", call.op("broadcast_mul", a, b), y)
+    return call.op("requantize", call.cast(sums, INT32), multiplier, zero)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....base.dtype import BOOL, DTYPES, DType
+from ....base.dtype import BOOL, FLOAT32, FLOAT64, DType
 from ....base.errors import FormatError, Unsupported
 from ...emitter import Value
 from ..call import OnnxCall
@@ -51,13 +51,30 @@ def drawn_like(call: OnnxCall) -> Value:
 def bernoulli(call: OnnxCall) -> Value:
     """1 where a number of [0, 1) is below the probability."""
     chance = call[0]
-    wide = DTYPES["float64" if chance.dtype == DTYPES["float64"] else "float32"]
+    wide = FLOAT64 if chance.dtype == FLOAT64 else FLOAT32
     number = call.op("random_uniform", _state(call), shape=call.shape(chance), dtype=wide)
     below = call.op("less", number, call.cast(chance, wide))
     return call.cast(below, _dtype(call, call.dtype(chance)))
 
 
-@converter("Dropout", since=7)
+@converter("Multinomial", since=7)
+def multinomial(call: OnnxCall) -> Value:
+    """The class c for which a number of (0, 1], times the sum of all weights, is above the sum of
+    those before c and not above that with c: so one of weight 0 never is chosen."""
+    logits = call.cast(call[0], FLOAT64)
+    shape, count = call.shape(logits), call.attr("sample_size")
+    if len(shape) != 2 or not shape[1] or count < 0:
+        raise FormatError(f"{count} samples by weights of shape {shape}")
+    peak = call.op("max", logits, axis=1, keepdims=True)
+    sums = call.op("cumsum", call.op("exp", call.op("broadcast_sub", logits, peak)), axis=1)
+    total = call.sliced(sums, {1: (shape[1] - 1, shape[1], 1)})
+    number = call.op("random_uniform", _state(call), shape=(shape[0], count), dtype=FLOAT64)
+    place = call.op("broadcast_mul", call.op("__rsub_scalar__", number, scalar=1), total)
+    before = call.op("broadcast_less", call.op("expand_dims", sums, axis=1), call.op("expand_dims", place, axis=2))
+    return call.op("sum", call.cast(before, _dtype(call)), axis=2)
+
+
+@converter("Dropout", since=7, decides=(1, 2))
 def dropout(call: OnnxCall) -> list[Value]:
     """Nothing is dropped at inference, and the mask is all true."""
     if call.number(2, "training_mode", 0):

@@ -26,16 +26,16 @@ def _reduced(call: OnnxCall, op: str, value: Value) -> Value:
     return call.reduced(op, value, _axes(call), bool(call.attr("keepdims")))
 
 
-@converter("ReduceMax", "ReduceMin")
+@converter("ReduceMax", "ReduceMin", decides=(1,))
 def reduce_plain(call: OnnxCall) -> Value:
     op = call.op_type.removeprefix("Reduce").lower()
     return _reduced(call, op, call[0])
 
 
-converter("ReduceSum", "ReduceProd")(in_float32(reduce_plain))
+converter("ReduceSum", "ReduceProd", decides=(1,))(in_float32(reduce_plain))
 
 
-@converter("ReduceMean")
+@converter("ReduceMean", decides=(1,))
 @in_float32
 def reduce_mean(call: OnnxCall) -> Value:
     """Of integers, rounded towards zero."""
@@ -45,13 +45,13 @@ def reduce_mean(call: OnnxCall) -> Value:
     return quotient(call, _reduced(call, "sum", call[0]), call.make(count, call.dtype(call[0])))
 
 
-@converter("ReduceL1")
+@converter("ReduceL1", decides=(1,))
 @in_float32
 def reduce_l1(call: OnnxCall) -> Value:
     return _reduced(call, "sum", call.op("abs", call[0]))
 
 
-@converter("ReduceSumSquare")
+@converter("ReduceSumSquare", decides=(1,))
 @in_float32
 def reduce_sum_square(call: OnnxCall) -> Value:
     return _reduced(call, "sum", call.square(call[0]))
@@ -62,19 +62,19 @@ def _in_floats(call: OnnxCall, value: Value) -> Value:
     return value if is_float(call.dtype(value)) else call.cast(value, FLOAT64)
 
 
-@converter("ReduceL2")
+@converter("ReduceL2", decides=(1,))
 @in_float32
 def reduce_l2(call: OnnxCall) -> Value:
     return call.cast(call.op("sqrt", _in_floats(call, reduce_sum_square(call))), call.dtype(call[0]))
 
 
-@converter("ReduceLogSum")
+@converter("ReduceLogSum", decides=(1,))
 @in_float32
 def reduce_log_sum(call: OnnxCall) -> Value:
     return call.cast(call.op("log", _in_floats(call, _reduced(call, "sum", call[0]))), call.dtype(call[0]))
 
 
-@converter("ReduceLogSumExp")
+@converter("ReduceLogSumExp", decides=(1,))
 @in_float32
 def reduce_log_sum_exp(call: OnnxCall) -> Value:
     return call.cast(_reduced(call, "logsumexp", _in_floats(call, call[0])), call.dtype(call[0]))
@@ -124,7 +124,7 @@ def hardmax(call: OnnxCall) -> Value:
     return call.cast(call.op("broadcast_equal", index, places), call.dtype(data))
 
 
-@converter("CumSum", since=11)
+@converter("CumSum", since=11, decides=(1,))
 @in_float32
 def cumulative_sum(call: OnnxCall) -> Value:
     axis = call.axis(int(call.number(1, "the axis")), call[0])

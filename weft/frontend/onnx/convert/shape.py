@@ -35,7 +35,7 @@ def constant(call: OnnxCall) -> Value:
     raise Unsupported("a Constant of strings or a sparse tensor is not supported")
 
 
-@converter("ConstantOfShape", since=9)
+@converter("ConstantOfShape", since=9, decides=(0,))
 def constant_of_shape(call: OnnxCall) -> Value:
     shape = tuple(call.ints(0, "the shape"))
     fill = call.attr("value")
@@ -49,7 +49,7 @@ def constant_of_shape(call: OnnxCall) -> Value:
     return call.broadcast_to(call.make(fill.reshape(())), shape)
 
 
-@converter("Shape", since=1)
+@converter("Shape", by_shape=True)
 def shape_of(call: OnnxCall) -> Value:
     """The shape, or a part of it; known at import."""
     dims = call.dims(call[0])
@@ -57,12 +57,12 @@ def shape_of(call: OnnxCall) -> Value:
     return call.make(part if is_static(part) else call.shape(call[0]), INT64)
 
 
-@converter("Size")
+@converter("Size", by_shape=True)
 def size_of(call: OnnxCall) -> Value:
     return call.make(numel(call.shape(call[0])), INT64)
 
 
-@converter("Range", since=11)
+@converter("Range", since=11, decides=(0, 1, 2))
 def range_(call: OnnxCall) -> Value:
     start, stop, step = (call.number(i, "a limit of the range") for i in range(3))
     dtype = call.dtype(call[0])
@@ -72,7 +72,7 @@ def range_(call: OnnxCall) -> Value:
 # Reshapes.
 
 
-@converter("Reshape", since=5)
+@converter("Reshape", since=5, decides=(1,))
 def reshape(call: OnnxCall) -> Value:
     """0 keeps the dimension (unless allowzero), -1 is what remains."""
     wanted, data = call.ints(1, "the new shape"), call[0]
@@ -112,12 +112,12 @@ def _axes(call: OnnxCall) -> list[int] | None:
     return axes
 
 
-@converter("Squeeze")
+@converter("Squeeze", decides=(1,))
 def squeeze(call: OnnxCall) -> Value:
     return call.reshape(call[0], squeezed_shape(call.shape(call[0]), _axes(call)))
 
 
-@converter("Unsqueeze")
+@converter("Unsqueeze", decides=(1,))
 def unsqueeze(call: OnnxCall) -> Value:
     data, axes = call[0], _axes(call)
     if axes is None:
@@ -137,7 +137,7 @@ def transpose(call: OnnxCall) -> Value:
     return call.transposed(call[0], reversed(range(call.rank(call[0]))) if axes is None else axes)
 
 
-@converter("Expand", since=8)
+@converter("Expand", since=8, decides=(1,))
 def expand(call: OnnxCall) -> Value:
     """Broadcasts both ways: a dimension that is 1 in the new shape keeps the data's."""
     wanted = tuple(call.ints(1, "the new shape"))
@@ -146,7 +146,7 @@ def expand(call: OnnxCall) -> Value:
     return call.broadcast_to(call[0], np.broadcast_shapes(call.shape(call[0]), wanted))
 
 
-@converter("Tile", since=6)
+@converter("Tile", since=6, decides=(1,))
 def tile(call: OnnxCall) -> Value:
     return call.op("tile", call[0], reps=tuple(call.ints(1, "the repeats")))
 

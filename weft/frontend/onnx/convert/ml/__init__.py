@@ -1,3 +1,1 @@
 """Converters of the operators of ai.onnx.ml, by subject; each file registers its own."""
-
-from . import features, linear, lookup, svm, trees

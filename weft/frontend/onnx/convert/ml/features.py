@@ -26,8 +26,7 @@ def _by_column(name: str, values: list[Any] | None, columns: int) -> np.ndarray:
 def scaler(call: OnnxCall) -> Value:
     """(x - offset) * scale, along the last axis."""
     x = call.cast(call[0], FLOAT32)
-    columns = call.extent(x, -1)
-    offset, scale = (call.make(_by_column(name, call.attr(name), columns), FLOAT32) for name in ("offset", "scale"))
+    offset, scale = (_by_column(name, call.attr(name), call.extent(x, -1)) for name in ("offset", "scale"))
     centred = call.op("broadcast_sub", x, call.make(offset, FLOAT32))
     return call.op("broadcast_mul", centred, call.make(scale, FLOAT32))
 

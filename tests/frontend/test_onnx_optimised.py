@@ -1,0 +1,84 @@
+"""Files as ONNX Runtime's tools leave them: transformers from PyTorch that its optimiser has rewritten, run by weft and
+by ONNX Runtime itself."""
+
+import decoders
+import numpy as np
+import onnx
+import pytest
+from encoders import HEADS, WIDTH, export_bert, questions
+from onnx_runs import onnxruntime_run
+from oracles import oracle
+
+import weft
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the exporter, about traces
+
+
+@pytest.fixture(scope="module")
+def bert_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bert") / "bert.onnx"
+    export_bert(path)
+    return path
+
+
+def fused_by_rules(path):
+    """The model after the optimiser of transformers."""
+    optimizer = oracle("onnxruntime.transformers.optimizer")
+    return optimizer.optimize_model(str(path), model_type="bert", num_heads=HEADS, hidden_size=WIDTH)
+
+
+def fused_by_session(model, path):
+    """The model that a session of ONNX Runtime makes of another, and runs."""
+    ort = oracle("onnxruntime")
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(path)
+    ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnx.load(path)
+
+
+def operators(model):
+    return {node.op_type for node in model.graph.node}
+
+
+def check(model, inputs, expected, tolerance=1e-4):
+    with weft.compile(model, shape={name: x.shape for name, x in inputs.items()}) as compiled:
+        for ours, theirs in zip(compiled.run(inputs), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(ours), theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_bert_with_fused_layers(bert_file):
+    model, inputs = fused_by_rules(bert_file).model, questions(seed=1)
+    fused = {"EmbedLayerNormalization", "Attention", "SkipLayerNormalization", "BiasGelu"}
+    assert fused <= operators(model)
+    check(model, inputs, onnxruntime_run(onnx.load(bert_file), inputs))
+
+
+def test_bert_with_fused_layers_in_half_precision(bert_file):
+    """Its kernels are of other devices: what comes out is, but for rounding, what the file in float32 gives."""
+    fused = fused_by_rules(bert_file)
+    fused.convert_float_to_float16(keep_io_types=True)
+    inputs = questions(seed=2)
+    check(fused.model, inputs, onnxruntime_run(onnx.load(bert_file), inputs), tolerance=3e-2)
+
+
+def test_bert_of_a_session(bert_file, tmp_path):
+    model, inputs = onnx.load(bert_file), questions(seed=3)
+    fused = fused_by_session(model, tmp_path / "fused.onnx")
+    assert any(node.domain == "com.microsoft" for node in fused.graph.node)
+    check(fused, inputs, onnxruntime_run(model, inputs))
+
+
+@pytest.mark.parametrize(("make", "fused"), [("gpt2", "FusedMatMul"), ("llama", "SimplifiedLayerNormalization")])
+def test_decoder_of_a_session(make, fused, tmp_path):
+    decoder = getattr(decoders, make)()
+    model = fused_by_session(decoders.exported(decoder), tmp_path / "fused.onnx")
+    assert fused in operators(model)
+    tokens, rng = np.array([[3, 1, 4, 1]]), np.random.default_rng(2)
+    cache = [
+        rng.standard_normal((1, *x.shape[1:2], 5, *x.shape[3:])).astype(np.float32)
+        for x in decoders.empty_cache(decoder)
+    ]
+    inputs = dict(zip(["tokens", *decoders.names("past")], [tokens, *cache]))
+    check(model, inputs, decoders.torch_step(decoder, tokens, cache))

@@ -1,0 +1,80 @@
+"""Open shapes and values that decide them, against ONNX Runtime: one model object answers all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+from oracles import oracle
+
+import weft
+
+BRANCHES = (
+    "then_branch = t () => (float[p,q] t1) { t1 = Relu(x) }, else_branch = e () => (float[p,q] e1) { e1 = Neg(x) }"
+)
+SUMS = """body = b (int64 i, bool ci, float[p,q] st) => (bool co, float[p,q] so, float[q] sc) {
+    co = Identity(ci) so = Add(st, x) ax = Constant <value_ints = [0]> () sc = ReduceSum <keepdims = 0> (so, ax) }"""
+GROWS = """body = b (int64 i, bool ci, float[p] st) => (bool co, float[p2] so) {
+    co = Identity(ci) so = Concat <axis = 0> (st, st) }"""
+STEPS = """body = b (float[q] st, float[q] it) => (float[q] so, float[q] sc) { so = Add(st, it) sc = Mul(so, it) }"""
+
+MODELS = {
+    "reshape by its own shape": """m (float[n, 4] x) => (float[n, 2, 2] y) {
+        s = Shape(x) i = Constant <value_int = 0> () b = Gather(s, i) o = Constant <value_ints = [0]> ()
+        u = Unsqueeze(b, o) t = Constant <value_ints = [2, 2]> () z = Concat <axis = 0> (u, t)
+        r = Reshape(x, z) y = Relu(r) }""",
+    "how many are fed": "m (float[a,b] x, int64[1] k) => (float[a,c] v, int64[a,c] i) { v, i = TopK(x, k) }",
+    "a shape that is computed from data": """m (float[a,b] x) => (float[c,d] y) {
+        m = ReduceMax <keepdims = 0> (x) i = Cast <to = 7> (m) zero = Sub(i, i) one = Constant <value_int = 1> ()
+        first = Add(zero, one) last = Sub(zero, one) o = Constant <value_ints = [0]> ()
+        f = Unsqueeze(first, o) l = Unsqueeze(last, o) s = Concat <axis = 0> (f, l) e = Exp(x) y = Reshape(e, s) }""",
+    "a branch that data decides": f"""m (float[a,b] x) => (float[a,b] y) {{
+        s = ReduceSum <keepdims = 0> (x) z = Constant <value_float = 0.0> () c = Greater(s, z)
+        w = If <{BRANCHES}> (c) y = Exp(w) }}""",
+    "a branch that a shape decides": f"""m (float[a,b] x) => (float[a,b] y) {{
+        s = Shape(x) i = Constant <value_int = 0> () n = Gather(s, i) z = Constant <value_int = 2> ()
+        c = Greater(n, z) w = If <{BRANCHES}> (c) y = Exp(w) }}""",
+    "a loop": f"""m (float[a,b] x, int64 n) => (float[a,b] y, float[t,b] z) {{
+        o = Constant <value_int = 1> () c = Cast <to = 9> (o) y, z = Loop <{SUMS}> (n, c, x) }}""",
+    "a state that grows": f"""m (float[a] x, int64 n) => (float[z] y) {{
+        o = Constant <value_int = 1> () c = Cast <to = 9> (o) y = Loop <{GROWS}> (n, c, x) }}""",
+    "a scan": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[a,b] z) {{
+        y, z = Scan <num_scan_inputs = 1, {STEPS}> (i, x) }}""",
+    "a scan from the end": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[b,a] z) {{
+        y, z = Scan <num_scan_inputs = 1, scan_input_directions = [1], scan_output_directions = [1],
+                     scan_output_axes = [1], {STEPS}> (i, x) }}""",
+}
+
+
+def fed(name: str, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
+    """Inputs of several shapes, some of them again."""
+    x = rng.standard_normal((3, 4)).astype("float32")
+    if name == "how many are fed":
+        return [{"x": x, "k": np.array([k])} for k in (2, 3, 2)]
+    if name == "a loop":
+        return [{"x": x, "n": np.array(3)}, {"x": x[:2], "n": np.array(5)}]
+    if name == "a state that grows":
+        return [{"x": x[0], "n": np.array(n)} for n in (3, 0, 3)]
+    if "scan" in name:
+        return [{"x": x, "i": x[0]}, {"x": x[:2], "i": x[1]}]
+    return [{"x": x}, {"x": x[:2]}, {"x": -x}, {"x": x}]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_model_answers_every_shape(name: str, rng: np.random.Generator) -> None:
+    opsets = [helper.make_opsetid("", 17)]
+    proto: onnx.ModelProto = helper.make_model(parser.parse_graph(MODELS[name]), opset_imports=opsets, ir_version=8)
+    peer = oracle("onnxruntime").InferenceSession(proto.SerializeToString())
+    model = weft.compile(proto)
+    for feed in fed(name, rng):
+        for expected, result in zip(peer.run(None, feed), model.run(feed), strict=True):
+            assert result.shape == expected.shape
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loop_that_never_ends_is_refused() -> None:
+    text = f"m (float[a] x) => (float[z] y) {{ y = Loop <{GROWS}> ( , , x) }}"
+    proto = helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)])
+    with pytest.raises(weft.Error, match="never ends"):
+        weft.compile(proto)

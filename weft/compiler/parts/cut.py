@@ -1,0 +1,215 @@
+"""Cuts a graph with deferred nodes into parts, each of which can be compiled once the shapes of its inputs, and the
+values of those that decide, are known.
+
+Every node has two numbers. Its *stage* is the part that it is computed in. The stage at which its value is *known* is
+the first part that may be specialised on it: what follows from shapes and parameters is known in its own stage, what is
+computed from data in the next, after it was read. A node whose input decides stands no earlier than the stage at which
+that input is known; a step on the host ends the stage of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.op import Op
+from ...core.symbol import Symbol
+from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, has_deferred
+from ...ops.control_flow import input_name
+
+MOST_AXES = 1  # an input of more is data, which decides nothing before it was computed with
+
+
+class HostCall(NamedTuple):
+    """A node that runs between parts: the names of values that it reads, and of those that it gives."""
+
+    node: Node
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass
+class PartPlan:
+    """What is computed in one go. `symbol` is None if nothing is: only steps on the host follow."""
+
+    symbol: Symbol | None
+    outputs: list[str]  # names of the values that the outputs of the symbol are
+    deciding: set[str]  # inputs whose values it is specialised on
+    host: list[HostCall] = field(default_factory=list)  # in order, behind it
+
+
+class Plan(NamedTuple):
+    """The parts of a model, in order, and the names of its outputs among the values."""
+
+    parts: list[PartPlan]
+    outputs: list[str]
+
+
+def cut(graph: Graph, params: Collection[str]) -> Plan:
+    """The parts of a graph whose variables of these names are constants."""
+    if is_whole(graph):
+        names = [f"%{position}" for position in range(len(graph.outputs))]
+        return Plan([PartPlan(graph.symbol, names, set())], names)
+    return _Cut(graph, params).plan()
+
+
+def is_whole(graph: Graph) -> bool:
+    """Whether a graph is one part whatever its inputs are, as all are without nodes that wait."""
+    return not has_deferred(graph.indexed.nodes)
+
+
+class _Cut:
+    def __init__(self, graph: Graph, params: Collection[str], may_decide: Collection[str] | None = None) -> None:
+        self.graph = graph
+        self.params = params
+        self.may_decide = may_decide  # inputs whose values can be had; None: those that are small
+        self.stage: dict[Node, int] = {}
+        self.ready: dict[Node, int] = {}  # the first stage that may read it
+        self.known: dict[Node, int] = {}
+        self.on_host: set[Node] = set()
+        self.decides: dict[Node, list[NodeEntry]] = {}
+        for node in graph.indexed.nodes:
+            if node.op is None:
+                self._variable(node)
+            else:
+                self._node(node, node.op)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is one part that no input decides."""
+        return not self.on_host and not any(self.stage.values())
+
+    def _variable(self, node: Node) -> None:
+        shape = self.graph.fact(NodeEntry(node)).shape
+        small = shape is None or len(shape) <= MOST_AXES
+        decides = small if self.may_decide is None else node.name in self.may_decide
+        self.stage[node] = self.ready[node] = 0
+        self.known[node] = 0 if node.name in self.params or decides else 1
+
+    def _node(self, node: Node, op: Op) -> None:
+        ready = max((self.ready[entry.node] for entry in node.inputs), default=0)
+        known = max((self.known[entry.node] for entry in node.inputs), default=0)
+        deciding = self._deciding(node)
+        if deciding is None and op is HOST_STEP and node.params.tensors and known <= ready:
+            deciding = node.inputs  # computed while the part is made
+        if deciding is None:
+            self.on_host.add(node)
+            self.stage[node] = ready
+            self.ready[node] = self.known[node] = ready + 1
+            return
+        stage = max([ready, *(self.known[entry.node] for entry in deciding)])
+        self.decides[node] = deciding
+        self.stage[node] = self.ready[node] = stage
+        if op is DEFERRED and node.params.by_shape:
+            self.known[node] = stage
+        elif op.effect_of(node.params) == "pure":
+            self.known[node] = min(max(known, stage), stage + 1)
+        else:
+            self.known[node] = stage + 1
+
+    def _deciding(self, node: Node) -> list[NodeEntry] | None:
+        """The inputs that decide what a node becomes; None if it runs on the host."""
+        if node.op is DEFERRED:
+            return [node.inputs[place] for place in node.params.decides]
+        if node.op is IF_ELSE:
+            return self._if_deciding(node)
+        return None if node.op in (HOST_STEP, LOOP) else []
+
+    def _if_deciding(self, node: Node) -> list[NodeEntry] | None:
+        """The condition, and what else the branches are converted by, if each of them is one part then."""
+        ready = max(self.ready[entry.node] for entry in node.inputs)
+        places = {input_name(place): entry for place, entry in enumerate(node.inputs)}
+        fixed = {name for name, (source, *_) in places.items() if source.op is None and source.name in self.params}
+        known = {name for name, (source, *_) in places.items() if self.known[source] <= ready}
+        branches = [_Cut(Graph(branch.outputs), fixed, known) for branch in node.subgraphs]
+        if not all(branch.is_simple for branch in branches):
+            return None
+        asked = sorted(set().union(*(branch._decided_by(0) for branch in branches)))
+        return [node.inputs[0], *(places[name] for name in asked)]
+
+    # Parts
+
+    def plan(self) -> Plan:
+        count = 1 + max(self.stage.values(), default=0)
+        deciding = [self._decided_by(stage) for stage in range(count)]
+        crossing = self._crossing()
+        parts = []
+        for stage in range(count):
+            entries = [entry for entry in crossing if self._is_made_in(entry.node, stage)]
+            symbol = self._copied(stage, entries) if entries else None
+            parts.append(PartPlan(symbol, [self.name(entry) for entry in entries], deciding[stage], self._host(stage)))
+        return Plan(parts, [self.name(entry) for entry in self.graph.outputs])
+
+    def name(self, entry: NodeEntry) -> str:
+        """What a value is called outside of its part."""
+        if entry.node.op is None:
+            return entry.node.name
+        return f"%{self.graph.indexed.node_id[entry.node]}.{entry.index}"
+
+    def _is_made_in(self, node: Node, stage: int) -> bool:
+        return node.op is not None and node not in self.on_host and self.stage[node] == stage
+
+    def _crossing(self) -> list[NodeEntry]:
+        """Values that a part has to give: others read them, or they are outputs."""
+        crossing: dict[NodeEntry, None] = {}
+        for node in self.graph.indexed.nodes:
+            for entry in node.inputs:
+                if self.stage[entry.node] < self.stage[node] or node in self.on_host:
+                    crossing[NodeEntry(entry.node, entry.index)] = None
+        for entry in self.graph.outputs:
+            crossing[NodeEntry(entry.node, entry.index)] = None
+        return [entry for entry in crossing if entry.node.op is not None and entry.node not in self.on_host]
+
+    def _copied(self, stage: int, entries: Iterable[NodeEntry]) -> Symbol:
+        """The nodes of a stage, on variables for what comes from earlier ones."""
+        made: dict[Node, Node] = {}
+        given: dict[str, Node] = {}
+
+        def entry_of(entry: NodeEntry) -> NodeEntry:
+            node = entry.node
+            if self._is_made_in(node, stage):
+                return NodeEntry(made[node], entry.index)
+            if node.op is None:
+                return entry
+            name = self.name(entry)
+            if name not in given:
+                given[name] = Node(None, name)
+            return NodeEntry(given[name])
+
+        for node in self.graph.indexed.nodes:
+            if self._is_made_in(node, stage):
+                made[node] = node.copy_with([entry_of(entry) for entry in node.inputs])
+        return Symbol([entry_of(entry) for entry in entries])
+
+    def _host(self, stage: int) -> list[HostCall]:
+        return [
+            HostCall(
+                node,
+                tuple(self.name(entry) for entry in node.inputs),
+                tuple(self.name(NodeEntry(node, index)) for index in range(node.num_outputs)),
+            )
+            for node in self.graph.indexed.nodes
+            if node in self.on_host and self.stage[node] == stage
+        ]
+
+    def _decided_by(self, stage: int) -> set[str]:
+        """Inputs of a part whose values something in it waits for."""
+        deciding: set[str] = set()
+        seen: set[Node] = set()
+        pending = [
+            entry for node, entries in self.decides.items() if self._is_made_in(node, stage) for entry in entries
+        ]
+        while pending:
+            entry = pending.pop()
+            node = entry.node
+            if not self._is_made_in(node, stage):
+                if node.op is not None or node.name not in self.params:
+                    deciding.add(self.name(entry))
+            elif node not in seen:
+                seen.add(node)
+                if not (node.op is DEFERRED and node.params.by_shape):
+                    pending += node.inputs
+        return deciding

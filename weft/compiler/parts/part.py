@@ -1,0 +1,176 @@
+"""A part of a model: code for each set of input shapes, and of values that decide, made when they are first seen and
+kept; the least recently used goes first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from ...base import counters
+from ...base.errors import RunError
+from ...base.forks import ForkLock, held_lock, renewed_lock
+from ...base.shape import StaticShape
+from ...core.graph import Graph
+from ...core.infer import infer
+from ...frontend.specialise import specialised
+from ...passes.fuse import fusible_groups
+from ...runtime.executor import Executor
+from ...runtime.loading import load_executor
+from ...runtime.program import Array, TensorSpec
+from ..assemble import assemble, fused_groups
+from ..control_flow import compile_parts
+from ..model_source import ModelSource
+from ..prepare import as_arrays, prepare_typed, typed_graph
+from ..stages import reached
+from .cut import is_whole
+
+MAX_SPECIALISATIONS = 16
+
+Progress = Callable[[int, int], None]
+Shapes = tuple[StaticShape, ...]  # of all inputs, in order
+Key = tuple[object, ...]  # the shapes; behind them the bytes of what decides
+
+
+class Part:
+    """A graph that is specialised on shapes, and on the values of the inputs named `deciding`. May be called from many
+    threads at once."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        source: ModelSource,
+        outputs: Sequence[str],
+        deciding: Collection[str] = (),
+        order: Sequence[str] = (),
+    ) -> None:
+        self.graph = graph
+        self.source = source
+        self.outputs = list(outputs)
+        variables = dict.fromkeys(graph.indexed.nodes[number].name for number in graph.indexed.variables)
+        names = [*(name for name in order if name in variables), *variables]
+        self.inputs = [name for name in dict.fromkeys(names) if name not in source.params]
+        self.deciding = [name for name in self.inputs if name in deciding]
+        self.executors: OrderedDict[Key, Executor] = OrderedDict()
+        self.last: Executor | None = None
+        self.check: Callable[[Mapping[str, StaticShape]], None] | None = None  # of shapes that are new
+        self.compilations = 0
+        self._is_whole = is_whole(graph)
+        self._closed = False
+        self.renew_locks()
+
+    def renew_locks(self) -> None:
+        self._lock = held_lock("table")
+        self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
+
+    def run(self, values: Mapping[str, Array]) -> list[Array]:
+        """The outputs, for all values that there are so far."""
+        arrays = {name: values[name] for name in self.inputs}
+        return self.executor(arrays).run_arrays(arrays)
+
+    def executor(self, arrays: Mapping[str, Array]) -> Executor:
+        """The code for arrays, one an input in order."""
+        key: Key = tuple(array.shape for array in arrays.values())
+        if self.deciding:
+            key += tuple(arrays[name].tobytes() for name in self.deciding)
+        with self._lock:
+            found = self.executors.get(key)
+            if found is not None:
+                self.executors.move_to_end(key)
+                self.last = found
+            elif self._closed:
+                raise RunError("the model is closed")
+        if counters.counting:
+            counters.add_stat_value("weft.compiled_model_invocations", 1)
+            counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
+        return found or self._compiled_once(key, arrays)
+
+    def prepare(self, inputs: Mapping[str, TensorSpec], progress: Progress | None = None) -> None:
+        """Makes code for inputs of these shapes, none of which decides."""
+        key = tuple(inputs[name].shape for name in self.inputs)
+        self._once(key, lambda: self._specialise(inputs, {}, progress))
+
+    def _compiled_once(self, key: Key, arrays: Mapping[str, Array]) -> Executor:
+        inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
+        if self.check is not None:
+            self.check({name: spec.shape for name, spec in inputs.items()})
+        values = {name: arrays[name].copy() for name in self.deciding}
+        return self._once(key, lambda: self._specialise(inputs, values, None))
+
+    def _once(self, key: Key, make: Callable[[], Executor]) -> Executor:
+        """The executor of a key; threads that ask for the same one wait for the first."""
+        with self._lock:
+            turn: ForkLock = self._turns.setdefault(key, renewed_lock())
+        with turn:
+            with self._lock:
+                found = self.executors.get(key)
+            if found is None:
+                try:
+                    found = make()
+                    self._keep(key, found)
+                finally:
+                    with self._lock:
+                        self._turns.pop(key, None)
+        return found
+
+    def _keep(self, key: Key, executor: Executor) -> None:
+        with self._lock:
+            if not self._closed:
+                self.executors[key] = self.last = executor
+            self.compilations += 1
+            if len(self.executors) > MAX_SPECIALISATIONS:
+                self.executors.popitem(last=False)
+
+    def _specialise(
+        self, inputs: Mapping[str, TensorSpec], values: Mapping[str, Array], progress: Progress | None
+    ) -> Executor:
+        start = counters.time_point()
+        level, target = self.source.opt_level, self.source.target
+        graph, params = self._typed(inputs, values)
+        reached("types", infer, graph)
+        prepared = prepare_typed(graph, params, level, target, owned=True)
+        groups = fused_groups(prepared.graph, target, level >= 1)
+        reached("groups", fusible_groups, groups)
+        program = assemble(
+            prepared.graph, groups, prepared.constants, target, progress, [inputs[name] for name in self.inputs]
+        )
+        compile_parts(program)
+        named = (spec._replace(name=name) for spec, name in zip(program.outputs, self.outputs))
+        program = replace(program, outputs=tuple(named))
+        spent = counters.time_point() - start
+        program.facts["total_seconds"] = spent / 1e9
+        counters.add_stat_value("weft.compile_nanoseconds", spent)
+        reached("program", assemble, program)
+        executor = load_executor(program, self.source.threads)
+        reached("executor", type(executor).run_into, executor)
+        return executor
+
+    def _typed(
+        self, inputs: Mapping[str, TensorSpec], values: Mapping[str, Array]
+    ) -> tuple[Graph, Mapping[str, Array]]:
+        """The graph in which every entry has a shape of numbers, and its parameters."""
+        params = self.source.params
+        if self._is_whole:
+            shapes = {name: spec.shape for name, spec in inputs.items()}
+            return typed_graph(self.graph, params, shapes, {}), params
+        facts = {name: (spec.shape, spec.dtype) for name, spec in inputs.items()}
+        symbol, known = specialised(self.graph, params, facts, values)
+        arrays = as_arrays(known)
+        read = set(symbol.list_input_names())
+        shapes = {name: spec.shape for name, spec in inputs.items() if name in read and name not in arrays}
+        return typed_graph(symbol, arrays, shapes, {}), arrays
+
+    def close(self) -> None:
+        """Gives the memory of code and workspaces back, as soon as calls that now run are done."""
+        with self._lock:
+            self._closed = True
+            self.executors.clear()
+            self.last = None
+
+    def copy(self) -> Part:
+        """Another part that shares the code there is, which never changes."""
+        made = Part.__new__(Part)
+        with self._lock:
+            made.__dict__.update(self.__dict__, executors=self.executors.copy())
+        made.renew_locks()
+        return made

@@ -1,0 +1,163 @@
+"""Parts and steps on the host in their order: values go in by name, and come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import Error, RunError
+from ...core.graph import Graph
+from ...core.infer import infer
+from ...core.ir import Node, NodeEntry
+from ...frontend.deferred import HOST_STEP, IF_ELSE, host_outputs
+from ...ops.control_flow import holds, input_name
+from ..model_source import ModelSource
+from .cut import HostCall, PartPlan, cut, is_whole
+from .part import Part
+
+MOST_TURNS = 1 << 26  # of a loop that nothing else ends
+
+Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
+
+
+class Schedule:
+    """A model in its order of execution."""
+
+    def __init__(self, graph: Graph, source: ModelSource, inputs: Sequence[str] = ()) -> None:
+        self.whole: Part | None = None  # the one part that is all there is
+        plan = cut(graph, source.params)
+        self.outputs = plan.outputs
+        self.parts = [None if part.symbol is None else _part(part, graph, source, inputs) for part in plan.parts]
+        self._steps = [[_Step(call, source) for call in part.host] for part in plan.parts]
+        first = self.parts[0]
+        if first is not None and len(self.parts) == 1 and not self._steps[0] and first.outputs == self.outputs:
+            self.whole = first
+            first.outputs = source.symbol.list_output_names()
+
+    @property
+    def host_steps(self) -> list[str]:
+        """What runs between parts."""
+        return [step.name for steps in self._steps for step in steps]
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """The outputs for values of all inputs."""
+        if self.whole is not None:
+            return self.whole.run(inputs)
+        values: Values = dict(inputs)
+        for part, steps in zip(self.parts, self._steps):
+            if part is not None:
+                values.update(zip(part.outputs, part.run(values)))
+            for step in steps:
+                values.update(step.run(values))
+        return [values[name] for name in self.outputs]
+
+    def compiled(self) -> list[Part]:
+        return [part for part in self.parts if part is not None]
+
+    def close(self) -> None:
+        for part in self.compiled():
+            part.close()
+        for step in (step for steps in self._steps for step in steps):
+            step.close()
+
+    def copy(self) -> Schedule:
+        """Another that shares the code there is."""
+        made = Schedule.__new__(Schedule)
+        made.outputs, made._steps = self.outputs, self._steps
+        made.parts = [part and part.copy() for part in self.parts]
+        made.whole = self.whole and made.parts[0]
+        return made
+
+
+def _part(plan: PartPlan, graph: Graph, source: ModelSource, inputs: Sequence[str]) -> Part:
+    assert plan.symbol is not None
+    part = Graph(plan.symbol.outputs)
+    if is_whole(part):
+        variables = [part.indexed.nodes[number] for number in part.indexed.variables]
+        facts = {node.name: graph.fact(NodeEntry(node)) for node in variables if node in graph.indexed.node_id}
+        dtypes = {name: fact.dtype for name, fact in facts.items() if fact.dtype is not None}
+        part = infer(part, {name: fact.shape for name, fact in facts.items()}, dtypes)
+    return Part(part, source, plan.outputs, plan.deciding, inputs)
+
+
+class _Step:
+    """A node that runs on the host."""
+
+    def __init__(self, call: HostCall, source: ModelSource) -> None:
+        self._call = call
+        self.name = call.node.op_name
+        self._source = source
+        self._bodies: dict[int, Schedule] = {}  # of the node's subgraphs, made when they are first run
+        self._run: Callable[[Node, list[Any]], list[Any]] = (
+            host_outputs if call.node.op is HOST_STEP else self._branch if call.node.op is IF_ELSE else self._loop
+        )
+
+    def run(self, values: Mapping[str, Any]) -> Values:
+        node, names = self._call.node, self._call.inputs
+        params = self._source.params
+        inputs = [values[name] if name in values else params[name] for name in names]
+        try:
+            return dict(zip(self._call.outputs, self._run(node, inputs)))
+        except Error as error:
+            error.at(f"node {node.name!r}")
+            raise
+
+    def close(self) -> None:
+        for body in self._bodies.values():
+            body.close()
+
+    def _branch(self, node: Node, inputs: list[Any]) -> list[Any]:
+        return self._body(0 if holds(inputs[0]) else 1).run(_numbered(inputs))
+
+    def _loop(self, node: Node, inputs: list[Any]) -> list[Any]:
+        states, results = node.params.num_states, node.params.num_outputs
+        limit, goes_on, *rest = inputs
+        turns = int(np.asarray(limit).reshape(-1)[0])
+        body = self._body(0)
+        items: list[list[Any]] = [[] for _ in range(results)]
+        carried, captured = rest[:states], rest[states:]
+        shape = _turn_shape(node)
+        turn = 0
+        while turn < turns and holds(goes_on):
+            if turn == MOST_TURNS:
+                raise RunError(f"a loop did not end after {turn} turns", hint="give it a number of turns")
+            number = np.full(shape, turn, np.int64)
+            goes_on, *made = body.run(_numbered([number, goes_on, *carried, *captured]))
+            carried = made[:states]
+            for item, whole in zip(made[states:], items):
+                whole.append(item)
+            turn += 1
+        return [*carried, *(_stacked(whole, node, index) for index, whole in enumerate(items))]
+
+    def _body(self, number: int) -> Schedule:
+        body = self._bodies.get(number)
+        if body is None:
+            node, params = self._call.node, self._source.params
+            fixed = {input_name(i): params[name] for i, name in enumerate(self._call.inputs) if name in params}
+            symbol = node.subgraphs[number]
+            source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
+            body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source)
+        return body
+
+
+def _numbered(inputs: Sequence[Any]) -> Values:
+    return {input_name(i): value for i, value in enumerate(inputs)}
+
+
+def _turn_shape(node: Node) -> tuple[int, ...]:
+    """The shape in which the body takes the number of a turn."""
+    for inner in Graph(node.subgraphs[0].outputs).indexed.nodes:
+        if inner.op is None and inner.name == input_name(0):
+            return (1,) if inner.attrs.get("shape") == "(1,)" else ()
+    return ()
+
+
+def _stacked(items: list[Any], node: Node, index: int) -> Any:
+    if items:
+        return np.stack(items)
+    raise RunError(
+        f"the loop made no turn, so that output {node.params.num_states + index} has no shape",
+        why="what its items are is known from a turn only",
+    )

@@ -1,0 +1,177 @@
+"""Attention of ONNX Runtime, with projections, masks and caches in the forms that its optimiser writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .....base.dtype import BOOL, FLOAT32, INT32
+from .....base.errors import FormatError, Unsupported
+from ....building import in_float32
+from ....emitter import Value
+from ....products import matrix_product
+from ...call import OnnxCall
+from ..heads import Heads, attended, attention_steps, both, first_keys, mask_of, merged_heads, split_heads, visible
+from ..rotary import angles, rotated
+from .domain import microsoft
+
+
+@microsoft("Attention", unidirectional=0, mask_filter_value=-10000.0, do_rotary=0, past_present_share_buffer=0)
+def attention(call: OnnxCall) -> list[Value | None]:
+    """The projection to queries, keys and values, which one matrix makes, and their attention."""
+    bias = call.get(2)
+    projected = matrix_product(call, call[0], call[1])
+    projected = projected if bias is None else call.op("broadcast_add", projected, bias)
+    return _self_attention(call, projected, call.get(3), call.get(4), call.get(5))
+
+
+@microsoft("QAttention", unidirectional=0, mask_filter_value=-10000.0, do_rotary=0, past_present_share_buffer=0)
+def quantised_attention(call: OnnxCall) -> list[Value | None]:
+    """The same with a quantised input and matrix: products of numbers less their zero points, times both scales."""
+    inputs = []
+    for value, zero in ((call[0], call.get(6)), (call[1], call.get(7))):
+        number = call.cast(value, FLOAT32)
+        inputs.append(number if zero is None else call.op("broadcast_sub", number, call.cast(zero, FLOAT32)))
+    scale = call.op("broadcast_mul", call[3], call[4])
+    projected = call.op("broadcast_mul", matrix_product(call, *inputs), scale)
+    projected = call.op("broadcast_add", projected, call[2])
+    return _self_attention(call, projected, call.get(5), call.get(8), None)
+
+
+def _self_attention(
+    call: OnnxCall, projected: Value, mask: Value | None, past: Value | None, bias: Value | None
+) -> list[Value | None]:
+    if call.attr("do_rotary") or call.attr("past_present_share_buffer"):
+        raise Unsupported(f"{call.op_type} with a rotary embedding, or with one buffer for past and present")
+    heads, width = call.attr("num_heads"), call.shape(projected)[2]
+    sizes = call.attr("qkv_hidden_sizes") or [width // 3] * 3
+    starts = [sum(sizes[:i]) for i in range(3)]
+    parts = [call.sliced(projected, {2: (at, at + size, 1)}) for at, size in zip(starts, sizes)]
+    query, key, value = (split_heads(call, part, heads) for part in parts)
+    before = 0
+    if past is not None:
+        _, batch, _, before, size = call.shape(past)
+        old = [call.reshape(call.sliced(past, {0: (i, i + 1, 1)}), (batch, heads, before, size)) for i in range(2)]
+        key, value = call.joined([old[0], key], 2), call.joined([old[1], value], 2)
+    present = call.op("stack", key, value, axis=0) if 1 in call.wanted else None
+    seen = _mask(call, query, key, mask, bias, before)
+    return [merged_heads(call, _attended(call, query, key, value, seen)), present]
+
+
+def _attended(call: OnnxCall, query: Value, key: Value, value: Value, mask: Value | None) -> Value:
+    """In float32, of which the result is rounded."""
+    heads, wide = _wide(call, query, key, value), None if mask is None else call.widened(mask)
+    return call.cast(attended(call, heads, wide, call.attr("scale") or None), call.dtype(query))
+
+
+def _wide(call: OnnxCall, *parts: Value) -> Heads:
+    return Heads(*(call.widened(part) for part in parts))
+
+
+def _mask(
+    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: int
+) -> Value | None:
+    """What is added to the scores: a bias, the filter value for keys that the mask leaves out, and -inf for those ahead
+    where attention goes one way."""
+    dtype, (batch, _, length, _), total = call.dtype(query), call.shape(query), call.shape(key)[2]
+    if keys is not None:
+        allowed = _allowed(call, keys, batch, length, total)
+        out = mask_of(call, [allowed], None, dtype, hidden=call.attr("mask_filter_value"))
+        assert out is not None
+        bias = out if bias is None else call.op("broadcast_add", bias, out)
+    else:
+        call.ignore("mask_filter_value")
+    ahead = visible(call, length, total, before, after=0) if call.attr("unidirectional") else None
+    return mask_of(call, [ahead], bias, dtype)
+
+
+def _allowed(call: OnnxCall, mask: Value, batch: int, length: int, total: int) -> Value:
+    """Which keys count, by any of the forms: 0 and 1 for each key, or for each query too; how many keys there are;
+    their ends and then their starts."""
+    shape = call.shape(mask)
+    if len(shape) == 1 and shape[0] in (batch, 3 * batch + 2):
+        return first_keys(call, call.sliced(mask, {0: (0, batch, 1)}), total)
+    if len(shape) == 1 and shape[0] == 2 * batch:
+        ends, starts = (call.sliced(mask, {0: (i * batch, (i + 1) * batch, 1)}) for i in range(2))
+        outside = first_keys(call, starts, total)
+        return both(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
+    true = call.cast(call.is_true(call.cast(mask, INT32)), BOOL)
+    if shape == (batch, total):
+        return call.reshape(true, (batch, 1, 1, total))
+    if shape == (batch, length, total):
+        return call.reshape(true, (batch, 1, length, total))
+    if len(shape) == 4 and shape[:2] == (batch, 1) and total <= shape[3] and total <= shape[2]:
+        return call.sliced(true, {2: (total - length, total, 1), 3: (0, total, 1)})
+    raise FormatError(f"a mask of shape {shape} for {batch} x {length} queries and {total} keys")
+
+
+@microsoft("MultiHeadAttention", unidirectional=0, mask_filter_value=-10000.0)
+def multi_head_attention(call: OnnxCall) -> list[Value | None]:
+    """Attention of queries, keys and values in separate tensors, or packed into one or two."""
+    heads = call.attr("num_heads")
+    query, key, value = _separate(call, heads)
+    past, before = (call.get(6), call.get(7)), 0
+    if past[0] is not None and past[1] is not None:
+        before = call.shape(past[0])[2]
+        key, value = call.joined([past[0], key], 2), call.joined([past[1], value], 2)
+    mask = _mask(call, query, key, call.get(4), call.get(5), before)
+    if 3 in call.wanted:
+        wide = None if mask is None else call.widened(mask)
+        steps = attention_steps(call, _wide(call, query, key, value), wide, call.attr("scale") or None)
+        output, scores = (call.cast(part, call.dtype(query)) for part in (steps.output, steps.masked))
+    else:
+        output, scores = _attended(call, query, key, value, mask), None
+    return [merged_heads(call, output), key, value, scores]
+
+
+def _separate(call: OnnxCall, heads: int) -> list[Value]:
+    """Query, key and value as (batch, heads, length, size), each with its part of the bias. Keys and values that have
+    this form already are those of an encoder, and have theirs."""
+    packed = [part for part in (call[0], call.get(1), call.get(2)) if part is not None]
+    parts = [piece for part in packed for piece in _unpacked(call, part)]
+    if len(parts) != 3:
+        raise FormatError(f"{len(packed)} tensors that make {len(parts)} of query, key and value")
+    bias, at, separate = call.get(3), 0, []
+    for part in parts:
+        if call.rank(part) == 4:
+            at += call.shape(part)[1] * call.shape(part)[3]
+            separate.append(part)
+            continue
+        size = call.shape(part)[2]
+        if bias is not None:
+            part = call.op("broadcast_add", part, call.sliced(bias, {0: (at, at + size, 1)}))
+        at += size
+        separate.append(split_heads(call, part, heads))
+    return separate
+
+
+def _unpacked(call: OnnxCall, part: Value) -> Sequence[Value]:
+    """(batch, length, heads, count, size) as `count` tensors of (batch, length, heads x size)."""
+    if call.rank(part) != 5:
+        return [part]
+    batch, length, heads, count, size = call.shape(part)
+    slices = (call.sliced(part, {3: (i, i + 1, 1)}) for i in range(count))
+    return [call.reshape(piece, (batch, length, heads * size)) for piece in slices]
+
+
+@microsoft("RotaryEmbedding", interleaved=0, rotary_embedding_dim=0, num_heads=0, scale=1.0, is_packed_batching=0)
+@in_float32
+def rotary_embedding(call: OnnxCall) -> Value:
+    """One position is that of the first token, which the others follow. Packed heads have the size that the table says,
+    unless only a part of each is turned."""
+    data, places, cos, sin = (call[i] for i in range(4))
+    if call.attr("scale") != 1 or call.attr("is_packed_batching"):
+        raise Unsupported("RotaryEmbedding with a scale, or with sequences packed into one")
+    packed, part = call.rank(data) == 3, call.attr("rotary_embedding_dim")
+    if packed:
+        heads = call.attr("num_heads") if part else call.shape(data)[2] // (2 * call.shape(cos)[1])
+        data = split_heads(call, data, heads)
+    else:
+        call.ignore("num_heads")
+    length = call.shape(data)[2]
+    if call.rank(places) == 1:
+        line = call.positions(length, 1, 2, INT32)
+        places = call.op("broadcast_add", line, call.reshape(call.cast(places, INT32), (1, 1)))
+    turned = rotated(
+        call, data, angles(call, cos, places), angles(call, sin, places), bool(call.attr("interleaved")), part
+    )
+    return merged_heads(call, turned) if packed else turned

@@ -1,0 +1,163 @@
+"""Scope: the values of a graph while its nodes are read. Nodes that can be converted become operators at once; those
+that wait for shapes or values are deferred; subgraphs are scopes of their own that capture what they read outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from ...base.dtype import DType
+from ...base.errors import FormatError, OpenShapes
+from ...base.shape import Shape
+from ...core.compose import substitute
+from ...core.ir import UNKNOWN
+from ...core.symbol import Symbol, Variable
+from ...ops.control_flow import input_name
+from ..emitter import TENSOR, TEXT, Emitter, Value
+from ..reading import reading
+from .control import CONTROL
+from .kinds import declared_kind
+from .later import converted, defer
+from .model import node_domain, node_label
+from .registry import find
+from .tensors import DTYPE_OF, to_numpy
+
+
+class Captures:
+    """What subgraphs of one node read from outside: inputs of the node behind its own."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.values: list[Value] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, name: str, value: Value) -> int:
+        """The number of the input that a value becomes."""
+        if name not in self._places:
+            self._places[name] = self.first + len(self.values)
+            self.values.append(value)
+        return self._places[name]
+
+
+class Scope:
+    """Values by the names that the file gives them."""
+
+    def __init__(
+        self, emitter: Emitter, opsets: Mapping[str, int], outer: Scope | None = None, captures: Captures | None = None
+    ) -> None:
+        self.emitter = emitter
+        self.opsets = opsets
+        self.values: dict[str, Value] = {}
+        self._outer = outer
+        self._captures = captures
+
+    def __getitem__(self, name: str) -> Value:
+        value = self.values.get(name)
+        if value is None:
+            if self._outer is None:
+                raise FormatError(f"nothing makes {name!r}")
+            value = self.values[name] = self._captured(name, self._outer[name])
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values or (self._outer is not None and name in self._outer)
+
+    def _captured(self, name: str, value: Value) -> Value:
+        """A value of the graph around: a constant is one here, others become inputs."""
+        if self._captures is None or (value.kind == TEXT and value.constant is not None):
+            return value
+        if value.constant is not None:
+            return self.emitter.stored(name, value.constant, owned=True)
+        place = input_name(self._captures.place(name, value))
+        return self.emitter.input(place, value.shape, value.dtype, value.kind)
+
+    # Nodes
+
+    def read(self, node: onnx.NodeProto, position: int) -> None:
+        """Adds what a node gives."""
+        label = node_label(node, position)
+        with reading(label, node.op_type):
+            domain = node_domain(node)
+            if not domain and node.op_type in CONTROL:
+                results = CONTROL[node.op_type](self, node, label)
+            else:
+                inputs = [self[name] if name else None for name in node.input]
+                results = self._results(node, self.opsets[domain], inputs)
+        for name, value in zip(node.output, results):
+            if name and value is not None:
+                self.values[name] = value
+
+    def read_all(self, graph: onnx.GraphProto) -> list[Value]:
+        """Reads the nodes of a graph whose inputs are there; its outputs."""
+        for tensor in graph.initializer:
+            self.values[tensor.name] = constant(
+                self.emitter, tensor.name, to_numpy(tensor, f"initialiser {tensor.name!r}")
+            )
+        for position, node in enumerate(graph.node):
+            self.read(node, position)
+        return [self[item.name] for item in graph.output]
+
+    def _results(self, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> Sequence[Value | None]:
+        rule = find(node_domain(node), node.op_type, opset)
+        assert rule is not None  # else the node would be a gap
+        there = [value for value in inputs if value is not None]
+        waits = rule.host is not None or any(
+            value.kind != TENSOR or value.shape is None or value.dtype is None for value in there
+        )
+        if not waits:
+            try:
+                return converted(self.emitter, node, opset, inputs)
+            except OpenShapes:
+                pass
+        name = self.emitter.fresh_name(node.name or next(filter(None, node.output), node.op_type))
+        return defer(self.emitter, name, node, opset, inputs)
+
+    # Subgraphs
+
+    def nested(self) -> Scope:
+        """A scope of names of its own, as part of this graph."""
+        return Scope(self.emitter, self.opsets, self)
+
+    def inline(self, graph: onnx.GraphProto) -> list[Value]:
+        """The outputs of a subgraph without inputs, as part of this graph."""
+        return self.nested().read_all(graph)
+
+    def captures(self, first: int) -> Captures:
+        """What subgraphs of a node will read from outside, behind its own inputs."""
+        return Captures(first)
+
+    def subgraph(
+        self, graph: onnx.GraphProto, inputs: Sequence[tuple[Shape, DType | None, str]], captures: Captures
+    ) -> Subgraph:
+        """A subgraph as a closed symbol; its own inputs are the first of the node's."""
+        if len(graph.input) != len(inputs):
+            raise FormatError(f"a subgraph of {len(graph.input)} inputs is given {len(inputs)}")
+        emitter = Emitter(self.emitter)
+        inner = Scope(emitter, self.opsets, self, captures)
+        for place, (item, (shape, dtype, kind)) in enumerate(zip(graph.input, inputs)):
+            dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
+            kind = declared_kind(item.type) if kind == TENSOR else kind
+            inner.values[item.name] = emitter.input(input_name(place), shape, dtype, kind)
+        outputs = inner.read_all(graph)
+        symbols = [emitter.output(value, f"out{index}") for index, value in enumerate(outputs)]
+        entries = [symbol.outputs[0] for symbol in symbols]
+        moved = {}
+        for name, value in emitter.params.items():  # weights of a subgraph are inputs of the node, too
+            place = captures.place(f"{id(emitter)} {name}", self.emitter.constant(name, value.numpy(), owned=True))
+            moved[name] = Variable(input_name(place)).outputs[0]
+        return Subgraph(Symbol(substitute(entries, moved) if moved else entries), [value.kind for value in outputs])
+
+
+class Subgraph(NamedTuple):
+    symbol: Symbol
+    kinds: list[str]  # of the outputs
+
+
+def constant(emitter: Emitter, name: str, data: np.ndarray, owned: bool = False) -> Value:
+    """A tensor of the file: numbers, or text, which only host steps read."""
+    if data.dtype == object:
+        return Value(name, UNKNOWN, constant=data, kind=TEXT)
+    return emitter.stored(name, data, owned)
