@@ -19,6 +19,7 @@ from ...runtime.executor import Executor
 from ...runtime.loading import load_executor
 from ...runtime.program import Array, TensorSpec
 from ..assemble import assemble, fused_groups
+from ..constants import SharedConstants
 from ..control_flow import compile_parts
 from ..model_source import ModelSource
 from ..prepare import as_arrays, prepare_typed, typed_graph
@@ -43,9 +44,11 @@ class Part:
         outputs: Sequence[str],
         deciding: Collection[str] = (),
         order: Sequence[str] = (),
+        shared: SharedConstants | None = None,
     ) -> None:
         self.graph = graph
         self.source = source
+        self.shared = shared or SharedConstants(source.params)
         self.outputs = list(outputs)
         variables = dict.fromkeys(graph.indexed.nodes[number].name for number in graph.indexed.variables)
         names = [*(name for name in order if name in variables), *variables]
@@ -128,7 +131,7 @@ class Part:
         level, target = self.source.opt_level, self.source.target
         graph, params = self._typed(inputs, values)
         reached("types", infer, graph)
-        prepared = prepare_typed(graph, params, level, target, owned=True)
+        prepared = prepare_typed(graph, params, level, target, shared=self.shared)
         groups = fused_groups(prepared.graph, target, level >= 1)
         reached("groups", fusible_groups, groups)
         program = assemble(
