@@ -20,9 +20,9 @@ from ..core.graph import Graph
 from ..core.infer import shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
-from ..frontend.files import from_file, from_memory
+from ..frontend.files import from_file, from_memory, is_program
 from ..frontend.unread import unread_inputs
-from ..runtime.artifact import save_program
+from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.inputs import as_input, as_value, by_name, check_names
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
@@ -63,9 +63,9 @@ def compile(
     precision: str = "fp32",
     opt_level: int = 3,
     progress: Progress | None = None,
-) -> CompiledModel:
+) -> Model:
     """Compiles a model: the path of a model file, an ONNX model as bytes or a ModelProto, a Symbol,
-    or a (Symbol, params) pair.
+    or a (Symbol, params) pair. What `CompiledModel.save` wrote is loaded as it is.
 
     Where all shapes are known, code is made now; otherwise for each new set of input shapes, when
     it is first run. A dimension in `shape` is a number, or open: None, or a name such as "batch",
@@ -88,6 +88,8 @@ def compile(
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     chosen = Target.create(target)
     backend_of(chosen).runtime.check(chosen, threads)
+    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
+        return _loaded(model, threads, shape, dtype, params)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **_copies(params)}
@@ -96,6 +98,15 @@ def compile(
     made = CompiledModel(source)
     made.prepare_known(progress)
     return made
+
+
+def _loaded(path: str | os.PathLike[str], threads: int | None, *options: object) -> LoadedModel:
+    if any(options):
+        raise InvalidValue(
+            f"{os.fspath(path)!r} is compiled already, for its shapes, dtypes and parameters",
+            hint="compile the model file again with others",
+        )
+    return load(path, threads)
 
 
 class _Model(NamedTuple):
@@ -343,3 +354,6 @@ def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> None:
             raise ShapeError(
                 f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
             )
+
+
+Model = CompiledModel | LoadedModel
