@@ -13,6 +13,7 @@ import numpy as np
 from ..base import counters
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
+from ..base.extents import bound_names, names_of, substitute
 from ..base.ndarray import array
 from ..base.shape import Dim, Shape, StaticShape, given_shapes, is_static, show_dims, unify
 from ..base.target import Target
@@ -201,11 +202,11 @@ class CompiledModel:
             arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
             return whole.run_arrays(arrays)
         values = {name: as_value(inputs[name], spec) for name, spec in self._specs.items()}
-        self._check_shapes({name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)})
-        return self._schedule.run(values)
+        shapes = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
+        return self._schedule.run(values, self._check_shapes(shapes))
 
-    def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> None:
-        _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
+    def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
+        return _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
 
     # Compiling
 
@@ -340,20 +341,18 @@ def _check_immutable(graph: Graph, params: Mapping[str, Array]) -> None:
         )
 
 
-def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> None:
-    """A number is that number, and a name one number in all inputs."""
-    names: dict[str, int] = {}
+def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> dict[str, int]:
+    """A number is that number, and a name one number in all inputs: what the names stand for."""
+    names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
     for spec, shape in given:
         wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
-        fits = len(wanted) == len(shape)
-        for known, extent in zip(wanted, shape):
-            known = names.setdefault(known, extent) if isinstance(known, str) else known
-            fits = fits and known in (None, extent)
-        if not fits:
+        said = [None if names_of(dim) - names.keys() else substitute(dim, names) for dim in wanted]
+        if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
             told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
             raise ShapeError(
                 f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
             )
+    return names
 
 
 Model = CompiledModel | LoadedModel
