@@ -23,17 +23,25 @@ from weft.base.errors import InvalidType, InvalidValue, Unsupported
 GAPS = Path(__file__).with_name("onnx_backend_gaps.txt")
 GROUPS = 48
 KINDS = ("NodeModel", "SimpleModel", "PyTorchConvertedModel", "PyTorchOperatorModel")  # not "Real": those are downloads
+TOLERANCES = {
+    "test_dft_inverse": {"atol": 1e-6},  # zeros, of which float32 left 2e-7 in the expected values
+    "test_dft_inverse_opset19": {"atol": 1e-6},
+}
 HALF_RTOL = 2**-9  # two units in the last place of float16, as the runner has it for bfloat16
 
 rng = np.random.default_rng(0)
 
 
 class Everything(backend.WeftBackend):
-    """Tries every model, so that what is not supported says why."""
+    """Tries every model, so that what is not supported says why; the runner hands its tolerances on."""
 
     @classmethod
     def is_compatible(cls, model, device="CPU", **kwargs):
         return True
+
+    @classmethod
+    def prepare(cls, model, device="CPU", rtol=None, atol=None):
+        return super().prepare(model, device)
 
 
 class Strict(Runner):
@@ -63,7 +71,7 @@ def cases():
     """Name -> function that runs the case."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about numbers that onnx makes
-        items = Strict(Everything)._test_items
+        items = Strict(Everything, test_kwargs=TOLERANCES)._test_items
     named = {}
     for kind in KINDS:
         for name, item in items[kind].items():
