@@ -1,22 +1,77 @@
 """The constant part of a graph comes in with the values of its variables; the values of its outputs
-go out. Large ones are computed by native code on all threads, the others by references."""
+go out. Large ones are computed by native code on all threads, the others by references. Programs of one model share
+what they compute from its parameters, as long as one of them lives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from ..base.cpu_target import host
 from ..base.memory import require
+from ..base.ndarray import array
 from ..base.shape import is_static, numel
 from ..core.graph import Graph
 from ..core.interpret import evaluate
-from ..core.ir import NodeEntry
+from ..core.ir import Node, NodeEntry
+from ..core.schema import is_hidden
 from ..runtime.loading import load_executor
 from ..runtime.program import Array
 from .assemble import assemble, fused_groups
 from .backends import backend_of
 
 LARGE_BYTES = 4 << 20  # what numpy takes longer to move than LLVM to compile a kernel
+SMALL_BYTES = 256  # constants that are told apart by what they hold
+
+
+class SharedConstants:
+    """What was computed from the parameters of a model, by how it was computed."""
+
+    def __init__(self, params: Mapping[str, Array]) -> None:
+        self._names = {_memory(value): name for name, value in params.items()}
+        self._params = dict(params)  # alive, so that nothing else gets their memory
+        self._computed: WeakValueDictionary[Hashable, Array] = WeakValueDictionary()
+
+    def values(self, part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:
+        """As constant_values gives them, computed once for all programs."""
+        keys = self._keys(part, known)
+        found = [None if key is None else self._computed.get(key) for key in keys]
+        missing = [position for position, value in enumerate(found) if value is None]
+        if missing:
+            cut = part.replace(outputs=[part.outputs[position] for position in missing], attrs={}).trimmed()
+            for position, value, is_fresh in zip(missing, *constant_values(cut, known)):
+                owned = found[position] = value if is_fresh else array(value).numpy()
+                if keys[position] is not None:
+                    self._computed[keys[position]] = owned
+        return [value for value in found if value is not None], [True] * len(found)
+
+    def _keys(self, part: Graph, known: Mapping[str, Array]) -> list[Hashable]:
+        """How each output is computed; None if something goes in that is no parameter of the model."""
+        keys: dict[Node, Hashable] = {}
+        for node in part.indexed.nodes:
+            if node.op is None:
+                keys[node] = self._leaf(known[node.name])
+                continue
+            inputs = [(keys[entry.node], entry.index) for entry in node.inputs]
+            plain = not node.subgraphs and all(key is not None for key, _ in inputs)
+            attrs = tuple(sorted((k, v) for k, v in node.attrs.items() if not is_hidden(k)))
+            keys[node] = hash_of((node.op_name, attrs, tuple(inputs))) if plain else None
+        return [None if keys[e.node] is None else (keys[e.node], e.index) for e in part.outputs]
+
+    def _leaf(self, value: Array) -> Hashable:
+        if value.nbytes <= SMALL_BYTES:
+            return value.tobytes(), value.shape, str(value.dtype)
+        return self._names.get(_memory(value))
+
+
+def _memory(value: Array) -> Hashable:
+    return value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.str
+
+
+def hash_of(key: Hashable) -> bytes:
+    """A key of the same size however long the way to a value is."""
+    return hashlib.sha256(repr(key).encode()).digest()
 
 
 def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:

@@ -17,12 +17,13 @@ from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
 from ..core.op import Op
+from ..core.passes import apply_passes
 from ..core.symbol import Symbol
 from ..passes.fold_constants import constant_part
-from ..passes.pipeline import optimize
+from ..passes.pipeline import optimize, pass_enabled
 from ..runtime.program import Array
 from .backends import backend_of
-from .constants import constant_values
+from .constants import SharedConstants, constant_values
 from .mutation import ordered
 from .stages import reached
 
@@ -80,24 +81,27 @@ def prepare_typed(
     opt_level: int,
     target: Target,
     add_pass: tuple[str, ...] = (),
-    owned: bool = False,
+    shared: SharedConstants | None = None,
 ) -> Prepared:
-    """The same for a graph that has its facts. `owned`: nobody changes the parameters, which need not be copied.
+    """The same for a graph that has its facts. With `shared`, nobody changes the parameters, and programs of the model
+    share them and what is computed from them.
 
-    Constants are computed twice: first those of the model, so that passes see weights and not what
-    makes them; then those that the passes made, such as packed weights.
+    What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
+    so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
     """
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
-    own = set(constants) if owned else set()
+    own = set(constants) if shared is not None else set()
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
+    if pass_enabled("FuseQuantised", opt_level, add_pass):
+        graph = apply_passes(graph, ("FuseQuantised",))
     if fold:
-        graph, constants, own = folded(graph, constants, own)
+        graph, constants, own = folded(graph, constants, own, shared)
     graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target))
     reached("graph", optimize, graph)
     if fold:
-        graph, constants, own = folded(graph, constants, own)
+        graph, constants, own = folded(graph, constants, own, shared)
     _check_known(graph)
     used = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     kept = {n: v if n in own else _owned(v) for n, v in constants.items() if n in used}
@@ -117,13 +121,15 @@ class Folded(NamedTuple):
     own: set[str]
 
 
-def folded(graph: Graph, constants: Mapping[str, Array], own: Collection[str]) -> Folded:
+def folded(
+    graph: Graph, constants: Mapping[str, Array], own: Collection[str], shared: SharedConstants | None = None
+) -> Folded:
     """Computes the constant part of a graph."""
     main, part = constant_part(graph, constants)
     known, fresh = dict(constants), set(own)
     if part is not None:
         names = part.attr("output_names")
-        values, made = constant_values(part, known)
+        values, made = (shared.values if shared else constant_values)(part, known)
         known.update(zip(names, values))
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}

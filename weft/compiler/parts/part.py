@@ -19,6 +19,7 @@ from ...runtime.executor import Executor
 from ...runtime.loading import load_executor
 from ...runtime.program import Array, TensorSpec
 from ..assemble import assemble, fused_groups
+from ..constants import SharedConstants
 from ..control_flow import compile_parts
 from ..model_source import ModelSource
 from ..prepare import as_arrays, prepare_typed, typed_graph
@@ -43,9 +44,11 @@ class Part:
         outputs: Sequence[str],
         deciding: Collection[str] = (),
         order: Sequence[str] = (),
+        shared: SharedConstants | None = None,
     ) -> None:
         self.graph = graph
         self.source = source
+        self.shared = shared or SharedConstants(source.params)
         self.outputs = list(outputs)
         variables = dict.fromkeys(graph.indexed.nodes[number].name for number in graph.indexed.variables)
         names = [*(name for name in order if name in variables), *variables]
@@ -56,17 +59,26 @@ class Part:
         self.check: Callable[[Mapping[str, StaticShape]], None] | None = None  # of shapes that are new
         self.compilations = 0
         self._is_whole = is_whole(graph)
+        self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
         self._closed = False
         self.renew_locks()
 
     def renew_locks(self) -> None:
         self._lock = held_lock("table")
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
+        self._drawing = renewed_lock()  # held while random numbers are drawn
 
     def run(self, values: Mapping[str, Array]) -> list[Array]:
         """The outputs, for all values that there are so far."""
-        arrays = {name: values[name] for name in self.inputs}
-        return self.executor(arrays).run_arrays(arrays)
+        return self.run_arrays({name: values[name] for name in self.inputs})
+
+    def run_arrays(self, arrays: Mapping[str, Array]) -> list[Array]:
+        """The same for one array an input, in order."""
+        executor = self.executor(arrays)
+        if not executor.program.written:
+            return executor.run_arrays(arrays)
+        with self._drawing:
+            return executor.run_arrays({**arrays, **self._states}, keep=True)
 
     def executor(self, arrays: Mapping[str, Array]) -> Executor:
         """The code for arrays, one an input in order."""
@@ -128,7 +140,7 @@ class Part:
         level, target = self.source.opt_level, self.source.target
         graph, params = self._typed(inputs, values)
         reached("types", infer, graph)
-        prepared = prepare_typed(graph, params, level, target, owned=True)
+        prepared = prepare_typed(graph, params, level, target, shared=self.shared)
         groups = fused_groups(prepared.graph, target, level >= 1)
         reached("groups", fusible_groups, groups)
         program = assemble(
@@ -137,6 +149,8 @@ class Part:
         compile_parts(program)
         named = (spec._replace(name=name) for spec, name in zip(program.outputs, self.outputs))
         program = replace(program, outputs=tuple(named))
+        for name in program.written:
+            self._states.setdefault(name, params[name].copy())
         spent = counters.time_point() - start
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)

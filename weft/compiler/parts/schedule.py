@@ -13,6 +13,7 @@ from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
 from ...frontend.deferred import HOST_STEP, IF_ELSE, host_outputs
 from ...ops.control_flow import holds, input_name
+from ..constants import SharedConstants
 from ..model_source import ModelSource
 from .cut import HostCall, PartPlan, cut, is_whole
 from .part import Part
@@ -29,7 +30,10 @@ class Schedule:
         self.whole: Part | None = None  # the one part that is all there is
         plan = cut(graph, source.params)
         self.outputs = plan.outputs
-        self.parts = [None if part.symbol is None else _part(part, graph, source, inputs) for part in plan.parts]
+        shared = SharedConstants(source.params)
+        self.parts = [
+            None if part.symbol is None else _part(part, graph, source, inputs, shared) for part in plan.parts
+        ]
         self._steps = [[_Step(call, source) for call in part.host] for part in plan.parts]
         first = self.parts[0]
         if first is not None and len(self.parts) == 1 and not self._steps[0] and first.outputs == self.outputs:
@@ -71,7 +75,7 @@ class Schedule:
         return made
 
 
-def _part(plan: PartPlan, graph: Graph, source: ModelSource, inputs: Sequence[str]) -> Part:
+def _part(plan: PartPlan, graph: Graph, source: ModelSource, inputs: Sequence[str], shared: SharedConstants) -> Part:
     assert plan.symbol is not None
     part = Graph(plan.symbol.outputs)
     if is_whole(part):
@@ -79,7 +83,7 @@ def _part(plan: PartPlan, graph: Graph, source: ModelSource, inputs: Sequence[st
         facts = {node.name: graph.fact(NodeEntry(node)) for node in variables if node in graph.indexed.node_id}
         dtypes = {name: fact.dtype for name, fact in facts.items() if fact.dtype is not None}
         part = infer(part, {name: fact.shape for name, fact in facts.items()}, dtypes)
-    return Part(part, source, plan.outputs, plan.deciding, inputs)
+    return Part(part, source, plan.outputs, plan.deciding, inputs, shared)
 
 
 class _Step:
@@ -135,7 +139,9 @@ class _Step:
         body = self._bodies.get(number)
         if body is None:
             node, params = self._call.node, self._source.params
-            fixed = {input_name(i): params[name] for i, name in enumerate(self._call.inputs) if name in params}
+            moving = 0 if node.op is IF_ELSE else 2 + node.params.num_states  # what turns of a loop change
+            stay = enumerate(self._call.inputs[moving:], moving)
+            fixed = {input_name(i): params[name] for i, name in stay if name in params}
             symbol = node.subgraphs[number]
             source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
             body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source)
