@@ -29,7 +29,7 @@ from ..runtime.report import Report, open_report, report_of
 from .backends import backend_of
 from .initial_values import initialised
 from .model_source import ModelSource, packed, unpacked
-from .mutation import written_variables
+from .mutation import writes
 from .parts.schedule import Schedule
 from .prepare import as_arrays
 from .stages import reached
@@ -159,7 +159,7 @@ class CompiledModel:
         plain = Graph(source.symbol.outputs)
         graph, initial = initialised(plain, source.params, source.shapes, source.dtypes)
         source = source._replace(params={**source.params, **initial})
-        _check_immutable(graph)
+        _check_state(graph, source.params)
         self._source = source
         self._graph = graph
         self._specs: dict[str, InputSpec] = _input_specs(graph, source.params)
@@ -255,6 +255,12 @@ class CompiledModel:
                 why="values that it computes, or reads, decide what comes next",
                 hint="keep the model file, and compile it where it runs",
             )
+        if self.program.written:
+            raise Unsupported(
+                "a model that draws random numbers cannot be saved as one program",
+                why="a program keeps no state of a generator",
+                hint="keep the model file, and compile it where it runs",
+            )
         save_program(self.program, path)
 
     def close(self) -> None:
@@ -316,13 +322,19 @@ def _position(node: Node) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else 1 << 32
 
 
-def _check_immutable(graph: Graph) -> None:
-    for node in written_variables(graph):
-        raise Unsupported(
-            f"the model writes to its variable {node.name!r}",
-            why="a compiled model has no state: it gives the same outputs for the same inputs",
-            hint="weft.compiler.build and weft.runtime.create keep variables between runs",
-        )
+def _check_state(graph: Graph, params: Mapping[str, Array]) -> None:
+    """What a run may write to are states of random generators that are parameters."""
+    for node in graph.indexed.nodes:
+        if not writes(node):
+            continue
+        assert node.op is not None
+        states = [node.inputs[place].node.name for place in node.op.mutates_of(node.params)]
+        if node.op.effect_of(node.params) != "random" or any(name not in params for name in states):
+            raise Unsupported(
+                f"the model writes to its variable {states[0]!r}",
+                why="a compiled model keeps no state but that of random generators, which are parameters",
+                hint="weft.compiler.build and weft.runtime.create keep variables between runs",
+            )
 
 
 def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> None:

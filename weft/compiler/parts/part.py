@@ -24,6 +24,7 @@ from ..model_source import ModelSource
 from ..prepare import as_arrays, prepare_typed, typed_graph
 from ..stages import reached
 from .cut import is_whole
+from .states import States
 
 MAX_SPECIALISATIONS = 16
 
@@ -56,6 +57,7 @@ class Part:
         self.check: Callable[[Mapping[str, StaticShape]], None] | None = None  # of shapes that are new
         self.compilations = 0
         self._is_whole = is_whole(graph)
+        self._states = States()
         self._closed = False
         self.renew_locks()
 
@@ -141,7 +143,7 @@ class Part:
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)
         reached("program", assemble, program)
-        executor = load_executor(program, self.source.threads)
+        executor = self._states.bound(load_executor(program, self.source.threads), params)
         reached("executor", type(executor).run_into, executor)
         return executor
 
