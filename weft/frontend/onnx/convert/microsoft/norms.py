@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from .....base.dtype import INT32
+from .....base.errors import FormatError
 from ....building import in_float32
 from ....emitter import Value
 from ...call import OnnxCall
@@ -105,3 +106,16 @@ def _grouped(call: OnnxCall, data: Value) -> Value:
     outcome = call.op("group_norm", first, scale, shift, **attrs)
     outcome = call.op("silu", outcome) if call.attr("activation") else outcome
     return channels_last(call, outcome) if last else outcome
+
+
+@microsoft("GatedRMSNorm", epsilon=1e-5, activation="silu")
+@in_float32
+def gated_rms_norm(call: OnnxCall) -> Value:
+    """The norm of each group of as many numbers as there are scales, times a gate that an activation opens."""
+    shape, size, gate = call.shape(call[0]), call.shape(call[1])[0], call[2]
+    if shape[-1] % size or call.attr("activation") not in ("silu", "swish", "sigmoid"):
+        raise FormatError(f"{shape[-1]} numbers in groups of {size}, gated by {call.attr('activation')!r}")
+    groups = call.reshape(call[0], (*shape[:-1], shape[-1] // size, size))
+    normalised = call.reshape(rms_norm(call, groups, call[1], len(shape), call.attr("epsilon")), shape)
+    opened = call.op("sigmoid" if call.attr("activation") == "sigmoid" else "silu", gate)
+    return call.op("elemwise_mul", normalised, opened)
