@@ -83,12 +83,14 @@ def one_number(call: OnnxCall, value: Value) -> Value:
 
 
 def _signed(call: OnnxCall, data: Value, zero: Value | None) -> tuple[Value, Value | None]:
-    """Levels and their zero point, None where that is 0. Constant uint8 levels around 128 are int8 levels around 0:
-    weights of that kind need no correction of sums."""
+    """Levels and their zero point; of constants None, where it is 0. Constant uint8 levels around 128 are int8 levels
+    around 0: weights of that kind need no correction of sums."""
     known = None if zero is None else zero.constant
-    if known is not None and data.constant is not None and data.dtype == UINT8 and (known == 128).all():
+    if data.constant is None or known is None:
+        return data, zero
+    if data.dtype == UINT8 and (known == 128).all():
         data, zero = call.make((data.constant ^ 128).view(np.int8)), None
-    elif known is not None and not known.any():
+    elif not known.any():
         zero = None
     return _parameter(call, data), zero
 
