@@ -6,10 +6,10 @@ from .....base.errors import Unsupported
 from ....building import in_float32
 from ....emitter import Value
 from ...call import OnnxCall
-from ..detection import grid_sample
 from ..index import gather_nd, pad, trilu
 from ..linear_attention import linear_attention
 from ..quantized import dequantize, quantize
+from ..sampling import grid_sample
 from ..windows import causal_conv_with_state
 from .domain import microsoft
 
