@@ -134,6 +134,18 @@ def test_products_of_levels(columns, bias):
     check("MatMulIntegerToFloat", *arrays, constants=(1, 2, 3, 4, 5, 6), atol=1e-3)
 
 
+@pytest.mark.parametrize("segments", [False, True])
+def test_embeddings_of_levels(segments):
+    words, kinds = rng.integers(0, 20, (2, 5)).astype(np.int32), rng.integers(0, 3, (2, 5)).astype(np.int32)
+    shapes = (20, 8), (6, 8), (3, 8), (8,), (8,)
+    tables, scales, points = map(list, zip(*(scaled(np.uint8, *shape) for shape in shapes)))
+    if not segments:
+        kinds = tables[2] = scales[2] = points[2] = None
+    seen = (np.arange(5) < [[3], [5]]).astype(np.int32)
+    arrays = words, kinds, *tables, seen, *scales, *points
+    check("QEmbedLayerNormalization", *arrays, constants=tuple(range(8, 18)), outputs=2, epsilon=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("written", [False, True])
 def test_gemm_of_levels(written):
     data, weight = scaled(np.uint8, 5, 16), scaled(np.int8, 6, 16)

@@ -14,6 +14,7 @@ from ...tensors import dtype_of
 from ..norms import layer_norm, moments, rms_norm
 from .domain import microsoft
 from .fused import channels_first, channels_last
+from .quantised import dequantised
 
 
 @converter("SimplifiedLayerNormalization")
@@ -78,6 +79,17 @@ def embed_layer_norm(call: OnnxCall) -> list[Value | None]:
     else:
         count = call.op("sum", call.cast(mask, INT32), axis=(1,))
     return [call.cast(normalised, dtype), count, call.cast(total, dtype)]
+
+
+@microsoft("QEmbedLayerNormalization", epsilon=1e-12)
+def quantised_embed_layer_norm(call: OnnxCall) -> list[Value | None]:
+    """The same with quantised tables and parameters, whose scales and then zero points follow the mask."""
+    numbers = [
+        None if table is None else dequantised(call, table, call[8 + i], call.get(13 + i))
+        for i, table in enumerate(call.get(2 + i) for i in range(5))
+    ]
+    call.inputs = [*call.inputs[:2], *numbers, call.get(7)]
+    return embed_layer_norm(call)[:2]
 
 
 @microsoft("GroupNorm", epsilon=1e-5, channels_last=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from .....base.dtype import FLOAT32, INT32
 from .....base.errors import FormatError
 from .....base.shape import numel
@@ -41,7 +43,23 @@ def _written(call: OnnxCall, value: Value, index: int) -> Value:
 
 @microsoft("QLinearAdd")
 def add(call: OnnxCall) -> Value:
-    return _written(call, call.op("broadcast_add", _read(call, 0), _read(call, 3)), 6)
+    """a A + b B + rest, rounded to a level at the end, with the zero point in it: a and b are the ratios of scales."""
+    dtype, target = call.dtype(call[0]), one_number(call, call[6])
+    rest = _number(call, call.get(7))
+    terms = []
+    for index in (0, 3):
+        ratio = call.op("broadcast_div", one_number(call, call[index + 1]), target)
+        zero = _number(call, call.get(index + 2))
+        rest = call.op("broadcast_sub", rest, call.op("broadcast_mul", ratio, zero))
+        terms.append(call.op("broadcast_mul", call.cast(call[index], FLOAT32), ratio))
+    level = call.op("broadcast_add", terms[0], call.op("broadcast_add", terms[1], rest))
+    limits = np.iinfo(dtype)
+    return call.cast(call.op("clip", call.op("round", level), a_min=limits.min, a_max=limits.max), dtype)
+
+
+def _number(call: OnnxCall, level: Value | None) -> Value:
+    """A zero point as a number, which is 0 where it is left out."""
+    return call.make(0, FLOAT32) if level is None else call.cast(one_number(call, level), FLOAT32)
 
 
 @microsoft("QLinearMul")
