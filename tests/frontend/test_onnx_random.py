@@ -193,5 +193,5 @@ def test_runs_of_a_compiled_model_go_on_drawing(rng):
     for shape in (None, {"x": (2, 3)}):
         compiled_model, peer = weft.compile(model, shape=shape), torch.Generator().manual_seed(7)
         for _ in range(3):
-            (drawn,) = compiled_model(np.zeros((2, 3), "float32"))
+            (drawn,) = compiled_model.run({"x": np.zeros((2, 3), "float32")})
             assert drawn.tolist() == torch.empty(2, 3).uniform_(0, 1, generator=peer).tolist()
