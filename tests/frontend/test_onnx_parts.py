@@ -39,6 +39,9 @@ MODELS = {
         o = Constant <value_int = 1> () c = Cast <to = 9> (o) y, z = Loop <{SUMS}> (n, c, x) }}""",
     "a state that grows": f"""m (float[a] x, int64 n) => (float[z] y) {{
         o = Constant <value_int = 1> () c = Cast <to = 9> (o) y = Loop <{GROWS}> (n, c, x) }}""",
+    "a state that begins with a constant": f"""m (float[a,b] x, int64 n) => (float[a,b] y, float[t,b] z) {{
+        o = Constant <value_int = 1> () c = Cast <to = 9> (o) start = Constant <value_floats = [2.5, 1, 3, 4]> ()
+        y, z = Loop <{SUMS}> (n, c, start) }}""",
     "a scan": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[a,b] z) {{
         y, z = Scan <num_scan_inputs = 1, {STEPS}> (i, x) }}""",
     "a scan from the end": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[b,a] z) {{
@@ -52,7 +55,7 @@ def fed(name: str, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
     x = rng.standard_normal((3, 4)).astype("float32")
     if name == "how many are fed":
         return [{"x": x, "k": np.array([k])} for k in (2, 3, 2)]
-    if name == "a loop":
+    if name in ("a loop", "a state that begins with a constant"):
         return [{"x": x, "n": np.array(3)}, {"x": x[:2], "n": np.array(5)}]
     if name == "a state that grows":
         return [{"x": x[0], "n": np.array(n)} for n in (3, 0, 3)]
@@ -78,3 +81,15 @@ def test_a_loop_that_never_ends_is_refused() -> None:
     proto = helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)])
     with pytest.raises(weft.Error, match="never ends"):
         weft.compile(proto)
+
+
+def test_turns_and_states_that_begin_as_constants_change(rng: np.random.Generator) -> None:
+    """The number of turns, the condition and the first state are known; the body reads them anew in each turn."""
+    text = """m (float[4,2] x) => (float s, float[4,2] z) {
+        n = Constant <value_int = 4> () f = Constant <value_float = 0.5> ()
+        s, z = Loop <body = b (int64 i, bool ci, float st) => (bool co, float so, float[2] item) {
+            co = Identity(ci) row = Gather(x, i) item = Mul(row, st) so = Add(st, st) }> (n, , f) }"""
+    x = rng.standard_normal((4, 2)).astype(np.float32)
+    state, items = weft.compile(helper.make_model(parser.parse_graph(text))).run({"x": x})
+    assert state == 8
+    np.testing.assert_array_equal(items, x * np.float32([[0.5], [1], [2], [4]]))

@@ -47,6 +47,7 @@ WITHOUT_GRADIENT = {
     "multibox_transform_loc": "chooses and orders boxes after a network has run",
     "non_max_suppression": "chooses and orders boxes after a network has run",
     "proposal": "chooses and orders boxes",
+    "pairwise_coupling": "ends its steps where they are small, after a network has run",
     "tree_ensemble": "constant wherever it has a derivative",
     "_rnn_grad": "part of a gradient, which is differentiable once",
     "_ctc_loss_grad": "part of a gradient, which is differentiable once",

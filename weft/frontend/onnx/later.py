@@ -17,6 +17,7 @@ from ..deferred import DEFERRED, HOST_STEP
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from . import convert as _converters  # noqa: F401  registers them
+from . import host as _steps  # noqa: F401  registers them
 from .call import HostCall, OnnxCall
 from .kinds import output_kinds
 from .model import node_domain, node_label, node_schema
@@ -61,9 +62,10 @@ def defer(emitter: Emitter, name: str, node: onnx.NodeProto, opset: int, inputs:
     rule, kinds = later.rule, output_kinds(node, later.schema, inputs)
     attrs: dict[str, Any] = {"importer": "onnx", "node": _written(later), "num_outputs": len(node.output)}
     tensors = all(value is None or value.kind == TENSOR for value in inputs)
-    on_host = rule.host is not None or not tensors
+    gives_tensors = all(kind == TENSOR for kind in kinds)
+    on_host = rule.host is not None or not tensors or not gives_tensors
     if on_host:
-        attrs["tensors"] = tensors and all(kind == TENSOR for kind in kinds)
+        attrs["tensors"] = tensors and gives_tensors
     else:
         deciding = rule.deciding(len(inputs))
         attrs["decides"] = tuple(place for place, i in enumerate(present) if i in deciding)
@@ -117,14 +119,17 @@ def run(text: str, values: Sequence[Any]) -> list[Any]:
     node, rule, places = later.node, later.rule, later.all_inputs(values)
     label = node_label(node, 0)
     with reading(label, node.op_type):
-        if rule.host is not None:
-            return list(rule.host(HostCall(node, later.schema, later.opset, label), *places))
+        step = rule.host or rule.beside
+        if step is not None:
+            return list(step(HostCall(node, later.schema, later.opset, label), *places))
         return _moved_text(later, places)
 
 
 def _moved_text(later: Later, places: Sequence[Any]) -> list[Array | None]:
     """Operators that move elements, or tell whether they are equal, on text: each string is a number of a table, in
-    the order of the strings."""
+    the order of the strings. Of sequences there is only the identity."""
+    if later.node.op_type == "Identity":
+        return list(places)
     is_text = [isinstance(value, np.ndarray) and value.dtype == object for value in places]
     words = sorted({str(word) for value, text in zip(places, is_text) if text for word in value.ravel()})
     number = {word: position for position, word in enumerate(words)}

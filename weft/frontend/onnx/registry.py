@@ -48,6 +48,7 @@ class Rule(NamedTuple):
     """How an operator is read from an opset on: by a converter, or by a step on the host.
 
     `decides` are inputs whose values a converter asks for, or "all"; with `by_shape` it asks for shapes of inputs only.
+    `beside` is the step for text and sequences of an operator whose numbers are converted.
     """
 
     since: int
@@ -55,6 +56,7 @@ class Rule(NamedTuple):
     host: HostStep | None = None
     decides: tuple[int, ...] | str = ()
     by_shape: bool = False
+    beside: HostStep | None = None
 
     def deciding(self, count: int) -> tuple[int, ...]:
         """Which of so many inputs decide."""
@@ -62,6 +64,7 @@ class Rule(NamedTuple):
 
 
 _rules: dict[tuple[str, str], list[Rule]] = {}
+_beside: dict[tuple[str, str], HostStep] = {}
 
 
 def converter(
@@ -77,12 +80,16 @@ def converter(
     return register
 
 
-def host_step(*op_types: str, since: int = 1, domain: str = "") -> Callable[[AnyStep], AnyStep]:
+def host_step(*op_types: str, since: int = 1, domain: str = "", numbers: bool = True) -> Callable[[AnyStep], AnyStep]:
     """Registers a function of a HostCall and the values of the inputs: arrays, of objects where they hold text; lists
-    for sequences; None for what is left out. It gives a list of outputs, of any shapes."""
+    for sequences; None for what is left out. It gives a list of outputs, of any shapes. Without `numbers` it is for
+    text and sequences only, beside a converter."""
 
     def register(function: AnyStep) -> AnyStep:
-        _add(op_types, domain, Rule(since, None, function))
+        if numbers:
+            _add(op_types, domain, Rule(since, None, function))
+        else:
+            _beside.update({(domain, op_type): function for op_type in op_types})
         return function
 
     return register
@@ -98,10 +105,10 @@ def _add(op_types: Iterable[str], domain: str, rule: Rule) -> None:
 def find(domain: str, op_type: str, opset: int) -> Rule | None:
     """What reads an operator of an opset."""
     rules = [rule for rule in _rules.get((domain, op_type), ()) if rule.since <= opset]
-    if rules:
-        return rules[-1]
-    alike = ALIKE.get(op_type) if not domain else None
-    return None if alike is None else Rule(1, alike)
+    if not rules and not domain and op_type in ALIKE:
+        rules = [Rule(1, ALIKE[op_type])]
+    beside = _beside.get((domain, op_type))
+    return rules[-1]._replace(beside=beside) if rules else None
 
 
 def supported() -> Iterable[str]:

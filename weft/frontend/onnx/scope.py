@@ -19,9 +19,9 @@ from ...ops.control_flow import input_name
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from .control import CONTROL
-from .kinds import declared_kind
+from .kinds import declared_kind, output_kinds
 from .later import converted, defer
-from .model import node_domain, node_label
+from .model import node_domain, node_label, node_schema
 from .registry import find
 from .tensors import DTYPE_OF, to_numpy
 
@@ -107,6 +107,9 @@ class Scope:
         waits = rule.host is not None or any(
             value.kind != TENSOR or value.shape is None or value.dtype is None for value in there
         )
+        if rule.beside is not None:
+            kinds = output_kinds(node, node_schema(node, opset), inputs)
+            waits = waits or any(kind != TENSOR for kind in kinds)
         if not waits:
             try:
                 return converted(self.emitter, node, opset, inputs)

@@ -255,7 +255,7 @@ def _read_range(path: Path, links: bool, offset: int, size: int, where: str) -> 
 
 
 def attribute_value(attribute: onnx.AttributeProto, where: str) -> object:
-    """An attribute as a Python value: numbers, str, lists of them, or an array."""
+    """An attribute as a Python value: numbers, str, lists of them, an array, or a type as the file has it."""
     kinds = onnx.AttributeProto
     kind = attribute.type
     if kind == kinds.STRING:
@@ -264,12 +264,13 @@ def attribute_value(attribute: onnx.AttributeProto, where: str) -> object:
         return [_text(item, attribute.name, where) for item in attribute.strings]
     if kind == kinds.TENSOR:
         return to_numpy(attribute.t, f"{where}, attribute {attribute.name!r}")
-    field = {kinds.INT: "i", kinds.FLOAT: "f", kinds.INTS: "ints", kinds.FLOATS: "floats"}.get(kind)
+    fields = {kinds.INT: "i", kinds.FLOAT: "f", kinds.INTS: "ints", kinds.FLOATS: "floats", kinds.TYPE_PROTO: "tp"}
+    field = fields.get(kind)
     if field is None:
         raise Unsupported(
             f"attribute {attribute.name!r} of this kind is not supported",
             where=where,
-            why="subgraphs, sparse tensors and types have no counterpart",
+            why="subgraphs and sparse tensors have no counterpart",
         )
     value = getattr(attribute, field)
     return list(value) if field in ("ints", "floats") else value

@@ -25,7 +25,22 @@ def transformed(call: OnnxCall, scores: Value, how: str | int) -> Value:
             return _softmax_zero(call, scores)
         case "PROBIT":
             return _probit(call, scores)
-    raise FormatError(f"post_transform {name!r:.40}", why=f"it is one of {', '.join(TRANSFORMS)}")
+    raise _unknown(name)
+
+
+def _unknown(name: str | int) -> FormatError:
+    return FormatError(f"post_transform {name!r:.40}", why=f"it is one of {', '.join(TRANSFORMS)}")
+
+
+def with_second_class(call: OnnxCall, score: Value, how: str, complement: bool) -> Value:
+    """The scores of two classes from that of the second, (rows, 1): the first has what the score lacks of 1, or
+    the negative score. Only LOGISTIC and PROBIT change them."""
+    negative = call.op("negative", score)
+    complement = how == "PROBIT" or (complement and how != "LOGISTIC")
+    both = call.joined([call.shifted(negative, 1.0) if complement else negative, score], 1)
+    if how not in TRANSFORMS:
+        raise _unknown(how)
+    return transformed(call, both, how if how in ("LOGISTIC", "PROBIT") else "NONE")
 
 
 def _softmax_zero(call: OnnxCall, scores: Value) -> Value:
