@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from codegen.native import ISAS, elementwise
 
+from weft import te
 from weft.base.dtype import DTYPES
 from weft.base.errors import DTypeError, Unsupported
 from weft.te.expr import binary, call, cast, compare, const, select
@@ -239,6 +240,18 @@ def test_rounding_and_predicates():
         got = elementwise(lambda a, name=name: call(name, a), [x], kind, isa, lanes)
         with np.errstate(all="ignore"):
             check(got, oracle(x))
+
+
+def test_products_of_four_bytes():
+    """Every form: one instruction, pairs of 16 bits, and four products."""
+    rng = np.random.default_rng(3)
+    total = rng.integers(-(2**31), 2**31, 99).astype(np.int32)
+    x, y = rng.integers(0, 256, (99, 4)).astype(np.uint8), rng.integers(-128, 128, (99, 4)).astype(np.int8)
+    x[:4], y[:4] = 255, -128
+    wanted = total + (x.astype(np.int32) * y).sum(1, dtype=np.int32)
+    arrays = [total, x.view(np.int32)[:, 0], y.view(np.int32)[:, 0]]
+    for isa, lanes in (("sse", 1), ("sse", 4), ("avx2", 8), ("avx2", 2), ("avx512", 16), ("avx512", 4)):
+        check(elementwise(te.dot_bytes, arrays, "int32", isa, lanes), wanted)
 
 
 def test_fmod_and_floordiv_of_floats():

@@ -160,10 +160,11 @@ def test_an_attribute_nobody_looks_at_is_not_dropped():
         from_onnx(model)
 
 
-def test_training_is_refused():
+def test_statistics_of_old_opsets_are_refused():
     ones = {name: np.ones(3, np.float32) for name in "sbmv"}
-    model = make_model([node("BatchNormalization", "x s b m v", "y", training_mode=1)], {"x": [2, 3]}, ["y"], ones)
-    with pytest.raises(Unsupported, match="training"):
+    batch_norm = node("BatchNormalization", "x s b m v", "y mean variance saved_mean saved_variance")
+    model = make_model([batch_norm], {"x": [2, 3]}, ["y", "mean"], ones, opset=9)
+    with pytest.raises(Unsupported, match="statistics among its outputs"):
         from_onnx(model)
 
 

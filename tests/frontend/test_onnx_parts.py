@@ -39,6 +39,9 @@ MODELS = {
         o = Constant <value_int = 1> () c = Cast <to = 9> (o) y, z = Loop <{SUMS}> (n, c, x) }}""",
     "a state that grows": f"""m (float[a] x, int64 n) => (float[z] y) {{
         o = Constant <value_int = 1> () c = Cast <to = 9> (o) y = Loop <{GROWS}> (n, c, x) }}""",
+    "a state that begins with a constant": f"""m (float[a,b] x, int64 n) => (float[a,b] y, float[t,b] z) {{
+        o = Constant <value_int = 1> () c = Cast <to = 9> (o) start = Constant <value_floats = [2.5, 1, 3, 4]> ()
+        y, z = Loop <{SUMS}> (n, c, start) }}""",
     "a scan": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[a,b] z) {{
         y, z = Scan <num_scan_inputs = 1, {STEPS}> (i, x) }}""",
     "a scan from the end": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[b,a] z) {{
@@ -52,7 +55,7 @@ def fed(name: str, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
     x = rng.standard_normal((3, 4)).astype("float32")
     if name == "how many are fed":
         return [{"x": x, "k": np.array([k])} for k in (2, 3, 2)]
-    if name == "a loop":
+    if name in ("a loop", "a state that begins with a constant"):
         return [{"x": x, "n": np.array(3)}, {"x": x[:2], "n": np.array(5)}]
     if name == "a state that grows":
         return [{"x": x[0], "n": np.array(n)} for n in (3, 0, 3)]

@@ -184,3 +184,14 @@ def test_a_ratio_that_is_none_is_refused():
     for ratio in (1.5, -0.5, 1.0, float("nan")):
         with pytest.raises(Error, match="ratio"):
             from_onnx(dropout_model(["y"], ratio))
+
+
+def test_runs_of_a_compiled_model_go_on_drawing(rng):
+    """Of any shape, whether it was known when the model was compiled or not."""
+    torch = oracle("torch")
+    model = make_model([node("RandomUniformLike", "x", "y", seed=7.0)], {"x": ["n", 3]}, ["y"])
+    for shape in (None, {"x": (2, 3)}):
+        compiled_model, peer = weft.compile(model, shape=shape), torch.Generator().manual_seed(7)
+        for _ in range(3):
+            (drawn,) = compiled_model.run({"x": np.zeros((2, 3), "float32")})
+            assert drawn.tolist() == torch.empty(2, 3).uniform_(0, 1, generator=peer).tolist()

@@ -129,3 +129,79 @@ def integer_conv(rng, torch):
         yield Sample(
             [*inputs, zeros[0]], only, lambda x, w, z, h=how, n=none: convolution(x, w, z, torch.as_tensor(n), *h)
         )
+
+
+# What a build puts in place of the products above. Zero points of the data are numbers for each column.
+
+
+def _panels(w, lanes):
+    """Filters (o, i, h, w) byte by byte."""
+    o, i, h, k = w.shape
+    fours = -(-i // 4)
+    panels = np.zeros((-(-o // lanes), h * k * fours, lanes, 4), np.int8)
+    for n, c, y, x in np.ndindex(*w.shape):
+        panels[n // lanes, (y * k + x) * fours + c // 4, n % lanes, c % 4] = w[n, c, y, x]
+    return panels
+
+
+@samples("_byte_panels", system="numpy")
+def byte_panels(rng, _):
+    for shape, lanes in (((5, 6, 2, 3), 4), ((16, 8, 1, 1), 16), ((3, 3, 3, 3), 8), ((1, 1, 1, 1), 4)):
+        yield Sample([_levels(rng, shape, "int8")], {"lanes": lanes}, lambda w, n=lanes: _panels(w, n))
+
+
+@samples("_byte_image", system="numpy")
+def byte_image(rng, _):
+    for shape, padding, dtype in (
+        ((2, 3, 4, 5), (1, 0, 2, 1), "uint8"),
+        ((1, 4, 3, 8), (0, 1, 0, 0), "int8"),
+        ((1, 2, 2, 3), (0, 0, 0, 0), "int8"),
+        ((1, 2, 2, 4), (0, 0, 0, 0), "uint8"),
+    ):
+
+        def image(x, zero, p=padding):
+            n, h, w, c = x.shape
+            shift = 128 if x.dtype == np.int8 else 0
+            out = np.zeros((n, h + p[0] + p[2], w + p[1] + p[3], -(-c // 4) * 4), np.uint8)
+            out[..., :c] = int(zero) + shift
+            out[:, p[0] : p[0] + h, p[1] : p[1] + w, :c] = x.astype(np.int32) + shift
+            return out
+
+        yield Sample([_levels(rng, shape, dtype), _levels(rng, (), dtype)], {"padding": padding}, image)
+
+
+@samples("_byte_matmul", system="numpy")
+def byte_matmul(rng, _):
+    for leading, depth, units, lanes in (((3,), 8, 5, 4), ((2, 9), 20, 33, 16), ((), 4, 16, 16), ((0,), 4, 3, 8)):
+        w = _levels(rng, (depth, units), "int8")
+        x, offsets = _levels(rng, (*leading, depth), "uint8"), rng.integers(-999, 999, units).astype(np.int32)
+        zeros = rng.integers(-200, 200, units).astype(np.int32)
+        panels = _panels(w.T.reshape(units, depth, 1, 1), lanes)
+
+        def product(x, p, o, z=0, w=w):
+            return np.asarray(x.astype(np.int32) @ (w.astype(np.int32) - z) + o)
+
+        yield Sample([x, panels, offsets], {"units": units}, product)
+        yield Sample([x, panels, offsets, zeros], {"units": units, "use_zeros": True}, product)
+
+
+@samples("_byte_conv2d")
+def byte_conv2d(rng, torch):
+    for data, units, kernel, strides, dilation, lanes in (
+        ((2, 6, 5, 8), 5, (3, 2), (1, 1), (1, 1), 16),
+        ((1, 7, 9, 4), 33, (3, 3), (2, 1), (1, 2), 16),
+        ((1, 4, 4, 12), 17, (1, 1), (1, 1), (1, 1), 8),
+    ):
+        w = _levels(rng, (units, data[3], *kernel), "int8")
+        inputs = [_levels(rng, data, "uint8"), _panels(w, lanes), rng.integers(-999, 999, units).astype(np.int32)]
+        attrs = {"units": units, "kernel_size": kernel, "strides": strides, "dilation": dilation}
+
+        def convolution(x, p, o, z=None, w=w, s=strides, d=dilation):
+            filters = torch.as_tensor(w).double()
+            filters = filters if z is None else filters - z.double().reshape(-1, 1, 1, 1)
+            sums = torch.nn.functional.conv2d(x.double().permute(0, 3, 1, 2), filters, stride=s, dilation=d)
+            return (sums.permute(0, 2, 3, 1) + o).int()
+
+        yield Sample(inputs, attrs, convolution)
+        zeros = rng.integers(-200, 200, units).astype(np.int32)
+        yield Sample([*inputs, zeros], {**attrs, "use_zeros": True}, convolution)

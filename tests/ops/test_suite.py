@@ -35,6 +35,10 @@ WITHOUT_GRADIENT = {
     "_winograd_weight": "put in place when a model is built, after gradients are taken",
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
+    **dict.fromkeys(
+        ("_byte_panels", "_byte_image", "_byte_matmul", "_byte_conv2d"),
+        "put in place when a model is built, after gradients are taken",
+    ),
     "_halo": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
         ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv"),

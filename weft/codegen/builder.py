@@ -36,11 +36,12 @@ class Scope:
 
 
 class Builder:
-    """Instructions of one function. `fma` says whether the machine has fused multiply-add,
-    `may_alias` whether different base pointers may lead to the same memory."""
+    """Instructions of one function. `has` says whether the machine has an LLVM feature, `may_alias` whether different
+    base pointers may lead to the same memory."""
 
-    def __init__(self, fma: bool, may_alias: bool = False) -> None:
-        self.has_fma = fma
+    def __init__(self, has: Callable[[str], bool], may_alias: bool = False) -> None:
+        self.has = has
+        self.has_fma = has("fma")
         self.may_alias = may_alias
         self.scopes = [Scope("entry")]
         self.declarations: dict[str, str] = {}
@@ -173,11 +174,15 @@ class Builder:
     def intrinsic(self, name: str, *args: Value, suffix: str | None = None) -> Value:
         """A pure LLVM intrinsic that returns the type of its first argument."""
         first = args[0]
-        full = f"llvm.{name}.{suffix or mangled(first)}"
+        return self.call(f"{name}.{suffix or mangled(first)}", first, *args)
+
+    def call(self, name: str, like: Value, *args: Value) -> Value:
+        """A pure LLVM intrinsic by its full name, which returns the type of a value."""
+        full = f"llvm.{name}"
         types = ", ".join(a.type for a in args)
-        self.declarations.setdefault(full, f"declare {first.type} @{full}({types})")
+        self.declarations.setdefault(full, f"declare {like.type} @{full}({types})")
         passed = ", ".join(f"{a.type} {a.ref}" for a in args)
-        return self.pure(first.element, first.lanes, f"call {first.type} @{full}({passed})", args)
+        return self.pure(like.element, like.lanes, f"call {like.type} @{full}({passed})", args)
 
     def branch(self, condition: Value, compute: Callable[[], list[Value]], otherwise: list[Value]) -> list[Value]:
         """What `compute` gives, run only if a scalar condition holds; else the other values."""
@@ -230,6 +235,11 @@ class Builder:
     def larger(self, a: Value, b: Value) -> Value:
         """a > b ? a : b, one machine instruction; gives b when either is NaN."""
         return self.select(self.compare("ogt", a, b), a, b)
+
+    def reinterpret(self, a: Value, element: str) -> Value:
+        """The same bits as a vector of other elements."""
+        lanes = a.lanes * BITS[a.element] // BITS[element]
+        return self.pure(element, lanes, f"bitcast {a.type} {a.ref} to {vector_of(element, lanes)}", (a,))
 
     def bits(self, a: Value) -> Value:
         """The bits of a float as an integer of the same size."""

@@ -91,7 +91,7 @@ class _KernelEmitter:
     def __init__(self, kernel: Kernel, target: CpuTarget, may_alias: bool) -> None:
         self.kernel = kernel
         self.target = target
-        self.b = Builder(target.has("fma"), may_alias)
+        self.b = Builder(target.has, may_alias)
         self.e = Expressions(self.b, target.has("f16c"))
         self.written = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
         self.allocas: list[str] = []

@@ -100,8 +100,43 @@ def _integer_pow(b: Builder, args: Sequence[Value], signed: bool) -> Value:
     return b.select(b.compare("slt", n, zero), unit, result)
 
 
+def _dot_bytes(b: Builder, args: Sequence[Value], signed: bool) -> Value:
+    """One instruction where the machine has it; else two that multiply and add pairs of 16 bits; else four products."""
+    total, x, y = args
+    bits = 32 * total.lanes
+    if b.has("avx512vnni") and bits in (128, 256, 512):
+        return b.intrinsic("x86.avx512.vpdpbusd", total, x, y, suffix=str(bits))
+    if bits in _PAIRS and b.has(_PAIRS[bits][0]):
+        return _dot_pairs(b, total, x, y, _PAIRS[bits][1])
+    for shift in (0, 8, 16, 24):
+        unsigned = b.binary("and", b.binary("lshr", x, b.like(x, shift)), b.like(x, 255))
+        byte = b.binary("ashr", b.binary("shl", y, b.like(y, 24 - shift)), b.like(y, 24))
+        total = b.binary("add", total, b.binary("mul", unsigned, byte))
+    return total
+
+
+# Bits of a vector -> the feature and the instruction that multiplies 16 bits and adds each pair of products.
+_PAIRS = {
+    512: ("avx512bw", "x86.avx512.pmaddw.d.512"),
+    256: ("avx2", "x86.avx2.pmadd.wd"),
+    128: ("sse2", "x86.sse2.pmadd.wd"),
+}
+
+
+def _dot_pairs(b: Builder, total: Value, x: Value, y: Value, instruction: str) -> Value:
+    """Bytes at even and at odd places, each of them as 16 bits."""
+    words, bytes_ = b.reinterpret(x, "i16"), b.reinterpret(y, "i16")
+    eight, low = b.like(words, 8), b.like(words, 255)
+    even = b.binary("and", words, low), b.binary("ashr", b.binary("shl", bytes_, eight), eight)
+    odd = b.binary("lshr", words, eight), b.binary("ashr", bytes_, eight)
+    for pair in (even, odd):
+        total = b.binary("add", total, b.call(instruction, total, *pair))
+    return total
+
+
 _INTEGER: dict[str, Callable[[Builder, Sequence[Value], bool], Value]] = {
     "abs": _integer_abs,
+    "dot_bytes": _dot_bytes,
     "fma": _integer_fma,
     "fmod": _integer_fmod,
     "pow": _integer_pow,

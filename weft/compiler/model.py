@@ -159,7 +159,7 @@ class CompiledModel:
         plain = Graph(source.symbol.outputs)
         graph, initial = initialised(plain, source.params, source.shapes, source.dtypes)
         source = source._replace(params={**source.params, **initial})
-        _check_immutable(graph)
+        _check_immutable(graph, source.params)
         self._source = source
         self._graph = graph
         self._specs: dict[str, InputSpec] = _input_specs(graph, source.params)
@@ -188,7 +188,7 @@ class CompiledModel:
         whole = self._whole
         if whole is not None:
             arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
-            return whole.executor(arrays).run_arrays(arrays)
+            return whole.run_arrays(arrays)
         values = {name: as_value(inputs[name], spec) for name, spec in self._specs.items()}
         self._check_shapes({name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)})
         return self._schedule.run(values)
@@ -316,8 +316,12 @@ def _position(node: Node) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else 1 << 32
 
 
-def _check_immutable(graph: Graph) -> None:
-    for node in written_variables(graph):
+def _check_immutable(graph: Graph, params: Mapping[str, Array]) -> None:
+    """A model may change nothing but the states of its random numbers."""
+    for node, writers in written_variables(graph).items():
+        effects = {writer.op.effect_of(writer.params) for writer in writers if writer.op is not None}
+        if node.name in params and effects == {"random"}:
+            continue
         raise Unsupported(
             f"the model writes to its variable {node.name!r}",
             why="a compiled model has no state: it gives the same outputs for the same inputs",

@@ -3,6 +3,8 @@ variable is enough."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ..base.errors import GraphError
 from ..core.graph import Graph
 from ..core.ir import Mutations, Node, NodeEntry
@@ -11,14 +13,15 @@ from ..core.walk import Walker, rewrite
 from ..passes.order_mutation import order_mutation
 
 
-def written_variables(graph: Graph) -> dict[Node, None]:
-    """The variables that a run changes, in order."""
-    found: dict[Node, None] = {}
+def written_variables(graph: Graph) -> dict[Node, list[Node]]:
+    """The variables that a run changes, in order, and what changes each."""
+    writers: dict[Node, list[Node]] = {}
     for node in graph.indexed.nodes:
         if writes(node):
             assert node.op is not None
-            found.update({node.inputs[i].node: None for i in node.op.mutates_of(node.params)})
-    return found
+            for place in node.op.mutates_of(node.params):
+                writers.setdefault(node.inputs[place].node, []).append(node)
+    return writers
 
 
 def writes(node: Node) -> bool:
@@ -44,7 +47,7 @@ def ordered(graph: Graph) -> Graph:
         return order_mutation(_copy_versions(graph, changed))
 
 
-def _copy_results(graph: Graph, changed: dict[Node, None]) -> Graph:
+def _copy_results(graph: Graph, changed: Collection[Node]) -> Graph:
     walker = Walker(graph)
     outputs = [
         walker.make("copy", [entry], name=entry.node.name) if entry.node in changed else entry
@@ -53,7 +56,7 @@ def _copy_results(graph: Graph, changed: dict[Node, None]) -> Graph:
     return graph.replace(outputs=outputs, facts={**graph.facts, **walker.facts})
 
 
-def _copy_versions(graph: Graph, changed: dict[Node, None]) -> Graph:
+def _copy_versions(graph: Graph, changed: Collection[Node]) -> Graph:
     """The graph where a version of a variable is read once, into a copy that others read."""
     mutations = Mutations(graph.indexed.nodes)
     copies: dict[NodeEntry, NodeEntry] = {}

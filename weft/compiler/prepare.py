@@ -17,9 +17,10 @@ from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
 from ..core.ir import NodeEntry
 from ..core.op import Op
+from ..core.passes import apply_passes
 from ..core.symbol import Symbol
 from ..passes.fold_constants import constant_part
-from ..passes.pipeline import optimize
+from ..passes.pipeline import optimize, pass_enabled
 from ..runtime.program import Array
 from .backends import backend_of
 from .constants import SharedConstants, constant_values
@@ -85,14 +86,16 @@ def prepare_typed(
     """The same for a graph that has its facts. With `shared`, nobody changes the parameters, and programs of the model
     share them and what is computed from them.
 
-    Constants are computed twice: first those of the model, so that passes see weights and not what
-    makes them; then those that the passes made, such as packed weights.
+    What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
+    so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
     """
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
     own = set(constants) if shared is not None else set()
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
+    if pass_enabled("FuseQuantised", opt_level, add_pass):
+        graph = apply_passes(graph, ("FuseQuantised",))
     if fold:
         graph, constants, own = folded(graph, constants, own, shared)
     graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target))

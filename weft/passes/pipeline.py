@@ -17,8 +17,8 @@ from .correct_layout import with_output_layouts
 
 Rules = Mapping[str, Callable[..., Any]]  # operator -> f(params, inputs, facts) -> Symbol or None
 
-# From which opt_level on a step runs. A build runs PrecomputePrune and OpFusion itself: the first
-# needs the parameters' values, the second makes kernels and no graph.
+# From which opt_level on a step runs. A build runs three of them itself: FuseQuantised before constants are folded,
+# PrecomputePrune, which needs the parameters' values, and OpFusion, which makes kernels and no graph.
 OPT_PASS_LEVEL = {
     "SimplifyInference": 0,
     "SettleInitialisers": 0,
@@ -27,6 +27,7 @@ OPT_PASS_LEVEL = {
     "SimplifyAlgebra": 1,
     "CommonSubexpr": 1,
     "PrecomputePrune": 2,
+    "FuseQuantised": 3,
     "FoldScaleAxis": 3,
     "FuseChains": 3,
     "AlterOpLayout": 3,

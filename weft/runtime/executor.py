@@ -33,10 +33,11 @@ class Executor(ABC):
         specs = self.program.inputs
         return self.run_arrays({spec.name: as_input(inputs[spec.name], spec) for spec in specs})
 
-    def run_arrays(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The same for arrays of the right dtypes, one for each input."""
+    def run_arrays(self, inputs: Mapping[str, Array], keep: bool = False) -> list[Array]:
+        """The same for arrays of the right dtypes, one for each input. With `keep`, what a run writes to an input stays
+        there."""
         arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
-        for number in self._written:
+        for number in () if keep else self._written:
             arrays[number] = arrays[number].copy()
         outputs = [_new(spec) for spec in self.program.outputs]
         self.run_into(arrays, outputs)

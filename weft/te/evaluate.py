@@ -52,6 +52,14 @@ def _fma(a: Value, b: Value, c: Value) -> Value:
     return wide.astype(a.dtype)
 
 
+def _dot_bytes(total: Value, x: Value, y: Value) -> Value:
+    for shift in (0, 8, 16, 24):
+        unsigned = np.right_shift(x, shift) & 255
+        signed = np.right_shift(np.left_shift(y, 24 - shift), 24)
+        total = total + unsigned * signed
+    return total
+
+
 _BINARY: dict[str, Function] = {
     "add": np.add,
     "sub": np.subtract,
@@ -107,6 +115,7 @@ _INTEGER_CALLS: dict[str, Function] = {
     "pow": _integer_power,
     "fmod": np.fmod,
     "fma": lambda a, b, c: a * b + c,
+    "dot_bytes": _dot_bytes,
     **dict.fromkeys("floor ceil trunc round".split(), lambda x: x),
     "isnan": lambda x: np.not_equal(x, x),
     "isinf": lambda x: np.not_equal(x, x),

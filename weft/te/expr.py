@@ -40,6 +40,7 @@ INTRINSICS: dict[str, int] = {
     **dict.fromkeys("abs floor ceil trunc round isnan isinf isfinite".split(), 1),
     **dict.fromkeys("pow atan2 fmod".split(), 2),
     "fma": 3,
+    "dot_bytes": 3,
 }
 PREDICATES = frozenset({"isnan", "isinf", "isfinite"})
 

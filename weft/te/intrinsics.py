@@ -71,6 +71,12 @@ def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
     return call("fma", a, b, c)
 
 
+def dot_bytes(total: Expr, x: Expr, y: Expr) -> Expr:
+    """total plus the products of four bytes of x and four of y, which lie in an int32 each: those of x are uint8, those
+    of y int8."""
+    return call("dot_bytes", total, x, y)
+
+
 def max(a: ExprLike, b: ExprLike) -> Expr:
     """The larger; NaN if either is NaN."""
     return binary("max", a, b)

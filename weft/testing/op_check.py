@@ -35,7 +35,7 @@ from ..lower.group import Temporary
 from ..runtime.cpu.kernel import NativeKernel
 from ..te.expr import Const
 from ..te.interpret import run_kernel
-from ..te.loops import Kernel
+from ..te.loops import Buffer, Kernel
 from ..te.schedule import loop_kernel
 from ..te.transform import legalise
 
@@ -299,10 +299,15 @@ def run_lowered(
                 assert is_static(known.shape)
                 assert known.dtype is not None
                 memory[place] = placed(np.full(known.shape, _poison(known.dtype), known.dtype))
-        shapes = [[int(extent.value) for extent in b.shape if isinstance(extent, Const)] for b in kernel.buffers]
-        arrays = [memory[place].reshape(shape) for place, shape in zip(places, shapes)]
+        arrays = [_as_buffer(memory[place], buffer) for place, buffer in zip(places, kernel.buffers)]
         NativeKernel(compile_kernel(kernel, chosen))(arrays)
     return [memory[entry] for entry in outputs]
+
+
+def _as_buffer(memory: Array, buffer: Buffer) -> Array:
+    """Memory as a kernel reads it; bytes may be read by fours."""
+    shape = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+    return (memory if memory.dtype == buffer.dtype else memory.reshape(-1).view(buffer.dtype)).reshape(shape)
 
 
 def _typed_node(op: Op, sample: Sample) -> tuple[Node, Callable[[NodeEntry], Fact]]:

@@ -59,17 +59,26 @@ class Part:
         self.check: Callable[[Mapping[str, StaticShape]], None] | None = None  # of shapes that are new
         self.compilations = 0
         self._is_whole = is_whole(graph)
+        self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
         self._closed = False
         self.renew_locks()
 
     def renew_locks(self) -> None:
         self._lock = held_lock("table")
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
+        self._drawing = renewed_lock()  # held while random numbers are drawn
 
     def run(self, values: Mapping[str, Array]) -> list[Array]:
         """The outputs, for all values that there are so far."""
-        arrays = {name: values[name] for name in self.inputs}
-        return self.executor(arrays).run_arrays(arrays)
+        return self.run_arrays({name: values[name] for name in self.inputs})
+
+    def run_arrays(self, arrays: Mapping[str, Array]) -> list[Array]:
+        """The same for one array an input, in order."""
+        executor = self.executor(arrays)
+        if not executor.program.written:
+            return executor.run_arrays(arrays)
+        with self._drawing:
+            return executor.run_arrays({**arrays, **self._states}, keep=True)
 
     def executor(self, arrays: Mapping[str, Array]) -> Executor:
         """The code for arrays, one an input in order."""
@@ -140,6 +149,8 @@ class Part:
         compile_parts(program)
         named = (spec._replace(name=name) for spec, name in zip(program.outputs, self.outputs))
         program = replace(program, outputs=tuple(named))
+        for name in program.written:
+            self._states.setdefault(name, params[name].copy())
         spent = counters.time_point() - start
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from ...base.dtype import BOOL, INT64
 from ...base.errors import FormatError, Unsupported
@@ -174,7 +174,7 @@ def _arranged(
     if reverse:
         flipped = fresh(f"flipped{index}") if axis else target
         words = {"from": -1, "to": -(2**62), "over": 0, "by": -1}
-        ends = [_constants(fresh(f"{word}{index}"), [value]) for word, value in words.items()]
+        ends = [_constant(fresh(f"{word}{index}"), [value]) for word, value in words.items()]
         nodes += ends
         nodes.append(helper.make_node("Slice", [source, *(end.output[0] for end in ends)], [flipped]))
         source = flipped
@@ -251,12 +251,8 @@ class _Fresh:
         return f"{self._stem}/{word}"
 
 
-def _constant(name: str, value: int) -> onnx.NodeProto:
-    return helper.make_node("Constant", [], [name], value_int=value)
-
-
-def _constants(name: str, values: list[int]) -> onnx.NodeProto:
-    return helper.make_node("Constant", [], [name], value_ints=values)
+def _constant(name: str, value: int | list[int]) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array(value, np.int64)))
 
 
 def _scalar(name: str, kind: int) -> onnx.ValueInfoProto:

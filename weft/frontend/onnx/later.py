@@ -127,7 +127,9 @@ def run(text: str, values: Sequence[Any]) -> list[Any]:
 
 def _moved_text(later: Later, places: Sequence[Any]) -> list[Array | None]:
     """Operators that move elements, or tell whether they are equal, on text: each string is a number of a table, in
-    the order of the strings."""
+    the order of the strings. Of sequences there is only the identity."""
+    if later.node.op_type == "Identity":
+        return list(places)
     is_text = [isinstance(value, np.ndarray) and value.dtype == object for value in places]
     words = sorted({str(word) for value, text in zip(places, is_text) if text for word in value.ravel()})
     number = {word: position for position, word in enumerate(words)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...base.cpu_target import CpuTarget
 from ..lowering import Lowering, Template
 from .attention import attention_kernels
+from .byte_product import byte_product_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
 from .product import product_kernels
 from .row_kernel import row_kernels
@@ -19,6 +20,8 @@ LOWERING = Lowering[CpuTarget](
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels)),
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True),
         "_packed_matmul": Template(product_kernels),
+        "_byte_matmul": Template(byte_product_kernels),
+        "_byte_conv2d": Template(byte_product_kernels),
         "_strided_attention": Template(attention_kernels),
         "conv2d": Template(plain_conv_kernels, takes_strides=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True),

@@ -8,7 +8,7 @@ rows' part of a block stays in that cache as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from ..group import LoweredKernel, kernel_name
 from .long_sums import finished
 from .stage import lower_group
 from .tile import balanced, registers
+from .tile_walk import choose, counted, leading_index, total_of
 
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
 PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, over a broadcast
@@ -73,7 +74,7 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
 def plan_product(rows: int, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
     """Tiles of rows and panels, and the order to run them in."""
     panels = columns // lanes
-    a, p = _tile(rows, max(panels, 1), registers(target))
+    a, p = tile_of(rows, max(panels, 1), registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
     tiles = balanced(rows, a)
     count = sum(n for _, n in tiles)
@@ -93,7 +94,7 @@ def plan_product(rows: int, depth: int, columns: int, lanes: int, target: CpuTar
     return ProductPlan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
 
 
-def _tile(rows: int, panels: int, budget: int) -> tuple[int, int]:
+def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     """Rows and panels of a tile: as few loads for a product as the registers allow; all rows, so
     that weights are read once, where two panels fit beside them."""
     if rows * 2 + 3 <= budget:
@@ -140,8 +141,8 @@ class _PackedProduct:
 
     def _kernel(self) -> Kernel:
         b, plan = self.b, self.plan
-        sets = -(-_total(plan.groups) // plan.together)
-        chunks = -(-_total(plan.tiles) // plan.chunk)
+        sets = -(-total_of(plan.groups) // plan.together)
+        chunks = -(-total_of(plan.tiles) // plan.chunk)
         with b.parallel("p", sets * chunks) as p:
             chunk, number = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
             self.first_tile = b.let("first", chunk * plan.chunk)
@@ -157,46 +158,16 @@ class _PackedProduct:
 
     def _block(self, start: Expr, depth: int, is_first: bool, is_last: bool) -> None:
         """Some products of every sum, for all panels and rows of this turn."""
-        plan = self.plan
+        b, plan = self.b, self.plan
 
         def tiles(panels: int, panel: Expr) -> None:
             lanes = plan.lanes if panels else plan.columns % plan.lanes
             part = _Part(max(panels, 1), lanes, panel, start, depth, is_first, is_last)
-            with self._counted(self.first_tile, plan.chunk, _total(plan.tiles)) as tile:
-                self._choose(tile, plan.tiles, lambda rows, row: self._tile(part, rows, row, tile))
+            with counted(b, self.first_tile, plan.chunk, total_of(plan.tiles)) as tile:
+                choose(b, tile, plan.tiles, lambda rows, row: self._tile(part, rows, row, tile))
 
-        with self._counted(self.first_group, plan.together, _total(plan.groups)) as group:
-            self._choose(group, plan.groups, tiles)
-
-    @contextmanager
-    def _counted(self, first: Expr, turns: int, total: int) -> Iterator[Expr]:
-        """The numbers from `first` on, some of them, below a total."""
-        with self.b.loop("turn", turns) as turn:
-            number = self.b.let("number", first + turn)
-            if total % turns:
-                with self.b.when(number < total):
-                    yield number
-            else:
-                yield number
-
-    def _choose(
-        self,
-        number: Expr,
-        sizes: Sequence[tuple[int, int]],
-        write: Callable[[int, Expr], None],
-        done: int = 0,
-        units: int = 0,
-    ) -> None:
-        """What happens to a number: sizes hold for as many numbers as stand beside them."""
-        (size, count), *others = sizes
-        first = (number - done) * size + units
-        if not others:
-            write(size, first)
-            return
-        with self.b.when(number < done + count):
-            write(size, first)
-        with self.b.otherwise():
-            self._choose(number, others, write, done + count, units + size * count)
+        with counted(b, self.first_group, plan.together, total_of(plan.groups)) as group:
+            choose(b, group, plan.groups, tiles)
 
     # A tile
 
@@ -210,7 +181,7 @@ class _PackedProduct:
                 b.store(acc, place, const(0, FLOAT32))
             self._sum(part, rows, row, tile, acc, lane)
             for i in range(rows):
-                at = self._leading_index(row + i) if part.is_last else []
+                at = leading_index(b, row + i, self.leading) if part.is_last else []
                 for v, column in enumerate(columns):
                     value: Expr = acc[i * part.panels + v]
                     if not part.is_first:
@@ -255,7 +226,7 @@ class _PackedProduct:
         """Asks for weights: those soon to be read where few rows read them, else a share of the
         panels that come after these."""
         b, plan = self.b, self.plan
-        if _total(plan.tiles) <= 2:
+        if total_of(plan.tiles) <= 2:
             for number in range(UNROLL * part.panels):
                 v, ahead = divmod(number, UNROLL)
                 line = turn * UNROLL + (v * plan.depth + ahead + NEAR_LINES)
@@ -266,19 +237,3 @@ class _PackedProduct:
         there = line // part.depth * plan.depth + line % part.depth
         next_panel = weight + (there + part.panels * plan.depth) * plan.lanes
         b.prefetch(self.weight, next_panel, level=2)
-
-    def _leading_index(self, row: Expr) -> list[Expr]:
-        """The index of a row along all axes but the last."""
-        found: list[Expr] = []
-        left = prod(self.leading)
-        for extent in reversed(self.leading):
-            found.append(self.b.let("at", row % extent) if extent < left else row)
-            row = row // extent if extent > 1 else row
-            left //= extent
-            if left == 1:
-                break
-        return [as_expr(0)] * (len(self.leading) - len(found)) + found[::-1]
-
-
-def _total(sizes: Sequence[tuple[int, int]]) -> int:
-    return sum(count for _, count in sizes)

@@ -4,6 +4,7 @@ from . import (
     activation,
     adaptive_pool,
     attention,
+    byte_products,
     conv,
     conv_grad,
     cross_entropy,

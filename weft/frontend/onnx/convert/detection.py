@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ....base.dtype import INT64
-from ....base.errors import Unsupported
+from ....base.errors import FormatError
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
+from .sampling import largest_of_regions
 
 
 @converter("TopK", since=11, decides=(1,))
@@ -21,20 +22,13 @@ def top_k(call: OnnxCall) -> list[Value]:
 def roi_align(call: OnnxCall) -> Value:
     """The number of the image stands before each box here."""
     mode = call.attr("coordinate_transformation_mode", "output_half_pixel")
-    if call.attr("mode") != "avg":
-        raise Unsupported("RoiAlign is supported with mode avg")
     boxes, ratio = call[1], max(call.attr("sampling_ratio"), 0)
+    if call.attr("mode") == "max":
+        return largest_of_regions(call, ratio, mode == "half_pixel")
+    if call.attr("mode") != "avg":
+        raise FormatError(f"RoiAlign with mode {call.attr('mode')!r}")
     images = call.reshape(call[2], (call.extent(call[2], 0), 1))
     rows = call.op("concatenate", call.cast(images, call.dtype(boxes)), boxes, axis=1)
     attrs = {**call.attrs("spatial_scale"), "sample_ratio": ratio, "aligned": mode == "half_pixel"}
     attrs["pooled_size"] = (call.attr("output_height"), call.attr("output_width"))
     return call.op("roi_align" if ratio else "adaptive_roi_align", call[0], rows, **attrs)
-
-
-@converter("GridSample", since=16)
-def grid_sample(call: OnnxCall) -> Value:
-    """Four axes, between four elements or the nearest one."""
-    mode = {"linear": "bilinear"}.get(call.attr("mode"), call.attr("mode"))
-    if mode not in ("nearest", "bilinear") or call.rank(call[0]) != 4:
-        raise Unsupported("GridSample is supported for images, with mode nearest or bilinear")
-    return call.op("grid_sample", call[0], call[1], mode=mode, **call.attrs("padding_mode=padding align_corners"))

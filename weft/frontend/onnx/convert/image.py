@@ -12,6 +12,7 @@ from ....base.dtype import FLOAT32, FLOAT64, INT64, DType, is_float
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...emitter import Value
+from ...windows import padded
 from ..call import OnnxCall
 from ..registry import converter
 from .resampling import Filter, ResizedAxis, coordinates, nearest, taps
@@ -218,3 +219,19 @@ def _with_fill(call: OnnxCall, data: Value, outside: list[tuple[int, np.ndarray]
             mask = call.make(places.reshape(-1, *[1] * (call.rank(data) - axis - 1)))
             data = call.op("broadcast_where", mask, call.make(fill, call.dtype(data)), data)
     return data
+
+
+@converter("CenterCropPad", since=18, decides=(1,))
+def center_crop_pad(call: OnnxCall) -> Value:
+    """The middle of what is too large, and zeros around what is too small; the odd one of them is
+    behind."""
+    data, axes, sizes = call[0], _axes(call), call.ints(1, "the shape")
+    if len(sizes) != len(axes) or min(sizes, default=0) < 0:
+        raise FormatError(f"a shape {sizes} for axes {axes}")
+    parts, sides = {}, {}
+    for axis, size in zip(axes, sizes):
+        extra = size - call.extent(data, axis)
+        sides[axis] = (max(extra, 0) // 2, max(extra, 0) - max(extra, 0) // 2)
+        start = max(-extra, 0) // 2
+        parts[axis] = (start, start + min(size, size - extra), 1)
+    return padded(call, call.sliced(data, parts), sides)

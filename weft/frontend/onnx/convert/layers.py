@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from ....base.errors import Unsupported
 from ...building import in_float32
 from ...emitter import Value
 from ...products import matrix_product
@@ -20,9 +19,10 @@ def matmul(call: OnnxCall) -> Value:
     return matrix_product(call, call[0], call[1])
 
 
-@converter("Gemm", since=7)
+@converter("Gemm")
 def gemm(call: OnnxCall) -> Value:
     """alpha A B + beta C; with B transposed and C a vector it is a dense layer."""
+    call.ignore("broadcast")  # of opsets before 7: whether C has another shape
     scaled = (call.attr("alpha"), call.attr("beta")) != (1, 1)
     return in_float32(_scaled_product)(call) if scaled else _scaled_product(call)
 
@@ -46,16 +46,6 @@ def _scaled_product(call: OnnxCall) -> Value:
 
 
 # Normalisations.
-
-
-@converter("BatchNormalization", since=7)
-@in_float32
-def batch_norm(call: OnnxCall) -> Value:
-    call.only_first_output()
-    call.ignore("momentum")
-    if call.attr("training_mode", 0) or not call.attr("spatial", 1):
-        raise Unsupported("BatchNormalization in training mode, or not spatial, is not supported")
-    return call.op("batch_norm", *(call[i] for i in range(5)), epsilon=call.attr("epsilon"), axis=1)
 
 
 @converter("InstanceNormalization", since=6)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....base.dtype import BOOL, is_float
 from ....base.errors import FormatError
+from ....base.shape import numel
 from ...building import in_float32
 from ...elements import COMPARISONS, LOGIC, quotient, two_slopes
 from ...emitter import Value
@@ -20,6 +21,30 @@ from ..registry import converter
 @converter("Identity")
 def identity(call: OnnxCall) -> Value:
     return call[0]
+
+
+# Before opset 7 the second operand had its place beside the first one said.
+
+
+def _placed(convert: Callable[[OnnxCall], Value]) -> Callable[[OnnxCall], Value]:
+    """The converter for operands of which the second stands along axes of the first, from `axis` on."""
+
+    def placed(call: OnnxCall) -> Value:
+        call.ignore("consumed_inputs")
+        axis = call.attr("axis")
+        if call.attr("broadcast") and axis is not None:
+            shape = call.shape(call[1])
+            behind = call.rank(call[0]) - call.axis(axis, call[0]) - len(shape)
+            call.inputs[1] = call.reshape(call[1], (*shape, *(1,) * max(behind, 0)))
+        return convert(call)
+
+    return placed
+
+
+def _of_two(name: str, convert: Callable[[OnnxCall], Value]) -> None:
+    """Registers a converter of two operands that broadcast."""
+    converter(name, since=7)(convert)
+    converter(name)(_placed(convert))
 
 
 # Arithmetic. A number beside a tensor becomes an attribute.
@@ -57,17 +82,15 @@ for _name, _op, _left, _right in (
     ("Sub", "broadcast_sub", "__rsub_scalar__", "__sub_scalar__"),
     ("Mul", "broadcast_mul", "__mul_scalar__", "__mul_scalar__"),
 ):
-    converter(_name, since=7)(_arithmetic(_op, _left, _right))
+    _of_two(_name, _arithmetic(_op, _left, _right))
 
 
-@converter("Div", since=7)
 def divide(call: OnnxCall) -> Value:
     if is_float(call.dtype(call[0])):
         return _arithmetic("broadcast_div", "__rdiv_scalar__", "__div_scalar__")(call)
     return quotient(call, call[0], call[1])
 
 
-@converter("Pow", since=7)
 def power(call: OnnxCall) -> Value:
     """The result has the base's dtype, whatever the exponent's is."""
     base, exponent = call[0], call[1]
@@ -79,6 +102,10 @@ def power(call: OnnxCall) -> Value:
         return call.op("broadcast_pow", base, exponent)
     wide = np.result_type(call.dtype(base), call.dtype(exponent))
     return call.cast(call.op("broadcast_pow", call.cast(base, wide), call.cast(exponent, wide)), call.dtype(base))
+
+
+_of_two("Div", divide)
+_of_two("Pow", power)
 
 
 def _power_of(call: OnnxCall, base: Value, exponent: float) -> Value:
@@ -129,15 +156,19 @@ for _name, _op in {
     "Equal": COMPARISONS["equal"],
     "Greater": COMPARISONS["greater"],
     "Less": COMPARISONS["less"],
-    "GreaterOrEqual": COMPARISONS["greater_equal"],
-    "LessOrEqual": COMPARISONS["less_equal"],
     "And": LOGIC["and"],
     "Or": LOGIC["or"],
     "Xor": LOGIC["xor"],
+}.items():
+    _of_two(_name, _masked(_op))
+
+for _name, _op in {
+    "GreaterOrEqual": COMPARISONS["greater_equal"],
+    "LessOrEqual": COMPARISONS["less_equal"],
     "Not": "logical_not",
     "IsNaN": "isnan",
 }.items():
-    converter(_name, since=1 if _name == "Not" else 7)(_masked(_op))
+    converter(_name)(_masked(_op))
 
 
 @converter("IsInf", since=10)
@@ -192,12 +223,23 @@ def leaky_relu(call: OnnxCall) -> Value:
     return two_slopes(call, call[0], call.attr("alpha"))
 
 
+@converter("PRelu")
+def prelu_of_channels(call: OnnxCall) -> Value:
+    """Before opset 7: one slope, or one a channel."""
+    call.ignore("consumed_inputs")
+    slopes, behind = call.shape(call[1]), max(call.rank(call[0]) - 2, 0)
+    if numel(slopes) > 1:
+        call.inputs[1] = call.reshape(call[1], (numel(slopes), *(1,) * behind))
+    return prelu(call)
+
+
 @converter("PRelu", since=7)
 def prelu(call: OnnxCall) -> Value:
     """One slope a channel is prelu; other slopes broadcast."""
     data, slope = call[0], call[1]
     dims = call.dims(data)
-    if len(dims) > 1 and slope.shape == (dims[1],) + (1,) * (len(dims) - 2):
+    is_channels = len(dims) > 1 and slope.shape == (dims[1],) + (1,) * (len(dims) - 2)
+    if is_channels and is_float(call.dtype(data)):
         return call.op("prelu", data, call.reshape(slope, call.shape(slope)[:1]))
     return two_slopes(call, data, slope)
 

@@ -26,8 +26,8 @@ def dequantize(call: OnnxCall) -> Value:
     """(x - zero point) scale, computed in float32."""
     dtype = _given_dtype(call, "output_dtype") or call.dtype(call[1])
     data, zero = _signed(call, call[0], call.get(2))
-    zeros = [] if zero is None else [_one_number(call, zero)]
-    scale = _one_number(call, call[1] if dtype == call.dtype(call[1]) else call.cast(call[1], FLOAT32))
+    zeros = [] if zero is None else [one_number(call, zero)]
+    scale = one_number(call, call[1] if dtype == call.dtype(call[1]) else call.cast(call[1], FLOAT32))
     number = call.op("dequantize", data, scale, *zeros, use_zero=bool(zeros), **_granularity(call))
     return call.cast(number, dtype)
 
@@ -44,13 +44,17 @@ def quantize(call: OnnxCall) -> Value:
         zero = call.make(0, dtype or UINT8)
     elif dtype is not None and dtype != call.dtype(zero):
         raise FormatError(f"a zero point of {call.dtype(zero)}, and output_dtype is {dtype}")
-    return call.op("quantize", data, _one_number(call, scale), _one_number(call, zero), **_granularity(call))
+    return call.op("quantize", data, one_number(call, scale), one_number(call, zero), **_granularity(call))
 
 
 @converter("DynamicQuantizeLinear", since=11)
 def dynamic_quantize(call: OnnxCall) -> list[Value]:
-    """The levels 0 to 255 over the range of the data, which is made to hold 0; where all of it is 0, the scale is 1."""
-    data = call[0]
+    return dynamic_levels(call, call[0])
+
+
+def dynamic_levels(call: OnnxCall, data: Value) -> list[Value]:
+    """The levels 0 to 255 over the range of the data, which is made to hold 0; where all of it is 0, the scale is 1.
+    The scale and the zero point follow."""
     every = range(call.rank(data))
     low = call.op("clip", call.reduced("min", data, every, False), a_min=-inf, a_max=0)
     high = call.op("clip", call.reduced("max", data, every, False), a_min=0, a_max=inf)
@@ -73,18 +77,20 @@ def _granularity(call: OnnxCall) -> dict[str, int]:
     return {"axis": 0 if call.rank(call[0]) == 1 else axis, "block_size": call.attr("block_size", 0)}
 
 
-def _one_number(call: OnnxCall, value: Value) -> Value:
+def one_number(call: OnnxCall, value: Value) -> Value:
     """A tensor of one element, whatever its rank, as a number."""
     return call.reshape(value, ()) if prod(call.shape(value)) == 1 else value
 
 
 def _signed(call: OnnxCall, data: Value, zero: Value | None) -> tuple[Value, Value | None]:
-    """Levels and their zero point, None where that is 0. Constant uint8 levels around 128 are int8 levels around 0:
-    weights of that kind need no correction of sums."""
+    """Levels and their zero point; of constants None, where it is 0. Constant uint8 levels around 128 are int8 levels
+    around 0: weights of that kind need no correction of sums."""
     known = None if zero is None else zero.constant
-    if known is not None and data.constant is not None and data.dtype == UINT8 and (known == 128).all():
+    if data.constant is None or known is None:
+        return data, zero
+    if data.dtype == UINT8 and (known == 128).all():
         data, zero = call.make((data.constant ^ 128).view(np.int8)), None
-    elif known is not None and not known.any():
+    elif not known.any():
         zero = None
     return _parameter(call, data), zero
 
@@ -120,7 +126,7 @@ def _convolution(call: OnnxCall, data: Value, weight: Value, data_zero: Value | 
         raise FormatError(f"kernel_shape {call.attr('kernel_shape')} for a weight of shape {call.shape(weight)}")
     windows = windows_of(call, kernel)
     weight, weight_zero = _signed(call, weight, zero)
-    zeros = [_one_number(call, value) for value in (data_zero, weight_zero) if value is not None]
+    zeros = [one_number(call, value) for value in (data_zero, weight_zero) if value is not None]
     return call.op(
         "integer_conv",
         data,
@@ -139,32 +145,32 @@ def _convolution(call: OnnxCall, data: Value, weight: Value, data_zero: Value | 
 
 def _along_channels(call: OnnxCall, value: Value, rank: int) -> Value:
     """One number, or one for each channel of data of some rank."""
-    value = _one_number(call, value)
+    value = one_number(call, value)
     return call.reshape(value, (*call.shape(value), *(1,) * (rank - 2))) if call.rank(value) else value
 
 
 @converter("MatMulInteger", since=10)
 def matmul_integer(call: OnnxCall) -> Value:
-    return _product(call, call[0], call[1], call.get(2), call.get(3))
+    return integer_product(call, call[0], call[1], call.get(2), call.get(3))
 
 
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(call: OnnxCall) -> Value:
-    sums = _product(call, call[0], call[3], call[2], call[5])
+    sums = integer_product(call, call[0], call[3], call[2], call[5])
     if not call.rank(sums):
-        return _requantized(call, sums, [_one_number(call, call[i]) for i in (1, 4, 6)], _one_number(call, call[7]))
+        return _requantized(call, sums, [one_number(call, call[i]) for i in (1, 4, 6)], one_number(call, call[7]))
     columns = call.rank(call[3]) > 1
-    scales = [_along_rows(call, call[1], columns), _one_number(call, call[4]), _along_rows(call, call[6], columns)]
+    scales = [_along_rows(call, call[1], columns), one_number(call, call[4]), _along_rows(call, call[6], columns)]
     return _requantized(call, sums, scales, _along_rows(call, call[7], columns))
 
 
-def _product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, zero: Value | None) -> Value:
+def integer_product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, zero: Value | None) -> Value:
     """numpy's product of matrices: a vector is a row on the left, a column on the right, and its axis is gone
     afterwards."""
     row, column = call.rank(a) == 1, call.rank(b) == 1
     b, b_zero = _signed(call, b, zero)
     zeros = [] if a_zero is None else [_along_rows(call, a_zero, True)]
-    zeros += [] if b_zero is None else [_one_number(call, b_zero)]
+    zeros += [] if b_zero is None else [one_number(call, b_zero)]
     a = call.op("expand_dims", a, axis=0) if row else a
     b = call.op("expand_dims", b, axis=1) if column else b
     sums = call.op("integer_matmul", a, b, *zeros, use_data_zero=a_zero is not None, use_weight_zero=b_zero is not None)
@@ -174,7 +180,7 @@ def _product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, zero: Val
 
 def _along_rows(call: OnnxCall, value: Value, columns: bool) -> Value:
     """One number, or one for each row of a product, which may have no axis of columns."""
-    value = _one_number(call, value)
+    value = one_number(call, value)
     return call.reshape(value, (*call.shape(value), 1)) if call.rank(value) == 1 and columns else value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .....base.dtype import BOOL, FLOAT32, INT32
+from .....base.dtype import BOOL, INT32
 from .....base.errors import FormatError, Unsupported
 from ....building import in_float32
 from ....emitter import Value
@@ -13,6 +13,7 @@ from ...call import OnnxCall
 from ..heads import Heads, attended, attention_steps, both, first_keys, mask_of, merged_heads, split_heads, visible
 from ..rotary import angles, rotated
 from .domain import microsoft
+from .quantised import scaled_product
 
 
 @microsoft("Attention", unidirectional=0, mask_filter_value=-10000.0, do_rotary=0, past_present_share_buffer=0)
@@ -26,13 +27,8 @@ def attention(call: OnnxCall) -> list[Value | None]:
 
 @microsoft("QAttention", unidirectional=0, mask_filter_value=-10000.0, do_rotary=0, past_present_share_buffer=0)
 def quantised_attention(call: OnnxCall) -> list[Value | None]:
-    """The same with a quantised input and matrix: products of numbers less their zero points, times both scales."""
-    inputs = []
-    for value, zero in ((call[0], call.get(6)), (call[1], call.get(7))):
-        number = call.cast(value, FLOAT32)
-        inputs.append(number if zero is None else call.op("broadcast_sub", number, call.cast(zero, FLOAT32)))
-    scale = call.op("broadcast_mul", call[3], call[4])
-    projected = call.op("broadcast_mul", matrix_product(call, *inputs), scale)
+    """The same with a quantised input and matrix."""
+    projected = scaled_product(call, (call[0], call[3], call.get(6)), (call[1], call[4], call.get(7)))
     projected = call.op("broadcast_add", projected, call[2])
     return _self_attention(call, projected, call.get(5), call.get(8), None)
 

@@ -1,43 +1,31 @@
-"""Operators on quantised tensors: each dequantises what comes in, computes, and quantises what goes out."""
+"""Operators on quantised tensors: each dequantises what comes in, computes, and quantises what goes out; products sum
+integers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .....base.dtype import FLOAT32, DType, as_dtype
+from .....base.dtype import FLOAT32
 from .....base.errors import FormatError
 from .....base.shape import numel
 from ....emitter import Value
-from ....products import matrix_product
 from ...call import OnnxCall
+from ..quantized import dynamic_levels, integer_product, one_number
 from ..windows import average_pool, global_average_pool
 from .domain import microsoft
 from .fused import channels_first, channels_last
 
 
 def dequantised(call: OnnxCall, value: Value, scale: Value, zero: Value | None) -> Value:
-    """(x - zero point) scale; one of each for all, or one a column."""
-    return call.op("broadcast_mul", _centred(call, value, zero), _single(call, scale))
-
-
-def _centred(call: OnnxCall, value: Value, zero: Value | None) -> Value:
-    number = call.cast(value, FLOAT32)
-    return number if zero is None else call.op("broadcast_sub", number, call.cast(_single(call, zero), FLOAT32))
-
-
-def _single(call: OnnxCall, value: Value) -> Value:
-    """One number for all without an axis, so that it fits any shape."""
-    return call.reshape(value, ()) if call.shape(value) == (1,) else value
+    """(x - zero point) scale"""
+    zeros = [] if zero is None else [one_number(call, zero)]
+    return call.op("dequantize", value, one_number(call, scale), *zeros, use_zero=bool(zeros))
 
 
 def quantised(call: OnnxCall, value: Value, scale: Value, zero: Value | None, like: Value) -> Value:
-    """round(x / scale) + zero point, limited to what the dtype holds: that of the zero point, else that of `like`."""
-    dtype = call.dtype(like if zero is None else zero)
-    level = call.op("round", call.op("broadcast_div", value, _single(call, scale)))
-    if zero is not None:
-        level = call.op("broadcast_add", level, call.cast(_single(call, zero), FLOAT32))
-    low, high = (0, 255) if dtype == as_dtype("uint8") else (-128, 127)
-    return call.cast(call.op("clip", level, a_min=low, a_max=high), dtype)
+    """round(x / scale) + zero point, in the dtype of the zero point, else in that of `like`."""
+    point = call.make(0, call.dtype(like)) if zero is None else one_number(call, zero)
+    return call.op("quantize", value, one_number(call, scale), point)
 
 
 def _read(call: OnnxCall, index: int) -> Value:
@@ -128,54 +116,42 @@ def _pooled(call: OnnxCall, pool: Callable[[OnnxCall], Value]) -> Value:
 @microsoft("MatMulIntegerToFloat")
 def matmul_to_float(call: OnnxCall) -> Value:
     """(A - zero point) (B - zero point), times both scales; those of B may be one a column."""
-    product = matrix_product(call, _centred(call, call[0], call.get(4)), _centred(call, call[1], call.get(5)))
-    scale = call.op("broadcast_mul", _single(call, call[2]), _single(call, call[3]))
-    return _biased(call, call.op("broadcast_mul", product, call.cast(scale, FLOAT32)), call.get(6), call.dtype(call[2]))
+    product = scaled_product(call, (call[0], call[2], call.get(4)), (call[1], call[3], call.get(5)))
+    return _biased(call, call.cast(product, call.dtype(call[2])), call.get(6))
 
 
 @microsoft("DynamicQuantizeMatMul")
 def matmul_of_levels(call: OnnxCall) -> Value:
     """The same of an A that is quantised by its own range first."""
-    level, scale = _levels(call, call.cast(call[0], FLOAT32))
-    product = matrix_product(call, level, _centred(call, call[1], call.get(3)))
-    scale = call.op("broadcast_mul", scale, call.cast(_single(call, call[2]), FLOAT32))
-    return _biased(call, call.op("broadcast_mul", product, scale), call.get(4), call.dtype(call[0]))
+    level, scale, zero = dynamic_levels(call, call.cast(call[0], FLOAT32))
+    product = scaled_product(call, (level, scale, zero), (call[1], call[2], call.get(3)))
+    return _biased(call, call.cast(product, call.dtype(call[0])), call.get(4))
 
 
-def _biased(call: OnnxCall, value: Value, bias: Value | None, dtype: DType) -> Value:
-    value = call.cast(value, dtype)
+Levels = tuple[Value, Value, Value | None]  # with their scale and zero point
+
+
+def scaled_product(call: OnnxCall, a: Levels, b: Levels) -> Value:
+    """The product of the numbers that levels stand for, of which the sums are integers."""
+    sums = integer_product(call, a[0], b[0], a[2], b[2])
+    scales = (call.cast(one_number(call, scale), FLOAT32) for scale in (a[1], b[1]))
+    return call.op("broadcast_mul", call.cast(sums, FLOAT32), call.op("broadcast_mul", *scales))
+
+
+def _biased(call: OnnxCall, value: Value, bias: Value | None) -> Value:
     return value if bias is None else call.op("broadcast_add", value, bias)
-
-
-def _levels(call: OnnxCall, value: Value) -> tuple[Value, Value]:
-    """A tensor as 256 levels between its ends, one of which is 0: the levels less that one, and the scale."""
-    zero, one = call.make(0, FLOAT32), call.make(1, FLOAT32)
-    axes = tuple(range(call.rank(value)))
-    low = call.op("broadcast_min", call.reduced("min", value, axes, keep=False), zero)
-    high = call.op("broadcast_max", call.reduced("max", value, axes, keep=False), zero)
-    scale = call.op("__div_scalar__", call.op("elemwise_sub", high, low), scalar=255.0)
-    flat = call.op("broadcast_equal", scale, zero)
-    scale = call.op("broadcast_where", flat, one, scale)
-    point = call.op("round", call.op("elemwise_div", call.op("negative", low), scale))
-    point = call.op("clip", point, a_min=0, a_max=255)
-    level = call.op("broadcast_add", call.op("round", call.op("broadcast_div", value, scale)), point)
-    return call.op("broadcast_sub", call.op("clip", level, a_min=0, a_max=255), point), scale
 
 
 @microsoft("QGemm", alpha=1.0, transA=0, transB=0)
 def quantised_gemm(call: OnnxCall) -> Value:
     """alpha A B + C, of which C counts in steps of alpha times both scales; quantised if the result has a scale."""
-    a, b = _centred(call, call[0], call.get(2)), _columns(call)
-    a = call.transposed(a, (1, 0)) if call.attr("transA") else a
-    product, extra = matrix_product(call, a, b), call.get(6)
-    product = product if extra is None else call.op("broadcast_add", product, call.cast(extra, FLOAT32))
-    scale = call.scaled(call.op("broadcast_mul", _single(call, call[1]), _single(call, call[4])), call.attr("alpha"))
-    product, wanted = call.op("broadcast_mul", product, scale), call.get(7)
+    a, b = (
+        call.transposed(call[i], (1, 0)) if call.attr(f"trans{side}") else call[i] for i, side in ((0, "A"), (3, "B"))
+    )
+    sums = _biased(call, integer_product(call, a, b, call.get(2), call.get(5)), call.get(6))
+    scale = call.op("broadcast_mul", one_number(call, call[1]), one_number(call, call[4]))
+    product, wanted = (
+        call.op("broadcast_mul", call.cast(sums, FLOAT32), call.scaled(scale, call.attr("alpha"))),
+        call.get(7),
+    )
     return product if wanted is None else quantised(call, product, wanted, call.get(8), call[0])
-
-
-def _columns(call: OnnxCall) -> Value:
-    """B less its zero points, of which there may be one a column."""
-    value, zero = call[3], call.get(5)
-    value = call.transposed(value, (1, 0)) if call.attr("transB") else value
-    return _centred(call, value, zero)

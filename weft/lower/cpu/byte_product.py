@@ -1,0 +1,191 @@
+"""The template of _byte_matmul and _byte_conv2d: rows of bytes times packed panels, with what follows.
+
+A tile of some rows and a few panels stays in registers while products are summed, four bytes of a sum at a time. A row
+of a product is a row of the data; a row of a convolution is a pixel of the result, whose bytes lie tap by tap in the
+image, so that nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from ...base.cpu_target import CpuTarget
+from ...base.dtype import INT32
+from ...base.shape import is_static
+from ...core.fused import FusedGroup
+from ...core.ir import Fact, NodeEntry
+from ...ops.nn.byte_products import QUAD, byte_windows
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, as_expr, const
+from ...te.intrinsics import dot_bytes
+from ...te.loops import Buffer, Kernel
+from ...te.transform import lower_vectors
+from ..epilogue import Epilogue
+from ..group import LoweredKernel, kernel_name
+from .product import plan_product
+from .stage import lower_group
+from .tile_walk import choose, counted, leading_index, total_of
+
+ONES = 0x01010101  # four bytes of 1
+UNROLL = 2
+ROUGHLY = 4  # products in the time of one of floats
+
+
+def byte_product_kernels(
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget
+) -> list[LoweredKernel]:
+    """The kernel of a group whose master is a product of bytes; the generic ones for other vectors than panels are made
+    for, and for nothing at all."""
+    node = group.master
+    assert node is not None
+    shapes = [fact(entry).shape for entry in (*node.inputs[:2], NodeEntry(node))]
+    data, panels, made = shapes
+    assert is_static(data)
+    assert is_static(panels)
+    assert is_static(made)
+    if panels[2] != target.lanes(INT32) or len(group.outputs) > 1 or not prod(data) or not prod(made):
+        return lower_group(group, fact, target)
+    return [_ByteProduct(group, fact, target, data, panels, made).lowered()]
+
+
+class _ByteProduct:
+    def __init__(
+        self,
+        group: FusedGroup,
+        fact: Callable[[NodeEntry], Fact],
+        target: CpuTarget,
+        data: tuple[int, ...],
+        panels: tuple[int, ...],
+        made: tuple[int, ...],
+    ) -> None:
+        node = group.master
+        assert node is not None
+        self.leading, self.units = made[:-1], made[-1]
+        self.image = data if node.op_name == "_byte_conv2d" else None
+        self.params: Any = node.params
+        count, depth, lanes, _ = panels
+        rows = prod(self.leading)
+        self.depth, self.lanes = depth, lanes
+        self.plan = plan_product(rows, depth, count * lanes, lanes, target)
+        self.b = b = KernelBuilder(kernel_name(group))
+        self.data = b.arg("data", INT32, (prod(data) // QUAD,), alignment=1)
+        self.panels = b.arg("panels", INT32, (count * depth * lanes,))
+        self.vectors = [b.arg(f"vector{i}", INT32, (self.units,)) for i in range(len(node.inputs) - 2)]
+        self.epilogue = Epilogue(b, group, fact)
+        (result,) = group.outputs
+        dtype = fact(result).dtype
+        assert dtype is not None
+        self.out = b.arg("out", dtype, (rows * self.units,))
+        self.arguments = (*node.inputs, *self.epilogue.arguments, result)
+
+    def lowered(self) -> LoweredKernel:
+        work = self.plan.rows * self.depth * QUAD * self.units // ROUGHLY
+        return LoweredKernel(lower_vectors(self._kernel()), self.arguments, work)
+
+    def _kernel(self) -> Kernel:
+        b, plan = self.b, self.plan
+        sets, tiles = total_of(plan.groups), total_of(plan.tiles)
+        chunks = -(-tiles // plan.chunk)
+        with b.parallel("p", sets * chunks) as p:
+            chunk, number = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
+            first_tile, group = b.let("first", chunk * plan.chunk), b.let("group", number)
+
+            def rows_of(panels: int, panel: Expr) -> None:
+                with counted(b, first_tile, plan.chunk, tiles) as tile:
+                    choose(b, tile, plan.tiles, lambda rows, row: self._tile(panels, panel, rows, row))
+
+            choose(b, group, plan.groups, rows_of)
+        return b.finish()
+
+    def _tile(self, panels: int, panel: Expr, rows: int, first: Expr) -> None:
+        b = self.b
+        row = b.let("row", first)
+        places = [leading_index(b, row + i, self.leading) for i in range(rows)]
+        starts = [self._start(row + i, place) for i, place in enumerate(places)]
+        weights = b.let("w", panel * (self.depth * self.lanes))
+        with b.vector("lane", self.lanes) as lane:
+            acc = b.alloc("acc", INT32, (rows * panels,), scope="register")
+            for place in range(rows * panels):
+                b.store(acc, place, const(0, INT32))
+            sums = b.alloc("sums", INT32, (rows,), scope="register") if len(self.vectors) > 1 else None
+            if sums is not None:
+                for i in range(rows):
+                    b.store(sums, i, const(0, INT32))
+            self._sum(panels, starts, weights, lane, acc, sums)
+            for v in range(panels):
+                column = b.let("column", (panel + v) * self.lanes + lane)
+                if self.units % self.lanes:
+                    with b.when(column < self.units):
+                        self._finish(panels, v, column, row, places, acc, sums)
+                else:
+                    self._finish(panels, v, column, row, places, acc, sums)
+
+    def _start(self, row: Expr, place: list[Expr]) -> Expr:
+        """Where the bytes of a row begin, in fours."""
+        if self.image is None:
+            return self.b.let("x", row * self.depth)
+        _, height, width, channels = self.image
+        down, across = byte_windows(self.params)
+        n, y, x = place
+        pixel = (n * height + y * down.stride) * width + x * across.stride
+        return self.b.let("x", pixel * (channels // QUAD))
+
+    def _sum(
+        self, panels: int, starts: list[Expr], weights: Expr, lane: Expr, acc: Buffer, sums: Buffer | None
+    ) -> None:
+        """All products of a tile, tap by tap."""
+        b = self.b
+        if self.image is None:
+            self._run(panels, starts, weights, lane, acc, sums, self.depth)
+            return
+        _, _, width, channels = self.image
+        down, across = byte_windows(self.params)
+        steps = channels // QUAD
+        together = across.dilation == 1  # taps side by side are one run of bytes
+        runs, run = (1, steps * across.size) if together else (across.size, steps)
+        with b.loop("tap", down.size * runs) as tap:
+            moved = tap // runs * (down.dilation * width * steps) + tap % runs * (across.dilation * steps)
+            moved = b.let("moved", moved)
+            begin: list[Expr] = [b.let("x", start + moved) for start in starts]
+            self._run(panels, begin, b.let("w", weights + tap * (run * self.lanes)), lane, acc, sums, run)
+
+    def _run(
+        self, panels: int, starts: list[Expr], weights: Expr, lane: Expr, acc: Buffer, sums: Buffer | None, depth: int
+    ) -> None:
+        """Products of bytes that lie side by side."""
+        b = self.b
+
+        def step(k: Expr) -> None:
+            vectors = [
+                b.let("v", self.panels[weights + (k + v * self.depth) * self.lanes + lane]) for v in range(panels)
+            ]
+            for i, start in enumerate(starts):
+                four = b.let("d", self.data[start + k])
+                for v, vector in enumerate(vectors):
+                    place = i * panels + v
+                    b.store(acc, place, dot_bytes(acc[place], four, vector))
+                if sums is not None:
+                    b.store(sums, i, dot_bytes(sums[i], four, const(ONES, INT32)))
+
+        turns, rest = divmod(depth, UNROLL)
+        if turns:
+            with b.loop("k", turns) as turn:
+                for number in range(UNROLL):
+                    step(turn * UNROLL + number)
+        for number in range(rest):
+            step(as_expr(turns * UNROLL + number))
+
+    def _finish(
+        self, panels: int, v: int, column: Expr, row: Expr, places: list[list[Expr]], acc: Buffer, sums: Buffer | None
+    ) -> None:
+        """One panel of every row: its offsets and zero points, and what follows."""
+        b = self.b
+        offset, *zeros = [b.let("o", vector[column]) for vector in self.vectors]
+        for i, place in enumerate(places):
+            value: Expr = acc[i * panels + v] + offset
+            for zero in zeros:
+                assert sums is not None
+                value = value - zero * sums[i]
+            finished = self.epilogue.finished(b.let("y", value), [*place, column])
+            b.store(self.out, (row + i) * self.units + column, finished)

@@ -1,0 +1,57 @@
+"""How kernels walk over register tiles: numbers of tiles of several sizes become first rows and columns, and rows
+become indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, as_expr
+
+Sizes = Sequence[tuple[int, int]]  # (size of a tile, how many)
+
+
+def total_of(sizes: Sizes) -> int:
+    return sum(count for _, count in sizes)
+
+
+@contextmanager
+def counted(b: KernelBuilder, first: Expr, turns: int, total: int) -> Iterator[Expr]:
+    """The numbers from `first` on, some of them, below a total."""
+    with b.loop("turn", turns) as turn:
+        number = b.let("number", first + turn)
+        if total % turns:
+            with b.when(number < total):
+                yield number
+        else:
+            yield number
+
+
+def choose(
+    b: KernelBuilder, number: Expr, sizes: Sizes, write: Callable[[int, Expr], None], done: int = 0, units: int = 0
+) -> None:
+    """What happens to a number: sizes hold for as many numbers as stand beside them."""
+    (size, count), *others = sizes
+    first = (number - done) * size + units
+    if not others:
+        write(size, first)
+        return
+    with b.when(number < done + count):
+        write(size, first)
+    with b.otherwise():
+        choose(b, number, others, write, done + count, units + size * count)
+
+
+def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[int]) -> list[Expr]:
+    """The index of a row along all axes but the last."""
+    found: list[Expr] = []
+    left = prod(extents)
+    for extent in reversed(extents):
+        found.append(b.let("at", row % extent) if extent < left else row)
+        row = row // extent if extent > 1 else row
+        left //= extent
+        if left == 1:
+            break
+    return [as_expr(0)] * (len(extents) - len(found)) + found[::-1]
