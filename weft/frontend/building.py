@@ -122,6 +122,11 @@ class Building(ABC):
             raise self.undetermined(f"the rank of {what} is not known")
         return value.shape
 
+    def trailing(self, value: Value, axis: int) -> StaticShape:
+        """The dimensions from an axis on, which must be numbers."""
+        dims = self.dims(value)[axis:]
+        return dims if is_static(dims) else self.shape(value)[axis:]
+
     def rank(self, value: Value, what: str = "the input") -> int:
         return len(self.dims(value, what))
 
