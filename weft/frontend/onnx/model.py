@@ -35,8 +35,7 @@ def read_model(source: object, links: bool = False) -> Model:
     if not proto.HasField("graph"):
         raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
     _check_text(proto)
-    if proto.functions:
-        proto = inlined(proto)
+    proto = inlined(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
     return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large)
