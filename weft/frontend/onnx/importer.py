@@ -91,7 +91,7 @@ def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
                 f"the model imports no opset of domain {domain or 'ai.onnx'!r}", where=node_label(node, position)
             )
         opset = model.opsets[domain]
-        known = find(domain, node.op_type, opset) is not None or (not domain and node.op_type in CONTROL)
+        known = find(domain, node.op_type, opset) is not None or (domain, node.op_type) in CONTROL
         if not known or (not domain and node.op_type not in GUESTS and node_schema(node, opset) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
         for graph in subgraphs_of(node):

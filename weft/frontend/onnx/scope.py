@@ -4,6 +4,7 @@ that wait for shapes or values are deferred; subgraphs are scopes of their own t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -81,8 +82,9 @@ class Scope:
         label = node_label(node, position)
         with reading(label, node.op_type):
             domain = node_domain(node)
-            if not domain and node.op_type in CONTROL:
-                results = CONTROL[node.op_type](self, node, label)
+            reader = CONTROL.get((domain, node.op_type))
+            if reader is not None:
+                results = reader(self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
                 results = self._results(node, self.opsets[domain], inputs)
@@ -120,9 +122,9 @@ class Scope:
 
     # Subgraphs
 
-    def nested(self) -> Scope:
-        """A scope of names of its own, as part of this graph."""
-        return Scope(self.emitter, self.opsets, self)
+    def nested(self, opsets: Mapping[str, int] = MappingProxyType({})) -> Scope:
+        """A scope of names of its own, as part of this graph, which may know more domains."""
+        return Scope(self.emitter, {**self.opsets, **opsets}, self)
 
     def inline(self, graph: onnx.GraphProto) -> list[Value]:
         """The outputs of a subgraph without inputs, as part of this graph."""
