@@ -14,6 +14,7 @@ from ...base.dtype import BOOL, INT64
 from ...base.errors import FormatError, Unsupported
 from ..deferred import IF_ELSE, LOOP
 from ..emitter import TENSOR, Value
+from .flex import flex_attention
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
@@ -259,4 +260,10 @@ def _scalar(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, [])
 
 
-CONTROL: dict[str, Reader] = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
+CONTROL: dict[tuple[str, str], Reader] = {  # by domain and name
+    ("", "If"): _if,
+    ("", "Loop"): _loop,
+    ("", "Scan"): _scan,
+    ("", "SequenceMap"): _sequence_map,
+    ("ai.onnx.preview", "FlexAttention"): flex_attention,
+}
