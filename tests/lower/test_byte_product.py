@@ -106,3 +106,27 @@ def test_convolutions_that_are_built(target, case, kinds):
     model = weft.compile((y, values), shape={"x": data}, dtype={"x": a}, target=target)
     assert any("byte_conv2d" in kernel.name for kernel in model.report().kernels)
     np.testing.assert_array_equal(model.run({"x": x})[0], np.clip(level, limits.min, limits.max).astype(a))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_pools_between_convolutions_keep_channels_side_by_side(kind):
+    """And a padding that is never the largest."""
+    sym, x = weft.symbol, levels((1, 16, 9, 7), kind)
+    values = {"w": levels((32, 16, 1, 1), "int8"), "v": levels((16, 32, 1, 1), "int8")}
+    values |= {"m": np.float32(1e-4), "z": np.zeros((), kind)}
+    attrs = {"kernel_size": (1, 1), "strides": (1, 1), "padding": (0,) * 4, "dilation": (1, 1)}
+    attrs |= {"use_data_zero": False, "use_weight_zero": False}
+    y = sym.integer_conv(sym.Variable("x"), sym.Variable("w"), channels=32, **attrs)
+    y = sym.requantize(y, sym.Variable("m"), sym.Variable("z"))
+    y = sym.max_pool2d(y, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    y = sym.integer_conv(y, sym.Variable("v"), channels=16, **attrs)
+    sums = np.einsum("oi,nihw->nohw", values["w"][..., 0, 0].astype(np.int32), x.astype(np.int32))
+    limits = np.iinfo(kind)
+    between = np.clip(np.rint(sums.astype(np.float32) * values["m"]), limits.min, limits.max)
+    padded = np.pad(between, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=limits.min)
+    pooled = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2].max((-1, -2))
+    model = weft.compile((y, values), shape={"x": x.shape}, dtype={"x": kind})
+    moves = [kernel.name for kernel in model.report().kernels if "layout_transform" in kernel.name]
+    assert len(moves) <= 2  # of what comes in, and of what goes out
+    wanted = np.einsum("oi,nihw->nohw", values["v"][..., 0, 0].astype(np.int32), pooled.astype(np.int32))
+    np.testing.assert_array_equal(model.run({"x": x})[0], wanted)

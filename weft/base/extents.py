@@ -263,6 +263,42 @@ def evaluate(dim: int | str, values: Mapping[str, int]) -> int:
     return int(_replaced(Extent.of(dim), known))
 
 
+def bound_names(pairs: Iterable[tuple[int | str | None, int]]) -> dict[str, int]:
+    """What names stand for, as dimensions and the numbers that they are tell it.
+
+    >>> bound_names([("n", 3), ("2*m + n", 13), ("k*l", 8)])
+    {'n': 3, 'm': 5}
+    """
+    names: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    for dim, number in pairs:
+        if isinstance(dim, str):
+            waiting.setdefault(dim, number)
+    while True:
+        rest = {}
+        for dim, number in waiting.items():
+            unknown = names_of(dim) - names.keys()
+            solution = _solved(Extent.of(substitute(dim, names) or dim), number) if len(unknown) == 1 else None
+            if solution is not None:
+                names[next(iter(unknown))] = solution
+            elif unknown:
+                rest[dim] = number
+        if len(rest) == len(waiting):
+            return names
+        waiting = rest
+
+
+def _solved(extent: Extent, number: int) -> int | None:
+    """The value of the one name in a*name + b at which it is a number."""
+    offset = _constant_term(extent)
+    if len(extent.terms) - bool(offset) != 1:
+        return None
+    (atoms, count), distance = extent.terms[0], number - offset
+    if len(atoms) != 1 or atoms[0].kind != "name" or distance % count or distance // count < 0:
+        return None
+    return distance // count
+
+
 def _names(extent: Extent) -> frozenset[str]:
     found: set[str] = set()
     for atoms, _ in extent.terms:

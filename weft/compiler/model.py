@@ -13,6 +13,7 @@ import numpy as np
 from ..base import counters
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
+from ..base.extents import bound_names, names_of, substitute
 from ..base.ndarray import array
 from ..base.shape import Dim, Shape, StaticShape, given_shapes, is_static, show_dims, unify
 from ..base.target import Target
@@ -20,9 +21,9 @@ from ..core.graph import Graph
 from ..core.infer import shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
-from ..frontend.files import from_file, from_memory
+from ..frontend.files import from_file, from_memory, is_program
 from ..frontend.unread import unread_inputs
-from ..runtime.artifact import save_program
+from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.inputs import as_input, as_value, by_name, check_names
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
@@ -63,9 +64,9 @@ def compile(
     precision: str = "fp32",
     opt_level: int = 3,
     progress: Progress | None = None,
-) -> CompiledModel:
+) -> Model:
     """Compiles a model: the path of a model file, an ONNX model as bytes or a ModelProto, a Symbol,
-    or a (Symbol, params) pair.
+    or a (Symbol, params) pair. What `CompiledModel.save` wrote is loaded as it is.
 
     Where all shapes are known, code is made now; otherwise for each new set of input shapes, when
     it is first run. A dimension in `shape` is a number, or open: None, or a name such as "batch",
@@ -88,6 +89,8 @@ def compile(
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     chosen = Target.create(target)
     backend_of(chosen).runtime.check(chosen, threads)
+    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
+        return _loaded(model, threads, shape, dtype, params)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **_copies(params)}
@@ -96,6 +99,15 @@ def compile(
     made = CompiledModel(source)
     made.prepare_known(progress)
     return made
+
+
+def _loaded(path: str | os.PathLike[str], threads: int | None, *options: object) -> LoadedModel:
+    if any(options):
+        raise InvalidValue(
+            f"{os.fspath(path)!r} is compiled already, for its shapes, dtypes and parameters",
+            hint="compile the model file again with others",
+        )
+    return load(path, threads)
 
 
 class _Model(NamedTuple):
@@ -190,11 +202,11 @@ class CompiledModel:
             arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
             return whole.run_arrays(arrays)
         values = {name: as_value(inputs[name], spec) for name, spec in self._specs.items()}
-        self._check_shapes({name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)})
-        return self._schedule.run(values)
+        shapes = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
+        return self._schedule.run(values, self._check_shapes(shapes))
 
-    def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> None:
-        _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
+    def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
+        return _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
 
     # Compiling
 
@@ -329,17 +341,18 @@ def _check_immutable(graph: Graph, params: Mapping[str, Array]) -> None:
         )
 
 
-def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> None:
-    """A number is that number, and a name one number in all inputs."""
-    names: dict[str, int] = {}
+def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> dict[str, int]:
+    """A number is that number, and a name one number in all inputs: what the names stand for."""
+    names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
     for spec, shape in given:
         wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
-        fits = len(wanted) == len(shape)
-        for known, extent in zip(wanted, shape):
-            known = names.setdefault(known, extent) if isinstance(known, str) else known
-            fits = fits and known in (None, extent)
-        if not fits:
+        said = [None if names_of(dim) - names.keys() else substitute(dim, names) for dim in wanted]
+        if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
             told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
             raise ShapeError(
                 f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
             )
+    return names
+
+
+Model = CompiledModel | LoadedModel

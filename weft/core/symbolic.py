@@ -6,11 +6,15 @@ them; what computes does not: it runs on attributes that are bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.extents import evaluate, names_of
+from ..base.shape import Shape, StaticShape, is_known
+from .ir import Node, NodeEntry, topo_order
+from .op import Op
 from .schema import Field, Params, fields_of
+from .symbol import Symbol
 
 
 def symbolic_names(params: Params) -> frozenset[str]:
@@ -63,3 +67,45 @@ def _bound(value: Any, values: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(_bound(item, values) for item in value)
     return evaluate(value, values) if isinstance(value, str) else value
+
+
+def names_in(nodes: Iterable[Node]) -> frozenset[str]:
+    """The names in the attributes of nodes, and of those in their subgraphs."""
+    found: set[str] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node.op is not None:
+            found |= symbolic_names(node.params)
+        for subgraph in node.subgraphs:
+            pending += topo_order(subgraph.outputs)
+    return frozenset(found)
+
+
+def empty_shape(op: Op, params: Params, ins: Sequence[Shape], values: Mapping[str, int]) -> StaticShape | None:
+    """The shape of the one output of a node with names in its attributes, if it has no elements: operators to which an
+    extent of 0 means something else cannot be asked for it."""
+    rule = Op.shape.get(op)
+    said = rule(params, list(ins), [None]) if rule is not None and op.outputs_of(params) == 1 else None
+    if not said or not is_known(said[1][0]):
+        return None
+    shape = tuple(evaluate(dim, values) for dim in said[1][0])
+    return shape if 0 in shape else None
+
+
+def bound_symbol(symbol: Symbol, values: Mapping[str, int]) -> Symbol:
+    """A symbol with numbers for the names in attributes, also in those of its subgraphs."""
+    made: dict[Node, Node] = {}
+    for node in topo_order(symbol.outputs):
+        inputs = [_moved(entry, made) for entry in node.inputs]
+        subgraphs = [bound_symbol(subgraph, values) for subgraph in node.subgraphs]
+        attrs = bound_attrs(node.params, values) if node.op is not None else {}
+        same = all(new is old for new, old in zip(subgraphs, node.subgraphs))
+        if attrs or inputs != node.inputs or not same:
+            deps = [made.get(dep, dep) for dep in node.control_deps]
+            made[node] = Node(node.op, node.name, {**node.attrs, **attrs}, inputs, deps, subgraphs)
+    return Symbol([_moved(entry, made) for entry in symbol.outputs]) if made else symbol
+
+
+def _moved(entry: NodeEntry, made: Mapping[Node, Node]) -> NodeEntry:
+    return entry._replace(node=made[entry.node]) if entry.node in made else entry

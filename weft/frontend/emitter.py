@@ -14,6 +14,7 @@ import numpy as np
 from .. import ops  # noqa: F401  registers the operators
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import OutOfMemory
+from ..base.extents import Extent
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, StaticShape, is_static, numel, show
 from ..core.infer import infer_node
@@ -24,6 +25,7 @@ from ..core.pattern import OpPattern
 from ..core.schema import text_of
 from ..core.symbol import Symbol, Variable, apply_op
 from ..ops.control_flow import control
+from . import symbolic
 
 FOLDED_ELEMENTS = 1 << 16  # what is larger stays an operator; the compiler folds it
 _LARGEST = 1 << 48
@@ -33,9 +35,10 @@ TENSOR, TEXT, SEQUENCE, TEXTS = "tensor", "tensor of text", "sequence", "sequenc
 
 
 class Value:
-    """A tensor during import: a symbol, a constant, or a constant that has become a parameter."""
+    """A tensor during import: a symbol, a constant, or a constant that has become a parameter; or a few integers, of
+    which some follow from the names of extents (`extents`: an array of ints and Extents)."""
 
-    __slots__ = ("_symbol", "constant", "fact", "is_fixed", "kind", "name")
+    __slots__ = ("_symbol", "constant", "extents", "fact", "is_fixed", "kind", "name")
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Value:
         self.fact = fact
         self.constant = constant
         self.kind = kind
+        self.extents: np.ndarray | None = None
         self.is_fixed = constant is not None  # whether it follows from constants alone
         self._symbol = symbol
 
@@ -105,7 +109,7 @@ class Emitter:
         hints: dict[str, Any] = {"__position__": str(len(self.inputs))}
         self.inputs[name] = shape
         if shape is not None:
-            hints["shape"] = tuple(dim if isinstance(dim, int) else 0 for dim in shape)
+            hints["shape"] = tuple(0 if dim is None else Extent.of(dim) for dim in shape)
         if dtype is not None:
             hints["dtype"] = dtype_name(dtype)
         if kind != TENSOR:
@@ -129,8 +133,26 @@ class Emitter:
         self._stored.add(constant)
         return constant
 
+    def extents(self, name: str, values: Any, dtype: DType) -> Value:
+        """Integers that may follow from names of extents; a constant where none does."""
+        elements = symbolic.plain(np.asarray(values, object))
+        if symbolic.is_number(elements):
+            return self.constant(name, elements.astype(dtype))
+        value = Value(name, Fact(elements.shape, dtype))
+        value.extents = elements
+        return value
+
+    def _written_out(self, value: Value, elements: np.ndarray) -> Symbol:
+        """Extents as a tensor, once something computes with them."""
+        attrs = {"shape": (1,), "dtype": value.dtype}
+        parts = [self.apply("full", value.name, [], {**attrs, "fill_value": item})[0] for item in elements.flat]
+        whole = parts[0] if len(parts) == 1 else self.apply("concatenate", value.name, parts, {"axis": 0})[0]
+        return self.symbol(self.apply("reshape", value.name, [whole], {"shape": elements.shape})[0])
+
     def symbol(self, value: Value) -> Symbol:
         """The value as a symbol; a constant becomes a variable with a parameter."""
+        if value._symbol is None and value.extents is not None:
+            value._symbol = self._written_out(value, value.extents)
         if value._symbol is None and value.constant is not None:
             if value not in self._stored:
                 value.name = self.fresh_name(value.name)
@@ -174,8 +196,11 @@ class Emitter:
         facts = infer_node(op, params, [value.fact for value in inputs], name)
         _check_sizes(facts)
         constants = self._folded(op, params, inputs, facts)
+        extents = self._folded_extents(op, params, inputs, facts) if constants is None else None
         if constants is not None:
             outputs = [self.constant(name, constant) for constant in constants]
+        elif extents is not None:
+            outputs = extents
         else:
             arguments = tuple(self.symbol(value) for value in inputs)
             symbol = apply_op(Symbol, op, op_name, arguments, {**attrs, "name": name})
@@ -230,6 +255,19 @@ class Emitter:
             return None  # windows may reach far beyond what goes in and comes out
         with np.errstate(all="ignore"):
             return run_reference(op, params, constants)
+
+    def _folded_extents(self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]) -> list[Value] | None:
+        """The outputs, if they follow from constants and extents."""
+        if not any(value.extents is not None for value in inputs):
+            return None
+        arrays = [value.constant if value.extents is None else value.extents for value in inputs]
+        known = [array for array in arrays if array is not None]
+        if len(known) < len(inputs):
+            return None
+        results = symbolic.folded(op, params, known, [fact.dtype for fact in facts])
+        if results is None:
+            return None
+        return [self.extents(op.name, made, fact.dtype) for made, fact in zip(results, facts) if fact.dtype is not None]
 
 
 def _extent(shape: StaticShape) -> int:

@@ -16,6 +16,7 @@ from ..core.graph import Graph
 from ..core.ir import Node
 from ..core.schema import is_hidden
 from ..core.symbol import Group, Symbol
+from ..core.symbolic import bound_attrs, bound_symbol, empty_shape
 from ..ops.control_flow import holds, input_name
 from .deferred import DEFERRED, HOST_STEP, IF_ELSE, OPS, converted, host_outputs
 from .emitter import Emitter, Value
@@ -28,9 +29,10 @@ def specialised(
     params: Mapping[str, Array],
     inputs: Mapping[str, tuple[StaticShape, DType]],
     values: Mapping[str, Array],
+    names: Mapping[str, int],
 ) -> tuple[Symbol, dict[str, NDArray]]:
-    """The graph for inputs of these shapes and dtypes, of which some have `values` that are known; and its parameters,
-    which share the memory of `params`."""
+    """The graph for inputs of these shapes and dtypes, of which some have `values` that are known, and for extents of
+    these `names`; and its parameters, which share the memory of `params`."""
     emitter = Emitter()
     known: dict[str, Value] = {}
     for number in graph.indexed.variables:
@@ -43,12 +45,12 @@ def specialised(
             known[name] = emitter.stored(name, params[name], owned=True)
         else:
             known[name] = emitter.input(name, *inputs[name])
-    made = _replayed(emitter, graph, known)
+    made = _replayed(emitter, graph, known, names)
     outputs = [emitter.output(value, entry.node.output_name(entry.index)) for value, entry in zip(made, graph.outputs)]
     return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
 
 
-def _replayed(emitter: Emitter, graph: Graph, variables: Mapping[str, Value]) -> list[Value]:
+def _replayed(emitter: Emitter, graph: Graph, variables: Mapping[str, Value], names: Mapping[str, int]) -> list[Value]:
     """The outputs of a graph whose variables have values."""
     made: dict[Node, list[Value]] = {}
     for node in graph.indexed.nodes:
@@ -57,14 +59,14 @@ def _replayed(emitter: Emitter, graph: Graph, variables: Mapping[str, Value]) ->
             continue
         inputs = [made[entry.node][entry.index] for entry in node.inputs]
         try:
-            made[node] = _node(emitter, node, inputs)
+            made[node] = _node(emitter, node, inputs, names)
         except Error as error:
             error.at(f"node {node.name!r}")
             raise
     return [made[entry.node][entry.index] for entry in graph.outputs]
 
 
-def _node(emitter: Emitter, node: Node, inputs: list[Value]) -> list[Value]:
+def _node(emitter: Emitter, node: Node, inputs: list[Value], names: Mapping[str, int]) -> list[Value]:
     if node.op is DEFERRED:
         return converted(node, emitter, inputs)
     if node.op is HOST_STEP:
@@ -72,18 +74,26 @@ def _node(emitter: Emitter, node: Node, inputs: list[Value]) -> list[Value]:
     if node.op is IF_ELSE:
         (condition,) = _values(emitter, inputs[:1], node)
         chosen = node.subgraphs[0 if holds(condition) else 1]
-        return inlined(emitter, chosen, inputs)
+        return inlined(emitter, chosen, inputs, names)
     if node.op in OPS:
         raise Unsupported(f"operator {node.op_name} is decided by values", where=f"node {node.name!r}")
     attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
     if node.subgraphs:
-        return emitter.control(node.op_name, node.name, inputs, list(node.subgraphs), attrs)
-    return emitter.apply(node.op_name, node.name, inputs, attrs)
+        subgraphs = [bound_symbol(subgraph, names) for subgraph in node.subgraphs]
+        return emitter.control(node.op_name, node.name, inputs, subgraphs, attrs)
+    bound = bound_attrs(node.params, names)
+    if bound and node.op is not None:
+        empty = empty_shape(node.op, node.params, [value.shape for value in inputs], names)
+        if empty is not None:
+            dtype = inputs[0].dtype if inputs else node.params.dtype
+            return emitter.apply("zeros", node.name, [], {"shape": empty, "dtype": dtype})
+    return emitter.apply(node.op_name, node.name, inputs, {**attrs, **bound})
 
 
-def inlined(emitter: Emitter, subgraph: Symbol, inputs: Sequence[Value]) -> list[Value]:
+def inlined(emitter: Emitter, subgraph: Symbol, inputs: Sequence[Value], names: Mapping[str, int]) -> list[Value]:
     """The outputs of a subgraph, made where the node stands."""
-    return _replayed(emitter, Graph(subgraph.outputs), {input_name(i): value for i, value in enumerate(inputs)})
+    variables = {input_name(i): value for i, value in enumerate(inputs)}
+    return _replayed(emitter, Graph(subgraph.outputs), variables, names)
 
 
 def _values(emitter: Emitter, inputs: Sequence[Value], node: Node) -> list[Array]:

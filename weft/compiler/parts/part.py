@@ -13,6 +13,7 @@ from ...base.forks import ForkLock, held_lock, renewed_lock
 from ...base.shape import StaticShape
 from ...core.graph import Graph
 from ...core.infer import infer
+from ...core.symbolic import names_in
 from ...frontend.specialise import specialised
 from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
@@ -56,9 +57,11 @@ class Part:
         self.deciding = [name for name in self.inputs if name in deciding]
         self.executors: OrderedDict[Key, Executor] = OrderedDict()
         self.last: Executor | None = None
-        self.check: Callable[[Mapping[str, StaticShape]], None] | None = None  # of shapes that are new
+        # Checks shapes that are new, and tells what the names of extents stand for.
+        self.check: Callable[[Mapping[str, StaticShape]], Mapping[str, int]] = lambda shapes: {}
         self.compilations = 0
-        self._is_whole = is_whole(graph)
+        self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
+        self._is_whole = is_whole(graph) and not self.names
         self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
         self._closed = False
         self.renew_locks()
@@ -68,21 +71,23 @@ class Part:
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
         self._drawing = renewed_lock()  # held while random numbers are drawn
 
-    def run(self, values: Mapping[str, Array]) -> list[Array]:
-        """The outputs, for all values that there are so far."""
-        return self.run_arrays({name: values[name] for name in self.inputs})
+    def run(self, values: Mapping[str, Array], names: Mapping[str, int]) -> list[Array]:
+        """The outputs, for all values that there are so far, and what the names of extents stand for."""
+        return self.run_arrays({name: values[name] for name in self.inputs}, names)
 
-    def run_arrays(self, arrays: Mapping[str, Array]) -> list[Array]:
+    def run_arrays(self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None) -> list[Array]:
         """The same for one array an input, in order."""
-        executor = self.executor(arrays)
+        executor = self.executor(arrays, names)
         if not executor.program.written:
             return executor.run_arrays(arrays)
         with self._drawing:
             return executor.run_arrays({**arrays, **self._states}, keep=True)
 
-    def executor(self, arrays: Mapping[str, Array]) -> Executor:
-        """The code for arrays, one an input in order."""
+    def executor(self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None) -> Executor:
+        """The code for arrays, one an input in order. Names that are not given follow from their shapes."""
         key: Key = tuple(array.shape for array in arrays.values())
+        if names and self.names:
+            key += tuple(names[name] for name in self.names)
         if self.deciding:
             key += tuple(arrays[name].tobytes() for name in self.deciding)
         with self._lock:
@@ -95,19 +100,19 @@ class Part:
         if counters.counting:
             counters.add_stat_value("weft.compiled_model_invocations", 1)
             counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
-        return found or self._compiled_once(key, arrays)
+        return found or self._compiled_once(key, arrays, names)
 
     def prepare(self, inputs: Mapping[str, TensorSpec], progress: Progress | None = None) -> None:
         """Makes code for inputs of these shapes, none of which decides."""
         key = tuple(inputs[name].shape for name in self.inputs)
-        self._once(key, lambda: self._specialise(inputs, {}, progress))
+        self._once(key, lambda: self._specialise(inputs, {}, {}, progress))
 
-    def _compiled_once(self, key: Key, arrays: Mapping[str, Array]) -> Executor:
+    def _compiled_once(self, key: Key, arrays: Mapping[str, Array], names: Mapping[str, int] | None) -> Executor:
         inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
-        if self.check is not None:
-            self.check({name: spec.shape for name, spec in inputs.items()})
+        if names is None:
+            names = self.check({name: spec.shape for name, spec in inputs.items()})
         values = {name: arrays[name].copy() for name in self.deciding}
-        return self._once(key, lambda: self._specialise(inputs, values, None))
+        return self._once(key, lambda: self._specialise(inputs, values, names, None))
 
     def _once(self, key: Key, make: Callable[[], Executor]) -> Executor:
         """The executor of a key; threads that ask for the same one wait for the first."""
@@ -134,11 +139,15 @@ class Part:
                 self.executors.popitem(last=False)
 
     def _specialise(
-        self, inputs: Mapping[str, TensorSpec], values: Mapping[str, Array], progress: Progress | None
+        self,
+        inputs: Mapping[str, TensorSpec],
+        values: Mapping[str, Array],
+        names: Mapping[str, int],
+        progress: Progress | None,
     ) -> Executor:
         start = counters.time_point()
         level, target = self.source.opt_level, self.source.target
-        graph, params = self._typed(inputs, values)
+        graph, params = self._typed(inputs, values, names)
         reached("types", infer, graph)
         prepared = prepare_typed(graph, params, level, target, shared=self.shared)
         groups = fused_groups(prepared.graph, target, level >= 1)
@@ -160,7 +169,7 @@ class Part:
         return executor
 
     def _typed(
-        self, inputs: Mapping[str, TensorSpec], values: Mapping[str, Array]
+        self, inputs: Mapping[str, TensorSpec], values: Mapping[str, Array], names: Mapping[str, int]
     ) -> tuple[Graph, Mapping[str, Array]]:
         """The graph in which every entry has a shape of numbers, and its parameters."""
         params = self.source.params
@@ -168,7 +177,7 @@ class Part:
             shapes = {name: spec.shape for name, spec in inputs.items()}
             return typed_graph(self.graph, params, shapes, {}), params
         facts = {name: (spec.shape, spec.dtype) for name, spec in inputs.items()}
-        symbol, known = specialised(self.graph, params, facts, values)
+        symbol, known = specialised(self.graph, params, facts, values, names)
         arrays = as_arrays(known)
         read = set(symbol.list_input_names())
         shapes = {name: spec.shape for name, spec in inputs.items() if name in read and name not in arrays}

@@ -45,16 +45,16 @@ class Schedule:
         """What runs between parts."""
         return [step.name for steps in self._steps for step in steps]
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """The outputs for values of all inputs."""
+    def run(self, inputs: Mapping[str, Any], names: Mapping[str, int]) -> list[Any]:
+        """The outputs for values of all inputs, and what the names of extents stand for."""
         if self.whole is not None:
-            return self.whole.run(inputs)
+            return self.whole.run(inputs, names)
         values: Values = dict(inputs)
         for part, steps in zip(self.parts, self._steps):
             if part is not None:
-                values.update(zip(part.outputs, part.run(values)))
+                values.update(zip(part.outputs, part.run(values, names)))
             for step in steps:
-                values.update(step.run(values))
+                values.update(step.run(values, names))
         return [values[name] for name in self.outputs]
 
     def compiled(self) -> list[Part]:
@@ -94,16 +94,15 @@ class _Step:
         self.name = call.node.op_name
         self._source = source
         self._bodies: dict[int, Schedule] = {}  # of the node's subgraphs, made when they are first run
-        self._run: Callable[[Node, list[Any]], list[Any]] = (
-            host_outputs if call.node.op is HOST_STEP else self._branch if call.node.op is IF_ELSE else self._loop
+        self._run: Callable[[Node, list[Any], Mapping[str, int]], list[Any]] = (
+            _on_host if call.node.op is HOST_STEP else self._branch if call.node.op is IF_ELSE else self._loop
         )
 
-    def run(self, values: Mapping[str, Any]) -> Values:
-        node, names = self._call.node, self._call.inputs
-        params = self._source.params
-        inputs = [values[name] if name in values else params[name] for name in names]
+    def run(self, values: Mapping[str, Any], names: Mapping[str, int]) -> Values:
+        node, params = self._call.node, self._source.params
+        inputs = [values[name] if name in values else params[name] for name in self._call.inputs]
         try:
-            return dict(zip(self._call.outputs, self._run(node, inputs)))
+            return dict(zip(self._call.outputs, self._run(node, inputs, names)))
         except Error as error:
             error.at(f"node {node.name!r}")
             raise
@@ -112,10 +111,10 @@ class _Step:
         for body in self._bodies.values():
             body.close()
 
-    def _branch(self, node: Node, inputs: list[Any]) -> list[Any]:
-        return self._body(0 if holds(inputs[0]) else 1).run(_numbered(inputs))
+    def _branch(self, node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
+        return self._body(0 if holds(inputs[0]) else 1).run(_numbered(inputs), names)
 
-    def _loop(self, node: Node, inputs: list[Any]) -> list[Any]:
+    def _loop(self, node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
         states, results = node.params.num_states, node.params.num_outputs
         limit, goes_on, *rest = inputs
         turns = int(np.asarray(limit).reshape(-1)[0])
@@ -128,7 +127,7 @@ class _Step:
             if turn == MOST_TURNS:
                 raise RunError(f"a loop did not end after {turn} turns", hint="give it a number of turns")
             number = np.full(shape, turn, np.int64)
-            goes_on, *made = body.run(_numbered([number, goes_on, *carried, *captured]))
+            goes_on, *made = body.run(_numbered([number, goes_on, *carried, *captured]), names)
             carried = made[:states]
             for item, whole in zip(made[states:], items):
                 whole.append(item)
@@ -146,6 +145,10 @@ class _Step:
             source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
             body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source)
         return body
+
+
+def _on_host(node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
+    return host_outputs(node, inputs)
 
 
 def _numbered(inputs: Sequence[Any]) -> Values:

@@ -16,12 +16,12 @@ from ...core.ir import UNKNOWN
 from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
 from ..building import Alike
+from ..custom import SymbolConverter, converted_by, get_op, identity_converter
 from ..emitter import Emitter, Value
 from ..reading import check_inputs, in_nodes, reading
 from . import convert  # noqa: F401  registers the converters
 from .attributes import parsed, real_name, signature
 from .call import OpenFill, Subgraph
-from .custom import SymbolConverter, converted_by, get_op, identity_converter
 from .later import converted, defer
 from .params_file import dtype_of_code
 from .registry import Converter, find

@@ -16,6 +16,7 @@ from ...core.compose import substitute
 from ...core.ir import UNKNOWN
 from ...core.symbol import Symbol, Variable
 from ...ops.control_flow import input_name
+from ..custom import SymbolConverter, converted_by
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from .control import CONTROL
@@ -23,7 +24,7 @@ from .kinds import declared_kind, output_kinds
 from .later import converted, defer
 from .model import node_domain, node_label, node_schema
 from .registry import find
-from .tensors import DTYPE_OF, to_numpy
+from .tensors import DTYPE_OF, attribute_value, to_numpy
 
 
 class Captures:
@@ -46,10 +47,16 @@ class Scope:
     """Values by the names that the file gives them."""
 
     def __init__(
-        self, emitter: Emitter, opsets: Mapping[str, int], outer: Scope | None = None, captures: Captures | None = None
+        self,
+        emitter: Emitter,
+        opsets: Mapping[str, int],
+        brought: Mapping[str, SymbolConverter],
+        outer: Scope | None = None,
+        captures: Captures | None = None,
     ) -> None:
         self.emitter = emitter
         self.opsets = opsets
+        self._brought = brought  # converters of the caller
         self.values: dict[str, Value] = {}
         self._outer = outer
         self._captures = captures
@@ -81,7 +88,12 @@ class Scope:
         label = node_label(node, position)
         with reading(label, node.op_type):
             domain = node_domain(node)
-            if not domain and node.op_type in CONTROL:
+            function = brought_for(node, self._brought)
+            if function is not None:
+                values = [self[name] for name in node.input if name]
+                attrs = {item.name: attribute_value(item, label) for item in node.attribute}
+                results: Sequence[Value | None] = converted_by(function, self.emitter, values, attrs)
+            elif not domain and node.op_type in CONTROL:
                 results = CONTROL[node.op_type](self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
@@ -122,7 +134,7 @@ class Scope:
 
     def nested(self) -> Scope:
         """A scope of names of its own, as part of this graph."""
-        return Scope(self.emitter, self.opsets, self)
+        return Scope(self.emitter, self.opsets, self._brought, self)
 
     def inline(self, graph: onnx.GraphProto) -> list[Value]:
         """The outputs of a subgraph without inputs, as part of this graph."""
@@ -139,7 +151,7 @@ class Scope:
         if len(graph.input) != len(inputs):
             raise FormatError(f"a subgraph of {len(graph.input)} inputs is given {len(inputs)}")
         emitter = Emitter(self.emitter)
-        inner = Scope(emitter, self.opsets, self, captures)
+        inner = Scope(emitter, self.opsets, self._brought, self, captures)
         for place, (item, (shape, dtype, kind)) in enumerate(zip(graph.input, inputs)):
             dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
             kind = declared_kind(item.type) if kind == TENSOR else kind
@@ -152,6 +164,11 @@ class Scope:
             place = captures.place(f"{id(emitter)} {name}", self.emitter.constant(name, value.numpy(), owned=True))
             moved[name] = Variable(input_name(place)).outputs[0]
         return Subgraph(Symbol(substitute(entries, moved) if moved else entries), [value.kind for value in outputs])
+
+
+def brought_for(node: onnx.NodeProto, brought: Mapping[str, SymbolConverter]) -> SymbolConverter | None:
+    """What the caller brings for a node, by the name of its operator, with its domain or without."""
+    return brought.get(f"{node.domain}.{node.op_type}") or brought.get(node.op_type) if brought else None
 
 
 class Subgraph(NamedTuple):

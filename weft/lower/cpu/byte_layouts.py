@@ -17,10 +17,11 @@ from ...base.dtype import INT32
 from ...base.shape import StaticShape, is_static
 from ...core.ir import Fact
 from ...core.op import Op
+from ...core.schema import canonical
 from ...core.symbol import Symbol
 from ...ops.nn.byte_products import INT8, QUAD, UINT8
-from ...ops.nn.integer import IntegerConvAttrs, ZeroAttrs, zeros_of
-from .layouts import as_written
+from ...ops.nn.integer import BYTES, IntegerConvAttrs, ZeroAttrs, zeros_of
+from .layouts import as_written, padded_pool2d
 
 SHIFT = 128  # between a level of int8 and the same of uint8
 
@@ -108,4 +109,14 @@ def _wide(zero: Symbol) -> Symbol:
     return _apply("reshape", _apply("cast", zero, dtype=INT32), shape=(-1,))
 
 
-BYTE_RULES = {"integer_conv": byte_conv2d, "integer_matmul": byte_matmul}
+def byte_pool2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """The largest bytes of windows with channels side by side, as the convolutions around it have them."""
+    if facts[0].dtype not in BYTES:
+        return padded_pool2d(params, inputs, facts, target)
+    shape = facts[0].shape
+    if params.layout != "NCHW" or not is_static(shape) or shape[1] < target.lanes(INT32):
+        return None
+    return _apply("max_pool2d", inputs, **{**canonical(params), "layout": "NHWC"})
+
+
+BYTE_RULES = {"integer_conv": byte_conv2d, "integer_matmul": byte_matmul, "max_pool2d": byte_pool2d}

@@ -44,7 +44,7 @@ class InitAttrs:
 class FullAttrs:
     shape: tuple[int, ...] | None = attr(optional(EXTENTS), _SHAPE, default=None, low=0)
     dtype: DType = attr(DTYPE, "the dtype", default=FLOAT32)
-    fill_value: float = attr(FLOAT, "the value of every element")
+    fill_value: float = attr(NUMBER, "the value of every element")
 
 
 @schema
@@ -52,9 +52,9 @@ class FullLikeAttrs:
     fill_value: float = attr(FLOAT, "the value of every element")
 
 
-def _holds(value: float, dtype: DType | None) -> None:
+def _holds(value: float | str, dtype: DType | None) -> None:
     """Raises if an integer dtype has no such number."""
-    if dtype is None or not is_integer(dtype):
+    if dtype is None or not is_integer(dtype) or isinstance(value, str):
         return
     limits = np.iinfo(dtype)
     if not limits.min <= value <= limits.max:

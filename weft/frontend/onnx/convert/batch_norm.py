@@ -60,7 +60,7 @@ def _normalised(call: OnnxCall, x: Value, scale: Value, bias: Value, mean: Value
     if mean.constant is not None and variance.constant is not None:
         return call.op("batch_norm", x, scale, bias, mean, variance, epsilon=epsilon, axis=1)
     scale = call.op("elemwise_div", scale, call.op("sqrt", call.shifted(variance, epsilon)))
-    scale, bias, mean = (
-        call.reshape(value, (call.shape(value)[0], *(1,) * (call.rank(x) - 2))) for value in (scale, bias, mean)
-    )
-    return call.op("broadcast_add", call.op("broadcast_mul", call.op("broadcast_sub", x, mean), scale), bias)
+    behind = (1,) * (call.rank(x) - 2)
+    mean, scale, bias = (call.reshape(part, (*call.shape(part), *behind)) for part in (mean, scale, bias))
+    centred = call.op("broadcast_sub", x, mean)
+    return call.op("broadcast_add", call.op("broadcast_mul", centred, scale), bias)
