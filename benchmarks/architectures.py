@@ -4,6 +4,7 @@ allows it, each with inputs of any size: what benchmarks/onnx_exports.py exports
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -71,7 +72,8 @@ def torchvision_operators() -> Iterator[None]:
 
         library.impl("nms", suppressed, "CPU")
         library.impl("roi_align", roi_align, "CPU")
-        extension._has_ops = _has_operators
+        for module in (extension, sys.modules["torchvision.ops.roi_align"]):
+            module._has_ops = _has_operators
         yield
 
 

