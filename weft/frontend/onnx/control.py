@@ -15,7 +15,6 @@ from ...base.errors import FormatError, Unsupported
 from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP
 from ..emitter import TENSOR, Value
-from .flex import flex_attention
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
@@ -274,5 +273,4 @@ CONTROL: dict[tuple[str, str], Reader] = {  # by domain and name
     ("", "Loop"): _loop,
     ("", "Scan"): _scan,
     ("", "SequenceMap"): _sequence_map,
-    ("ai.onnx.preview", "FlexAttention"): flex_attention,
 }
