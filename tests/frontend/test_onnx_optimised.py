@@ -5,9 +5,9 @@ import decoders
 import numpy as np
 import onnx
 import pytest
-from encoders import HEADS, WIDTH, export_bert, questions
 from onnx_runs import onnxruntime_run
 from oracles import oracle
+from torch_files import HEADS, WIDTH, export_bert, export_convolutional, images, questions
 
 import weft
 
@@ -82,3 +82,81 @@ def test_decoder_of_a_session(make, fused, tmp_path):
     ]
     inputs = dict(zip(["tokens", *decoders.names("past")], [tokens, *cache]))
     check(model, inputs, decoders.torch_step(decoder, tokens, cache))
+
+
+# What the quantiser makes of it.
+
+
+def quantised_while_running(quantization, source, target, **options):
+    quantization.quantize_dynamic(str(source), str(target), **options)
+
+
+def quantised_by_samples(quantization, source, target, form, draw=questions):
+    samples = iter([draw(seed) for seed in range(10, 13)])
+
+    class Samples(quantization.CalibrationDataReader):
+        def get_next(self):
+            return next(samples, None)
+
+    quantization.quantize_static(str(source), str(target), Samples(), quant_format=quantization.QuantFormat[form])
+
+
+@pytest.mark.parametrize("each_column", [False, True])
+def test_bert_that_is_quantised_while_it_runs(bert_file, tmp_path, each_column):
+    """A number at the edge of two levels may take either, and moves what follows by one."""
+    quantization = oracle("onnxruntime.quantization")
+    kind = quantization.QuantType.QInt8
+    quantised_while_running(quantization, bert_file, tmp_path / "q.onnx", per_channel=each_column, weight_type=kind)
+    model, inputs = onnx.load(tmp_path / "q.onnx"), questions(seed=4)
+    assert {"DynamicQuantizeLinear", "MatMulInteger"} <= operators(model)
+    check(model, inputs, onnxruntime_run(model, inputs), tolerance=2e-2)
+    fused = fused_by_session(model, tmp_path / "fused.onnx")
+    assert {"DynamicQuantizeMatMul", "MatMulIntegerToFloat"} & operators(fused)
+    check(fused, inputs, onnxruntime_run(fused, inputs), tolerance=2e-2)
+
+
+@pytest.mark.parametrize(("form", "operator"), [("QDQ", "QuantizeLinear"), ("QOperator", "QLinearMatMul")])
+def test_bert_that_is_quantised_by_samples(bert_file, tmp_path, form, operator):
+    quantised_by_samples(oracle("onnxruntime.quantization"), bert_file, tmp_path / "q.onnx", form)
+    model, inputs = onnx.load(tmp_path / "q.onnx"), questions(seed=5)
+    assert operator in operators(model)
+    check(model, inputs, onnxruntime_run(model, inputs), tolerance=2e-2)
+
+
+def test_fused_bert_that_is_quantised(bert_file, tmp_path):
+    """Attention of a quantised projection."""
+    quantization = oracle("onnxruntime.quantization")
+    fused_by_rules(bert_file).save_model_to_file(str(tmp_path / "fused.onnx"))
+    options = {"DefaultTensorType": onnx.TensorProto.FLOAT}
+    quantised_while_running(quantization, tmp_path / "fused.onnx", tmp_path / "q.onnx", extra_options=options)
+    model, inputs = onnx.load(tmp_path / "q.onnx"), questions(seed=6)
+    assert "QAttention" in operators(model)
+    check(model, inputs, onnxruntime_run(model, inputs), tolerance=2e-2)
+
+
+# Convolutions.
+
+
+@pytest.fixture(scope="module")
+def convolutional_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("convolutional") / "network.onnx"
+    export_convolutional(path)
+    return path
+
+
+def test_convolutions_of_a_session(convolutional_file, tmp_path):
+    model, inputs = onnx.load(convolutional_file), images(seed=1)
+    fused = fused_by_session(model, tmp_path / "fused.onnx")
+    assert "FusedConv" in operators(fused)
+    check(fused, inputs, onnxruntime_run(model, inputs))
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
+def test_convolutions_that_are_quantised(convolutional_file, tmp_path, form):
+    """One level of the result is 1 / 256."""
+    quantised_by_samples(oracle("onnxruntime.quantization"), convolutional_file, tmp_path / "q.onnx", form, images)
+    model, inputs = onnx.load(tmp_path / "q.onnx"), images(seed=2)
+    fused = fused_by_session(model, tmp_path / "fused.onnx")
+    assert {"QLinearConv", "QGemm"} <= operators(fused)
+    for each in (model, fused):
+        check(each, inputs, onnxruntime_run(each, inputs), tolerance=1.1 / 256)

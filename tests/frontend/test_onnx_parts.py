@@ -81,3 +81,15 @@ def test_a_loop_that_never_ends_is_refused() -> None:
     proto = helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)])
     with pytest.raises(weft.Error, match="never ends"):
         weft.compile(proto)
+
+
+def test_turns_and_states_that_begin_as_constants_change(rng: np.random.Generator) -> None:
+    """The number of turns, the condition and the first state are known; the body reads them anew in each turn."""
+    text = """m (float[4,2] x) => (float s, float[4,2] z) {
+        n = Constant <value_int = 4> () f = Constant <value_float = 0.5> ()
+        s, z = Loop <body = b (int64 i, bool ci, float st) => (bool co, float so, float[2] item) {
+            co = Identity(ci) row = Gather(x, i) item = Mul(row, st) so = Add(st, st) }> (n, , f) }"""
+    x = rng.standard_normal((4, 2)).astype(np.float32)
+    state, items = weft.compile(helper.make_model(parser.parse_graph(text))).run({"x": x})
+    assert state == 8
+    np.testing.assert_array_equal(items, x * np.float32([[0.5], [1], [2], [4]]))

@@ -1,5 +1,7 @@
 """Random operators of ONNX: their numbers are of the stream of a seed, which PyTorch draws too."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +10,7 @@ from oracles import oracle
 from scipy import stats
 
 import weft
-from weft.base.errors import Error, OutOfMemory
+from weft.base.errors import Error, OutOfMemory, Unsupported
 from weft.core.interpret import evaluate, final_values
 from weft.frontend import from_onnx
 from weft.runtime.report import report_of
@@ -128,6 +130,37 @@ def test_dtypes_of_numbers(name):
     assert stats.binomtest(int(chosen.astype(int).sum()), 800, 0.25).pvalue > 1e-4
 
 
+def noisy(dims):
+    nodes = [node("RandomUniformLike", "x", "u", seed=7.0), node("Add", "x u", "y")]
+    return make_model(nodes, {"x": dims}, ["y"])
+
+
+@pytest.mark.parametrize("dims", [(4, 9), ("n", 9), ("n", "m")])
+def test_a_compiled_model_goes_on_with_its_stream(dims):
+    """Whatever is known of the shapes; all code of a model draws from one generator."""
+    torch = oracle("torch")
+    generator = torch.Generator().manual_seed(7)
+    model = weft.compile(noisy(dims))
+    for rows in (4, 4, 4) if dims == (4, 9) else (4, 2, 4, 5):
+        x = np.full((rows, 9), 3, np.float32)
+        wanted = 3 + torch.rand(rows, 9, generator=generator)
+        assert model.run({"x": x})[0].tolist() == wanted.tolist()
+
+
+def test_threads_draw_from_one_stream():
+    model = weft.compile(noisy((500,)))
+    with ThreadPoolExecutor(4) as pool:
+        found = np.concatenate([y for (y,) in pool.map(model.run, [{"x": np.zeros(500, np.float32)}] * 20)])
+    torch = oracle("torch")
+    wanted = torch.rand(10_000, generator=torch.Generator().manual_seed(7)).numpy()
+    assert sorted(found.tolist()) == sorted(wanted.tolist())
+
+
+def test_a_program_keeps_no_stream(tmp_path):
+    with pytest.raises(Unsupported, match="random"):
+        weft.compile(noisy((4,))).save(tmp_path / "model.weft")
+
+
 @pytest.mark.parametrize("shape", [[1 << 40], [1 << 20, 1 << 20], [1 << 50]])
 def test_more_numbers_than_memory(shape):
     model = make_model([node("RandomNormal", "", "y", shape=shape)], {}, ["y"])
@@ -193,5 +226,5 @@ def test_runs_of_a_compiled_model_go_on_drawing(rng):
     for shape in (None, {"x": (2, 3)}):
         compiled_model, peer = weft.compile(model, shape=shape), torch.Generator().manual_seed(7)
         for _ in range(3):
-            (drawn,) = compiled_model(np.zeros((2, 3), "float32"))
+            (drawn,) = compiled_model.run({"x": np.zeros((2, 3), "float32")})
             assert drawn.tolist() == torch.empty(2, 3).uniform_(0, 1, generator=peer).tolist()

@@ -89,6 +89,20 @@ def test_whole_numbers(rng, dtype, antialias):
     resized(node, x, {"sizes": np.array([1, 3, 5, 7])}, tolerance=1.0 if antialias else 1e-6)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_truth_and_complex_numbers(rng, mode):
+    """True is what reaches 1; the parts of a complex number are resized each by itself."""
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode=mode)
+    sizes = {"sizes": np.array([1, 2, 7, 3])}
+    x = rng.standard_normal((1, 2, 4, 5)) + 1j * rng.standard_normal((1, 2, 4, 5))
+    parts = [{"x": part.astype(np.float32)} for part in (x.real, x.imag)]
+    (real,), (imaginary,) = (onnxruntime_run(model_of([node], part, ["y"], sizes, 19), part) for part in parts)
+    resized(node, x.astype(np.complex64), sizes, wanted=lambda _: [real + 1j * imaginary])
+    truth = {"x": (x.real > 0).astype(np.float32)}
+    (shares,) = onnxruntime_run(model_of([node], truth, ["y"], sizes, 19), truth)
+    resized(node, x.real > 0, sizes, wanted=lambda _: [shares > 1 - 1e-6])
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("mode", MODES)
 def test_other_floats(rng, dtype, mode):

@@ -74,3 +74,20 @@ def test_a_scale_of_one_element_is_for_all():
     x = np.array([0, 3, 5, 100, 200, 255], "uint8")
     onnx.checker.check_model(proto)
     np.testing.assert_allclose(weft.compile(proto).run({"x": x})[0], (x.astype("f") - 3) * 0.5)
+
+
+def test_converters_that_the_caller_brings():
+    """By the operator's name with its domain, in subgraphs too; numpy says what is right."""
+    text = """m (float[n] x, bool c) => (float[n] y) {
+        t = If <then_branch = a () => (float[n] p) { p = com.example.Scale <by = 3.0> (x) },
+                else_branch = b () => (float[n] q) { q = com.example.Scale <by = 5.0> (x) }> (c)
+        y = com.example.Scale <by = 2.0> (t) }"""
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.example", 1)]
+    model = onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=opsets)
+    scale = lambda inputs, attrs: inputs[0] * attrs["by"]
+    x = np.array([1, -2.5], "float32")
+    compiled = weft.compile(weft.frontend.from_onnx(model, convert_map={"com.example.Scale": scale}))
+    assert compiled(x, np.array(True))[0].tolist() == (6 * x).tolist()
+    assert compiled(x, np.array(False))[0].tolist() == (10 * x).tolist()
+    with pytest.raises(weft.base.errors.Unsupported, match=r"com\.example\.Scale"):
+        weft.frontend.from_onnx(model)

@@ -129,6 +129,15 @@ def test_largest_of_other_types(rng, dtype):
     check(node, {"x": x}, opset=12, wanted=[wanted[0].astype(dtype), wanted[1]])
 
 
+@pytest.mark.parametrize(
+    ("kind", "counted"), [("MaxPool", {}), *(("AveragePool", {"count_include_pad": n}) for n in (0, 1))]
+)
+def test_a_window_that_sticks_out_of_everything(rng, kind, counted):
+    x = rng.standard_normal((2, 3, 3, 6)).astype(np.float32)
+    attrs = {"kernel_shape": [3, 2], "strides": [4, 2], "dilations": [2, 1], "pads": [0, 1, 1, 0], "ceil_mode": 1}
+    check(helper.make_node(kind, ["x"], ["y"], **attrs, **counted), {"x": x})
+
+
 def test_pads_with_valid_do_not_count(rng):
     x = rng.standard_normal((1, 2, 6, 6)).astype(np.float32)
     node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], auto_pad="VALID", pads=[0, 0, 0, 0])

@@ -72,6 +72,8 @@ def test_products_that_are_built(target, kinds):
 
 CONVOLUTIONS = [  # data, weight, strides, padding, dilation
     ((2, 6, 9, 8), (20, 6, 3, 2), (2, 1), (1, 0, 2, 1), (1, 2)),
+    ((1, 18, 7, 9), (18, 1, 3, 3), (2, 1), (1, 1, 1, 1), (1, 1)),
+    ((2, 6, 7, 7), (6, 1, 3, 2), (1, 1), (0, 0, 0, 0), (1, 2)),
     ((1, 8, 6, 7), (16, 8, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((1, 16, 5, 5), (33, 16, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
     ((1, 3, 9, 9), (5, 3, 5, 5), (2, 2), (2, 2, 2, 2), (1, 1)),
@@ -79,7 +81,7 @@ CONVOLUTIONS = [  # data, weight, strides, padding, dilation
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
-@pytest.mark.parametrize(("case", "kinds"), zip(CONVOLUTIONS, BYTE_PAIRS))
+@pytest.mark.parametrize(("case", "kinds"), zip(CONVOLUTIONS, BYTE_PAIRS * 2))
 def test_convolutions_that_are_built(target, case, kinds):
     """With what follows: a bias, and levels of another scale."""
     torch = oracle("torch")
@@ -94,15 +96,42 @@ def test_convolutions_that_are_built(target, case, kinds):
         "m": rng.uniform(1e-4, 1e-3, (channels, 1, 1)).astype(np.float32),
         "z": levels((), a),
     }
+    groups = data[1] // weight[1]
     attrs = {"channels": channels, "kernel_size": weight[2:], "strides": strides, "dilation": dilation}
+    attrs["groups"] = groups
     y = sym.integer_conv(*map(sym.Variable, ("x", "w", "a", "b")), padding=padding, **attrs)
     y = sym.requantize(sym.broadcast_add(y, sym.Variable("bias")), sym.Variable("m"), sym.Variable("z"))
     top, left, bottom, right = padding
     image = torch.nn.functional.pad(torch.tensor(x.astype("d") - values["a"]), (left, right, top, bottom))
     filters = torch.tensor(values["w"].astype("d") - values["b"].astype("d").reshape(-1, 1, 1, 1))
-    sums = torch.nn.functional.conv2d(image, filters, stride=strides, dilation=dilation).numpy() + values["bias"]
+    sums = torch.nn.functional.conv2d(image, filters, stride=strides, dilation=dilation, groups=groups)
+    sums = sums.numpy() + values["bias"]
     limits = np.iinfo(a)
     level = np.rint(sums.astype(np.float32) * values["m"]) + values["z"]
     model = weft.compile((y, values), shape={"x": data}, dtype={"x": a}, target=target)
-    assert any("byte_conv2d" in kernel.name for kernel in model.report().kernels)
+    assert any(("byte_depthwise" if groups > 1 else "byte_conv2d") in k.name for k in model.report().kernels)
     np.testing.assert_array_equal(model.run({"x": x})[0], np.clip(level, limits.min, limits.max).astype(a))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_pools_between_convolutions_keep_channels_side_by_side(kind):
+    """And a padding that is never the largest."""
+    sym, x = weft.symbol, levels((1, 16, 9, 7), kind)
+    values = {"w": levels((32, 16, 1, 1), "int8"), "v": levels((16, 32, 1, 1), "int8")}
+    values |= {"m": np.float32(1e-4), "z": np.zeros((), kind)}
+    attrs = {"kernel_size": (1, 1), "strides": (1, 1), "padding": (0,) * 4, "dilation": (1, 1)}
+    attrs |= {"use_data_zero": False, "use_weight_zero": False}
+    y = sym.integer_conv(sym.Variable("x"), sym.Variable("w"), channels=32, **attrs)
+    y = sym.requantize(y, sym.Variable("m"), sym.Variable("z"))
+    y = sym.max_pool2d(y, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    y = sym.integer_conv(y, sym.Variable("v"), channels=16, **attrs)
+    sums = np.einsum("oi,nihw->nohw", values["w"][..., 0, 0].astype(np.int32), x.astype(np.int32))
+    limits = np.iinfo(kind)
+    between = np.clip(np.rint(sums.astype(np.float32) * values["m"]), limits.min, limits.max)
+    padded = np.pad(between, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=limits.min)
+    pooled = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2].max((-1, -2))
+    model = weft.compile((y, values), shape={"x": x.shape}, dtype={"x": kind})
+    moves = [kernel.name for kernel in model.report().kernels if "layout_transform" in kernel.name]
+    assert len(moves) <= 2  # of what comes in, and of what goes out
+    wanted = np.einsum("oi,nihw->nohw", values["v"][..., 0, 0].astype(np.int32), pooled.astype(np.int32))
+    np.testing.assert_array_equal(model.run({"x": x})[0], wanted)

@@ -122,10 +122,10 @@ class Emitter:
 
     def constant(self, name: str, value: Any, owned: bool = False) -> Value:
         """A known value; it becomes a parameter only if an operator reads it. `owned` if nobody else changes its
-        memory, so that it may become the parameter."""
+        memory, so that it may become the parameter, where it is such as parameters have."""
         data = np.asarray(value)
         constant = Value(name, Fact(data.shape, as_dtype(data.dtype)), constant=data)
-        if owned:
+        if owned and data.flags.carray:
             self._owned.add(constant)
         return constant
 

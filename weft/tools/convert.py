@@ -18,7 +18,7 @@ from .. import frontend
 from ..base.dtype import is_float
 from ..base.errors import InvalidValue, RunError, Unsupported
 from ..base.shape import Dim
-from ..compiler.model import CompiledModel, compile
+from ..compiler.model import compile
 from ..core.ir import topo_order
 from ..core.symbol import Symbol
 from ..runtime.program import Array
@@ -148,7 +148,7 @@ def _runner(file: Path, stages: Stages) -> tuple[str, Any] | None:
         if run is not None:
             return f"{RUNTIME} {version(RUNTIME)}", run
     try:
-        model: CompiledModel = compile(file, progress=stages.progress)
+        model = compile(file, progress=stages.progress)
     except Unsupported:
         return None
     return "weft, reading it again,", model.run

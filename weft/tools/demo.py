@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from ..compiler.model import CompiledModel, compile
+from ..compiler.model import Model, compile
 from ..runtime.program import Array
 
 DATA = Path(__file__).parent.parent / "data"
@@ -29,7 +29,7 @@ def held_out_digits() -> tuple[Array, Array]:
         return file["images"], file["labels"]
 
 
-def predict(model: CompiledModel, images: Array) -> Array:
+def predict(model: Model, images: Array) -> Array:
     """The digit that the network sees in each image."""
     (logits,) = model((images / BRIGHTEST).astype("float32"))
     return np.asarray(logits.argmax(axis=1))
@@ -71,7 +71,7 @@ def chosen(labels: Array) -> list[int]:
     return [int(np.flatnonzero(labels == digit)[0]) for digit in range(SHOWN)]
 
 
-def best_time(model: CompiledModel, images: Array, runs: int = 200) -> float:
+def best_time(model: Model, images: Array, runs: int = 200) -> float:
     """Seconds of the fastest run."""
     inputs = {model.inputs[0].name: (images / BRIGHTEST).astype("float32")}
     seconds = []

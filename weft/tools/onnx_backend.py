@@ -16,7 +16,7 @@ from onnx import TypeProto, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from ..base.errors import InvalidType, InvalidValue, Unsupported
-from ..compiler.model import CompiledModel, compile
+from ..compiler.model import Model, compile
 from ..frontend.onnx.importer import from_onnx
 
 Inputs = Sequence[Any] | Mapping[str, Any]
@@ -25,7 +25,7 @@ Inputs = Sequence[Any] | Mapping[str, Any]
 class WeftRep(BackendRep):
     """A compiled model, and the order in which its graph has inputs."""
 
-    def __init__(self, model: CompiledModel, inputs: Sequence[str]) -> None:
+    def __init__(self, model: Model, inputs: Sequence[str]) -> None:
         self.model = model
         self.inputs = list(inputs)
 

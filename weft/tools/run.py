@@ -12,20 +12,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..base.dtype import dtype_name, is_float
-from ..base.errors import FormatError, NotFound, ShapeError
-from ..base.shape import Dim, is_static, open_shapes
-from ..compiler.model import CompiledModel, InputSpec, compile
+from ..base.errors import Error, FormatError, NotFound, ShapeError
+from ..base.shape import Dim, is_static
+from ..compiler.model import InputSpec, Model, compile
 from ..frontend.files import is_program
-from ..runtime.artifact import LoadedModel, load
+from ..runtime.artifact import load
 from ..runtime.program import Array, TensorSpec
 from .model_files import read_model
 
 FIRST_VALUES = 6
 TOP = 5
 RANDOM_INTEGERS = 2  # random integers are below this: 0 and 1 are valid as ids, masks and counts
-
-
-Model = CompiledModel | LoadedModel
+LIKELY_BATCH, LIKELY_SIDE, LIKELY_EXTENT = 1, 224, 16  # of inputs whose shapes are open
 
 
 def run_model(
@@ -81,8 +79,8 @@ def compiled_with_progress(
     threads: int | None,
     opt_level: int,
     console: Console,
-) -> CompiledModel:
-    """The model compiled while a bar counts its kernels; an open batch becomes 1."""
+) -> Model:
+    """The model compiled while a bar counts its kernels; for open shapes likely ones are taken."""
     columns = (TextColumn("compile "), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
@@ -91,16 +89,21 @@ def compiled_with_progress(
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        def compiled(known: Mapping[str, Sequence[Dim]]) -> CompiledModel:
+        def compiled(known: Mapping[str, Sequence[Dim]]) -> Model:
             model = path if params is None else read_model(path, params, known)
             return compile(model, shape=known, threads=threads, opt_level=opt_level, progress=progress)
 
         model = compiled(shapes)
-        closed = batches_of_one(model.inputs)
+        closed = likely_shapes(model.inputs)
         if closed:
             note = ", ".join(f"{name} {shape}" for name, shape in closed.items())
             console.print(f"open     taken as {note}; --shape tells others", highlight=False)
-            model = compiled({**shapes, **closed})
+            try:
+                model = compiled({**shapes, **closed})
+            except Error as error:
+                name, shape = next(iter(closed.items()))
+                error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, shape))}"
+                raise
     return model
 
 
@@ -113,16 +116,23 @@ def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequen
             )
 
 
-def batches_of_one(inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
-    """The shapes of inputs whose first dimension alone is open, with 1 in its place."""
-    closed = {}
+def likely_shapes(inputs: Sequence[InputSpec | TensorSpec]) -> dict[str, tuple[int, ...]]:
+    """Shapes for inputs that are open: a batch of one, images of 224 x 224, and 16 of everything else; a name is one
+    number wherever it stands.
+
+    >>> likely_shapes([InputSpec("x", ("n", 3, None, None), None), InputSpec("y", ("n", "length"), None)])
+    {'x': (1, 3, 224, 224), 'y': (1, 16)}
+    """
+    names: dict[str, int] = {}
+    shapes = {}
     for spec in inputs:
-        rest = None if spec.shape is None else spec.shape[1:]
-        if not is_static(rest):
-            raise open_shapes(f"the shape of input {spec.name!r} is open", {s.name: s.shape for s in inputs})
-        if not is_static(spec.shape):
-            closed[spec.name] = (1, *rest)
-    return closed
+        if is_static(spec.shape):
+            continue
+        dims: Sequence[Dim] = (None,) if spec.shape is None else spec.shape
+        likely = [LIKELY_BATCH, *[LIKELY_SIDE if len(dims) == 4 else LIKELY_EXTENT] * (len(dims) - 1)]
+        extents = [names.setdefault(dim, size) if isinstance(dim, str) else size for dim, size in zip(dims, likely)]
+        shapes[spec.name] = tuple(dim if isinstance(dim, int) else size for dim, size in zip(dims, extents))
+    return shapes
 
 
 def complete_inputs(model: Model, known: Mapping[str, Array], console: Console) -> dict[str, Array]:
@@ -138,9 +148,10 @@ def complete_inputs(model: Model, known: Mapping[str, Array], console: Console) 
 
 
 def random_array(rng: np.random.Generator, spec: InputSpec | TensorSpec) -> Array:
-    """Normal numbers, or zeros and ones for integers and booleans."""
+    """Normal numbers, zeros and ones for integers and booleans, or a word for text."""
     assert is_static(spec.shape)
-    assert spec.dtype is not None
+    if spec.dtype is None:
+        return np.full(spec.shape, "word", object)
     if is_float(spec.dtype):
         return np.asarray(rng.standard_normal(spec.shape)).astype(spec.dtype)
     return np.asarray(rng.integers(0, RANDOM_INTEGERS, spec.shape)).astype(spec.dtype)

@@ -138,9 +138,9 @@ class _Step:
         body = self._bodies.get(number)
         if body is None:
             node, params = self._call.node, self._source.params
-            first = 1 if node.op is IF_ELSE else 2 + node.params.num_states  # what is captured stays as it is
-            captured = list(enumerate(self._call.inputs))[first:]
-            fixed = {input_name(i): params[name] for i, name in captured if name in params}
+            moving = 0 if node.op is IF_ELSE else 2 + node.params.num_states  # what turns of a loop change
+            stay = enumerate(self._call.inputs[moving:], moving)
+            fixed = {input_name(i): params[name] for i, name in stay if name in params}
             symbol = node.subgraphs[number]
             source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
             body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source)

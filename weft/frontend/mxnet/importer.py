@@ -9,18 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.dtype import FLOAT32, DType, is_float
-from ...base.errors import FormatError, NotFound, Unsupported
+from ...base.errors import FormatError, NotFound, OpenShapes, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
+from ...core.ir import UNKNOWN
 from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
 from ..building import Alike
+from ..custom import SymbolConverter, converted_by, get_op, identity_converter
 from ..emitter import Emitter, Value
 from ..reading import check_inputs, in_nodes, reading
 from . import convert  # noqa: F401  registers the converters
 from .attributes import parsed, real_name, signature
-from .call import MxnetCall, OpenFill, Subgraph
-from .custom import SymbolConverter, converted_by, get_op, identity_converter
+from .call import OpenFill, Subgraph
+from .later import converted, defer
 from .params_file import dtype_of_code
 from .registry import Converter, find
 from .source import MxnetModel, read_model
@@ -80,7 +82,8 @@ def from_mxnet(
         _head(emitter, value, model.graph.nodes[number], len(values[number]))
         for value, (number, _) in zip(_Conversion(model.graph, tables, emitter, values).outputs(), model.graph.heads)
     ]
-    return (outputs[0] if len(outputs) == 1 else Group(outputs)), emitter.params
+    made = outputs[0] if len(outputs) == 1 else Group(outputs)
+    return made, emitter.used_params(made)
 
 
 def _head(emitter: Emitter, value: Value, node: FileNode, count: int) -> Symbol:
@@ -247,13 +250,16 @@ class _Conversion:
         if node.op in self.tables.brought:
             attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
             return converted_by(self.tables.brought[node.op], self.emitter, list(map(_settled, inputs)), attrs)
-        how = find(node.op)
-        assert how is not None  # else the node would have been reported
+        may_wait = not node.subgraphs and not any(isinstance(value, OpenFill) for value in inputs)
+        if may_wait and any(value.fact == UNKNOWN for value in inputs):
+            return defer(self.emitter, node, inputs, wanted)
         subgraphs = [_subgraph(graph, self.tables) for graph in node.subgraphs]
-        call = MxnetCall(self.emitter, node.op, node.name, node.attrs, signature(node.op), inputs, wanted, subgraphs)
-        answer = call.alike(how) if isinstance(how, Alike) else how(call)
-        call.check_all_read()
-        return call.named([answer] if isinstance(answer, Value) else answer)
+        try:
+            return converted(self.emitter, node.op, node.name, dict(node.attrs), inputs, wanted, subgraphs)
+        except OpenShapes:
+            if not may_wait:
+                raise
+            return defer(self.emitter, node, inputs, wanted)
 
     def _value(self, number: int, index: int) -> Value:
         outputs = self.values[number]

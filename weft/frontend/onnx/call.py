@@ -49,6 +49,7 @@ class HostCall:
     def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, opset: int, label: str) -> None:
         self.op_type = node.op_type
         self.opset = opset
+        self.label = label
         self.wanted = frozenset(index for index, output in enumerate(node.output) if output)
         self.attr = Attributes(node, schema, label).get
 
@@ -111,7 +112,9 @@ class OnnxCall(Building):
         self._attributes.assumed.update(defaults)
 
     def check_all_read(self) -> None:
-        """What the converter has not looked at must not be there: nothing is dropped in silence."""
+        """What the converter has not looked at must not be there: nothing is dropped in silence. But for a hint of the
+        first opset, that an operator may write where it reads."""
+        self.ignore("consumed_inputs")
         for name, value in self._attributes.stated.items():
             if name not in self._read and value != self._attributes.default(name):
                 raise Unsupported(f"{self.op_type} with attribute {name!r} = {value!r:.80}")

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from ...base.errors import Error, FormatError, InvalidValue, Unsupported
+from ...base.errors import Error, FormatError, InvalidType, InvalidValue, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
+from ..custom import SymbolConverter
 from ..emitter import TENSOR, Emitter
 from ..input_names import plainly_named
 from ..reading import check_inputs
@@ -20,12 +21,15 @@ from .gaps import Gaps
 from .kinds import declared_kind
 from .model import Model, node_domain, node_label, node_schema, read_model, subgraphs_of
 from .registry import GUESTS, find
-from .scope import Scope, constant
+from .scope import Scope, brought_for, constant
 from .tensors import checked_dims, dtype_of, symbol_name, to_numpy
 
 
 def from_onnx(
-    model: object, shape: Mapping[str, Sequence[Dim]] | None = None, links: bool = False
+    model: object,
+    shape: Mapping[str, Sequence[Dim]] | None = None,
+    links: bool = False,
+    convert_map: Mapping[str, SymbolConverter] | None = None,
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """An ONNX model as a symbol and its parameters.
 
@@ -33,6 +37,9 @@ def from_onnx(
     whose dimensions the model leaves open; a name or None in it leaves one open. Inputs of the
     graph become variables with shape and dtype hints, initialisers that are used become parameters,
     several outputs become a group.
+
+    `convert_map` has converters for operators by name, "Relu" or "com.example.Thing", which come before what is built
+    in: functions of the input symbols and a dict of attributes that give a symbol.
 
     External data is read from the model's folder only. A file there that is a symbolic link, or has
     a second name (a hard link), may lead outside; it is read with `links=True`, for folders that
@@ -46,9 +53,10 @@ def from_onnx(
     (['x'], {})
     """
     checked = read_model(model, links)
-    gaps = Gaps(checked, _without_converter(checked))
+    brought = _brought(convert_map)
+    gaps = Gaps(checked, _without_converter(checked, brought))
     emitter = Emitter()
-    scope = Scope(emitter, checked.opsets)
+    scope = Scope(emitter, checked.opsets, brought)
     _inputs(checked, scope, given_shapes(shape), gaps)
     for position, node in enumerate(checked.graph.node):
         if all(name in scope for name in node.input if name):
@@ -75,7 +83,13 @@ def _read_or_note(scope: Scope, node: onnx.NodeProto, position: int, gaps: Gaps)
         gaps.follows(node)
 
 
-def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
+def _brought(convert_map: object) -> dict[str, SymbolConverter]:
+    if not isinstance(convert_map, Mapping | None):
+        raise InvalidType(f"convert_map is a dict from names to functions, not a {type(convert_map).__name__}")
+    return dict(convert_map or {})
+
+
+def _without_converter(model: Model, brought: Mapping[str, SymbolConverter]) -> dict[tuple[str, str], list[str]]:
     """Operators that have none, in subgraphs too, by domain and name, with the nodes that ask for them."""
     newest = onnx.defs.onnx_opset_version()
     if model.opsets.get("", newest) > newest:
@@ -93,7 +107,9 @@ def _without_converter(model: Model) -> dict[tuple[str, str], list[str]]:
                 f"the model imports no opset of domain {domain or 'ai.onnx'!r}", where=node_label(node, position)
             )
         opset = model.opsets[domain]
-        known = find(domain, node.op_type, opset) is not None or (not domain and node.op_type in CONTROL)
+        if brought_for(node, brought) is not None:
+            continue
+        known = find(domain, node.op_type, opset) is not None or (domain, node.op_type) in CONTROL
         if not known or (not domain and node.op_type not in GUESTS and node_schema(node, opset) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
         for graph in subgraphs_of(node):

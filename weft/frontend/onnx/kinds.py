@@ -30,7 +30,7 @@ def declared_kind(item: onnx.TypeProto) -> str:
 def output_kinds(node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, inputs: Sequence[Value | None]) -> list[str]:
     """One for each output of a node."""
     if schema is None:
-        return [TENSOR] * len(node.output)
+        return [TEXT if node.op_type in _TOKENS else TENSOR] * len(node.output)
     return [_output_kind(node, schema, _formal(schema.outputs, index), inputs) for index in range(len(node.output))]
 
 
@@ -54,11 +54,16 @@ def _output_kind(
     for index, value in enumerate(inputs):
         if value is not None and constraint and _formal(schema.inputs, index).type_str == formal.type_str:
             return value.kind
+    if all(name.startswith(("seq(", "map(")) for name in allowed):
+        return SEQUENCE
     if "tensor(string)" not in allowed:
         return TENSOR
+    if node.op_type == "CategoryMapper" or (node.op_type == "LabelEncoder" and schema.since_version == 1):
+        return TENSOR if TEXT in kinds else TEXT
     return TEXT if len(allowed) == 1 or _makes_text(node) else TENSOR
 
 
+_TOKENS = ("Tokenizer",)  # what gives text and has no schema
 _SEQUENCES = ("SequenceConstruct", "SequenceEmpty", "SplitToSequence", "SequenceInsert", "SequenceErase", "Optional")
 
 
@@ -67,6 +72,8 @@ def _makes_text(node: onnx.NodeProto) -> bool:
         if attribute.name == "to" and attribute.i == TensorProto.STRING:
             return True
         if attribute.name in ("value", "values_tensor") and attribute.t.data_type == TensorProto.STRING:
+            return True
+        if attribute.name == "cast_to" and attribute.s == b"TO_STRING":
             return True
         if attribute.name in _TEXT_ATTRIBUTES and (attribute.strings or attribute.s):
             return True

@@ -15,6 +15,7 @@ from ...base.ndarray import NDArray
 from ..reading import read_bytes
 from .functions import inlined
 from .large import read_without_large
+from .restated import restated
 from .tensors import Folder
 
 _LARGEST_FILE = 1 << 31  # protobuf reads no more
@@ -35,8 +36,8 @@ def read_model(source: object, links: bool = False) -> Model:
     if not proto.HasField("graph"):
         raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
     _check_text(proto)
-    if proto.functions:
-        proto = inlined(proto)
+    proto = inlined(proto)
+    proto = restated(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
     return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large)

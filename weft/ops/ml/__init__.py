@@ -1,3 +1,3 @@
-"""Learned models that are no networks: ensembles of decision trees."""
+"""Learned models that are no networks: ensembles of decision trees, support vector machines."""
 
-from . import trees
+from . import coupling, trees

@@ -11,7 +11,7 @@ from ..registry import converter
 
 @converter("BatchNormalization")
 def batch_norm(call: OnnxCall) -> list[Value]:
-    call.ignore("momentum", "consumed_inputs", "is_test")
+    call.ignore("momentum", "is_test")
     if call.wanted - {0}:
         raise Unsupported(
             f"BatchNormalization of opset {call.opset} with statistics among its outputs",
@@ -60,6 +60,7 @@ def _normalised(call: OnnxCall, x: Value, scale: Value, bias: Value, mean: Value
     if mean.constant is not None and variance.constant is not None:
         return call.op("batch_norm", x, scale, bias, mean, variance, epsilon=epsilon, axis=1)
     scale = call.op("elemwise_div", scale, call.op("sqrt", call.shifted(variance, epsilon)))
-    column = lambda value: call.reshape(value, (call.shape(value)[0], *(1,) * (call.rank(x) - 2)))
-    centred = call.op("broadcast_sub", x, column(mean))
-    return call.op("broadcast_add", call.op("broadcast_mul", centred, column(scale)), column(bias))
+    behind = (1,) * (call.rank(x) - 2)
+    mean, scale, bias = (call.reshape(part, (*call.shape(part), *behind)) for part in (mean, scale, bias))
+    centred = call.op("broadcast_sub", x, mean)
+    return call.op("broadcast_add", call.op("broadcast_mul", centred, scale), bias)

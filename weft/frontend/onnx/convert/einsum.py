@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ....base.errors import FormatError, Unsupported
+import numpy as np
+
+from ....base.dtype import INT64
+from ....base.errors import FormatError
 from ...emitter import Value
 from ...products import contracted
 from ..call import OnnxCall
@@ -16,7 +19,26 @@ _SPARE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 @converter("Einsum", since=12)
 def einsum(call: OnnxCall) -> Value:
     terms, result = _parse(call)
-    return contracted(call, call.all(), terms, result)
+    operands = [_distinct(call, value, term) for value, term in zip(call.all(), terms)]
+    return contracted(call, [value for value, _ in operands], [term for _, term in operands], result)
+
+
+def _distinct(call: OnnxCall, value: Value, term: str) -> tuple[Value, str]:
+    """An operand whose letters differ: of two axes of one letter the diagonal is left, as the last axis."""
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            first, second = [place for place, other in enumerate(term) if other == letter][:2]
+            rest = [axis for axis in range(len(term)) if axis not in (first, second)]
+            extent = call.extent(value, first)
+            value = call.transposed(value, (*rest, first, second))
+            shape = call.shape(value)
+            if shape[-2] != shape[-1]:
+                raise FormatError(f"axes of {shape[-2]} and {shape[-1]} elements are both {letter!r}")
+            flat = call.reshape(value, (*shape[:-2], extent * extent))
+            diagonal = call.make(np.arange(extent) * (extent + 1), INT64)
+            value = call.op("take", flat, diagonal, axis=len(rest))
+            term = "".join(term[axis] for axis in rest) + letter
+    return value, term
 
 
 def _parse(call: OnnxCall) -> tuple[list[str], str]:
@@ -34,8 +56,8 @@ def _parse(call: OnnxCall) -> tuple[list[str], str]:
     dots = "".join(spare[:most])
     full = [t.replace("...", dots[most - w :]) for t, w in zip(terms, widths)]
     for index, term in enumerate(full):
-        if len(set(term)) != len(term) or len(term) != call.rank(call[index]):
-            raise Unsupported(f"Einsum with the term {terms[index]!r} is not supported")
+        if len(term) != call.rank(call[index]):
+            raise FormatError(f"the term {terms[index]!r} for an input of {call.rank(call[index])} axes")
     if arrow:
         return full, result.replace("...", dots)
     once = [letter for letter in "".join(full) if "".join(full).count(letter) == 1]

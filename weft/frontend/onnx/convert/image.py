@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....base.dtype import FLOAT32, FLOAT64, INT64, DType, is_float
+from ....base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, is_complex, is_float, is_integer
 from ....base.errors import FormatError, Unsupported
 from ....base.shape import Dim, is_static, mul_dims, normalize_axis
 from ...emitter import Value
@@ -136,8 +136,9 @@ def _resized(call: OnnxCall, sizes: list[int], scales: list[float] | None, how: 
         if 0 in shape and 0 not in sizes:
             raise FormatError(f"nothing of shape {shape} cannot be resized to {sizes}")
         return call.op("zeros", shape=tuple(sizes), dtype=call.dtype(call[0]))
-    of_numbers = how.mode == "nearest" or is_float(call.dtype(call[0]))
-    if of_numbers and _is_of_images(shape, sizes, scales, how):
+    dtype = call.dtype(call[0])
+    of_images = is_float(dtype) or (how.mode == "nearest" and is_integer(dtype))
+    if of_images and _is_of_images(shape, sizes, scales, how):
         return _resized_images(call, sizes, scales, how)
     rows = [
         ResizedAxis(axis, extent, out, out / extent, float(out))
@@ -192,8 +193,8 @@ def _resized_images(call: OnnxCall, sizes: Sequence[Dim], scales: list[float] | 
 
 def _resampled(call: OnnxCall, rows: list[ResizedAxis], how: Resizing) -> Value:
     data, dtype = call[0], call.dtype(call[0])
-    if how.mode != "nearest":
-        data = call.widened(data) if is_float(dtype) else call.cast(data, FLOAT64)
+    exact = how.mode == "nearest" or is_float(dtype) or is_complex(dtype)
+    data = call.widened(data) if exact else call.cast(data, FLOAT64)
     outside = []
     for row in rows:
         at = coordinates(row, how.coordinates)
@@ -204,7 +205,7 @@ def _resampled(call: OnnxCall, rows: list[ResizedAxis], how: Resizing) -> Value:
             data = _filtered(call, data, row, at, how)
     if how.coordinates == "tf_crop_and_resize":
         data = _with_fill(call, data, outside, how.extrapolation or 0.0)
-    return call.cast(data, dtype) if how.mode == "nearest" or is_float(dtype) else _whole(call, data, dtype, how)
+    return call.cast(data, dtype) if exact else _whole(call, data, dtype, how)
 
 
 def _whole(call: OnnxCall, data: Value, dtype: DType, how: Resizing) -> Value:
@@ -212,8 +213,9 @@ def _whole(call: OnnxCall, data: Value, dtype: DType, how: Resizing) -> Value:
     for rounding errors is whole."""
     data = call.cast(data, FLOAT32)
     data = call.op("round", data) if how.antialias else data
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    return call.cast(call.op("clip", data, a_min=float(low), a_max=float(high)), dtype)
+    low, high = (0, 1) if dtype == BOOL else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    data = call.op("clip", call.op("trunc", data), a_min=float(low), a_max=float(high))
+    return call.cast(data, dtype)
 
 
 def _filtered(call: OnnxCall, data: Value, row: ResizedAxis, at: np.ndarray, how: Resizing) -> Value:

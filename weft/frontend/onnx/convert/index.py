@@ -154,15 +154,35 @@ def gather_elements(call: OnnxCall) -> Value:
 def gather_nd(call: OnnxCall) -> Value:
     """ONNX has the coordinates last, gather_nd first."""
     if call.attr("batch_dims", 0):
-        raise Unsupported("GatherND with batch_dims is not supported")
-    rank, known = call.rank(call[1]), call[1].constant
-    if known is not None and rank:
-        for column, extent in enumerate(call[0].shape or ()):
-            _check_within(known[..., column : column + 1], extent)
+        return _batches_gathered(call, call.attr("batch_dims"))
+    rank = call.rank(call[1])
+    _check_coordinates(call, call[0].shape or ())
     if rank > 1:
         return call.op("gather_nd", call[0], call.transposed(call[1], (rank - 1, *range(rank - 1))))
     element = call.op("gather_nd", call[0], call.reshape(call[1], (call.extent(call[1], 0), 1)))
     return call.reshape(element, call.shape(element)[1:])
+
+
+def _check_coordinates(call: OnnxCall, dims: Sequence[Dim]) -> None:
+    known = call[1].constant
+    if known is not None and known.ndim:
+        for column, extent in enumerate(dims):
+            _check_within(known[..., column : column + 1], extent)
+
+
+def _batches_gathered(call: OnnxCall, batch_dims: int) -> Value:
+    """The batch is one more coordinate of each place."""
+    shape, where = call.shape(call[0]), call.shape(call[1])
+    batch = shape[:batch_dims]
+    if where[:batch_dims] != batch or len(where) <= batch_dims:
+        raise FormatError(f"indices of shape {where} for data of shape {shape} with {batch_dims} batch_dims")
+    _check_coordinates(call, shape[batch_dims:])
+    count, places = numel(batch), where[batch_dims:-1]
+    inside = call.reshape(call[1], (count * numel(places), where[-1]))
+    outside = np.repeat(np.arange(count), numel(places))[:, None].astype(call.dtype(call[1]))
+    coordinates = call.transposed(call.op("concatenate", call.make(outside), inside, axis=1), (1, 0))
+    elements = call.op("gather_nd", call.reshape(call[0], (count, *shape[batch_dims:])), coordinates)
+    return call.reshape(elements, (*batch, *places, *shape[batch_dims + where[-1] :]))
 
 
 @converter("Pad", since=2)
@@ -215,11 +235,12 @@ def _constant_pad(call: OnnxCall, widths: dict[int, tuple[Any, Any]], value: flo
 
 
 def _pad_order(size: int, before: int, after: int, mode: str) -> np.ndarray:
-    """Which elements stand along a padded axis."""
-    if before + after + size > 1 << 24 or min(before, after) < 0 or size == 0:
-        raise Unsupported(f"pads of {before} and {after} in mode {mode} are not supported")
+    """Which elements stand along a padded axis. Negative pads crop, and what is left fills the others."""
+    left = np.arange(size)[max(-before, 0) : size - max(-after, 0)]
+    if before + after + size > 1 << 24 or not left.size:
+        raise Unsupported(f"pads of {before} and {after} in mode {mode} for {size} elements are not supported")
     kinds: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-    return np.pad(np.arange(size), (before, after), mode=kinds[mode])
+    return np.pad(left, (max(before, 0), max(after, 0)), mode=kinds[mode])
 
 
 # Other ways of choosing.

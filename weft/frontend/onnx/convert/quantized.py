@@ -6,16 +6,23 @@ from math import inf, prod
 
 import numpy as np
 
-from ....base.dtype import DTYPES, FLOAT32, INT32, DType, is_float
+from ....base.dtype import DTYPES, FLOAT32, INT32, STORED_DTYPES, DType, is_float, is_stored
 from ....base.errors import FormatError
+from ....base.shape import normalize_axis
 from ...building import NARROW
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
+from .casts import narrowed
 from .windows import windows_of
 
 UINT8, INT8 = DTYPES["uint8"], DTYPES["int8"]
+_LEVELS = {
+    STORED_DTYPES[name]: limits
+    for name, limits in {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}.items()
+}
+_BYTE_OF = {dtype: INT8 if low else UINT8 for dtype, (low, _) in _LEVELS.items()}
 
 
 # Numbers to levels and back.
@@ -25,7 +32,10 @@ UINT8, INT8 = DTYPES["uint8"], DTYPES["int8"]
 def dequantize(call: OnnxCall) -> Value:
     """(x - zero point) scale, computed in float32."""
     dtype = _given_dtype(call, "output_dtype") or call.dtype(call[1])
-    data, zero = _signed(call, call[0], call.get(2))
+    if is_stored(call.dtype(call[0])) and call.dtype(call[0]) not in _BYTE_OF:
+        return call.cast(_from_floats(call), dtype)
+    zero = call.get(2)
+    data, zero = _signed(call, _in_bytes(call, call[0]), zero and _in_bytes(call, zero))
     zeros = [] if zero is None else [one_number(call, zero)]
     scale = one_number(call, call[1] if dtype == call.dtype(call[1]) else call.cast(call[1], FLOAT32))
     number = call.op("dequantize", data, scale, *zeros, use_zero=bool(zeros), **_granularity(call))
@@ -35,7 +45,7 @@ def dequantize(call: OnnxCall) -> Value:
 @converter("QuantizeLinear", since=10)
 def quantize(call: OnnxCall) -> Value:
     """round(x / scale) + zero point, limited to what the dtype holds."""
-    call.ignore("saturate")  # it is of floats in 8 bits
+    saturate = bool(call.attr("saturate", 1))
     precision = _given_dtype(call, "precision") or call.dtype(call[1])
     precision = precision if is_float(precision) else FLOAT32
     data, scale = (call.cast(call[i], precision) for i in (0, 1))
@@ -44,6 +54,8 @@ def quantize(call: OnnxCall) -> Value:
         zero = call.make(0, dtype or UINT8)
     elif dtype is not None and dtype != call.dtype(zero):
         raise FormatError(f"a zero point of {call.dtype(zero)}, and output_dtype is {dtype}")
+    if is_stored(call.dtype(zero)):
+        return _to_narrow(call, data, scale, zero, saturate)
     return call.op("quantize", data, one_number(call, scale), one_number(call, zero), **_granularity(call))
 
 
@@ -64,6 +76,46 @@ def dynamic_levels(call: OnnxCall, data: Value) -> list[Value]:
     start = call.op("broadcast_div", call.op("negative", low), scale)
     zero = call.cast(call.op("round", call.op("clip", start, a_min=0, a_max=255)), UINT8)
     return [call.op("quantize", data, scale, zero), scale, zero]
+
+
+# Levels of less than a byte, and floats in one: kernels see those as bytes, and these as float32.
+
+
+def _in_bytes(call: OnnxCall, value: Value) -> Value:
+    """Levels of 2 and 4 bits as levels of 8, which have all of theirs."""
+    dtype = call.dtype(value)
+    return call.cast(value, _BYTE_OF.get(dtype, dtype))
+
+
+def _from_floats(call: OnnxCall) -> Value:
+    data, zero = call.cast(call[0], FLOAT32), call.get(2)
+    if zero is not None:
+        data = call.op("broadcast_sub", data, _beside(call, call.cast(zero, FLOAT32)))
+    return call.op("broadcast_mul", data, _beside(call, call.cast(call[1], FLOAT32)))
+
+
+def _to_narrow(call: OnnxCall, data: Value, scale: Value, zero: Value, saturate: bool) -> Value:
+    dtype = call.dtype(zero)
+    number = call.op("broadcast_div", data, _beside(call, scale))
+    beside = _beside(call, call.cast(zero, call.dtype(data)))
+    if dtype not in _BYTE_OF:
+        return narrowed(call, call.op("broadcast_add", number, beside), dtype, saturate)
+    level = call.op("broadcast_add", call.op("round", number), beside)
+    low, high = _LEVELS[dtype]
+    return call.cast(call.cast(call.op("clip", level, a_min=low, a_max=high), _BYTE_OF[dtype]), dtype)
+
+
+def _beside(call: OnnxCall, value: Value) -> Value:
+    """One number for all of the data, one for each place along its axis, or one for each block of places."""
+    shape = call.shape(call[0])
+    granularity = _granularity(call)
+    axis, block = normalize_axis(granularity["axis"], max(len(shape), 1)), granularity["block_size"]
+    if prod(call.shape(value)) == 1:
+        return call.reshape(value, ())
+    if not block:
+        return call.reshape(value, [extent if place == axis else 1 for place, extent in enumerate(shape)])
+    spread = call.op("repeat", value, repeats=block, axis=axis)
+    return call.sliced(spread, {axis: (0, shape[axis], 1)})
 
 
 def _given_dtype(call: OnnxCall, name: str) -> DType | None:

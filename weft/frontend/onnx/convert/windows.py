@@ -141,14 +141,25 @@ def _taps_beside(call: OnnxCall, value: Value, taps: int, windows: int) -> Value
 # Pools.
 
 
-def _pool_windows(call: OnnxCall) -> Windows:
-    return windows_of(call, per_axis(call, "kernel_shape", _spatial(call), 1))
+def _pool_windows(call: OnnxCall) -> tuple[Windows, bool]:
+    """The windows of a pool, and whether a last one may stick out. One that sticks out of all of an axis is
+    cut to what is there."""
+    windows = windows_of(call, per_axis(call, "kernel_shape", _spatial(call), 1))
+    if not call.attr("ceil_mode", 0):
+        return windows, False
+    kernel, strides = list(windows.kernel), list(windows.strides)
+    for axis, (sides, reach) in enumerate(zip(windows.sides, windows.reach)):
+        dim = call.dims(call[0])[2 + axis]
+        if isinstance(dim, int) and 0 < reach - dim - sum(sides) < strides[axis]:
+            kernel[axis] = (dim + sum(sides) - 1) // windows.dilation[axis] + 1
+            strides[axis] = dim + sum(sides)
+    return windows._replace(kernel=tuple(kernel), strides=tuple(strides)), True
 
 
 @converter("MaxPool")
 def max_pool(call: OnnxCall) -> Value | list[Value]:
     """The largest element of every window, and where in all of the data it is."""
-    windows, ceil = _pool_windows(call), bool(call.attr("ceil_mode", 0))
+    windows, ceil = _pool_windows(call)
     by_columns = bool(call.attr("storage_order", 0))
     if 1 not in call.wanted:
         return pooled(call, "max_pool2d", call[0], windows, ceil)
@@ -169,7 +180,8 @@ def _places(call: OnnxCall, by_columns: bool) -> Value:
 def max_unpool(call: OnnxCall) -> Value:
     """Zeros, with the data at given places of all of them. The places are those of the shape that follows
     from the windows; an output shape that is larger has zeros behind it."""
-    data, windows, shape = call[0], _pool_windows(call), call.shape(call[0])
+    data, shape = call[0], call.shape(call[0])
+    windows = windows_of(call, per_axis(call, "kernel_shape", _spatial(call), 1))
     rows = zip(shape[2:], windows.strides, windows.kernel, windows.sides)
     inner = [*shape[:2], *((extent - 1) * s + k - sum(sides) for extent, s, k, sides in rows)]
     wanted = call.optional_ints(2, "the output shape") or inner
@@ -183,7 +195,7 @@ def max_unpool(call: OnnxCall) -> Value:
 @converter("AveragePool")
 @in_float32
 def average_pool(call: OnnxCall) -> Value:
-    windows, ceil = _pool_windows(call), bool(call.attr("ceil_mode", 0))
+    windows, ceil = _pool_windows(call)
     counted = bool(call.attr("count_include_pad", 0))
     return pooled(call, "avg_pool2d", call[0], windows, ceil, count_include_pad=counted)
 
@@ -192,7 +204,7 @@ def average_pool(call: OnnxCall) -> Value:
 @in_float32
 def lp_pool(call: OnnxCall) -> Value:
     """The p-norm of every window."""
-    windows, ceil = _pool_windows(call), bool(call.attr("ceil_mode", 0))
+    windows, ceil = _pool_windows(call)
     return _root(call, window_sums(call, _powers(call), windows, ceil))
 
 

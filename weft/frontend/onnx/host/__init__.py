@@ -1,3 +1,3 @@
 """Steps of ONNX operators on the host, by subject; each file registers its own."""
 
-from . import extents, sequences, strings
+from . import extents, labels, maps, sequences, strings, tokens

@@ -383,6 +383,43 @@ class _Machine:
             before = char
         return self.end in self.reached(states, before, None)
 
+    def longest(self, text: str, begin: int) -> int | None:
+        """Where the longest match that begins at a place ends."""
+        states, before, found = frozenset([self.start]), text[begin - 1] if begin else None, None
+        for place in range(begin, len(text) + 1):
+            behind = text[place] if place < len(text) else None
+            if self.end in self.reached(states, before, behind):
+                found = place
+            if behind is None:
+                break
+            states = self.step(states, before, behind)
+            if not states:
+                break
+            before = behind
+        return found
+
+    def all_longest(self, text: str) -> list[tuple[int, int]]:
+        """The parts of a text that match, from the front: of those that begin at one place the longest, none empty."""
+        found, place = [], 0
+        while place < len(text):
+            end = self.longest(text, place)
+            if end is not None and end > place:
+                found.append((place, end))
+                place = end
+            else:
+                place += 1
+        return found
+
+
+@lru_cache(maxsize=64)
+def longest_matches(pattern: str) -> Callable[[str], list[tuple[int, int]]]:
+    """Begins and ends of what a pattern finds in a text.
+
+    >>> longest_matches("[a-z]+")("so it is")
+    [(0, 2), (3, 5), (6, 8)]
+    """
+    return _Machine(_Parser(pattern).whole()).all_longest
+
 
 @lru_cache(maxsize=64)
 def full_match(pattern: str) -> Callable[[str], bool]:

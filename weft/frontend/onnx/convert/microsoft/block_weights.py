@@ -63,6 +63,32 @@ def _zero_points(call: OnnxCall, rows: int, blocks: int, bits: int) -> np.ndarra
     return zero.astype(np.float32).reshape(rows, blocks)
 
 
+# What four bits stand for, by QLoRA's table, and as floats of a sign, two bits of exponent and one of mantissa.
+_NORMAL_FLOATS = (
+    [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453]
+    + [-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0]
+    + [0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224]
+    + [0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]
+)
+_SMALL_FLOATS = [0.0, 0.0625 / 12, 8 / 12, 1.0, 4 / 12, 6 / 12, 2 / 12, 3 / 12]
+_TABLES = (np.array([*_SMALL_FLOATS, *(-x for x in _SMALL_FLOATS)], np.float32), np.array(_NORMAL_FLOATS, np.float32))
+
+
+@microsoft("MatMulBnb4", decides=(1, 2), transB=1, training_mode=0)
+def matmul_small_floats(call: OnnxCall) -> Value:
+    """A W', or A W, where each four bits of W are a number of a table, the higher ones of a byte first."""
+    call.ignore("training_mode")
+    rows, columns, size, kind = (call.attr(name) for name in ("N", "K", "block_size", "quant_type"))
+    packed, largest = call.constant(1, "the weight").ravel(), call.constant(2, "the scale").astype(np.float32).ravel()
+    if kind not in (0, 1) or 2 * packed.size < rows * columns or largest.size != -(-rows * columns // size):
+        raise FormatError(f"{packed.size} bytes and {largest.size} scales for {rows} x {columns} of type {kind}")
+    numbers = np.stack([packed >> 4, packed & 15], -1).ravel()[: rows * columns]
+    weight = _TABLES[kind][numbers] * np.repeat(largest, size)[: rows * columns]
+    weight = weight.reshape(rows, columns)
+    factor = call.make(weight.T if call.attr("transB") else weight, FLOAT32)
+    return call.cast(matrix_product(call, call.cast(call[0], FLOAT32), factor), call.dtype(call[0]))
+
+
 @microsoft("GatherBlockQuantized", decides=(0, 2, 3), bits=4, block_size=128, quantize_axis=1, gather_axis=0)
 def gather_few_bits(call: OnnxCall) -> Value:
     """Rows of a table. Where integers have their own type they are one an element, else packed into bytes."""

@@ -7,15 +7,15 @@ from functools import wraps
 from typing import Any
 
 from ...call import OnnxCall
-from ...registry import Converter, converter
+from ...registry import AnyConverter, converter
 
 MICROSOFT = "com.microsoft"
 
 
-def microsoft(*op_types: str, decides: tuple[int, ...] = (), **defaults: Any) -> Callable[[Converter], Converter]:
+def microsoft(*op_types: str, decides: tuple[int, ...] = (), **defaults: Any) -> Callable[[AnyConverter], AnyConverter]:
     """Registers a converter of operators of the domain, with the defaults of their attributes."""
 
-    def register(convert: Converter) -> Converter:
+    def register(convert: AnyConverter) -> AnyConverter:
         @wraps(convert)
         def with_defaults(call: OnnxCall) -> Any:
             call.assume(**defaults)

@@ -75,7 +75,26 @@ def fused_gemm(call: OnnxCall) -> Value:
     return activated(call, gemm(call), call.attr("activation"), numbers)
 
 
-@microsoft("FusedMatMul", "TransposeMatMul", alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0)
+_MATMUL: dict[str, Any] = {"alpha": 1.0, "transA": 0, "transB": 0, "transBatchA": 0, "transBatchB": 0}
+
+
+@microsoft("FusedMatMulActivation", **_MATMUL)
+@in_float32
+def activated_matmul(call: OnnxCall) -> Value:
+    call.ignore("activation_axis")
+    numbers = [call.attr(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
+    return activated(call, fused_matmul(call), call.attr("activation"), numbers)
+
+
+@microsoft("GemmFastGelu")
+@in_float32
+def matmul_gelu(call: OnnxCall) -> Value:
+    product, bias = matrix_product(call, call[0], call[1]), call.get(2)
+    product = product if bias is None else call.op("broadcast_add", product, bias)
+    return call.op("gelu", product, approximate="tanh")
+
+
+@microsoft("FusedMatMul", "TransposeMatMul", **_MATMUL)
 @in_float32
 def fused_matmul(call: OnnxCall) -> Value:
     """alpha A B, of which either has its last two axes swapped, or its first one moved behind the other batches."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from .....base.dtype import INT32
+from .....base.errors import FormatError
 from ....building import in_float32
 from ....emitter import Value
 from ...call import OnnxCall
@@ -13,6 +14,7 @@ from ...tensors import dtype_of
 from ..norms import layer_norm, moments, rms_norm
 from .domain import microsoft
 from .fused import channels_first, channels_last
+from .quantised import dequantised
 
 
 @converter("SimplifiedLayerNormalization")
@@ -79,6 +81,17 @@ def embed_layer_norm(call: OnnxCall) -> list[Value | None]:
     return [call.cast(normalised, dtype), count, call.cast(total, dtype)]
 
 
+@microsoft("QEmbedLayerNormalization", epsilon=1e-12)
+def quantised_embed_layer_norm(call: OnnxCall) -> list[Value | None]:
+    """The same with quantised tables and parameters, whose scales and then zero points follow the mask."""
+    numbers = [
+        None if table is None else dequantised(call, table, call[8 + i], call.get(13 + i))
+        for i, table in enumerate(call.get(2 + i) for i in range(5))
+    ]
+    call.inputs = [*call.inputs[:2], *numbers, call.get(7)]
+    return embed_layer_norm(call)[:2]
+
+
 @microsoft("GroupNorm", epsilon=1e-5, channels_last=1)
 @in_float32
 def group_norm(call: OnnxCall) -> Value:
@@ -105,3 +118,16 @@ def _grouped(call: OnnxCall, data: Value) -> Value:
     outcome = call.op("group_norm", first, scale, shift, **attrs)
     outcome = call.op("silu", outcome) if call.attr("activation") else outcome
     return channels_last(call, outcome) if last else outcome
+
+
+@microsoft("GatedRMSNorm", epsilon=1e-5, activation="silu")
+@in_float32
+def gated_rms_norm(call: OnnxCall) -> Value:
+    """The norm of each group of as many numbers as there are scales, times a gate that an activation opens."""
+    shape, size, gate = call.shape(call[0]), call.shape(call[1])[0], call[2]
+    if shape[-1] % size or call.attr("activation") not in ("silu", "swish", "sigmoid"):
+        raise FormatError(f"{shape[-1]} numbers in groups of {size}, gated by {call.attr('activation')!r}")
+    groups = call.reshape(call[0], (*shape[:-1], shape[-1] // size, size))
+    normalised = call.reshape(rms_norm(call, groups, call[1], len(shape), call.attr("epsilon")), shape)
+    opened = call.op("sigmoid" if call.attr("activation") == "sigmoid" else "silu", gate)
+    return call.op("elemwise_mul", normalised, opened)

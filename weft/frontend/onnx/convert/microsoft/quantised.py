@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .....base.dtype import FLOAT32
+import numpy as np
+
+from .....base.dtype import FLOAT32, INT32
 from .....base.errors import FormatError
 from .....base.shape import numel
 from ....emitter import Value
 from ...call import OnnxCall
-from ..quantized import dynamic_levels, integer_product, one_number
+from ..quantized import dynamic_levels, integer_product, one_number, qlinear_conv
+from ..recurrent import recurrent
 from ..windows import average_pool, global_average_pool
 from .domain import microsoft
 from .fused import channels_first, channels_last
@@ -40,7 +43,23 @@ def _written(call: OnnxCall, value: Value, index: int) -> Value:
 
 @microsoft("QLinearAdd")
 def add(call: OnnxCall) -> Value:
-    return _written(call, call.op("broadcast_add", _read(call, 0), _read(call, 3)), 6)
+    """a A + b B + rest, rounded to a level at the end, with the zero point in it: a and b are the ratios of scales."""
+    dtype, target = call.dtype(call[0]), one_number(call, call[6])
+    rest = _number(call, call.get(7))
+    terms = []
+    for index in (0, 3):
+        ratio = call.op("broadcast_div", one_number(call, call[index + 1]), target)
+        zero = _number(call, call.get(index + 2))
+        rest = call.op("broadcast_sub", rest, call.op("broadcast_mul", ratio, zero))
+        terms.append(call.op("broadcast_mul", call.cast(call[index], FLOAT32), ratio))
+    level = call.op("broadcast_add", terms[0], call.op("broadcast_add", terms[1], rest))
+    limits = np.iinfo(dtype)
+    return call.cast(call.op("clip", call.op("round", level), a_min=limits.min, a_max=limits.max), dtype)
+
+
+def _number(call: OnnxCall, level: Value | None) -> Value:
+    """A zero point as a number, which is 0 where it is left out."""
+    return call.make(0, FLOAT32) if level is None else call.cast(one_number(call, level), FLOAT32)
 
 
 @microsoft("QLinearMul")
@@ -108,6 +127,53 @@ def _pooled(call: OnnxCall, pool: Callable[[OnnxCall], Value]) -> Value:
     outcome = pool(call)
     call.inputs[0] = first
     return channels_last(call, outcome) if last else outcome
+
+
+# Integers.
+
+
+@microsoft("MulInteger")
+def multiply_integers(call: OnnxCall) -> Value:
+    """(A - zero point) (B - zero point) in int32."""
+    parts = []
+    for value, zero in ((call[0], call.get(1)), (call[2], call.get(3))):
+        number = call.cast(value, INT32)
+        parts.append(number if zero is None else call.op("broadcast_sub", number, call.cast(zero, INT32)))
+    return call.op("broadcast_mul", *parts)
+
+
+@microsoft("ReduceSumInteger", keepdims=1)
+def reduce_sum_integer(call: OnnxCall) -> Value:
+    axes = call.axes(call.attr("axes"), call[0])
+    return call.reduced("sum", call.cast(call[0], INT32), axes, bool(call.attr("keepdims")))
+
+
+@microsoft("QLinearConv", group=1, auto_pad="NOTSET", channels_last=0)
+def quantised_conv(call: OnnxCall) -> Value:
+    """ONNX's operator in either layout."""
+    if not call.attr("channels_last"):
+        return qlinear_conv(call)
+    call.inputs[0] = channels_first(call, call[0])
+    return channels_last(call, qlinear_conv(call))
+
+
+@microsoft("DynamicQuantizeLSTM", input_forget=0, direction="forward", layout=0)
+def quantised_lstm(call: OnnxCall) -> list[Value]:
+    """An LSTM by the numbers that its weights stand for, which have a column for each cell where ONNX's have a row."""
+    weights = [_weights(call, call[i], call[first], call.get(first + 1)) for i, first in ((1, 8), (2, 10))]
+    call.inputs = [call.inputs[0], *weights, *call.inputs[3:8]]
+    call.op_type = "LSTM"
+    return recurrent(call)
+
+
+def _weights(call: OnnxCall, value: Value, scale: Value, zero: Value | None) -> Value:
+    """(directions, features, cells), with a scale for each direction, or for each cell of it, transposed."""
+    directions, _, cells = call.shape(value)
+    along = (directions, 1, cells if call.rank(scale) == 2 else 1)
+    number = call.cast(value, FLOAT32)
+    if zero is not None:
+        number = call.op("broadcast_sub", number, call.cast(call.reshape(zero, along), FLOAT32))
+    return call.transposed(call.op("broadcast_mul", number, call.reshape(scale, along)), (0, 2, 1))
 
 
 # Products.

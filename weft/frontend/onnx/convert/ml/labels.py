@@ -10,14 +10,14 @@ from ....emitter import Value
 from ...call import OnnxCall
 
 
-def class_labels(call: OnnxCall, ints: str = "classlabels_int64s", strings: str = "classlabels_strings") -> list[int]:
-    """The labels in the order of the classes."""
-    words, numbers = call.attr(strings), call.attr(ints)
-    if words:
-        raise Unsupported(f"{call.op_type} with labels that are strings")
-    if not numbers:
+def class_labels(call: OnnxCall, name: str = "classlabels_int64s") -> list[int]:
+    """The labels in the order of the classes; those that are text have become numbers already."""
+    labels = call.attr(name)
+    if call.attr("classlabels_strings"):
+        raise Unsupported(f"{call.op_type} with labels that are text, inside of a subgraph")
+    if not labels:
         raise FormatError(f"{call.op_type} has no labels")
-    return list(numbers)
+    return list(labels)
 
 
 def labelled(call: OnnxCall, which: Value, labels: list[int]) -> Value:

@@ -25,7 +25,22 @@ def transformed(call: OnnxCall, scores: Value, how: str | int) -> Value:
             return _softmax_zero(call, scores)
         case "PROBIT":
             return _probit(call, scores)
-    raise FormatError(f"post_transform {name!r:.40}", why=f"it is one of {', '.join(TRANSFORMS)}")
+    raise _unknown(name)
+
+
+def _unknown(name: str | int) -> FormatError:
+    return FormatError(f"post_transform {name!r:.40}", why=f"it is one of {', '.join(TRANSFORMS)}")
+
+
+def with_second_class(call: OnnxCall, score: Value, how: str, complement: bool) -> Value:
+    """The scores of two classes from that of the second, (rows, 1): the first has what the score lacks of 1, or
+    the negative score. Only LOGISTIC and PROBIT change them."""
+    negative = call.op("negative", score)
+    complement = how == "PROBIT" or (complement and how != "LOGISTIC")
+    both = call.joined([call.shifted(negative, 1.0) if complement else negative, score], 1)
+    if how not in TRANSFORMS:
+        raise _unknown(how)
+    return transformed(call, both, how if how in ("LOGISTIC", "PROBIT") else "NONE")
 
 
 def _softmax_zero(call: OnnxCall, scores: Value) -> Value:
@@ -35,11 +50,11 @@ def _softmax_zero(call: OnnxCall, scores: Value) -> Value:
     limit = call.make(1e-7, call.dtype(scores))
     is_zero = call.op("broadcast_less_equal", call.op("abs", scores), limit)
     kept = call.op("broadcast_mul", scores, call.op("exp", call.op("negative", top)))
-    part = call.where(is_zero, kept, power)
+    part = call.op("broadcast_where", is_zero, kept, power)
     total = call.op("sum", part, axis=1, keepdims=True)
     ratio = call.op("broadcast_div", part, total)
     none = call.op("broadcast_equal", total, call.make(0, call.dtype(scores)))
-    return call.where(none, call.make(0.5, call.dtype(scores)), ratio)
+    return call.op("broadcast_where", none, call.make(0.5, call.dtype(scores)), ratio)
 
 
 def _probit(call: OnnxCall, scores: Value) -> Value:

@@ -15,9 +15,9 @@ from ...call import OnnxCall
 from ...registry import converter
 from .forest import Forest, Ints, Trees, packed
 from .labels import above, class_labels, labelled, likeliest
-from .scores import transformed
+from .lookup import ML
+from .scores import transformed, with_second_class
 
-ML = "ai.onnx.ml"
 _BRANCH = {f"BRANCH_{mode.upper()}": number for number, mode in enumerate(MODES)} | {"BRANCH_NEQ": MODES.index("eq")}
 _NAMES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")  # by number
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # by number
@@ -295,13 +295,8 @@ def _of_one_class(call: OnnxCall, trees: Trees, weights: Weights, base: np.ndarr
     score = _with_base(call, score, base)
     likely = bool((weights.weights >= 0).all())  # then it is a probability
     which = above(call, score, 0.5 if likely and count == 2 else 0.0)
-    negative = call.op("negative", score)
     if count == 1:
         return which, transformed(call, score, transform) if transform == "PROBIT" else score
     if given == 1:
-        other = call.scaled(score, 0.0)
-    else:
-        complement = likely and transform != "LOGISTIC"
-        other = call.shifted(negative, 1.0) if complement or transform == "PROBIT" else negative
-        transform = transform if transform in ("LOGISTIC", "PROBIT") else "NONE"
-    return which, transformed(call, call.joined([other, score], 1), transform)
+        return which, transformed(call, call.joined([call.scaled(score, 0.0), score], 1), transform)
+    return which, with_second_class(call, score, transform, complement=likely)

@@ -1,19 +1,19 @@
-"""Converters that callers bring: a function of symbols and text attributes becomes values."""
+"""Converters that callers bring: a function of symbols and attributes becomes values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...base.errors import InvalidType
-from ...core.functions import make_function
-from ...core.infer import infer_node
-from ...core.ir import UNKNOWN, Fact, Node, NodeEntry
-from ...core.op import Op
-from ...core.symbol import Symbol
-from ..emitter import Emitter, Value
+from ..base.errors import InvalidType
+from ..core.functions import make_function
+from ..core.infer import infer_node
+from ..core.ir import UNKNOWN, Fact, Node, NodeEntry
+from ..core.op import Op
+from ..core.symbol import Symbol
+from .emitter import Emitter, Value
 
-SymbolConverter = Callable[[Sequence[Symbol], Mapping[str, str]], Symbol]
+SymbolConverter = Callable[[Sequence[Symbol], Mapping[str, Any]], Symbol]
 
 
 def get_op(name: str) -> Callable[..., Symbol]:
@@ -27,7 +27,7 @@ def get_op(name: str) -> Callable[..., Symbol]:
 
 
 def converted_by(
-    function: SymbolConverter, emitter: Emitter, inputs: Sequence[Value], attrs: Mapping[str, str]
+    function: SymbolConverter, emitter: Emitter, inputs: Sequence[Value], attrs: Mapping[str, Any]
 ) -> list[Value]:
     """What the function makes of the inputs, with facts about each output."""
     symbols = [emitter.symbol(value) for value in inputs]

@@ -1,0 +1,228 @@
+"""Attention of com.microsoft in all its forms, against ONNX Runtime."""
+
+import numpy as np
+import onnx
+import pytest
+from microsoft_nodes import check, floats, levels, one_node, rng, weft_run
+from onnx import helper
+from onnx_runs import onnxruntime_run
+
+
+def projected(batch=2, length=5, hidden=8, widths=(8, 8, 8)):
+    return floats(batch, length, hidden), floats(hidden, sum(widths), scale=0.5), floats(sum(widths))
+
+
+MASKS = {
+    "none": None,
+    "lengths": np.array([3, 5], np.int32),
+    "ends and starts": np.array([4, 5, 1, 0], np.int32),
+    "keys": np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 0]], np.int32),
+    "queries": (np.random.default_rng(0).random((2, 5, 5)) < 0.7).astype(np.int32),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_attention(mask, unidirectional):
+    check("Attention", *projected(), MASKS[mask], num_heads=2, unidirectional=unidirectional)
+
+
+def test_attention_with_values_of_another_size():
+    check("Attention", *projected(widths=(8, 8, 12)), num_heads=2, qkv_hidden_sizes=[8, 8, 12], scale=0.3)
+
+
+def test_attention_with_a_filter_value_and_a_bias():
+    arrays = *projected(), MASKS["keys"], None, floats(2, 2, 5, 5)
+    check("Attention", *arrays, num_heads=2, mask_filter_value=-3.0)
+
+
+def test_attention_with_a_past():
+    past = floats(2, 2, 2, 3, 4)
+    check("Attention", *projected(), None, past, num_heads=2, unidirectional=1, outputs=2)
+    mask = np.array([[0, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 1, 1, 1, 1]], np.int32)
+    check("Attention", *projected(), mask, past, num_heads=2, unidirectional=1, outputs=2)
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_quantised_attention(past):
+    data, weight = levels(2, 5, 8), levels(8, 24, dtype=np.int8)
+    points = np.array(117, np.uint8), np.array(3, np.int8)
+    arrays = data, weight, floats(24), np.float32(0.01), np.float32(0.02), None, *points
+    arrays = (*arrays, floats(2, 2, 2, 3, 4)) if past else arrays
+    check(
+        "QAttention",
+        *arrays,
+        constants=(1, 2, 3, 4, 6, 7),
+        num_heads=2,
+        unidirectional=int(past),
+        outputs=2 if past else 1,
+    )
+
+
+MHA_MASKS = {
+    "none": None,
+    "lengths": np.array([3, 6], np.int32),
+    "keys": np.array([[1, 1, 0, 1, 1, 0], [1, 1, 1, 1, 0, 1]], np.int32),
+    "queries": (np.random.default_rng(0).random((2, 5, 6)) < 0.7).astype(np.int32),
+}
+
+
+@pytest.mark.parametrize("mask", MHA_MASKS)
+def test_multi_head_attention(mask):
+    arrays = floats(2, 5, 8), floats(2, 6, 8), floats(2, 6, 12), floats(28), MHA_MASKS[mask], floats(1, 2, 5, 6)
+    check("MultiHeadAttention", *arrays, num_heads=2)
+
+
+def test_multi_head_attention_one_way():
+    arrays = floats(2, 5, 8), floats(2, 5, 8), floats(2, 5, 8)
+    check("MultiHeadAttention", *arrays, num_heads=2, unidirectional=1, scale=0.7)
+
+
+def test_multi_head_attention_of_packed_tensors():
+    """ONNX Runtime has them on other devices only: on the CPU it is given the parts."""
+    parts = [floats(2, 5, 2, 4) for _ in range(3)]
+    model, inputs = one_node("MultiHeadAttention", *(part.reshape(2, 5, 8) for part in parts), num_heads=2)
+    expected = onnxruntime_run(model, inputs)
+    check("MultiHeadAttention", np.stack(parts, 3), num_heads=2, expected=expected)
+    query, pair = parts[0].reshape(2, 5, 8), np.stack(parts[1:], 3)
+    check("MultiHeadAttention", query, pair, num_heads=2, expected=expected)
+
+
+def test_multi_head_attention_shows_its_scores():
+    arrays = floats(2, 5, 8), floats(2, 6, 8), floats(2, 6, 8), None, MHA_MASKS["keys"]
+    model, inputs = one_node("MultiHeadAttention", *arrays, num_heads=2, outputs=[1, 0, 0, 1])
+    model.graph.output[1].CopyFrom(helper.make_tensor_value_info("y3", onnx.TensorProto.FLOAT, None))
+    for ours, theirs in zip(weft_run(model, inputs), onnxruntime_run(model, inputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_multi_head_attention_of_an_encoder():
+    arrays = floats(2, 5, 8), floats(2, 2, 6, 4), floats(2, 2, 6, 4)
+    check("MultiHeadAttention", *arrays, num_heads=2)
+
+
+def test_multi_head_attention_with_a_past():
+    new, past = [floats(2, 1, 8) for _ in range(3)], [floats(2, 2, 4, 4) for _ in range(2)]
+    mask = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]], np.int32)
+    check("MultiHeadAttention", *new, None, mask, None, *past, num_heads=2, outputs=3)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_rotary_embedding(interleaved, packed, first):
+    data = floats(2, 3, 16) if packed else floats(2, 2, 3, 8)
+    places = np.array([4]) if first else rng.integers(0, 10, (2, 3))
+    check("RotaryEmbedding", data, places, floats(10, 4), floats(10, 4), interleaved=interleaved)
+
+
+def test_rotary_embedding_of_a_part():
+    places, tables = rng.integers(0, 10, (2, 3)), [floats(10, 2), floats(10, 2)]
+    check("RotaryEmbedding", floats(2, 3, 16), places, *tables, num_heads=2, rotary_embedding_dim=4)
+
+
+# Heads of queries that share keys.
+
+
+class Grouped:
+    """Inputs of GroupQueryAttention: a batch of two, four heads on two, vectors of 16."""
+
+    def __init__(self, length, past=0, lengths=None, capacity=None, batch=2):
+        self.new = [floats(batch, length, heads * 16) for heads in (4, 2, 2)]
+        capacity = past if capacity is None else capacity
+        self.past = [floats(batch, 2, capacity, 16) for _ in range(2)]
+        lengths = [past + length] * batch if lengths is None else lengths
+        self.lengths, self.total = np.array(lengths, np.int32) - 1, np.array(max(lengths), np.int32)
+        self.tables = [floats(32, 8), floats(32, 8)]
+
+    def node(self, *more, rotary=False, **attrs):
+        tables = self.tables if rotary else [None, None]
+        arrays = *self.new, *self.past, self.lengths, self.total, *tables, *more
+        return arrays, {"num_heads": 4, "kv_num_heads": 2, "do_rotary": int(rotary), "constants": (6,), **attrs}
+
+    def check(self, *more, outputs=3, **how):
+        arrays, attrs = self.node(*more, **how)
+        check("GroupQueryAttention", *arrays, outputs=outputs, **attrs)
+
+    def check_defined(self, rows):
+        """Rows of queries beyond the end of a sequence, and places of the cache there, hold nothing defined."""
+        arrays, attrs = self.node(rotary=True)
+        model, inputs = one_node("GroupQueryAttention", *arrays, outputs=3, **attrs)
+        ours, theirs = weft_run(model, inputs), onnxruntime_run(model, inputs)
+        for item, (count, last) in enumerate(zip(rows, self.lengths)):
+            np.testing.assert_allclose(ours[0][item, :count], theirs[0][item, :count], rtol=1e-4, atol=1e-5)
+            for mine, other in zip(ours[1:], theirs[1:]):
+                assert mine.shape == other.shape
+                np.testing.assert_allclose(mine[item, :, : last + 1], other[item, :, : last + 1], rtol=1e-4, atol=1e-5)
+
+
+def test_grouped_prompt():
+    Grouped(5).check()
+
+
+def test_grouped_prompt_with_a_rotary_embedding():
+    Grouped(5).check(rotary=True)
+    Grouped(5).check(rotary=True, rotary_interleaved=1)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+def test_grouped_token(rotary):
+    Grouped(1, past=6).check(rotary=rotary)
+
+
+def test_grouped_tokens_of_one_sequence():
+    Grouped(3, past=6, batch=1).check(rotary=True)
+
+
+@pytest.mark.parametrize(
+    "attrs", [{"softcap": 1.5}, {"local_window_size": 3}, {"scale": 0.2}, {"smooth_softmax": 1}, {"causal": 0}]
+)
+@pytest.mark.parametrize("past", [0, 6])
+def test_grouped_attributes(attrs, past):
+    Grouped(1 if past else 7, past).check(**attrs)
+
+
+def test_grouped_packed():
+    grouped = Grouped(1, past=4)
+    grouped.new = [np.concatenate(grouped.new, 2), None, None]
+    grouped.check(rotary=True)
+
+
+def test_grouped_bias_and_sink():
+    Grouped(1, past=4).check(None, floats(2, 4, 1, 5), floats(4))
+
+
+def test_grouped_positions():
+    Grouped(1, past=4).check(np.array([[2], [7]]), rotary=True)
+
+
+def test_grouped_sequences_of_unequal_lengths():
+    Grouped(1, past=6, lengths=[4, 7]).check_defined(rows=[1, 1])
+    Grouped(5, lengths=[3, 5]).check_defined(rows=[3, 5])
+
+
+def test_grouped_buffer():
+    """A cache with places for more tokens than there are."""
+    Grouped(1, past=6, capacity=12).check_defined(rows=[1, 1])
+    Grouped(4, capacity=12).check_defined(rows=[4, 4])
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_grouped_scores(mode):
+    Grouped(1, past=4).check(qk_output=mode, outputs=4)
+
+
+# In its place.
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+def test_linear_attention(rule):
+    decay = -np.abs(floats(2, 6, 4)) if "gated" in rule else None
+    beta = rng.random((2, 6, 4)).astype(np.float32) if "delta" in rule else None
+    arrays = floats(2, 6, 32), floats(2, 6, 32) / np.float32(4), floats(2, 6, 24), floats(2, 4, 8, 6), decay, beta
+    check("LinearAttention", *arrays, outputs=2, update_rule=rule, q_num_heads=4, kv_num_heads=4)
+
+
+def test_causal_convolution():
+    arrays = floats(2, 6, 5), floats(6, 1, 4), floats(6), floats(2, 6, 3)
+    check("CausalConvWithState", *arrays, outputs=2, activation="silu")
