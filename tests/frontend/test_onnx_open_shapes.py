@@ -11,7 +11,7 @@ from onnx_runs import onnxruntime_run
 from oracles import oracle
 
 import weft
-from weft.base.errors import ShapeError
+from weft.base.errors import ShapeError, Unsupported
 from weft.base.extents import bound_names, evaluate
 from weft.core.graph import Graph
 from weft.core.infer import infer
@@ -264,3 +264,9 @@ def test_an_input_of_which_only_the_shape_is_read_names_extents():
     assert inputs_of(graph) == {"x": ("n", 3), "y": (1,)}
     assert names_in(graph.indexed.nodes) == {"n"}
     check_runs(model, *({"x": np.zeros((n, 3), "float32"), "y": y} for n in (2, 5)))
+
+
+def test_graphs_with_names_in_attributes_are_not_built_as_they_are():
+    symbol, params = from_onnx(model_of("m (float[n, 3] x) => (float[] y) { s = Shape(x) y = ConstantOfShape(s) }"))
+    with pytest.raises(Unsupported, match="attributes hold extents by name: n"):
+        weft.compiler.build(symbol, "cpu", shape={"x": (2, 3)}, params=params)
