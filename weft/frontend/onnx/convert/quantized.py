@@ -83,8 +83,10 @@ def dynamic_levels(call: OnnxCall, data: Value) -> list[Value]:
 
 def _in_bytes(call: OnnxCall, value: Value) -> Value:
     """Levels of 2 and 4 bits as levels of 8, which have all of theirs."""
-    dtype = call.dtype(value)
-    return call.cast(value, _BYTE_OF.get(dtype, dtype))
+    byte = _BYTE_OF.get(call.dtype(value))
+    if byte is None:
+        return value
+    return call.cast(value, byte) if value.constant is None else call.make(value.constant.astype(byte))
 
 
 def _from_floats(call: OnnxCall) -> Value:
