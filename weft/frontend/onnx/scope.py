@@ -78,6 +78,8 @@ class Scope:
             return value
         if value.constant is not None:
             return self.emitter.stored(name, value.constant, owned=True)
+        if value.extents is not None and value.dtype is not None:
+            return self.emitter.extents(name, value.extents, value.dtype)
         place = input_name(self._captures.place(name, value))
         return self.emitter.input(place, value.shape, value.dtype, value.kind)
 

@@ -18,7 +18,7 @@ def top_k(call: OnnxCall) -> list[Value]:
 
 
 @converter("TopK")
-def top_k_of_attribute(call: OnnxCall) -> list[Value]:
+def top_k_by_attribute(call: OnnxCall) -> list[Value]:
     return _best(call, call.attr("k"))
 
 
