@@ -10,7 +10,7 @@ from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..heads import Heads, attended, attention_steps, both, first_keys, mask_of, merged_heads, split_heads, visible
+from ..heads import Heads, all_of, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
 from ..rotary import angles, rotated
 from .domain import microsoft
 from .quantised import scaled_product
@@ -89,7 +89,7 @@ def _allowed(call: OnnxCall, mask: Value, batch: int, length: int, total: int) -
     if len(shape) == 1 and shape[0] == 2 * batch:
         ends, starts = (call.sliced(mask, {0: (i * batch, (i + 1) * batch, 1)}) for i in range(2))
         outside = first_keys(call, starts, total)
-        return both(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
+        return all_of(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
     true = call.cast(call.is_true(call.cast(mask, INT32)), BOOL)
     if shape == (batch, total):
         return call.reshape(true, (batch, 1, 1, total))
