@@ -105,10 +105,11 @@ def multi_head_attention(call: OnnxCall) -> list[Value | None]:
     """Attention of queries, keys and values in separate tensors, or packed into one or two."""
     heads = call.attr("num_heads")
     query, key, value = _separate(call, heads)
-    past, before = (call.get(6), call.get(7)), 0
-    if past[0] is not None and past[1] is not None:
-        before = call.shape(past[0])[2]
-        key, value = call.joined([past[0], key], 2), call.joined([past[1], value], 2)
+    past = call.get(6), call.get(7)
+    if past.count(None) == 1:
+        raise FormatError("past_key and past_value come together")
+    before = 0 if past[0] is None else call.shape(past[0])[2]
+    key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
     mask = _mask(call, query, key, call.get(4), call.get(5), before)
     if 3 in call.wanted:
         wide = None if mask is None else call.widened(mask)
