@@ -15,7 +15,6 @@ from ...base.errors import FormatError, Unsupported
 from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP
 from ..emitter import TENSOR, Value
-from .flex import flex_attention
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
@@ -269,10 +268,4 @@ def _scalar(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, [])
 
 
-CONTROL: dict[tuple[str, str], Reader] = {  # by domain and name
-    ("", "If"): _if,
-    ("", "Loop"): _loop,
-    ("", "Scan"): _scan,
-    ("", "SequenceMap"): _sequence_map,
-    ("ai.onnx.preview", "FlexAttention"): flex_attention,
-}
+CONTROL: dict[str, Reader] = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
