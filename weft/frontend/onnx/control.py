@@ -303,9 +303,4 @@ def _scalar(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, [])
 
 
-CONTROL: dict[tuple[str, str], Reader] = {  # by domain and name
-    ("", "If"): _if,
-    ("", "Loop"): _loop,
-    ("", "Scan"): _scan,
-    ("", "SequenceMap"): _sequence_map,
-}
+CONTROL: dict[str, Reader] = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
