@@ -32,6 +32,7 @@ WITH_SUBGRAPHS = {"scan", "while_loop", "cond"}
 WITHOUT_GRADIENT = {
     "_pack_panels": "put in place when a model is built, after gradients are taken",
     "_packed_matmul": "put in place when a model is built, after gradients are taken",
+    "_packed_rnn": "put in place when a model is built, after gradients are taken",
     "_winograd_weight": "put in place when a model is built, after gradients are taken",
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
