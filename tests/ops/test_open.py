@@ -38,7 +38,17 @@ NOT_COMPUTED = {
     "__layout_transform__",
 }
 # Their loops are written for sizes that are numbers.
-NOT_WRITTEN = {"adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression", "rnn", "_rnn_grad"}
+NOT_WRITTEN = {
+    "adaptive_roi_align",
+    "argsort",
+    "sort",
+    "topk",
+    "proposal",
+    "non_max_suppression",
+    "rnn",
+    "_rnn_grad",
+    "tree_ensemble",
+}
 WITH = {
     column: [name for name in OPS if op_check.column_of(Op.get(name), column) is not None]
     for column in ("compute", "kernels")
