@@ -19,8 +19,10 @@ from onnx.backend.test.runner import Runner
 import weft
 import weft.tools.onnx_backend as backend
 from weft.base.errors import InvalidType, InvalidValue, Unsupported
+from weft.tools.onnx_table import page, read_gaps
 
 GAPS = Path(__file__).with_name("onnx_backend_gaps.txt")
+PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
 GROUPS = 48
 KINDS = ("NodeModel", "SimpleModel", "PyTorchConvertedModel", "PyTorchOperatorModel")  # not "Real": those are downloads
 TOLERANCES = {
@@ -72,17 +74,6 @@ def assert_similar_draws(ref_outputs, outputs, rtol, atol, model_dir=None):
         Strict.assert_similar_outputs([expected * both], [value * both], rtol, atol)
 
 
-def read_gaps() -> dict[str, str]:
-    """Case -> the reason it stands under."""
-    gaps, reason = {}, ""
-    for line in GAPS.read_text().splitlines():
-        if line.startswith(" "):
-            gaps.update(dict.fromkeys(line.split(), reason))
-        elif line and not line.startswith("#"):
-            reason = line
-    return gaps
-
-
 @pytest.fixture(scope="module")
 def cases():
     """Name -> function that runs the case."""
@@ -126,7 +117,7 @@ def outcome(run) -> str:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_cases_pass_but_for_the_listed(cases, group):
-    gaps = read_gaps()
+    gaps = read_gaps(GAPS)
     wrong = {}
     for name, run in cases.items():
         if zlib.crc32(name.encode()) % GROUPS == group:
@@ -137,12 +128,19 @@ def test_cases_pass_but_for_the_listed(cases, group):
 
 
 def test_the_list_names_cases_that_there_are(cases):
-    assert set(read_gaps()) <= set(cases)
+    assert set(read_gaps(GAPS)) <= set(cases)
 
 
 def test_the_list_is_short(cases):
     assert len(cases) > 2000
-    assert len(read_gaps()) + len(DRAWN) <= 0.02 * len(cases)
+    assert len(read_gaps(GAPS)) + len(DRAWN) <= 0.02 * len(cases)
+
+
+def test_the_page_is_up_to_date():
+    written = PAGE.read_text(encoding="utf-8")
+    if f"ONNX {onnx.__version__} " not in written:
+        pytest.skip(f"the page is about the operators of another onnx than {onnx.__version__}")
+    assert page(read_gaps(GAPS)) == written, "run `make docs`"
 
 
 # The interface itself.

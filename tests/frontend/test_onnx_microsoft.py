@@ -222,6 +222,10 @@ def test_grids_and_places():
     check("GatherND", data, places, expected=[data[places[:, 0], places[:, 1]]])
 
 
+def test_different_elements():
+    check("Unique", np.array([2, 1, 1, 3, 4, 3], np.float32), outputs=3)
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
 def test_distances(metric):
     check("CDist", floats(5, 7), floats(4, 7), metric=metric)

@@ -5,6 +5,7 @@ import pytest
 from onnx import helper
 from onnx_runs import model_of, onnxruntime_run, weft_runs
 
+import weft
 from weft.base.errors import FormatError, Unsupported
 from weft.core.ir import topo_order
 from weft.frontend import from_onnx
@@ -70,6 +71,15 @@ def test_usual_layers_are_one_operator_for_each_direction(rng, kind, direction):
     found = operators(node, inputs)
     assert found.count("rnn") == (2 if direction == "bidirectional" else 1)
     assert "scan" not in found
+
+
+def test_constant_weights_are_packed_once(rng):
+    node, inputs = layer(rng, "LSTM", without=("p", "lengths"))
+    known = {name: inputs.pop(name) for name in ("w", "r", "b")}
+    with weft.compile(model_of([node], inputs, list(node.output), known, 14)) as model:
+        operators = [name for kernel in model.report().kernels for name in kernel.operators]
+    assert operators.count("_packed_rnn") == 1
+    assert not {"rnn", "_pack_panels", "take"} & set(operators)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -7,7 +7,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_runs import model_of, onnxruntime_run, weft_runs
 from oracles import oracle
 
-from weft.base.errors import FormatError, Unsupported
+from weft.base.errors import FormatError
 from weft.frontend import from_onnx
 
 
@@ -124,28 +124,6 @@ def test_deformable_convolutions(seed):
     check(node, inputs, wanted.astype(np.float32), opset=19)
 
 
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
-def test_regions(rng, mode, coordinates):
-    x = rng.standard_normal((2, 3, 9, 8)).astype(np.float32)
-    corners = rng.uniform(-4, 14, (5, 2, 2))
-    boxes = np.concatenate([corners.min(1), corners.max(1)], 1).astype(np.float32)
-    images = np.array([0, 1, 1, 0, 1])
-    node = helper.make_node(
-        "RoiAlign",
-        ["x", "b", "i"],
-        ["y"],
-        mode=mode,
-        coordinate_transformation_mode=coordinates,
-        output_height=3,
-        output_width=2,
-        sampling_ratio=2,
-        spatial_scale=0.6,
-    )
-    inputs = {"x": x, "b": boxes, "i": images}
-    check(node, inputs, runtime(node, inputs, opset=16))
-
-
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
 def test_middles(rng, dtype):
     x = (rng.standard_normal((5, 8, 3)) * 9).astype(dtype)
@@ -162,6 +140,3 @@ def test_what_is_refused(rng):
     node = helper.make_node("GridSample", ["x", "g"], ["y"])
     with pytest.raises(FormatError, match="a grid of shape"):
         from_onnx(model_of([node], {"x": x, "g": grid}, ["y"]))
-    inputs = {"x": x, "b": rng.standard_normal((2, 4)), "i": np.array([0, 0])}
-    with pytest.raises(Unsupported, match="no sampling_ratio"):
-        from_onnx(model_of([helper.make_node("RoiAlign", list(inputs), ["y"], mode="max")], inputs, ["y"]))

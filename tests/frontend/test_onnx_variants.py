@@ -56,6 +56,56 @@ def test_slopes_were_of_channels(shape):
     np.testing.assert_allclose(y, np.where(x < 0, x * slope[:, None], x), rtol=1e-6)
 
 
+OLDEST = {
+    "Sum": (2, {}, lambda a, b: a + b),
+    "Mean": (2, {}, lambda a, b: (a + b) / 2),
+    "Max": (2, {}, np.maximum),
+    "Min": (2, {}, np.minimum),
+    "Relu": (1, {}, lambda a: np.maximum(a, 0)),
+    "LeakyRelu": (1, {"alpha": 0.25}, lambda a: np.where(a < 0, 0.25 * a, a)),
+    "Clip": (1, {"min": 0.0}, lambda a: np.maximum(a, 0)),
+}
+
+
+@pytest.mark.parametrize("op", OLDEST)
+def test_operators_of_the_first_opset(op):
+    """With the hint that memory may be written to, which makes no difference."""
+    count, attrs, compute = OLDEST[op]
+    values = [rng.standard_normal((3, 4)).astype("float32") for _ in range(count)]
+    node = helper.make_node(op, list("ab"[:count]), ["y"], consumed_inputs=[0] * count, **attrs)
+    (y,) = backend.run_node(node, values, opset_version=1)
+    np.testing.assert_allclose(y, compute(*values), rtol=1e-6)
+
+
+def test_a_type_was_a_word():
+    x = rng.uniform(-9, 9, 5).astype("float32")
+    (y,) = backend.run_node(helper.make_node("Cast", ["x"], ["y"], to="INT32"), [x], opset_version=1)
+    np.testing.assert_array_equal(y, x.astype("int32"))
+    with pytest.raises(Error, match="no element type"):
+        backend.run_node(helper.make_node("Cast", ["x"], ["y"], to="number"), [x], opset_version=1)
+
+
+@pytest.mark.parametrize("opset", [1, 10])
+def test_the_largest_of_many(opset):
+    x = rng.permutation(24).reshape(4, 6).astype("float32")
+    if opset == 1:
+        outputs = backend.run_node(helper.make_node("TopK", ["x"], ["y", "i"], k=3), [x], opset_version=1)
+    else:
+        node = helper.make_node("TopK", ["x", "k"], ["y", "i"])
+        outputs = backend.run_node(node, [x, np.array([3])], opset_version=opset)
+    order = np.argsort(-x, 1)[:, :3]
+    np.testing.assert_array_equal(outputs[1], order)
+    np.testing.assert_array_equal(outputs[0], np.take_along_axis(x, order, 1))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_one_element_of_all_further_axes_was_chosen(axis):
+    x = rng.permutation(24).reshape(2, 3, 4).astype("float32")
+    (y,) = backend.run_node(helper.make_node("Hardmax", ["x"], ["y"], axis=axis), [x], opset_version=11)
+    rows = x.reshape(int(np.prod(x.shape[: axis % 3])), -1)
+    np.testing.assert_array_equal(y.reshape(rows.shape), rows == rows.max(1, keepdims=True))
+
+
 def test_slopes_of_integers():
     x, slope = rng.integers(-9, 9, (2, 4, 3)), rng.integers(-9, 9, (4, 1))
     (y,) = backend.run_node(helper.make_node("PRelu", ["x", "s"], ["y"]), [x, slope])
@@ -156,6 +206,18 @@ def test_scatters_of_bools(reduction, combined):
     for place, update in zip(indices[:, 0], updates):
         expected[place] = combined(expected[place], update)
     np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(("batch_dims", "where"), [(1, (2, 3, 2)), (1, (2, 1)), (2, (2, 3, 4, 1)), (2, (2, 3, 2))])
+def test_places_of_each_batch(batch_dims, where):
+    ort = oracle("onnxruntime")
+    data = rng.standard_normal((2, 3, 4, 5)).astype("float32")
+    extents = np.array(data.shape[batch_dims : batch_dims + where[-1]])
+    indices = rng.integers(-extents, extents, where)
+    node = helper.make_node("GatherND", ["d", "i"], ["y"], batch_dims=batch_dims)
+    feed = {"d": data, "i": indices}
+    session = ort.InferenceSession(one_node(node, feed, 13).SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(backend.run_node(node, [data, indices])[0], session.run(None, feed)[0])
 
 
 # Optimizers: two tensors at once, in the first step and later.

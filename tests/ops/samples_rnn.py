@@ -147,6 +147,25 @@ def rnn(rng, torch):
     yield Sample(list(none.values()), {"mode": "gru"})
 
 
+@samples("_packed_rnn")
+def packed_rnn(rng, torch):
+    for mode in GATES:
+        for lanes, (sizes, attrs) in zip((16, 32, 64, 16, 32, 16, 64, 32), _cases(mode)):
+            given = _inputs(rng, mode, **sizes)
+            wide, names = given["weight"].shape[1], list(given)
+            padded = np.pad(given["weight"], ((0, 0), (0, -wide % lanes)))
+            given["weight"] = np.stack(np.split(padded, padded.shape[1] // lanes, 1))
+
+            def oracle(*a, n=names, kw=attrs, wide=wide):
+                gates, panels, *rest = a
+                return _by_torch(torch, n, (gates, torch.cat(list(panels), 1)[:, :wide], *rest), **kw)
+
+            yield Sample(list(given.values()), attrs, oracle, rtol=1e-4, atol=1e-5)
+    none = _inputs(rng, "gru", batch=0)
+    none["weight"] = np.zeros((1, 3, 16), "float32")
+    yield Sample(list(none.values()), {"mode": "gru"})
+
+
 @samples("_rnn_grad")
 def rnn_grad(rng, torch):
     for mode in GATES:

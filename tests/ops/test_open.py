@@ -46,6 +46,7 @@ NOT_WRITTEN = {
     "proposal",
     "non_max_suppression",
     "rnn",
+    "_packed_rnn",
     "_rnn_grad",
     "tree_ensemble",
 }

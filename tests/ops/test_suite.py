@@ -32,11 +32,12 @@ WITH_SUBGRAPHS = {"scan", "while_loop", "cond"}
 WITHOUT_GRADIENT = {
     "_pack_panels": "put in place when a model is built, after gradients are taken",
     "_packed_matmul": "put in place when a model is built, after gradients are taken",
+    "_packed_rnn": "put in place when a model is built, after gradients are taken",
     "_winograd_weight": "put in place when a model is built, after gradients are taken",
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
-        ("_byte_panels", "_byte_image", "_byte_matmul", "_byte_conv2d"),
+        ("_byte_panels", "_byte_image", "_byte_matmul", "_byte_conv2d", "_byte_depthwise"),
         "put in place when a model is built, after gradients are taken",
     ),
     "_halo": "put in place when a model is built, after gradients are taken",

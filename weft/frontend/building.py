@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..base.bits import MersenneTwister
-from ..base.dtype import BOOL, DTYPES, FLOAT32, DType
+from ..base.dtype import BOOL, DTYPES, FLOAT32, INT64, DType
 from ..base.errors import FormatError, OpenShapes, Unsupported
-from ..base.shape import Dim, StaticShape, is_static, normalize_axis, numel, open_shapes, show
+from ..base.extents import Extent
+from ..base.shape import Dim, StaticShape, broadcast, is_static, normalize_axis, numel, open_shapes, show
 from .emitter import Emitter, Value
 
 NARROW = (DTYPES["float16"], DTYPES["bfloat16"])
@@ -108,11 +109,23 @@ class Building(ABC):
             )
         return value.shape
 
+    def told(self, dims: Iterable[int | Extent | Dim]) -> tuple[int | str, ...]:
+        """Dimensions that are numbers or expressions."""
+        made = tuple(dim.dim if isinstance(dim, Extent) else dim for dim in dims)
+        if None in made:
+            raise self.undetermined(f"the shape {show(made)} is not known")
+        return tuple(dim if isinstance(dim, str) else int(dim) for dim in made if dim is not None)
+
     def dims(self, value: Value, what: str = "the input") -> tuple[Dim, ...]:
         """A shape of which at least the rank is known."""
         if value.shape is None:
             raise self.undetermined(f"the rank of {what} is not known")
         return value.shape
+
+    def trailing(self, value: Value, axis: int) -> StaticShape:
+        """The dimensions from an axis on, which must be numbers."""
+        dims = self.dims(value)[axis:]
+        return dims if is_static(dims) else self.shape(value)[axis:]
 
     def rank(self, value: Value, what: str = "the input") -> int:
         return len(self.dims(value, what))
@@ -171,16 +184,23 @@ class Building(ABC):
         words = MersenneTwister(secrets.randbits(32) if seed is None else seed).state()
         return self.emitter.constant(f"{self.name}_random_state", words)
 
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        """A static reshape, or nothing where the shape is already that."""
-        shape = tuple(int(dim) for dim in shape)
+    def make_extents(self, values: Any, dtype: DType = INT64) -> Value:
+        """Integers, of which some follow from names of extents."""
+        self._count += 1
+        made = self.emitter.extents(f"{self.name}_extents{self._count}", values, dtype)
+        self._results.append(made)
+        return made
+
+    def reshape(self, value: Value, shape: Sequence[int | Extent | Dim]) -> Value:
+        """A reshape to extents, or nothing where the shape is already that."""
+        shape = self.told(shape)
         if value.shape == shape:
             return value
-        if value.constant is not None:
+        if value.constant is not None and is_static(shape):
             return self.make(value.constant.reshape(shape))
-        if 0 in shape and is_static(value.shape):  # 0 means "keep" to the operator
-            return self.op("zeros", shape=shape, dtype=self.dtype(value))
-        return self.op("reshape", value, shape=shape)
+        if 0 in shape and (is_static(value.shape) or not is_static(shape)):  # 0 means "keep" to the operator
+            return self.op("zeros", shape=_texts(shape), dtype=self.dtype(value))
+        return self.op("reshape", value, shape=_texts(shape))
 
     def flat(self, value: Value) -> Value:
         """All elements along one axis."""
@@ -225,13 +245,13 @@ class Building(ABC):
         """The first where the condition is not 0, else the second; all three broadcast together."""
         parts = [self.cast(condition, BOOL), x, y]
         if not condition.shape == x.shape == y.shape:
-            shape = np.broadcast_shapes(*(self.shape(part) for part in parts))
-            parts = [self.broadcast_to(part, shape) for part in parts]
+            shape = broadcast(*(self.dims(part) for part in parts))
+            parts = [self.broadcast_to(part, shape or ()) for part in parts]
         return self.op("where", *parts)
 
-    def positions(self, extent: int, axis: int, rank: int, dtype: DType) -> Value:
+    def positions(self, extent: int | str, axis: int, rank: int, dtype: DType) -> Value:
         """0, 1, 2... along one of several axes."""
-        line = self.op("arange", start=0, stop=extent, step=1, dtype=dtype)
+        line = self.op("arange", start=0, stop=Extent.of(extent), step=1, dtype=dtype)
         return self.reshape(line, [extent if a == axis % rank else 1 for a in range(rank)])
 
     def check_table(self, *extents: int) -> None:
@@ -247,22 +267,22 @@ class Building(ABC):
         the result is cast to what it should be."""
         return self.cast(value, FLOAT32) if value.dtype in NARROW else value
 
-    def broadcast_to(self, value: Value, shape: StaticShape) -> Value:
+    def broadcast_to(self, value: Value, shape: Sequence[Dim]) -> Value:
         """The value stretched to a shape of equal or larger rank."""
-        known = value.constant
+        shape, known = self.told(shape), value.constant
         if known is not None and known.size == 1 and value.shape != shape:
             fill = known.reshape(()).item()
             if not isinstance(fill, int) or float(fill) == fill:  # an attribute is a float
                 fill = int(fill) if isinstance(fill, bool) else fill
-                return self.op("full", shape=shape, dtype=self.dtype(value), fill_value=fill)
+                return self.op("full", shape=_texts(shape), dtype=self.dtype(value), fill_value=fill)
         missing = len(shape) - self.rank(value)
         if missing:
             value = self.op("expand_dims", value, axis=0, num_newaxis=missing)
         if value.shape == shape:
             return value
         if 0 in shape:  # 0 means "keep" to the operator
-            return self.op("zeros", shape=shape, dtype=self.dtype(value))
-        return self.op("broadcast_to", value, shape=shape)
+            return self.op("zeros", shape=_texts(shape), dtype=self.dtype(value))
+        return self.op("broadcast_to", value, shape=_texts(shape))
 
     def sliced(self, value: Value, parts: dict[int, tuple[int, int, int]]) -> Value:
         """A slice along some axes, each as Python's slice.indices gives it."""
@@ -305,6 +325,11 @@ def in_float32(convert: Callable[[AnyCall], Answer]) -> Callable[[AnyCall], Answ
         return call.cast(answer, dtype)
 
     return widened
+
+
+def _texts(dims: Sequence[int | str]) -> tuple[int | Extent, ...]:
+    """Dimensions as attributes hold them."""
+    return tuple(dim if isinstance(dim, int) else Extent.of(dim) for dim in dims)
 
 
 def _indices(parts: dict[int, tuple[int, int, int]]) -> tuple[slice, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base.dtype import is_float
-from ..base.shape import numel
+from ..base.shape import mul_dims
 from .building import Building
 from .emitter import Value
 
@@ -32,8 +32,8 @@ def softmax_from(call: Building, op: str, value: Value, axis: int) -> Value:
     """One distribution over all axes from one on."""
     if axis == call.rank(value) - 1:
         return call.op(op, value, axis=-1)
-    shape = call.shape(value)
-    flat = call.reshape(value, (numel(shape[:axis]), numel(shape[axis:])))
+    shape = call.dims(value)
+    flat = call.reshape(value, (mul_dims(*shape[:axis]), mul_dims(*shape[axis:])))
     return call.reshape(call.op(op, flat, axis=-1), shape)
 
 

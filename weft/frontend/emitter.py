@@ -24,6 +24,7 @@ from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..core.schema import text_of
 from ..core.symbol import Symbol, Variable, apply_op
+from ..core.symbolic import symbolic_names
 from ..ops.control_flow import control
 from . import symbolic
 
@@ -195,7 +196,8 @@ class Emitter:
         params = op.parse({key: text_of(value) for key, value in attrs.items()})
         facts = infer_node(op, params, [value.fact for value in inputs], name)
         _check_sizes(facts)
-        constants = self._folded(op, params, inputs, facts)
+        is_open = bool(symbolic_names(params))  # so it has no value yet
+        constants = None if is_open else self._folded(op, params, inputs, facts)
         extents = self._folded_extents(op, params, inputs, facts) if constants is None else None
         if constants is not None:
             outputs = [self.constant(name, constant) for constant in constants]
@@ -205,7 +207,8 @@ class Emitter:
             arguments = tuple(self.symbol(value) for value in inputs)
             symbol = apply_op(Symbol, op, op_name, arguments, {**attrs, "name": name})
             outputs = [Value(name, fact, part) for fact, part in zip(facts, symbol)]
-            if all(value.is_fixed for value in inputs) and op.effect_of(params) == "pure" and op in Op.reference:
+            fixed = not is_open and all(value.is_fixed for value in inputs)
+            if fixed and op.effect_of(params) == "pure" and op in Op.reference:
                 for value in outputs:
                     value.is_fixed = True
         return outputs[: op.visible_of(params)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base.errors import FormatError, Unsupported
-from ..base.shape import numel
+from ..base.shape import Dim, mul_dims
 from .building import Building
 from .emitter import Value
 
@@ -21,7 +21,7 @@ def matrix_product(call: Building, a: Value, b: Value) -> Value:
     product = call.op("batch_matmul", a, b)
     if not row and not column:
         return product
-    *batch, rows, columns = call.shape(product)
+    *batch, rows, columns = call.dims(product)
     return call.reshape(product, [*batch, *([] if row else [rows]), *([] if column else [columns])])
 
 
@@ -57,14 +57,17 @@ def _product(call: Building, a: Value, s: str, b: Value, t: str, kept: set[str])
     return call.reshape(product, [sizes[letter] for letter in term]), "".join(term)
 
 
-def _size(sizes: dict[str, int], letters: list[str]) -> int:
-    return numel([sizes[letter] for letter in letters])
+def _size(sizes: dict[str, Dim], letters: list[str]) -> Dim:
+    return mul_dims(*(sizes[letter] for letter in letters))
 
 
-def _sizes(call: Building, a: Value, s: str, b: Value, t: str) -> dict[str, int]:
-    sizes = dict(zip(s, call.shape(a)))
-    for letter, size in zip(t, call.shape(b)):
-        if sizes.setdefault(letter, size) != size:
+def _sizes(call: Building, a: Value, s: str, b: Value, t: str) -> dict[str, Dim]:
+    sizes: dict[str, Dim] = dict(zip(s, call.told(call.dims(a))))
+    for letter, size in zip(t, call.told(call.dims(b))):
+        known = sizes.setdefault(letter, size)
+        if known != size:
+            if isinstance(known, str) or isinstance(size, str):
+                call.shape(a), call.shape(b)
             raise Unsupported(f"{call.op_type} of axes of {sizes[letter]} and {size} elements is not supported")
     return sizes
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from ..base.errors import FormatError
-from ..base.shape import StaticShape, normalize_axis
+from ..base.shape import StaticShape, floor_div_dims, mul_dims, normalize_axis
 from .building import Building
 from .emitter import Value
 
@@ -47,25 +47,24 @@ def squeezed_shape(shape: StaticShape, axes: Iterable[int] | None) -> StaticShap
 
 def depth_to_space(call: Building, value: Value, block: int, channels_first: bool = False) -> Value:
     """Channels as blocks of the image; the block stands before the channels, or behind them."""
-    n, c, h, w = call.shape(value)
-    if block < 1 or c % (block * block):
+    n, c, h, w = call.told(call.dims(value))
+    if block < 1 or (isinstance(c, int) and c % (block * block)):
         raise FormatError(f"{c} channels do not split into blocks of {block}")
-    rest = c // block**2
-    split, order = ((n, block, block, rest, h, w), (0, 3, 4, 1, 5, 2))
-    if channels_first:
-        split, order = ((n, rest, block, block, h, w), (0, 1, 4, 2, 5, 3))
-    moved = call.op("transpose", call.reshape(value, split), axes=order)
-    return call.reshape(moved, (n, rest, h * block, w * block))
+    rest = floor_div_dims(c, block**2)
+    split = call.reshape(value, (n, rest, block, block, h, w) if channels_first else (n, block, block, rest, h, w))
+    moved = call.op("transpose", split, axes=(0, 1, 4, 2, 5, 3) if channels_first else (0, 3, 4, 1, 5, 2))
+    return call.reshape(moved, (n, rest, mul_dims(h, block), mul_dims(w, block)))
 
 
 def space_to_depth(call: Building, value: Value, block: int, channels_first: bool = False) -> Value:
     """The way back."""
-    n, c, h, w = call.shape(value)
-    if block < 1 or h % block or w % block:
+    n, c, h, w = call.told(call.dims(value))
+    if block < 1 or any(isinstance(dim, int) and dim % block for dim in (h, w)):
         raise FormatError(f"an image of {h} x {w} does not split into blocks of {block}")
-    split = call.reshape(value, (n, c, h // block, block, w // block, block))
+    rows, columns = floor_div_dims(h, block), floor_div_dims(w, block)
+    split = call.reshape(value, (n, c, rows, block, columns, block))
     moved = call.op("transpose", split, axes=(0, 1, 3, 5, 2, 4) if channels_first else (0, 3, 5, 1, 2, 4))
-    return call.reshape(moved, (n, c * block * block, h // block, w // block))
+    return call.reshape(moved, (n, mul_dims(c, block * block), rows, columns))
 
 
 def one_a_channel(call: Building, value: Value, groups: int, channels: int) -> Value:

@@ -105,14 +105,14 @@ def is_number(values: Array) -> bool:
     return not any(isinstance(value, Extent) for value in values.flat)
 
 
-def _results(op: Op, params: Params, inputs: list[Array]) -> list[Array] | None:
+def _results(op: Op, params: Params, inputs: list[Array]) -> list[Any] | None:
     name = op.name
     if name == "take":
         return run_reference(op, params, [inputs[0], inputs[1].astype(np.int64)])
     if name in MOVES:
         return run_reference(op, params, inputs)
     if name == "cast":
-        return [np.frompyfunc(bool, 1, 1)(inputs[0]) if params.dtype == np.bool_ else inputs[0]]
+        return [np.frompyfunc(bool, 1, 1)(inputs[0])] if params.dtype == np.bool_ else [inputs[0]]
     if name == "negative":
         return [np.frompyfunc(operator.neg, 1, 1)(inputs[0])]
     if name in ("where", "broadcast_where"):

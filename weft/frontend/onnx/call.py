@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from ...base.errors import FormatError, RegistryError, Unsupported
+from ...base.extents import Extent
 from ..building import Building
 from ..emitter import Emitter, Value
 from .tensors import attribute_value
@@ -48,6 +49,7 @@ class HostCall:
     def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, opset: int, label: str) -> None:
         self.op_type = node.op_type
         self.opset = opset
+        self.label = label
         self.wanted = frozenset(index for index, output in enumerate(node.output) if output)
         self.attr = Attributes(node, schema, label).get
 
@@ -110,7 +112,9 @@ class OnnxCall(Building):
         self._attributes.assumed.update(defaults)
 
     def check_all_read(self) -> None:
-        """What the converter has not looked at must not be there: nothing is dropped in silence."""
+        """What the converter has not looked at must not be there: nothing is dropped in silence. But for a hint of the
+        first opset, that an operator may write where it reads."""
+        self.ignore("consumed_inputs")
         for name, value in self._attributes.stated.items():
             if name not in self._read and value != self._attributes.default(name):
                 raise Unsupported(f"{self.op_type} with attribute {name!r} = {value!r:.80}")
@@ -137,6 +141,11 @@ class OnnxCall(Building):
     def ints(self, index: int, what: str) -> list[int]:
         """A constant input as a flat list of ints."""
         return [int(item) for item in np.ravel(self.constant(index, what))]
+
+    def extents(self, index: int, what: str) -> list[int | Extent]:
+        """An input as a flat list of ints, and of extents where they follow from the shapes of inputs."""
+        symbolic = self[index].extents
+        return list(symbolic.flat) if symbolic is not None else list(self.ints(index, what))
 
     def optional_ints(self, index: int, what: str) -> list[int] | None:
         """The same; None if it is left out."""

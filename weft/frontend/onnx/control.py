@@ -10,15 +10,18 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ...base.dtype import BOOL, INT64
+from ...base.dtype import BOOL, INT64, DType
 from ...base.errors import FormatError, Unsupported
+from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP
 from ..emitter import TENSOR, Value
+from .flex import flex_attention
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
     from .scope import Scope
 
+Given = tuple[Shape, DType | None, str] | Value  # an input of a subgraph: what is known of it, or a value from outside
 Reader = Callable[["Scope", onnx.NodeProto, str], Sequence["Value | None"]]
 
 
@@ -53,7 +56,8 @@ def _if(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
 
 
 def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
-    """Without a number of turns it goes on as long as its condition holds."""
+    """Without a number of turns it goes on as long as its condition holds. A state that every turn hands on as it is,
+    as weights often are, is no state: the body reads it from outside."""
     body = _graph(node, "body")
     names = [*node.input, "", ""][: max(len(node.input), 2)]
     count, condition, *states = [scope[name] if name else None for name in names]
@@ -65,19 +69,23 @@ def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
     make = scope.emitter.constant
     count = count or make(f"{node.name}_turns", np.array(np.iinfo(np.int64).max, INT64))
     condition = condition or make(f"{node.name}_goes_on", np.array(True))
-    carried = [state for state in states if state is not None]
+    given = [state for state in states if state is not None]
+    moving = [_origin(body, out.name) != into.name for out, into in zip(body.output[1:], body.input[2:])][: len(given)]
+    carried = [state for state, moves in zip(given, moving) if moves]
     captures = scope.captures(2 + len(carried))
-    fixed = [(_declared_shape(body, 0), INT64, TENSOR), (None, BOOL, TENSOR)]
-    part = scope.subgraph(body, [*fixed, *((None, state.dtype, state.kind) for state in carried)], captures)
-    attrs = {"num_states": len(carried), "num_outputs": results}
-    return scope.emitter.deferred(
+    inputs: list[Given] = [(_declared_shape(body, 0), INT64, TENSOR), (None, BOOL, TENSOR)]
+    inputs += [(None, state.dtype, state.kind) if moves else state for state, moves in zip(given, moving)]
+    part = scope.subgraph(body, inputs, captures, [True, *moving, *[True] * results])
+    made = scope.emitter.deferred(
         LOOP,
         _name(scope, node),
         [count, condition, *carried, *captures.values],
-        attrs,
+        {"num_states": len(carried), "num_outputs": results},
         [*(state.kind for state in carried), *part.kinds[1 + len(carried) :]],
         [part.symbol],
     )
+    moved = iter(made)
+    return [*(next(moved) if moves else state for state, moves in zip(given, moving)), *moved]
 
 
 def _declared_shape(body: onnx.GraphProto, index: int) -> tuple[int, ...]:
@@ -86,14 +94,16 @@ def _declared_shape(body: onnx.GraphProto, index: int) -> tuple[int, ...]:
 
 
 def _never_ends(body: onnx.GraphProto) -> bool:
-    """Whether the next condition is the one before, or a constant that holds."""
-    name = body.output[0].name if body.output else ""
-    if len(body.input) > 1 and name == body.input[1].name:
-        return True
+    """Whether the next condition is the one before."""
+    return len(body.input) > 1 and bool(body.output) and _origin(body, body.output[0].name) == body.input[1].name
+
+
+def _origin(body: onnx.GraphProto, name: str) -> str:
+    """The value that nodes of a graph hand on under this name, as it is."""
     makers = {output: node for node in body.node for output in node.output}
     while name in makers and makers[name].op_type == "Identity":
         name = makers[name].input[0]
-    return len(body.input) > 1 and name == body.input[1].name
+    return name
 
 
 # A Scan and a map of sequences, as loops.
@@ -259,4 +269,10 @@ def _scalar(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, [])
 
 
-CONTROL: dict[str, Reader] = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
+CONTROL: dict[tuple[str, str], Reader] = {  # by domain and name
+    ("", "If"): _if,
+    ("", "Loop"): _loop,
+    ("", "Scan"): _scan,
+    ("", "SequenceMap"): _sequence_map,
+    ("ai.onnx.preview", "FlexAttention"): flex_attention,
+}

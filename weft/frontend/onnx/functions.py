@@ -1,4 +1,5 @@
-"""Functions of a model: one that calls them comes in; one that has them written out goes out."""
+"""Functions of a model, and operators that are read as the functions that ONNX defines them by: a model that calls them
+comes in; one that has them written out goes out."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ...base.errors import FormatError, Unsupported
 
 _MOST_NODES = 1_000_000
 Key = tuple[str, str]
+DEFINED: list[Key] = [("ai.onnx.preview", "FlexAttention")]  # by domain and name
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -23,7 +25,10 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     if total > _MOST_NODES:
         raise Unsupported(f"the functions of the model make {total} nodes, more than {_MOST_NODES}")
     try:
-        return inliner.inline_local_functions(model)
+        model = inliner.inline_local_functions(model) if model.functions else model
+        if {item.domain for item in model.opset_import} & {domain for domain, _ in DEFINED}:
+            model = inliner.inline_selected_functions(model, DEFINED, inline_schema_functions=True)
+        return model
     except (RuntimeError, ValueError) as error:
         raise FormatError("the functions of the model make no sense", why=str(error)) from None
 

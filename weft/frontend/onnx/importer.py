@@ -13,6 +13,7 @@ from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
 from ..custom import SymbolConverter
 from ..emitter import TENSOR, Emitter
+from ..input_names import plainly_named
 from ..reading import check_inputs
 from ..unread import note_unread
 from .control import CONTROL
@@ -107,7 +108,7 @@ def _without_converter(model: Model, brought: Mapping[str, SymbolConverter]) -> 
         opset = model.opsets[domain]
         if brought_for(node, brought) is not None:
             continue
-        known = find(domain, node.op_type, opset) is not None or (not domain and node.op_type in CONTROL)
+        known = find(domain, node.op_type, opset) is not None or (domain, node.op_type) in CONTROL
         if not known or (not domain and node.op_type not in GUESTS and node_schema(node, opset) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
         for graph in subgraphs_of(node):
@@ -132,7 +133,7 @@ def _inputs(model: Model, scope: Scope, wanted: Mapping[str, tuple[Dim, ...]], g
     real = [item for item in graph.input if item.name not in stored]
     check_inputs(wanted, [item.name for item in real])
     shapes = {item.name: _declared_shape(item) for item in real}
-    bound = _bind_symbols(shapes, wanted)
+    bound = plainly_named(_bind_symbols(shapes, wanted))
     for item in real:
         kind = declared_kind(item.type)
         try:
@@ -157,7 +158,7 @@ def _declared_shape(item: onnx.ValueInfoProto) -> Shape:
 
 def _bind_symbols(shapes: Mapping[str, Shape], wanted: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
     """The shapes with what the caller says filled in; a symbol means one number wherever it stands."""
-    symbols: dict[str, int] = {}
+    symbols: dict[str, int | str] = {}
     for name, dims in wanted.items():
         declared = shapes[name]
         checked_dims((dim for dim in dims if isinstance(dim, int)), f"shape of input {name!r}")
@@ -165,9 +166,9 @@ def _bind_symbols(shapes: Mapping[str, Shape], wanted: Mapping[str, tuple[Dim, .
             continue
         fits = len(declared) == len(dims)
         for known, dim in zip(declared, dims):
-            if isinstance(dim, int):
-                known = symbols.setdefault(known, dim) if isinstance(known, str) else known
-                fits = fits and known in (None, dim)
+            if isinstance(known, str) and dim is not None:
+                known = symbols.setdefault(known, dim)
+            fits = fits and (not isinstance(dim, int) or known in (None, dim) or isinstance(known, str))
         if not fits:
             raise InvalidValue(
                 f"input {name!r} of shape {show(declared)} cannot be {show(dims)}",
@@ -176,7 +177,7 @@ def _bind_symbols(shapes: Mapping[str, Shape], wanted: Mapping[str, tuple[Dim, .
     return {name: unify(wanted.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
 
 
-def _substituted(shape: Shape, symbols: Mapping[str, int]) -> Shape:
+def _substituted(shape: Shape, symbols: Mapping[str, int | str]) -> Shape:
     if shape is None:
         return None
     return tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in shape)

@@ -36,8 +36,7 @@ def read_model(source: object, links: bool = False) -> Model:
     if not proto.HasField("graph"):
         raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
     _check_text(proto)
-    if proto.functions:
-        proto = inlined(proto)
+    proto = inlined(proto)
     proto = restated(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)

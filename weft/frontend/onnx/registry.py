@@ -111,6 +111,11 @@ def find(domain: str, op_type: str, opset: int) -> Rule | None:
     return rules[-1]._replace(beside=beside) if rules else None
 
 
+def operators() -> list[tuple[str, str]]:
+    """The domain and the name of every operator that is read."""
+    return sorted({*_rules, *(("", name) for name in ALIKE)})
+
+
 def supported() -> Iterable[str]:
     """Names of the operators of ONNX's own domain that are read."""
-    return sorted({name for domain, name in _rules if not domain} | set(ALIKE))
+    return [name for domain, name in operators() if not domain]

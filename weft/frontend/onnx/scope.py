@@ -4,6 +4,7 @@ that wait for shapes or values are deferred; subgraphs are scopes of their own t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...ops.control_flow import input_name
 from ..custom import SymbolConverter, converted_by
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
-from .control import CONTROL
+from .control import CONTROL, Given
 from .kinds import declared_kind, output_kinds
 from .later import converted, defer
 from .model import node_domain, node_label, node_schema
@@ -78,8 +79,16 @@ class Scope:
             return value
         if value.constant is not None:
             return self.emitter.stored(name, value.constant, owned=True)
+        if value.extents is not None and value.dtype is not None:
+            return self.emitter.extents(name, value.extents, value.dtype)
         place = input_name(self._captures.place(name, value))
         return self.emitter.input(place, value.shape, value.dtype, value.kind)
+
+    def _own(self, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
+        """The next input of a subgraph; what is not known of it may be declared."""
+        dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
+        kind = declared_kind(item.type) if kind == TENSOR else kind
+        return self.emitter.input(input_name(len(self.emitter.inputs)), shape, dtype, kind)
 
     # Nodes
 
@@ -88,13 +97,13 @@ class Scope:
         label = node_label(node, position)
         with reading(label, node.op_type):
             domain = node_domain(node)
-            function = brought_for(node, self._brought)
+            function, reader = brought_for(node, self._brought), CONTROL.get((domain, node.op_type))
             if function is not None:
                 values = [self[name] for name in node.input if name]
                 attrs = {item.name: attribute_value(item, label) for item in node.attribute}
                 results: Sequence[Value | None] = converted_by(function, self.emitter, values, attrs)
-            elif not domain and node.op_type in CONTROL:
-                results = CONTROL[node.op_type](self, node, label)
+            elif reader is not None:
+                results = reader(self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
                 results = self._results(node, self.opsets[domain], inputs)
@@ -132,9 +141,9 @@ class Scope:
 
     # Subgraphs
 
-    def nested(self) -> Scope:
-        """A scope of names of its own, as part of this graph."""
-        return Scope(self.emitter, self.opsets, self._brought, self)
+    def nested(self, opsets: Mapping[str, int] = MappingProxyType({})) -> Scope:
+        """A scope of names of its own, as part of this graph, which may know more domains."""
+        return Scope(self.emitter, {**self.opsets, **opsets}, self._brought, self)
 
     def inline(self, graph: onnx.GraphProto) -> list[Value]:
         """The outputs of a subgraph without inputs, as part of this graph."""
@@ -145,18 +154,20 @@ class Scope:
         return Captures(first)
 
     def subgraph(
-        self, graph: onnx.GraphProto, inputs: Sequence[tuple[Shape, DType | None, str]], captures: Captures
+        self, graph: onnx.GraphProto, inputs: Sequence[Given], captures: Captures, kept: Sequence[bool] = ()
     ) -> Subgraph:
-        """A subgraph as a closed symbol; its own inputs are the first of the node's."""
+        """A subgraph as a closed symbol, with all its outputs or those that are kept. Its own inputs are the first of
+        the node's, but for those that are given as values of this graph."""
         if len(graph.input) != len(inputs):
             raise FormatError(f"a subgraph of {len(graph.input)} inputs is given {len(inputs)}")
         emitter = Emitter(self.emitter)
         inner = Scope(emitter, self.opsets, self._brought, self, captures)
-        for place, (item, (shape, dtype, kind)) in enumerate(zip(graph.input, inputs)):
-            dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
-            kind = declared_kind(item.type) if kind == TENSOR else kind
-            inner.values[item.name] = emitter.input(input_name(place), shape, dtype, kind)
+        for item, given in zip(graph.input, inputs):
+            inner.values[item.name] = (
+                inner._captured(item.name, given) if isinstance(given, Value) else inner._own(item, *given)
+            )
         outputs = inner.read_all(graph)
+        outputs = [value for value, keep in zip(outputs, kept) if keep] if kept else outputs
         symbols = [emitter.output(value, f"out{index}") for index, value in enumerate(outputs)]
         entries = [symbol.outputs[0] for symbol in symbols]
         moved = {}

@@ -20,7 +20,8 @@ from ...core.op import Op
 from ...core.schema import canonical
 from ...core.symbol import Group, Symbol
 from ...ops.linalg import matmul  # noqa: F401  the operators used here
-from ...ops.nn import conv, halo, packed, winograd  # noqa: F401  the operators used here
+from ...ops.nn import conv, halo, packed, rnn, winograd  # noqa: F401  the operators used here
+from ...ops.nn._rnn_kernels import panel_width
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
 from .operands import lanes_for
 
@@ -228,6 +229,17 @@ def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], target: CpuTarg
     return Op.get("_packed_matmul")(data, panels, units=units)
 
 
+def packed_rnn(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """rnn with its weight in the order its kernel reads it."""
+    (gates, weight, *rest), shape = inputs, facts[0].shape
+    if not is_static(shape) or not shape[1] or facts[0].dtype != FLOAT32:
+        return None
+    if weight.outputs[0].node.op is not None:
+        return None  # what is computed anew in every run is not worth packing
+    panels = Op.get("_pack_panels")(weight, lanes=panel_width(params, shape[1]))
+    return Op.get("_packed_rnn")(gates, panels, *rest, **canonical(params))
+
+
 def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """conv2d_transpose with filters in the order its kernel reads them, and blocked channels where
     they fill vectors on both sides."""
@@ -250,4 +262,5 @@ LAYOUT_RULES = {
     "conv2d_transpose": packed_conv2d_transpose,
     "dense": packed_dense,
     "matmul": packed_matmul,
+    "rnn": packed_rnn,
 }

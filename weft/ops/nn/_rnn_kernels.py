@@ -24,6 +24,16 @@ def limited(params: Any) -> bool:
     return params.clip_min > -np.inf or params.clip_max < np.inf
 
 
+def rows_at_once(params: Any, batch: int) -> int:
+    """Sequences that a product takes at once."""
+    return 1 if params.lengths else next(rows for rows in ROWS if batch % rows == 0)
+
+
+def panel_width(params: Any, batch: int) -> int:
+    """Columns of packed weights that lie together."""
+    return LANES * (4 if rows_at_once(params, batch) == 1 else 2)
+
+
 Element = Callable[[te.Expr], None]
 Value = Callable[[te.Expr, te.Expr], te.Expr]
 
@@ -39,9 +49,10 @@ class _Layer:
         self.state = specs["state"][0][1]
         self.params = params
         self.type: DType = wide_dtype(self.dtype)
-        self.rows = 1 if params.lengths else next(r for r in ROWS if self.batch % r == 0)
+        self.rows = rows_at_once(params, self.batch)
         self.groups = 1 if params.lengths else self._groups()
-        self.block = LANES * (4 if self.rows == 1 else 2)  # columns of a product taken at once
+        # columns of a product taken at once
+        self.block = specs["packed_weight"][0][2] if "packed_weight" in specs else panel_width(params, self.batch)
         self.body = Body("rnn", inputs, outputs)
         self.views = {i: shape for i, (shape, _) in enumerate([*inputs, *outputs])}
         self.keys = [*names, *(f"out_{name}" for name in results)]
@@ -150,7 +161,7 @@ class _Layer:
                     value = te.const(0, self.type) if begin is None else begin(start + row, j)
                     b.store(acc, row * vectors + v, value)
             with b.loop("k", packed.shape[1]) as k:
-                columns = [b.let("w", packed[block, k, at]) for at in inside]
+                columns = [b.let("w", te.cast(packed[block, k, at], self.type)) for at in inside]
                 for row in rows:
                     value = b.let("x", self.at[left][start + row, k])
                     for v, column in enumerate(columns):
@@ -236,9 +247,9 @@ class _Layer:
 
 
 def forward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs: Any) -> Any:
-    """The kernel of rnn."""
+    """The kernel of rnn, and of the one whose weight is packed."""
     layer = _Layer(params, names, inputs, results, outputs)
-    layer.pack(["weight", *(["projection"] if params.projected else [])])
+    layer.pack([name for name in ("weight", "projection") if name in names])
     layer.temporary("h", layer.batch, layer.state)
     layer.temporary("own", layer.batch, layer.wide)
     if params.mode == "lstm":

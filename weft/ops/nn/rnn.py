@@ -15,12 +15,12 @@ import numpy as np
 
 from ...base.dtype import dtype_name, is_integer
 from ...base.errors import DTypeError, InvalidValue, ShapeError
-from ...base.shape import Shape, floor_div_dims, mul_dims, unify_dim
+from ...base.shape import Shape, ceil_div_dims, floor_div_dims, mul_dims, unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, attr, choice, schema
 from .._families import F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import wide_dtype
-from ._rnn_kernels import GATES, KEPT, backward_kernels, forward_kernels, limited
+from ._rnn_kernels import GATES, KEPT, LANES, backward_kernels, forward_kernels, limited
 
 Arrays = dict[str, Any]
 
@@ -354,6 +354,49 @@ rnn = define(
     gradient=_gradient,
 )
 _names_of(rnn, input_names, output_names)
+
+# With a packed weight, which a build puts in its place after gradients are taken.
+
+
+def packed_names(params: RnnAttrs) -> list[str]:
+    return ["packed_weight" if name == "weight" else name for name in input_names(params)]
+
+
+def _packed_shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    names = packed_names(params)
+    known = dict(zip(names, ins))
+    panels, rows, lanes = ranked(known.pop("packed_weight"), 3, "the packed weight")
+    if isinstance(lanes, int) and (not lanes or lanes % LANES):
+        raise ShapeError(f"panels of {lanes} columns", why=f"they come in vectors of {LANES}")
+    dims = _dims(params, {**known, "weight": (rows, None)})
+    shapes = dict(zip(input_names(params), _shaped(dims, input_names(params))))
+    count = ceil_div_dims(dims["wide"], lanes) if isinstance(lanes, int) else None
+    shapes["packed_weight"] = (unify_dim(panels, count), dims["state"], lanes)
+    return [shapes[name] for name in names], _shaped(dims, output_names(params))
+
+
+def _packed_reference(params: RnnAttrs, *arrays: Any) -> Any:
+    gates, panels, *rest = arrays
+    matrix = np.concatenate(list(panels), 1)[:, : gates.shape[2]]
+    return _reference(params, gates, matrix, *rest)
+
+
+def _packed_kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
+    return forward_kernels(params, packed_names(params), inputs, output_names(params), outputs)
+
+
+packed_rnn = define(
+    "_packed_rnn",
+    "rnn whose weight is in panels of columns, as _pack_panels makes them.",
+    inputs={"packed_weight" if name == "weight" else name: text for name, text in _INPUTS.items()},
+    named=False,
+    attrs=RnnAttrs,
+    shape=_packed_shape,
+    dtype=_dtype(packed_names),
+    reference=_packed_reference,
+    kernels=_packed_kernels,
+)
+_names_of(packed_rnn, packed_names, output_names)
 
 _GRAD_INPUTS = {
     "output_grad": "the gradient of the outputs",

@@ -53,17 +53,10 @@ def _bounds(params: StridedSliceAttrs, rank: int) -> list[tuple[int, int | None,
 
 def taken_indices(params: StridedSliceAttrs, shape: Any) -> list[range]:
     """The indices taken along each axis."""
-    taken = [
+    return [
         range(*slice(begin, end, stride).indices(dim))
         for (begin, end, stride), dim in zip(_bounds(params, len(shape)), shape)
     ]
-    for axis, (indices, dim) in enumerate(zip(taken, shape)):
-        if not indices and dim:
-            raise ShapeError(
-                f"the slice of axis {axis} of shape {show(tuple(shape))} is empty",
-                why=f"begin {params.begin}, end {params.end}, stride {params.stride}",
-            )
-    return taken
 
 
 _WHOLE = 2**31 - 1  # an end from which on a slice goes to the last element, whatever the extent
@@ -118,7 +111,7 @@ def _strided_slice_compute(params: StridedSliceAttrs, x: te.Tensor) -> te.Tensor
 strided_slice = define(
     "strided_slice",
     "data[begin:end:stride] along each axis, as Python's slices: negative numbers count from the "
-    "end, and what is outside is cut off; an empty slice is an error.",
+    "end, and what is outside is cut off.",
     level=1,
     attrs=StridedSliceAttrs,
     pattern=INJECTIVE,
@@ -153,7 +146,7 @@ def _strided_slice_grad_compute(params: StridedSliceAttrs, g: te.Tensor, x: te.T
             places.append(place if indices.step > 0 else len(indices) - 1 - place)
         return te.read_or(g, places, te.all_of(inside), 0)
 
-    if 0 in x.shape:
+    if 0 in x.shape or not all(taken):
         return te.compute(x.shape, lambda *i: te.const(0, g.dtype))
     return te.compute(x.shape, value)
 

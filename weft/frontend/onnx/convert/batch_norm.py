@@ -11,7 +11,7 @@ from ..registry import converter
 
 @converter("BatchNormalization")
 def batch_norm(call: OnnxCall) -> list[Value]:
-    call.ignore("momentum", "consumed_inputs", "is_test")
+    call.ignore("momentum", "is_test")
     if call.wanted - {0}:
         raise Unsupported(
             f"BatchNormalization of opset {call.opset} with statistics among its outputs",

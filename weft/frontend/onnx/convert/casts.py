@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onnx import TensorProto
+
 from ....base.dtype import FLOAT32, INT32, NAMED_DTYPES, DType, is_complex, is_float
 from ....base.errors import FormatError
 from ...emitter import Value
@@ -26,6 +28,15 @@ _LARGEST = {
 @converter("Cast", since=6)
 def cast(call: OnnxCall) -> Value:
     return _converted(call, dtype_of(call.attr("to"), "attribute 'to'"))
+
+
+@converter("Cast")
+def cast_by_name(call: OnnxCall) -> Value:
+    """Before opset 6 the type was a word."""
+    code = dict(TensorProto.DataType.items()).get(call.attr("to").upper())
+    if code is None:
+        raise FormatError(f"attribute 'to' = {call.attr('to')!r} is no element type")
+    return _converted(call, dtype_of(code, "attribute 'to'"))
 
 
 @converter("CastLike", since=15)

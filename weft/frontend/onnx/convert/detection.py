@@ -10,12 +10,21 @@ from ..registry import converter
 from .sampling import largest_of_regions
 
 
-@converter("TopK", since=11, decides=(1,))
+@converter("TopK", since=10, decides=(1,))
 def top_k(call: OnnxCall) -> list[Value]:
     """Sorted whether that is asked for or not."""
-    count = int(call.number(1, "how many there are"))
     call.ignore("sorted")
-    return call.ops("topk", call[0], k=count, axis=call.attr("axis"), dtype=INT64, largest=bool(call.attr("largest")))
+    return _best(call, int(call.number(1, "how many there are")))
+
+
+@converter("TopK")
+def top_k_by_attribute(call: OnnxCall) -> list[Value]:
+    return _best(call, call.attr("k"))
+
+
+def _best(call: OnnxCall, count: int) -> list[Value]:
+    largest = bool(call.attr("largest", 1))
+    return call.ops("topk", call[0], k=count, axis=call.attr("axis"), dtype=INT64, largest=largest)
 
 
 @converter("RoiAlign", since=10)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, is_complex, is_float, is_integer
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import normalize_axis
+from ....base.shape import Dim, is_static, mul_dims, normalize_axis
 from ...emitter import Value
 from ...windows import padded
 from ..call import OnnxCall
@@ -91,6 +91,9 @@ def _on_all_axes(call: OnnxCall, numbers: Sequence[float], rest: Sequence[float]
 
 
 def _by_scales(call: OnnxCall, scales: list[float], how: Resizing) -> Value:
+    dims = call.dims(call[0])
+    if not is_static(dims) and len(scales) == len(dims) and all(float(scale).is_integer() for scale in scales):
+        return _open_images(call, [mul_dims(dim, int(scale)) for dim, scale in zip(dims, scales)], scales, how)
     shape = call.shape(call[0])
     if len(scales) != len(shape) or not all(0 < scale < 1 << 20 for scale in scales):
         raise FormatError(f"scales {scales} for the shape {shape}")
@@ -100,7 +103,10 @@ def _by_scales(call: OnnxCall, scales: list[float], how: Resizing) -> Value:
 
 def _to_sizes(call: OnnxCall, how: Resizing) -> Value:
     """To given sizes, or to the largest or smallest with the same ratio that fits them."""
-    shape, policy = call.shape(call[0]), call.attr("keep_aspect_ratio_policy", "stretch")
+    dims, policy = call.dims(call[0]), call.attr("keep_aspect_ratio_policy", "stretch")
+    if not is_static(dims) and policy == "stretch" and call.attr("axes") is None:
+        return _open_images(call, call.told(call.extents(3, "the sizes")), None, how)
+    shape = call.shape(call[0])
     sizes = [int(size) for size in _on_all_axes(call, call.ints(3, "the sizes"), shape)]
     if policy == "stretch":
         return _resized(call, sizes, None, how)
@@ -111,6 +117,17 @@ def _to_sizes(call: OnnxCall, how: Resizing) -> Value:
     scales = _on_all_axes(call, [scale] * len(_axes(call)), [1.0] * len(shape))
     sizes = [math.floor(dim * scale + 0.5) for dim, scale in zip(shape, scales)]
     return _resized(call, sizes, scales, how)
+
+
+def _open_images(call: OnnxCall, sizes: Sequence[Dim], scales: list[float] | None, how: Resizing) -> Value:
+    """Height and width that are expressions; whole scales cut nothing off."""
+    dims = call.dims(call[0])
+    of_numbers = how.mode == "nearest" or is_float(call.dtype(call[0]))
+    if len(dims) != 4 or tuple(sizes[:2]) != dims[:2] or how.mode not in _METHODS or not of_numbers:
+        call.shape(call[0])
+    if how.coordinates not in _OF_IMAGES or how.antialias:
+        call.shape(call[0])
+    return _resized_images(call, sizes, scales, how)
 
 
 def _resized(call: OnnxCall, sizes: list[int], scales: list[float] | None, how: Resizing) -> Value:
@@ -161,7 +178,7 @@ def _is_of_images(shape: Sequence[int], sizes: Sequence[int], scales: list[float
     return how.coordinates in _OF_IMAGES and not how.antialias
 
 
-def _resized_images(call: OnnxCall, sizes: list[int], scales: list[float] | None, how: Resizing) -> Value:
+def _resized_images(call: OnnxCall, sizes: Sequence[Dim], scales: list[float] | None, how: Resizing) -> Value:
     data, lines = call[0], len(sizes) == 3
     attrs: dict[str, Any] = {"size": tuple([1, *sizes[2:]][-2:]), "method": _METHODS[how.mode]}
     if scales is not None:

@@ -30,7 +30,6 @@ def _placed(convert: Callable[[OnnxCall], Value]) -> Callable[[OnnxCall], Value]
     """The converter for operands of which the second stands along axes of the first, from `axis` on."""
 
     def placed(call: OnnxCall) -> Value:
-        call.ignore("consumed_inputs")
         axis = call.attr("axis")
         if call.attr("broadcast") and axis is not None:
             shape = call.shape(call[1])
@@ -122,12 +121,12 @@ def modulo(call: OnnxCall) -> Value:
     return call.op("fmod" if call.attr("fmod") else "broadcast_mod", call[0], call[1])
 
 
-@converter("Max", "Min", since=6)
+@converter("Max", "Min")
 def extreme_of_all(call: OnnxCall) -> Value:
     return _all_together(call, {"Max": "broadcast_max", "Min": "broadcast_min"}[call.op_type])
 
 
-@converter("Sum", "Mean", since=6)
+@converter("Sum", "Mean")
 @in_float32
 def sum_of_all(call: OnnxCall) -> Value:
     total = _all_together(call, "broadcast_add")
@@ -192,9 +191,9 @@ def where(call: OnnxCall) -> Value:
 # Activations.
 
 
-@converter("Clip", since=6)
+@converter("Clip")
 def clip_by_attributes(call: OnnxCall) -> Value:
-    return call.op("clip", call[0], **call.attrs("min=a_min max=a_max"))
+    return call.op("clip", call[0], a_min=call.attr("min", -math.inf), a_max=call.attr("max", math.inf))
 
 
 @converter("Clip", since=11)
@@ -218,7 +217,7 @@ def _one(bound: Value) -> float:
     return float(bound.constant.reshape(()))
 
 
-@converter("LeakyRelu", since=6)
+@converter("LeakyRelu")
 def leaky_relu(call: OnnxCall) -> Value:
     return two_slopes(call, call[0], call.attr("alpha"))
 
@@ -226,7 +225,6 @@ def leaky_relu(call: OnnxCall) -> Value:
 @converter("PRelu")
 def prelu_of_channels(call: OnnxCall) -> Value:
     """Before opset 7: one slope, or one a channel."""
-    call.ignore("consumed_inputs")
     slopes, behind = call.shape(call[1]), max(call.rank(call[0]) - 2, 0)
     if numel(slopes) > 1:
         call.inputs[1] = call.reshape(call[1], (numel(slopes), *(1,) * behind))
@@ -252,7 +250,7 @@ def thresholded_relu(call: OnnxCall) -> Value:
     return call.op("where", above, call[0], call.op("zeros_like", call[0]))
 
 
-@converter("Selu", since=6)
+@converter("Selu")
 @in_float32
 def selu(call: OnnxCall) -> Value:
     """gamma elu(x, alpha)"""

@@ -32,23 +32,23 @@ def layer_norm(call: Building, data: Value, scale: Value, bias: Value | None, ax
     dtype = call.dtype(data)
     data, scale = call.widened(data), call.widened(scale)
     bias = call.make(0, call.dtype(scale)) if bias is None else call.widened(bias)
-    shape = call.shape(data)
-    if all(_fits(call, value, shape[axis:]) for value in (scale, bias)):
-        parts = [call.broadcast_to(value, shape[axis:]) for value in (scale, bias)]
+    shape = call.trailing(data, axis)
+    if all(_fits(call, value, shape) for value in (scale, bias)):
+        parts = [call.broadcast_to(value, shape) for value in (scale, bias)]
         return call.cast(call.op("layer_norm", data, *parts, axis=axis, epsilon=epsilon), dtype)
-    unit = [call.make(np.full(shape[axis:], number), call.dtype(data)) for number in (1, 0)]
+    unit = [call.make(np.full(shape, number), call.dtype(data)) for number in (1, 0)]
     plain = call.op("layer_norm", data, *unit, axis=axis, epsilon=epsilon)
     return call.cast(call.op("broadcast_add", call.op("broadcast_mul", plain, scale), bias), dtype)
 
 
 def rms_norm(call: Building, data: Value, scale: Value, axis: int, epsilon: float) -> Value:
     """x / root of the mean square, scaled, over the axes from `axis` on; in the dtype of the scale."""
-    dtype, shape, result = call.dtype(data), call.shape(data), call.dtype(scale)
+    dtype, shape, result = call.dtype(data), call.trailing(data, axis), call.dtype(scale)
     wide = call.widened(data)
-    if dtype == result and _fits(call, scale, shape[axis:]):
-        scale = call.broadcast_to(call.widened(scale), shape[axis:])
+    if dtype == result and _fits(call, scale, shape):
+        scale = call.broadcast_to(call.widened(scale), shape)
         return call.cast(call.op("rms_norm", wide, scale, axis=axis, epsilon=epsilon), result)
-    unit = call.make(np.ones(shape[axis:]), call.dtype(wide))
+    unit = call.make(np.ones(shape), call.dtype(wide))
     plain = call.cast(call.op("rms_norm", wide, unit, axis=axis, epsilon=epsilon), dtype)
     return call.op("broadcast_mul", call.cast(plain, result), scale)
 

@@ -114,8 +114,20 @@ def softmax_of_the_rest(call: OnnxCall) -> Value:
 
 @converter("Hardmax", since=13)
 def hardmax(call: OnnxCall) -> Value:
+    return _peaks(call, call[0], normalize_axis(call.attr("axis"), call.rank(call[0])))
+
+
+@converter("Hardmax")
+def hardmax_of_the_rest(call: OnnxCall) -> Value:
+    """Until opset 12 the axis starts all the axes of which one element is chosen."""
+    shape, axis = call.shape(call[0]), call.attr("axis")
+    axis = axis if axis == len(shape) else normalize_axis(axis, len(shape))
+    flat = call.reshape(call[0], (numel(shape[:axis]), numel(shape[axis:])))
+    return call.reshape(_peaks(call, flat, 1), shape)
+
+
+def _peaks(call: OnnxCall, data: Value, axis: int) -> Value:
     """1 at the first largest element along an axis."""
-    data, axis = call[0], normalize_axis(call.attr("axis"), call.rank(call[0]))
     shape = call.shape(data)
     if 0 in shape:
         return data

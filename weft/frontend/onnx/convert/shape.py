@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from ....base.dtype import FLOAT32, INT64
 from ....base.errors import FormatError, Unsupported
-from ....base.shape import StaticShape, is_static, normalize_axis, numel
+from ....base.extents import Extent
+from ....base.shape import Dim, broadcast, floor_div_dims, is_static, mul_dims, normalize_axis, numel
 from ...emitter import FOLDED_ELEMENTS, Value
 from ...shapes import depth_to_space, space_to_depth, squeezed_shape, with_the_rest
 from ..call import OnnxCall
@@ -37,36 +39,52 @@ def constant(call: OnnxCall) -> Value:
 
 @converter("ConstantOfShape", since=9, decides=(0,))
 def constant_of_shape(call: OnnxCall) -> Value:
-    shape = tuple(call.ints(0, "the shape"))
+    shape = call.told(call.extents(0, "the shape"))
     fill = call.attr("value")
     fill = np.zeros(1, np.float32) if fill is None else fill
     if fill.size != 1:
         raise FormatError("the value must be one number")
-    if any(dim < 0 for dim in shape):
+    if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise FormatError(f"the shape {shape} is negative")
-    if math.prod(shape) <= FOLDED_ELEMENTS:
+    if is_static(shape) and math.prod(shape) <= FOLDED_ELEMENTS:
         return call.make(np.full(shape, fill.reshape(())))
     return call.broadcast_to(call.make(fill.reshape(())), shape)
 
 
 @converter("Shape", by_shape=True)
 def shape_of(call: OnnxCall) -> Value:
-    """The shape, or a part of it; known at import."""
+    """The shape, or a part of it."""
     dims = call.dims(call[0])
-    part = dims[call.attr("start", 0) : call.attr("end", len(dims))]
-    return call.make(part if is_static(part) else call.shape(call[0]), INT64)
+    return _told(call, dims[call.attr("start", 0) : call.attr("end", len(dims))])
+
+
+def _told(call: OnnxCall, dims: Sequence[Dim]) -> Value:
+    """Dimensions as a value."""
+    return call.make_extents([Extent.of(dim) for dim in call.told(dims)])
 
 
 @converter("Size", by_shape=True)
 def size_of(call: OnnxCall) -> Value:
-    return call.make(numel(call.shape(call[0])), INT64)
+    (size,) = call.told([mul_dims(*call.dims(call[0]))])
+    return call.make_extents(Extent.of(size))
 
 
 @converter("Range", since=11, decides=(0, 1, 2))
 def range_(call: OnnxCall) -> Value:
-    start, stop, step = (call.number(i, "a limit of the range") for i in range(3))
+    start, stop, step = (_limit(call, i) for i in range(3))
     dtype = call.dtype(call[0])
     return call.op("arange", start=start, stop=stop, step=step, dtype=dtype)
+
+
+def _limit(call: OnnxCall, index: int) -> float | Extent:
+    """A limit of a range."""
+    symbolic = call[index].extents
+    if symbolic is None:
+        return call.number(index, "a limit of the range")
+    if symbolic.size != 1:
+        raise FormatError(f"a limit of the range must be one number, not {symbolic.size}")
+    limit: Extent = symbolic.item()
+    return limit
 
 
 # Reshapes.
@@ -75,20 +93,23 @@ def range_(call: OnnxCall) -> Value:
 @converter("Reshape", since=5, decides=(1,))
 def reshape(call: OnnxCall) -> Value:
     """0 keeps the dimension (unless allowzero), -1 is what remains."""
-    wanted, data = call.ints(1, "the new shape"), call[0]
-    if any(dim < -1 for dim in wanted):
+    wanted, data = call.told(call.extents(1, "the new shape")), call[0]
+    if any(isinstance(dim, int) and dim < -1 for dim in wanted):
         raise FormatError(f"the new shape {wanted} makes no sense")
     zeros = bool(call.attr("allowzero", 0)) and 0 in wanted
     if zeros and -1 in wanted:
         raise FormatError(f"the new shape {wanted} has a 0 and a -1 with allowzero")
-    if not zeros and not is_static(data.shape):
+    if not zeros and is_static(wanted) and not is_static(data.shape):
         return call.reshape(data, wanted)
-    shape = call.shape(data)
-    full = wanted if zeros else [_kept(shape, i) if dim == 0 else dim for i, dim in enumerate(wanted)]
-    return call.reshape(data, with_the_rest(full, numel(shape)))
+    shape = call.dims(data)
+    full = wanted if zeros else tuple(_kept(shape, i) if dim == 0 else dim for i, dim in enumerate(wanted))
+    if is_static(shape) and is_static(full):
+        return call.reshape(data, with_the_rest(full, numel(shape)))
+    rest = floor_div_dims(mul_dims(*shape), mul_dims(*(dim for dim in full if dim != -1)))
+    return call.reshape(data, [rest if dim == -1 else dim for dim in full])
 
 
-def _kept(shape: StaticShape, axis: int) -> int:
+def _kept(shape: Sequence[Dim], axis: int) -> Dim:
     if axis >= len(shape):
         raise FormatError(f"the new shape keeps dimension {axis} of a tensor of {len(shape)}")
     return shape[axis]
@@ -102,8 +123,8 @@ def flatten(call: OnnxCall) -> Value:
     axis = rank if axis == rank else normalize_axis(axis, rank)
     if axis == 1 and rank > 1:
         return call.op("flatten", data)
-    shape = call.shape(data)
-    return call.reshape(data, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    shape = call.dims(data)
+    return call.reshape(data, (mul_dims(*shape[:axis]), mul_dims(*shape[axis:])))
 
 
 def _axes(call: OnnxCall) -> list[int] | None:
@@ -114,7 +135,12 @@ def _axes(call: OnnxCall) -> list[int] | None:
 
 @converter("Squeeze", decides=(1,))
 def squeeze(call: OnnxCall) -> Value:
-    return call.reshape(call[0], squeezed_shape(call.shape(call[0]), _axes(call)))
+    data, axes = call[0], _axes(call)
+    if axes is None or is_static(data.shape):
+        return call.reshape(data, squeezed_shape(call.shape(data), axes))
+    gone = call.axes(axes, data)
+    left = [dim for axis, dim in enumerate(call.dims(data)) if axis not in gone]
+    return call.op("squeeze", data, axis=gone) if left and gone else call.reshape(data, left)
 
 
 @converter("Unsqueeze", decides=(1,))
@@ -140,15 +166,15 @@ def transpose(call: OnnxCall) -> Value:
 @converter("Expand", since=8, decides=(1,))
 def expand(call: OnnxCall) -> Value:
     """Broadcasts both ways: a dimension that is 1 in the new shape keeps the data's."""
-    wanted = tuple(call.ints(1, "the new shape"))
-    if any(dim < 0 for dim in wanted):
+    wanted = call.told(call.extents(1, "the new shape"))
+    if any(isinstance(dim, int) and dim < 0 for dim in wanted):
         raise FormatError(f"the new shape {wanted} is negative")
-    return call.broadcast_to(call[0], np.broadcast_shapes(call.shape(call[0]), wanted))
+    return call.broadcast_to(call[0], broadcast(call.dims(call[0]), wanted) or ())
 
 
 @converter("Tile", since=6, decides=(1,))
 def tile(call: OnnxCall) -> Value:
-    return call.op("tile", call[0], reps=tuple(call.ints(1, "the repeats")))
+    return call.op("tile", call[0], reps=tuple(call.extents(1, "the repeats")))
 
 
 @converter("DepthToSpace", "SpaceToDepth")
