@@ -4,7 +4,6 @@ that wait for shapes or values are deferred; subgraphs are scopes of their own t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -97,13 +96,13 @@ class Scope:
         label = node_label(node, position)
         with reading(label, node.op_type):
             domain = node_domain(node)
-            function, reader = brought_for(node, self._brought), CONTROL.get((domain, node.op_type))
+            function = brought_for(node, self._brought)
             if function is not None:
                 values = [self[name] for name in node.input if name]
                 attrs = {item.name: attribute_value(item, label) for item in node.attribute}
                 results: Sequence[Value | None] = converted_by(function, self.emitter, values, attrs)
-            elif reader is not None:
-                results = reader(self, node, label)
+            elif not domain and node.op_type in CONTROL:
+                results = CONTROL[node.op_type](self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
                 results = self._results(node, self.opsets[domain], inputs)
@@ -141,9 +140,9 @@ class Scope:
 
     # Subgraphs
 
-    def nested(self, opsets: Mapping[str, int] = MappingProxyType({})) -> Scope:
-        """A scope of names of its own, as part of this graph, which may know more domains."""
-        return Scope(self.emitter, {**self.opsets, **opsets}, self._brought, self)
+    def nested(self) -> Scope:
+        """A scope of names of its own, as part of this graph."""
+        return Scope(self.emitter, self.opsets, self._brought, self)
 
     def inline(self, graph: onnx.GraphProto) -> list[Value]:
         """The outputs of a subgraph without inputs, as part of this graph."""
