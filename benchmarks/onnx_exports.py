@@ -65,7 +65,8 @@ def _export(name: str, exporter: str, sizes: str, folder: Path) -> int:
     architecture = ARCHITECTURES[name]
     torch.manual_seed(SEED)
     network = architecture.build().eval()
-    disturb(network)
+    if architecture.disturbed:
+        disturb(network)
     inputs = [architecture.inputs(size) for size in _sizes(architecture)[: SHAPES if sizes == "open" else 1]]
     for k, given in enumerate(inputs):
         save_arrays(folder / f"in{k}.npz", {key: value.numpy() for key, value in given.items()})
