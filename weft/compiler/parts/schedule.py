@@ -11,14 +11,12 @@ from ...base.errors import Error, RunError
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
-from ...frontend.deferred import HOST_STEP, IF_ELSE, host_outputs
+from ...frontend.deferred import HOST_STEP, IF_ELSE, MOST_TURNS, host_outputs
 from ...ops.control_flow import holds, input_name
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from .cut import HostCall, PartPlan, cut, is_whole
 from .part import Part
-
-MOST_TURNS = 1 << 26  # of a loop that nothing else ends
 
 Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
 
