@@ -292,7 +292,8 @@ def test_a_loop_whose_states_do_not_fit():
 
 def loop(body: str, count: str = "n") -> onnx.ModelProto:
     graph = f"""m (float[a] x, int64 n) => (float[z] y) {{
-        m = Constant <value_int = {2**60}> () y = Loop <body = b (int64 i, bool c, float[p] s) => {body}> ({count}, , x) }}"""
+        m = Constant <value_int = {2**60}> ()
+        y = Loop <body = b (int64 i, bool c, float[p] s) => {body}> ({count}, , x) }}"""
     return helper.make_model(onnx.parser.parse_graph(graph), opset_imports=[helper.make_opsetid("", 17)])
 
 
