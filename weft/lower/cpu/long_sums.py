@@ -34,6 +34,17 @@ def finished(kernel: Kernel) -> Kernel:
 
 def _outermost(stmt: Stmt) -> Stmt:
     """Every outermost loop that adds to what was there before it, in blocks."""
+    lets: list[Let] = []
+    while isinstance(stmt, Let):  # there may be more of them in each other than Python calls
+        lets.append(stmt)
+        stmt = stmt.body
+    body = _without_lets(stmt)
+    for let in reversed(lets):
+        body = with_parts(let, [let.value, body])
+    return body
+
+
+def _without_lets(stmt: Stmt) -> Stmt:
     if isinstance(stmt, For) and stmt.kind == "serial":
         accumulators = _accumulators(stmt)
         if accumulators:
