@@ -226,7 +226,7 @@ def integer_product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, ze
     a = call.op("expand_dims", a, axis=0) if row else a
     b = call.op("expand_dims", b, axis=1) if column else b
     sums = call.op("integer_matmul", a, b, *zeros, use_data_zero=a_zero is not None, use_weight_zero=b_zero is not None)
-    *batch, rows, columns = call.shape(sums)
+    *batch, rows, columns = call.dims(sums)
     return call.reshape(sums, [*batch, *([] if row else [rows]), *([] if column else [columns])])
 
 
