@@ -3,6 +3,7 @@ allows it, each with inputs of any size: what benchmarks/onnx_exports.py exports
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ def torchvision_operators() -> Iterator[None]:
         from torchvision.ops.roi_align import _roi_align
 
         def roi_align(x: Tensor, rois: Tensor, scale: float, h: int, w: int, ratio: int, aligned: bool) -> Tensor:
-            return _roi_align(x, rois, scale, h, w, ratio, aligned)
+            return inspect.unwrap(_roi_align)(x, rois, scale, h, w, ratio, aligned)
 
         library.impl("nms", suppressed, "CPU")
         library.impl("roi_align", roi_align, "CPU")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 from onnx.reference import ReferenceEvaluator
 from onnx_runs import model_of
 
@@ -59,6 +59,18 @@ def test_masks(mask):
 def test_masks_with_a_triangle(mask):
     """The reference evaluator has none of one axis, or of integers."""
     check("Attention", *heads(), MASKS[mask], is_causal=1)
+
+
+def test_short_mask_of_integers():
+    """The reference evaluator is given the same numbers as floats."""
+    query, key, value = heads()
+    mask = rng.integers(-2, 3, (5, 4))
+    node = helper.make_node("Attention", ["q", "k", "v", "mask"], ["y"])
+    inputs = {"q": query, "k": key, "v": value, "mask": mask.astype(np.float32)}
+    (expected,) = ReferenceEvaluator(model_of([node], inputs, ["y"], opset=24)).run(None, inputs)
+    inputs["mask"] = mask
+    with weft.compile(model_of([node], inputs, ["y"], opset=24)) as compiled:
+        np.testing.assert_allclose(np.asarray(compiled.run(inputs)[0]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [23, 24, 25])
@@ -233,3 +245,32 @@ def test_causal_convolution(activation, past):
 
 def test_gated_activation():
     check("SwiGLU", floats(3, 8), floats(3, 8), opset=28, alpha=1.3)
+
+
+# Attention that subgraphs change.
+
+FLEX = """
+<ir_version: 10, opset_import: ["" : 21, "ai.onnx.preview" : 1]>
+m (float[batch, 4, n, 8] q, float[batch, 2, s, 8] k, float[batch, 2, s, 6] v, float[n, s] bias)
+=> (float[batch, 4, n, 6] y) {
+    y = ai.onnx.preview.FlexAttention <%s> (q, k, v)
+}
+"""
+SCORES = "score_mod: graph = f (float[b, h, n, s] x) => (float[b, h, n, s] z) { t = Tanh(x) z = Add(t, bias) }"
+WEIGHTS = "prob_mod: graph = g (float[b, h, n, s] x) => (float[b, h, n, s] z) { z = Mul(x, x) }"
+
+
+@pytest.mark.parametrize("attributes", ["scale: float = 0.3", SCORES, WEIGHTS, f"{SCORES}, {WEIGHTS}"])
+@pytest.mark.parametrize("open_shapes", [False, True])
+def test_flexible_attention(attributes, open_shapes):
+    """With lengths that are open in the file, or given; the oracle is numpy."""
+    query, key, value, bias = floats(2, 4, 5, 8), floats(2, 2, 6, 8), floats(2, 2, 6, 6), floats(5, 6)
+    scores = query @ key.repeat(2, 1).swapaxes(-1, -2) * (0.3 if "scale" in attributes else 8**-0.5)
+    scores = np.tanh(scores) + bias if SCORES in attributes else scores
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    weights = weights**2 if WEIGHTS in attributes else weights
+    inputs = {"q": query, "k": key, "v": value, "bias": bias}
+    shapes = None if open_shapes else {name: x.shape for name, x in inputs.items()}
+    with weft.compile(parser.parse_model(FLEX % attributes), shape=shapes) as compiled:
+        ours = np.asarray(compiled.run(inputs)[0])
+    np.testing.assert_allclose(ours, weights @ value.repeat(2, 1), rtol=1e-4, atol=1e-5)

@@ -290,6 +290,30 @@ def test_counts_that_are_refused(attrs):
         run(*one("TfIdfVectorizer", np.array([3, 3, 5]), **{**usual, **attrs}))
 
 
+def test_text_is_given_in_many_ways():
+    model, inputs = one("StringConcat", texts("a", "é"), texts("x"))
+    wanted = onnxruntime_run(model, inputs)
+    with weft.compile(model) as compiled:
+        for given in (inputs["x0"], np.array(["a", "é"]), ["a", "é"], [b"a", "é".encode()]):
+            same(compiled.run({"x0": given, "x1": ["x"]}), [wanted[0]])
+        for wrong in (np.array([1, 2]), ["a", 3], None, [b"\xff"]):
+            with pytest.raises(Error, match="x0"):
+                compiled.run({"x0": wrong, "x1": ["x"]})
+
+
+def test_constants_of_text():
+    stored = helper.make_tensor("b", TensorProto.STRING, [1, 2], [b"r", b"s"])
+    nodes = [
+        helper.make_node("Constant", [], ["a"], value_strings=["p", "q"]),
+        helper.make_node("Constant", [], ["b"], value=stored),
+        helper.make_node("Constant", [], ["c"], value_string="t"),
+        helper.make_node("StringConcat", ["x", "a"], ["xa"]),
+        helper.make_node("StringConcat", ["b", "c"], ["bc"]),
+    ]
+    x = texts("x", "y")
+    agree(model_of(nodes, {"x": x}, ["xa", "bc", "a"]), {"x": x})
+
+
 # Sequences, and values that may be absent.
 
 

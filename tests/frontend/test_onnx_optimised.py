@@ -5,9 +5,9 @@ import decoders
 import numpy as np
 import onnx
 import pytest
-from encoders import HEADS, WIDTH, export_bert, questions
 from onnx_runs import onnxruntime_run
 from oracles import oracle
+from torch_files import HEADS, WIDTH, export_bert, export_convolutional, images, questions
 
 import weft
 
@@ -91,8 +91,8 @@ def quantised_while_running(quantization, source, target, **options):
     quantization.quantize_dynamic(str(source), str(target), **options)
 
 
-def quantised_by_samples(quantization, source, target, form):
-    samples = iter([questions(seed) for seed in range(10, 13)])
+def quantised_by_samples(quantization, source, target, form, draw=questions):
+    samples = iter([draw(seed) for seed in range(10, 13)])
 
     class Samples(quantization.CalibrationDataReader):
         def get_next(self):
@@ -132,3 +132,31 @@ def test_fused_bert_that_is_quantised(bert_file, tmp_path):
     model, inputs = onnx.load(tmp_path / "q.onnx"), questions(seed=6)
     assert "QAttention" in operators(model)
     check(model, inputs, onnxruntime_run(model, inputs), tolerance=2e-2)
+
+
+# Convolutions.
+
+
+@pytest.fixture(scope="module")
+def convolutional_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("convolutional") / "network.onnx"
+    export_convolutional(path)
+    return path
+
+
+def test_convolutions_of_a_session(convolutional_file, tmp_path):
+    model, inputs = onnx.load(convolutional_file), images(seed=1)
+    fused = fused_by_session(model, tmp_path / "fused.onnx")
+    assert "FusedConv" in operators(fused)
+    check(fused, inputs, onnxruntime_run(model, inputs))
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
+def test_convolutions_that_are_quantised(convolutional_file, tmp_path, form):
+    """One level of the result is 1 / 256."""
+    quantised_by_samples(oracle("onnxruntime.quantization"), convolutional_file, tmp_path / "q.onnx", form, images)
+    model, inputs = onnx.load(tmp_path / "q.onnx"), images(seed=2)
+    fused = fused_by_session(model, tmp_path / "fused.onnx")
+    assert {"QLinearConv", "QGemm"} <= operators(fused)
+    for each in (model, fused):
+        check(each, inputs, onnxruntime_run(each, inputs), tolerance=1.1 / 256)

@@ -72,6 +72,8 @@ def test_products_that_are_built(target, kinds):
 
 CONVOLUTIONS = [  # data, weight, strides, padding, dilation
     ((2, 6, 9, 8), (20, 6, 3, 2), (2, 1), (1, 0, 2, 1), (1, 2)),
+    ((1, 18, 7, 9), (18, 1, 3, 3), (2, 1), (1, 1, 1, 1), (1, 1)),
+    ((2, 6, 7, 7), (6, 1, 3, 2), (1, 1), (0, 0, 0, 0), (1, 2)),
     ((1, 8, 6, 7), (16, 8, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((1, 16, 5, 5), (33, 16, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
     ((1, 3, 9, 9), (5, 3, 5, 5), (2, 2), (2, 2, 2, 2), (1, 1)),
@@ -79,7 +81,7 @@ CONVOLUTIONS = [  # data, weight, strides, padding, dilation
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
-@pytest.mark.parametrize(("case", "kinds"), zip(CONVOLUTIONS, BYTE_PAIRS))
+@pytest.mark.parametrize(("case", "kinds"), zip(CONVOLUTIONS, BYTE_PAIRS * 2))
 def test_convolutions_that_are_built(target, case, kinds):
     """With what follows: a bias, and levels of another scale."""
     torch = oracle("torch")
@@ -94,17 +96,20 @@ def test_convolutions_that_are_built(target, case, kinds):
         "m": rng.uniform(1e-4, 1e-3, (channels, 1, 1)).astype(np.float32),
         "z": levels((), a),
     }
+    groups = data[1] // weight[1]
     attrs = {"channels": channels, "kernel_size": weight[2:], "strides": strides, "dilation": dilation}
+    attrs["groups"] = groups
     y = sym.integer_conv(*map(sym.Variable, ("x", "w", "a", "b")), padding=padding, **attrs)
     y = sym.requantize(sym.broadcast_add(y, sym.Variable("bias")), sym.Variable("m"), sym.Variable("z"))
     top, left, bottom, right = padding
     image = torch.nn.functional.pad(torch.tensor(x.astype("d") - values["a"]), (left, right, top, bottom))
     filters = torch.tensor(values["w"].astype("d") - values["b"].astype("d").reshape(-1, 1, 1, 1))
-    sums = torch.nn.functional.conv2d(image, filters, stride=strides, dilation=dilation).numpy() + values["bias"]
+    sums = torch.nn.functional.conv2d(image, filters, stride=strides, dilation=dilation, groups=groups)
+    sums = sums.numpy() + values["bias"]
     limits = np.iinfo(a)
     level = np.rint(sums.astype(np.float32) * values["m"]) + values["z"]
     model = weft.compile((y, values), shape={"x": data}, dtype={"x": a}, target=target)
-    assert any("byte_conv2d" in kernel.name for kernel in model.report().kernels)
+    assert any(("byte_depthwise" if groups > 1 else "byte_conv2d") in k.name for k in model.report().kernels)
     np.testing.assert_array_equal(model.run({"x": x})[0], np.clip(level, limits.min, limits.max).astype(a))
 
 

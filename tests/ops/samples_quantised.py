@@ -205,3 +205,24 @@ def byte_conv2d(rng, torch):
         yield Sample(inputs, attrs, convolution)
         zeros = rng.integers(-200, 200, units).astype(np.int32)
         yield Sample([*inputs, zeros], {**attrs, "use_zeros": True}, convolution)
+
+
+@samples("_byte_depthwise")
+def byte_depthwise(rng, torch):
+    for data, units, kernel, strides, dilation in (
+        ((2, 6, 5, 8), 8, (3, 2), (1, 1), (1, 1)),
+        ((1, 7, 9, 20), 18, (3, 3), (2, 1), (1, 2)),
+    ):
+        w = _levels(rng, (*kernel, units), "int8")
+        inputs = [_levels(rng, data, "uint8"), w, rng.integers(-999, 999, units).astype(np.int32)]
+        attrs = {"units": units, "kernel_size": kernel, "strides": strides, "dilation": dilation}
+
+        def convolution(x, w, o, z=None, s=strides, d=dilation):
+            filters = (w.double() if z is None else w.double() - z).permute(2, 0, 1)[:, None]
+            image = x.double().permute(0, 3, 1, 2)[:, : len(filters)]
+            sums = torch.nn.functional.conv2d(image, filters, stride=s, dilation=d, groups=len(filters))
+            return (sums.permute(0, 2, 3, 1) + o).int()
+
+        yield Sample(inputs, attrs, convolution)
+        zeros = rng.integers(-200, 200, units).astype(np.int32)
+        yield Sample([*inputs, zeros], {**attrs, "use_zeros": True}, convolution)

@@ -21,10 +21,11 @@ from ..core.graph import Graph
 from ..core.infer import shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
+from ..frontend.emitter import TEXT, TEXTS
 from ..frontend.files import from_file, from_memory, is_program
 from ..frontend.unread import unread_inputs
 from ..runtime.artifact import LoadedModel, load, save_program
-from ..runtime.inputs import as_input, as_value, by_name, check_names
+from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_names
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .backends import backend_of
@@ -176,6 +177,8 @@ class CompiledModel:
         self._graph = graph
         self._specs: dict[str, InputSpec] = _input_specs(graph, source.params)
         self.inputs: list[InputSpec] = list(self._specs.values())
+        variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+        self._kinds = {node.name: node.attrs["__kind__"] for node in variables if "__kind__" in node.attrs}
         self._unread = frozenset(unread_inputs(source.symbol)) - self._specs.keys()
         self.outputs: list[str] = source.symbol.list_output_names()
         self._schedule = Schedule(graph, source, list(self._specs))
@@ -201,9 +204,15 @@ class CompiledModel:
         if whole is not None:
             arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
             return whole.run_arrays(arrays)
-        values = {name: as_value(inputs[name], spec) for name, spec in self._specs.items()}
+        values = {name: self._value(inputs[name], spec) for name, spec in self._specs.items()}
         shapes = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
         return self._schedule.run(values, self._check_shapes(shapes))
+
+    def _value(self, value: Any, spec: InputSpec) -> Any:
+        kind = self._kinds.get(spec.name)
+        if kind is None:
+            return as_input(value, spec)
+        return as_text(value, spec) if kind == TEXT else as_sequence(value, spec, kind == TEXTS)
 
     def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
         return _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
@@ -224,7 +233,7 @@ class CompiledModel:
     def prepare_known(self, progress: Progress | None = None) -> None:
         """Makes code now for the first part if the shapes of all inputs are known, and none decides."""
         first = self._schedule.parts[0]
-        if first is None or first.deciding:
+        if first is None or first.deciding or first.names:
             return
         specs = [self._specs[name] for name in first.inputs]
         if all(is_static(spec.shape) and spec.dtype is not None for spec in specs):
@@ -265,6 +274,12 @@ class CompiledModel:
             raise Unsupported(
                 "a model in parts cannot be saved as one program",
                 why="values that it computes, or reads, decide what comes next",
+                hint="keep the model file, and compile it where it runs",
+            )
+        if self.program.written:
+            raise Unsupported(
+                "a model that draws random numbers cannot be saved as one program",
+                why="a program keeps no state of a generator",
                 hint="keep the model file, and compile it where it runs",
             )
         save_program(self.program, path)

@@ -136,9 +136,8 @@ def _kept_positive(walker: Walker, node: Node, inputs: Inputs) -> Found:
 
 
 def _conv2d(walker: Walker, node: Node, inputs: Inputs) -> Found:
-    """In one group: the sums of others are short, and kernels of floats as fast."""
     params = node.params
-    plain = params.layout == "NCHW" and params.kernel_layout == "OIHW" and params.groups == 1
+    plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
     pair = _factors(walker, inputs, 0) if plain and params.out_dtype == "same" else None
     if pair is None:
         return None
@@ -148,6 +147,7 @@ def _conv2d(walker: Walker, node: Node, inputs: Inputs) -> Found:
         "strides": params.strides,
         "dilation": params.dilation,
         "padding": four_pads(params.padding),
+        "groups": params.groups,
     }
     return _product(walker, node, "integer_conv", attrs, pair, inputs[2:], 1)
 

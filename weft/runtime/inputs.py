@@ -55,12 +55,35 @@ def by_name(specs: Sequence[Spec], args: Sequence[Any], kwargs: Mapping[str, Any
     return {**named, **kwargs}
 
 
-def as_value(value: Any, spec: Spec) -> Any:
-    """A value of a model whose inputs may also be text, or sequences: lists of values, or None for what is absent."""
-    if spec.dtype is not None:
-        return as_input(value, spec)
-    is_text = isinstance(value, (str, bytes)) or (isinstance(value, np.ndarray) and value.dtype.kind in "UST")
-    return np.asarray(value, object) if is_text else value
+def as_text(value: Any, spec: Spec) -> Array:
+    """Text: one, a list of them or an array, as an array of str."""
+    array = np.asarray(value, object)
+    made = np.empty(array.shape, object)
+    made.reshape(-1)[:] = [_one_text(item, spec) for item in array.flat]
+    return made
+
+
+def _one_text(item: Any, spec: Spec) -> str:
+    try:
+        if isinstance(item, bytes):
+            return item.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidValue(f"input {spec.name!r} has {item!r:.40}, which is not UTF-8") from None
+    if not isinstance(item, str):
+        raise DTypeError(f"input {spec.name!r} has {item!r:.40}", why="it is text", hint="give an array of str")
+    return item
+
+
+def as_sequence(value: Any, spec: Spec, is_text: bool) -> Any:
+    """A list of arrays, an array where a value may be absent, or None if it is."""
+    if isinstance(value, (list, tuple)):
+        return [as_sequence(item, spec, is_text) for item in value]
+    if value is None:
+        return None
+    if is_text:
+        return as_text(value, spec)
+    array = value.numpy() if isinstance(value, NDArray) else value
+    return array if isinstance(array, np.ndarray) else _from_other(array, spec)
 
 
 def as_input(value: Any, spec: Spec) -> Array:

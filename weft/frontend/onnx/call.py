@@ -49,6 +49,7 @@ class HostCall:
     def __init__(self, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, opset: int, label: str) -> None:
         self.op_type = node.op_type
         self.opset = opset
+        self.label = label
         self.wanted = frozenset(index for index, output in enumerate(node.output) if output)
         self.attr = Attributes(node, schema, label).get
 

@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ...base.dtype import BOOL, INT64
+from ...base.dtype import BOOL, INT64, DType
 from ...base.errors import FormatError, Unsupported
+from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP
 from ..emitter import TENSOR, Value
 from .tensors import attribute_value
@@ -19,6 +20,7 @@ from .tensors import attribute_value
 if TYPE_CHECKING:
     from .scope import Scope
 
+Given = tuple[Shape, DType | None, str] | Value  # an input of a subgraph: what is known of it, or a value from outside
 Reader = Callable[["Scope", onnx.NodeProto, str], Sequence["Value | None"]]
 
 
@@ -53,7 +55,8 @@ def _if(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
 
 
 def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
-    """Without a number of turns it goes on as long as its condition holds."""
+    """Without a number of turns it goes on as long as its condition holds. A state that every turn hands on as it is,
+    as weights often are, is no state: the body reads it from outside."""
     body = _graph(node, "body")
     names = [*node.input, "", ""][: max(len(node.input), 2)]
     count, condition, *states = [scope[name] if name else None for name in names]
@@ -65,19 +68,23 @@ def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
     make = scope.emitter.constant
     count = count or make(f"{node.name}_turns", np.array(np.iinfo(np.int64).max, INT64))
     condition = condition or make(f"{node.name}_goes_on", np.array(True))
-    carried = [state for state in states if state is not None]
+    given = [state for state in states if state is not None]
+    moving = [_origin(body, out.name) != into.name for out, into in zip(body.output[1:], body.input[2:])][: len(given)]
+    carried = [state for state, moves in zip(given, moving) if moves]
     captures = scope.captures(2 + len(carried))
-    fixed = [(_declared_shape(body, 0), INT64, TENSOR), (None, BOOL, TENSOR)]
-    part = scope.subgraph(body, [*fixed, *((None, state.dtype, state.kind) for state in carried)], captures)
-    attrs = {"num_states": len(carried), "num_outputs": results}
-    return scope.emitter.deferred(
+    inputs: list[Given] = [(_declared_shape(body, 0), INT64, TENSOR), (None, BOOL, TENSOR)]
+    inputs += [(None, state.dtype, state.kind) if moves else state for state, moves in zip(given, moving)]
+    part = scope.subgraph(body, inputs, captures, [True, *moving, *[True] * results])
+    made = scope.emitter.deferred(
         LOOP,
         _name(scope, node),
         [count, condition, *carried, *captures.values],
-        attrs,
+        {"num_states": len(carried), "num_outputs": results},
         [*(state.kind for state in carried), *part.kinds[1 + len(carried) :]],
         [part.symbol],
     )
+    moved = iter(made)
+    return [*(next(moved) if moves else state for state, moves in zip(given, moving)), *moved]
 
 
 def _declared_shape(body: onnx.GraphProto, index: int) -> tuple[int, ...]:
@@ -86,14 +93,16 @@ def _declared_shape(body: onnx.GraphProto, index: int) -> tuple[int, ...]:
 
 
 def _never_ends(body: onnx.GraphProto) -> bool:
-    """Whether the next condition is the one before, or a constant that holds."""
-    name = body.output[0].name if body.output else ""
-    if len(body.input) > 1 and name == body.input[1].name:
-        return True
+    """Whether the next condition is the one before."""
+    return len(body.input) > 1 and bool(body.output) and _origin(body, body.output[0].name) == body.input[1].name
+
+
+def _origin(body: onnx.GraphProto, name: str) -> str:
+    """The value that nodes of a graph hand on under this name, as it is."""
     makers = {output: node for node in body.node for output in node.output}
     while name in makers and makers[name].op_type == "Identity":
         name = makers[name].input[0]
-    return len(body.input) > 1 and name == body.input[1].name
+    return name
 
 
 # A Scan and a map of sequences, as loops.
@@ -101,7 +110,7 @@ def _never_ends(body: onnx.GraphProto) -> bool:
 
 def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
     if scope.opsets[""] < 9:
-        raise Unsupported("a Scan of opset 8, over batches, is not supported", hint="export with opset 9 or later")
+        return _scan_of_batches(scope, node, label)
     body = _graph(node, "body")
     attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}
     count = attrs.get("num_scan_inputs")
@@ -120,16 +129,57 @@ def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | No
 
     axes, reverse = option("scan_input_axes", count), option("scan_input_directions", count)
     out_axes, out_reverse = option("scan_output_axes", results), option("scan_output_directions", results)
-    return _as_loop(scope, node, body, list(zip(axes, reverse)), list(zip(out_axes, out_reverse)))
+    return _read_all(scope, node, _as_loop(node, body, list(zip(axes, reverse)), list(zip(out_axes, out_reverse))))
+
+
+def _scan_of_batches(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
+    """A Scan of opset 8: one of each element of a batch, which states and sequences have as their first axis."""
+    body, fresh = _graph(node, "body"), _Fresh(node)
+    attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}
+    lengths, *names = node.input
+    count = attrs.get("num_scan_inputs")
+    if lengths:
+        raise Unsupported("a Scan of opset 8 with sequence_lens", hint="export with opset 9 or later")
+    if not isinstance(count, int) or not 1 <= count <= len(names) or len(body.input) != len(names):
+        raise FormatError("the inputs of the Scan and of its body do not fit")
+    directions = attrs.get("directions") or [0] * count
+    if not isinstance(directions, list) or len(directions) != count:
+        raise FormatError(f"directions must have {count} numbers")
+    turn, goes_on = fresh("number"), fresh("more")
+    parts = [fresh(f"part{i}") for i in range(len(names))]
+    made = [fresh(f"made{i}") for i in range(len(body.output))]
+    one = helper.make_node("Scan", parts, made, name=fresh("one"))
+    results = [(0, 0)] * (len(body.output) - len(names) + count)
+    inner = helper.make_graph(
+        [
+            *(helper.make_node("Gather", [name, turn], [part], axis=0) for name, part in zip(names, parts)),
+            *_as_loop(one, body, [(0, int(direction)) for direction in directions], results),
+            helper.make_node("Identity", [goes_on], [fresh("still")]),
+        ],
+        "batches",
+        [_scalar(turn, onnx.TensorProto.INT64), _scalar(goes_on, onnx.TensorProto.BOOL)],
+        [_scalar(fresh("still"), onnx.TensorProto.BOOL), *map(helper.make_empty_tensor_value_info, made)],
+    )
+    nodes = [
+        helper.make_node("Shape", [names[-1]], [fresh("extents")]),
+        _constant(fresh("first"), 0),
+        helper.make_node("Gather", [fresh("extents"), fresh("first")], [fresh("batches")]),
+        helper.make_node("Loop", [fresh("batches"), ""], list(node.output), name=node.name, body=inner),
+    ]
+    return _read_all(scope, node, nodes)
+
+
+def _read_all(scope: Scope, node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto]) -> Sequence[Value | None]:
+    """What nodes that stand for one give as its outputs."""
+    inside = scope.nested()
+    for position, made in enumerate(nodes):
+        inside.read(made, position)
+    return [inside.values.get(name) if name else None for name in node.output]
 
 
 def _as_loop(
-    scope: Scope,
-    node: onnx.NodeProto,
-    body: onnx.GraphProto,
-    items: Sequence[tuple[int, int]],
-    results: Sequence[tuple[int, int]],
-) -> Sequence[Value | None]:
+    node: onnx.NodeProto, body: onnx.GraphProto, items: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]]
+) -> list[onnx.NodeProto]:
     """A Scan: a Loop whose body takes items of its inputs by the number of the turn."""
     fresh = _Fresh(node)
     states = len(node.input) - len(items)
@@ -160,10 +210,7 @@ def _as_loop(
             outputs[place] = fresh(f"stacked{index}")
             after += _arranged(fresh, index, outputs[place], node.output[place], axis, reverse, body.output[place])
     loop = helper.make_node("Loop", [turns, "", *node.input[:states]], outputs, name=node.name, body=inner)
-    inside = scope.nested()
-    for position, made in enumerate([*before, loop, *after]):
-        inside.read(made, position)
-    return [inside.values.get(name) if name else None for name in node.output]
+    return [*before, loop, *after]
 
 
 def _arranged(
@@ -235,10 +282,7 @@ def _sequence_map(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Va
             body=inner,
         ),
     ]
-    inside = scope.nested()
-    for position, made in enumerate(nodes):
-        inside.read(made, position)
-    return [inside.values.get(name) if name else None for name in node.output]
+    return _read_all(scope, node, nodes)
 
 
 class _Fresh:

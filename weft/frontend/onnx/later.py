@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +95,8 @@ def _read(text: str) -> Later:
 def convert(text: str, emitter: Emitter, inputs: Sequence[Value]) -> list[Value | None]:
     """The values that a node becomes, now that what it waited for is known."""
     later = _read(text)
-    return converted(emitter, later.node, later.opset, later.all_inputs(inputs))
+    with reading(node_label(later.node, 0), later.node.op_type):
+        return converted(emitter, later.node, later.opset, later.all_inputs(inputs))
 
 
 def converted(emitter: Emitter, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> list[Value | None]:
@@ -115,21 +117,22 @@ def converted(emitter: Emitter, node: onnx.NodeProto, opset: int, inputs: Sequen
 
 def run(text: str, values: Sequence[Any]) -> list[Any]:
     """The outputs of a node for values that are there."""
-    later = _read(text)
-    node, rule, places = later.node, later.rule, later.all_inputs(values)
-    label = node_label(node, 0)
-    with reading(label, node.op_type):
+    later, call = _host_call(text)
+    rule, places = later.rule, later.all_inputs(values)
+    with reading(call.label, call.op_type):
         step = rule.host or rule.beside
-        if step is not None:
-            return list(step(HostCall(node, later.schema, later.opset, label), *places))
-        return _moved_text(later, places)
+        return list(step(call, *places)) if step is not None else _moved_text(later, places)
+
+
+@lru_cache(maxsize=256)
+def _host_call(text: str) -> tuple[Later, HostCall]:
+    later = _read(text)
+    return later, HostCall(later.node, later.schema, later.opset, node_label(later.node, 0))
 
 
 def _moved_text(later: Later, places: Sequence[Any]) -> list[Array | None]:
     """Operators that move elements, or tell whether they are equal, on text: each string is a number of a table, in
-    the order of the strings. Of sequences there is only the identity."""
-    if later.node.op_type == "Identity":
-        return list(places)
+    the order of the strings."""
     is_text = [isinstance(value, np.ndarray) and value.dtype == object for value in places]
     words = sorted({str(word) for value, text in zip(places, is_text) if text for word in value.ravel()})
     number = {word: position for position, word in enumerate(words)}

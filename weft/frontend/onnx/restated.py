@@ -28,8 +28,10 @@ def restated(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    taken = {name for node in model.graph.node for name in node.output}
-    nodes = [new for node in model.graph.node for new in _restated(node, version, taken)]
+    graph = model.graph
+    taken = {name for node in graph.node for name in node.output}
+    taken |= {item.name for items in (graph.input, graph.initializer) for item in items}
+    nodes = [new for node in graph.node for new in _restated(node, version, taken)]
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     made.opset_import.append(helper.make_opsetid(OWN, OWN_VERSION))

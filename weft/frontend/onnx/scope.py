@@ -19,7 +19,7 @@ from ...ops.control_flow import input_name
 from ..custom import SymbolConverter, converted_by
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
-from .control import CONTROL
+from .control import CONTROL, Given
 from .kinds import declared_kind, output_kinds
 from .later import converted, defer
 from .model import node_domain, node_label, node_schema
@@ -82,6 +82,12 @@ class Scope:
             return self.emitter.extents(name, value.extents, value.dtype)
         place = input_name(self._captures.place(name, value))
         return self.emitter.input(place, value.shape, value.dtype, value.kind)
+
+    def _own(self, place: int, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
+        """An input of a subgraph; what is not known of it may be declared."""
+        dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
+        kind = declared_kind(item.type) if kind == TENSOR else kind
+        return self.emitter.input(input_name(place), shape, dtype, kind)
 
     # Nodes
 
@@ -147,18 +153,22 @@ class Scope:
         return Captures(first)
 
     def subgraph(
-        self, graph: onnx.GraphProto, inputs: Sequence[tuple[Shape, DType | None, str]], captures: Captures
+        self, graph: onnx.GraphProto, inputs: Sequence[Given], captures: Captures, kept: Sequence[bool] = ()
     ) -> Subgraph:
-        """A subgraph as a closed symbol; its own inputs are the first of the node's."""
+        """A subgraph as a closed symbol, with all its outputs or those that are kept. Its own inputs are the first of
+        the node's, but for those that are given as values of this graph."""
         if len(graph.input) != len(inputs):
             raise FormatError(f"a subgraph of {len(graph.input)} inputs is given {len(inputs)}")
         emitter = Emitter(self.emitter)
         inner = Scope(emitter, self.opsets, self._brought, self, captures)
-        for place, (item, (shape, dtype, kind)) in enumerate(zip(graph.input, inputs)):
-            dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
-            kind = declared_kind(item.type) if kind == TENSOR else kind
-            inner.values[item.name] = emitter.input(input_name(place), shape, dtype, kind)
+        own = [(item, given) for item, given in zip(graph.input, inputs) if not isinstance(given, Value)]
+        for place, (item, known) in enumerate(own):
+            inner.values[item.name] = inner._own(place, item, *known)
+        for item, given in zip(graph.input, inputs):
+            if isinstance(given, Value):
+                inner.values[item.name] = inner._captured(item.name, given)
         outputs = inner.read_all(graph)
+        outputs = [value for value, keep in zip(outputs, kept) if keep] if kept else outputs
         symbols = [emitter.output(value, f"out{index}") for index, value in enumerate(outputs)]
         entries = [symbol.outputs[0] for symbol in symbols]
         moved = {}

@@ -48,50 +48,49 @@ def byte_matmul(params: ZeroAttrs, inputs: Symbol, facts: Sequence[Fact], target
     if depth % QUAD:
         width = [(0, 0)] * (len(facts[0].shape) - 1) + [(0, -depth % QUAD)]
         rows = _apply("pad", rows, pad_width=width)
-    panels, vectors = _weights(filters, (units, depth, 1, 1), facts, data_zero, weight_zero, target)
+    filters, vectors = _weights(filters, (units, depth, 1, 1), facts, data_zero, weight_zero)
+    panels = _apply("_byte_panels", filters, lanes=target.lanes(INT32))
     return _apply("_byte_matmul", rows, panels, *vectors, units=units, use_zeros=len(vectors) > 1)
 
 
 def byte_conv2d(params: IntegerConvAttrs, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
-    """A convolution of images in one group."""
+    """A convolution of images in one group, or of each channel by itself."""
     data, weight, *zeros = inputs
-    shape = facts[1].shape
-    if params.groups > 1 or not is_static(facts[0].shape) or not is_static(shape) or len(shape) != 4:
+    shape, image = facts[1].shape, facts[0].shape
+    if not is_static(image) or not is_static(shape) or len(shape) != 4:
+        return None
+    single = params.groups == 1
+    if not single and not params.groups == image[1] == params.channels:
         return None
     data_zero, weight_zero = zeros_of(params, zeros)
-    if facts[0].dtype == INT8 or any(params.padding) or shape[1] % QUAD:
+    if facts[0].dtype == INT8 or any(params.padding) or (single and shape[1] % QUAD):
         around = data_zero if data_zero is not None else _apply("zeros", shape=(1,), dtype=facts[0].dtype)
         data = _apply("_byte_image", data, around, padding=params.padding)
-    panels, vectors = _weights(as_written(weight, facts[1]), shape, facts, data_zero, weight_zero, target)
-    return _apply(
-        "_byte_conv2d",
-        data,
-        panels,
-        *vectors,
-        units=params.channels,
-        use_zeros=len(vectors) > 1,
-        kernel_size=params.kernel_size,
-        strides=params.strides,
-        dilation=params.dilation,
-    )
+    filters, vectors = _weights(as_written(weight, facts[1]), shape, facts, data_zero, weight_zero)
+    attrs = {
+        "units": params.channels,
+        "use_zeros": len(vectors) > 1,
+        "kernel_size": params.kernel_size,
+        "strides": params.strides,
+        "dilation": params.dilation,
+    }
+    if single:
+        panels = _apply("_byte_panels", filters, lanes=target.lanes(INT32))
+        return _apply("_byte_conv2d", data, panels, *vectors, **attrs)
+    taps = _apply("reshape", filters, shape=(params.channels, *params.kernel_size))
+    return _apply("_byte_depthwise", data, _apply("transpose", taps, axes=(1, 2, 0)), *vectors, **attrs)
 
 
 def _weights(
-    filters: Symbol,
-    shape: StaticShape,
-    facts: Sequence[Fact],
-    data_zero: Symbol | None,
-    weight_zero: Symbol | None,
-    target: CpuTarget,
+    filters: Symbol, shape: StaticShape, facts: Sequence[Fact], data_zero: Symbol | None, weight_zero: Symbol | None
 ) -> tuple[Symbol, list[Symbol]]:
-    """Panels, offsets, and zero points of the weights if they have any; all shifted to the signs that kernels take."""
+    """Filters, offsets, and zero points of the weights if they have any; all shifted to the signs that kernels take."""
     units, depth = shape[0], prod(shape[1:])
     zero = None if weight_zero is None else _wide(weight_zero)
     if facts[1].dtype == UINT8:
         filters = _apply("__add_scalar__", _apply("cast", filters, dtype=INT8), scalar=SHIFT)
         shift = _apply("full", shape=(1,), dtype=INT32, fill_value=-SHIFT)
         zero = shift if zero is None else _apply("__add_scalar__", zero, scalar=-SHIFT)
-    panels = _apply("_byte_panels", filters, lanes=target.lanes(INT32))
     sums = _apply("sum", _apply("cast", filters, dtype=INT32), axis=(1, 2, 3))
     if zero is not None:
         sums = _apply("broadcast_sub", sums, _apply("__mul_scalar__", zero, scalar=depth))
@@ -100,8 +99,8 @@ def _weights(
         level = _apply("__add_scalar__", level, scalar=SHIFT)
     offsets = _apply("negative", _apply("broadcast_mul", sums, level))
     if zero is None:
-        return panels, [offsets]
-    return panels, [offsets, _apply("broadcast_to", zero, shape=(units,))]
+        return filters, [offsets]
+    return filters, [offsets, _apply("broadcast_to", zero, shape=(units,))]
 
 
 def _wide(zero: Symbol) -> Symbol:

@@ -310,9 +310,50 @@ def _conv_compute(params: ByteConvAttrs, x: te.Tensor, panels: te.Tensor, *vecto
     return _te_sum(params, shape, panels, vectors, level)
 
 
+def _depthwise_shape(params: ByteConvAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    if ins[0] is None:
+        return list(ins), [None]
+    n, height, width, channels = ranked(ins[0], 4, "an image")
+    if isinstance(channels, int) and channels < params.units:
+        raise ShapeError(f"an image of {channels} channels for {params.units} filters")
+    down, across = byte_windows(params)
+    filters = (down.size, across.size, params.units)
+    out = (n, down.out_extent(height), across.out_extent(width), params.units)
+    return [ins[0], filters, *_vectors(params, ins)], [out]
+
+
+def _depthwise_reference(params: ByteConvAttrs, x: Array, w: Array, offsets: Array, *zeros: Array) -> Array:
+    filters = w.astype(np.int64) - sum(zeros)
+    rows, columns = ((e - v.reach) // v.stride + 1 for e, v in zip(x.shape[1:3], byte_windows(params)))
+    sums = np.zeros((x.shape[0], rows, columns, params.units), np.int64)
+    down, across = byte_windows(params)
+    for p, q in np.ndindex(down.size, across.size):
+        _, source_rows = down.inside_slices(p, rows, x.shape[1])
+        _, source_columns = across.inside_slices(q, columns, x.shape[2])
+        sums += x[:, source_rows, source_columns, : params.units].astype(np.int64) * filters[p, q]
+    return (sums + offsets).astype(np.int32)
+
+
+def _depthwise_compute(params: ByteConvAttrs, x: te.Tensor, w: te.Tensor, *vectors: te.Tensor) -> te.Tensor:
+    down, across = byte_windows(params)
+    offsets, *zeros = vectors
+    (shape,) = _depthwise_shape(params, [x.shape, w.shape, *(v.shape for v in vectors)], [None])[1]
+    p, q = te.reduce_axis(down.size, "p"), te.reduce_axis(across.size, "q")
+
+    def element(n: te.Expr, h: te.Expr, v: te.Expr, c: te.Expr) -> te.Expr:
+        weight = te.cast(w[p.var, q.var, c], INT32)
+        for zero in zeros:
+            weight = weight - zero[c]
+        level = x[n, down.source(h, p.var), across.source(v, q.var), c]
+        return te.sum(te.cast(level, INT32) * weight, [p, q])
+
+    sums = te.compute(shape, element, name="sums")
+    return te.compute(shape, lambda *i: sums[i] + offsets[i[-1]], name="byte_depthwise")
+
+
 _INPUTS = {
-    "data": "of uint8, in whole fours along the last axis",
-    "panels": "the weights, from _byte_panels",
+    "data": "of uint8; for panels in whole fours along the last axis",
+    "weight": "of int8: panels from _byte_panels, or filters",
     "offsets": "a number for each column, of int32",
     "zeros": "the zero point of each column of weights, of int32, if use_zeros",
 }
@@ -325,6 +366,15 @@ def _product(name: str, doc: str, **columns: Any) -> Op:
     return op
 
 
+byte_depthwise = _product(
+    "_byte_depthwise",
+    "Convolution of every channel of an image (n, h, w, c) of bytes by its own filter (h, w, c), in int32.",
+    attrs=ByteConvAttrs,
+    shape=_depthwise_shape,
+    layout=_conv_layout,
+    reference=_depthwise_reference,
+    compute=_depthwise_compute,
+)
 byte_matmul = _product(
     "_byte_matmul",
     "Sums of products of bytes over the last axis of the data, in int32.",

@@ -235,11 +235,12 @@ def _constant_pad(call: OnnxCall, widths: dict[int, tuple[Any, Any]], value: flo
 
 
 def _pad_order(size: int, before: int, after: int, mode: str) -> np.ndarray:
-    """Which elements stand along a padded axis."""
-    if before + after + size > 1 << 24 or min(before, after) < 0 or size == 0:
-        raise Unsupported(f"pads of {before} and {after} in mode {mode} are not supported")
+    """Which elements stand along a padded axis. Negative pads crop, and what is left fills the others."""
+    left = np.arange(size)[max(-before, 0) : size - max(-after, 0)]
+    if before + after + size > 1 << 24 or not left.size:
+        raise Unsupported(f"pads of {before} and {after} in mode {mode} for {size} elements are not supported")
     kinds: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-    return np.pad(np.arange(size), (before, after), mode=kinds[mode])
+    return np.pad(left, (max(before, 0), max(after, 0)), mode=kinds[mode])
 
 
 # Other ways of choosing.

@@ -40,6 +40,14 @@ def unique(call: HostCall, x: np.ndarray) -> list[np.ndarray]:
     return [np.take(data, first, axis), *(part.astype(np.int64) for part in (first, inverse, counts))]
 
 
+@host_step("Unique", domain="com.microsoft")
+def unique_in_order(call: HostCall, x: np.ndarray) -> list[np.ndarray]:
+    """The different elements in the order in which they come, which one each element is, and how often it is there."""
+    first, inverse, counts = _distinct(x, 0)
+    order = np.argsort(first)
+    return [x[first[order]], np.argsort(order)[inverse].astype(np.int64), counts[order].astype(np.int64)]
+
+
 def _distinct(data: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """In the order of the elements. They are ranked first, so that slices of text are those of numbers."""
     slices = np.moveaxis(data, axis, 0)

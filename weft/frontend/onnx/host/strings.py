@@ -25,6 +25,13 @@ def _texts(items: Iterable[str], shape: Sequence[int]) -> Array:
     return made
 
 
+@host_step("Constant", numbers=False)
+def constant(call: HostCall) -> list[Array]:
+    """A tensor, a list, or a single text."""
+    given = (call.attr(name) for name in ("value", "value_strings", "value_string"))
+    return [np.array(next(data for data in given if data is not None), object)]
+
+
 @host_step("StringConcat", since=20)
 def concat(call: HostCall, x: Array, y: Array) -> list[Array]:
     return [np.asarray(x + y, object)]

@@ -61,7 +61,7 @@ def imputer(call: OnnxCall) -> Value:
         missing = call.op("broadcast_not_equal", x, x)
     else:
         missing = call.op("broadcast_equal", x, call.make(replaced or 0, call.dtype(x)))
-    return call.where(missing, filling, x)
+    return call.op("broadcast_where", missing, filling, x)
 
 
 @converter("Binarizer", domain=ML)
@@ -77,7 +77,8 @@ def binarizer(call: OnnxCall) -> Value:
 def extractor(call: OnnxCall) -> Value:
     """Some elements along the last axis; a vector counts as one row."""
     x = call[0] if call.rank(call[0]) > 1 else call.op("expand_dims", call[0], axis=0)
-    which, columns = call.flat(call[1]), call.extent(x, -1)
+    which, columns = call[1], call.extent(x, -1)
+    which = which if call.rank(which) == 1 else call.reshape(which, (-1,))
     known = which.constant
     if known is not None and ((known < 0) | (known >= columns)).any():
         raise FormatError(f"elements {known[:8]} of {columns}")

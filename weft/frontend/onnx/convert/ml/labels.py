@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .....base.dtype import INT64
-from .....base.errors import FormatError
+from .....base.errors import FormatError, Unsupported
 from ....emitter import Value
 from ...call import OnnxCall
 
@@ -13,6 +13,8 @@ from ...call import OnnxCall
 def class_labels(call: OnnxCall, name: str = "classlabels_int64s") -> list[int]:
     """The labels in the order of the classes; those that are text have become numbers already."""
     labels = call.attr(name)
+    if call.attr("classlabels_strings"):
+        raise Unsupported(f"{call.op_type} with labels that are text, inside of a subgraph")
     if not labels:
         raise FormatError(f"{call.op_type} has no labels")
     return list(labels)

@@ -19,14 +19,15 @@ def looked_up(call: OnnxCall, x: Value, keys: np.ndarray, values: np.ndarray, de
     """The value of each element that is a key, else the default. Of equal keys the first one counts."""
     missing = np.flatnonzero(keys != keys)
     known, first = np.unique(keys[keys == keys], return_index=True)
-    result = call.broadcast_to(call.make(default, values.dtype), call.shape(x))
+    result = call.make(default, values.dtype)
     if len(known):
         ordered = values[keys == keys][first]
         place = _last_not_above(call, x, known)
         found = call.op("broadcast_equal", _element(call, known, place), x)
-        result = call.where(found, _element(call, ordered, place), result)
+        result = call.op("broadcast_where", found, _element(call, ordered, place), result)
     if len(missing):
-        result = call.where(call.op("broadcast_not_equal", x, x), call.make(values[missing[0]]), result)
+        is_nan = call.op("broadcast_not_equal", x, x)
+        result = call.op("broadcast_where", is_nan, call.make(values[missing[0]]), result)
     return result
 
 

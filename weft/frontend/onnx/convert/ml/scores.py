@@ -50,11 +50,11 @@ def _softmax_zero(call: OnnxCall, scores: Value) -> Value:
     limit = call.make(1e-7, call.dtype(scores))
     is_zero = call.op("broadcast_less_equal", call.op("abs", scores), limit)
     kept = call.op("broadcast_mul", scores, call.op("exp", call.op("negative", top)))
-    part = call.where(is_zero, kept, power)
+    part = call.op("broadcast_where", is_zero, kept, power)
     total = call.op("sum", part, axis=1, keepdims=True)
     ratio = call.op("broadcast_div", part, total)
     none = call.op("broadcast_equal", total, call.make(0, call.dtype(scores)))
-    return call.where(none, call.make(0.5, call.dtype(scores)), ratio)
+    return call.op("broadcast_where", none, call.make(0.5, call.dtype(scores)), ratio)
 
 
 def _probit(call: OnnxCall, scores: Value) -> Value:

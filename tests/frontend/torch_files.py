@@ -1,4 +1,5 @@
-"""A small BERT in PyTorch, written as the Transformers library writes it, so that ONNX Runtime's optimiser knows it."""
+"""Small networks in PyTorch as ONNX files: BERT, written as the Transformers library writes it, so that ONNX Runtime's
+optimiser knows it, and convolutions."""
 
 import math
 
@@ -72,3 +73,39 @@ def export_bert(path):
         opset_version=17,
         dynamo=False,
     )
+
+
+# A network of convolutions.
+
+
+def convolutional():
+    """Convolutions with all that ONNX Runtime fuses into them, and quantises."""
+    torch = oracle("torch")
+    nn, functions = torch.nn, torch.nn.functional
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Conv2d(3, 16, 3, padding=1, stride=2), nn.BatchNorm2d(16)
+            self.grouped, self.narrow = nn.Conv2d(16, 16, 3, padding=1, groups=4), nn.Conv2d(16, 16, 1)
+            self.last, self.head = nn.Conv2d(16, 16, 3, padding=1), nn.Linear(32, 10)
+
+        def forward(self, x):
+            x = torch.relu(self.norm(self.first(x)))
+            y = torch.relu(self.narrow(functions.leaky_relu(self.grouped(x), 0.1)) + x)
+            y = functions.max_pool2d(torch.sigmoid(y) * y, 2)
+            y = torch.cat([functions.hardswish(self.last(y)), functions.avg_pool2d(y, 3, 1, 1)], 1)
+            return torch.softmax(self.head(functions.adaptive_avg_pool2d(y, 1).flatten(1)), -1)
+
+    return drawn(Network())
+
+
+def images(seed=0):
+    return {"x": np.random.default_rng(seed).standard_normal((2, 3, 16, 16)).astype(np.float32)}
+
+
+def export_convolutional(path):
+    torch = oracle("torch")
+    sample = torch.from_numpy(images()["x"])
+    options = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": {"x": {0: "batch"}}, "opset_version": 17}
+    torch.onnx.export(convolutional(), sample, path, **options, dynamo=False)
