@@ -160,6 +160,22 @@ def test_half_precision_rounds_results_only(rng, kind, usual):
     check(node, halves, wanted=[x.astype(np.float16) for x in wanted], tolerance=5e-3)
 
 
+@pytest.mark.parametrize("clip", [{}, {"clip": 0.9}])
+def test_steps_and_batches_that_only_a_run_knows(rng, clip):
+    node, inputs = layer(rng, "GRU", "bidirectional", without=("h",), **clip)
+    known = {name: inputs.pop(name) for name in ("w", "r", "b")}
+    model = model_of([node], inputs, list(node.output), known, 14)
+    for item, names in zip(model.graph.input, (("steps", "batch"), ("batch",))):
+        for dim, name in zip(item.type.tensor_type.shape.dim, names):
+            dim.dim_param = name
+    with weft.compile(model) as compiled:
+        for steps, batch in ((5, 3), (2, 1)):
+            given = {"x": rng.standard_normal((steps, batch, 4)).astype(np.float32)}
+            given["lengths"] = rng.integers(1, steps + 1, batch).astype(np.int32)
+            for mine, theirs in zip(compiled.run(given), onnxruntime_run(model, given), strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
 def test_what_makes_no_sense_is_refused(rng):
     node, inputs = layer(rng, "LSTM", activations=["Sigmoid", "Tanh"])
     with pytest.raises(FormatError, match="3 for each of 1 directions"):
