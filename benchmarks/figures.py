@@ -445,6 +445,31 @@ def forest_speed() -> Iterator[Figure]:
         yield Figure(f"{forests.TREES} trees, batch {batch}, over ONNX Runtime's", ours / theirs, "x", 0, 1)
 
 
+# integers: against floats.
+
+
+@group("integers")
+def integer_speed() -> Iterator[Figure]:
+    rng, sym, side = np.random.default_rng(0), weft.symbol, 512
+    x, w = rng.integers(0, 256, (side, side)).astype("uint8"), rng.integers(-128, 128, (side, side)).astype("int8")
+    bytes_product = sym.integer_matmul(Variable("x"), Variable("w"), use_data_zero=False, use_weight_zero=False)
+    inputs = [{"x": x, "w": w}, {"x": x.astype("f"), "w": w.astype("f")}]
+    models = [
+        weft.compile(
+            symbol,
+            shape={"x": x.shape, "w": w.shape},
+            dtype={name: value.dtype for name, value in given.items()},
+            threads=1,
+        )
+        for symbol, given in zip((bytes_product, sym.matmul(Variable("x"), Variable("w"))), inputs)
+    ]
+    best = [float("inf"), float("inf")]
+    for _ in range(10 * ROUNDS):
+        for number, (model, given) in enumerate(zip(models, inputs)):
+            best[number] = min(best[number], _clock(lambda model=model, given=given: model.run(given))[0])
+    yield Figure(f"product of {side} x {side} bytes, over floats'", best[0] / best[1], "x", 0, 0.7)
+
+
 def main(arguments: list[str]) -> int:
     wanted = arguments or ["all"]
     names = list(GROUPS) if wanted == ["all"] else wanted

@@ -78,7 +78,7 @@ def page(gaps: Mapping[str, str]) -> str:
     counted = _counted(cases, gaps)
     versions = _versions()
     rows: dict[str, list[str]] = {}
-    for domain, name in sorted({*versions, *operators(), *CONTROL}):
+    for domain, name in sorted({*versions, *operators(), *(("", name) for name in CONTROL)}):
         opsets = versions.get((domain, name), ())
         rows.setdefault(domain, []).append(_row(domain, name, opsets, counted.get((domain, name), Cases())))
     passed = sum(name not in gaps for name in cases)
@@ -112,11 +112,11 @@ def _row(domain: str, name: str, opsets: Iterable[int], cases: Cases) -> str:
 
 
 def _is_read(domain: str, name: str, opset: int) -> bool:
-    return (domain, name) in DEFINED or find(domain, name, opset) is not None or (domain, name) in CONTROL
+    return (domain, name) in DEFINED or find(domain, name, opset) is not None or (not domain and name in CONTROL)
 
 
 def _how(domain: str, name: str, opset: int) -> str:
-    if (domain, name) in CONTROL:
+    if not domain and name in CONTROL:
         return "control"
     if (domain, name) in DEFINED:
         return "native, as the function that ONNX defines"
