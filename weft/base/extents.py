@@ -20,7 +20,7 @@ from .errors import InvalidValue
 from .expression import PLAIN_NAME, Tree, parse_expression
 
 MAX_SIZE = 64  # terms and factors of an extent, those inside its atoms included
-MAX_NUMBER = 2**63  # no coefficient is as large
+MAX_NUMBER = 10**18  # no coefficient is as large; such numbers read back
 
 Monomial = tuple["Atom", ...]  # a product, in order; () is 1
 Terms = dict[Monomial, int]

@@ -233,7 +233,7 @@ class CompiledModel:
     def prepare_known(self, progress: Progress | None = None) -> None:
         """Makes code now for the first part if the shapes of all inputs are known, and none decides."""
         first = self._schedule.parts[0]
-        if first is None or first.deciding:
+        if first is None or first.deciding or first.names:
             return
         specs = [self._specs[name] for name in first.inputs]
         if all(is_static(spec.shape) and spec.dtype is not None for spec in specs):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import DTYPES, FLOAT32, NAMED_DTYPES, DType
-from ..base.errors import DTypeError, GraphError, InvalidType
+from ..base.errors import DTypeError, GraphError, InvalidType, Unsupported
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, is_static, open_shapes
 from ..base.target import Target
@@ -19,6 +19,7 @@ from ..core.ir import NodeEntry
 from ..core.op import Op
 from ..core.passes import apply_passes
 from ..core.symbol import Symbol
+from ..core.symbolic import names_in
 from ..passes.fold_constants import constant_part
 from ..passes.pipeline import optimize, pass_enabled
 from ..runtime.program import Array
@@ -89,6 +90,7 @@ def prepare_typed(
     What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
     so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
     """
+    _check_bound(graph)
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
@@ -134,6 +136,16 @@ def folded(
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
     return Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
+
+
+def _check_bound(graph: Graph) -> None:
+    names = sorted(names_in(graph.indexed.nodes))
+    if names:
+        raise Unsupported(
+            f"attributes hold extents by name: {', '.join(names)}",
+            why="the model was imported with open shapes",
+            hint="import it with shape={...}, or weft.compile((symbol, params)), which binds the names to numbers",
+        )
 
 
 def _check_known(graph: Graph) -> None:

@@ -14,17 +14,17 @@ import numpy as np
 from .. import ops  # noqa: F401  registers the operators
 from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import OutOfMemory
-from ..base.extents import Extent
+from ..base.extents import Extent, names_of
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, StaticShape, is_static, numel, show
 from ..core.infer import infer_node
 from ..core.interpret import evaluate, run_reference
-from ..core.ir import UNKNOWN, Fact
+from ..core.ir import UNKNOWN, Fact, topo_order
 from ..core.op import Op
 from ..core.pattern import OpPattern
 from ..core.schema import text_of
 from ..core.symbol import Symbol, Variable, apply_op
-from ..core.symbolic import symbolic_names
+from ..core.symbolic import names_in, symbolic_names
 from ..ops.control_flow import control
 from . import symbolic
 
@@ -103,6 +103,7 @@ class Emitter:
         self._stored: set[Value] = set()
         self._owned: set[Value] = set()
         self.inputs: dict[str, Shape] = {}  # in order
+        self._variables: dict[str, Symbol] = {}  # the same
         self.model_inputs: dict[str, Shape] = self.inputs if outer is None else outer.model_inputs
 
     def input(self, name: str, shape: Shape, dtype: DType | None, kind: str = TENSOR) -> Value:
@@ -116,7 +117,8 @@ class Emitter:
         if kind != TENSOR:
             hints["__kind__"] = kind
         self._names.take(name)
-        return Value(name, Fact(shape, dtype), Variable(name, **hints), kind=kind)
+        self._variables[name] = Variable(name, **hints)
+        return Value(name, Fact(shape, dtype), self._variables[name], kind=kind)
 
     def constant(self, name: str, value: Any, owned: bool = False) -> Value:
         """A known value; it becomes a parameter only if an operator reads it. `owned` if nobody else changes its
@@ -185,6 +187,17 @@ class Emitter:
         """The parameters that a symbol reads, as converters may have begun what they could not finish."""
         read = set(symbol.list_input_names())
         return {name: value for name, value in self.params.items() if name in read}
+
+    def keep_named(self, symbol: Symbol) -> None:
+        """Inputs of which only the shape is read stay inputs, where attributes hold names of their extents."""
+        missing = set(names_in(topo_order(symbol.outputs)))
+        read = set(symbol.list_input_names())
+        for name in read & self.inputs.keys():
+            missing -= _names_of(self.inputs[name])
+        for name, value in self._variables.items():
+            if missing & _names_of(self.inputs[name]):
+                missing -= _names_of(self.inputs[name])
+                symbol.outputs[0].node.control_deps.append(value.outputs[0].node)
 
     def fresh_name(self, name: str) -> str:
         """The name itself if nothing has it yet, else with a number behind."""
@@ -271,6 +284,10 @@ class Emitter:
         if results is None:
             return None
         return [self.extents(op.name, made, fact.dtype) for made, fact in zip(results, facts) if fact.dtype is not None]
+
+
+def _names_of(shape: Shape) -> frozenset[str]:
+    return frozenset().union(*(names_of(dim) for dim in shape or ()))
 
 
 def _extent(shape: StaticShape) -> int:

@@ -30,15 +30,20 @@ MOVES = frozenset(
 )
 
 
-def _positive(function: Callable[[Number, Number], Any]) -> Callable[[Number, Number], Any]:
-    """Of division: rounding down and towards zero are one if nothing is negative, and by 0 is left to the operator."""
+def _by_positive(function: Callable[[Extent, Extent], Any]) -> Callable[[Number, Number], Any]:
+    """A division by what is never negative; by 0 is left to the operator."""
 
     def checked(a: Number, b: Number) -> Any:
-        if not (a >= 0 and b >= 0) or b == 0:
-            raise Untold("a negative number, or zero, is divided")
-        return function(a, b)
+        if not b >= 0 or b == 0:
+            raise Untold("a division by what may be negative, or by 0")
+        return function(Extent.of(a), Extent.of(b))
 
     return checked
+
+
+def _remainder(a: Extent, b: Extent) -> Extent:
+    """a - b trunc(a / b), which has the sign of a."""
+    return a - b * (greatest(a, 0) // b - greatest(-a, 0) // b)
 
 
 def _is_less(a: Number, b: Number) -> bool:
@@ -53,9 +58,9 @@ _TWO: dict[str, Callable[[Any, Any], Any]] = {
     "broadcast_add": operator.add,
     "broadcast_sub": operator.sub,
     "broadcast_mul": operator.mul,
-    "broadcast_div": _positive(operator.floordiv),
-    "broadcast_mod": _positive(operator.mod),
-    "fmod": _positive(operator.mod),
+    "broadcast_div": _by_positive(operator.floordiv),
+    "broadcast_mod": _by_positive(operator.mod),
+    "fmod": _by_positive(_remainder),
     "broadcast_min": least,
     "broadcast_max": greatest,
     "broadcast_equal": _is_equal,

@@ -64,6 +64,7 @@ def from_onnx(
     gaps.check()
     outputs = [emitter.output(scope[item.name], item.name) for item in checked.graph.output]
     symbol = outputs[0] if len(outputs) == 1 else Group(outputs)
+    emitter.keep_named(symbol)
     note_unread(symbol, emitter.inputs)
     return symbol, emitter.used_params(symbol)
 

@@ -83,11 +83,11 @@ class Scope:
         place = input_name(self._captures.place(name, value))
         return self.emitter.input(place, value.shape, value.dtype, value.kind)
 
-    def _own(self, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
-        """The next input of a subgraph; what is not known of it may be declared."""
+    def _own(self, place: int, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
+        """An input of a subgraph; what is not known of it may be declared."""
         dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
         kind = declared_kind(item.type) if kind == TENSOR else kind
-        return self.emitter.input(input_name(len(self.emitter.inputs)), shape, dtype, kind)
+        return self.emitter.input(input_name(place), shape, dtype, kind)
 
     # Nodes
 
@@ -161,10 +161,12 @@ class Scope:
             raise FormatError(f"a subgraph of {len(graph.input)} inputs is given {len(inputs)}")
         emitter = Emitter(self.emitter)
         inner = Scope(emitter, self.opsets, self._brought, self, captures)
+        own = [(item, given) for item, given in zip(graph.input, inputs) if not isinstance(given, Value)]
+        for place, (item, known) in enumerate(own):
+            inner.values[item.name] = inner._own(place, item, *known)
         for item, given in zip(graph.input, inputs):
-            inner.values[item.name] = (
-                inner._captured(item.name, given) if isinstance(given, Value) else inner._own(item, *given)
-            )
+            if isinstance(given, Value):
+                inner.values[item.name] = inner._captured(item.name, given)
         outputs = inner.read_all(graph)
         outputs = [value for value, keep in zip(outputs, kept) if keep] if kept else outputs
         symbols = [emitter.output(value, f"out{index}") for index, value in enumerate(outputs)]

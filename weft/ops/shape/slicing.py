@@ -59,28 +59,32 @@ def taken_indices(params: StridedSliceAttrs, shape: Any) -> list[range]:
     ]
 
 
-_WHOLE = 2**31 - 1  # an end from which on a slice goes to the last element, whatever the extent
+_WHOLE = 2**31 - 1  # from here on a bound is beyond the last element, whatever the extent
 
 
 def _slice_dim(begin: Dim, end: Dim, stride: Dim, dim: Dim) -> Dim:
     """How many indices a slice takes along an axis, where an expression is among its bounds."""
-    if isinstance(end, int) and end >= _WHOLE:
+    if isinstance(end, int) and end >= _WHOLE and isinstance(stride, int) and stride > 0:
         end = None
     if dim is None or not isinstance(stride, int) or begin is None:
         return dim if (begin, end, stride) == (0, None, 1) else None
     back = stride < 0
     try:
         extent = Extent.of(dim)
-        first = _clipped(Extent.of(begin), extent, back)
-        last = extent * (not back) - back if end is None else _clipped(Extent.of(end), extent, back)
+        first = _clipped(begin, extent, back)
+        last = extent * (not back) - back if end is None else _clipped(end, extent, back)
         return greatest(0, ceil_div(first - last if back else last - first, abs(stride))).dim
     except Untold:
         return None
 
 
-def _clipped(place: Extent, extent: Extent, back: bool) -> Extent:
+def _clipped(place: int | str, extent: Extent, back: bool) -> Extent:
     """Where a bound of a slice stands, as slice.indices says."""
-    return greatest(place + extent, -int(back)) if place < 0 else least(place, extent - back)
+    low, high = Extent.of(-int(back)), extent - back
+    if isinstance(place, int) and abs(place) >= _WHOLE:
+        return high if place > 0 else low
+    at = Extent.of(place)
+    return greatest(at + extent, low) if at < 0 else least(at, high)
 
 
 def _strided_slice_shape(params: StridedSliceAttrs, ins: Shapes, outs: Shapes) -> Inferred:
