@@ -28,6 +28,7 @@ import first_calls
 import forests
 import mxnet_network
 import numpy as np
+import onnx_import
 
 import weft
 import weft.passes  # registers them
@@ -436,6 +437,16 @@ def exactness() -> Iterator[Figure]:
     yield Figure("error of a sum of 2^25 tenths", abs(total - 1) * 1e6, "ppm", 0, 40)
 
 
+# onnx: what reading models costs.
+
+
+@group("onnx")
+def onnx_files() -> Iterator[Figure]:
+    yield Figure("more a run where shapes are open", max(onnx_import.open_microseconds(), 0), "us", 0, 3)
+    yield Figure("import of twice as many nodes", onnx_import.import_ratio(), "x", 0, 2.4)
+    yield Figure("memory to read a file, over its size", onnx_import.memory_ratio(), "x", 0, 1.3)
+
+
 # forests: against ONNX Runtime.
 
 
@@ -443,6 +454,31 @@ def exactness() -> Iterator[Figure]:
 def forest_speed() -> Iterator[Figure]:
     for batch, ours, theirs in forests.measure():
         yield Figure(f"{forests.TREES} trees, batch {batch}, over ONNX Runtime's", ours / theirs, "x", 0, 1)
+
+
+# integers: against floats.
+
+
+@group("integers")
+def integer_speed() -> Iterator[Figure]:
+    rng, sym, side = np.random.default_rng(0), weft.symbol, 512
+    x, w = rng.integers(0, 256, (side, side)).astype("uint8"), rng.integers(-128, 128, (side, side)).astype("int8")
+    bytes_product = sym.integer_matmul(Variable("x"), Variable("w"), use_data_zero=False, use_weight_zero=False)
+    inputs = [{"x": x, "w": w}, {"x": x.astype("f"), "w": w.astype("f")}]
+    models = [
+        weft.compile(
+            symbol,
+            shape={"x": x.shape, "w": w.shape},
+            dtype={name: value.dtype for name, value in given.items()},
+            threads=1,
+        )
+        for symbol, given in zip((bytes_product, sym.matmul(Variable("x"), Variable("w"))), inputs)
+    ]
+    best = [float("inf"), float("inf")]
+    for _ in range(10 * ROUNDS):
+        for number, (model, given) in enumerate(zip(models, inputs)):
+            best[number] = min(best[number], _clock(lambda model=model, given=given: model.run(given))[0])
+    yield Figure(f"product of {side} x {side} bytes, over floats'", best[0] / best[1], "x", 0, 0.7)
 
 
 def main(arguments: list[str]) -> int:

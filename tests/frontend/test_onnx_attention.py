@@ -61,6 +61,18 @@ def test_masks_with_a_triangle(mask):
     check("Attention", *heads(), MASKS[mask], is_causal=1)
 
 
+def test_short_mask_of_integers():
+    """The reference evaluator is given the same numbers as floats."""
+    query, key, value = heads()
+    mask = rng.integers(-2, 3, (5, 4))
+    node = helper.make_node("Attention", ["q", "k", "v", "mask"], ["y"])
+    inputs = {"q": query, "k": key, "v": value, "mask": mask.astype(np.float32)}
+    (expected,) = ReferenceEvaluator(model_of([node], inputs, ["y"], opset=24)).run(None, inputs)
+    inputs["mask"] = mask
+    with weft.compile(model_of([node], inputs, ["y"], opset=24)) as compiled:
+        np.testing.assert_allclose(np.asarray(compiled.run(inputs)[0]), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [23, 24, 25])
 def test_shared_heads_and_other_sizes(opset):
     check("Attention", *heads(queries=6, keys=2, values=4), opset=opset, scale=0.3)

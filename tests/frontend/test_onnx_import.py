@@ -153,9 +153,10 @@ def test_errors_name_the_node():
 
 
 def test_an_attribute_nobody_looks_at_is_not_dropped():
-    model = make_model(
-        [node("Attention", "q q q", "y", softcap=2.0, name="soft")], {"q": [1, 2, 4, 8]}, ["y"], opset=23
-    )
+    converter("Relaxed", domain="com.example.relaxed")(lambda call: call.op("relu", call[0]))
+    relaxed = onnx.helper.make_node("Relaxed", ["x"], ["y"], domain="com.example.relaxed", softcap=2.0)
+    model = make_model([relaxed], {"x": [2]}, ["y"])
+    model.opset_import.append(onnx.helper.make_opsetid("com.example.relaxed", 1))
     with pytest.raises(Unsupported, match="softcap"):
         from_onnx(model)
 

@@ -254,3 +254,25 @@ def test_products_with_gelu():
     other = floats(6, 8)
     expected = [np.maximum(0.5 * data @ other.T, 0)]
     check("FusedMatMulActivation", data, other, activation="Relu", transB=1, alpha=0.5, expected=expected)
+
+
+# In half precision.
+
+HALF = [
+    ("SkipSimplifiedLayerNormalization", [(2, 3, 8), (2, 3, 8), (8,)], {"epsilon": 1e-3}),
+    ("SkipLayerNormalization", [(2, 3, 8), (2, 3, 8), (8,), (8,)], {"epsilon": 1e-3}),
+    ("MultiHeadAttention", [(2, 5, 8), (2, 6, 8), (2, 6, 8)], {"num_heads": 2}),
+    ("GroupQueryAttention", [(1, 5, 64), (1, 5, 32), (1, 5, 32), (1, 2, 0, 16), (1, 2, 0, 16)], {"num_heads": 4}),
+    ("BiasGelu", [(3, 8), (8,)], {}),
+    ("QuickGelu", [(3, 8)], {}),
+    ("FusedMatMul", [(3, 8), (8, 4)], {"alpha": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "shapes", "attrs"), HALF)
+def test_half_precision(op_type, shapes, attrs):
+    arrays, how = [floats(*shape).astype(np.float16) for shape in shapes], dict(attrs)
+    if op_type == "GroupQueryAttention":
+        arrays += [np.array([4], np.int32), np.array(5, np.int32)]
+        how |= {"kv_num_heads": 2, "outputs": 3}
+    check(op_type, *arrays, **how, rtol=1e-3, atol=1e-3)

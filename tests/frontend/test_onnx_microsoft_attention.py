@@ -208,8 +208,10 @@ def test_grouped_buffer():
 
 
 @pytest.mark.parametrize("mode", [1, 2])
-def test_grouped_scores(mode):
-    Grouped(1, past=4).check(qk_output=mode, outputs=4)
+@pytest.mark.parametrize("attrs", [{}, {"softcap": 1.5}, {"local_window_size": 2}])
+def test_grouped_scores(mode, attrs):
+    Grouped(1, past=4).check(None, floats(2, 4, 1, 5), qk_output=mode, outputs=4, **attrs)
+    Grouped(5).check(qk_output=mode, outputs=4, **attrs)
 
 
 # In its place.

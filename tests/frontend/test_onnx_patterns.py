@@ -11,18 +11,20 @@ from oracles import oracle
 import weft
 
 MODELS = {
+    "an extent that fills an open shape": """m (float[a,b] x) => (int64[a,b] y) {
+        s = Shape(x) i = Constant <value = int64 {1}> () n = Gather(s, i) y = Expand(n, s) }""",
     "a branch that reads a constant around it": """m (float[a,b] x) => (float[b] y) {
         row = Constant <value = int64 {1}> () s = ReduceSum <keepdims = 0> (x) z = Constant <value = float {0.0}> ()
         c = Greater(s, z)
         y = If <then_branch = t () => (float[b] t1) { t1 = Gather <axis = 0> (x, row) },
                 else_branch = e () => (float[b] e1) { g = Gather <axis = 0> (x, row) e1 = Neg(g) }> (c) }""",
-    "a loop whose turns hand weights on": """m (float[a,b] x, int64 n) => (float[a,b] y, float[b] u, float[d] v) {
+    "a loop whose turns hand weights on": """m (float[a,b] x, int64 n) => (float[b] u, float[a,b] y, float[d] v) {
         go = Constant <value = bool {1}> () k = Constant <value = float[1] {0.5}> ()
         w = ReduceMean <axes = [0], keepdims = 0> (x)
-        y, u, v = Loop <body = b (int64 i, bool ci, float[p,q] st, float[r] wi, float[s] ki) =>
-            (bool co, float[p,q] so, float[r] wo, float[s] ko) {
+        u, y, v = Loop <body = b (int64 i, bool ci, float[r] wi, float[p,q] st, float[s] ki) =>
+            (bool co, float[r] wo, float[p,q] so, float[s] ko) {
             co = Identity(ci) m1 = Mul(st, wi) so = Add(m1, ki) wo = Identity(wi) ko = Identity(ki)
-            }> (n, go, x, w, k) }""",
+            }> (n, go, w, x, k) }""",
 }
 
 

@@ -6,6 +6,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from onnx_runs import model_of, one_node, onnxruntime_run, weft_runs
 
+import weft
+
 rng = np.random.default_rng(17)
 BYTE_PAIRS = [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")]
 
@@ -153,6 +155,32 @@ def test_qlinear_matmul_with_a_scale_for_each_row():
     level = np.rint(sums.astype(np.float32) * (a_scale[:, None] * b_scale / y_scale)) + y_zero
     made = one_node("QLinearMatMul", a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
     check(made, [np.clip(level, 0, 255).astype(np.uint8)])
+
+
+def test_qlinear_matmul_of_floats_in_8_bits():
+    kind = helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT8E4M3FN)
+    a, b = (rng.normal(0, 3, shape).astype(kind) for shape in ((3, 8), (8, 5)))
+    a_scale, b_scale, y_scale, zero = scales((3,)), scales((5,)), np.float32(0.01), np.zeros((), kind)
+    numbers = (a.astype("d") * a_scale[:, None]) @ (b.astype("d") * b_scale) / y_scale
+    wanted = numbers.astype("f").clip(-448, 448).astype(kind)
+    zeros = np.zeros(3, kind), np.zeros(5, kind)
+    made = one_node("QLinearMatMul", a, a_scale, zeros[0], b, b_scale, zeros[1], y_scale, zero)
+    check(made, [wanted])
+
+
+def test_weights_without_a_zero_point_stay_levels():
+    """As those with one: the product sums integers."""
+    x, w = levels((4, 8), "uint8"), levels((8, 5), "int8")
+    constants = {"w": w, "s": scales(), "t": scales((5,)), "z": np.uint8(9)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "t"], ["b"], axis=1),
+        helper.make_node("MatMul", ["a", "b"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": x}, ["y"], constants)
+    (found,), wanted = weft.compile(model).run({"x": x}), onnxruntime_run(model, {"x": x})[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert any("byte_matmul" in kernel.name for kernel in weft.compile(model).report().kernels)
 
 
 CONVOLUTIONS = [  # data, weight, attributes

@@ -220,6 +220,33 @@ def test_places_of_each_batch(batch_dims, where):
     np.testing.assert_array_equal(backend.run_node(node, [data, indices])[0], session.run(None, feed)[0])
 
 
+# Control flow: a Scan of opset 8 goes over each element of a batch by itself.
+
+
+def test_a_scan_of_batches():
+    text = """body (float[3] state, float[3] forward, float[2] backward)
+        => (float[3] next, float[3] kept, float[2] turned) {
+        next = Add(state, forward)
+        kept = Mul(state, forward)
+        turned = Identity(backward)
+    }"""
+    body = onnx.parser.parse_graph(text)
+    node = helper.make_node(
+        "Scan", ["", "s", "f", "b"], ["last", "kept", "turned"], num_scan_inputs=2, directions=[0, 1], body=body
+    )
+    state, forward, backward = (
+        rng.standard_normal(shape).astype("float32") for shape in ((4, 3), (4, 5, 3), (4, 5, 2))
+    )
+    outputs = backend.run_node(node, [state, forward, backward], opset_version=8)
+    sums = state[:, None] + np.concatenate([np.zeros((4, 1, 3)), np.cumsum(forward, 1)], 1)
+    np.testing.assert_allclose(outputs["last"], sums[:, -1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["kept"], sums[:, :-1] * forward, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(outputs["turned"], backward[:, ::-1])
+    lengths = helper.make_node("Scan", ["l", "s", "f", "b"], ["last"], num_scan_inputs=2, body=body)
+    with pytest.raises(Error, match="sequence_lens"):
+        backend.run_node(lengths, [np.full(4, 5), state, forward, backward], opset_version=8)
+
+
 # Optimizers: two tensors at once, in the first step and later.
 
 PREVIEW = "ai.onnx.preview.training"

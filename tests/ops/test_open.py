@@ -48,6 +48,7 @@ NOT_WRITTEN = {
     "rnn",
     "_packed_rnn",
     "_rnn_grad",
+    "tree_ensemble",
 }
 WITH = {
     column: [name for name in OPS if op_check.column_of(Op.get(name), column) is not None]

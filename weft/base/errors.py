@@ -34,8 +34,9 @@ class Error(Exception):
         return "\n".join(parts)
 
     def at(self, where: str) -> Error:
-        """The same error with an outer place put before the one it has."""
-        self.where = f"{where}, {self.where}" if self.where else where
+        """The same error with an outer place put before the one it has, unless that one begins with it."""
+        if not (self.where or "").startswith(where):
+            self.where = f"{where}, {self.where}" if self.where else where
         return self
 
 

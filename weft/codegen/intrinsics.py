@@ -104,7 +104,7 @@ def _dot_bytes(b: Builder, args: Sequence[Value], signed: bool) -> Value:
     """One instruction where the machine has it; else two that multiply and add pairs of 16 bits; else four products."""
     total, x, y = args
     bits = 32 * total.lanes
-    if b.has("avx512vnni") and bits in (128, 256, 512):
+    if (bits == 512 and b.has("avx512vnni")) or (bits in (128, 256) and (b.has("avx512vnni") or b.has("avxvnni"))):
         return b.intrinsic("x86.avx512.vpdpbusd", total, x, y, suffix=str(bits))
     if bits in _PAIRS and b.has(_PAIRS[bits][0]):
         return _dot_pairs(b, total, x, y, _PAIRS[bits][1])

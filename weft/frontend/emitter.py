@@ -211,7 +211,7 @@ class Emitter:
         _check_sizes(facts)
         is_open = bool(symbolic_names(params))  # so it has no value yet
         constants = None if is_open else self._folded(op, params, inputs, facts)
-        extents = self._folded_extents(op, params, inputs, facts) if constants is None else None
+        extents = None if is_open or constants is not None else self._folded_extents(op, params, inputs, facts)
         if constants is not None:
             outputs = [self.constant(name, constant) for constant in constants]
         elif extents is not None:

@@ -126,6 +126,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "one_hot": ([_int32([2, 0])], {"depth": 3}),
     "ones": ([], {"shape": (2, 2)}),
     "pad": ([(1, 2)], {"pad_width": ((0, 1), (1, 0))}),
+    "pairwise_coupling": ([_float32([[[0, 0.75], [0.25, 0]]])], {}),
     "part": ([(2, 3)], {"start": (0, 1), "length": (2, 2), "step": (1, 1), "shape": (2, 2)}),
     "polygamma": ([_float32([0.5, 1, 2])], {"n": 1}),
     "prelu": ([(2, 3), (3,)], {}),

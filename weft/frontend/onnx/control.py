@@ -13,9 +13,8 @@ from onnx import helper, numpy_helper
 from ...base.dtype import BOOL, INT64, DType
 from ...base.errors import FormatError, Unsupported
 from ...base.shape import Shape
-from ..deferred import IF_ELSE, LOOP
+from ..deferred import IF_ELSE, LOOP, MOST_TURNS
 from ..emitter import TENSOR, Value
-from .flex import flex_attention
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
@@ -64,8 +63,10 @@ def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
     results = len(body.output) - 1 - len(states)
     if results < 0 or len(node.output) > len(body.output) - 1 or any(state is None for state in states):
         raise FormatError("the states of the Loop and of its body do not fit")
-    if count is None and condition is None and _never_ends(body):
-        raise FormatError("the Loop has no number of turns and no condition: it never ends")
+    turns = None if count is None else scope.emitter.computed(count)
+    no_end = count is None or (turns is not None and turns.size == 1 and int(turns.reshape(())) > MOST_TURNS)
+    if no_end and condition is None and _never_ends(body):
+        raise FormatError("the Loop has no number of turns, or an absurd one, and no condition: it never ends")
     make = scope.emitter.constant
     count = count or make(f"{node.name}_turns", np.array(np.iinfo(np.int64).max, INT64))
     condition = condition or make(f"{node.name}_goes_on", np.array(True))
@@ -102,7 +103,7 @@ def _origin(body: onnx.GraphProto, name: str) -> str:
     """The value that nodes of a graph hand on under this name, as it is."""
     makers = {output: node for node in body.node for output in node.output}
     while name in makers and makers[name].op_type == "Identity":
-        name = makers[name].input[0]
+        name = makers.pop(name).input[0]  # once each, as a damaged file may have a circle
     return name
 
 
@@ -111,7 +112,7 @@ def _origin(body: onnx.GraphProto, name: str) -> str:
 
 def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
     if scope.opsets[""] < 9:
-        raise Unsupported("a Scan of opset 8, over batches, is not supported", hint="export with opset 9 or later")
+        return _scan_of_batches(scope, node, label)
     body = _graph(node, "body")
     attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}
     count = attrs.get("num_scan_inputs")
@@ -130,16 +131,57 @@ def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | No
 
     axes, reverse = option("scan_input_axes", count), option("scan_input_directions", count)
     out_axes, out_reverse = option("scan_output_axes", results), option("scan_output_directions", results)
-    return _as_loop(scope, node, body, list(zip(axes, reverse)), list(zip(out_axes, out_reverse)))
+    return _read_all(scope, node, _as_loop(node, body, list(zip(axes, reverse)), list(zip(out_axes, out_reverse))))
+
+
+def _scan_of_batches(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
+    """A Scan of opset 8: one of each element of a batch, which states and sequences have as their first axis."""
+    body, fresh = _graph(node, "body"), _Fresh(node)
+    attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}
+    lengths, *names = node.input
+    count = attrs.get("num_scan_inputs")
+    if lengths:
+        raise Unsupported("a Scan of opset 8 with sequence_lens", hint="export with opset 9 or later")
+    if not isinstance(count, int) or not 1 <= count <= len(names) or len(body.input) != len(names):
+        raise FormatError("the inputs of the Scan and of its body do not fit")
+    directions = attrs.get("directions") or [0] * count
+    if not isinstance(directions, list) or len(directions) != count:
+        raise FormatError(f"directions must have {count} numbers")
+    turn, goes_on = fresh("number"), fresh("more")
+    parts = [fresh(f"part{i}") for i in range(len(names))]
+    made = [fresh(f"made{i}") for i in range(len(body.output))]
+    one = helper.make_node("Scan", parts, made, name=fresh("one"))
+    results = [(0, 0)] * (len(body.output) - len(names) + count)
+    inner = helper.make_graph(
+        [
+            *(helper.make_node("Gather", [name, turn], [part], axis=0) for name, part in zip(names, parts)),
+            *_as_loop(one, body, [(0, int(direction)) for direction in directions], results),
+            helper.make_node("Identity", [goes_on], [fresh("still")]),
+        ],
+        "batches",
+        [_scalar(turn, onnx.TensorProto.INT64), _scalar(goes_on, onnx.TensorProto.BOOL)],
+        [_scalar(fresh("still"), onnx.TensorProto.BOOL), *map(helper.make_empty_tensor_value_info, made)],
+    )
+    nodes = [
+        helper.make_node("Shape", [names[-1]], [fresh("extents")]),
+        _constant(fresh("first"), 0),
+        helper.make_node("Gather", [fresh("extents"), fresh("first")], [fresh("batches")]),
+        helper.make_node("Loop", [fresh("batches"), ""], list(node.output), name=node.name, body=inner),
+    ]
+    return _read_all(scope, node, nodes)
+
+
+def _read_all(scope: Scope, node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto]) -> Sequence[Value | None]:
+    """What nodes that stand for one give as its outputs."""
+    inside = scope.nested()
+    for position, made in enumerate(nodes):
+        inside.read(made, position)
+    return [inside.values.get(name) if name else None for name in node.output]
 
 
 def _as_loop(
-    scope: Scope,
-    node: onnx.NodeProto,
-    body: onnx.GraphProto,
-    items: Sequence[tuple[int, int]],
-    results: Sequence[tuple[int, int]],
-) -> Sequence[Value | None]:
+    node: onnx.NodeProto, body: onnx.GraphProto, items: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]]
+) -> list[onnx.NodeProto]:
     """A Scan: a Loop whose body takes items of its inputs by the number of the turn."""
     fresh = _Fresh(node)
     states = len(node.input) - len(items)
@@ -170,10 +212,7 @@ def _as_loop(
             outputs[place] = fresh(f"stacked{index}")
             after += _arranged(fresh, index, outputs[place], node.output[place], axis, reverse, body.output[place])
     loop = helper.make_node("Loop", [turns, "", *node.input[:states]], outputs, name=node.name, body=inner)
-    inside = scope.nested()
-    for position, made in enumerate([*before, loop, *after]):
-        inside.read(made, position)
-    return [inside.values.get(name) if name else None for name in node.output]
+    return [*before, loop, *after]
 
 
 def _arranged(
@@ -245,10 +284,7 @@ def _sequence_map(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Va
             body=inner,
         ),
     ]
-    inside = scope.nested()
-    for position, made in enumerate(nodes):
-        inside.read(made, position)
-    return [inside.values.get(name) if name else None for name in node.output]
+    return _read_all(scope, node, nodes)
 
 
 class _Fresh:
@@ -269,10 +305,4 @@ def _scalar(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, [])
 
 
-CONTROL: dict[tuple[str, str], Reader] = {  # by domain and name
-    ("", "If"): _if,
-    ("", "Loop"): _loop,
-    ("", "Scan"): _scan,
-    ("", "SequenceMap"): _sequence_map,
-    ("ai.onnx.preview", "FlexAttention"): flex_attention,
-}
+CONTROL: dict[str, Reader] = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}

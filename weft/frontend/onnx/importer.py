@@ -109,7 +109,7 @@ def _without_converter(model: Model, brought: Mapping[str, SymbolConverter]) -> 
         opset = model.opsets[domain]
         if brought_for(node, brought) is not None:
             continue
-        known = find(domain, node.op_type, opset) is not None or (domain, node.op_type) in CONTROL
+        known = find(domain, node.op_type, opset) is not None or (not domain and node.op_type in CONTROL)
         if not known or (not domain and node.op_type not in GUESTS and node_schema(node, opset) is None):
             missing.setdefault((domain, node.op_type), []).append(node.name or f"#{position}")
         for graph in subgraphs_of(node):

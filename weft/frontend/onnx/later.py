@@ -95,7 +95,8 @@ def _read(text: str) -> Later:
 def convert(text: str, emitter: Emitter, inputs: Sequence[Value]) -> list[Value | None]:
     """The values that a node becomes, now that what it waited for is known."""
     later = _read(text)
-    return converted(emitter, later.node, later.opset, later.all_inputs(inputs))
+    with reading(node_label(later.node, 0), later.node.op_type):
+        return converted(emitter, later.node, later.opset, later.all_inputs(inputs))
 
 
 def converted(emitter: Emitter, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> list[Value | None]:

@@ -4,7 +4,6 @@ that wait for shapes or values are deferred; subgraphs are scopes of their own t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -84,11 +83,11 @@ class Scope:
         place = input_name(self._captures.place(name, value))
         return self.emitter.input(place, value.shape, value.dtype, value.kind)
 
-    def _own(self, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
-        """The next input of a subgraph; what is not known of it may be declared."""
+    def _own(self, place: int, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
+        """An input of a subgraph; what is not known of it may be declared."""
         dtype = dtype or DTYPE_OF.get(item.type.tensor_type.elem_type)
         kind = declared_kind(item.type) if kind == TENSOR else kind
-        return self.emitter.input(input_name(len(self.emitter.inputs)), shape, dtype, kind)
+        return self.emitter.input(input_name(place), shape, dtype, kind)
 
     # Nodes
 
@@ -97,13 +96,13 @@ class Scope:
         label = node_label(node, position)
         with reading(label, node.op_type):
             domain = node_domain(node)
-            function, reader = brought_for(node, self._brought), CONTROL.get((domain, node.op_type))
+            function = brought_for(node, self._brought)
             if function is not None:
                 values = [self[name] for name in node.input if name]
                 attrs = {item.name: attribute_value(item, label) for item in node.attribute}
                 results: Sequence[Value | None] = converted_by(function, self.emitter, values, attrs)
-            elif reader is not None:
-                results = reader(self, node, label)
+            elif not domain and node.op_type in CONTROL:
+                results = CONTROL[node.op_type](self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
                 results = self._results(node, self.opsets[domain], inputs)
@@ -141,9 +140,9 @@ class Scope:
 
     # Subgraphs
 
-    def nested(self, opsets: Mapping[str, int] = MappingProxyType({})) -> Scope:
-        """A scope of names of its own, as part of this graph, which may know more domains."""
-        return Scope(self.emitter, {**self.opsets, **opsets}, self._brought, self)
+    def nested(self) -> Scope:
+        """A scope of names of its own, as part of this graph."""
+        return Scope(self.emitter, self.opsets, self._brought, self)
 
     def inline(self, graph: onnx.GraphProto) -> list[Value]:
         """The outputs of a subgraph without inputs, as part of this graph."""
@@ -162,10 +161,12 @@ class Scope:
             raise FormatError(f"a subgraph of {len(graph.input)} inputs is given {len(inputs)}")
         emitter = Emitter(self.emitter)
         inner = Scope(emitter, self.opsets, self._brought, self, captures)
+        own = [(item, given) for item, given in zip(graph.input, inputs) if not isinstance(given, Value)]
+        for place, (item, known) in enumerate(own):
+            inner.values[item.name] = inner._own(place, item, *known)
         for item, given in zip(graph.input, inputs):
-            inner.values[item.name] = (
-                inner._captured(item.name, given) if isinstance(given, Value) else inner._own(item, *given)
-            )
+            if isinstance(given, Value):
+                inner.values[item.name] = inner._captured(item.name, given)
         outputs = inner.read_all(graph)
         outputs = [value for value, keep in zip(outputs, kept) if keep] if kept else outputs
         symbols = [emitter.output(value, f"out{index}") for index, value in enumerate(outputs)]

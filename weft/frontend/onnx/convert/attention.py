@@ -58,20 +58,21 @@ def _mask(call: OnnxCall, query: Value, key: Value, before: int) -> Value | None
     lengths, given = call.get(6), _full_mask(call, total)
     seen = None if lengths is None else first_keys(call, lengths, total)
     place = before if lengths is None else call.shifted(call.cast(lengths, INT32), -length)
-    ahead = call.attr("right_window_size", -1)
-    window = visible(
-        call, length, total, place, call.attr("left_window_size", -1), 0 if call.attr("is_causal") else ahead
-    )
+    behind, ahead = call.attr("left_window_size", -1), call.attr("right_window_size", -1)
+    window = visible(call, length, total, place, behind, 0 if call.attr("is_causal") else ahead)
     if given is None or call.dtype(given) == BOOL:
         return mask_of(call, [given, window, seen], None, call.dtype(query))
-    return mask_of(call, [window, seen], call.cast(given, call.dtype(query)), call.dtype(query))
+    return mask_of(call, [window, seen], given, call.dtype(query))
 
 
 def _full_mask(call: OnnxCall, total: int) -> Value | None:
-    """The mask; keys behind its end are hidden."""
+    """The mask, of booleans or in the dtype of the query; keys behind its end are hidden."""
     mask = call.get(3)
-    missing = 0 if mask is None else total - call.shape(mask)[-1]
-    if mask is None or not missing:
+    if mask is None:
+        return None
+    mask = mask if call.dtype(mask) == BOOL else call.cast(mask, call.dtype(call[0]))
+    missing = total - call.shape(mask)[-1]
+    if not missing:
         return mask
     if missing < 0:
         raise FormatError(f"a mask of {call.shape(mask)} for {total} keys")

@@ -60,7 +60,7 @@ def visible(
     distance = call.op("broadcast_sub", places, call.positions(total, 1, 2, INT32))
     limits = [("broadcast_less_equal", before)] if before >= 0 else []
     limits += [("broadcast_greater_equal", -after)] if after >= 0 else []
-    return both(call, [call.op(name, distance, call.make(limit, INT32)) for name, limit in limits])
+    return all_of(call, [call.op(name, distance, call.make(limit, INT32)) for name, limit in limits])
 
 
 def first_keys(call: Building, counts: Value, total: int) -> Value:
@@ -69,7 +69,7 @@ def first_keys(call: Building, counts: Value, total: int) -> Value:
     return call.cast(call.op("broadcast_less", call.positions(total, 3, 4, INT32), counts), BOOL)
 
 
-def both(call: Building, conditions: Sequence[Value]) -> Value:
+def all_of(call: Building, conditions: Sequence[Value]) -> Value:
     """Where all of them hold."""
     every = call.cast(conditions[0], BOOL)
     for condition in conditions[1:]:
@@ -85,7 +85,7 @@ def mask_of(
     if not conditions:
         return bias
     bias = call.make(0, dtype) if bias is None else bias
-    return call.op("broadcast_where", both(call, conditions), bias, call.make(hidden, dtype))
+    return call.op("broadcast_where", all_of(call, conditions), bias, call.make(hidden, dtype))
 
 
 # The product.
@@ -206,6 +206,6 @@ def written(
     if circular:
         number = call.op("broadcast_mod", number, call.make(total, INT32))
     limits = ("broadcast_greater_equal", 0), ("broadcast_less", length)
-    new = both(call, [call.op(name, number, call.make(limit, INT32)) for name, limit in limits])
+    new = all_of(call, [call.op(name, number, call.make(limit, INT32)) for name, limit in limits])
     places = call.broadcast_to(call.op("clip", number, a_min=0, a_max=length - 1), shape)
     return call.op("broadcast_where", new, call.op("gather_elements", update, places, axis=axis), cache)

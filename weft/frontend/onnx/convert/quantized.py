@@ -7,10 +7,11 @@ from math import inf, prod
 import numpy as np
 
 from ....base.dtype import DTYPES, FLOAT32, INT32, STORED_DTYPES, DType, is_float, is_stored
-from ....base.errors import FormatError
+from ....base.errors import FormatError, Unsupported
 from ....base.shape import normalize_axis
 from ...building import NARROW
 from ...emitter import Value
+from ...products import matrix_product
 from ..call import OnnxCall
 from ..registry import converter
 from ..tensors import dtype_of
@@ -83,8 +84,10 @@ def dynamic_levels(call: OnnxCall, data: Value) -> list[Value]:
 
 def _in_bytes(call: OnnxCall, value: Value) -> Value:
     """Levels of 2 and 4 bits as levels of 8, which have all of theirs."""
-    dtype = call.dtype(value)
-    return call.cast(value, _BYTE_OF.get(dtype, dtype))
+    byte = _BYTE_OF.get(call.dtype(value))
+    if byte is None:
+        return value
+    return call.cast(value, byte) if value.constant is None else call.make(value.constant.astype(byte))
 
 
 def _from_floats(call: OnnxCall) -> Value:
@@ -138,18 +141,18 @@ def _signed(call: OnnxCall, data: Value, zero: Value | None) -> tuple[Value, Val
     """Levels and their zero point; of constants None, where it is 0. Constant uint8 levels around 128 are int8 levels
     around 0: weights of that kind need no correction of sums."""
     known = None if zero is None else zero.constant
-    if data.constant is None or known is None:
+    if data.constant is None:
         return data, zero
-    if data.dtype == UINT8 and (known == 128).all():
+    if known is not None and data.dtype == UINT8 and (known == 128).all():
         data, zero = call.make((data.constant ^ 128).view(np.int8)), None
-    elif not known.any():
+    elif known is not None and not known.any():
         zero = None
     return _parameter(call, data), zero
 
 
 def _parameter(call: OnnxCall, value: Value) -> Value:
     """A constant with axes as a parameter: were it computed with at once, nobody could see that it is quantised."""
-    if value.constant is None or call.rank(value) == 0:
+    if call.rank(value) == 0:
         return value
     return Value(value.name, value.fact, call.emitter.symbol(value))
 
@@ -208,12 +211,32 @@ def matmul_integer(call: OnnxCall) -> Value:
 
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(call: OnnxCall) -> Value:
+    if any(is_stored(call.dtype(call[i])) for i in (0, 3, 7)):
+        return _product_of_floats(call)
     sums = integer_product(call, call[0], call[3], call[2], call[5])
     if not call.rank(sums):
         return _requantized(call, sums, [one_number(call, call[i]) for i in (1, 4, 6)], one_number(call, call[7]))
     columns = call.rank(call[3]) > 1
     scales = [_along_rows(call, call[1], columns), one_number(call, call[4]), _along_rows(call, call[6], columns)]
     return _requantized(call, sums, scales, _along_rows(call, call[7], columns))
+
+
+def _product_of_floats(call: OnnxCall) -> Value:
+    """Floats of 8 bits in float32, and the result as one of them."""
+    columns, dtype = call.rank(call[3]) > 1, call.dtype(call[7])
+    if not is_stored(dtype):
+        raise Unsupported(f"QLinearMatMul of floats of 8 bits to {dtype}")
+    a = _number(call, call[0], *(_along_rows(call, call[i], True) for i in (1, 2)))
+    b = _number(call, call[3], *(one_number(call, call[i]) for i in (4, 5)))
+    scale, zero = (call.cast(_along_rows(call, call[i], columns), FLOAT32) for i in (6, 7))
+    quotient = call.op("broadcast_div", matrix_product(call, a, b), scale)
+    return narrowed(call, call.op("broadcast_add", quotient, zero), dtype)
+
+
+def _number(call: OnnxCall, data: Value, scale: Value, zero: Value) -> Value:
+    """What a float of 8 bits stands for."""
+    number = call.op("broadcast_sub", *(call.cast(value, FLOAT32) for value in (data, zero)))
+    return call.op("broadcast_mul", number, call.cast(scale, FLOAT32))
 
 
 def integer_product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, zero: Value | None) -> Value:
@@ -226,6 +249,8 @@ def integer_product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, ze
     a = call.op("expand_dims", a, axis=0) if row else a
     b = call.op("expand_dims", b, axis=1) if column else b
     sums = call.op("integer_matmul", a, b, *zeros, use_data_zero=a_zero is not None, use_weight_zero=b_zero is not None)
+    if not row and not column:
+        return sums
     *batch, rows, columns = call.dims(sums)
     return call.reshape(sums, [*batch, *([] if row else [rows]), *([] if column else [columns])])
 

@@ -10,7 +10,7 @@ from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..heads import Heads, attended, attention_steps, both, first_keys, mask_of, merged_heads, split_heads, visible
+from ..heads import Heads, all_of, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
 from ..rotary import angles, rotated
 from .domain import microsoft
 from .quantised import scaled_product
@@ -89,7 +89,7 @@ def _allowed(call: OnnxCall, mask: Value, batch: int, length: int, total: int) -
     if len(shape) == 1 and shape[0] == 2 * batch:
         ends, starts = (call.sliced(mask, {0: (i * batch, (i + 1) * batch, 1)}) for i in range(2))
         outside = first_keys(call, starts, total)
-        return both(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
+        return all_of(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
     true = call.cast(call.is_true(call.cast(mask, INT32)), BOOL)
     if shape == (batch, total):
         return call.reshape(true, (batch, 1, 1, total))
@@ -105,10 +105,11 @@ def multi_head_attention(call: OnnxCall) -> list[Value | None]:
     """Attention of queries, keys and values in separate tensors, or packed into one or two."""
     heads = call.attr("num_heads")
     query, key, value = _separate(call, heads)
-    past, before = (call.get(6), call.get(7)), 0
-    if past[0] is not None and past[1] is not None:
-        before = call.shape(past[0])[2]
-        key, value = call.joined([past[0], key], 2), call.joined([past[1], value], 2)
+    past = call.get(6), call.get(7)
+    if past.count(None) == 1:
+        raise FormatError("past_key and past_value come together")
+    before = 0 if past[0] is None else call.shape(past[0])[2]
+    key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
     mask = _mask(call, query, key, call.get(4), call.get(5), before)
     if 3 in call.wanted:
         wide = None if mask is None else call.widened(mask)

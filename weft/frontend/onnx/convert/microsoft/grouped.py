@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -127,10 +128,16 @@ def _attended(call: OnnxCall, query: Value, key: Value, value: Value, step: _Ste
     if 3 not in call.wanted:
         return call.cast(attended(call, heads, mask, scale, softcap), dtype), None
     steps = attention_steps(call, heads, mask, scale, softcap)
-    shown = {1: steps.capped, 2: steps.weights}.get(mode)
-    if shown is None:
+    if mode not in (1, 2):
         raise FormatError(f"an output of scores with qk_output {mode}")
+    shown = steps.weights if mode == 2 else _without_hidden(call, steps.masked)
     return call.cast(steps.output, dtype), call.cast(call.sliced(shown, {3: (0, capacity, 1)}), dtype)
+
+
+def _without_hidden(call: OnnxCall, scores: Value) -> Value:
+    """Scores, of which those that are hidden are shown as 0."""
+    zero, lowest = (call.make(number, call.dtype(scores)) for number in (0, -math.inf))
+    return call.op("broadcast_where", call.op("broadcast_equal", scores, lowest), zero, scores)
 
 
 def _present(call: OnnxCall, capacity: int) -> Value:

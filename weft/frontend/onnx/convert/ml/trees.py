@@ -18,7 +18,8 @@ from .labels import above, class_labels, labelled, likeliest
 from .lookup import ML
 from .scores import transformed, with_second_class
 
-_BRANCH = {f"BRANCH_{mode.upper()}": number for number, mode in enumerate(MODES)} | {"BRANCH_NEQ": MODES.index("eq")}
+_BRANCH = {f"BRANCH_{mode.upper()}": number for number, mode in enumerate(MODES)}
+_BRANCH |= dict.fromkeys(("BRANCH_NEQ", "BRANCH_MEMBER"), MODES.index("eq"))
 _NAMES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")  # by number
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # by number
 
@@ -29,6 +30,23 @@ class Weights(NamedTuple):
     nodes: Ints
     targets: Ints
     weights: np.ndarray
+
+
+def _trees(
+    roots: Ints,
+    features: Ints,
+    values: np.ndarray,
+    modes: list[str],
+    nan: np.ndarray,
+    no: Ints,
+    yes: Ints,
+    members: dict[int, np.ndarray],
+) -> Trees:
+    """Trees by the names of their modes. What is unequal fails to be equal, NaN too: the two sides change places."""
+    swapped = np.array([mode == "BRANCH_NEQ" for mode in modes], bool)
+    numbers = np.array([_BRANCH[mode] for mode in modes], np.int64)
+    holds, fails = np.where(swapped, [no, yes], [yes, no])
+    return Trees(roots, features, values, numbers, nan & ~swapped, holds, fails, members)
 
 
 # Trees by the numbers of their nodes
@@ -80,7 +98,7 @@ def _trees_by_id(call: OnnxCall, part: str) -> tuple[Trees, Weights]:
     if not count:
         raise FormatError("there are no trees")
     modes = call.attr("nodes_modes") or []
-    unknown = set(modes) - {"LEAF", *_BRANCH}
+    unknown = set(modes) - {"LEAF", *_NAMES[:-1]}
     if len(modes) != count or unknown:
         raise FormatError(f"{len(modes)} modes of {count} nodes" if not unknown else f"mode {min(unknown)!r:.40}")
     node_ids, features, no, yes = (
@@ -96,18 +114,9 @@ def _trees_by_id(call: OnnxCall, part: str) -> tuple[Trees, Weights]:
     number = np.empty(count, np.int64)  # branches first
     number[np.concatenate([inner, np.flatnonzero(is_leaf)])] = np.arange(count)
     roots = np.sort(np.unique(tree_ids, return_index=True)[1])  # the first node of each tree
-    swapped = np.array([modes[place] == "BRANCH_NEQ" for place in inner], bool)
-    sides = [number[ids.find(tree_ids[inner], side[inner], "a branch leads to")] for side in (no, yes)]
-    trees = Trees(
-        number[roots],
-        features[inner],
-        values[inner],
-        np.array([_BRANCH[modes[place]] for place in inner], np.int64),
-        (nan[inner] != 0) & ~swapped,
-        np.where(swapped, *sides),
-        np.where(swapped, *sides[::-1]),
-        {},
-    )
+    no, yes = (number[ids.find(tree_ids[inner], side[inner], "a branch leads to")] for side in (no, yes))
+    names = [modes[place] for place in inner.tolist()]
+    trees = _trees(number[roots], features[inner], values[inner], names, nan[inner] != 0, no, yes, {})
     entries = _column(call, f"{part}_ids")
     owners = [_column(call, f"{part}_{name}", len(entries)) for name in ("treeids", "nodeids")]
     weighed = ids.find(owners[0], owners[1], "a weight is of")
@@ -137,18 +146,9 @@ def _trees_by_position(call: OnnxCall) -> tuple[Trees, Weights]:
     roots = _column(call, "tree_roots")
     if not len(roots) or ((roots < 0) | (roots >= count)).any():
         raise FormatError("a tree begins at a node that is not there")
-    swapped = np.array([_NAMES[mode] == "BRANCH_NEQ" for mode in modes], bool)
-    sides = [_positions(call, side, count, len(targets)) for side in ("false", "true")]
-    trees = Trees(
-        roots,
-        features,
-        values,
-        np.array([_BRANCH.get(_NAMES[mode], MODES.index("eq")) for mode in modes], np.int64),
-        nan & ~swapped,
-        np.where(swapped, *sides),
-        np.where(swapped, *sides[::-1]),
-        _members(call, np.flatnonzero(np.array(modes) == _NAMES.index("BRANCH_MEMBER"))),
-    )
+    no, yes = (_positions(call, side, count, len(targets)) for side in ("false", "true"))
+    members = _members(call, np.flatnonzero(np.array(modes) == _NAMES.index("BRANCH_MEMBER")))
+    trees = _trees(roots, features, values, [_NAMES[mode] for mode in modes], nan, no, yes, members)
     return trees, Weights(count + np.arange(len(targets)), targets, weights)
 
 
