@@ -28,6 +28,7 @@ import first_calls
 import forests
 import mxnet_network
 import numpy as np
+import onnx_import
 
 import weft
 import weft.passes  # registers them
@@ -434,6 +435,16 @@ def exactness() -> Iterator[Figure]:
     model = weft.compile(weft.symbol.sum(Variable("x")), shape={"x": tenths.shape})
     total = model.run({"x": tenths})[0].item() / (2**25 * float(tenths[0]))
     yield Figure("error of a sum of 2^25 tenths", abs(total - 1) * 1e6, "ppm", 0, 40)
+
+
+# onnx: what reading models costs.
+
+
+@group("onnx")
+def onnx_files() -> Iterator[Figure]:
+    yield Figure("more a run where shapes are open", max(onnx_import.open_microseconds(), 0), "us", 0, 3)
+    yield Figure("import of twice as many nodes", onnx_import.import_ratio(), "x", 0, 2.4)
+    yield Figure("memory to read a file, over its size", onnx_import.memory_ratio(), "x", 0, 1.3)
 
 
 # forests: against ONNX Runtime.

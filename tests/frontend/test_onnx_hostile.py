@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_models import make_model, node, small_network
 
+import weft
 from weft.base.errors import Error, FormatError, Unsupported
 from weft.frontend import from_onnx
 
@@ -284,3 +285,59 @@ def test_a_loop_whose_states_do_not_fit():
     model = make_model([node("Loop", "x", "y", body=inner, name="loop")], {"x": [2]}, ["y"])
     with pytest.raises(FormatError, match="do not fit"):
         from_onnx(model)
+
+
+# Subgraphs
+
+
+def loop(body: str, count: str = "n") -> onnx.ModelProto:
+    graph = f"""m (float[a] x, int64 n) => (float[z] y) {{
+        m = Constant <value_int = {2**60}> ()
+        y = Loop <body = b (int64 i, bool c, float[p] s) => {body}> ({count}, , x) }}"""
+    return helper.make_model(onnx.parser.parse_graph(graph), opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_absurdly_many_turns_are_refused():
+    body = "(bool d, float[p] t) { d = Identity(c) t = Relu(s) }"
+    with pytest.raises(FormatError, match="never ends"):
+        from_onnx(loop(body, "m"))
+
+
+def test_a_circle_in_a_subgraph():
+    body = "(bool d, float[p] t) { d = Identity(e) e = Identity(d) t = Relu(s) }"
+    with pytest.raises(FormatError, match="nothing makes 'e'"):
+        from_onnx(loop(body))
+
+
+def test_a_name_that_a_subgraph_makes_twice():
+    body = "(bool d, float[p] t) { d = Identity(c) t = Relu(s) t = Neg(s) }"
+    with pytest.raises(FormatError, match="'t' is made twice"):
+        from_onnx(loop(body))
+
+
+def test_deep_branches(rng):
+    """Every one decides by a shape; the deepest is reached."""
+    graph = helper.make_graph([node("Relu", "x", "r0")], "g0", [], [helper.make_empty_tensor_value_info("r0")])
+    for depth in range(1, 20):
+        empty = helper.make_graph(
+            [node("Neg", "x", f"n{depth}")], "e", [], [helper.make_empty_tensor_value_info(f"n{depth}")]
+        )
+        branch = node("If", "c", f"r{depth}", then_branch=graph, else_branch=empty)
+        graph = helper.make_graph([branch], f"g{depth}", [], [helper.make_empty_tensor_value_info(f"r{depth}")])
+    nodes = [
+        node("Size", "x", "size"),
+        node("Greater", "size one", "c"),
+        node("If", "c", "y", then_branch=graph, else_branch=graph),
+    ]
+    model = make_model(nodes, {"x": ["n"]}, ["y"], {"one": np.array(1)})
+    x = rng.standard_normal(3).astype("float32")
+    assert weft.compile(model)(x)[0].tolist() == np.maximum(x, 0).tolist()
+
+
+@pytest.mark.parametrize("shape", [[2**40], [2**31, 2**31], [-1]])
+def test_shapes_that_are_fed_may_be_absurd(shape):
+    model = make_model([node("ConstantOfShape", "s", "y")], {"s": [None]}, ["y"], elem_type=TensorProto.INT64)
+    compiled = weft.compile(model)
+    with pytest.raises(Error):
+        compiled(np.array(shape))
+    assert compiled(np.array([2, 3]))[0].shape == (2, 3)

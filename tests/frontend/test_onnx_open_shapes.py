@@ -169,6 +169,11 @@ ARITHMETIC = {
     "y = Slice(x, one, ends, one)": ("n", "m - min(1, m)", 4),
     "y = Slice(x, minus, start, one, minus)": ("n", "m", 4),
     "y = Flatten<axis=2>(x)": ("m*n", 4),
+    "s = Shape<end=1>(x) y, i = TopK<axis=0>(x, s)": ("n", "m", 4),
+    'y = Pad<mode="edge">(x, wide)': ("n", "m + 3", 4),
+    'y = MaxPool<kernel_shape=[3], auto_pad="SAME_UPPER">(x)': ("n", "m", 4),
+    "s = Shape<end=1>(x) t = Squeeze(s) f = Cast<to=1>(t) y = Range(begin, f, begin)": ("max(1, n) - 1",),
+    "s = Shape<start=1, end=2>(x) t = Expand(s, s) y = Cast<to=1>(t)": ("m",),
     "y = Trilu(x)": ("n", "m", 4),
     "s = Gather(x, one) y = ReduceSum<keepdims=0>(s, one)": (1, 4),
     'y = Einsum<equation="abc,abd->acd">(x, x)': ("n", 4, 4),
@@ -180,9 +185,10 @@ def test_arithmetic_on_shapes(nodes):
     constants = (
         "<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] minus = {-1}, int64 o = {1}, "
         "int64[1] ends = {9223372036854775807}, int64[1] start = {-9223372036854775807}, "
-        "float[1, 1, 4] c = {1, 2, 3, 4}, float[1, 3] row = {5, 6, 7}>"
+        "float[1, 1, 4] c = {1, 2, 3, 4}, float[1, 3] row = {5, 6, 7}, "
+        "int64[6] wide = {0, 1, 0, 0, 2, 0}, float begin = {1}>"
     )
-    kind = "int64" if "Range" in nodes else "float"
+    kind = "int64" if "ReduceProd" in nodes else "float"
     model = model_of(f"m (float[n, m, 4] x) => ({kind}[] y) {constants} {{ {nodes} }}")
     rng = np.random.default_rng(5)
     sizes = [(2, 3, 4), (3, 1, 4), (4, 5, 4)]

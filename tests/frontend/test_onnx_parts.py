@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +12,8 @@ from onnx import helper, parser
 from oracles import oracle
 
 import weft
+from weft.compiler.parts.part import Part
+from weft.compiler.parts.schedule import Schedule
 
 BRANCHES = (
     "then_branch = t () => (float[p,q] t1) { t1 = Relu(x) }, else_branch = e () => (float[p,q] e1) { e1 = Neg(x) }"
@@ -93,3 +98,25 @@ def test_turns_and_states_that_begin_as_constants_change(rng: np.random.Generato
     state, items = weft.compile(helper.make_model(parser.parse_graph(text))).run({"x": x})
     assert state == 8
     np.testing.assert_array_equal(items, x * np.float32([[0.5], [1], [2], [4]]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_goes_as_soon_as_nobody_has_it(name: str, rng: np.random.Generator) -> None:
+    """Without a collection of rubbish, which may come at any time in any thread: its code is unloaded then."""
+    proto = helper.make_model(parser.parse_graph(MODELS[name]), opset_imports=[helper.make_opsetid("", 17)])
+    model = weft.compile(proto)
+    gc.collect()
+    gc.disable()
+    try:
+        model.run(fed(name, rng)[0])
+        executors = [weakref.ref(part.last) for part in every_part(model._schedule)]
+        assert executors
+        del model
+        assert not any(executor() for executor in executors)
+    finally:
+        gc.enable()
+
+
+def every_part(schedule: Schedule) -> list[Part]:
+    bodies = [body for steps in schedule._steps for step in steps for body in step._bodies.values()]
+    return [*schedule.compiled(), *(part for body in bodies for part in every_part(body))]

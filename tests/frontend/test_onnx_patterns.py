@@ -11,6 +11,8 @@ from oracles import oracle
 import weft
 
 MODELS = {
+    "an extent that fills an open shape": """m (float[a,b] x) => (int64[a,b] y) {
+        s = Shape(x) i = Constant <value = int64 {1}> () n = Gather(s, i) y = Expand(n, s) }""",
     "a branch that reads a constant around it": """m (float[a,b] x) => (float[b] y) {
         row = Constant <value = int64 {1}> () s = ReduceSum <keepdims = 0> (x) z = Constant <value = float {0.0}> ()
         c = Greater(s, z)

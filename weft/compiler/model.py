@@ -183,9 +183,9 @@ class CompiledModel:
         self.outputs: list[str] = source.symbol.list_output_names()
         self._schedule = Schedule(graph, source, list(self._specs))
         self._whole = self._schedule.whole
+        self._check_shapes = _ShapeCheck(self.inputs)
         if self._whole is not None:
             self._whole.check = self._check_shapes
-        self._plain = all(spec.dtype is not None for spec in self.inputs)
         self._closed = False
         counters.add_stat_value("weft.compiled_models_constructed", 1)
 
@@ -213,9 +213,6 @@ class CompiledModel:
         if kind is None:
             return as_input(value, spec)
         return as_text(value, spec) if kind == TEXT else as_sequence(value, spec, kind == TEXTS)
-
-    def _check_shapes(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
-        return _check_shapes([(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes])
 
     # Compiling
 
@@ -356,18 +353,26 @@ def _check_immutable(graph: Graph, params: Mapping[str, Array]) -> None:
         )
 
 
-def _check_shapes(given: Sequence[tuple[InputSpec, StaticShape]]) -> dict[str, int]:
-    """A number is that number, and a name one number in all inputs: what the names stand for."""
-    names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
-    for spec, shape in given:
-        wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
-        said = [None if names_of(dim) - names.keys() else substitute(dim, names) for dim in wanted]
-        if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
-            told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
-            raise ShapeError(
-                f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
-            )
-    return names
+class _ShapeCheck:
+    """A number is that number, and a name one number in all inputs. It knows nothing of the model, which must go as
+    soon as nobody has it: its code is unloaded then, and not whenever rubbish is collected."""
+
+    def __init__(self, inputs: Sequence[InputSpec]) -> None:
+        self._inputs = inputs
+
+    def __call__(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
+        """What the names stand for in these shapes, or an error."""
+        given = [(spec, shapes[spec.name]) for spec in self._inputs if spec.name in shapes]
+        names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
+        for spec, shape in given:
+            wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
+            said = [None if names_of(dim) - names.keys() else substitute(dim, names) for dim in wanted]
+            if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
+                told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
+                raise ShapeError(
+                    f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
+                )
+        return names
 
 
 Model = CompiledModel | LoadedModel

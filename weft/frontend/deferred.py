@@ -20,6 +20,8 @@ from ..core.ir import Node
 from ..core.op import VARIADIC, Op
 from ..core.schema import BOOL, INT, INTS, STR, attr, schema
 
+MOST_TURNS = 1 << 22  # of a loop that nothing else ends
+
 IMPORTERS = {"onnx": ".onnx.later", "mxnet": ".mxnet.later"}
 
 

@@ -211,7 +211,7 @@ class Emitter:
         _check_sizes(facts)
         is_open = bool(symbolic_names(params))  # so it has no value yet
         constants = None if is_open else self._folded(op, params, inputs, facts)
-        extents = self._folded_extents(op, params, inputs, facts) if constants is None else None
+        extents = None if is_open or constants is not None else self._folded_extents(op, params, inputs, facts)
         if constants is not None:
             outputs = [self.constant(name, constant) for constant in constants]
         elif extents is not None:
@@ -274,7 +274,7 @@ class Emitter:
 
     def _folded_extents(self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]) -> list[Value] | None:
         """The outputs, if they follow from constants and extents."""
-        if not any(value.extents is not None for value in inputs):
+        if not any(value.extents is not None for value in inputs) or symbolic_names(params):
             return None
         arrays = [value.constant if value.extents is None else value.extents for value in inputs]
         known = [array for array in arrays if array is not None]

@@ -70,6 +70,7 @@ class _Cut:
         self.ready: dict[Node, int] = {}  # the first stage that may read it
         self.known: dict[Node, int] = {}
         self.on_host: set[Node] = set()
+        self.fed: set[Node] = set()  # what follows from the values of inputs
         self.decides: dict[Node, list[NodeEntry]] = {}
         for node in graph.indexed.nodes:
             if node.op is None:
@@ -88,13 +89,17 @@ class _Cut:
         decides = small if self.may_decide is None else node.name in self.may_decide
         self.stage[node] = self.ready[node] = 0
         self.known[node] = 0 if node.name in self.params or decides else 1
+        if node.name not in self.params:
+            self.fed.add(node)
 
     def _node(self, node: Node, op: Op) -> None:
         ready = max((self.ready[entry.node] for entry in node.inputs), default=0)
         known = max((self.known[entry.node] for entry in node.inputs), default=0)
         deciding = self._deciding(node)
-        if deciding is None and op is HOST_STEP and node.params.tensors and known <= ready:
-            deciding = node.inputs  # computed while the part is made
+        if any(entry.node in self.fed for entry in node.inputs) and not (op is DEFERRED and node.params.by_shape):
+            self.fed.add(node)
+        elif op is HOST_STEP and node.params.tensors and known <= ready:
+            deciding = node.inputs  # follows from shapes: it is computed while the part is made
         if deciding is None:
             self.on_host.add(node)
             self.stage[node] = ready

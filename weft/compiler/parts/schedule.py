@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,12 @@ from ...base.errors import Error, RunError
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
-from ...frontend.deferred import HOST_STEP, IF_ELSE, host_outputs
+from ...frontend.deferred import HOST_STEP, IF_ELSE, MOST_TURNS, host_outputs
 from ...ops.control_flow import holds, input_name
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from .cut import HostCall, PartPlan, cut, is_whole
 from .part import Part
-
-MOST_TURNS = 1 << 26  # of a loop that nothing else ends
 
 Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
 
@@ -94,15 +92,16 @@ class _Step:
         self.name = call.node.op_name
         self._source = source
         self._bodies: dict[int, Schedule] = {}  # of the node's subgraphs, made when they are first run
-        self._run: Callable[[Node, list[Any], Mapping[str, int]], list[Any]] = (
-            _on_host if call.node.op is HOST_STEP else self._branch if call.node.op is IF_ELSE else self._loop
-        )
 
     def run(self, values: Mapping[str, Any], names: Mapping[str, int]) -> Values:
         node, params = self._call.node, self._source.params
         inputs = [values[name] if name in values else params[name] for name in self._call.inputs]
         try:
-            return dict(zip(self._call.outputs, self._run(node, inputs, names)))
+            if node.op is HOST_STEP:
+                outputs = host_outputs(node, inputs)
+            else:
+                outputs = (self._branch if node.op is IF_ELSE else self._loop)(node, inputs, names)
+            return dict(zip(self._call.outputs, outputs))
         except Error as error:
             error.at(f"node {node.name!r}")
             raise
@@ -145,10 +144,6 @@ class _Step:
             source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
             body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source)
         return body
-
-
-def _on_host(node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
-    return host_outputs(node, inputs)
 
 
 def _numbered(inputs: Sequence[Any]) -> Values:

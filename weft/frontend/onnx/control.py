@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from ...base.dtype import BOOL, INT64, DType
 from ...base.errors import FormatError, Unsupported
 from ...base.shape import Shape
-from ..deferred import IF_ELSE, LOOP
+from ..deferred import IF_ELSE, LOOP, MOST_TURNS
 from ..emitter import TENSOR, Value
 from .tensors import attribute_value
 
@@ -63,8 +63,10 @@ def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
     results = len(body.output) - 1 - len(states)
     if results < 0 or len(node.output) > len(body.output) - 1 or any(state is None for state in states):
         raise FormatError("the states of the Loop and of its body do not fit")
-    if count is None and condition is None and _never_ends(body):
-        raise FormatError("the Loop has no number of turns and no condition: it never ends")
+    turns = None if count is None else scope.emitter.computed(count)
+    no_end = count is None or (turns is not None and turns.size == 1 and int(turns.reshape(())) > MOST_TURNS)
+    if no_end and condition is None and _never_ends(body):
+        raise FormatError("the Loop has no number of turns, or an absurd one, and no condition: it never ends")
     make = scope.emitter.constant
     count = count or make(f"{node.name}_turns", np.array(np.iinfo(np.int64).max, INT64))
     condition = condition or make(f"{node.name}_goes_on", np.array(True))
@@ -101,7 +103,7 @@ def _origin(body: onnx.GraphProto, name: str) -> str:
     """The value that nodes of a graph hand on under this name, as it is."""
     makers = {output: node for node in body.node for output in node.output}
     while name in makers and makers[name].op_type == "Identity":
-        name = makers[name].input[0]
+        name = makers.pop(name).input[0]  # once each, as a damaged file may have a circle
     return name
 
 

@@ -136,11 +136,24 @@ def _check_names(graph: onnx.GraphProto) -> None:
             if name not in known:
                 raise _missing(name, later, where)
         _add_all(known, filter(None, node.output), where)
+    _check_subgraphs(graph)
     if not graph.output:
         raise FormatError("the graph has no outputs")
     for item in graph.output:
         if item.name not in known or not item.name:
             raise FormatError(f"no node makes the graph output {item.name!r}")
+
+
+def _check_subgraphs(graph: onnx.GraphProto) -> None:
+    """A subgraph, too, makes every name once; what it reads is looked up as its nodes are converted."""
+    pending = [inner for node in graph.node for inner in subgraphs_of(node)]
+    while pending:
+        inner = pending.pop()
+        own: set[str] = set()
+        _add_all(own, (item.name for item in inner.input), "input of a subgraph")
+        for position, node in enumerate(inner.node):
+            _add_all(own, filter(None, node.output), node_label(node, position))
+            pending += subgraphs_of(node)
 
 
 def _add_all(known: set[str], names: Iterable[str], where: str) -> None:
