@@ -5,13 +5,16 @@ import pytest
 from weft.base.dtype import (
     CODE_OF,
     DTYPES,
+    STORED_DTYPES,
     as_dtype,
     dtype_code,
     dtype_name,
     dtype_of_code,
+    has_native_code,
     is_complex,
     is_float,
     is_integer,
+    is_stored,
 )
 from weft.base.errors import InvalidValue
 
@@ -86,3 +89,22 @@ def test_kinds():
     assert {n for n, d in DTYPES.items() if is_complex(d)} == {"complex64", "complex128"}
     integers = {n for n, d in DTYPES.items() if is_integer(d)}
     assert integers == {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+@pytest.mark.parametrize("name", STORED_DTYPES)
+def test_dtypes_that_are_stored_are_known_by_name_and_code(name):
+    numpy_dtype = np.dtype(getattr(ml_dtypes, name))
+    assert as_dtype(name) is as_dtype(numpy_dtype)
+    assert dtype_name(numpy_dtype) == name
+    assert dtype_of_code(dtype_code(numpy_dtype)) == numpy_dtype
+    assert dtype_code(numpy_dtype) not in CODE_OF.values()
+
+
+def test_dtypes_that_are_stored_are_not_computed_with():
+    assert not set(STORED_DTYPES) & set(DTYPES)
+    for dtype in STORED_DTYPES.values():
+        assert is_stored(dtype)
+        assert dtype.itemsize == 1
+        assert not any(test(dtype) for test in (is_float, is_integer, is_complex, has_native_code))
+    without_code = {name for name, dtype in DTYPES.items() if not has_native_code(dtype)}
+    assert without_code == {"complex64", "complex128"}

@@ -133,6 +133,8 @@ min(n + 1, m + 1)   min(n, m) + 1
 min(2*n, 2*m)       2*min(m, n)
 min(min(n, 4), m)   min(4, m, n)
 max(n - 1, 0) + 1   max(1, n)
+max(n - 1, 0)       n - min(n, 1)
+max(1 - n, 0)//2    0
 (n + m)*(n - m)     n*n - m*m
 (b*p + b*s)*768//(12*b*(p + s))  64
 (p + s)*b//((p + s)*h)           b//h

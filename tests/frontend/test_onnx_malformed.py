@@ -20,7 +20,8 @@ SHAPES = [(), (1,), (3,), (0,), (2, 3), (2, 0), (1, 3, 4), (1, 2, 4, 4), (1, 2, 
 INTS = [-9, -2, -1, 0, 1, 2, 3, 70, 2**31, -(2**63), 2**63 - 1]
 FLOATS = [0.0, -1.0, 0.5, 1.0, float("nan"), float("inf"), 1e30]
 TEXTS = ["", "NOTSET", "SAME_UPPER", "constant", "linear", "nonsense", "ij,jk->ik", "->", "...,..."]
-OPSETS = [7, 9, 11, 12, 13, 17, 18, 21, 23, 24]
+OPSETS = [7, 9, 11, 12, 13, 17, 18, 21, 23, 24, 27, 28]
+OPERATORS = sorted(name for name in supported() if onnx.defs.has(name))  # others have no schema to draw from
 KINDS = {
     AttributeProto.INT: lambda draw: draw.choice(INTS),
     AttributeProto.FLOAT: lambda draw: draw.choice(FLOATS),
@@ -95,7 +96,7 @@ def refusal(model):
     return None
 
 
-@pytest.mark.parametrize("op_type", sorted(supported()))
+@pytest.mark.parametrize("op_type", OPERATORS)
 def test_every_failure_is_one_typed_error(op_type):
     imported, refused = check(op_type, 0, 25)
     assert imported + refused
@@ -104,7 +105,7 @@ def test_every_failure_is_one_typed_error(op_type):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_of_the_same(seed):
-    results = [check(op_type, seed, 60) for op_type in sorted(supported())]
+    results = [check(op_type, seed, 60) for op_type in OPERATORS]
     imported, refused = (sum(column) for column in zip(*results))
     assert imported > 500 < refused
 

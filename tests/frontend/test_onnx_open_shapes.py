@@ -159,16 +159,21 @@ ARITHMETIC = {
     "s = Shape<start=1, end=2>(x) t = Concat<axis=0>(s, minus) y = Reshape(x, t)": ("m", "4*n"),
     "s = Shape<start=0, end=1>(x) t = Mul(s, two) u = Concat<axis=0>(t, minus) y = Reshape(x, u)": ("2*n", "2*m"),
     "s = Shape<end=1>(x) t = Div(s, two) y = Slice(x, zero, t, zero)": ("n//2", "m", 4),
-    "s = Shape<end=1>(x) t = Sub(s, one) u = Div(t, two) y = ConstantOfShape(u)": ("(max(1, n) + 1)//2 - 1",),
+    "s = Shape<end=1>(x) t = Sub(s, one) u = Div(t, two) y = ConstantOfShape(u)": ("(min(1, n) + n)//2 - min(1, n)",),
     "s = Shape<end=1>(x) t = Mod(s, two) y = ConstantOfShape(t)": ("n - 2*(n//2)",),
     "s = Shape(x) t = ReduceProd<keepdims=0>(s) z = Squeeze(zero) y = Range(z, t, o)": ("4*m*n",),
     "s = Shape<end=2>(x) y = Tile(row, s)": ("n", "3*m"),
     "s = Shape(x) m = Equal(s, minus) t = Where(m, s, s) y = Expand(c, t)": ("n", "m", 4),
-    "s = Shape<end=2>(x) t = Max(s, two) y = ConstantOfShape(t)": ("max(2, n)", "max(2, m)"),
+    "s = Shape<end=2>(x) t = Max(s, two) y = ConstantOfShape(t)": ("-min(2, n) + n + 2", "m - min(2, m) + 2"),
     "s = Shape<end=2>(x) t = Concat<axis=0>(zero, s, zero, zero, one) y = Pad(x, t)": ("n", "m + n", "m + 5"),
     "y = Slice(x, one, ends, one)": ("n", "m - min(1, m)", 4),
     "y = Slice(x, minus, start, one, minus)": ("n", "m", 4),
     "y = Flatten<axis=2>(x)": ("m*n", 4),
+    "s = Shape<end=1>(x) y, i = TopK<axis=0>(x, s)": ("n", "m", 4),
+    'y = Pad<mode="edge">(x, wide)': ("n", "m + 3", 4),
+    'y = MaxPool<kernel_shape=[3], auto_pad="SAME_UPPER">(x)': ("n", "m", 4),
+    "s = Shape<end=1>(x) t = Squeeze(s) f = Cast<to=1>(t) y = Range(begin, f, begin)": ("-min(1, n) + n",),
+    "s = Shape<start=1, end=2>(x) t = Expand(s, s) y = Cast<to=1>(t)": ("m",),
     "y = Trilu(x)": ("n", "m", 4),
     "s = Gather(x, one) y = ReduceSum<keepdims=0>(s, one)": (1, 4),
     'y = Einsum<equation="abc,abd->acd">(x, x)': ("n", 4, 4),
@@ -180,9 +185,10 @@ def test_arithmetic_on_shapes(nodes):
     constants = (
         "<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] minus = {-1}, int64 o = {1}, "
         "int64[1] ends = {9223372036854775807}, int64[1] start = {-9223372036854775807}, "
-        "float[1, 1, 4] c = {1, 2, 3, 4}, float[1, 3] row = {5, 6, 7}>"
+        "float[1, 1, 4] c = {1, 2, 3, 4}, float[1, 3] row = {5, 6, 7}, "
+        "int64[6] wide = {0, 1, 0, 0, 2, 0}, float begin = {1}>"
     )
-    kind = "int64" if "Range" in nodes else "float"
+    kind = "int64" if "ReduceProd" in nodes else "float"
     model = model_of(f"m (float[n, m, 4] x) => ({kind}[] y) {constants} {{ {nodes} }}")
     rng = np.random.default_rng(5)
     sizes = [(2, 3, 4), (3, 1, 4), (4, 5, 4)]

@@ -186,6 +186,24 @@ def test_dropout_in_training(rng, outputs):
             assert all((mask == (wanted != 0)).all() for mask in found[1:])
 
 
+@pytest.mark.parametrize("opset", [1, 6])
+def test_dropout_of_the_first_opsets(rng, opset):
+    """It drops unless it is told that this is a test; the mask is of numbers, and says what was dropped."""
+    x = rng.uniform(1, 2, (40, 50)).astype(np.float32)
+    for_tests = {"is_test": 1, **({"consumed_inputs": [0]} if opset == 1 else {})}
+    tested, made = (
+        make_model([node("Dropout", "x", "y mask", ratio=0.3, **attrs)], {"x": x.shape}, ["y", "mask"], opset=opset)
+        for attrs in (for_tests, {})
+    )
+    ((same, ones),) = runs(tested, {"x": x}, 1)
+    assert (same == x).all()
+    assert (ones.dtype, set(ones.flat)) == (np.float32, {1})
+    ((dropped, mask),) = runs(made, {"x": x}, 1)
+    np.testing.assert_allclose(dropped, x * mask / 0.7, rtol=1e-6)
+    assert set(np.unique(mask)) == {0, 1}
+    assert stats.binomtest(int(mask.sum()), x.size, 0.7).pvalue > 1e-4
+
+
 def test_nodes_without_a_seed_differ():
     numbers = [node("RandomNormal", "", name, shape=[500], name=name) for name in ("a", "b")]
     symbol, params = from_onnx(make_model(numbers, {}, ["a", "b"]))

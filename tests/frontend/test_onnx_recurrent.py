@@ -65,12 +65,12 @@ def operators(node, inputs, opset=14):
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", GATES)
 def test_usual_layers_are_one_operator_for_each_direction(rng, kind, direction):
-    attrs = {"linear_before_reset": 1} if kind == "GRU" else {}
-    node, inputs = layer(rng, kind, direction, without=("p", "lengths"), **attrs)
-    check(node, inputs)
-    found = operators(node, inputs)
-    assert found.count("rnn") == (2 if direction == "bidirectional" else 1)
-    assert "scan" not in found
+    for attrs in [{}, {"linear_before_reset": 1}] if kind == "GRU" else [{}]:
+        node, inputs = layer(rng, kind, direction, without=("p", "lengths"), **attrs)
+        check(node, inputs)
+        found = operators(node, inputs)
+        assert found.count("rnn") == (2 if direction == "bidirectional" else 1)
+        assert "scan" not in found
 
 
 def test_constant_weights_are_packed_once(rng):
@@ -85,11 +85,11 @@ def test_constant_weights_are_packed_once(rng):
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", GATES)
 def test_sequences_with_lengths_of_their_own(rng, kind, direction):
-    node, inputs = layer(rng, kind, direction)
-    check(node, inputs)  # with peepholes, and the reset before the product: composed
-    attrs = {"linear_before_reset": 1} if kind == "GRU" else {}
-    node, inputs = layer(rng, kind, direction, without=("p",), **attrs)
-    check(node, inputs)
+    node, inputs = layer(rng, kind, direction, clip=0.9)
+    check(node, inputs)  # with a limit, and peepholes: composed
+    for attrs in [{}, {"linear_before_reset": 1}] if kind == "GRU" else [{}]:
+        node, inputs = layer(rng, kind, direction, without=("p",), **attrs)
+        check(node, inputs)
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -153,12 +153,27 @@ def test_double_precision(rng, kind):
 @pytest.mark.parametrize("usual", [True, False])
 @pytest.mark.parametrize("kind", GATES)
 def test_half_precision_rounds_results_only(rng, kind, usual):
-    attrs = {"linear_before_reset": 1} if kind == "GRU" else {}
-    node, inputs = layer(rng, kind, without=("p",) if usual else (), **attrs)
+    node, inputs = layer(rng, kind, without=("p",), **({} if usual else {"clip": 0.9}))
     halves = {name: x if name == "lengths" else x.astype(np.float16) for name, x in inputs.items()}
     floats = {name: x if name == "lengths" else x.astype(np.float32) for name, x in halves.items()}
     wanted = onnxruntime_run(model_of([node], floats, list(node.output), opset=14), floats)
     check(node, halves, wanted=[x.astype(np.float16) for x in wanted], tolerance=5e-3)
+
+
+@pytest.mark.parametrize("clip", [{}, {"clip": 0.9}])
+def test_steps_and_batches_that_only_a_run_knows(rng, clip):
+    node, inputs = layer(rng, "GRU", "bidirectional", without=("h",), **clip)
+    known = {name: inputs.pop(name) for name in ("w", "r", "b")}
+    model = model_of([node], inputs, list(node.output), known, 14)
+    for item, names in zip(model.graph.input, (("steps", "batch"), ("batch",))):
+        for dim, name in zip(item.type.tensor_type.shape.dim, names):
+            dim.dim_param = name
+    with weft.compile(model) as compiled:
+        for steps, batch in ((5, 3), (2, 1)):
+            given = {"x": rng.standard_normal((steps, batch, 4)).astype(np.float32)}
+            given["lengths"] = rng.integers(1, steps + 1, batch).astype(np.int32)
+            for mine, theirs in zip(compiled.run(given), onnxruntime_run(model, given), strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
 
 
 def test_what_makes_no_sense_is_refused(rng):

@@ -7,6 +7,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx_runs import model_of, onnxruntime_run, weft_runs
 
+import weft
 from weft.base.errors import FormatError, Unsupported
 from weft.frontend import from_onnx
 
@@ -128,6 +129,20 @@ def test_older_forms(rng, shape, mode):
     attrs = {"mode": mode, "coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}
     if mode == "nearest":
         resized(helper.make_node("Resize", ["x", "r", "s"], ["y"], **attrs), x, {"r": scales[:0], "s": scales}, 11)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_sizes_that_only_a_run_knows(rng, mode):
+    x, sizes = rng.standard_normal((1, 2, 4, 5)).astype(np.float32), np.array([1, 2, 7, 3])
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode=mode)
+    model = model_of([node], {"x": x, "sizes": sizes}, ["y"], opset=19)
+    for dim, name in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], ("height", "width")):
+        dim.dim_param = name
+    with weft.compile(model) as compiled:
+        for extents, size in (((4, 5), (7, 3)), ((3, 6), (2, 6)), ((4, 5), (5, 5))):
+            given = {"x": rng.standard_normal((1, 2, *extents)).astype(np.float32), "sizes": np.array([1, 2, *size])}
+            (got,), (wanted,) = compiled.run(given), onnxruntime_run(model, given)
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_infinite_elements_that_do_not_count(rng):

@@ -239,3 +239,11 @@ def test_complex_numbers_go_through_as_onnx_has_them():
     x = (rng.standard_normal((2, 3)) + 1j * rng.standard_normal((2, 3))).astype("complex64")
     model = in_type(model_of(text), TensorProto.COMPLEX64)
     same(backend.run_model(model, [x])[0], ReferenceEvaluator(model).run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize("name", STORED_DTYPES)
+def test_tensors_do_not_take_what_is_only_stored(name):
+    with pytest.raises(weft.Error):
+        weft.tensor(np.zeros(2, STORED_DTYPES[name]))
+    with pytest.raises(weft.Error):
+        weft.tensor([1.0], dtype=name)

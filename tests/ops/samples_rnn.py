@@ -143,8 +143,29 @@ def rnn(rng, torch):
             attrs = {"mode": mode, "kept": True, "lengths": bool(sizes), "reverse": bool(sizes)}
             oracle = lambda *a, n=list(given), m=mode: _kept(torch, dict(zip(n, a)), m)
             yield Sample(list(given.values()), attrs, oracle, differentiable=False, rtol=1e-4, atol=1e-5)
+    for sizes, attrs in CASES:
+        given = _inputs(rng, "gru", **sizes)
+        oracle = lambda *a, n=list(given), kw=attrs: _reset_first(torch, dict(zip(n, a)), kw.get("reverse"))
+        attrs = {"mode": "gru", "reset_first": True, **attrs}
+        yield Sample(list(given.values()), attrs, oracle, differentiable=False, rtol=1e-4, atol=1e-5)
     none = _inputs(rng, "gru", batch=0)
     yield Sample(list(none.values()), {"mode": "gru"})
+
+
+def _reset_first(torch, given, reverse):
+    """A gru whose r acts on the state, sequence by sequence and step by step."""
+    steps, batch, wide = given["gates"].shape
+    outputs, last = torch.zeros(steps, batch, wide // 3, dtype=given["gates"].dtype), []
+    weights, biases = given["weight"].chunk(3, 1), given["bias"].chunk(3)
+    for number in range(batch):
+        h, count = given["state"][number], int(given["length"][number]) if "length" in given else steps
+        for time in reversed(range(count)) if reverse else range(count):
+            x = given["gates"][time, number].chunk(3)
+            r, z = (torch.sigmoid(x[k] + h @ weights[k] + biases[k]) for k in range(2))
+            n = torch.tanh(x[2] + (r * h) @ weights[2] + biases[2])
+            h = outputs[time, number] = (1 - z) * n + z * h
+        last.append(h)
+    return outputs, torch.stack(last)
 
 
 @samples("_packed_rnn")

@@ -382,6 +382,9 @@ def _over_number(extent: Extent, divisor: int) -> Extent:
     """Floor division by a number: what it divides comes out, of the rest only remainders stay."""
     if divisor < 0:
         return _over_number(-extent, -divisor)
+    low, high = bounds(extent)
+    if low is not None and high is not None and low // divisor == high // divisor:
+        return Extent({(): low // divisor})
     whole: Terms = {}
     rest: Terms = {}
     for atoms, count in extent.terms:
@@ -404,9 +407,8 @@ def _quotient(extent: Extent, divisor: int) -> Extent:
             if number is not None:
                 return _over_number(above + (extent - _of_atom(atoms[0])) * number, divisor * number)
     low, high = bounds(extent)
-    if low is not None and high is not None and low // divisor == high // divisor:
-        return Extent({(): low // divisor})
-    return _division(extent, Extent({(): divisor}))
+    told = low is not None and high is not None and low // divisor == high // divisor
+    return Extent({(): low // divisor}) if told and low is not None else _division(extent, Extent({(): divisor}))
 
 
 def _over_polynomial(extent: Extent, divisor: Extent) -> Extent:
@@ -505,6 +507,8 @@ def _extreme(kind: str, extents: list[Extent]) -> Extent:
         kept = [other for other in kept if not _never_below((other - extent) * sign)] + [extent]
     if len(kept) == 1:
         return kept[0]
+    if kind == "max" and len(kept) == 2 and any(extent.number is not None for extent in kept):
+        return kept[0] + kept[1] - least(*kept)  # so that x[1:] and x[:-1] are of one length
     offset = min(map(_constant_term, kept))
     moved = [extent - offset for extent in kept]
     factor = math.gcd(*(count for extent in moved for _, count in extent.terms))

@@ -274,7 +274,7 @@ class Emitter:
 
     def _folded_extents(self, op: Op, params: Any, inputs: list[Value], facts: tuple[Fact, ...]) -> list[Value] | None:
         """The outputs, if they follow from constants and extents."""
-        if not any(value.extents is not None for value in inputs):
+        if not any(value.extents is not None for value in inputs) or symbolic_names(params):
             return None
         arrays = [value.constant if value.extents is None else value.extents for value in inputs]
         known = [array for array in arrays if array is not None]

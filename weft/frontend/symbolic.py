@@ -87,7 +87,8 @@ _REDUCED: dict[str, Callable[[Any, Any], Any]] = {
 
 def folded(op: Op, params: Params, inputs: Sequence[Array], dtypes: Sequence[DType | None]) -> list[Array] | None:
     """The outputs of an operator, of these dtypes, on arrays of numbers and extents; None where they are not told."""
-    if not all(dtype is not None and (is_integer(dtype) or dtype == np.bool_) for dtype in dtypes):
+    whole = all(dtype is not None and (is_integer(dtype) or dtype == np.bool_) for dtype in dtypes)
+    if not whole and op.name != "cast":
         return None
     try:
         results = _results(op, params, [np.asarray(x).astype(object) for x in inputs])

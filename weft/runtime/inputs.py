@@ -75,11 +75,11 @@ def _one_text(item: Any, spec: Spec) -> str:
 
 
 def as_sequence(value: Any, spec: Spec, is_text: bool) -> Any:
-    """A list of arrays, an array where a value may be absent, or None if it is."""
+    """A list of arrays, an array where a value may be absent, or None if it is; a map is a dict as it is given."""
     if isinstance(value, (list, tuple)):
         return [as_sequence(item, spec, is_text) for item in value]
-    if value is None:
-        return None
+    if value is None or isinstance(value, dict):
+        return value
     if is_text:
         return as_text(value, spec)
     array = value.numpy() if isinstance(value, NDArray) else value

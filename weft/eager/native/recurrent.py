@@ -140,7 +140,7 @@ def _layer(mode: str, shape: tuple[int, ...], dtype: DType, back: bool) -> _Laye
 
 def _named(params: Any, names: Sequence[str], arrays: Sequence[Array]) -> dict[str, Array]:
     """The arrays by name, of a call that is one for this: products of states alone, on floats."""
-    if params.projected or limited(params):
+    if params.projected or params.reset_first or limited(params):
         raise Declined("attributes")
     named = dict(zip(names, arrays))
     gates, weight = named["gates"], named["weight"]

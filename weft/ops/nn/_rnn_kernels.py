@@ -128,16 +128,20 @@ class _Layer:
                         at = one + count // LANES * LANES
                         b.store(target, (block, k, at), read(k, block * self.block + at))
 
-    def product(self, left: str, right: str, target: str, begin: Any = None) -> None:
-        """target[n] = left[n] right (+ begin(n, j)), for the sequences of the block."""
+    def product(
+        self, left: str, right: str, target: str, begin: Any = None, columns: tuple[int, int] | None = None
+    ) -> None:
+        """target[n] = left[n] right (+ begin(n, j)), for the sequences of the block; at least some columns."""
         width = int(self.at[target].shape[1].value)
+        start, stop = columns or (0, width)
         full, rest = divmod(width, self.block)
+        low, high = start // self.block, min(-(-stop // self.block), full)
         parts = [(0, rest // LANES, LANES), (rest // LANES * LANES, 1, rest % LANES)]
-        if full:
-            with self.b.loop("columns", full) as block:
-                self._groups_of(block, (0, self.block // LANES, LANES), left, right, target, begin)
+        if high > low:
+            with self.b.loop("columns", high - low) as block:
+                self._groups_of(block + low, (0, self.block // LANES, LANES), left, right, target, begin)
         for part in parts:
-            if part[1] * part[2]:
+            if part[1] * part[2] and stop > full * self.block:
                 self._groups_of(te.as_expr(full), part, left, right, target, begin)
 
     def _groups_of(self, block: te.Expr, part: tuple[int, int, int], *call: Any) -> None:
@@ -201,7 +205,10 @@ class _Layer:
 
     def forward(self, time: te.Expr, keep: Callable[..., None] | None = None) -> None:
         """h and c after a step, from those before; keep(n, j, gates) sees what is kept."""
-        self.product("h", "weight", "own", self.bias)
+        if self.params.reset_first:
+            self._reset_products(time)
+        else:
+            self.product("h", "weight", "own", self.bias)
         target = "raw" if self.params.projected else "h"
 
         def cell(n: te.Expr, j: te.Expr) -> None:
@@ -217,6 +224,18 @@ class _Layer:
         if self.params.projected:
             self.product("raw", "projection", "h")
 
+    def _reset_products(self, time: te.Expr) -> None:
+        """What the state adds to r and z, then what it adds to n once r has acted on it."""
+        self.product("h", "weight", "own", self.bias, (0, 2 * self.size))
+
+        def reset(n: te.Expr, j: te.Expr) -> None:
+            r = te.sigmoid(self.wide_of("gates", time, n, j) + self.at["own"][n, j])
+            self.put("reset", (n, j), r * self.at["h"][n, j])
+            self.put("own_z", (n, j), self.at["own"][n, j + self.size])  # which the next product may write over
+
+        self.each_row(self.size, reset)
+        self.product("reset", "weight", "own", self.bias, (2 * self.size, 3 * self.size))
+
     def _cell(self, n: te.Expr, j: te.Expr, gates: list[Any], recurrent: list[Any]) -> Any:
         """Gates to keep and the new output; the cell is changed in place."""
         b, mode = self.b, self.params.mode
@@ -227,6 +246,10 @@ class _Layer:
             c = b.let("c", self.clipped(f * self.at["c"][n, j] + i * g))
             self.put("c", (n, j), c)
             return [i, f, g, o], b.let("new", o * te.tanh(c))
+        if mode == "gru" and self.params.reset_first:
+            z = b.let("gate", te.sigmoid(gates[1] + self.at["own_z"][n, j]))
+            value = b.let("gate", te.tanh(gates[2] + recurrent[2]))
+            return [], b.let("new", value + z * (self.at["h"][n, j] - value))
         if mode == "gru":
             r, z = (b.let("gate", te.sigmoid(a + h)) for a, h in zip(gates[:2], recurrent))
             value = b.let("gate", te.tanh(gates[2] + r * recurrent[2]))
@@ -256,6 +279,9 @@ def forward_kernels(params: Any, names: Any, inputs: Any, results: Any, outputs:
         layer.temporary("c", layer.batch, layer.size)
     if params.projected:
         layer.temporary("raw", layer.batch, layer.size)
+    if params.reset_first:
+        layer.temporary("reset", layer.batch, layer.size)
+        layer.temporary("own_z", layer.batch, layer.size)
 
     kept = (2 if params.mode == "lstm" else 1) if params.kept else 0
 

@@ -16,7 +16,7 @@ from ... import te
 from ...base.dtype import INT32, DType, as_dtype, dtype_name
 from ...base.errors import DTypeError, ShapeError
 from ...base.layout import Layout
-from ...base.shape import Shape, show, unify_dim
+from ...base.shape import Shape, add_dims, ceil_div_dims, mul_dims, show, unify_dim
 from ...core.op import Op
 from ...core.schema import BOOL, INT, INTS, SIDES, attr, schema
 from .._families import INJECTIVE, OUT_FUSABLE, Array, Dtypes, Inferred, Shapes, define, known, ranked
@@ -48,10 +48,8 @@ class PanelAttrs:
 
 def _panels_shape(params: PanelAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     filters, channels, rows, columns = ranked(ins[0], 4, "the weight")
-    extents = (filters, channels, rows, columns)
-    if not all(isinstance(extent, int) for extent in extents):
-        return list(ins), [None]
-    return list(ins), [(-(-filters // params.lanes), rows * columns * quads(channels), params.lanes, QUAD)]
+    steps = mul_dims(rows, columns, ceil_div_dims(channels, QUAD))
+    return list(ins), [(ceil_div_dims(filters, params.lanes), steps, params.lanes, QUAD)]
 
 
 def _panels_dtype(params: PanelAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
@@ -111,11 +109,8 @@ def _image_shape(params: ByteImageAttrs, ins: Shapes, outs: Shapes) -> Inferred:
         raise ShapeError(f"a zero point of shape {show(ins[1])} for an image")
     n, height, width, channels = ranked(ins[0], 4, "an image")
     top, left, bottom, right = params.padding
-    extents = [
-        extent + more if isinstance(extent, int) else None
-        for extent, more in ((height, top + bottom), (width, left + right))
-    ]
-    return list(ins), [(n, *extents, quads(channels) * QUAD if isinstance(channels, int) else None)]
+    extents = [add_dims(height, top + bottom), add_dims(width, left + right)]
+    return list(ins), [(n, *extents, mul_dims(ceil_div_dims(channels, QUAD), QUAD))]
 
 
 def _image_dtype(params: ByteImageAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:

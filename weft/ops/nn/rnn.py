@@ -2,7 +2,8 @@
 to the gates is computed before, by one product for all steps.
 
     lstm      c' = f c + i g,  h' = o tanh(c')              gates i, f, g, o
-    gru       h' = (1 - z) n + z h                          gates r, z, n = tanh(x + r (h W + b))
+    gru       h' = (1 - z) n + z h                          gates r, z, n = tanh(x + r (h W + b)),
+                                                            or tanh(x + (r h) W + b) with reset_first
     rnn_tanh  h' = tanh(x + h W + b), rnn_relu the same with max(., 0)
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dtype import dtype_name, is_integer
-from ...base.errors import DTypeError, InvalidValue, ShapeError
+from ...base.errors import DTypeError, InvalidValue, ShapeError, Unsupported
 from ...base.shape import Shape, ceil_div_dims, floor_div_dims, mul_dims, unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import BOOL, FLOAT, attr, choice, schema
@@ -34,6 +35,9 @@ class RnnAttrs:
     clip_min: float = attr(FLOAT, "the least a cell of lstm may hold", default=-float("inf"))
     clip_max: float = attr(FLOAT, "the most it may hold", default=float("inf"))
     clip_nan: bool = attr(BOOL, "whether what is not a number becomes clip_min, where there is a limit", default=False)
+    reset_first: bool = attr(
+        BOOL, "of gru, whether r acts on the state before it is multiplied; that has no gradient", default=False
+    )
     kept: bool = attr(
         BOOL, "whether what the gradient reads of every step is given, too; it has none itself", default=False
     )
@@ -113,11 +117,17 @@ def _shaped(dims: dict[str, Any], names: Sequence[str]) -> list[Shape]:
 
 
 def _shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    if params.projected and params.mode == "gru":
-        raise InvalidValue("a projected gru", why="its state and its gates have one size")
+    _check(params)
     names = input_names(params)
     dims = _dims(params, dict(zip(names, ins)))
     return _shaped(dims, names), _shaped(dims, output_names(params))
+
+
+def _check(params: RnnAttrs) -> None:
+    if params.projected and params.mode == "gru":
+        raise InvalidValue("a projected gru", why="its state and its gates have one size")
+    if params.reset_first and (params.mode != "gru" or params.kept):
+        raise InvalidValue(f"{params.mode} with reset_first", why="that is of gru, and has no gradient to keep for")
 
 
 def _dtype(names: Any) -> Any:
@@ -174,11 +184,21 @@ def _cell(params: RnnAttrs, x: Any, recurrent: Any, h: Any, c: Any) -> tuple[Any
         return (i, f, g, o), c, o * np.tanh(c)
     if params.mode == "gru":
         r, z = (_sigmoid(a + b) for a, b in zip(parts[:2], mine))
-        n = np.tanh(parts[2] + r * mine[2])
+        n = np.tanh(parts[2] + (mine[2] if params.reset_first else r * mine[2]))
         return (r, z, n, mine[2]), c, n + z * (h - n)
     total = parts[0] + mine[0]
     new = np.tanh(total) if params.mode == "rnn_tanh" else np.where(total < 0, 0, total)
     return (new,), c, new
+
+
+def _recurrent(params: RnnAttrs, x: Any, h: Any, weight: Any, bias: Any) -> Any:
+    """What the state adds to the gates."""
+    own = h @ weight + bias
+    if not params.reset_first:
+        return own
+    size = h.shape[1]
+    reset = _sigmoid(x[:, :size] + own[:, :size]) * h
+    return np.concatenate([own[:, : 2 * size], reset @ weight[:, 2 * size :] + bias[2 * size :]], 1)
 
 
 def _reference(params: RnnAttrs, *arrays: Any) -> Any:
@@ -196,7 +216,7 @@ def _reference(params: RnnAttrs, *arrays: Any) -> Any:
     with np.errstate(all="ignore"):
         for turn in range(steps):
             at, some = times[turn], live[turn][:, None]
-            recurrent = h @ wide["weight"] + wide["bias"]
+            recurrent = _recurrent(params, x[at, rows], h, wide["weight"], wide["bias"])
             kept, cell, new = _cell(params, x[at, rows], recurrent, h, c)
             gates[at, rows] = np.where(some, np.concatenate(kept, 1), 0)
             new = new @ wide["projection"] if params.projected else new
@@ -318,6 +338,8 @@ def _grad_kernels(params: RnnAttrs, inputs: Any, outputs: Any) -> Any:
 
 def _gradient(ctx: Any, *heads: Any) -> list[Any]:
     params, names = ctx.params, input_names(ctx.params)
+    if params.reset_first:
+        raise Unsupported("the gradient of a gru with reset_first", hint="compose it of other operators")
     made, attrs = ctx.outputs, {**attributes(params), "kept": True}
     if not params.kept:
         made = F.rnn(*ctx.inputs, **attrs)
@@ -363,6 +385,7 @@ def packed_names(params: RnnAttrs) -> list[str]:
 
 
 def _packed_shape(params: RnnAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    _check(params)
     names = packed_names(params)
     known = dict(zip(names, ins))
     panels, rows, lanes = ranked(known.pop("packed_weight"), 3, "the packed weight")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....base.dtype import INT64
 from ....base.errors import FormatError
+from ....base.extents import Extent
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
@@ -14,7 +15,8 @@ from .sampling import largest_of_regions
 def top_k(call: OnnxCall) -> list[Value]:
     """Sorted whether that is asked for or not."""
     call.ignore("sorted")
-    return _best(call, int(call.number(1, "how many there are")))
+    (count,) = call.extents(1, "how many there are")
+    return _best(call, count)
 
 
 @converter("TopK")
@@ -22,7 +24,7 @@ def top_k_by_attribute(call: OnnxCall) -> list[Value]:
     return _best(call, call.attr("k"))
 
 
-def _best(call: OnnxCall, count: int) -> list[Value]:
+def _best(call: OnnxCall, count: int | Extent) -> list[Value]:
     largest = bool(call.attr("largest", 1))
     return call.ops("topk", call[0], k=count, axis=call.attr("axis"), dtype=INT64, largest=largest)
 

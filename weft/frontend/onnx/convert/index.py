@@ -214,6 +214,9 @@ def _padded(call: OnnxCall, pads: Sequence[Any], value: float, axes: list[int]) 
     if mode == "constant":
         return _constant_pad(call, widths, value)
     data = call[0]
+    if not is_static(data.shape) and mode in ("edge", "reflect") and min(pads, default=0) >= 0:
+        full = tuple(widths.get(axis, (0, 0)) for axis in range(call.rank(data)))
+        return call.op("pad", data, pad_width=full, mode=mode)
     for axis, (before, after) in widths.items():
         if before or after:
             order = _pad_order(call.shape(data)[axis], before, after, mode)

@@ -251,7 +251,7 @@ def integer_product(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, ze
     sums = call.op("integer_matmul", a, b, *zeros, use_data_zero=a_zero is not None, use_weight_zero=b_zero is not None)
     if not row and not column:
         return sums
-    *batch, rows, columns = call.shape(sums)
+    *batch, rows, columns = call.dims(sums)
     return call.reshape(sums, [*batch, *([] if row else [rows]), *([] if column else [columns])])
 
 

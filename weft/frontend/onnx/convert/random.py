@@ -76,18 +76,33 @@ def multinomial(call: OnnxCall) -> Value:
 
 @converter("Dropout", since=7, decides=(1, 2))
 def dropout(call: OnnxCall) -> list[Value]:
-    """Nothing is dropped at inference, and the mask is all true."""
     if call.number(2, "training_mode", 0):
-        return _training(call)
+        return _dropped(call, call.number(1, "the ratio", 0.5))
     call.ignore("ratio", "seed", 1)
+    return _undropped(call)
+
+
+@converter("Dropout")
+def dropout_but_in_tests(call: OnnxCall) -> list[Value]:
+    """Until opset 6 it drops unless an attribute says that this is a test."""
+    call.ignore("consumed_inputs")
+    rate = call.attr("ratio")
+    return _undropped(call) if call.attr("is_test") else _dropped(call, rate)
+
+
+def _mask_dtype(call: OnnxCall) -> DType:
+    return BOOL if call.opset >= 10 else call.dtype(call[0])
+
+
+def _undropped(call: OnnxCall) -> list[Value]:
+    """Nothing is dropped at inference, and the mask is all true."""
     if 1 not in call.wanted:
         return [call[0]]
-    dtype = BOOL if call.opset >= 10 else call.dtype(call[0])
-    return [call[0], call.op("ones", shape=call.shape(call[0]), dtype=dtype)]
+    return [call[0], call.op("ones", shape=call.shape(call[0]), dtype=_mask_dtype(call))]
 
 
-def _training(call: OnnxCall) -> list[Value]:
-    data, rate = call[0], call.number(1, "the ratio", 0.5)
+def _dropped(call: OnnxCall, rate: float) -> list[Value]:
+    data = call[0]
     if not 0 <= rate < 1:
         raise Unsupported(f"Dropout with the ratio {rate}")
     if 1 not in call.wanted:
@@ -95,4 +110,4 @@ def _training(call: OnnxCall) -> list[Value]:
     shape, dtype = call.shape(data), call.dtype(data)
     kept = call.op("random_bernoulli", _state(call), p=1 - rate, shape=shape, dtype=dtype)
     scaled = call.scaled(kept, 1 / (1 - rate))
-    return [call.op("elemwise_mul", data, scaled), call.cast(kept, BOOL)]
+    return [call.op("elemwise_mul", data, scaled), call.cast(kept, _mask_dtype(call))]

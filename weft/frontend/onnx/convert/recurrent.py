@@ -73,8 +73,6 @@ def _extras(call: OnnxCall) -> bool:
     """Whether there is something that the operator does not do."""
     if call.attr("clip") is not None:
         return True
-    if call.op_type == "GRU":
-        return not call.attr("linear_before_reset")
     return call.op_type == "LSTM" and (bool(call.attr("input_forget")) or call.get(7) is not None)
 
 
@@ -197,9 +195,10 @@ def _native(call: OnnxCall, direction: Direction, data: Value, lengths: Value | 
     gates = _gates(call, data, of_input, input_bias)
     inputs = [gates, call.transposed(of_state, (1, 0)), state_bias, *direction.states]
     inputs += [] if lengths is None else [lengths]
-    return call.ops(
-        "rnn", *inputs, mode=_mode(direction.activations), reverse=direction.reverse, lengths=lengths is not None
-    )
+    attrs = {"mode": _mode(direction.activations), "reverse": direction.reverse, "lengths": lengths is not None}
+    if call.op_type == "GRU":
+        attrs["reset_first"] = not call.attr("linear_before_reset")
+    return call.ops("rnn", *inputs, **attrs)
 
 
 def _ordered(call: OnnxCall, value: Value, order: Sequence[int]) -> Value:

@@ -33,9 +33,16 @@ def windows_of(call: OnnxCall, kernel: tuple[int, ...]) -> Windows:
     call.ignore("pads")
     if mode == "VALID":
         return plain
-    rows = zip(call.shape(call[0])[2:], strides, plain.reach)
-    totals = [max((-(-extent // s) - 1) * s + reach - extent, 0) for extent, s, reach in rows]
+    totals = [_same_total(call, 2 + axis, *row) for axis, row in enumerate(zip(strides, plain.reach))]
     return plain._replace(pads=_shared(totals, mode))
+
+
+def _same_total(call: OnnxCall, axis: int, stride: int, reach: int) -> int:
+    """The padding with which there are as many windows as strides; of stride 1 it is the same for all extents."""
+    if stride == 1:
+        return reach - 1
+    extent = call.extent(call[0], axis)
+    return max((-(-extent // stride) - 1) * stride + reach - extent, 0)
 
 
 def _shared(totals: list[int], mode: str) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ def rnn(w: Writing) -> None:
     biases = w.node("Concat", _ordered(w, bias), _ordered(w, input_of["bias"]), axis=1)
     lengths = _lengths(w, input_of["length"]) if params.lengths else ""
     states = [w.reshape(input_of[name], (1, batch, size)) for name in ("state", "cell") if name in input_of]
-    attrs: dict[str, Any] = {"linear_before_reset": 1} if params.mode == "gru" else {}
+    attrs: dict[str, Any] = {"linear_before_reset": int(not params.reset_first)} if params.mode == "gru" else {}
     if params.mode.startswith("rnn"):
         attrs["activations"] = ["Tanh" if params.mode == "rnn_tanh" else "Relu"]
     results = w.nodes(
