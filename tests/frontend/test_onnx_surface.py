@@ -12,6 +12,7 @@ from oracles import oracle
 
 import weft
 from weft.base.errors import NotFound
+from weft.frontend.onnx import model as model_file
 
 ort = oracle("onnxruntime")
 rng = np.random.default_rng(5)
@@ -91,3 +92,71 @@ def test_converters_that_the_caller_brings():
     assert compiled(x, np.array(False))[0].tolist() == (10 * x).tolist()
     with pytest.raises(weft.base.errors.Unsupported, match=r"com\.example\.Scale"):
         weft.frontend.from_onnx(model)
+
+
+def sparse(name: str, values: list[float], indices: list, dims: list[int]) -> onnx.SparseTensorProto:
+    stored = onnx.numpy_helper.from_array(np.array(values, "float32"), name)
+    return helper.make_sparse_tensor(stored, onnx.numpy_helper.from_array(np.array(indices), "places"), dims)
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]])
+def test_sparse_initialisers_and_constants(indices):
+    nodes = [
+        helper.make_node("Constant", [], ["c"], sparse_value=sparse("c", [2.0, 3.0], indices, [2, 3])),
+        helper.make_node("Add", ["s", "c"], ["t"]),
+        helper.make_node("Add", ["x", "t"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    graph.sparse_initializer.append(sparse("s", [10.0, 20.0], indices, [2, 3]))
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    x = np.ones((2, 3), "float32")
+    assert weft.compile(proto)(x)[0].tolist() == [[1, 13, 1], [1, 1, 24]]
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "dims"),
+    [
+        ([1.0], [6], [2, 3]),
+        ([1.0], [-1], [2, 3]),
+        ([1.0], [[0, 3]], [2, 3]),
+        ([1.0, 2.0], [1], [2, 3]),
+        ([], [], [2**45]),
+    ],
+)
+def test_sparse_tensors_that_make_no_sense(values, indices, dims):
+    node = helper.make_node("Identity", ["s"], ["y"])
+    graph = helper.make_graph([node], "g", [], [helper.make_empty_tensor_value_info("y")])
+    graph.sparse_initializer.append(sparse("s", values, indices or np.zeros(0, "int64"), dims))
+    with pytest.raises(weft.Error, match=r"sparse|values|sense"):
+        weft.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+def test_what_the_file_says_of_itself():
+    proto = model_of("m (float[2] x) => (float[2] y) { y = Relu(x) }")
+    proto.producer_name, proto.producer_version, proto.model_version = "pen", "3", 7
+    helper.set_model_props(proto, {"author": "somebody"})
+    compiled = weft.compile(proto)
+    for copied in (compiled, copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        about = copied.metadata
+        assert (about["producer"], about["producer_version"], about["model_version"]) == ("pen", "3", 7)
+        assert about["properties"] == {"author": "somebody"}
+        assert about["opsets"]["ai.onnx"] == proto.opset_import[0].version
+
+
+def test_files_that_protobuf_alone_would_not_read(tmp_path, monkeypatch):
+    """Large weights are read beside the graph, so that the size of the file does not matter."""
+    weight = np.arange(1 << 19, dtype="float32")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1 << 19])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    monkeypatch.setattr(model_file, "_LARGEST_FILE", 1 << 16)
+    assert np.array_equal(weft.compile(tmp_path / "m.onnx")(np.ones(1, "float32"))[0], weight + 1)
+    (tmp_path / "text.onnx").write_bytes(b"0" * (1 << 17))
+    with pytest.raises(weft.Error, match="larger than 2 GiB"):
+        weft.compile(tmp_path / "text.onnx")

@@ -21,9 +21,9 @@ from ..core.graph import Graph
 from ..core.infer import shape_hint
 from ..core.ir import Node, NodeEntry, topo_order
 from ..core.symbol import Symbol
+from ..frontend.about import metadata_of, unread_inputs
 from ..frontend.emitter import TEXT, TEXTS
 from ..frontend.files import from_file, from_memory, is_program
-from ..frontend.unread import unread_inputs
 from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_names
 from ..runtime.program import Array, Program, TensorSpec, listed
@@ -188,6 +188,11 @@ class CompiledModel:
             self._whole.check = self._check_shapes
         self._closed = False
         counters.add_stat_value("weft.compiled_models_constructed", 1)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the model file says of itself: producer, opsets, properties; empty where it says nothing."""
+        return metadata_of(self._source.symbol)
 
     # Running
 

@@ -11,18 +11,18 @@ from ...base.errors import Error, FormatError, InvalidType, InvalidValue, Unsupp
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes, show, unify
 from ...core.symbol import Group, Symbol
+from ..about import note_about
 from ..custom import SymbolConverter
 from ..emitter import TENSOR, Emitter
 from ..input_names import plainly_named
 from ..reading import check_inputs
-from ..unread import note_unread
 from .control import CONTROL
 from .gaps import Gaps
 from .kinds import declared_kind
 from .model import Model, node_domain, node_label, node_schema, read_model, subgraphs_of
 from .registry import GUESTS, find
 from .scope import Scope, brought_for, constant
-from .tensors import checked_dims, dtype_of, symbol_name, to_numpy
+from .tensors import checked_dims, dtype_of, sparse_to_numpy, symbol_name, to_numpy
 
 
 def from_onnx(
@@ -65,7 +65,7 @@ def from_onnx(
     outputs = [emitter.output(scope[item.name], item.name) for item in checked.graph.output]
     symbol = outputs[0] if len(outputs) == 1 else Group(outputs)
     emitter.keep_named(symbol)
-    note_unread(symbol, emitter.inputs)
+    note_about(symbol, emitter.inputs, checked.metadata)
     return symbol, emitter.used_params(symbol)
 
 
@@ -130,7 +130,12 @@ def _inputs(model: Model, scope: Scope, wanted: Mapping[str, tuple[Dim, ...]], g
             gaps.add(error)
         else:
             scope.values[tensor.name] = constant(scope.emitter, tensor.name, data, owned=large is not None)
-    stored = {tensor.name for tensor in graph.initializer}
+    for sparse in graph.sparse_initializer:
+        name = sparse.values.name
+        scope.values[name] = constant(
+            scope.emitter, name, sparse_to_numpy(sparse, f"initialiser {name!r}", model.folder)
+        )
+    stored = {tensor.name for tensor in graph.initializer} | {item.values.name for item in graph.sparse_initializer}
     real = [item for item in graph.input if item.name not in stored]
     check_inputs(wanted, [item.name for item in real])
     shapes = {item.name: _declared_shape(item) for item in real}

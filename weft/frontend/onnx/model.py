@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -28,6 +28,7 @@ class Model(NamedTuple):
     opsets: dict[str, int]
     folder: Folder | None
     large: dict[int, NDArray]  # bytes of initialisers that are not in the graph, by position
+    metadata: dict[str, Any]  # what the file says of itself
 
 
 def read_model(source: object, links: bool = False) -> Model:
@@ -36,11 +37,12 @@ def read_model(source: object, links: bool = False) -> Model:
     if not proto.HasField("graph"):
         raise FormatError("the model has no graph", why="the file is empty or not an ONNX model")
     _check_text(proto)
+    metadata = _metadata(proto)
     proto = inlined(proto)
     proto = restated(proto)
     opsets = {_domain(item.domain): item.version for item in proto.opset_import}
     _check_names(proto.graph)
-    return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large)
+    return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large, metadata)
 
 
 def _domain(name: str) -> str:
@@ -54,22 +56,42 @@ def _load(source: object) -> tuple[onnx.ModelProto, Path | None, dict[int, NDArr
         return _parse(bytes(source), "bytes"), None, {}
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        _check_file(path)
+        if not path.is_file():
+            raise NotFound(f"there is no model file {str(path)!r}")
         cut = read_without_large(path)
         if cut is not None:
             return _parse(cut.data, str(path)), path, cut.tensors
+        _check_size(path)
         return _parse(read_bytes(path, "model file"), str(path)), path, {}
     raise InvalidType(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}")
 
 
-def _check_file(path: Path) -> None:
-    if not path.is_file():
-        raise NotFound(f"there is no model file {str(path)!r}")
+def _check_size(path: Path) -> None:
     if path.stat().st_size >= _LARGEST_FILE:
         raise FormatError(
-            f"{str(path)!r} is larger than 2 GiB",
-            why="an ONNX file holds at most that; more weights go into external data",
+            f"{str(path)!r} is larger than 2 GiB, and not because of its weights",
+            why="protobuf reads no more in one go",
+            hint="keep weights as raw bytes, or in external data",
         )
+
+
+def _metadata(proto: onnx.ModelProto) -> dict[str, Any]:
+    texts = {
+        "producer": proto.producer_name,
+        "producer_version": proto.producer_version,
+        "domain": proto.domain,
+        "doc": proto.doc_string,
+        "graph": proto.graph.name,
+    }
+    numbers = {"ir_version": proto.ir_version, "model_version": proto.model_version}
+    opsets = {item.domain or "ai.onnx": item.version for item in proto.opset_import}
+    properties = {_plain(item.key): _plain(item.value) for item in proto.metadata_props}
+    return {**{key: _plain(text) for key, text in texts.items()}, **numbers, "opsets": opsets, "properties": properties}
+
+
+def _plain(text: str | bytes) -> str:
+    """Text that is not UTF-8 comes out of protobuf as bytes."""
+    return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
 
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
@@ -125,9 +147,10 @@ def _check_names(graph: onnx.GraphProto) -> None:
     """Every name is made once, and before it is read."""
     known = {""}
     _add_all(known, (item.name for item in graph.input), "graph input")
-    stored = {item.name for item in graph.initializer}
-    if len(stored) != len(graph.initializer) or graph.sparse_initializer:
-        raise FormatError("initialisers are sparse, or two have the same name")
+    names = [*(item.name for item in graph.initializer), *(item.values.name for item in graph.sparse_initializer)]
+    stored = set(names)
+    if len(stored) != len(names):
+        raise FormatError("two initialisers have the same name")
     known |= stored
     later = {name for node in graph.node for name in node.output}
     for position, node in enumerate(graph.node):

@@ -18,6 +18,7 @@ from onnx import TensorProto, numpy_helper
 
 from ...base.dtype import NAMED_DTYPES, DType, dtype_name, has_native_code
 from ...base.errors import FormatError, Unsupported
+from ...base.memory import require
 from ...base.ndarray import NDArray
 
 # ONNX's element types, some of which an older onnx does not know, and what weft calls them.
@@ -101,6 +102,27 @@ def to_numpy(tensor: TensorProto, where: str, folder: Folder | None = None, larg
     stored = len(getattr(tensor, _FIELD_OF.get(tensor.data_type, "int32_data")))
     _check_stored(tensor, stored, _stored_numbers(dtype, count), "elements", where)
     return numpy_helper.to_array(tensor)
+
+
+def sparse_to_numpy(sparse: onnx.SparseTensorProto, where: str, folder: Folder | None = None) -> np.ndarray:
+    """A sparse tensor with all its zeros."""
+    shape = checked_dims(sparse.dims, where)
+    values = to_numpy(sparse.values, f"{where}, values", folder)
+    places = to_numpy(sparse.indices, f"{where}, indices", folder)
+    if values.dtype == object or values.ndim != 1 or places.dtype != np.int64 or len(places) != len(values):
+        raise FormatError(f"{values.shape} values of {values.dtype} at {places.shape} places", where=where)
+    if places.ndim == 2 and places.shape[1] == len(shape):
+        outside = bool(((places < 0) | (places >= np.array(shape))).any())
+        flat = None if outside else np.ravel_multi_index(tuple(places.T), shape) if shape else places[:, :0].sum(1)
+    else:
+        outside = places.ndim != 1 or bool(((places < 0) | (places >= math.prod(shape))).any())
+        flat = places
+    if outside:
+        raise FormatError("a sparse tensor has values outside of its shape", where=where)
+    require(math.prod(shape) * values.dtype.itemsize, "a sparse tensor", where)
+    dense = np.zeros(math.prod(shape), values.dtype)
+    dense[flat] = values
+    return dense.reshape(shape)
 
 
 def _bits(dtype: DType) -> int:
@@ -262,6 +284,8 @@ def attribute_value(attribute: onnx.AttributeProto, where: str) -> object:
         return _text(attribute.s, attribute.name, where)
     if kind == kinds.STRINGS:
         return [_text(item, attribute.name, where) for item in attribute.strings]
+    if kind == kinds.SPARSE_TENSOR:
+        return sparse_to_numpy(attribute.sparse_tensor, f"{where}, attribute {attribute.name!r}")
     if kind == kinds.TENSOR:
         return to_numpy(attribute.t, f"{where}, attribute {attribute.name!r}")
     fields = {kinds.INT: "i", kinds.FLOAT: "f", kinds.INTS: "ints", kinds.FLOATS: "floats", kinds.TYPE_PROTO: "tp"}
@@ -270,7 +294,7 @@ def attribute_value(attribute: onnx.AttributeProto, where: str) -> object:
         raise Unsupported(
             f"attribute {attribute.name!r} of this kind is not supported",
             where=where,
-            why="subgraphs and sparse tensors have no counterpart",
+            why="subgraphs have no counterpart here",
         )
     value = getattr(attribute, field)
     return list(value) if field in ("ints", "floats") else value

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....base.dtype import FLOAT32, INT64
-from ....base.errors import FormatError, Unsupported
+from ....base.errors import FormatError
 from ....base.extents import Extent
 from ....base.shape import Dim, broadcast, floor_div_dims, is_static, mul_dims, normalize_axis, numel
 from ...emitter import FOLDED_ELEMENTS, Value
@@ -25,6 +25,7 @@ _CONSTANT_DTYPES = {
     "value_int": INT64,
     "value_ints": INT64,
     "value": None,
+    "sparse_value": None,
 }
 
 
@@ -34,7 +35,7 @@ def constant(call: OnnxCall) -> Value:
         data = call.attr(name)
         if data is not None:
             return call.make(data, dtype)
-    raise Unsupported("a Constant of strings or a sparse tensor is not supported")
+    raise FormatError("a Constant without a value")
 
 
 @converter("ConstantOfShape", since=9, decides=(0,))
