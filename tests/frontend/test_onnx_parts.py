@@ -47,6 +47,11 @@ MODELS = {
     "a state that begins with a constant": f"""m (float[a,b] x, int64 n) => (float[a,b] y, float[t,b] z) {{
         o = Constant <value_int = 1> () c = Cast <to = 9> (o) start = Constant <value_floats = [2.5, 1, 3, 4]> ()
         y, z = Loop <{SUMS}> (n, c, start) }}""",
+    "a loop that its counter decides": """m (float[a,b] x, int64 n) => (float[p,q] y, float[t] z) {
+        y, z = Loop <body = l (int64 i, bool ci, float[p,q] st) => (bool co, float[p2,q] so, float sc) {
+            co = Identity(ci) o = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
+            from = Unsqueeze(i, o) to = Add(from, one) row = Slice(x, from, to, o) more = Exp(row)
+            so = Concat <axis = 0> (st, more) sc = ReduceSum <keepdims = 0> (so) }> (n, , x) }""",
     "a scan": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[a,b] z) {{
         y, z = Scan <num_scan_inputs = 1, {STEPS}> (i, x) }}""",
     "a scan from the end": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[b,a] z) {{
@@ -60,6 +65,8 @@ def fed(name: str, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
     x = rng.standard_normal((3, 4)).astype("float32")
     if name == "how many are fed":
         return [{"x": x, "k": np.array([k])} for k in (2, 3, 2)]
+    if name == "a loop that its counter decides":
+        return [{"x": x, "n": np.array(3)}, {"x": x[:2], "n": np.array(2)}]
     if name in ("a loop", "a state that begins with a constant"):
         return [{"x": x, "n": np.array(3)}, {"x": x[:2], "n": np.array(5)}]
     if name == "a state that grows":
@@ -79,6 +86,22 @@ def test_one_model_answers_every_shape(name: str, rng: np.random.Generator) -> N
         for expected, result in zip(peer.run(None, feed), model.run(feed), strict=True):
             assert result.shape == expected.shape
             np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_turns_of_a_loop_share_code(rng: np.random.Generator) -> None:
+    """What the counter decides is no part of the key of what follows."""
+    text = """m (float[a,b] x, int64 n) => (float[t,q] z) {
+        y, z = Loop <body = l (int64 i, bool ci, float[q] st) => (bool co, float[q] so, float[q] sc) {
+            co = Identity(ci) o = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
+            from = Unsqueeze(i, o) to = Add(from, one) row = Slice(x, from, to, o) flat = Squeeze(row, o)
+            so = Add(st, flat) sc = Exp(so) }> (n, , start) }"""
+    graph = parser.parse_graph(text)
+    graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, "float32"), "start"))
+    model = weft.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    x = rng.standard_normal((30, 4)).astype("float32")
+    (z,) = model.run({"x": x, "n": np.array(30)})
+    np.testing.assert_allclose(z, np.exp(1 + np.cumsum(x, 0)), rtol=1e-4)
+    assert sum(part.compilations for part in every_part(model._schedule)) <= 4
 
 
 def test_a_loop_that_never_ends_is_refused() -> None:

@@ -90,6 +90,13 @@ def _node(emitter: Emitter, node: Node, inputs: list[Value], names: Mapping[str,
     return emitter.apply(node.op_name, node.name, inputs, {**attrs, **bound})
 
 
+def evaluated(node: Node, arrays: Sequence[Array]) -> list[Array | None]:
+    """The outputs of a deferred node for values that are all known, by references."""
+    emitter = Emitter()
+    inputs = [emitter.constant(node.name, array, owned=True) for array in arrays]
+    return [value and emitter.computed(value) for value in converted(node, emitter, inputs)]
+
+
 def inlined(emitter: Emitter, subgraph: Symbol, inputs: Sequence[Value], names: Mapping[str, int]) -> list[Value]:
     """The outputs of a subgraph, made where the node stands."""
     variables = {input_name(i): value for i, value in enumerate(inputs)}

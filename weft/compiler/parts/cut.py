@@ -48,12 +48,13 @@ class Plan(NamedTuple):
     outputs: list[str]
 
 
-def cut(graph: Graph, params: Collection[str]) -> Plan:
-    """The parts of a graph whose variables of these names are constants."""
+def cut(graph: Graph, params: Collection[str], repeats: bool = False) -> Plan:
+    """The parts of a graph whose variables of these names are constants. With `repeats` it is the body of a loop: what
+    a value decides there would be decided anew in each turn, so it runs on the host."""
     if is_whole(graph):
         names = [f"%{position}" for position in range(len(graph.outputs))]
         return Plan([PartPlan(graph.symbol, names, set())], names)
-    return _Cut(graph, params).plan()
+    return _Cut(graph, params, repeats=repeats).plan()
 
 
 def is_whole(graph: Graph) -> bool:
@@ -62,9 +63,12 @@ def is_whole(graph: Graph) -> bool:
 
 
 class _Cut:
-    def __init__(self, graph: Graph, params: Collection[str], may_decide: Collection[str] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, params: Collection[str], may_decide: Collection[str] | None = None, repeats: bool = False
+    ) -> None:
         self.graph = graph
         self.params = params
+        self.repeats = repeats
         self.may_decide = may_decide  # inputs whose values can be had; None: those that are small
         self.stage: dict[Node, int] = {}
         self.ready: dict[Node, int] = {}  # the first stage that may read it
@@ -100,6 +104,8 @@ class _Cut:
             self.fed.add(node)
         elif op is HOST_STEP and node.params.tensors and known <= ready:
             deciding = node.inputs  # follows from shapes: it is computed while the part is made
+        if self.repeats and op is DEFERRED and any(entry.node in self.fed for entry in deciding or ()):
+            deciding = None
         if deciding is None:
             self.on_host.add(node)
             self.stage[node] = ready

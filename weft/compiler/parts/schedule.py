@@ -11,7 +11,8 @@ from ...base.errors import Error, RunError
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
-from ...frontend.deferred import HOST_STEP, IF_ELSE, MOST_TURNS, host_outputs
+from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, MOST_TURNS, host_outputs
+from ...frontend.specialise import evaluated
 from ...ops.control_flow import holds, input_name
 from ..constants import SharedConstants
 from ..model_source import ModelSource
@@ -24,15 +25,15 @@ Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what 
 class Schedule:
     """A model in its order of execution."""
 
-    def __init__(self, graph: Graph, source: ModelSource, inputs: Sequence[str] = ()) -> None:
+    def __init__(self, graph: Graph, source: ModelSource, inputs: Sequence[str] = (), repeats: bool = False) -> None:
         self.whole: Part | None = None  # the one part that is all there is
-        plan = cut(graph, source.params)
+        plan = cut(graph, source.params, repeats)
         self.outputs = plan.outputs
         shared = SharedConstants(source.params)
         self.parts = [
             None if part.symbol is None else _part(part, graph, source, inputs, shared) for part in plan.parts
         ]
-        self._steps = [[_Step(call, source) for call in part.host] for part in plan.parts]
+        self._steps = [[_Step(call, source, repeats) for call in part.host] for part in plan.parts]
         first = self.parts[0]
         if first is not None and len(self.parts) == 1 and not self._steps[0] and first.outputs == self.outputs:
             self.whole = first
@@ -87,8 +88,9 @@ def _part(plan: PartPlan, graph: Graph, source: ModelSource, inputs: Sequence[st
 class _Step:
     """A node that runs on the host."""
 
-    def __init__(self, call: HostCall, source: ModelSource) -> None:
+    def __init__(self, call: HostCall, source: ModelSource, repeats: bool) -> None:
         self._call = call
+        self._repeats = repeats or call.node.op is LOOP
         self.name = call.node.op_name
         self._source = source
         self._bodies: dict[int, Schedule] = {}  # of the node's subgraphs, made when they are first run
@@ -99,6 +101,8 @@ class _Step:
         try:
             if node.op is HOST_STEP:
                 outputs = host_outputs(node, inputs)
+            elif node.op is DEFERRED:
+                outputs = evaluated(node, inputs)
             else:
                 outputs = (self._branch if node.op is IF_ELSE else self._loop)(node, inputs, names)
             return dict(zip(self._call.outputs, outputs))
@@ -142,7 +146,7 @@ class _Step:
             fixed = {input_name(i): params[name] for i, name in stay if name in params}
             symbol = node.subgraphs[number]
             source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
-            body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source)
+            body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source, repeats=self._repeats)
         return body
 
 
