@@ -14,17 +14,17 @@ from onnx import helper
 from ... import ops  # noqa: F401  registers the operators
 from ...base.dtype import FLOAT32, as_dtype
 from ...base.errors import InvalidValue, Unsupported
-from ...base.shape import is_static, open_shapes
+from ...base.extents import Extent
+from ...base.shape import Dim, given_shapes, is_known, open_shapes
 from ...core.graph import Graph
 from ...core.infer import infer
-from ...core.ir import Fact, NodeEntry, topo_order
+from ...core.ir import NodeEntry, topo_order
 from ...core.symbol import Symbol
 from ...version import __version__
 from ..reading import in_nodes
 from . import write  # noqa: F401  registers the writers
 from .saving import Verify, checked, save, with_weights
-from .tensors import CODE_OF
-from .writing import Unwritten, Writer, find_writer, write_nodes
+from .writing import Unwritten, Writer, find_writer, tensor_type, value_info, write_nodes
 
 _OPSETS = range(17, 24)
 _IR_VERSION = 8  # what opset 17 came with; every runtime that has the opset reads it
@@ -35,7 +35,7 @@ def to_onnx(
     symbol: Symbol,
     params: Mapping[str, Any],
     path: str | os.PathLike[str] | None = None,
-    shape: Mapping[str, Sequence[int]] | None = None,
+    shape: Mapping[str, Sequence[Dim]] | None = None,
     opset: int = 17,
     dtype: Mapping[str, Any] | None = None,
     verify: Verify | None = None,
@@ -43,10 +43,10 @@ def to_onnx(
     """The symbol as an ONNX model, checked by onnx itself, and written to `path` if given.
 
     `shape` and `dtype` say what the variables without a parameter are; float32 is assumed where
-    nothing says otherwise. Tensors of the model have the names of the symbol's outputs. What cannot
-    be expressed is reported at once, with all nodes. A file appears whole or not at all: `verify`
-    is called with its path before it takes its place, and may raise. Weights of more than 2 GiB go
-    into a second file beside it.
+    nothing says otherwise. Dimensions that have names stay open. Tensors of the model have the names of
+    the symbol's outputs. What cannot be expressed is reported at once, with all nodes. A file appears
+    whole or not at all: `verify` is called with its path before it takes its place, and may raise.
+    Weights of more than 2 GiB go into a second file beside it.
 
     >>> from weft.core.symbol import Variable
     >>> from weft.core.op import Op
@@ -73,13 +73,13 @@ def _as_numpy(value: Any) -> np.ndarray:
 
 
 def _typed(
-    symbol: Symbol, arrays: Mapping[str, np.ndarray], shape: Mapping[str, Sequence[int]], dtype: Mapping[str, Any]
+    symbol: Symbol, arrays: Mapping[str, np.ndarray], shape: Mapping[str, Sequence[Dim]], dtype: Mapping[str, Any]
 ) -> Graph:
-    """The graph with every shape and dtype known."""
+    """The graph with every shape and dtype known; dimensions may be open if they have names."""
     names = set(symbol.list_input_names())
     shapes = {name: tuple(array.shape) for name, array in arrays.items() if name in names}
     dtypes = {name: as_dtype(array.dtype) for name, array in arrays.items() if name in names}
-    shapes |= {name: tuple(int(dim) for dim in dims) for name, dims in shape.items()}
+    shapes |= given_shapes(shape)
     dtypes |= {name: as_dtype(kind) for name, kind in dtype.items()}
     hinted = infer(Graph(symbol.outputs), shapes, dtypes)
     for node in hinted.indexed.nodes:
@@ -88,7 +88,7 @@ def _typed(
     graph = infer(Graph(symbol.outputs), shapes, dtypes)
     for node in graph.indexed.nodes:
         for fact in graph.facts[node]:
-            if not is_static(fact.shape) or fact.dtype is None:
+            if not is_known(fact.shape) or fact.dtype is None:
                 inputs = [n for n in graph.indexed.nodes if n.op is None]
                 raise open_shapes(
                     f"the shape of {node.name!r} is not known", {n.name: graph.facts[n][0].shape for n in inputs}
@@ -178,7 +178,11 @@ def _variables(
             if name in arrays:
                 writer.arrays[name] = arrays[name]
             else:
-                inputs.append(_value_info(name, graph.facts[node][0]))
+                kind = tensor_type(graph.facts[node][0])
+                inputs.append(value_info(name, kind))
+                for axis, dim in enumerate(kind.shape):
+                    if isinstance(dim, Extent):
+                        writer.places.setdefault(dim.text, (name, axis))
     return inputs
 
 
@@ -202,12 +206,5 @@ def _outputs(graph: Graph, writer: Writer, names: Mapping[NodeEntry, str]) -> li
             writer.append("Identity", [name], [copied], copied, {})
             name = copied
         seen.add(name)
-        infos.append(_value_info(name, graph.fact(entry)))
+        infos.append(value_info(name, tensor_type(graph.fact(entry))))
     return infos
-
-
-def _value_info(name: str, fact: Fact) -> onnx.ValueInfoProto:
-    code = CODE_OF.get(fact.dtype)
-    if code is None:
-        raise Unsupported(f"ONNX has no tensors of dtype {fact.dtype}", where=f"tensor {name!r}")
-    return helper.make_tensor_value_info(name, code, fact.shape)

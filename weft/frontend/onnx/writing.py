@@ -9,6 +9,7 @@ def dense(w): w.give("Gemm", *w.inputs, transB=1)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from onnx import helper
 
 from ...base.dtype import BOOL, INT64, DType
 from ...base.errors import Error, Unsupported
-from ...base.shape import StaticShape, is_static
+from ...base.extents import Atom, Extent, Untold
+from ...base.shape import Dim
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry
@@ -31,17 +33,32 @@ WriterRule = Callable[["Writing"], None]
 
 
 class TensorType(NamedTuple):
-    """What a tensor of the model is: all is known of it."""
+    """What a tensor of the model is: all is known of it, but what the names of open dimensions stand for."""
 
-    shape: StaticShape
+    shape: tuple[Any, ...]  # numbers and extents, which compute alike
     dtype: DType
 
 
 def tensor_type(fact: Fact) -> TensorType:
     """What a typed graph says of a tensor."""
-    assert is_static(fact.shape)
+    assert fact.shape is not None
     assert fact.dtype is not None
-    return TensorType(fact.shape, fact.dtype)
+    return TensorType(tuple(map(as_extent, fact.shape)), fact.dtype)
+
+
+def as_extent(dim: Dim | Extent) -> int | Extent:
+    """A dimension that can be computed with."""
+    assert dim is not None  # typed graphs have names for what is open
+    return dim if isinstance(dim, (int, Extent)) else Extent.of(dim)
+
+
+def value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
+    """An end of a graph; open dimensions have their names, or what follows from them."""
+    code = CODE_OF.get(kind.dtype)
+    if code is None:
+        raise Unsupported(f"ONNX has no tensors of dtype {kind.dtype}", where=f"tensor {name!r}")
+    dims = [dim if isinstance(dim, int) else dim.text for dim in kind.shape]
+    return helper.make_tensor_value_info(name, code, dims)
 
 
 ALIKE = {row.op: Alike(op_type, {ours: theirs for theirs, ours in row.attrs.items()}) for op_type, row in SAME.items()}
@@ -113,6 +130,9 @@ def write_nodes(writer: Writer, graph: Graph, names: dict[NodeEntry, str]) -> No
             rule(Writing(writer, graph, names, node))
         except Unsupported as error:
             writer.gaps.setdefault((node.op.name, error.what), []).append(node.name)
+        except Untold:
+            why = f"{node.op.name} with dimensions that are open"
+            writer.gaps.setdefault((node.op.name, why), []).append(node.name)
         except Error as error:
             error.at(f"operator {node.op.name}, node {node.name!r}")
             raise
@@ -129,6 +149,7 @@ class Writer:
         self.arrays: dict[str, np.ndarray] = {}  # what is known, by the name of its tensor
         self.op_of: dict[str, str] = {}  # what makes a tensor
         self.gaps: Unwritten = {}
+        self.places: dict[str, tuple[str, int]] = {}  # where the extent of a name is read: a tensor and its axis
 
     def append(
         self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, attrs: Mapping[str, Any]
@@ -173,7 +194,7 @@ class Writing:
         return (self.ins or self.outs)[0].dtype
 
     @property
-    def shape(self) -> StaticShape:
+    def shape(self) -> tuple[Any, ...]:
         """The shape of the first input."""
         return self.ins[0].shape
 
@@ -216,8 +237,32 @@ class Writing:
         return name
 
     def ints(self, values: Any) -> str:
-        """An initialiser of int64: a shape, axes, or places."""
+        """A tensor of int64, a shape, axes, or places: an initialiser, or computed from the shapes of inputs."""
+        if isinstance(values, (tuple, list)) and any(isinstance(value, (str, Extent)) for value in values):
+            return self.node("Concat", *(self._extent(as_extent(value)) for value in values), axis=0)
         return self.constant(np.asarray(values, np.int64), INT64)
+
+    def _extent(self, extent: int | Extent) -> str:
+        """A tensor of the one number that an extent is."""
+        if isinstance(extent, int):
+            return self.ints([extent])
+        terms = []
+        for atoms, count in extent.terms:
+            factors = [*map(self._atom, atoms), *([self.ints([count])] if count != 1 or not atoms else [])]
+            terms.append(reduce(lambda a, b: self.node("Mul", a, b), factors))
+        return reduce(lambda a, b: self.node("Add", a, b), terms)
+
+    def _atom(self, atom: Atom) -> str:
+        if atom.kind == "name":
+            if atom.text not in self.writer.places:
+                raise Unsupported(f"the dimension {atom.text!r} is that of no input")
+            tensor, axis = self.writer.places[atom.text]
+            return self.node("Gather", self.node("Shape", tensor), self.ints([axis]), axis=0)
+        parts = list(map(self._extent, atom.args))
+        if atom.kind != "//":
+            return self.node(atom.kind.capitalize(), *parts)
+        above, below = parts  # ONNX rounds towards zero
+        return self.node("Div", self.node("Sub", above, self.node("Mod", above, below)), below)
 
     def known(self, index: int) -> np.ndarray | None:
         """The value of an input, if it is a parameter."""
@@ -267,10 +312,7 @@ class Writing:
             ends = [self.node("Identity", name) for name in make()]  # none is from outside
         finally:
             inner, self.writer.nodes = self.writer.nodes, outer
-        into, out_of = (
-            [helper.make_tensor_value_info(name, CODE_OF[kind.dtype], kind.shape) for name, kind in rows]
-            for rows in (inputs, list(zip(ends, outputs)))
-        )
+        into, out_of = ([value_info(name, kind) for name, kind in rows] for rows in (inputs, list(zip(ends, outputs))))
         return helper.make_graph(inner, f"{self.name}_body", into, out_of)
 
     def fresh(self, part: str) -> str:
@@ -288,7 +330,7 @@ class Writing:
         """The nodes of a closed subgraph, whose variable in<k> is value k; gives its outputs."""
         numbers = {f"in{k}": k for k in range(len(values))}
         known = {name: types[numbers[name]] for name in symbol.list_input_names()}
-        shapes = {name: kind.shape for name, kind in known.items()}
+        shapes = {name: tuple(map(_dim, kind.shape)) for name, kind in known.items()}
         graph = infer(Graph(symbol.outputs), shapes, {name: kind.dtype for name, kind in known.items()})
         names = {NodeEntry(node): values[numbers[node.name]] for node in graph.indexed.nodes if node.op is None}
         write_nodes(self.writer, graph, names)
@@ -297,6 +339,10 @@ class Writing:
     def require(self, fits: bool, what: str) -> None:
         if not fits:
             raise Unsupported(f"{self.op_name} with {what} cannot be written as ONNX")
+
+
+def _dim(dim: int | Extent) -> Dim:
+    return dim if isinstance(dim, int) else dim.dim
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....base.dtype import FLOAT64, INT64
@@ -63,13 +65,20 @@ def strided_slice(w: Writing) -> None:
     if not shape:
         w.give("Identity", w.inputs[0])
         return
-    rows = []
-    for axis, dim in enumerate(shape):
-        part = slice(_nth(begin, axis), _nth(end, axis), _nth(stride, axis))
-        start, stop, step = part.indices(dim)
-        rows.append((start, stop if stop >= 0 else -dim - 1, step))
+    rows = [_bounds(_nth(begin, axis), _nth(end, axis), _nth(stride, axis), dim) for axis, dim in enumerate(shape)]
     starts, ends, steps = (w.ints(column) for column in zip(*rows))
     w.give("Slice", w.inputs[0], starts, ends, w.ints(range(len(shape))), steps)
+
+
+def _bounds(start: Any, stop: Any, step: int | None, dim: Any) -> tuple[Any, Any, int]:
+    """As ONNX has them, which cuts to the extent itself where that is open."""
+    if all(isinstance(value, (int, type(None))) for value in (start, stop, dim)):
+        start, stop, step = slice(start, stop, step).indices(dim)
+        return start, stop if stop >= 0 else -dim - 1, step
+    step = 1 if step is None else step
+    limits = np.iinfo(np.int64)
+    first, last = (0, limits.max) if step > 0 else (limits.max, limits.min)
+    return first if start is None else start, last if stop is None else stop, step
 
 
 def _nth(values: tuple[int, ...], axis: int) -> int | None:
@@ -146,21 +155,25 @@ def flip(w: Writing) -> None:
 def pad(w: Writing) -> None:
     before, after = zip(*w.params.pad_width)
     value = [w.constant(w.params.pad_value)] if w.params.mode == "constant" else []
-    w.give("Pad", w.inputs[0], w.ints(before + after), *value, mode=w.params.mode)
+    w.give("Pad", w.inputs[0], w.ints((*before, *after)), *value, mode=w.params.mode)
 
 
 @writes("zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
 def filled(w: Writing) -> None:
     fact = w.outs[0]
     value = getattr(w.params, "fill_value", 0) if "full" in w.op_name else "ones" in w.op_name
-    shape = w.constant(np.asarray(fact.shape, np.int64), INT64)
-    w.give("Expand", w.constant(value, fact.dtype), shape)
+    w.give("Expand", w.constant(value, fact.dtype), w.ints(fact.shape))
 
 
 @writes("arange")
 def arange(w: Writing) -> None:
     fact, params = w.outs[0], w.params
-    count = w.constant(np.arange(fact.shape[0]), INT64)
+    (extent,) = fact.shape
+    if isinstance(extent, int):
+        count = w.constant(np.arange(extent), INT64)
+    else:
+        whole = w.node("Squeeze", w.ints([extent]), w.ints([0]))
+        count = w.node("Range", w.constant(0, INT64), whole, w.constant(1, INT64))
     steps = w.node("Mul", w.cast(count, FLOAT64), _double(w, params.step))
     w.give("Cast", w.node("Add", steps, _double(w, params.start)), to=CODE_OF[fact.dtype])
 
