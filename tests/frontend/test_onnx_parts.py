@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -86,6 +88,22 @@ def test_one_model_answers_every_shape(name: str, rng: np.random.Generator) -> N
         for expected, result in zip(peer.run(None, feed), model.run(feed), strict=True):
             assert result.shape == expected.shape
             np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_copies_answer_alike_and_one_program_is_only_saved_if_it_is_all(name: str, rng, tmp_path) -> None:
+    """A program for one value of an input would ignore the others."""
+    proto = helper.make_model(parser.parse_graph(MODELS[name]), opset_imports=[helper.make_opsetid("", 17)])
+    model, (feed, *_) = weft.compile(proto), fed(name, rng)
+    outputs = model.run(feed)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert all(map(np.array_equal, outputs, other.run(feed)))
+    if name in ("reshape by its own shape", "a branch that a shape decides"):
+        model.save(tmp_path / "m.weft")
+        assert all(map(np.array_equal, outputs, weft.compile(tmp_path / "m.weft").run(feed)))
+    else:
+        with pytest.raises(weft.Error, match="cannot be saved as one program"):
+            model.save(tmp_path / "m.weft")
 
 
 def test_turns_of_a_loop_share_code(rng: np.random.Generator) -> None:

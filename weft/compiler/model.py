@@ -272,7 +272,7 @@ class CompiledModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""
-        if self._whole is None:
+        if self._whole is None or self._whole.deciding:
             raise Unsupported(
                 "a model in parts cannot be saved as one program",
                 why="values that it computes, or reads, decide what comes next",
