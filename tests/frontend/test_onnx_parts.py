@@ -54,6 +54,10 @@ MODELS = {
             co = Identity(ci) o = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
             from = Unsqueeze(i, o) to = Add(from, one) row = Slice(x, from, to, o) more = Exp(row)
             so = Concat <axis = 0> (st, more) sc = ReduceSum <keepdims = 0> (so) }> (n, , x) }""",
+    "quotients of what may be negative": """m (float[a,b] x) => (int64[c] y) {
+        s = Shape(x) five = Constant <value_ints = [5]> () two = Constant <value_ints = [2]> ()
+        less = Sub(s, five) half = Div(less, two) rest = Mod <fmod = 1> (less, two)
+        y = Concat <axis = 0> (half, rest) }""",
     "a scan": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[a,b] z) {{
         y, z = Scan <num_scan_inputs = 1, {STEPS}> (i, x) }}""",
     "a scan from the end": f"""m (float[a,b] x, float[b] i) => (float[b] y, float[b,a] z) {{
@@ -98,7 +102,7 @@ def test_copies_answer_alike_and_one_program_is_only_saved_if_it_is_all(name: st
     outputs = model.run(feed)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert all(map(np.array_equal, outputs, other.run(feed)))
-    if name in ("reshape by its own shape", "a branch that a shape decides"):
+    if name in ("reshape by its own shape", "a branch that a shape decides", "quotients of what may be negative"):
         model.save(tmp_path / "m.weft")
         assert all(map(np.array_equal, outputs, weft.compile(tmp_path / "m.weft").run(feed)))
     else:

@@ -41,9 +41,19 @@ def _by_positive(function: Callable[[Extent, Extent], Any]) -> Callable[[Number,
     return checked
 
 
+def _quotient(a: Extent, b: Extent) -> Extent:
+    """Rounded towards zero: as the floor has it where a is not negative."""
+    try:
+        if a >= 0:
+            return a // b
+    except Untold:
+        pass
+    return greatest(a, 0) // b - greatest(-a, 0) // b
+
+
 def _remainder(a: Extent, b: Extent) -> Extent:
-    """a - b trunc(a / b), which has the sign of a."""
-    return a - b * (greatest(a, 0) // b - greatest(-a, 0) // b)
+    """What a quotient leaves, which has the sign of a."""
+    return a - b * _quotient(a, b)
 
 
 def _is_less(a: Number, b: Number) -> bool:
@@ -58,7 +68,7 @@ _TWO: dict[str, Callable[[Any, Any], Any]] = {
     "broadcast_add": operator.add,
     "broadcast_sub": operator.sub,
     "broadcast_mul": operator.mul,
-    "broadcast_div": _by_positive(operator.floordiv),
+    "broadcast_div": _by_positive(_quotient),
     "broadcast_mod": _by_positive(operator.mod),
     "fmod": _by_positive(_remainder),
     "broadcast_min": least,
