@@ -24,6 +24,7 @@ PROGRAM = """
     model = weft.compile(made, shape=shapes, threads=int(sys.argv[1]))
     expected = model.run(values)[0]
     seen = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
     if sys.argv[2] == "own":  # a handler of the user's, which raises nothing
         signal.signal(signal.SIGINT, lambda *given: seen.append(given))
     start = time.perf_counter()
