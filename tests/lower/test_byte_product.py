@@ -81,7 +81,7 @@ CONVOLUTIONS = [  # data, weight, strides, padding, dilation
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
-@pytest.mark.parametrize(("case", "kinds"), zip(CONVOLUTIONS, BYTE_PAIRS * 2))
+@pytest.mark.parametrize(("case", "kinds"), list(zip(CONVOLUTIONS, BYTE_PAIRS * 2)))
 def test_convolutions_that_are_built(target, case, kinds):
     """With what follows: a bias, and levels of another scale."""
     torch = oracle("torch")
