@@ -35,6 +35,8 @@ NOT_COMPUTED = {
     "yolo_reorg",
     "_yolo_reorg_grad",
     "_pack_panels",
+    "_byte_panels",
+    "_byte_image",
     "__layout_transform__",
 }
 # Their loops are written for sizes that are numbers.

@@ -212,11 +212,16 @@ def add_dims(*dims: Dim) -> Dim:
     >>> add_dims(2, 3), add_dims("n", 2, "n"), add_dims("n", None)
     (5, '2*n + 2', None)
     """
-    return sum(dims) if all_numbers(dims) else _combined(_sum, dims)  # type: ignore[arg-type]
+    if all_numbers(dims):
+        return sum(dims)  # type: ignore[arg-type]
+    rest = [dim for dim in dims if dim != 0]
+    return rest[0] if len(rest) == 1 else _combined(_sum, dims)
 
 
 def sub_dims(a: Dim, b: Dim) -> Dim:
     """Difference of dimensions; unknown if one is."""
+    if b == 0:
+        return a
     return a - b if isinstance(a, int) and isinstance(b, int) else _combined(operator.sub, (a, b))
 
 
@@ -228,7 +233,10 @@ def mul_dims(*dims: Dim) -> Dim:
     """
     if 0 in dims:
         return 0
-    return math.prod(dims) if all_numbers(dims) else _combined(_product, dims)  # type: ignore[arg-type]
+    if all_numbers(dims):
+        return math.prod(dims)  # type: ignore[arg-type]
+    rest = [dim for dim in dims if dim != 1]
+    return rest[0] if len(rest) == 1 else _combined(_product, dims)
 
 
 def floor_div_dims(a: Dim, b: Dim) -> Dim:
@@ -237,11 +245,15 @@ def floor_div_dims(a: Dim, b: Dim) -> Dim:
     >>> floor_div_dims("6*n", "n"), floor_div_dims("n", 2), floor_div_dims(7, 2)
     (6, 'n//2', 3)
     """
+    if b == 1:
+        return a
     return a // b if isinstance(a, int) and isinstance(b, int) else _combined(operator.floordiv, (a, b))
 
 
 def ceil_div_dims(a: Dim, b: Dim) -> Dim:
     """Quotient of dimensions rounded up; unknown if one is."""
+    if b == 1:
+        return a
     return -(-a // b) if isinstance(a, int) and isinstance(b, int) else _combined(ceil_div, (a, b))
 
 
