@@ -41,7 +41,7 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves the cases of a parametrised test out whose names' checksum no share falls on: the same
-    ones in every run, and one at least of each test."""
+    ones in every run, and one at least of each test; none of those that are marked as a whole."""
     share = config.getoption("share")
     if share == 1:
         return
@@ -50,7 +50,8 @@ def pytest_collection_modifyitems(config, items):
         test = item.nodeid.partition("[")[0]
         first = test not in tests
         tests.add(test)
-        (kept if first or zlib.crc32(item.nodeid.encode()) % share == 0 else left_out).append(item)
+        chosen = first or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % share == 0
+        (kept if chosen else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
 

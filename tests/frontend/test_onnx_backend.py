@@ -115,6 +115,7 @@ def outcome(run) -> str:
     return "passed"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_cases_pass_but_for_the_listed(cases, group):
     gaps = read_gaps(GAPS)

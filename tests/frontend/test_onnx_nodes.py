@@ -197,7 +197,10 @@ def check(case, inputs, expected):
     for made, wanted in zip(results, map(np.asarray, expected)):
         assert made.shape == wanted.shape
         assert made.dtype == wanted.dtype
-        if is_random(symbol):
+        if is_random(symbol) or case.name.startswith("test_training_dropout"):
+            continue
+        if wanted.dtype == object:
+            assert made.tolist() == wanted.tolist()
             continue
         np.testing.assert_allclose(
             made.astype(np.float64),

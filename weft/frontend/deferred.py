@@ -12,13 +12,20 @@ model into parts where values must be read first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ..core.ir import Node
+import numpy as np
+
+from ..base.errors import RunError
+from ..core.interpret import Array, evaluate
+from ..core.ir import Node, topo_order
 from ..core.op import VARIADIC, Op
 from ..core.schema import BOOL, INT, INTS, STR, attr, schema
+from ..core.symbol import Symbol
+from ..ops.control_flow import holds, input_name
+from .emitter import Emitter, Value
 
 MOST_TURNS = 1 << 22  # of a loop that nothing else ends
 
@@ -90,17 +97,89 @@ def has_deferred(nodes: Sequence[Node]) -> bool:
     return any(node.op in OPS for node in nodes)
 
 
-def converted(node: Node, emitter: Any, inputs: Sequence[Any]) -> list[Any]:
+def converted(params: DeferredAttrs, emitter: Any, inputs: Sequence[Any]) -> list[Any]:
     """The values that a deferred node becomes, by its importer."""
-    outputs: list[Any] = _importer(node).convert(node.params.node, emitter, inputs)
+    outputs: list[Any] = _importer(params).convert(params.node, emitter, inputs)
     return outputs
 
 
-def host_outputs(node: Node, inputs: Sequence[Any]) -> list[Any]:
+def host_outputs(params: HostStepAttrs, inputs: Sequence[Any]) -> list[Any]:
     """What a host step gives for values that are there."""
-    outputs: list[Any] = _importer(node).run(node.params.node, inputs)
+    outputs: list[Any] = _importer(params).run(params.node, inputs)
     return outputs
 
 
-def _importer(node: Node) -> Any:
-    return import_module(IMPORTERS[node.params.importer], __package__)
+def _importer(params: DeferredAttrs | HostStepAttrs) -> Any:
+    return import_module(IMPORTERS[params.importer], __package__)
+
+
+def evaluated(params: DeferredAttrs, *arrays: Array) -> list[Array | None]:
+    """The outputs of a deferred node for values that are all known, by references."""
+    emitter = Emitter()
+    inputs = [emitter.constant("value", array, owned=True) for array in arrays]
+    outputs = converted(params, emitter, inputs)
+    known = {name: value.numpy() for name, value in emitter.params.items()}
+    return [_value_of(emitter, value, known) for value in outputs]
+
+
+def _value_of(emitter: Emitter, value: Value | None, params: Mapping[str, Array]) -> Array | None:
+    if value is None or value.constant is not None:
+        return None if value is None else value.constant
+    symbol = emitter.symbol(value)
+    return evaluate(symbol, {name: params[name] for name in symbol.list_input_names()})[0]
+
+
+def _branch(params: IfAttrs, condition: Array, *captured: Array, subgraphs: Sequence[Symbol]) -> list[Array]:
+    chosen = subgraphs[0 if holds(condition) else 1]
+    return evaluate(chosen, _numbered((condition, *captured)))
+
+
+def looped(
+    params: LoopAttrs, body: Symbol, inputs: Sequence[Any], run: Callable[[list[Any]], Sequence[Any]]
+) -> list[Any]:
+    """The outputs of a loop whose body `run` runs, on one value for each of its inputs."""
+    limit, goes_on, *rest = inputs
+    turns = int(np.asarray(limit).reshape(-1)[0])
+    items: list[list[Any]] = [[] for _ in range(params.num_outputs)]
+    carried, captured = rest[: params.num_states], rest[params.num_states :]
+    shape = _turn_shape(body)
+    turn = 0
+    while turn < turns and holds(goes_on):
+        if turn == MOST_TURNS:
+            raise RunError(f"a loop did not end after {turn} turns", hint="give it a number of turns")
+        goes_on, *made = run([np.full(shape, turn, np.int64), goes_on, *carried, *captured])
+        carried = made[: params.num_states]
+        for item, whole in zip(made[params.num_states :], items):
+            whole.append(item)
+        turn += 1
+    return [*carried, *(_stacked(whole, params.num_states + index) for index, whole in enumerate(items))]
+
+
+def _turn_shape(body: Symbol) -> tuple[int, ...]:
+    """The shape in which the body takes the number of a turn."""
+    for node in topo_order(body.outputs):
+        if node.op is None and node.name == input_name(0):
+            return (1,) if node.attrs.get("shape") == "(1,)" else ()
+    return ()
+
+
+def _stacked(items: list[Any], index: int) -> Any:
+    if items:
+        return np.stack(items)
+    raise RunError(
+        f"the loop made no turn, so that output {index} has no shape",
+        why="what its items are is known from a turn only",
+    )
+
+
+def _repeat(params: LoopAttrs, *inputs: Array, subgraphs: Sequence[Symbol]) -> list[Array]:
+    (body,) = subgraphs
+    return looped(params, body, inputs, lambda values: evaluate(body, _numbered(values)))
+
+
+def _numbered(values: Sequence[Any]) -> dict[str, Any]:
+    return {input_name(i): value for i, value in enumerate(values)}
+
+
+DEFERRED.reference, IF_ELSE.reference, LOOP.reference = evaluated, _branch, _repeat
+HOST_STEP.reference = lambda params, *values: host_outputs(params, values)

@@ -68,9 +68,11 @@ def _replayed(emitter: Emitter, graph: Graph, variables: Mapping[str, Value], na
 
 def _node(emitter: Emitter, node: Node, inputs: list[Value], names: Mapping[str, int]) -> list[Value]:
     if node.op is DEFERRED:
-        return converted(node, emitter, inputs)
+        return converted(node.params, emitter, inputs)
     if node.op is HOST_STEP:
-        return [emitter.constant(node.name, value) for value in host_outputs(node, _values(emitter, inputs, node))]
+        return [
+            emitter.constant(node.name, value) for value in host_outputs(node.params, _values(emitter, inputs, node))
+        ]
     if node.op is IF_ELSE:
         (condition,) = _values(emitter, inputs[:1], node)
         chosen = node.subgraphs[0 if holds(condition) else 1]
@@ -88,13 +90,6 @@ def _node(emitter: Emitter, node: Node, inputs: list[Value], names: Mapping[str,
             dtype = inputs[0].dtype if inputs else node.params.dtype
             return emitter.apply("zeros", node.name, [], {"shape": empty, "dtype": dtype})
     return emitter.apply(node.op_name, node.name, inputs, {**attrs, **bound})
-
-
-def evaluated(node: Node, arrays: Sequence[Array]) -> list[Array | None]:
-    """The outputs of a deferred node for values that are all known, by references."""
-    emitter = Emitter()
-    inputs = [emitter.constant(node.name, array, owned=True) for array in arrays]
-    return [value and emitter.computed(value) for value in converted(node, emitter, inputs)]
 
 
 def inlined(emitter: Emitter, subgraph: Symbol, inputs: Sequence[Value], names: Mapping[str, int]) -> list[Value]:

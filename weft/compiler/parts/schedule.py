@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from ...base.errors import Error, RunError
+from ...base.errors import Error
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
-from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, MOST_TURNS, host_outputs
-from ...frontend.specialise import evaluated
+from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, evaluated, host_outputs, looped
 from ...ops.control_flow import holds, input_name
 from ..constants import SharedConstants
 from ..model_source import ModelSource
@@ -100,9 +97,9 @@ class _Step:
         inputs = [values[name] if name in values else params[name] for name in self._call.inputs]
         try:
             if node.op is HOST_STEP:
-                outputs = host_outputs(node, inputs)
+                outputs = host_outputs(node.params, inputs)
             elif node.op is DEFERRED:
-                outputs = evaluated(node, inputs)
+                outputs = evaluated(node.params, *inputs)
             else:
                 outputs = (self._branch if node.op is IF_ELSE else self._loop)(node, inputs, names)
             return dict(zip(self._call.outputs, outputs))
@@ -118,24 +115,8 @@ class _Step:
         return self._body(0 if holds(inputs[0]) else 1).run(_numbered(inputs), names)
 
     def _loop(self, node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
-        states, results = node.params.num_states, node.params.num_outputs
-        limit, goes_on, *rest = inputs
-        turns = int(np.asarray(limit).reshape(-1)[0])
         body = self._body(0)
-        items: list[list[Any]] = [[] for _ in range(results)]
-        carried, captured = rest[:states], rest[states:]
-        shape = _turn_shape(node)
-        turn = 0
-        while turn < turns and holds(goes_on):
-            if turn == MOST_TURNS:
-                raise RunError(f"a loop did not end after {turn} turns", hint="give it a number of turns")
-            number = np.full(shape, turn, np.int64)
-            goes_on, *made = body.run(_numbered([number, goes_on, *carried, *captured]), names)
-            carried = made[:states]
-            for item, whole in zip(made[states:], items):
-                whole.append(item)
-            turn += 1
-        return [*carried, *(_stacked(whole, node, index) for index, whole in enumerate(items))]
+        return looped(node.params, node.subgraphs[0], inputs, lambda values: body.run(_numbered(values), names))
 
     def _body(self, number: int) -> Schedule:
         body = self._bodies.get(number)
@@ -152,20 +133,3 @@ class _Step:
 
 def _numbered(inputs: Sequence[Any]) -> Values:
     return {input_name(i): value for i, value in enumerate(inputs)}
-
-
-def _turn_shape(node: Node) -> tuple[int, ...]:
-    """The shape in which the body takes the number of a turn."""
-    for inner in Graph(node.subgraphs[0].outputs).indexed.nodes:
-        if inner.op is None and inner.name == input_name(0):
-            return (1,) if inner.attrs.get("shape") == "(1,)" else ()
-    return ()
-
-
-def _stacked(items: list[Any], node: Node, index: int) -> Any:
-    if items:
-        return np.stack(items)
-    raise RunError(
-        f"the loop made no turn, so that output {node.params.num_states + index} has no shape",
-        why="what its items are is known from a turn only",
-    )
