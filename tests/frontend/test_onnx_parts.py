@@ -110,6 +110,16 @@ def test_copies_answer_alike_and_one_program_is_only_saved_if_it_is_all(name: st
             model.save(tmp_path / "m.weft")
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_copy_outlives_the_model(name: str, rng: np.random.Generator) -> None:
+    proto = helper.make_model(parser.parse_graph(MODELS[name]), opset_imports=[helper.make_opsetid("", 17)])
+    model, (feed, *_) = weft.compile(proto), fed(name, rng)
+    outputs = model.run(feed)
+    other = copy.copy(model)
+    model.close()
+    assert all(map(np.array_equal, outputs, other.run(feed)))
+
+
 def test_turns_of_a_loop_share_code(rng: np.random.Generator) -> None:
     """What the counter decides is no part of the key of what follows."""
     text = """m (float[a,b] x, int64 n) => (float[t,q] z) {

@@ -24,7 +24,7 @@ from ..core.ir import Node, topo_order
 from ..core.op import VARIADIC, Op
 from ..core.schema import BOOL, INT, INTS, STR, attr, schema
 from ..core.symbol import Symbol
-from ..ops.control_flow import holds, input_name
+from ..ops.control_flow import by_input_name, holds, input_name
 from .emitter import Emitter, Value
 
 MOST_TURNS = 1 << 22  # of a loop that nothing else ends
@@ -123,15 +123,18 @@ def evaluated(params: DeferredAttrs, *arrays: Array) -> list[Array | None]:
 
 
 def _value_of(emitter: Emitter, value: Value | None, params: Mapping[str, Array]) -> Array | None:
-    if value is None or value.constant is not None:
-        return None if value is None else value.constant
+    """A value that follows from parameters, random numbers included."""
+    if value is None:
+        return None
+    if value.constant is not None:
+        return value.constant
     symbol = emitter.symbol(value)
     return evaluate(symbol, {name: params[name] for name in symbol.list_input_names()})[0]
 
 
 def _branch(params: IfAttrs, condition: Array, *captured: Array, subgraphs: Sequence[Symbol]) -> list[Array]:
     chosen = subgraphs[0 if holds(condition) else 1]
-    return evaluate(chosen, _numbered((condition, *captured)))
+    return evaluate(chosen, by_input_name((condition, *captured)))
 
 
 def looped(
@@ -174,11 +177,7 @@ def _stacked(items: list[Any], index: int) -> Any:
 
 def _repeat(params: LoopAttrs, *inputs: Array, subgraphs: Sequence[Symbol]) -> list[Array]:
     (body,) = subgraphs
-    return looped(params, body, inputs, lambda values: evaluate(body, _numbered(values)))
-
-
-def _numbered(values: Sequence[Any]) -> dict[str, Any]:
-    return {input_name(i): value for i, value in enumerate(values)}
+    return looped(params, body, inputs, lambda values: evaluate(body, by_input_name(values)))
 
 
 DEFERRED.reference, IF_ELSE.reference, LOOP.reference = evaluated, _branch, _repeat

@@ -4,24 +4,20 @@ node is made again by an emitter, which folds what follows from constants and co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from ..base.dtype import DType
 from ..base.errors import Error, Unsupported
 from ..base.ndarray import NDArray
 from ..base.shape import StaticShape
 from ..core.graph import Graph
+from ..core.interpret import Array
 from ..core.ir import Node
 from ..core.schema import is_hidden
 from ..core.symbol import Group, Symbol
 from ..core.symbolic import bound_attrs, bound_symbol, empty_shape
-from ..ops.control_flow import holds, input_name
+from ..ops.control_flow import by_input_name, holds
 from .deferred import DEFERRED, HOST_STEP, IF_ELSE, OPS, converted, host_outputs
 from .emitter import Emitter, Value
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def specialised(
@@ -70,9 +66,8 @@ def _node(emitter: Emitter, node: Node, inputs: list[Value], names: Mapping[str,
     if node.op is DEFERRED:
         return converted(node.params, emitter, inputs)
     if node.op is HOST_STEP:
-        return [
-            emitter.constant(node.name, value) for value in host_outputs(node.params, _values(emitter, inputs, node))
-        ]
+        outputs = host_outputs(node.params, _values(emitter, inputs, node))
+        return [emitter.constant(node.name, value) for value in outputs]
     if node.op is IF_ELSE:
         (condition,) = _values(emitter, inputs[:1], node)
         chosen = node.subgraphs[0 if holds(condition) else 1]
@@ -94,8 +89,7 @@ def _node(emitter: Emitter, node: Node, inputs: list[Value], names: Mapping[str,
 
 def inlined(emitter: Emitter, subgraph: Symbol, inputs: Sequence[Value], names: Mapping[str, int]) -> list[Value]:
     """The outputs of a subgraph, made where the node stands."""
-    variables = {input_name(i): value for i, value in enumerate(inputs)}
-    return _replayed(emitter, Graph(subgraph.outputs), variables, names)
+    return _replayed(emitter, Graph(subgraph.outputs), by_input_name(inputs), names)
 
 
 def _values(emitter: Emitter, inputs: Sequence[Value], node: Node) -> list[Array]:

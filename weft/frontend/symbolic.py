@@ -16,11 +16,10 @@ import numpy as np
 from ..base.dtype import DType, is_integer
 from ..base.errors import InvalidValue
 from ..base.extents import Extent, Untold, greatest, least
-from ..core.interpret import run_reference
+from ..core.interpret import Array, run_reference
 from ..core.op import Op
 from ..core.schema import Params
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Number = int | Extent
 
 # Operators that move elements: their references do so with any.

@@ -202,13 +202,14 @@ def holds(answer: Any) -> bool:
     return bool(np.asarray(answer).reshape(-1)[0] != 0)
 
 
-def _named(arrays: Sequence[Any]) -> dict[str, Any]:
-    return {input_name(i): array for i, array in enumerate(arrays)}
+def by_input_name(values: Sequence[Any]) -> dict[str, Any]:
+    """The inputs of a node, as its subgraphs call them."""
+    return {input_name(i): value for i, value in enumerate(values)}
 
 
 def _empty(graph: Symbol, arrays: Sequence[Any], count: int, results: int) -> list[Any]:
     """Zeros for the outputs that have an item for each of so many steps."""
-    named = _named(arrays)
+    named = by_input_name(arrays)
     used = set(graph.list_input_names())
     shapes, dtypes = input_facts({name: array for name, array in named.items() if name in used})
     typed = infer(Graph(graph.outputs), shapes, dtypes)
@@ -224,7 +225,7 @@ def _scan_reference(params: ScanAttrs, *arrays: Any, subgraphs: Sequence[Symbol]
     outs = _empty(body, [*items, *states, *rest], count, params.num_outputs)
     for step in reversed(range(count)) if params.reverse else range(count):
         items = [array[step] for array in arrays[:data]]
-        results = evaluate(body, _named([*items, *states, *rest]))
+        results = evaluate(body, by_input_name([*items, *states, *rest]))
         for out, value in zip(outs, results):
             out[step] = value
         states = results[params.num_outputs :]
@@ -236,7 +237,7 @@ def _while_reference(params: WhileAttrs, *arrays: Any, subgraphs: Sequence[Symbo
     states, rest = list(arrays[: params.num_states]), arrays[params.num_states :]
     outs = _empty(body, arrays, params.max_iterations, params.num_outputs)
     for turn in range(params.max_iterations):
-        named = _named([*states, *rest])
+        named = by_input_name([*states, *rest])
         if not holds(evaluate(test, named)[0]):
             break
         results = evaluate(body, named)
@@ -248,7 +249,7 @@ def _while_reference(params: WhileAttrs, *arrays: Any, subgraphs: Sequence[Symbo
 
 def _cond_reference(params: CondAttrs, *arrays: Any, subgraphs: Sequence[Symbol]) -> Any:
     chosen = subgraphs[0] if holds(arrays[0]) else subgraphs[1]
-    return tuple(np.array(value) for value in evaluate(chosen, _named(arrays)))
+    return tuple(np.array(value) for value in evaluate(chosen, by_input_name(arrays)))
 
 
 # Nodes

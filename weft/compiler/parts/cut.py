@@ -9,7 +9,7 @@ that input is known; a step on the host ends the stage of its inputs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -138,21 +138,30 @@ class _Cut:
         branches = [_Cut(Graph(branch.outputs), fixed, known) for branch in node.subgraphs]
         if not all(branch.is_simple for branch in branches):
             return None
-        asked = sorted(set().union(*(branch._decided_by(0) for branch in branches)))
+        asked = sorted(set().union(*(branch._decided_by(0, branch.decides) for branch in branches)))
         return [node.inputs[0], *(places[name] for name in asked)]
 
     # Parts
 
     def plan(self) -> Plan:
         count = 1 + max(self.stage.values(), default=0)
-        deciding = [self._decided_by(stage) for stage in range(count)]
-        crossing = self._crossing()
-        parts = []
-        for stage in range(count):
-            entries = [entry for entry in crossing if self._is_made_in(entry.node, stage)]
-            symbol = self._copied(stage, entries) if entries else None
-            parts.append(PartPlan(symbol, [self.name(entry) for entry in entries], deciding[stage], self._host(stage)))
+        nodes: list[list[Node]] = [[] for _ in range(count)]  # of each stage, in order
+        crossing: list[list[NodeEntry]] = [[] for _ in range(count)]
+        for node in self.graph.indexed.nodes:
+            if node.op is not None:
+                nodes[self.stage[node]].append(node)
+        for entry in self._crossing():
+            crossing[self.stage[entry.node]].append(entry)
+        parts = [self._part(stage, nodes[stage], crossing[stage]) for stage in range(count)]
         return Plan(parts, [self.name(entry) for entry in self.graph.outputs])
+
+    def _part(self, stage: int, nodes: Sequence[Node], entries: Sequence[NodeEntry]) -> PartPlan:
+        """The nodes of a stage, of which these entries are read elsewhere."""
+        own = [node for node in nodes if node not in self.on_host]
+        symbol = self._copied(own, entries) if entries else None
+        names = [self.name(entry) for entry in entries]
+        host = [self._host_call(node) for node in nodes if node in self.on_host]
+        return PartPlan(symbol, names, self._decided_by(stage, own), host)
 
     def name(self, entry: NodeEntry) -> str:
         """What a value is called outside of its part."""
@@ -174,45 +183,35 @@ class _Cut:
             crossing[NodeEntry(entry.node, entry.index)] = None
         return [entry for entry in crossing if entry.node.op is not None and entry.node not in self.on_host]
 
-    def _copied(self, stage: int, entries: Iterable[NodeEntry]) -> Symbol:
+    def _copied(self, nodes: Iterable[Node], entries: Iterable[NodeEntry]) -> Symbol:
         """The nodes of a stage, on variables for what comes from earlier ones."""
-        made: dict[Node, Node] = {}
-        given: dict[str, Node] = {}
+        copies: dict[Node, Node] = {}
+        variables: dict[str, Node] = {}
 
         def entry_of(entry: NodeEntry) -> NodeEntry:
             node = entry.node
-            if self._is_made_in(node, stage):
-                return NodeEntry(made[node], entry.index)
+            if node in copies:
+                return NodeEntry(copies[node], entry.index)
             if node.op is None:
                 return entry
             name = self.name(entry)
-            if name not in given:
-                given[name] = Node(None, name)
-            return NodeEntry(given[name])
+            if name not in variables:
+                variables[name] = Node(None, name)
+            return NodeEntry(variables[name])
 
-        for node in self.graph.indexed.nodes:
-            if self._is_made_in(node, stage):
-                made[node] = node.copy_with([entry_of(entry) for entry in node.inputs])
+        for node in nodes:
+            copies[node] = node.copy_with([entry_of(entry) for entry in node.inputs])
         return Symbol([entry_of(entry) for entry in entries])
 
-    def _host(self, stage: int) -> list[HostCall]:
-        return [
-            HostCall(
-                node,
-                tuple(self.name(entry) for entry in node.inputs),
-                tuple(self.name(NodeEntry(node, index)) for index in range(node.num_outputs)),
-            )
-            for node in self.graph.indexed.nodes
-            if node in self.on_host and self.stage[node] == stage
-        ]
+    def _host_call(self, node: Node) -> HostCall:
+        outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
+        return HostCall(node, tuple(map(self.name, node.inputs)), tuple(map(self.name, outputs)))
 
-    def _decided_by(self, stage: int) -> set[str]:
-        """Inputs of a part whose values something in it waits for."""
+    def _decided_by(self, stage: int, nodes: Iterable[Node]) -> set[str]:
+        """Inputs of a part of these nodes whose values something in it waits for."""
         deciding: set[str] = set()
         seen: set[Node] = set()
-        pending = [
-            entry for node, entries in self.decides.items() if self._is_made_in(node, stage) for entry in entries
-        ]
+        pending = [entry for node in nodes for entry in self.decides[node]]
         while pending:
             entry = pending.pop()
             node = entry.node

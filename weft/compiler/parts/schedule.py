@@ -10,7 +10,7 @@ from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
 from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, evaluated, host_outputs, looped
-from ...ops.control_flow import holds, input_name
+from ...ops.control_flow import by_input_name, holds, input_name
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from .cut import HostCall, PartPlan, cut, is_whole
@@ -65,7 +65,7 @@ class Schedule:
     def copy(self) -> Schedule:
         """Another that shares the code there is."""
         made = Schedule.__new__(Schedule)
-        made.outputs, made._steps = self.outputs, self._steps
+        made.outputs, made._steps = self.outputs, [[step.copy() for step in steps] for steps in self._steps]
         made.parts = [part and part.copy() for part in self.parts]
         made.whole = self.whole and made.parts[0]
         return made
@@ -111,12 +111,17 @@ class _Step:
         for body in self._bodies.values():
             body.close()
 
+    def copy(self) -> _Step:
+        made = _Step(self._call, self._source, self._repeats)
+        made._bodies = {number: body.copy() for number, body in self._bodies.items()}
+        return made
+
     def _branch(self, node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
-        return self._body(0 if holds(inputs[0]) else 1).run(_numbered(inputs), names)
+        return self._body(0 if holds(inputs[0]) else 1).run(by_input_name(inputs), names)
 
     def _loop(self, node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
         body = self._body(0)
-        return looped(node.params, node.subgraphs[0], inputs, lambda values: body.run(_numbered(values), names))
+        return looped(node.params, node.subgraphs[0], inputs, lambda values: body.run(by_input_name(values), names))
 
     def _body(self, number: int) -> Schedule:
         body = self._bodies.get(number)
@@ -129,7 +134,3 @@ class _Step:
             source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
             body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source, repeats=self._repeats)
         return body
-
-
-def _numbered(inputs: Sequence[Any]) -> Values:
-    return {input_name(i): value for i, value in enumerate(inputs)}

@@ -13,6 +13,7 @@ import onnx
 
 from ...base.dtype import INT64
 from ...base.errors import Unsupported
+from ...core.interpret import Array
 from ..building import Alike
 from ..deferred import DEFERRED, HOST_STEP
 from ..emitter import TENSOR, TEXT, Emitter, Value
@@ -23,8 +24,6 @@ from .call import HostCall, OnnxCall
 from .kinds import output_kinds
 from .model import node_domain, node_label, node_schema
 from .registry import Rule, find
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Later(NamedTuple):
@@ -56,10 +55,9 @@ class Later(NamedTuple):
 
 def defer(emitter: Emitter, name: str, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> list[Value]:
     """Values that a node gives once it is converted, or has run."""
-    texts = {i: value.constant for i, value in enumerate(inputs) if _is_text(value) and value is not None}
-    known = {i: text for i, text in texts.items() if text is not None}
-    present = [i for i, value in enumerate(inputs) if value is not None and i not in known]
-    later = Later(node, opset, tuple(present), known)
+    texts = {i: text for i, value in enumerate(inputs) if (text := _constant_text(value)) is not None}
+    present = [i for i, value in enumerate(inputs) if value is not None and i not in texts]
+    later = Later(node, opset, tuple(present), texts)
     rule, kinds = later.rule, output_kinds(node, later.schema, inputs)
     attrs: dict[str, Any] = {"importer": "onnx", "node": _written(later), "num_outputs": len(node.output)}
     tensors = all(value is None or value.kind == TENSOR for value in inputs)
@@ -68,15 +66,14 @@ def defer(emitter: Emitter, name: str, node: onnx.NodeProto, opset: int, inputs:
     if on_host:
         attrs["tensors"] = tensors and gives_tensors
     else:
-        deciding = rule.deciding(len(inputs))
-        attrs["decides"] = tuple(place for place, i in enumerate(present) if i in deciding)
+        attrs["decides"] = tuple(place for place, i in enumerate(present) if i in rule.decides)
         attrs["by_shape"] = rule.by_shape
     values = [value for i in present if (value := inputs[i]) is not None]
     return emitter.deferred(HOST_STEP if on_host else DEFERRED, name, values, attrs, kinds)
 
 
-def _is_text(value: Value | None) -> bool:
-    return value is not None and value.kind == TEXT
+def _constant_text(value: Value | None) -> Array | None:
+    return value.constant if value is not None and value.kind == TEXT else None
 
 
 def _written(later: Later) -> str:
@@ -104,8 +101,7 @@ def converted(emitter: Emitter, node: onnx.NodeProto, opset: int, inputs: Sequen
     rule = find(node_domain(node), node.op_type, opset)
     assert rule is not None
     assert rule.convert is not None  # else the node would be a gap, or a host step
-    decides = rule.deciding(len(inputs))
-    call = OnnxCall(emitter, node, node_schema(node, opset), inputs, opset, node_label(node, 0), decides)
+    call = OnnxCall(emitter, node, node_schema(node, opset), inputs, opset, node_label(node, 0), rule.decides)
     answer = call.alike(rule.convert) if isinstance(rule.convert, Alike) else rule.convert(call)
     call.check_all_read()
     results = list(call.named([answer] if isinstance(answer, Value) else answer))

@@ -47,20 +47,16 @@ GUESTS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 class Rule(NamedTuple):
     """How an operator is read from an opset on: by a converter, or by a step on the host.
 
-    `decides` are inputs whose values a converter asks for, or "all"; with `by_shape` it asks for shapes of inputs only.
+    `decides` are inputs whose values a converter asks for; with `by_shape` it asks for shapes of inputs only.
     `beside` is the step for text and sequences of an operator whose numbers are converted.
     """
 
     since: int
     convert: Converter | Alike | None
     host: HostStep | None = None
-    decides: tuple[int, ...] | str = ()
+    decides: tuple[int, ...] = ()
     by_shape: bool = False
     beside: HostStep | None = None
-
-    def deciding(self, count: int) -> tuple[int, ...]:
-        """Which of so many inputs decide."""
-        return tuple(range(count)) if self.decides == "all" else tuple(i for i in self.decides if int(i) < count)  # type: ignore[misc]
 
 
 _rules: dict[tuple[str, str], list[Rule]] = {}
@@ -68,7 +64,7 @@ _beside: dict[tuple[str, str], HostStep] = {}
 
 
 def converter(
-    *op_types: str, since: int = 1, domain: str = "", decides: tuple[int, ...] | str = (), by_shape: bool = False
+    *op_types: str, since: int = 1, domain: str = "", decides: tuple[int, ...] = (), by_shape: bool = False
 ) -> Callable[[AnyConverter], AnyConverter]:
     """Registers a function that turns an OnnxCall into a value, a list of values, or None for absent
     ones; it holds from opset `since` until another one does."""

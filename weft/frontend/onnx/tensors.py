@@ -109,19 +109,17 @@ def sparse_to_numpy(sparse: onnx.SparseTensorProto, where: str, folder: Folder |
     shape = checked_dims(sparse.dims, where)
     values = to_numpy(sparse.values, f"{where}, values", folder)
     places = to_numpy(sparse.indices, f"{where}, indices", folder)
-    if values.dtype == object or values.ndim != 1 or places.dtype != np.int64 or len(places) != len(values):
+    fits = values.ndim == 1 and places.ndim in (1, 2) and len(places) == len(values)
+    if not fits or values.dtype == object or places.dtype != np.int64:
         raise FormatError(f"{values.shape} values of {values.dtype} at {places.shape} places", where=where)
-    if places.ndim == 2 and places.shape[1] == len(shape):
-        outside = bool(((places < 0) | (places >= np.array(shape))).any())
-        flat = None if outside else np.ravel_multi_index(tuple(places.T), shape) if shape else places[:, :0].sum(1)
-    else:
-        outside = places.ndim != 1 or bool(((places < 0) | (places >= math.prod(shape))).any())
-        flat = places
-    if outside:
+    flat = places.ndim == 1  # one number a place, or one for each axis
+    extents = (math.prod(shape),) if flat else shape
+    places = places[:, None] if flat else places
+    if places.shape[1] != len(extents) or ((places < 0) | (places >= np.array(extents))).any():
         raise FormatError("a sparse tensor has values outside of its shape", where=where)
     require(math.prod(shape) * values.dtype.itemsize, "a sparse tensor", where)
-    dense = np.zeros(math.prod(shape), values.dtype)
-    dense[flat] = values
+    dense = np.zeros(extents, values.dtype)
+    dense[tuple(places.T)] = values
     return dense.reshape(shape)
 
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from ....base.dtype import FLOAT32, INT64
 from ....base.errors import FormatError, InvalidValue
+from ....core.interpret import Array
 from ..call import HostCall
 from ..registry import host_step
 from ..restated import ML, OWN
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def _looked_up(x: Array, keys: list[Any], values: list[Any], default: Any, dtype: Any) -> Array:

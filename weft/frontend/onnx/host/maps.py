@@ -9,11 +9,10 @@ import numpy as np
 
 from ....base.dtype import FLOAT32, INT64
 from ....base.errors import FormatError, InvalidValue, ShapeError
+from ....core.interpret import Array
 from ..call import HostCall
 from ..registry import host_step
 from ..restated import ML
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @host_step("ZipMap", domain=ML)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ....base.errors import FormatError, ShapeError
 from ....base.memory import require
+from ....core.interpret import Array
 from ..call import HostCall
 from ..registry import host_step
 from .regex import longest_matches
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _BEGIN, _END = "\x02", "\x03"  # what marks the ends of a text
 
 
