@@ -30,7 +30,7 @@ from .program import Array, KernelInfo, Program, TensorSpec, described
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 3
+VERSION = 4
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
@@ -165,7 +165,6 @@ def _contents(program: Program) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "slots": [[s.role, s.size, s.offset, s.name, s.device.type, s.device.index] for s in plan.slots],
         "steps": [_step_row(step) for step in plan.steps],
-        "entries": list(program.entries),
         "objects": len(program.objects),
         "inputs": [_spec_row(spec) for spec in program.inputs],
         "outputs": [_spec_row(spec) for spec in program.outputs],
@@ -231,7 +230,6 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
     program = Program(
         plan,
         tuple(member(f"objects/{number}") for number in range(contents["objects"])),
-        tuple(contents["entries"]),
         tuple(_spec(row) for row in contents["inputs"]),
         tuple(_spec(row) for row in contents["outputs"]),
         tuple(constants),

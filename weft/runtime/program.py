@@ -39,15 +39,11 @@ class KernelInfo(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Program:
-    """`objects` is machine code; `entries` names the native function of each run of kernels.
-
-    The slots of the plan with the roles input, output and constant are in the order of the fields
-    of those names.
-    """
+    """`objects` is machine code, in which the kernels of the plan's steps are. The slots of the plan with the roles
+    input, output and constant are in the order of the fields of those names."""
 
     plan: ExecPlan
     objects: tuple[bytes, ...]
-    entries: tuple[str, ...]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     constants: tuple[Array, ...]

@@ -6,14 +6,14 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from ...base.cpu_target import CpuTarget
 from ...base.device import Device
 from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
-from ...base.plan import HostStep
+from ...base.plan import HostStep, KernelStep
 from ...base.target import Target
 from ..executor import Executor
 from ..functions import get_global_func
@@ -22,8 +22,7 @@ from ..registry import Runtime
 from .compatible import check_target
 from .jit import load_object
 from .pool import thread_count, thread_pool
-
-_Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+from .walk_code import Words, run_table
 
 
 class CpuExecutor(Executor):
@@ -33,8 +32,10 @@ class CpuExecutor(Executor):
         check_target(program.target)
         super().__init__(program)
         self.threads = thread_count(threads)
-        self._library = load_object(program.objects, program.entries) if program.objects else None
-        self._segments = self._load_segments()
+        kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
+        self._library = load_object(program.objects, kernels) if kernels else None
+        self._runs: list[Words] = []  # what the segments hold the addresses of
+        self._segments = self._tables()
         self._constants = [constant(array) for array in program.constants]
         slots = program.plan.slots
         self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
@@ -44,16 +45,19 @@ class CpuExecutor(Executor):
         self._workspaces: deque[_Workspace] = deque()
         self._pool = thread_pool()
 
-    def _load_segments(self) -> list[Any]:
-        """Native functions and host steps, in order."""
-        segments: list[Any] = []
-        names = iter(self.program.entries)
-        for part in self.program.plan.segments():
+    def _tables(self) -> list[int | HostStep]:
+        """Addresses of tables of kernels, and host steps, in order."""
+        segments: list[int | HostStep] = []
+        plan, facts = self.program.plan, CpuTarget.create(self.program.target).facts
+        for part in plan.segments():
             if isinstance(part, HostStep):
                 segments.append(part)
-            else:
-                assert self._library is not None
-                segments.append(_Entry(self._library.address(next(names))))
+                continue
+            assert self._library is not None
+            words = run_table(part, len(plan.slots), self._library.address, facts.threads)
+            if words is not None:
+                self._runs.append(words)
+                segments.append(words.ctypes.data)
         return segments
 
     @property
@@ -79,7 +83,8 @@ class _Workspace:
     def __init__(self, executor: CpuExecutor) -> None:
         plan = executor.program.plan
         self.arena = empty((max(plan.arena_bytes, 1),), "uint8")
-        self.table = (ctypes.c_void_p * max(len(plan.slots), 1))()
+        most = max((len(step.buffers) for step in plan.steps), default=0)
+        self.table = (ctypes.c_void_p * max(len(plan.slots) + most, 1))()
         self.address = ctypes.addressof(self.table)
         base = self.arena.address
         for slot, offset in executor._arena_slots:
@@ -99,7 +104,7 @@ class _Workspace:
             if isinstance(segment, HostStep):
                 self._host_step(executor, segment)
             else:
-                segment(self.address, pool.pointer, executor.threads)
+                pool.walk(segment, self.address, pool.pointer, executor.threads)
 
     def _host_step(self, executor: CpuExecutor, step: HostStep) -> None:
         function = get_global_func(step.function)
