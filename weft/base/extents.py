@@ -14,7 +14,8 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
+from typing import Any
 
 from .errors import InvalidValue
 from .expression import PLAIN_NAME, Tree, parse_expression
@@ -261,6 +262,30 @@ def evaluate(dim: int | str, values: Mapping[str, int]) -> int:
         raise InvalidValue(f"{dim!r} is not known without {missing[0]!r}", why=f"values are given for {sorted(values)}")
     known = {name: Extent.of(value) for name, value in values.items()}
     return int(_replaced(Extent.of(dim), known))
+
+
+def computed(dim: int | str, values: Mapping[str, Any], operations: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+    """A dimension computed step by step, with any kind of numbers for its names; `operations` has "//", "min" and
+    "max" of that kind.
+
+    >>> computed("(h - 1)//2 + min(h, 4)", {"h": 7}, {"//": operator.floordiv, "min": min, "max": max})
+    7
+    """
+    return _computed(Extent.of(dim), values, operations)
+
+
+def _computed(extent: Extent, values: Mapping[str, Any], operations: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+    total: Any = 0
+    for atoms, count in extent.terms:
+        part: Any = count
+        for atom in atoms:
+            if atom.kind == "name":
+                part = values[_lone_name(atom)] * part
+            else:
+                args = [_computed(arg, values, operations) for arg in atom.args]
+                part = reduce(operations[atom.kind], args) * part
+        total = part + total
+    return total
 
 
 def bound_names(pairs: Iterable[tuple[int | str | None, int]]) -> dict[str, int]:

@@ -113,7 +113,9 @@ class Layout:
         """
         if shape is None or self == target:
             return shape
-        return _converted(self, tuple(shape), target)
+        if all(dim is None or isinstance(dim, (int, str)) for dim in shape):
+            return _converted(self, tuple(shape), target)
+        return _converted.__wrapped__(self, tuple(shape), target)  # a cache would compare sizes that are arguments
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self.name == other.name

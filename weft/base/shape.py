@@ -30,8 +30,8 @@ def is_known(shape: Shape) -> bool:
 
 
 def is_static(shape: Shape) -> TypeGuard[StaticShape]:
-    """Whether every dimension is a number."""
-    return shape is not None and all(type(dim) is int for dim in shape)
+    """Whether every dimension is a number, or stands for one while code is made."""
+    return shape is not None and all(dim is not None and type(dim) is not str for dim in shape)
 
 
 def show(shape: Shape) -> str:

@@ -8,17 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from ..base.machine import usable_cores
-from ..base.target import Target
 from ..core.ir import Fact, NodeEntry
 from ..lower.group import LoweredKernel
-from .backends import backend_of
-from .groups import GroupCall, is_known
+from .groups import GroupCall, KernelMaker
 from .kernels import kernel_cache
 
 
 @contextmanager
 def lowered_ahead(
-    calls: Sequence[GroupCall], fact: Callable[[NodeEntry], Fact], target: Target, done: Callable[[int], None]
+    calls: Sequence[GroupCall], fact: Callable[[NodeEntry], Fact], maker: KernelMaker, done: Callable[[int], None]
 ) -> Iterator[dict[int, Sequence[LoweredKernel]]]:
     """The lowered kernels of groups that nobody has compiled before, by the group's id; of equal
     groups, of the first. Inside the `with` block their code is being made. `done(count)` is called
@@ -26,18 +24,17 @@ def lowered_ahead(
     distinct: dict[Hashable, GroupCall] = {}
     for call in calls:
         distinct.setdefault(call.signature, call)
-    missing = [call for call in distinct.values() if not is_known(call, target)]
+    missing = [call for call in distinct.values() if not maker.is_known(call)]
     lowered: dict[int, Sequence[LoweredKernel]] = {}
     if usable_cores() < 2 or len(missing) < 2:
         yield lowered
         return
-    lower = backend_of(target).lowering.lower
     llvm = ThreadPoolExecutor(1, thread_name_prefix="weft-llvm")
     try:
-        for group, strides, _ in missing:
-            lowered[id(group)] = kernels = lower(group, fact, target, strides)
+        for call in missing:
+            lowered[id(call.group)] = kernels = maker.lowered(call, fact)
             for kernel, _, _ in kernels:
-                kernel_cache.begin(kernel, target, llvm)
+                kernel_cache.begin(kernel, maker.target, llvm)
             done(len(lowered))
         yield lowered
     finally:

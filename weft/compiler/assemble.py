@@ -14,7 +14,7 @@ from ..base.device import Device
 from ..base.dtype import DTYPES, DType, dtype_name, has_native_code
 from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
-from ..base.plan import ExecPlan, HostStep, KernelStep, Launch, Step
+from ..base.plan import At, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
@@ -25,14 +25,17 @@ from ..lower.group import LoweredKernel, Temporary, kernel_name
 from ..lower.rim import rim_kernel
 from ..passes.fuse import fusible_groups, has_native_code_for
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
+from ..te.extents import Extent, typical
 from .ahead import lowered_ahead
 from .backends import backend_of
 from .disk_cache import CompiledKernel
-from .groups import GroupCall, call_of, compiled_group, compiled_kernels, compiled_once
+from .groups import GroupCall, KernelMaker
 from .host import CONTROL_OPS, HOST_CONTROL, HOST_REFERENCE
 from .kernels import kernel_cache
-from .locations import Key, Locations
+from .locations import Key, Locations, as_number
 from .mutation import writes, written_variables
+from .open.binding import OpenSizes
+from .open.maker import OpenKernelMaker
 from .placing import Part, Placing, places_only
 
 Progress = Callable[[int, int], None]
@@ -47,10 +50,11 @@ def assemble(
     target: Target,
     progress: Progress | None = None,
     inputs: Sequence[TensorSpec] = (),
+    sizes: OpenSizes | None = None,
 ) -> Program:
     """The program of a graph whose facts are all known. `constants` are values of variables; the
-    other variables are inputs, after those that are named: they may be unused by now."""
-    program = _Assembler(graph, constants, target, inputs).run(groups, progress)
+    other variables are inputs, after those that are named: they may be unused by now. Facts may hold open `sizes`."""
+    program = _Assembler(graph, constants, target, inputs, sizes).run(groups, progress)
     if "summary" in config.get("debug"):
         _print_kernels(program.kernels)
     return program
@@ -69,9 +73,16 @@ def _print_kernels(kernels: Iterable[KernelInfo]) -> None:
 
 class _Assembler:
     def __init__(
-        self, graph: Graph, constants: Mapping[str, Array], target: Target, inputs: Sequence[TensorSpec]
+        self,
+        graph: Graph,
+        constants: Mapping[str, Array],
+        target: Target,
+        inputs: Sequence[TensorSpec],
+        sizes: OpenSizes | None,
     ) -> None:
         self.graph = graph
+        self.sizes = sizes
+        self.maker = KernelMaker(target) if sizes is None else OpenKernelMaker(target, sizes)
         self.target = target
         self.lowering = backend_of(target).lowering
         self.places = Locations()
@@ -104,7 +115,7 @@ class _Assembler:
         self._check_memory(self._least_arena(groups))
         tell = progress or (lambda done, total: None)
         calls = {id(group): self._call(group) for group in groups if self._has_code(group)}
-        ahead = lowered_ahead(list(calls.values()), self.graph.fact, self.target, lambda n: tell(n, len(groups)))
+        ahead = lowered_ahead(list(calls.values()), self.graph.fact, self.maker, lambda n: tell(n, len(groups)))
         with ahead as lowered:
             for number, group in enumerate(groups):
                 self._group(group, calls.get(id(group)), lowered.get(id(group)))
@@ -128,11 +139,16 @@ class _Assembler:
             )
         return fact.shape, fact.dtype
 
+    def _pinned(self, fact: Fact, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
+        """The same for what runs on these very sizes only."""
+        shape, dtype = self._static(fact, entry)
+        return tuple(map(int, shape)), dtype
+
     def _check_size(self, entry: NodeEntry) -> None:
         """Refuses what this machine could not hold, before code is made for it."""
         shape, dtype = self._fact(entry)
         require(
-            prod(shape) * dtype.itemsize,
+            typical(prod(shape)) * dtype.itemsize,
             f"a value of shape {show(shape)} of {dtype}",
             f"output {entry.index} of operator {entry.node.op_name}, node {entry.node.name!r}",
         )
@@ -140,7 +156,7 @@ class _Assembler:
     def _check_memory(self, arena_bytes: int) -> None:
         """Refuses a program whose runs could not have their outputs and the values between."""
         made = [self._fact(entry) for entry in dict.fromkeys(self.graph.outputs)]
-        size = arena_bytes + sum(prod(shape) * dtype.itemsize for shape, dtype in made)
+        size = arena_bytes + sum(typical(prod(shape)) * dtype.itemsize for shape, dtype in made)
         require(size, f"a run, {arena_bytes} bytes of it for values between inputs and outputs,")
 
     def _least_arena(self, groups: Sequence[FusedGroup]) -> int:
@@ -159,7 +175,7 @@ class _Assembler:
                     places.add(entry, "arena", size)
             for entry in (*group.inputs, *group.outputs):
                 places.use(_place_of(entry), number)
-        return places.plan()[2]
+        return typical(places.plan()[2])
 
     def _add(self, entry: NodeEntry, role: str, name: str = "") -> None:
         shape, dtype = self._fact(entry)
@@ -243,7 +259,7 @@ class _Assembler:
         return not (places_only(group) and self._is_made_of_parts(group.nodes[0]))
 
     def _call(self, group: FusedGroup) -> GroupCall:
-        return call_of(group, self.graph.fact, self.target, self._strides([*group.inputs, *group.outputs]))
+        return self.maker.call_of(group, self.graph.fact, self._strides([*group.inputs, *group.outputs]))
 
     def _group(self, group: FusedGroup, call: GroupCall | None, lowered: Sequence[LoweredKernel] | None) -> None:
         if self._is_view(group):
@@ -258,7 +274,7 @@ class _Assembler:
         if places_only(group) and self._is_made_of_parts(group.nodes[0]):
             self._complete(group)
         elif call is not None:
-            self._compiled(compiled_group(call, self.graph.fact, self.target, lowered), group.nodes)
+            self._compiled(self.maker.compiled_group(call, self.graph.fact, lowered), group.nodes)
         else:
             self._host(group, [*group.inputs, *group.outputs])
 
@@ -293,7 +309,7 @@ class _Assembler:
             return [LoweredKernel(kernel, (result,), work)]
 
         key = (name, str(self.target), shape, dtype, start, inner, fill, strides)
-        self._compiled(compiled_once(key, [result], make, self.target), group.nodes)
+        self._compiled(self.maker.compiled_once(key, [result], make), group.nodes)
 
     def _mutation(self, group: FusedGroup) -> None:
         """A node that writes to variables. What its kernels still read is written last, by a copy;
@@ -326,7 +342,7 @@ class _Assembler:
         if kernels is None:
             self._host(extended, [*group.inputs, *extended.outputs], fact)
         else:
-            self._compiled(compiled_kernels(kernels, self.target), group.nodes)
+            self._compiled(self.maker.compiled_kernels(kernels), group.nodes)
         for new, place in later:
             self._copy(new, self._static(fact(new), new), place, (node,))
 
@@ -349,12 +365,12 @@ class _Assembler:
         places = [source, result]
         key = ("copy", str(self.target), fact, tuple(map(steps.get, places)))
         make = lambda: self.lowering.copy(source, fact, result, self.target, steps)
-        self._compiled(compiled_once(key, places, make, self.target), nodes)
+        self._compiled(self.maker.compiled_once(key, places, make), nodes)
 
     def _compiled(self, kernels: Sequence[CompiledKernel], nodes: Sequence[Node]) -> None:
         number = len(self.steps)  # tells temporaries of different groups apart
         for name, code, arguments, work in kernels:
-            self._check_work(name, work, nodes)
+            self._check_work(name, typical(work), nodes)
             self.objects[code.name] = code.code
             keys = [(number, a) if isinstance(a, Temporary) else _place_of(a) for a in arguments]
             for key, argument in zip(keys, arguments):
@@ -362,7 +378,7 @@ class _Assembler:
                     size = prod(argument.shape) * argument.dtype.itemsize
                     self.places.add(key, "arena", size)
             assert code.launch is not None
-            self._step(code.name, keys, code.launch, work)
+            self._step(code, keys, code.launch, work)
             self.kernels.append(self._info(name, code.name, nodes))
 
     def _nanoseconds(self, work: int) -> float:
@@ -381,11 +397,13 @@ class _Assembler:
                 hint="take smaller extents, or raise WEFT_KERNEL_SECONDS",
             )
 
-    def _step(self, symbol: str, keys: Sequence[Key], launch: Launch, work: int) -> None:
+    def _step(self, code: KernelCode, keys: Sequence[Key], launch: Launch, work: int) -> None:
         for key in keys:
             self.places.use(key, len(self.steps))
-        cost = self._nanoseconds(work)
-        self.steps.append(lambda refs: KernelStep(symbol, tuple(refs[k] for k in keys), (), launch, cost))
+        each = self._nanoseconds(1)
+        cost = OpenWork(each, At(work.row)) if isinstance(work, Extent) else work * each
+        scalars = self.sizes.arguments if self.sizes is not None and code.scalars else ()
+        self.steps.append(lambda refs: KernelStep(code.name, tuple(refs[k] for k in keys), scalars, launch, cost))
 
     def _host(
         self, group: FusedGroup, entries: Sequence[NodeEntry], fact: Callable[[NodeEntry], Fact] | None = None
@@ -396,7 +414,7 @@ class _Assembler:
         keys = [_place_of(entry) for entry in entries]
         for key in keys:
             self.places.use(key, len(self.steps))
-        facts = [self._static((fact or self.graph.fact)(entry), entry) for entry in entries]
+        facts = [self._pinned((fact or self.graph.fact)(entry), entry) for entry in entries]
         attrs = {
             "op": node.op.name,
             "node": node.name,
@@ -419,12 +437,14 @@ class _Assembler:
     def _finish(self, start: float, hits: int) -> Program:
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
         self._check_memory(arena_bytes)
-        plan = ExecPlan(tuple(make(refs) for make in self.steps), slots, arena_bytes)
+        steps = tuple(make(refs) for make in self.steps)
+        table = None if self.sizes is None else self.sizes.trace.table()
+        plan = ExecPlan(steps, slots, arena_bytes, table)
         return Program(
             plan,
             tuple(self.objects.values()),
-            tuple(self.specs[name] for name in self.inputs),
-            tuple(self._spec(NodeEntry(n, i), n.output_name(i)) for n, i, _ in self.graph.outputs),
+            tuple(_planned(self.specs[name]) for name in self.inputs),
+            tuple(_planned(self._spec(NodeEntry(n, i), n.output_name(i))) for n, i, _ in self.graph.outputs),
             tuple(self.values),
             str(self.target),
             tuple(self.kernels),
@@ -434,10 +454,16 @@ class _Assembler:
                 "distinct_kernels": len(self.objects),
             },
             tuple(node.name for node in self.written),
+            () if self.sizes is None else self.sizes.places(self.specs[name] for name in self.inputs),
         )
 
     def _spec(self, entry: NodeEntry, name: str) -> TensorSpec:
         return TensorSpec(name, *self._fact(entry))
+
+
+def _planned(spec: TensorSpec) -> TensorSpec:
+    """An input or output as programs hold it: open sizes by their rows."""
+    return spec._replace(shape=tuple(as_number(extent) for extent in spec.shape))
 
 
 def _place_of(key: Any) -> Any:

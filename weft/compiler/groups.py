@@ -35,61 +35,69 @@ class GroupCall(NamedTuple):
     signature: Hashable
 
 
-def compiled_group(
-    call: GroupCall, fact: Callable[[NodeEntry], Fact], target: Target, lowered: Sequence[LoweredKernel] | None = None
-) -> list[CompiledKernel]:
-    """The kernels of a group, in order; what it was lowered to may be known."""
-    group, strides, key = call
-    lower = backend_of(target).lowering.lower
-    make = lambda: lower(group, fact, target, strides) if lowered is None else lowered
-    return compiled_once(key, _places(group), make, target, group.nodes)
+class KernelMaker:
+    """Compiles the groups of a program; what others have compiled before is taken from memory or disk."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def call_of(self, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides) -> GroupCall:
+        """The group with its signature, which is computed here alone."""
+        key = signature(group, fact, self.target)
+        return GroupCall(group, strides, (key, tuple(map(strides.get, places_of(group)))) if strides else key)
+
+    def is_known(self, call: GroupCall) -> bool:
+        """Whether the kernels of a group are in memory, where they are now if they were on disk."""
+        group, _, key = call
+        kernels = _remembered(key)
+        if kernels is None:
+            kernels = _from_disk(key, group.nodes, len(places_of(group)), self.target)
+            if kernels is not None:
+                _remember(key, kernels)
+        return kernels is not None
+
+    def compiled_group(
+        self, call: GroupCall, fact: Callable[[NodeEntry], Fact], lowered: Sequence[LoweredKernel] | None = None
+    ) -> list[CompiledKernel]:
+        """The kernels of a group, in order; what it was lowered to may be known."""
+        make = lambda: self.lowered(call, fact) if lowered is None else lowered
+        return self.compiled_once(call.signature, places_of(call.group), make, call.group.nodes)
+
+    def lowered(self, call: GroupCall, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
+        """The kernels of a group as loops."""
+        return backend_of(self.target).lowering.lower(call.group, fact, self.target, call.strides)
+
+    def compiled_once(
+        self,
+        key: Hashable,
+        places: Sequence[Hashable],
+        make: Callable[[], Sequence[LoweredKernel]],
+        nodes: Iterable[Node] = (),
+    ) -> list[CompiledKernel]:
+        """Kernels whose arguments are among `places`: from memory, from disk, or lowered and compiled
+        now. The key and the bodies of the nodes say all that decides about them."""
+        kernels = _remembered(key)
+        if kernels is None:
+            kernels = _from_disk(key, nodes, len(places), self.target)
+        if kernels is None:
+            kernels = _made(key, places, make, self.target, nodes)
+        else:
+            kernel_cache.count(hits=len(kernels))
+        _remember(key, kernels)
+        return [with_arguments(kernel, lambda i: places[i]) for kernel in kernels]
+
+    def compiled_kernels(self, kernels: Sequence[LoweredKernel]) -> list[CompiledKernel]:
+        """The same for kernels that are lowered already."""
+        return compiled_kernels(kernels, self.target)
 
 
-def call_of(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target, strides: Strides | None = None
-) -> GroupCall:
-    """The group with its signature, which is computed here alone."""
-    key = signature(group, fact, target)
-    return GroupCall(group, strides, (key, tuple(map(strides.get, _places(group)))) if strides else key)
-
-
-def _places(group: FusedGroup) -> list[Hashable]:
+def places_of(group: FusedGroup) -> list[Hashable]:
+    """What the kernels of a group read and write, their temporaries aside."""
     return [*group.inputs, *group.outputs]
 
 
-def is_known(call: GroupCall, target: Target) -> bool:
-    """Whether the kernels of a group are in memory, where they are now if they were on disk."""
-    group, _, key = call
-    kernels = _remembered(key)
-    if kernels is None:
-        kernels = _from_disk(key, group.nodes, len(_places(group)), target)
-        if kernels is not None:
-            _remember(key, kernels)
-    return kernels is not None
-
-
-def compiled_once(
-    key: Hashable,
-    places: Sequence[Hashable],
-    make: Callable[[], Sequence[LoweredKernel]],
-    target: Target,
-    nodes: Iterable[Node] = (),
-) -> list[CompiledKernel]:
-    """Kernels whose arguments are among `places`: from memory, from disk, or lowered and compiled
-    now. The key and the bodies of the nodes say all that decides about them."""
-    kernels = _remembered(key)
-    if kernels is None:
-        kernels = _from_disk(key, nodes, len(places), target)
-    if kernels is None:
-        kernels = _made(key, places, make, target, nodes)
-    else:
-        kernel_cache.count(hits=len(kernels))
-    _remember(key, kernels)
-    return [_with_arguments(kernel, lambda i: places[i]) for kernel in kernels]
-
-
 def compiled_kernels(kernels: Sequence[LoweredKernel], target: Target) -> list[CompiledKernel]:
-    """The same for kernels that are lowered already."""
+    """The code of kernels that are lowered already."""
     return [
         CompiledKernel(kernel.name, kernel_cache.compiled(kernel, target), arguments, work)
         for kernel, arguments, work in kernels
@@ -105,7 +113,7 @@ def _made(
 ) -> list[CompiledKernel]:
     position = {place: number for number, place in enumerate(places)}
     made = compiled_kernels(make(), target)
-    kernels = [_with_arguments(kernel, lambda entry: position[entry]) for kernel in made]
+    kernels = [with_arguments(kernel, lambda entry: position[entry]) for kernel in made]
     disk = file_cache()
     name = None if disk is None else _file_key(key, nodes, target)
     if disk is not None and name is not None:
@@ -158,7 +166,7 @@ def forget_groups() -> None:
 subscribe(lambda op, name: forget_groups())  # a rule of an operator may be another one
 
 
-def _with_arguments(kernel: CompiledKernel, place: Callable[[Any], Hashable]) -> CompiledKernel:
+def with_arguments(kernel: CompiledKernel, place: Callable[[Any], Hashable]) -> CompiledKernel:
     """The kernel with places and positions exchanged; temporaries stay what they are."""
     arguments = tuple(a if isinstance(a, Temporary) else place(a) for a in kernel.arguments)
     return kernel._replace(arguments=arguments)

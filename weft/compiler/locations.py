@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base.device import Device
-from ..base.plan import HOST, BufferRef, Slot
+from ..base.plan import HOST, At, BufferRef, Slot
+from ..te.extents import Extent, is_open
 from .arena import Lifetime, plan_arena
+from .open.arena import plan_open_arena
 
 Key = Hashable  # an entry of the graph, or a temporary of a group
+
+
+def as_number(size: Any) -> Any:
+    """A size as plans hold it."""
+    return At(size.row) if isinstance(size, Extent) else size
 
 
 class _Value(NamedTuple):
@@ -61,13 +68,14 @@ class Locations:
         for key in inside:
             steps = self._used.get(key, [0])
             lifetimes.append(Lifetime(self._values[key].size, min(steps), max(steps)))
-        arena = plan_arena(lifetimes)
+        has_open = any(is_open(value.size) for value in self._values.values())
+        arena = (plan_open_arena if has_open else plan_arena)(lifetimes)
         offsets = dict(zip(inside, arena.offsets))
         slots: list[Slot] = []
         refs: dict[Key, BufferRef] = {}
         for key, value in self._values.items():
             refs[key] = BufferRef(len(slots))
-            slots.append(Slot(value.role, value.size, offsets.get(key, 0), value.name, device))
+            slots.append(Slot(value.role, as_number(value.size), as_number(offsets.get(key, 0)), value.name, device))
         for key, (root, offset) in self._views.items():
-            refs[key] = BufferRef(refs[root].slot, offset)
+            refs[key] = BufferRef(refs[root].slot, as_number(offset))
         return tuple(slots), refs, arena.size

@@ -83,14 +83,16 @@ def prepare_typed(
     target: Target,
     add_pass: tuple[str, ...] = (),
     shared: SharedConstants | None = None,
+    bound: bool = True,
 ) -> Prepared:
-    """The same for a graph that has its facts. With `shared`, nobody changes the parameters, and programs of the model
+    """The same for a graph that has its facts; unless they are `bound`, they may be about extents by name. With `shared`, nobody changes the parameters, and programs of the model
     share them and what is computed from them.
 
     What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
     so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
     """
-    _check_bound(graph)
+    if bound:
+        _check_bound(graph)
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}

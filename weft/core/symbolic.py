@@ -6,10 +6,11 @@ them; what computes does not: it runs on attributes that are bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..base.extents import evaluate, names_of
+from ..base.extents import evaluate, names_of, substitute
 from ..base.shape import Shape, StaticShape, is_known
 from .ir import Node, NodeEntry, topo_order
 from .op import Op
@@ -35,7 +36,7 @@ def symbolic_names(params: Params) -> frozenset[str]:
 
 
 def bound_attrs(params: Params, values: Mapping[str, int]) -> dict[str, str]:
-    """The text of those attributes that hold names, with numbers for all names.
+    """The text of those attributes that hold names, with numbers for those that are given.
 
     >>> from .schema import EXTENTS, attr, parse, schema
     >>> @schema
@@ -45,6 +46,18 @@ def bound_attrs(params: Params, values: Mapping[str, int]) -> dict[str, str]:
     {'sizes': '[2,12,4]'}
     """
     return {field.name: field.kind.print(_bound(value, values)) for field, value in _symbolic(params)}
+
+
+def bound_params(params: Params, value_of: Callable[[str], Any]) -> Params:
+    """Attributes with what `value_of` says of the expressions over names in them."""
+    fields = {field.name: _replaced(value, value_of) for field, value in _symbolic(params)}
+    return replace(params, **fields) if fields else params
+
+
+def _replaced(value: Any, value_of: Callable[[str], Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_replaced(item, value_of) for item in value)
+    return value_of(value) if isinstance(value, str) else value
 
 
 def _symbolic(params: Params) -> list[tuple[Field, Any]]:
@@ -66,7 +79,7 @@ def _texts(value: Any) -> Iterable[str]:
 def _bound(value: Any, values: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(_bound(item, values) for item in value)
-    return evaluate(value, values) if isinstance(value, str) else value
+    return substitute(value, values) if isinstance(value, str) else value
 
 
 def names_in(nodes: Iterable[Node]) -> frozenset[str]:

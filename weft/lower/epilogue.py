@@ -16,13 +16,14 @@ from ..te.schedule import inline
 from ..te.tensor import Tensor
 from ..te.visit import rewrite, substitute
 from .group import Strides, reached_tensors, tensors_of
+from .joined_axes import with_joined_axes
 
 
 def static_spec(fact: Fact) -> tuple[tuple[int, ...], DType]:
     """A shape and a dtype that inference is done with."""
     assert fact.shape is not None
     assert fact.dtype is not None
-    return tuple(int(dim) for dim in fact.shape), fact.dtype  # type: ignore[arg-type]
+    return fact.shape, fact.dtype  # type: ignore[return-value]
 
 
 class Epilogue:
@@ -51,6 +52,11 @@ class Epilogue:
     ) -> None:
         self._anchor = te.placeholder(*static_spec(fact(anchor)), "anchor")
         tensors = tensors_of(group, fact, {anchor: self._anchor})
+        if not strides:
+            inputs = {anchor: self._anchor, **{entry: tensors[entry] for entry in group.inputs}}
+            stands = with_joined_axes(list(inputs.values()), [tensors[group.outputs[0]]])
+            tensors = {entry: stands.get(tensor, tensor) for entry, tensor in tensors.items()}
+            self._anchor = tensors[anchor]
         self._result = tensors[group.outputs[0]]
         reached = reached_tensors(self._result)
         self._body = inline(self._result, [t for t in reached if t.body is not None]).body
@@ -58,6 +64,10 @@ class Epilogue:
         read = [t for t in reached if t is not self._anchor and t.body is None]
         self._buffers = {t: b.arg(t.name, t.dtype, t.shape, strides=strides.get(places[t])) for t in read}
         self.arguments = [places[t] for t in read]
+
+    def shape(self, plain: Sequence[Any]) -> Sequence[Any]:
+        """The shape of the indices that `finished` takes, where the group's result has a plain one."""
+        return plain if self._body is None else self._result.shape
 
     def finished(self, value: Expr, at: Sequence[Expr]) -> Expr:
         """The group's result at an index, from the anchor's."""

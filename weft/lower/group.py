@@ -13,8 +13,10 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
+from ..te.extents import is_open
 from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
+from .joined_axes import with_joined_axes
 from .stages import stages
 
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
@@ -28,6 +30,9 @@ class Temporary(NamedTuple):
     number: int
     shape: tuple[int, ...]
     dtype: DType
+
+    def __hash__(self) -> int:
+        return self.number
 
 
 class LoweredKernel(NamedTuple):
@@ -59,6 +64,8 @@ def lower_stages(
     """The kernels that compute the outputs of a group, in order. Inputs and outputs that are parts
     of something larger have strides."""
     tensors = tensors_of(group, fact)
+    if not strides:
+        tensors = joined_tensors(group, tensors)
     places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
     outputs = []
     for entry in group.outputs:
@@ -74,6 +81,15 @@ def lower_stages(
         schedule(name if tensor in outputs else f"{name}_{tensor.name}", tensor, places, target, strides)
         for tensor in order
     ]
+
+
+def joined_tensors(group: FusedGroup, tensors: Mapping[NodeEntry, Tensor]) -> dict[NodeEntry, Tensor]:
+    """What goes in and out, with leading axes that are arguments joined where that can be."""
+    ends = (*group.inputs, *group.outputs)
+    if not any(is_open(extent) for entry in ends for extent in tensors[entry].shape):
+        return dict(tensors)
+    stands = with_joined_axes(*([tensors[entry] for entry in side] for side in (group.inputs, group.outputs)))
+    return {entry: stands[tensors[entry]] for entry in ends}
 
 
 def kernel_name(group: FusedGroup) -> str:

@@ -16,7 +16,7 @@ from ..te.visit import loads
 
 def stages(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
     """The tensors to compute into memory, each after those it reads."""
-    order = _topological(outputs, set(inputs))
+    order = topological(outputs, set(inputs))
     stored = set(outputs) | {tensor for tensor in order if _is_padding(tensor, order)}
     for tensor in reversed(order):
         if tensor.is_reduction and tensor not in stored and not _fits_inside(tensor, order, stored):
@@ -24,7 +24,8 @@ def stages(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
     return [tensor for tensor in order if tensor in stored]
 
 
-def _topological(outputs: Sequence[Tensor], given: set[Tensor]) -> list[Tensor]:
+def topological(outputs: Sequence[Tensor], given: set[Tensor]) -> list[Tensor]:
+    """What the outputs are computed through, each after what it reads; not what is given."""
     order: list[Tensor] = []
     seen: set[Tensor] = set(given)
     stack: list[tuple[Tensor, bool]] = [(t, False) for t in reversed(outputs)]

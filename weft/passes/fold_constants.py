@@ -14,6 +14,7 @@ from ..core.graph_attrs import JsonAttr
 from ..core.ir import Node, NodeEntry
 from ..core.op import Op
 from ..core.pattern import OpPattern
+from ..core.symbolic import symbolic_names
 from ..core.walk import Walker, rewrite
 
 LARGE = 1 << 20  # elements
@@ -66,6 +67,7 @@ def _constant_nodes(graph: Graph, params: Collection[str]) -> set[Node]:
                 and not node.op.mutates_of(node.params)
                 and all(entry.node in constant for entry in node.inputs)
                 and all(dep in constant for dep in node.control_deps)
+                and not symbolic_names(node.params)
                 and not _grows(graph, node)
             )
         if known:

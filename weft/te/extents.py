@@ -3,23 +3,40 @@
 An operator's compute runs on them as on ints, with the sizes of one call; in expressions they stand
 for arguments. Whatever it asks about them (`n == 1`, `min(n, 4)`) becomes a guard: what was made
 holds for all sizes that answer alike. Code that needs the number itself pins it.
+
+A dimension of a model is `general`: it is at least 1, and code that works for any number of elements
+works for one; so it answers questions about 0 and 1 as a larger one would, whatever it is in this call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
-from .expr import Expr, Symbolic, Var, binary, cast
+from ..base.errors import Error, InvalidType
+from .expr import Binary, Const, Expr, Symbolic, Var, binary, cast
 from .sizes import NUMBER, OPERATIONS, QUESTIONS, SIZE, Guard, Row, SizeTable
+from .visit import postorder
 
 EQUAL = (("eq", True), ("ne", False))  # answers that say that sizes are equal
+MANY = 2  # what a general size answers as, asked about smaller numbers
+
+
+class NumberNeeded(Error):
+    """Code needs the number that a size is, where sizes are to stay open."""
+
+    def __init__(self, size: Extent) -> None:
+        super().__init__(f"code cannot be made without the number that {size!r} is")
+        self.arguments = size.trace.arguments_of(size.row)
 
 
 class Trace:
-    """The arguments there are, what was computed of them, and the questions asked so far."""
+    """The arguments there are, what was computed of them, and the questions asked so far. Where it `stays_open`, asking
+    for a number is an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, stays_open: bool = False) -> None:
+        self.stays_open = stays_open
         self.arguments: list[Var] = []
         self.guards: dict[Guard, None] = {}
         self.equal: dict[Var, Expr] = {}  # arguments that the guards say are another one
@@ -31,6 +48,13 @@ class Trace:
         self.arguments.append(Var(name))
         return Extent(value, self.arguments[-1], row, self)
 
+    def general(self, size: int | Extent) -> int | Extent:
+        """A size as a dimension of a model: guarded to be at least 1."""
+        if not isinstance(size, Extent) or size.is_general:
+            return size
+        self.guards[Guard("ge", size.row, self.row(NUMBER, 1), True)] = None
+        return Extent(size.value, size.expr, size.row, self, is_general=True)
+
     def row(self, op: str, a: int, b: int = 0) -> int:
         """The place of a row in the table."""
         return self._rows.setdefault(Row(op, a, b), len(self._rows))
@@ -38,6 +62,33 @@ class Trace:
     def row_of(self, value: int | Extent) -> int:
         """The place of a number or an extent in the table."""
         return value.row if isinstance(value, Extent) else self.row(NUMBER, int(value))
+
+    def arguments_of(self, row: int) -> list[int]:
+        """The numbers of the arguments that a row follows from."""
+        rows, found, todo = list(self._rows), set[int](), [row]
+        while todo:
+            op, a, b = rows[todo.pop()]
+            if op == SIZE:
+                found.add(a)
+            elif op != NUMBER:
+                todo += [a, b]
+        return sorted(found)
+
+    def row_of_expression(self, expr: Expr) -> int:
+        """The place of what an expression of the arguments and of numbers computes."""
+        rows: dict[int, int] = {}
+        for node in postorder((expr,)):
+            match node:
+                case Const(value=value):
+                    row = self.row(NUMBER, int(value))
+                case Var():
+                    row = self.row(SIZE, self.arguments.index(node))
+                case Binary(op=op, a=a, b=b) if op in OPERATIONS:
+                    row = self.row(op, rows[id(a)], rows[id(b)])
+                case _:
+                    raise InvalidType(f"{node!r} is no arithmetic on sizes")
+            rows[id(node)] = row
+        return rows[id(expr)]
 
     def table(self) -> SizeTable:
         """All that was computed and asked."""
@@ -72,10 +123,10 @@ class Extent(Symbolic):
     """A size known as a number, as an expression of the arguments, and as a row of the table of
     what is computed of them."""
 
-    __slots__ = ("_trace", "expr", "row", "value")
+    __slots__ = ("expr", "is_general", "row", "trace", "value")
 
-    def __init__(self, value: int, expr: Expr, row: int, trace: Trace) -> None:
-        self.value, self.expr, self.row, self._trace = value, expr, row, trace
+    def __init__(self, value: int, expr: Expr, row: int, trace: Trace, is_general: bool = False) -> None:
+        self.value, self.expr, self.row, self.trace, self.is_general = value, expr, row, trace, is_general
 
     def __repr__(self) -> str:
         return f"<Extent {self.value}>"
@@ -86,8 +137,9 @@ class Extent(Symbolic):
             return binary(op, _beside(a, b), _beside(b, a))
         if not (_is_size(a) and _is_size(b)):
             return OPERATIONS[op](_number(a), _number(b))
-        row = self._trace.row(op, self._trace.row_of(a), self._trace.row_of(b))
-        return Extent(OPERATIONS[op](_value(a), _value(b)), binary(op, a, b), row, self._trace)
+        row = self.trace.row(op, self.trace.row_of(a), self.trace.row_of(b))
+        general = op == "mul" and _is_general(a) and _is_general(b)
+        return Extent(OPERATIONS[op](_value(a), _value(b)), binary(op, a, b), row, self.trace, general)
 
     __add__, __radd__ = _operator("add", 0), _reflected("add", 0)
     __sub__, __rsub__ = _operator("sub", 0), _reflected("sub")
@@ -116,7 +168,11 @@ class Extent(Symbolic):
             return QUESTIONS[ask](self.expr, other)  # type: ignore[arg-type]
         if not _is_size(other):
             return NotImplemented
-        answer, trace = QUESTIONS[ask](self.value, _value(other)), self._trace
+        if isinstance(other, Extent) and other.row == self.row:
+            return QUESTIONS[ask](0, 0)
+        if self.is_general and type(other) is int and other < MANY:
+            return QUESTIONS[ask](MANY, other)
+        answer, trace = QUESTIONS[ask](self.value, _value(other)), self.trace
         trace.guards[Guard(ask, self.row, trace.row_of(other), answer)] = None
         if (ask, answer) in EQUAL and isinstance(other, Extent):
             trace.unify(self.expr, other.expr)
@@ -130,6 +186,8 @@ class Extent(Symbolic):
 
     def __index__(self) -> int:
         """The number itself: what is made with it serves this size alone."""
+        if self.trace.stays_open:
+            raise NumberNeeded(self)
         self._asked("eq", self.value)
         return self.value
 
@@ -140,6 +198,51 @@ class Extent(Symbolic):
 
     def __float__(self) -> float:
         return float(self.__index__())
+
+
+def is_open(size: Any) -> bool:
+    """Whether a size is an argument, or follows from some."""
+    return isinstance(size, Extent)
+
+
+def typical(size: int | Extent) -> int:
+    """About how large a size is: what it is in this call. Only what changes nothing but speed may depend on it."""
+    return size.value if isinstance(size, Extent) else size
+
+
+def fewest(sizes: Iterable[int | Extent]) -> int:
+    """The product of sizes at its smallest: that of those which are no arguments."""
+    return prod([size for size in sizes if not isinstance(size, Extent)])
+
+
+def at_least(expr: Expr) -> int:
+    """What an expression of sizes is where every argument is 1."""
+    found: dict[int, int] = {}
+    for node in postorder((expr,)):
+        if isinstance(node, Binary):
+            found[id(node)] = OPERATIONS[node.op](found[id(node.a)], found[id(node.b)])
+        else:
+            found[id(node)] = int(node.value) if isinstance(node, Const) else 1
+    return found[id(expr)]
+
+
+def lesser(a: int | Extent, b: int | Extent) -> Any:
+    """The smaller of two sizes, without asking which it is."""
+    return _extreme("min", a, b)
+
+
+def greater(a: int | Extent, b: int | Extent) -> Any:
+    """The larger of two sizes, without asking which it is."""
+    return _extreme("max", a, b)
+
+
+def _extreme(op: str, a: int | Extent, b: int | Extent) -> Any:
+    symbolic = a if isinstance(a, Extent) else b
+    return symbolic._made(op, a, b) if isinstance(symbolic, Extent) else OPERATIONS[op](a, b)  # type: ignore[arg-type]
+
+
+def _is_general(value: Any) -> bool:
+    return value.is_general if isinstance(value, Extent) else value >= 1
 
 
 def _is_size(value: Any) -> bool:

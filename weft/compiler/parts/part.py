@@ -18,11 +18,12 @@ from ...frontend.specialise import specialised
 from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
 from ...runtime.loading import load_executor
-from ...runtime.program import Array, TensorSpec
+from ...runtime.program import Array, Program, TensorSpec
 from ..assemble import assemble, fused_groups
 from ..constants import SharedConstants
 from ..control_flow import compile_parts
 from ..model_source import ModelSource
+from ..open.part import OpenPrograms
 from ..prepare import as_arrays, prepare_typed, typed_graph
 from ..stages import reached
 from .cut import is_whole
@@ -62,6 +63,9 @@ class Part:
         self.compilations = 0
         self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
         self._is_whole = is_whole(graph) and not self.names
+        self._open: OpenPrograms | None = None
+        if is_whole(graph) and not self.deciding:
+            self._open = OpenPrograms(graph, source, self.shared, self.inputs)
         self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
         self._closed = False
         self.renew_locks()
@@ -134,7 +138,6 @@ class Part:
         with self._lock:
             if not self._closed:
                 self.executors[key] = self.last = executor
-            self.compilations += 1
             if len(self.executors) > MAX_SPECIALISATIONS:
                 self.executors.popitem(last=False)
 
@@ -145,7 +148,20 @@ class Part:
         names: Mapping[str, int],
         progress: Progress | None,
     ) -> Executor:
-        start = counters.time_point()
+        if self._open is not None:
+            shapes = {name: spec.shape for name, spec in inputs.items()}
+            found = self._open.executor(shapes, lambda make: self._loaded(make, counters.time_point()))
+            if found is not None:
+                return found
+        return self._loaded(lambda: self._program(inputs, values, names, progress), counters.time_point())
+
+    def _program(
+        self,
+        inputs: Mapping[str, TensorSpec],
+        values: Mapping[str, Array],
+        names: Mapping[str, int],
+        progress: Progress | None,
+    ) -> Program:
         level, target = self.source.opt_level, self.source.target
         graph, params = self._typed(inputs, values, names)
         reached("types", infer, graph)
@@ -155,11 +171,17 @@ class Part:
         program = assemble(
             prepared.graph, groups, prepared.constants, target, progress, [inputs[name] for name in self.inputs]
         )
+        for name in program.written:
+            self._states.setdefault(name, params[name].copy())
+        return program
+
+    def _loaded(self, make: Callable[[], Program], start: int) -> Executor:
+        """A program that is made now, ready to run."""
+        program = make()
         compile_parts(program)
         named = (spec._replace(name=name) for spec, name in zip(program.outputs, self.outputs))
         program = replace(program, outputs=tuple(named))
-        for name in program.written:
-            self._states.setdefault(name, params[name].copy())
+        self.compilations += 1
         spent = counters.time_point() - start
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...te.expr import Compare, Var
+from ...te.extents import is_open
 from ...te.loops import Stmt
 from ...te.simplify_loops import simplify_statement
 from ...te.visit import postorder, substitute
 from ..access import linear
-from .nest import Axis
+from .nest import Axis, turns_of
 
 MAX_LEAVES = 256
 
@@ -25,7 +26,7 @@ class AxisRange(NamedTuple):
     """Turns start .. start + extent - 1 of an axis."""
 
     start: int
-    extent: int
+    extent: Any
 
 
 def condition_splits(axes: Sequence[Axis], body: Stmt) -> list[list[AxisRange]]:
@@ -61,6 +62,8 @@ def _cut(node: Compare) -> tuple[Var, int] | None:
 
 
 def _between(axis: Axis, cuts: set[int]) -> list[AxisRange]:
+    if is_open(axis.extent):
+        return [AxisRange(0, axis.extent)]
     edges = [0, *sorted(cut for cut in cuts if 0 < cut < axis.extent), axis.extent]
     return [AxisRange(low, high - low) for low, high in pairwise(edges)]
 
@@ -68,5 +71,5 @@ def _between(axis: Axis, cuts: set[int]) -> list[AxisRange]:
 def at_ranges(body: Stmt, axes: Sequence[Axis], parts: Sequence[AxisRange]) -> Stmt:
     """The body where each axis counts from the start of its part."""
     moved = {axis.var: axis.var + part.start for axis, part in zip(axes, parts) if part.start}
-    ranges = {axis.var: (0, max(part.extent - 1, 0)) for axis, part in zip(axes, parts)}
+    ranges = turns_of(Axis(axis.var, part.extent) for axis, part in zip(axes, parts))
     return simplify_statement(substitute(body, moved), ranges)

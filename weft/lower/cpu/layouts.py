@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32
-from ...base.shape import is_static
+from ...base.shape import Shape, is_static
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.schema import canonical
@@ -37,7 +37,7 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     """conv2d with its channels in blocks; None where they do not divide into any."""
     shape = facts[0].shape
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
-    if not plain or not is_static(shape) or facts[0].dtype != FLOAT32:
+    if not plain or not _is_image_known(shape) or facts[0].dtype != FLOAT32:
         return None
     lanes = target.lanes(FLOAT32)
     if params.groups == 1 and params.channels % lanes and params.channels >= WIDE * lanes:
@@ -54,6 +54,11 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
         return Op.get("conv2d")(*inputs, **attrs)
     data, *rest = inputs
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
+
+
+def _is_image_known(shape: Shape) -> TypeGuard[tuple[Any, int, int, int]]:
+    """Whether channels, height and width are numbers; there may be any number of images."""
+    return shape is not None and is_static(shape[1:])
 
 
 def _rounded_up(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
@@ -89,7 +94,7 @@ def padded_pool2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cp
     it is inside; None where a rim would change what is pooled."""
     pads, shape = four_pads(params.padding), facts[0].shape
     average = hasattr(params, "count_include_pad")
-    plain = params.layout == "NCHW" and not params.ceil_mode and is_static(shape)
+    plain = params.layout == "NCHW" and not params.ceil_mode and _is_image_known(shape)
     if not plain or facts[0].dtype != FLOAT32 or inputs.outputs[0].node.op is None:
         return None
     if not any(pads) or (average and not params.count_include_pad):
@@ -136,9 +141,10 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
     lanes, core = target.lanes(FLOAT32), target.facts
     whole = layouts["layout"] == layouts["out_layout"] == f"NCHW{lanes}c"
     simple = params.kernel_size == (3, 3) and set(params.strides + params.dilation) == {1}
-    if not (whole and simple and params.groups == 1 and all(isinstance(d, int) for d in shape)):
+    if not (whole and simple and params.groups == 1):
         return None
-    n, inputs, height, width = shape
+    images, inputs, height, width = shape
+    n = images if isinstance(images, int) else 1
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = height + top + bottom - 2, width + left + right - 2
     weights = inputs * params.channels
@@ -247,7 +253,7 @@ def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact], 
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
     lanes = lanes_for(params.channels, FLOAT32, target)
     fits = params.groups == 1 and params.channels % lanes == 0 and lanes > 1
-    if not plain or not fits or not is_static(shape) or facts[0].dtype != FLOAT32:
+    if not plain or not fits or not _is_image_known(shape) or facts[0].dtype != FLOAT32:
         return None
     attrs = {**canonical(params), "kernel_layout": f"IOHW{lanes}i"}
     if shape[1] % lanes == 0:

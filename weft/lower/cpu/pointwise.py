@@ -12,7 +12,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...te.expr import Binary, Const, Expr, Load, Var, as_expr
+from ...te.expr import Binary, Const, Expr, ExprLike, Load, Var, as_expr
+from ...te.extents import fewest, is_open
 from ...te.linear import Linear, expression
 from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer, span
 from ...te.simplify_loops import sequence
@@ -42,8 +43,8 @@ def pointwise_kernel(
     if jump is not None:
         return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
     inner, outer = axes[-1], list(axes[:-1])
-    few = prod(axis.extent for axis in outer) < PARALLEL_TURNS
-    if not outer or (few and inner.extent > BLOCK_ELEMENTS):
+    few = fewest(axis.extent for axis in outer) < PARALLEL_TURNS
+    if not outer or (few and not is_open(inner.extent) and inner.extent > BLOCK_ELEMENTS):
         block, body = in_blocks(inner, lanes, body)
         return finished_kernel(name, buffers, [*outer, block], body)
     return finished_kernel(name, buffers, outer, vector_loop(inner, lanes, body))
@@ -53,7 +54,7 @@ def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]
     """The same with an axis whose index is used as i // c and i % c as two axes."""
     made: list[Axis] = []
     for axis in axes:
-        block = _block_of(axis, body)
+        block = None if is_open(axis.extent) else _block_of(axis, body)
         if block is None:
             made.append(axis)
             continue
@@ -91,13 +92,14 @@ def _jump(axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> _Jump | None:
     """None where no load jumps, or where all lines it touches on the way stay in the cache."""
     inner = axes[-1]
     line = target.facts.line_bytes
-    if inner.extent * line <= NEAR * target.caches[0]:
+    if is_open(inner.extent) or inner.extent * line <= NEAR * target.caches[0]:
         return None
     for node in postorder((body,)):
         if not isinstance(node, Load) or accessed(node).scope != "arg":
             continue
         distance, size = step(node, inner.var), node.dtype.itemsize
-        along = next((axis for axis in axes[:-1] if step(node, axis.var) == 1), None)
+        known = [axis for axis in axes[:-1] if not is_open(axis.extent)]
+        along = next((axis for axis in known if step(node, axis.var) == 1), None)
         if along is not None and distance is not None and abs(distance) > 1:
             return _Jump(abs(distance) * size, along, max(line // size, 1))
     return None
@@ -132,15 +134,18 @@ def _split_kernel(
     """Threads share the axes up to the first that is cut; inside, every part has its own loops."""
     first = next(number for number, part in enumerate(parts) if len(part) > 1)
     shared = first + 1 if first + 1 < len(axes) else first
-    leaves = {choice: at_ranges(body, axes, choice) for choice in product(*parts)}
+    chosen_parts = [list(enumerate(part)) for part in parts]
+    leaves = {
+        tuple(number for number, _ in choice): at_ranges(body, axes, [part for _, part in choice])
+        for choice in product(*chosen_parts)
+    }
     flat = _flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
 
-    def nest(number: int, chosen: tuple[AxisRange, ...]) -> Stmt:
+    def nest(number: int, chosen: tuple[int, ...]) -> Stmt:
         if number == len(axes):
-            leaf = leaves[chosen]
-            inner = [axis._replace(extent=s.extent) for axis, s in zip(axes, chosen)][shared:]
-            return _leaf(inner, leaf, flat, target)
-        choices = [nest(number + 1, (*chosen, part)) for part in parts[number]]
+            inner = [axis._replace(extent=part[at].extent) for axis, part, at in zip(axes, parts, chosen)]
+            return _leaf(inner[shared:], leaves[chosen], flat, target)
+        choices = [nest(number + 1, (*chosen, at)) for at in range(len(parts[number]))]
         if number >= shared:
             return sequence(choices)
         starts = [part.start for part in parts[number]]
@@ -266,8 +271,10 @@ def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tup
     return joined, rewrite(body, flatten)
 
 
-def _size(source: Buffer) -> int:
+def _size(source: Buffer) -> ExprLike:
     """Elements from the first to the last, those between rows included."""
+    if not all(isinstance(number, Const) for number in (*source.shape, *source.strides)):
+        return source.shape[0] * source.strides[0]
     sizes = (source.shape, source.strides)
     extents, strides = ([int(number.value) for number in numbers] for numbers in sizes)  # type: ignore[attr-defined]
     return span(extents, strides)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32
@@ -20,6 +20,7 @@ from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, const
+from ...te.extents import is_open, lesser
 from ...te.loops import Buffer, Kernel
 from ..epilogue import Epilogue
 from ..group import LoweredKernel, kernel_name
@@ -28,6 +29,7 @@ from .stage import lower_group
 from .tile import balanced, registers
 from .tile_walk import choose, counted, leading_index, total_of
 
+MANY_ROWS = 64  # what a tile is chosen for where the number of rows is an argument
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
 PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, over a broadcast
 LONG_SUM = 1536  # products, from which on a sum is cut
@@ -42,16 +44,21 @@ PIECES = 8  # turns of the parallel loop that keep threads busy
 class ProductPlan(NamedTuple):
     """`tiles` and `groups`: (rows of a tile, how many), (panels side by side, how many)."""
 
-    rows: int
+    rows: Any
     depth: int
     columns: int
     lanes: int
-    tiles: tuple[tuple[int, int], ...]
+    tiles: tuple[tuple[int, Any], ...]
     groups: tuple[tuple[int, int], ...]
-    chunk: int  # tiles that run for the same panels
+    chunk: Any  # tiles that run for the same panels
     rows_first: bool  # whether all panels run for a chunk, before the next chunk
     block: int  # products summed at a time
     together: int  # groups of panels for each block of products
+
+    @property
+    def weights(self) -> int:
+        """Elements of all panels."""
+        return -(-self.columns // self.lanes) * self.depth * self.lanes
 
 
 def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
@@ -68,23 +75,48 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     if not suits or len(group.outputs) > 1 or not prod(data.shape):
         return lower_group(group, fact, target)
     plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
-    return [_PackedProduct(plan, group, fact).lowered()]
+    return [_lowered(plan, group, fact)]
 
 
-def plan_product(rows: int, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
+def _lowered(plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> LoweredKernel:
+    node, shape = group.master, fact(group.outputs[0]).shape
+    assert node is not None
+    assert is_static(shape)
+    b = KernelBuilder(kernel_name(group))
+    data = b.arg("data", FLOAT32, (plan.rows * plan.depth,))
+    weight = b.arg("weight", FLOAT32, (plan.weights,))
+    epilogue = Epilogue(b, group, fact)
+    out = b.arg("out", FLOAT32, (plan.rows * plan.columns,))
+    leading = epilogue.shape(shape)[:-1]
+
+    def finish(row: Expr) -> Callable[[Expr, Expr], Expr]:
+        at = leading_index(b, row, leading)
+        return lambda value, column: epilogue.finished(value, [*at, column])
+
+    PanelProduct(b, plan, (data, weight, out), finish).write()
+    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
+    return LoweredKernel(finished(b.finish()), arguments, plan.rows * plan.depth * plan.columns)
+
+
+def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
     """Tiles of rows and panels, and the order to run them in."""
     panels = columns // lanes
-    a, p = tile_of(rows, max(panels, 1), registers(target))
+    a, p = tile_of(MANY_ROWS if is_open(rows) else rows, max(panels, 1), registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
-    tiles = balanced(rows, a)
-    count = sum(n for _, n in tiles)
+    tiles = _tiles_of(rows, a)
+    count = total_of(tiles)
     groups = balanced(panels, p) if panels else ()
     if columns % lanes:
         groups = (*groups, (0, 1))  # what is left of a panel
     sets = sum(n for _, n in groups)
-    long = depth >= LONG_SUM and depth * rows * 4 > cached
+    long = depth >= LONG_SUM and (is_open(rows) or depth * rows * 4 > cached)
     block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
     fitting = max(cached // (block * 4 * a), 1)
+    if is_open(rows):
+        shares = -(-PIECES // sets)  # of the rows, so that threads are busy
+        chunk = lesser(fitting, (count + (shares - 1)) // shares)
+        together = next((n for n in TOGETHER if sets >= n * PIECES), 1) if long else 1
+        return ProductPlan(rows, depth, columns, lanes, tiles, groups, chunk, True, block, together)
     chunk = -(-count // -(-count // fitting))
     chunks = -(-count // chunk)
     together = next((n for n in TOGETHER if sets * chunks >= n * PIECES), 1) if long else 1
@@ -92,6 +124,19 @@ def plan_product(rows: int, depth: int, columns: int, lanes: int, target: CpuTar
     if sets * chunks < PIECES:
         chunk = -(-count // min(-(-PIECES // sets), count))
     return ProductPlan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
+
+
+def _tiles_of(rows: Any, size: int) -> tuple[tuple[int, Any], ...]:
+    """Tiles of rows: equal ones, or, where their number is an argument, full ones and a few for the rest."""
+    if not is_open(rows):
+        return balanced(rows, size)
+    tiles: list[tuple[int, Any]] = [(size, rows // size)]
+    rest = rows % size
+    for part in (4, 2, 1):
+        if part < size:
+            tiles.append((part, rest // part))
+            rest = rest % part
+    return tuple(tiles)
 
 
 def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
@@ -121,29 +166,34 @@ class _Part(NamedTuple):
     is_last: bool
 
 
-class _PackedProduct:
-    def __init__(self, plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
-        node, shape = group.master, fact(group.outputs[0]).shape
-        assert node is not None
-        assert is_static(shape)
-        self.plan, self.leading = plan, shape[:-1]
-        self.b = b = KernelBuilder(kernel_name(group))
-        weights = -(-plan.columns // plan.lanes) * plan.depth * plan.lanes
-        self.data = b.arg("data", FLOAT32, (plan.rows * plan.depth,))
-        self.weight = b.arg("weight", FLOAT32, (weights,))
-        self.epilogue = Epilogue(b, group, fact)
-        self.out = b.arg("out", FLOAT32, (plan.rows * plan.columns,))
-        self.arguments = (*node.inputs, *self.epilogue.arguments, group.outputs[0])
+class PanelProduct:
+    """Writes rows times panels into a kernel: the matrices are flat, in order of memory, `batch` of each one behind the
+    other. `finish(value, row, column)` is what is stored of a sum, by a function made once for a row."""
 
-    def lowered(self) -> LoweredKernel:
-        work = self.plan.rows * self.plan.depth * self.plan.columns
-        return LoweredKernel(finished(self._kernel()), self.arguments, work)
+    def __init__(
+        self,
+        b: KernelBuilder,
+        plan: ProductPlan,
+        matrices: tuple[Buffer, Buffer, Buffer],
+        finish: Callable[[Expr], Callable[[Expr, Expr], Expr]] | None = None,
+        batch: int = 1,
+    ) -> None:
+        self.b, self.plan, self.finish, self.batch = b, plan, finish, batch
+        self.data, self.weight, self.out = matrices
 
-    def _kernel(self) -> Kernel:
+    def write(self) -> None:
         b, plan = self.b, self.plan
         sets = -(-total_of(plan.groups) // plan.together)
-        chunks = -(-total_of(plan.tiles) // plan.chunk)
-        with b.parallel("p", sets * chunks) as p:
+        chunks = (total_of(plan.tiles) + (plan.chunk - 1)) // plan.chunk
+        with b.parallel("p", self.batch * sets * chunks) as turn:
+            p = turn
+            self.data_start = self.weight_start = self.out_start = as_expr(0)
+            if self.batch > 1:
+                number = b.let("matrix", turn // (sets * chunks))
+                p = b.let("p", turn % (sets * chunks))
+                self.data_start = b.let("data", number * (plan.rows * plan.depth))
+                self.weight_start = b.let("weight", number * plan.weights)
+                self.out_start = b.let("out", number * (plan.rows * plan.columns))
             chunk, number = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
             self.first_tile = b.let("first", chunk * plan.chunk)
             self.first_group = b.let("first", number * plan.together)
@@ -154,7 +204,6 @@ class _PackedProduct:
                 with b.loop("block", last // plan.block - 1) as block:
                     self._block((block + 1) * plan.block, plan.block, False, False)
             self._block(as_expr(last), plan.depth - last, not last, True)
-        return b.finish()
 
     def _block(self, start: Expr, depth: int, is_first: bool, is_last: bool) -> None:
         """Some products of every sum, for all panels and rows of this turn."""
@@ -181,14 +230,18 @@ class _PackedProduct:
                 b.store(acc, place, const(0, FLOAT32))
             self._sum(part, rows, row, tile, acc, lane)
             for i in range(rows):
-                at = leading_index(b, row + i, self.leading) if part.is_last else []
+                finish = self.finish(row + i) if self.finish is not None and part.is_last else None
                 for v, column in enumerate(columns):
                     value: Expr = acc[i * part.panels + v]
+                    place = self._in_batch(self.out_start, (row + i) * plan.columns + column)
                     if not part.is_first:
-                        value = value + self.out[(row + i) * plan.columns + column]
-                    if part.is_last:
-                        value = self.epilogue.finished(b.let("y", value), [*at, column])
-                    b.store(self.out, (row + i) * plan.columns + column, value)
+                        value = value + self.out[place]
+                    if finish is not None:
+                        value = finish(b.let("y", value), column)
+                    b.store(self.out, place, value)
+
+    def _in_batch(self, start: Expr, place: Expr) -> Expr:
+        return start + place if self.batch > 1 else place
 
     @contextmanager
     def _lanes(self, lanes: int) -> Iterator[Expr]:
@@ -200,8 +253,9 @@ class _PackedProduct:
 
     def _sum(self, part: _Part, rows: int, row: Expr, tile: Expr, acc: Buffer, lane: Expr) -> None:
         b, plan = self.b, self.plan
-        weight = b.let("w", (part.panel * plan.depth + part.start) * plan.lanes)
-        data = b.let("x", row * plan.depth + part.start)
+        panel = (part.panel * plan.depth + part.start) * plan.lanes
+        weight = b.let("w", self._in_batch(self.weight_start, panel))
+        data = b.let("x", self._in_batch(self.data_start, row * plan.depth + part.start))
 
         def step(k: Expr) -> None:
             vectors = [
@@ -226,7 +280,7 @@ class _PackedProduct:
         """Asks for weights: those soon to be read where few rows read them, else a share of the
         panels that come after these."""
         b, plan = self.b, self.plan
-        if total_of(plan.tiles) <= 2:
+        if not is_open(plan.rows) and total_of(plan.tiles) <= 2:
             for number in range(UNROLL * part.panels):
                 v, ahead = divmod(number, UNROLL)
                 line = turn * UNROLL + (v * plan.depth + ahead + NEAR_LINES)

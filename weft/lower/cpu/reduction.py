@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...base.cpu_target import CpuTarget
 from ...base.shape import numel
 from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
+from ...te.extents import at_least, fewest, is_open, typical
 from ...te.jam import jam
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
 from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
@@ -130,7 +131,8 @@ def choose_vector(axes: Sequence[Axis], body: Stmt, lanes: int) -> Axis | None:
     reduction = reduction_of(body)
     if lanes < 2 or not reduction.loads:
         return None
-    costs = [(_cost(axis, body, min(lanes, axis.extent)), axis) for axis in axes if axis.extent > 1]
+    known = [axis for axis in axes if not is_open(axis.extent) and axis.extent > 1]
+    costs = [(_cost(axis, body, min(lanes, axis.extent)), axis) for axis in known]
     inner = reduction.axes[-1]
     plain = all(load.mask is None for load in reduction.loads)
     if plain and inner.extent >= lanes and _is_dense(reduction.loads, inner.var):
@@ -197,7 +199,7 @@ def _vectorised(
     outer = [axis for axis in axes if axis is not vector]
     if row.extent == 1 and not rest:
         main = substitute(main, {row.var: as_expr(0)})
-        row = next((axis for axis in outer if _is_panel(axis, main)), row)
+        row = next((axis for axis in outer if not is_open(axis.extent) and _is_panel(axis, main)), row)
         outer = [axis for axis in outer if axis is not row]
     wide = row if _is_panel(row, main) else None
     across, tiling = choose_tiles(_shared(outer, main), wide, registers(target))
@@ -228,7 +230,7 @@ def _shared(axes: Sequence[Axis], body: Stmt) -> list[Axis]:
     """Axes over which some load stays the same, and some does not; the innermost first."""
     reads = reduction_of(body).loads
     found = []
-    for axis in reversed(axes):
+    for axis in reversed([axis for axis in axes if not is_open(axis.extent)]):
         steps = [step(load, axis.var) for load in reads]
         if any(s == 0 for s in steps) and any(s != 0 for s in steps):
             found.append(axis)
@@ -247,7 +249,7 @@ def _nest(
     read again and again."""
     outer = [axis for axis in axes if across is None or axis is not across.axis]
     number = Axis(Var("panel"), sum(part.repeats for part in panels))
-    turns = prod(axis.extent for axis in outer) * number.extent
+    turns = fewest(axis.extent for axis in outer) * number.extent
     tile = None
     if across is not None and turns < PARALLEL_TURNS:
         tile = Axis(Var("tile"), sum(count for _, count in across.counts))
@@ -277,12 +279,11 @@ def _panels_outside(part: Panels, count: int, outer: Sequence[Axis], far: float)
     panels, rest = sizes[True], sizes[False]
     if panels <= far:
         return panels >= rest
-    return rest * (count if rest > far else 1) <= panels * prod(axis.extent for axis in outer)
+    return rest * (count if rest > far else 1) <= panels * prod(typical(axis.extent) for axis in outer)
 
 
 def _bytes(source: Buffer) -> int:
-    extents = tuple([int(e.value) for e in source.shape])  # type: ignore[attr-defined]
-    return numel(extents) * source.dtype.itemsize
+    return numel(tuple([at_least(extent) for extent in source.shape])) * source.dtype.itemsize
 
 
 def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:

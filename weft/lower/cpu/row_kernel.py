@@ -22,7 +22,7 @@ from ...te.loops import Buffer, Kernel, Stmt, Store
 from ...te.reducers import accumulator_dtype, combine, identity
 from ...te.schedule import bind_shared
 from ...te.visit import Interner, free_of, postorder, rewrite, substitute
-from ..group import LoweredKernel, kernel_name, tensors_of
+from ..group import LoweredKernel, joined_tensors, kernel_name, tensors_of
 from .long_sums import finished
 from .nest import Axis
 from .rows import Rows, RowStage, find_rows
@@ -38,7 +38,7 @@ Index = Mapping[Var, Expr]
 
 def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group that computes rows, or the generic ones where it does not."""
-    tensors = tensors_of(group, fact)
+    tensors = joined_tensors(group, tensors_of(group, fact))
     rows = None
     if len(group.outputs) == 1:
         inputs = [tensors[entry] for entry in group.inputs]

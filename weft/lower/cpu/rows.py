@@ -19,7 +19,7 @@ from ...te.visit import rewrite, substitute
 from ..access import address, continues
 from ..group import reached_tensors
 from ..stages import stages
-from .nest import Axis
+from .nest import Axis, turns_of
 from .pointwise import value_vars
 
 
@@ -97,7 +97,7 @@ class _Finder:
         reached = reached_tensors(output)
         used = [tensor for tensor in inputs if tensor in reached]
         self.buffers = {t: _flat(f"b{n}", t) for n, t in enumerate([*used, output])}
-        self.ranges = {axis.var: (0, axis.extent - 1) for axis in axes}
+        self.ranges = turns_of(axes)
         self.results: dict[Tensor, Var] = {}
         self.places: list[Linear[Var]] = []
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from math import prod
+from typing import Any
 
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
+from ...te.expr import Reduce
+from ...te.extents import Trace, is_open
 from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
-from ...te.simplify_loops import statements
 from ...te.tensor import Tensor
-from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
+from ...te.visit import postorder
+from ..group import LoweredKernel, Strides, lower_stages, reached_tensors, stage_buffers
 from .nest import Axis
+from .open.nest import Nest, nest_kernel
 from .pointwise import pointwise_kernel
 from .reduction import reduction_kernel
 
@@ -34,21 +38,37 @@ def stage_kernel(
         nothing = Kernel(name, tuple(buffers.values()), Seq(()))
         return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
     nest = loop_nest([output], buffers)
-    axes, body = _peel(nest, len(output.shape))
-    inner = [node for node in statements(body) if isinstance(node, For)]
-    make = reduction_kernel if inner else pointwise_kernel
-    kernel = make(name, list(buffers.values()), axes, body, target)
-    work = prod(axis.extent for axis in axes) * (1 if inner else target.facts.move_operations)
-    for loop in inner:
-        work *= max(int(loop.extent.value), 1)  # type: ignore[attr-defined]
+    axes, body = _peel(nest, output.shape)
+    reduced = reduced_extents(output, buffers)
+    trace = _trace_inside([*buffers, output], reduced)
+    if trace is not None:
+        kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], 0, target, trace)
+    else:
+        make = reduction_kernel if reduced else pointwise_kernel
+        kernel = make(name, list(buffers.values()), axes, body, target)
+    work = prod(output.shape) * (prod(reduced) if reduced else target.facts.move_operations)
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
 
 
-def _peel(nest: Stmt, rank: int) -> tuple[list[Axis], Stmt]:
+def _trace_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> Trace | None:
+    """The trace of sizes that are arguments, where there are such beside the number of rows: strides depend on them."""
+    inner = [extent for tensor in tensors for extent in tensor.shape[1:]]
+    sizes = [extent for extent in (*inner, *reduced) if is_open(extent)]
+    return sizes[0].trace if sizes else None
+
+
+def reduced_extents(output: Tensor, stored: Container[Tensor]) -> list[Any]:
+    """The extents of what a stage reduces, itself or in what it computes on the way."""
+    inside = [t for t in reached_tensors(output, stored) if t not in stored]
+    nodes = [node for t in (output, *inside) if t.body is not None for node in postorder((t.body,))]
+    return [axis.extent for node in nodes if isinstance(node, Reduce) for axis in node.axes]
+
+
+def _peel(nest: Stmt, shape: Sequence[Any]) -> tuple[list[Axis], Stmt]:
     """The loops over the output's axes, and what stands in them."""
     axes = []
-    for _ in range(rank):
+    for extent in shape:
         assert isinstance(nest, For)
-        axes.append(Axis(nest.var, int(nest.extent.value)))  # type: ignore[attr-defined]
+        axes.append(Axis(nest.var, extent))
         nest = nest.body
     return axes, nest

@@ -6,23 +6,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr
+from ...te.extents import is_open
 
-Sizes = Sequence[tuple[int, int]]  # (size of a tile, how many)
+Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
 
 
-def total_of(sizes: Sizes) -> int:
+def total_of(sizes: Sizes) -> Any:
     return sum(count for _, count in sizes)
 
 
 @contextmanager
-def counted(b: KernelBuilder, first: Expr, turns: int, total: int) -> Iterator[Expr]:
+def counted(b: KernelBuilder, first: Expr, turns: Any, total: Any) -> Iterator[Expr]:
     """The numbers from `first` on, some of them, below a total."""
     with b.loop("turn", turns) as turn:
         number = b.let("number", first + turn)
-        if total % turns:
+        if is_open(total) or total % turns:
             with b.when(number < total):
                 yield number
         else:
@@ -30,7 +32,7 @@ def counted(b: KernelBuilder, first: Expr, turns: int, total: int) -> Iterator[E
 
 
 def choose(
-    b: KernelBuilder, number: Expr, sizes: Sizes, write: Callable[[int, Expr], None], done: int = 0, units: int = 0
+    b: KernelBuilder, number: Expr, sizes: Sizes, write: Callable[[int, Expr], None], done: Any = 0, units: Any = 0
 ) -> None:
     """What happens to a number: sizes hold for as many numbers as stand beside them."""
     (size, count), *others = sizes
@@ -44,9 +46,14 @@ def choose(
         choose(b, number, others, write, done + count, units + size * count)
 
 
-def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[int]) -> list[Expr]:
+def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[Any]) -> list[Expr]:
     """The index of a row along all axes but the last."""
     found: list[Expr] = []
+    if any(map(is_open, extents)):
+        for extent in reversed(extents[1:]):
+            found.append(b.let("at", row % extent))
+            row = b.let("row", row // extent)
+        return [row, *found[::-1]]
     left = prod(extents)
     for extent in reversed(extents):
         found.append(b.let("at", row % extent) if extent < left else row)

@@ -14,10 +14,12 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn.winograd import input_transform, output_transform
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr
+from ...te.extents import is_open
 from ...te.loops import Kernel
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, Temporary, kernel_name
 from .long_sums import finished
+from .product import PanelProduct, plan_product
 from .stage import stage_kernel
 
 
@@ -48,6 +50,17 @@ class _Tiling(NamedTuple):
     def tiles(self) -> int:
         return self.n * self.down * self.across
 
+    def spread(self, blocks: int) -> tuple[int, ...]:
+        """The shape of some blocks of channels of all tiles, point by point. Where the number of images is an argument,
+        tiles are rows of all channels: their products then are of rows, however many there are."""
+        if is_open(self.n):
+            return (self.t**2, self.tiles, blocks, self.lanes)
+        return (self.t**2, blocks, self.tiles, self.lanes)
+
+    def at(self, point: Any, block: Expr, tile: Expr, lane: Expr) -> tuple[Any, ...]:
+        """The index of an element of that."""
+        return (point, tile, block, lane) if is_open(self.n) else (point, block, tile, lane)
+
 
 def winograd_kernels(
     group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
@@ -66,9 +79,8 @@ def winograd_kernels(
     name = kernel_name(group)
     padded_shape = (n, inputs, plan.down * plan.m + 2, plan.across * plan.m + 2, lanes)
     padded = Temporary(0, padded_shape, dtype)  # type: ignore[arg-type]
-    points = plan.t**2
-    v = Temporary(1, (points, inputs, plan.tiles, lanes), dtype)  # type: ignore[arg-type]
-    product = Temporary(2, (points, plan.outputs, plan.tiles, plan.lanes), dtype)
+    v = Temporary(1, plan.spread(inputs), dtype)  # type: ignore[arg-type]
+    product = Temporary(2, plan.spread(plan.outputs), dtype)
     made: list[LoweredKernel] = []
     source: Hashable = node.inputs[0]
     if padded_shape != shape:
@@ -116,7 +128,7 @@ def _input_transform(name: str, plan: _Tiling, strides: Sequence[int] | None) ->
     m, t, lanes = plan.m, plan.t, plan.lanes
     padded = (plan.n, plan.inputs, plan.down * m + 2, plan.across * m + 2, lanes)
     x = b.arg("x", "float32", padded, strides=strides)
-    v = b.arg("v", "float32", (t * t, plan.inputs, plan.tiles, lanes))
+    v = b.arg("v", "float32", plan.spread(plan.inputs))
     with b.parallel("p", plan.n * plan.inputs * plan.down) as p:
         image = b.let("image", p // (plan.inputs * plan.down))
         block = b.let("block", p // plan.down % plan.inputs)
@@ -129,7 +141,7 @@ def _input_transform(name: str, plan: _Tiling, strides: Sequence[int] | None) ->
             tile = (image * plan.down + row) * plan.across + column
             for i in range(t):
                 for j in range(t):
-                    b.store(v, (i * t + j, block, tile, lane), made[i][j])
+                    b.store(v, plan.at(i * t + j, block, tile, lane), made[i][j])
     return finished(b.finish())
 
 
@@ -137,6 +149,8 @@ def _products(
     name: str, plan: _Tiling, weight: NodeEntry, v: Temporary, product: Temporary, target: CpuTarget, strides: Strides
 ) -> LoweredKernel:
     """product[point, o, tile, lane] = sum over channels of v * weight, for every point."""
+    if is_open(plan.n):
+        return _row_products(f"{name}_product", plan, weight, v, product, target)
     left = te.placeholder(v.shape, v.dtype, "v")
     channels = plan.inputs * plan.lanes
     right = te.placeholder((plan.t**2, plan.outputs, channels, plan.lanes), v.dtype, "u")
@@ -150,6 +164,19 @@ def _products(
     made = te.compute(product.shape, element, name="product")
     places = {left: v, right: weight, made: product}
     return stage_kernel(f"{name}_product", made, places, target, strides)
+
+
+def _row_products(
+    name: str, plan: _Tiling, weight: NodeEntry, v: Temporary, product: Temporary, target: CpuTarget
+) -> LoweredKernel:
+    """The same where tiles are rows: one product with packed weights for every point."""
+    b, points = KernelBuilder(name), plan.t**2
+    depth, columns = plan.inputs * plan.lanes, plan.outputs * plan.lanes
+    rows = plan_product(plan.tiles, depth, columns, plan.lanes, target)
+    sizes = (plan.tiles * depth, rows.weights, plan.tiles * columns)
+    data, panels, out = (b.arg(n, "float32", (points * size,)) for n, size in zip(("v", "u", "out"), sizes))
+    PanelProduct(b, rows, (data, panels, out), batch=points).write()
+    return LoweredKernel(finished(b.finish()), (v, weight, product), points * plan.tiles * depth * columns)
 
 
 def _output_transform(
@@ -169,7 +196,7 @@ def _output_transform(
     def tile_code(column: Expr, height: int, width: int) -> None:
         with b.vector("lane", plan.lanes) as lane:
             tile = (image * plan.down + row) * plan.across + column
-            points = [b.let("d", values[i, block, tile, lane]) for i in range(t * t)]
+            points = [b.let("d", values[plan.at(i, block, tile, lane)]) for i in range(t * t)]
             grid = [points[i * t : (i + 1) * t] for i in range(t)]
             made = _both_ways(b, m, output_transform, grid)
             for i in range(height):

@@ -1,0 +1,88 @@
+"""A graph whose dimensions have names, as one of numbers that remember how they were computed from the sizes of a call:
+code that is made from it serves other sizes, too."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...base.extents import computed
+from ...base.plan import At
+from ...base.sizes import SIZE
+from ...core.graph import Graph
+from ...core.ir import Fact, Node, NodeEntry
+from ...core.symbolic import bound_params
+from ...runtime.program import TensorSpec
+from ...te.extents import Extent, Trace, greater, lesser
+
+_OPERATIONS = {"//": operator.floordiv, "min": lesser, "max": greater}
+
+
+class OpenSizes:
+    """What names stand for: arguments of kernels, which have certain values in this call."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.trace = Trace(stays_open=True)
+        self.names = tuple(values)
+        self._sizes = {name: self.trace.general(self.trace.extent(name, value)) for name, value in values.items()}
+        self._known: dict[str, Any] = {}
+
+    @property
+    def arguments(self) -> tuple[At, ...]:
+        """What kernels take."""
+        return tuple(At(self.trace.row(SIZE, number)) for number in range(len(self.names)))
+
+    def places(self, specs: Iterable[TensorSpec]) -> tuple[tuple[int, int], ...]:
+        """Which axis of which input each argument is."""
+        found = {}
+        for number, spec in enumerate(specs):
+            for axis, extent in enumerate(spec.shape):
+                if isinstance(extent, Extent):
+                    found.setdefault(extent.row, (number, axis))
+        return tuple(found[place.row] for place in self.arguments)
+
+    def value(self, dim: int | str) -> Any:
+        """A dimension, or a number in an attribute."""
+        if not isinstance(dim, str):
+            return dim
+        if dim not in self._known:
+            self._known[dim] = computed(dim, self._sizes, _OPERATIONS)
+        return self._known[dim]
+
+    def fact(self, fact: Fact) -> Fact:
+        assert fact.shape is not None
+        return fact._replace(shape=tuple(self.trace.general(self.value(dim)) for dim in fact.shape))
+
+    def spec(self, name: str, fact: Fact) -> TensorSpec:
+        """What an input is."""
+        known = self.fact(fact)
+        assert known.dtype is not None
+        return TensorSpec(name, known.shape, known.dtype)  # type: ignore[arg-type]
+
+    def with_facts(self, graph: Graph) -> Graph:
+        """The graph in which facts are about these sizes."""
+        made = graph.replace(facts={node: tuple(map(self.fact, facts)) for node, facts in graph.facts.items()})
+        made._indexed = graph._indexed
+        return made
+
+    def with_params(self, graph: Graph) -> Graph:
+        """The graph in which attributes hold these sizes. Their texts stay as they are."""
+        made: dict[Node, Node] = {}
+        for node in graph.indexed.nodes:
+            inputs = [_moved(entry, made) for entry in node.inputs]
+            params = node.params if node.op is None else bound_params(node.params, self.value)
+            if params is not node.params or inputs != node.inputs:
+                deps = [made.get(dep, dep) for dep in node.control_deps]
+                made[node] = Node(node.op, node.name, node.attrs, inputs, deps, node.subgraphs, params)
+        if not made:
+            return graph
+        return graph.replace(
+            outputs=[_moved(entry, made) for entry in graph.outputs],
+            facts={made.get(node, node): facts for node, facts in graph.facts.items()},
+            sources={made.get(node, node): sources for node, sources in graph.sources.items()},
+        )
+
+
+def _moved(entry: NodeEntry, made: Mapping[Node, Node]) -> NodeEntry:
+    return entry._replace(node=made[entry.node]) if entry.node in made else entry

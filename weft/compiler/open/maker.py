@@ -1,0 +1,82 @@
+"""Kernels of a program whose sizes are open: each is lowered with the sizes of one call, and takes them as scalars. What
+was asked about sizes belongs to the program, so nothing but code is shared with other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from ...base.plan import At, Launch
+from ...base.target import Target
+from ...core.fused import FusedGroup
+from ...core.ir import Fact, Node, NodeEntry
+from ...lower.group import LoweredKernel, Strides
+from ...te.loops import Kernel
+from ..disk_cache import CompiledKernel
+from ..groups import GroupCall, KernelMaker, compiled_kernels, places_of, with_arguments
+from .binding import OpenSizes
+
+
+class OpenKernelMaker(KernelMaker):
+    """Compiles groups whose facts hold open sizes."""
+
+    def __init__(self, target: Target, sizes: OpenSizes) -> None:
+        super().__init__(target)
+        self.sizes = sizes
+        self._known: dict[Hashable, list[CompiledKernel]] = {}
+
+    def call_of(self, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides) -> GroupCall:
+        """The group with a signature that holds in this program."""
+        number: dict[Hashable, int] = {entry: i for i, entry in enumerate(group.inputs)}
+        rows = []
+        for node in group.nodes:
+            attrs = tuple(sorted((k, v) for k, v in node.attrs.items() if not k.startswith("__")))
+            rows.append((node.op_name, attrs, tuple(number[entry] for entry in node.inputs)))
+            for index in range(node.num_outputs):
+                number[NodeEntry(node, index)] = len(number)
+        places = places_of(group)
+        facts = tuple((self._rows(fact(entry).shape), fact(entry).dtype) for entry in places)  # type: ignore[arg-type]
+        steps = tuple(self._rows(strides[entry]) if entry in strides else None for entry in places)
+        outputs = tuple(number.get(entry, -1) for entry in group.outputs)
+        return GroupCall(group, strides, (tuple(rows), facts, outputs, steps))
+
+    def _rows(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(self.sizes.trace.row_of, shape))
+
+    def is_known(self, call: GroupCall) -> bool:
+        return call.signature in self._known
+
+    def lowered(self, call: GroupCall, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
+        """The kernels of a group as loops that take the sizes."""
+        kernels = super().lowered(call, fact)
+        return [made._replace(kernel=self._with_scalars(made.kernel)) for made in kernels]
+
+    def _with_scalars(self, kernel: Kernel) -> Kernel:
+        return replace(kernel, scalars=tuple(self.sizes.trace.arguments))
+
+    def compiled_once(
+        self,
+        key: Hashable,
+        places: Sequence[Hashable],
+        make: Callable[[], Sequence[LoweredKernel]],
+        nodes: Iterable[Node] = (),
+    ) -> list[CompiledKernel]:
+        """Kernels whose arguments are among `places`: of an equal group of this program, or compiled now."""
+        if key not in self._known:
+            position = {place: number for number, place in enumerate(places)}
+            made = self.compiled_kernels(make())
+            self._known[key] = [with_arguments(kernel, lambda entry: position[entry]) for kernel in made]
+        return [with_arguments(kernel, lambda i: places[i]) for kernel in self._known[key]]
+
+    def compiled_kernels(self, kernels: Sequence[LoweredKernel]) -> list[CompiledKernel]:
+        """The code of kernels that are lowered already, launched over turns that follow from the sizes."""
+        taking = [made._replace(kernel=self._with_scalars(made.kernel)) for made in kernels if not made.kernel.scalars]
+        ready = taking if taking else list(kernels)
+        made = compiled_kernels(ready, self.target)
+        return [self._launched(lowered.kernel, kernel) for lowered, kernel in zip(ready, made)]
+
+    def _launched(self, kernel: Kernel, made: CompiledKernel) -> CompiledKernel:
+        if kernel.parallel is None:
+            return made
+        turns = At(self.sizes.trace.row_of_expression(kernel.parallel.extent))
+        return made._replace(code=replace(made.code, launch=Launch((turns, 1, 1))))

@@ -1,0 +1,119 @@
+"""Programs of a graph whose dimensions have names: one serves all sizes that answer its guards alike.
+
+Every name is left open first. Where code needs the number itself, the name is bound to it, and the graph is prepared
+again with that number: its programs then serve that number only, and are as open as can be in the other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...base.errors import Error
+from ...base.extents import names_of, substitute
+from ...base.shape import Dim, Shape, StaticShape
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.symbolic import bound_symbol, names_in
+from ...runtime.executor import Executor
+from ...runtime.program import Program
+from ...te.extents import NumberNeeded
+from ..assemble import assemble, fused_groups
+from ..constants import SharedConstants
+from ..model_source import ModelSource
+from ..mutation import written_variables
+from ..prepare import prepare_typed, typed_graph
+from .binding import OpenSizes
+
+MAX_PROGRAMS = 16
+
+Loaded = Callable[[Callable[[], Program]], Executor]
+
+
+class _Made(NamedTuple):
+    """A program, for these numbers of the names that are bound."""
+
+    bound: tuple[tuple[str, int], ...]
+    executor: Executor
+    names: tuple[str, ...]  # those that are open, in the order of its sizes
+
+
+class OpenPrograms:
+    """What serves many sizes, made when sizes are seen that nothing there serves."""
+
+    def __init__(self, graph: Graph, source: ModelSource, shared: SharedConstants, inputs: Sequence[str]) -> None:
+        self._graph, self._source, self._shared = graph, source, shared
+        self._made: list[_Made] = []
+        self._bound: set[str] = set()
+        self._names: list[str] = []
+        self._shapes: dict[str, tuple[Dim, ...]] = {}
+        variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+        shapes = {node.name: graph.fact(NodeEntry(node)).shape for node in variables}
+        if any(shapes[name] is None for name in inputs) or written_variables(graph):
+            return
+        self._shapes = {name: _named(name, shapes[name]) for name in inputs}
+        dims = [dim for shape in self._shapes.values() for dim in shape]
+        names = names_in(graph.indexed.nodes).union(*map(names_of, dims))
+        if names <= set(dims):
+            self._names = sorted(names)
+
+    def executor(self, shapes: Mapping[str, StaticShape], loaded: Loaded) -> Executor | None:
+        """What runs on inputs of these shapes; None where code has to be made for them alone. `loaded` makes a program
+        and gets it ready."""
+        values = self._values(shapes) if self._names else None
+        if values is None:
+            return None
+        for made in self._made:
+            if all(values[name] == number for name, number in made.bound):
+                found = made.executor.bound([values[name] for name in made.names])
+                if found is not None:
+                    return found
+        return self._compiled(values, loaded)
+
+    def _values(self, shapes: Mapping[str, StaticShape]) -> dict[str, int] | None:
+        """What the names stand for; None where something is empty, which has code of its own."""
+        values = {}
+        for name, dims in self._shapes.items():
+            values.update({dim: extent for dim, extent in zip(dims, shapes[name]) if dim in self._names})
+        return None if 0 in values.values() else values
+
+    def _compiled(self, values: Mapping[str, int], loaded: Loaded) -> Executor | None:
+        while len(self._bound) < len(self._names):
+            bound = {name: values[name] for name in self._names if name in self._bound}
+            sizes = OpenSizes({name: values[name] for name in self._names if name not in self._bound})
+            try:
+                executor = loaded(lambda sizes=sizes, bound=bound: self._program(sizes, bound))
+            except NumberNeeded as needed:
+                self._bound.update(sizes.names[number] for number in needed.arguments)
+                continue
+            except Error:  # which code for these shapes alone will tell, if it is not about open sizes
+                break
+            made = _Made(tuple(bound.items()), executor, sizes.names)
+            self._made = [*self._made, made][-MAX_PROGRAMS:]
+            return made.executor.bound([values[name] for name in made.names])
+        self._names = []
+        return None
+
+    def _program(self, sizes: OpenSizes, bound: Mapping[str, int]) -> Program:
+        source = self._source
+        shapes = {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
+        symbol = bound_symbol(self._graph.symbol, bound) if bound else self._graph.symbol
+        graph = typed_graph(symbol, source.params, shapes, {})
+        inputs = [sizes.spec(node.name, graph.fact(NodeEntry(node))) for node in _variables(graph, self._shapes)]
+        prepared = prepare_typed(
+            graph, source.params, source.opt_level, source.target, shared=self._shared, bound=False
+        )
+        graph = sizes.with_params(prepared.graph)
+        groups = fused_groups(graph, source.target, source.opt_level >= 1)
+        return assemble(sizes.with_facts(graph), groups, prepared.constants, source.target, None, inputs, sizes)
+
+
+def _named(name: str, shape: Shape) -> tuple[Dim, ...]:
+    """The shape of an input with names for dimensions that have none."""
+    assert shape is not None
+    return tuple(f"{name}:{axis}" if dim is None else dim for axis, dim in enumerate(shape))
+
+
+def _variables(graph: Graph, names: Iterable[str]) -> list[Node]:
+    variables = {node.name: node for node in (graph.indexed.nodes[number] for number in graph.indexed.variables)}
+    return [variables[name] for name in names]
