@@ -1,4 +1,4 @@
-"""The native walk over the steps of a plan: pointers from slots and offsets, order, threads, segments."""
+"""The native walk over the steps of a plan: pointers from slots and offsets, order, threads, turns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from weft.base.cpu_target import host
-from weft.base.errors import InvalidValue
-from weft.base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Launch, Slot
+from weft.base.plan import BufferRef, ExecPlan, KernelStep, Launch, Slot
 from weft.codegen.cpu.object import compile_object
 from weft.codegen.emit import emit_kernel
 from weft.runtime.cpu.jit import load_object
@@ -73,13 +72,6 @@ def test_long_plans():
     assert x.tolist() == [10_000, 10_000]
 
 
-def test_host_steps_cut_the_plan_into_segments():
-    step = KernelStep("add", (BufferRef(0),) * 3, (1,))
-    middle = HostStep("sort", (BufferRef(0),), {"axis": 0})
-    plan = ExecPlan((step, step, middle, step, middle), (Slot("output", 8),))
-    assert plan.segments() == [(step, step), middle, (step,), middle]
-
-
 def test_steps_without_turns_do_not_run():
     """Not even kernels without a parallel loop, which look at no turns."""
     x = buffer("x", "int64", (1,))
@@ -94,14 +86,3 @@ def test_steps_without_turns_do_not_run():
         pool.walk(table.ctypes.data, ctypes.addressof(slots), pool.pointer, 1)
     assert marks.tolist() == [2]
     assert run_table((never, never), 1, library.address, host().facts.threads) is None
-
-
-def test_bad_plans_are_refused():
-    with pytest.raises(InvalidValue, match="slot 3"):
-        ExecPlan((KernelStep("k", (BufferRef(3),)),), (Slot("input", 8),))
-    with pytest.raises(InvalidValue, match="byte 9"):
-        ExecPlan((KernelStep("k", (BufferRef(0, 9),)),), (Slot("input", 8),))
-    with pytest.raises(InvalidValue, match="arena"):
-        ExecPlan((), (Slot("arena", 8, 60),), 64)
-    with pytest.raises(InvalidValue, match="role"):
-        Slot("stack", 8)

@@ -192,7 +192,7 @@ class _Assembler:
             self.specs.setdefault(name, self._spec(NodeEntry(node), name))
         spec = self.specs[name]
         key: Key = NodeEntry(nodes[0]) if nodes else ("unused", name)
-        self.places.add(key, "input", prod(spec.shape) * spec.dtype.itemsize, name)
+        self.places.add(key, "input", prod(spec.extents) * spec.dtype.itemsize, name)
         for node in nodes[1:]:
             self.places.add_view(NodeEntry(node), key)
 

@@ -26,7 +26,7 @@ from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFoun
 from ..base.plan import BufferRef, ExecPlan, Extents, HostStep, KernelStep, Launch, Slot, Step
 from .inputs import by_name
 from .loading import check_target, load_executor
-from .program import Array, KernelInfo, Program, TensorSpec, described
+from .program import Array, KernelInfo, Program, TensorSpec, check_slots, described
 from .report import Report, report_of
 
 FORMAT = "weft-program"
@@ -238,7 +238,8 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
         dict(contents["facts"]),
         tuple(map(str, contents["written"])),
     )
-    _check_sizes(program)
+    if not plan.is_open:
+        check_slots(program)
     return program
 
 
@@ -259,20 +260,3 @@ def _three(extents: Sequence[int]) -> Extents:
 def _spec(row: list[Any]) -> TensorSpec:
     name, shape, dtype = row
     return TensorSpec(str(name), tuple(int(dim) for dim in shape), as_dtype(dtype))
-
-
-def _check_sizes(program: Program) -> None:
-    """Slots must be as large as the arrays they stand for, or kernels would run past them."""
-    tensors = {
-        "input": [_bytes(s.shape, s.dtype) for s in program.inputs],
-        "output": [_bytes(s.shape, s.dtype) for s in program.outputs],
-        "constant": [array.nbytes for array in program.constants],
-    }
-    for role, sizes in tensors.items():
-        slots = [slot.size for slot in program.plan.slots if slot.role == role]
-        if slots != sizes:
-            raise FormatError(f"the {role}s do not fit their slots", why=f"{sizes} and {slots}")
-
-
-def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * int(dtype.itemsize)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import ShapeError
+from ..base.dtype import DType
+from ..base.errors import InvalidValue, ShapeError
 from ..base.ndarray import empty
 from .inputs import as_input, check_names
 from .program import Array, Program, TensorSpec, described
@@ -21,6 +22,7 @@ class Executor(ABC):
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._made = [] if program.plan.is_open else [(spec.extents, spec.dtype) for spec in program.outputs]
         self._expected = {spec.name: spec for spec in program.inputs}
         self._written = [i for i, spec in enumerate(program.inputs) if spec.name in program.written]
 
@@ -36,10 +38,12 @@ class Executor(ABC):
     def run_arrays(self, inputs: Mapping[str, Array], keep: bool = False) -> list[Array]:
         """The same for arrays of the right dtypes, one for each input. With `keep`, what a run writes to an input stays
         there."""
+        if self.program.open_sizes:
+            raise InvalidValue("the sizes of the program are open", hint="executor.bound(sizes), which runs for those")
         arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
         for number in () if keep else self._written:
             arrays[number] = arrays[number].copy()
-        outputs = [_new(spec) for spec in self.program.outputs]
+        outputs = [_new(shape, dtype) for shape, dtype in self._made]
         self.run_into(arrays, outputs)
         return outputs
 
@@ -55,7 +59,7 @@ def _dense(spec: TensorSpec, array: Array) -> Array:
     return array if array.flags.carray else np.require(array, requirements=["C", "A"])
 
 
-def _new(spec: TensorSpec) -> Array:
+def _new(shape: tuple[int, ...], dtype: DType) -> Array:
     """Memory for an output; large ones start at a cache line."""
-    made = np.empty(spec.shape, spec.dtype)
-    return made if made.nbytes < SMALL_OUTPUT else empty(spec.shape, spec.dtype).numpy()
+    made = np.empty(shape, dtype)
+    return made if made.nbytes < SMALL_OUTPUT else empty(shape, dtype).numpy()

@@ -15,8 +15,8 @@ from math import prod
 from typing import Any
 
 from ..base.errors import Error, InvalidType
+from ..base.sizes import NUMBER, OPERATIONS, QUESTIONS, SIZE, Guard, Row, SizeTable
 from .expr import Binary, Const, Expr, Symbolic, Var, binary, cast
-from .sizes import NUMBER, OPERATIONS, QUESTIONS, SIZE, Guard, Row, SizeTable
 from .visit import postorder
 
 EQUAL = (("eq", True), ("ne", False))  # answers that say that sizes are equal

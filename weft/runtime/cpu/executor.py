@@ -13,7 +13,7 @@ from ...base.cpu_target import CpuTarget
 from ...base.device import Device
 from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
-from ...base.plan import HostStep, KernelStep
+from ...base.plan import HostStep, KernelStep, known
 from ...base.target import Target
 from ..executor import Executor
 from ..functions import get_global_func
@@ -82,13 +82,13 @@ class _Workspace:
 
     def __init__(self, executor: CpuExecutor) -> None:
         plan = executor.program.plan
-        self.arena = empty((max(plan.arena_bytes, 1),), "uint8")
+        self.arena = empty((max(known(plan.arena_bytes), 1),), "uint8")
         most = max((len(step.buffers) for step in plan.steps), default=0)
         self.table = (ctypes.c_void_p * max(len(plan.slots) + most, 1))()
         self.address = ctypes.addressof(self.table)
         base = self.arena.address
         for slot, offset in executor._arena_slots:
-            self.table[slot] = base + offset
+            self.table[slot] = base + known(offset)
         for slot, array in zip(executor._slots_of["constant"], executor._constants):
             self.table[slot] = array.address
 
@@ -110,7 +110,7 @@ class _Workspace:
         function = get_global_func(step.function)
         assert function is not None
         views = [
-            _view((self.table[ref.slot] or 0) + ref.offset, tuple(shape), dtype)
+            _view((self.table[ref.slot] or 0) + known(ref.offset), tuple(shape), dtype)
             for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
         ]
         function(views, step.attrs)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...base.cpu_facts import ThreadFacts
-from ...base.plan import KernelStep
+from ...base.plan import KernelStep, known
 from .pool_state import with_offsets
 
 NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
@@ -28,7 +28,7 @@ def run_table(
     steps: Sequence[KernelStep], slots: int, address: Callable[[str], int], threads: ThreadFacts
 ) -> Words | None:
     """The table of some steps; None if nothing of them runs. Its address is in it, so it must not move."""
-    turning = [step for step in steps if step.launch.blocks[0]]
+    turning = [step for step in steps if step.launch.turns]
     if not turning:
         return None
     rows: list[int] = []
@@ -39,11 +39,11 @@ def run_table(
     base = words.ctypes.data
     for step in turning:
         first = len(refs) // 2
-        for ref in step.buffers:
-            refs += ref
+        for slot, offset in step.buffers:
+            refs += (slot, known(offset))
         place = base + _WORD_BYTES * (scalars_at + len(scalars))
-        scalars += step.scalars
-        rows += (address(step.kernel), first, len(refs) // 2, place, step.launch.blocks[0], _shared(step, threads))
+        scalars += map(known, step.scalars)
+        rows += (address(step.kernel), first, len(refs) // 2, place, step.launch.turns, _shared(step, threads))
     rows_at = base + _WORD_BYTES * _HEAD_WORDS
     head = [rows_at, len(turning), rows_at + _WORD_BYTES * len(rows), slots]
     words[:] = head + rows + refs + scalars
@@ -51,9 +51,9 @@ def run_table(
 
 
 def _shared(step: KernelStep, threads: ThreadFacts) -> int:
-    if step.launch.blocks[0] < 2 or step.work < threads.share:
+    if step.launch.turns < 2 or step.nanoseconds < threads.share:
         return NEVER
-    return ALWAYS if step.work >= threads.wake else IF_AWAKE
+    return ALWAYS if step.nanoseconds >= threads.wake else IF_AWAKE
 
 
 _ROW = "{ ptr, i64, i64, ptr, i64, i64 }"

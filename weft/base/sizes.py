@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..base.errors import FormatError
+from .errors import FormatError
 
 NUMBER, SIZE = "number", "size"
 OPERATIONS: dict[str, Callable[[int, int], int]] = {

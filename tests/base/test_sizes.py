@@ -7,8 +7,8 @@ import random
 import pytest
 
 from weft.base.errors import FormatError
+from weft.base.sizes import LARGEST, MAX_ROWS, NUMBER, SIZE, Row, SizeTable, read_table
 from weft.te.extents import Trace
-from weft.te.sizes import LARGEST, MAX_ROWS, NUMBER, SIZE, Row, SizeTable, read_table
 
 
 def traced():
