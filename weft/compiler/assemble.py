@@ -308,7 +308,8 @@ class _Assembler:
             kernel = rim_kernel(name, shape, dtype, start, inner, fill, strides)
             return [LoweredKernel(kernel, (result,), work)]
 
-        key = (name, str(self.target), shape, dtype, start, inner, fill, strides)
+        sizes = [None if known is None else _numbers(known) for known in (shape, start, inner, strides)]
+        key = (name, str(self.target), dtype, fill, *sizes)
         self._compiled(self.maker.compiled_once(key, [result], make), group.nodes)
 
     def _mutation(self, group: FusedGroup) -> None:
@@ -363,7 +364,8 @@ class _Assembler:
         if strides is not None:
             steps[result] = strides
         places = [source, result]
-        key = ("copy", str(self.target), fact, tuple(map(steps.get, places)))
+        known = [None if place not in steps else _numbers(steps[place]) for place in places]
+        key = ("copy", str(self.target), _numbers(fact[0]), fact[1], *known)
         make = lambda: self.lowering.copy(source, fact, result, self.target, steps)
         self._compiled(self.maker.compiled_once(key, places, make), nodes)
 
@@ -436,10 +438,10 @@ class _Assembler:
 
     def _finish(self, start: float, hits: int) -> Program:
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
-        self._check_memory(arena_bytes)
+        self._check_memory(typical(arena_bytes))
         steps = tuple(make(refs) for make in self.steps)
         table = None if self.sizes is None else self.sizes.trace.table()
-        plan = ExecPlan(steps, slots, arena_bytes, table)
+        plan = ExecPlan(steps, slots, as_number(arena_bytes), table)
         return Program(
             plan,
             tuple(self.objects.values()),
@@ -463,7 +465,12 @@ class _Assembler:
 
 def _planned(spec: TensorSpec) -> TensorSpec:
     """An input or output as programs hold it: open sizes by their rows."""
-    return spec._replace(shape=tuple(as_number(extent) for extent in spec.shape))
+    return spec._replace(shape=_numbers(spec.shape))
+
+
+def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Sizes as plans hold them."""
+    return tuple(map(as_number, sizes))
 
 
 def _place_of(key: Any) -> Any:
