@@ -13,6 +13,7 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
+from ..ops.shape.views import reindexed
 from ..te.extents import is_open
 from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
@@ -122,6 +123,10 @@ def tensors_of(
     for node in group.nodes:
         assert node.op is not None
         if NodeEntry(node) in tensors:
+            continue
+        shape = fact(NodeEntry(node)).shape
+        if node.op.alias_of(node.params).get(0) == 0 and is_static(shape) and any(map(is_open, shape)):
+            tensors[NodeEntry(node)] = reindexed(tensors[node.inputs[0]], shape)
             continue
         rule = Op.compute.get(node.op)
         if rule is None:

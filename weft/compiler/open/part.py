@@ -7,6 +7,7 @@ again with that number: its programs then serve that number only, and are as ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...base.errors import Error
@@ -82,7 +83,7 @@ class OpenPrograms:
             bound = {name: values[name] for name in self._names if name in self._bound}
             sizes = OpenSizes({name: values[name] for name in self._names if name not in self._bound})
             try:
-                executor = loaded(lambda sizes=sizes, bound=bound: self._program(sizes, bound))
+                executor = loaded(partial(self._program, sizes, bound))
             except NumberNeeded as needed:
                 self._bound.update(sizes.names[number] for number in needed.arguments)
                 continue

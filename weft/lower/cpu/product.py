@@ -21,7 +21,7 @@ from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, const
 from ...te.extents import is_open, lesser
-from ...te.loops import Buffer, Kernel
+from ...te.loops import Buffer
 from ..epilogue import Epilogue
 from ..group import LoweredKernel, kernel_name
 from .long_sums import finished
@@ -233,12 +233,12 @@ class PanelProduct:
                 finish = self.finish(row + i) if self.finish is not None and part.is_last else None
                 for v, column in enumerate(columns):
                     value: Expr = acc[i * part.panels + v]
-                    place = self._in_batch(self.out_start, (row + i) * plan.columns + column)
+                    at = self._in_batch(self.out_start, (row + i) * plan.columns + column)
                     if not part.is_first:
-                        value = value + self.out[place]
+                        value = value + self.out[at]
                     if finish is not None:
                         value = finish(b.let("y", value), column)
-                    b.store(self.out, place, value)
+                    b.store(self.out, at, value)
 
     def _in_batch(self, start: Expr, place: Expr) -> Expr:
         return start + place if self.batch > 1 else place
