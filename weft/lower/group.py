@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from .. import te
@@ -147,7 +148,9 @@ def tensors_of(
         for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
             entry = NodeEntry(node, index)
             _check(tensor, fact(entry), entry)
-            tensors[entry] = tensor
+            known = fact(entry).shape
+            renamed = tensor.body is not None and any(map(is_open, tensor.shape))
+            tensors[entry] = replace(tensor, shape=known) if renamed else tensor
     return tensors
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...base.errors import Error
 from ...base.extents import names_of, substitute
+from ...base.forks import ForkLock, renewed_lock
 from ...base.shape import Dim, Shape, StaticShape
 from ...core.graph import Graph
 from ...core.ir import Node, NodeEntry
@@ -45,6 +46,7 @@ class OpenPrograms:
     def __init__(self, graph: Graph, source: ModelSource, shared: SharedConstants, inputs: Sequence[str]) -> None:
         self._graph, self._source, self._shared = graph, source, shared
         self._made: list[_Made] = []
+        self._turn: ForkLock = renewed_lock()
         self._bound: set[str] = set()
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
@@ -64,12 +66,20 @@ class OpenPrograms:
         values = self._values(shapes) if self._names else None
         if values is None:
             return None
+        found = self._serving(values)
+        if found is None:
+            with self._turn:  # one thread makes what others may have waited for
+                found = self._serving(values) or self._compiled(values, loaded)
+        return found
+
+    def _serving(self, values: Mapping[str, int]) -> Executor | None:
+        """What there is for these sizes."""
         for made in self._made:
             if all(values[name] == number for name, number in made.bound):
                 found = made.executor.bound([values[name] for name in made.names])
                 if found is not None:
                     return found
-        return self._compiled(values, loaded)
+        return None
 
     def _values(self, shapes: Mapping[str, StaticShape]) -> dict[str, int] | None:
         """What the names stand for; None where something is empty, which has code of its own."""
