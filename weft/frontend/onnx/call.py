@@ -54,13 +54,13 @@ class OnnxCall(Building):
             raise FormatError(f"{len(node.output)} outputs, and it has {schema.max_output}")
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute as given, else as ONNX's schema has it, else `default`."""
+        """An attribute as given, else as it is assumed, else as ONNX's schema has it, else `default`."""
         self._read.add(name)
-        assumed = self._assumed.get(name)
-        return self.node.attr(name, default if assumed is None else assumed)
+        assumed = None if name in self.node.attributes else self._assumed.get(name)
+        return self.node.attr(name, default) if assumed is None else assumed
 
     def assume(self, **defaults: Any) -> None:
-        """What attributes are by default, of an operator that has no schema to say so."""
+        """What attributes are by default, where no schema says so, or not as precisely."""
         self._assumed.update(defaults)
 
     def is_default(self, name: str) -> bool:
