@@ -112,14 +112,6 @@ def node_domain(node: onnx.NodeProto) -> str:
     return _domain(node.domain)
 
 
-def node_schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
-    """What ONNX itself says of an operator."""
-    try:
-        return onnx.defs.get_schema(node.op_type, opset, node_domain(node))
-    except onnx.defs.SchemaError:
-        return None
-
-
 def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     """The graphs among the attributes of a node."""
     return [graph for item in node.attribute for graph in ([item.g] if item.HasField("g") else item.graphs)]
