@@ -68,7 +68,7 @@ def test_instructions_that_are_not_here(rng, tmp_path):
     with weft.config.override(isa="sse"):
         model = weft.compile((symbol, params), shape={"x": x.shape}, target="llvm -mcpu=x86-64-v3")
         model.save(tmp_path / "model.weft")
-        with pytest.raises(Unsupported, match="(?s)another processor.*x86-64-v3.* with .*avx2.*; this machine is"):
+        with pytest.raises(Unsupported, match=r"(?s)another processor.*x86-64-v3.* with .*avx2.*; this machine is"):
             model(x)
     (right,) = weft.compile((symbol, params), shape={"x": x.shape})(x)
     np.testing.assert_allclose(weft.runtime.load(tmp_path / "model.weft")(x)[0], right, rtol=1e-4, atol=1e-6)
