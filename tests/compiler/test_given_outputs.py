@@ -353,6 +353,33 @@ def test_parts_whose_memory_overlaps(rng):
         np.testing.assert_allclose(memory, expected, rtol=1e-5, atol=1e-6)
 
 
+def through_a_sequence():
+    """The last part computes one output; the others are inputs that a sequence passed on as they are."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["a", "b"], ["pair"]),
+        helper.make_node("Constant", [], ["zero"], value_int=0),
+        helper.make_node("Constant", [], ["one"], value_int=1),
+        helper.make_node("SequenceAt", ["pair", "zero"], ["first"]),
+        helper.make_node("SequenceAt", ["pair", "one"], ["second"]),
+        helper.make_node("Neg", ["second"], ["negative"]),
+    ]
+    inputs = [("a", TensorProto.FLOAT, (5,)), ("b", TensorProto.FLOAT, (5,))]
+    outputs = [("negative", TensorProto.FLOAT), ("first", TensorProto.FLOAT), ("second", TensorProto.FLOAT)]
+    return weft.compile(model_of(nodes, inputs, outputs))
+
+
+def test_inputs_that_are_passed_on_may_change_places(rng):
+    model = through_a_sequence()
+    for places in itertools.product((0, 2, 5), repeat=5):
+        memory = floats(rng, (10,))
+        a, b, *out = (memory[at : at + 5] for at in places)
+        expected = memory.copy()
+        for at, value in zip(places[2:], (-b, a.copy(), b.copy())):
+            expected[at : at + 5] = value
+        model.run({"a": a, "b": b}, out=out)
+        np.testing.assert_array_equal(memory, expected)
+
+
 def test_what_is_no_array_has_no_memory():
     nodes = [helper.make_node("StringConcat", ["a", "a"], ["b"])]
     model = model_of(nodes, [("a", TensorProto.STRING, (2,))], [("b", TensorProto.STRING)])

@@ -77,8 +77,8 @@ def compile(
 
     Where all shapes are known, code is made now; otherwise for each new set of input shapes, when
     it is first run. A dimension in `shape` is a number, or open: None, or a name such as "batch",
-    which stands for one number in all inputs. `progress(done, total)` is called as kernels are
-    made.
+    which stands for one number in all inputs. `target` may be another machine, whose code is then
+    saved and run there. `progress(done, total)` is called as kernels are made.
 
     >>> import numpy as np
     >>> import weft
@@ -264,6 +264,8 @@ class CompiledModel:
         >>> step()[0]
         array([0., 0., 2.], dtype=float32)
         """
+        if self._closed:
+            raise RunError("the model is closed")
         given = {} if inputs is None else self._read(inputs)
         check_known(given, self._specs)
         arrays = {n: bound_input(v, self._specs[n]) for n, v in given.items() if self._specs[n].dtype is not None}
