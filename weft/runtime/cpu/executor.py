@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,24 @@ class CpuExecutor(Executor):
         except IndexError:
             space = _Workspace(self)
         try:
-            space.run(self, inputs, outputs)
+            space.place(self, inputs, outputs)
+            space.run(self)
         finally:
             self._workspaces.append(space)
+
+    def bound_call(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
+        """Runs on these arrays, which the caller keeps; their addresses are looked up once."""
+        space = _Workspace(self)
+        space.place(self, inputs, outputs)
+        if len(self._segments) != 1 or isinstance(self._segments[0], HostStep):
+            return partial(space.run, self)
+        native, pool = self._segments[0], self._pool
+
+        def call() -> None:
+            pool.ensure(self.threads)
+            native(space.address, pool.pointer, self.threads)
+
+        return call
 
 
 class _Workspace:
@@ -87,12 +103,16 @@ class _Workspace:
         for slot, array in zip(executor._slots_of["constant"], executor._constants):
             self.table[slot] = array.address
 
-    def run(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def place(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Fills in where inputs and outputs are."""
         table = self.table
         for slot, array in zip(executor._slots_of["input"], inputs):
             table[slot] = array.__array_interface__["data"][0]
         for slot, array in zip(executor._slots_of["output"], outputs):
             table[slot] = array.__array_interface__["data"][0]
+
+    def run(self, executor: CpuExecutor) -> None:
+        """Runs on what was placed."""
         pool = executor._pool
         pool.ensure(executor.threads)
         for segment in executor._segments:
@@ -133,8 +153,8 @@ def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def _check(target: Target, threads: int | None) -> None:
-    check_target(str(target))
     thread_count(threads)
+    check_target(str(target))
 
 
 def _allocate(shape: tuple[int, ...], dtype: DType, device: Device) -> NDArray:
