@@ -38,9 +38,8 @@ done:
   ret void
 }
 
-define void @rounds(ptr %pool, ptr %buffers, i64 %extent, i64 %threads, i64 %times) {
+define void @rounds(ptr %parallel, ptr %pool, ptr %buffers, i64 %extent, i64 %threads, i64 %times) {
 entry:
-  %parallel = load ptr, ptr %pool
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
@@ -63,9 +62,9 @@ def rounds(library, pool: ThreadPool, extent: int, threads: int, times: int) -> 
     pool.ensure(threads)
     counts = np.zeros(extent, np.int64)
     pointer = (ctypes.c_void_p * 1)(counts.ctypes.data)
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3)
     function = kind(library.address("rounds"))
-    function(pool.pointer, ctypes.addressof(pointer), extent, threads, times)
+    function(pool._addresses["weft_parallel"], pool.pointer, ctypes.addressof(pointer), extent, threads, times)
     return counts
 
 

@@ -1,29 +1,58 @@
 """The plain-data contract between compiler and runtime: kernels as code, and the plan of a compiled graph as steps over
-slots of memory."""
+slots of memory. Numbers of a plan may follow from the sizes of a call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .device import Device, cpu
 from .dtype import DType
 from .errors import InvalidValue
+from .sizes import LARGEST, SizeTable
 
 # After so many nanoseconds of work, a run of kernels returns to Python, which then sees signals.
 CALL_WORK = 50e6
 
 
+class At(NamedTuple):
+    """A number that the sizes of a call decide: that of a row of the plan's table of sizes."""
+
+    row: int
+
+    def __str__(self) -> str:
+        return f"#{self.row}"
+
+
+Number = int | At
 Extents = tuple[int, int, int]  # along x, y and z
+
+
+def known(number: Number) -> int:
+    """A number that is not open.
+
+    >>> known(3)
+    3
+    """
+    if isinstance(number, At):
+        raise InvalidValue(
+            f"a number of the plan is open, in row {number.row} of its table", hint="plan.bound(sizes), which has none"
+        )
+    return number
 
 
 class Launch(NamedTuple):
     """What a kernel is started over: so many blocks, of so many threads each. On a CPU the blocks along x are the
-    turns of its parallel loop."""
+    turns of its parallel loop. Where there are no blocks, nothing runs."""
 
-    blocks: Extents = (1, 1, 1)
+    blocks: tuple[Number, Number, Number] = (1, 1, 1)
     threads: Extents = (1, 1, 1)
+
+    @property
+    def turns(self) -> int:
+        """The blocks along x."""
+        return known(self.blocks[0])
 
 
 ONCE = Launch()
@@ -60,7 +89,14 @@ class BufferRef(NamedTuple):
     kernel; the offset is where its element (0, 0, ...) lies."""
 
     slot: int
-    offset: int = 0
+    offset: Number = 0
+
+
+class OpenWork(NamedTuple):
+    """Nanoseconds that one thread takes for an element, and how many elements there are."""
+
+    each: float
+    elements: At
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +105,20 @@ class KernelStep:
 
     kernel: str
     buffers: tuple[BufferRef, ...]
-    scalars: tuple[int, ...] = ()
+    scalars: tuple[Number, ...] = ()
     launch: Launch = ONCE
-    work: float = 0.0
+    work: float | OpenWork = 0.0
+
+    @property
+    def nanoseconds(self) -> float:
+        """The work, which must not be open."""
+        return known(self.work.elements) * self.work.each if isinstance(self.work, OpenWork) else self.work
 
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Call a global function of the runtime by name, between two runs of kernels."""
+    """Call a global function of the runtime by name, between two runs of kernels. Shapes among the `tensors` of its
+    attributes may be open."""
 
     function: str
     buffers: tuple[BufferRef, ...]
@@ -95,16 +137,17 @@ class Slot:
     """
 
     role: str
-    size: int
-    offset: int = 0
+    size: Number
+    offset: Number = 0
     name: str = ""
     device: Device = HOST
 
     def __post_init__(self) -> None:
         if self.role not in ("input", "output", "constant", "arena"):
             raise InvalidValue(f"a slot has the role {self.role!r}")
-        if self.size < 0 or self.offset < 0:
-            raise InvalidValue(f"a slot of {self.size} bytes at {self.offset}")
+        for number in (self.size, self.offset):
+            if not isinstance(number, At) and not 0 <= number <= LARGEST:
+                raise InvalidValue(f"a slot of {self.size} bytes at {self.offset}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +157,61 @@ class ExecPlan:
     >>> plan = ExecPlan((KernelStep("k", (BufferRef(0),)),), (Slot("output", 16),))
     >>> [len(segment) for segment in plan.segments()]
     [1]
+
+    With a table of sizes it is open: what is `At` a row of the table is a number once the sizes are known.
+
+    >>> from weft.base.sizes import NUMBER, SIZE, Guard, Row
+    >>> table = SizeTable((Row(SIZE, 0), Row(NUMBER, 4), Row("mul", 0, 1)), (Guard("gt", 0, 1, True),))
+    >>> open_plan = ExecPlan((), (Slot("output", At(2)),), sizes=table)
+    >>> open_plan.bound([5]).slots[0].size, open_plan.bound([3])
+    (20, None)
     """
 
     steps: tuple[Step, ...]
     slots: tuple[Slot, ...]
-    arena_bytes: int = 0
+    arena_bytes: Number = 0
+    sizes: SizeTable | None = None
 
     def __post_init__(self) -> None:
+        rows = 0 if self.sizes is None else len(self.sizes.rows)
         for number, step in enumerate(self.steps):
-            for ref in step.buffers:
-                if not 0 <= ref.slot < len(self.slots):
-                    raise InvalidValue(f"step {number} uses slot {ref.slot} of {len(self.slots)}")
-                if not 0 <= ref.offset <= self.slots[ref.slot].size:
-                    raise InvalidValue(f"step {number} uses byte {ref.offset} of slot {ref.slot}")
-        for number, slot in enumerate(self.slots):
-            if slot.role == "arena" and slot.offset + slot.size > self.arena_bytes:
+            for slot, offset in step.buffers:
+                if not 0 <= slot < len(self.slots):
+                    raise InvalidValue(f"step {number} uses slot {slot} of {len(self.slots)}")
+                if offset != 0 and not _is_within(offset, self.slots[slot].size, rows):
+                    raise InvalidValue(f"step {number} uses byte {offset} of slot {slot}")
+            if isinstance(step, KernelStep):
+                _check_kernel_step(number, step, rows)
+                continue
+            for shape, _ in step.attrs.get("tensors", ()):
+                for dim in shape:
+                    check_row(dim, rows)
+        for number, memory in enumerate(self.slots):
+            check_row(memory.size, rows)
+            check_row(memory.offset, rows)
+            if memory.role == "arena" and not _is_within(memory.size, self.arena_bytes, rows, memory.offset):
                 raise InvalidValue(f"slot {number} ends outside the arena")
+        check_row(self.arena_bytes, rows)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it runs only when it is bound to sizes."""
+        return self.sizes is not None
+
+    def bound(self, sizes: Sequence[int]) -> ExecPlan | None:
+        """The plan for these sizes, in which no number is open; None if it does not serve them."""
+        if self.sizes is None:
+            return self
+        numbers = self.sizes.numbers(sizes)
+        return None if numbers is None else self.with_numbers(numbers)
+
+    def with_numbers(self, numbers: Sequence[int]) -> ExecPlan:
+        """The plan in which the rows of the table have these numbers."""
+        slots = tuple(
+            Slot(s.role, resolved(s.size, numbers), resolved(s.offset, numbers), s.name, s.device) for s in self.slots
+        )
+        steps = tuple(_bound_step(step, numbers) for step in self.steps)
+        return ExecPlan(steps, slots, resolved(self.arena_bytes, numbers))
 
     def segments(self) -> list[tuple[KernelStep, ...] | HostStep]:
         """The steps as runs of kernels, each one native call, and host steps between them. Long
@@ -143,8 +225,64 @@ class ExecPlan:
                 run, work = [], 0.0
                 continue
             run.append(step)
-            work += step.work
+            work += step.nanoseconds
             if work >= CALL_WORK:
                 result.append(tuple(run))
                 run, work = [], 0.0
         return result + ([tuple(run)] if run else [])
+
+
+def resolved(number: Number, numbers: Sequence[int]) -> int:
+    """What a number is where the rows of the table have these numbers."""
+    return numbers[number.row] if isinstance(number, At) else number
+
+
+def _bound_step(step: Step, numbers: Sequence[int]) -> Step:
+    refs = step.buffers
+    if any([isinstance(offset, At) for _, offset in refs]):
+        refs = tuple([BufferRef(slot, resolved(offset, numbers)) for slot, offset in refs])
+    if isinstance(step, HostStep):
+        return _bound_host_step(step, refs, numbers)
+    launch, work = step.launch, step.work
+    if launch is not ONCE:
+        x, y, z = launch.blocks
+        launch = Launch((resolved(x, numbers), resolved(y, numbers), resolved(z, numbers)), launch.threads)
+    if isinstance(work, OpenWork):
+        work = work.each * numbers[work.elements.row]
+    scalars = tuple([resolved(scalar, numbers) for scalar in step.scalars])
+    return KernelStep(step.kernel, refs, scalars, launch, work)
+
+
+def _bound_host_step(step: HostStep, refs: tuple[BufferRef, ...], numbers: Sequence[int]) -> HostStep:
+    attrs = dict(step.attrs)
+    if "tensors" in attrs:
+        attrs["tensors"] = [([resolved(dim, numbers) for dim in shape], dtype) for shape, dtype in attrs["tensors"]]
+    return HostStep(step.function, refs, attrs)
+
+
+def _is_within(number: Number, most: Number, rows: int, more: Number = 0) -> bool:
+    """Whether a number and some more are at most another, as far as they are known; open ones must be rows."""
+    if isinstance(number, At) or isinstance(most, At) or isinstance(more, At):
+        for open_number in (number, most, more):
+            check_row(open_number, rows)
+        return True
+    return 0 <= number <= most - more
+
+
+def check_row(number: Number, rows: int) -> None:
+    """Raises if a number is open and no row of a table of so many."""
+    if isinstance(number, At) and not 0 <= number.row < rows:
+        raise InvalidValue(f"a number of a plan stands in row {number.row} of a table of {rows}")
+
+
+def _check_kernel_step(number: int, step: KernelStep, rows: int) -> None:
+    for blocks in step.launch.blocks:
+        if blocks != 1 and not _is_within(blocks, LARGEST, rows):
+            raise InvalidValue(f"step {number} is launched over {blocks} blocks")
+    for scalar in step.scalars:
+        if isinstance(scalar, At):
+            check_row(scalar, rows)
+        elif not -LARGEST - 1 <= scalar <= LARGEST:
+            raise InvalidValue(f"step {number} has the scalar {scalar}", why="it has 64 bits")
+    if isinstance(step.work, OpenWork):
+        check_row(step.work.elements, rows)

@@ -7,11 +7,11 @@ from typing import Any
 
 from ..base.dtype import INT64, DType
 from ..base.errors import InvalidValue, NotFound
+from ..base.sizes import QUESTIONS
 from ..te.evaluate import fold_index, function_of
 from ..te.expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Load, Ramp, Select, Shuffle, Unary, Var
 from ..te.linear import ONE, ZERO, Affine, Linear, LinearForms, scalar, wrapped
 from ..te.loops import Buffer
-from ..te.sizes import QUESTIONS
 from ..te.visit import parts
 from . import arithmetic, memory
 from .affine import Index, Sum, as_vector, lane_numbers, materialise, multiply, sum_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
-from ..base.plan import BufferSpec, ExecPlan, KernelCode, Launch
+from ..base.plan import BufferSpec, KernelCode, Launch
 from ..base.target import Target
 from ..te.expr import Const, Expr
 from ..te.grid import grid_of, launch_extents
@@ -14,13 +14,6 @@ from ..te.loops import Buffer, Kernel, Store
 from ..te.visit import postorder
 
 T = TypeVar("T", bound=Target)
-
-
-class Entry(NamedTuple):
-    """Text to be made into code, with the function of each run of kernels in the order of `ExecPlan.segments()`."""
-
-    text: str
-    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,6 @@ class Codegen(Generic[T]):
     emit: Callable[[Kernel, T], str]
     assemble: Callable[[str, T], bytes]
     key: Callable[[T], str]  # what decides, besides the text, which code comes out
-    entry: Callable[[ExecPlan, str, T], Entry | None] = lambda plan, name, target: None  # one that walks a plan's steps
     listings: Mapping[str, Callable[[str, T], str]] = field(
         default_factory=dict
     )  # what WEFT_DEBUG prints, by the name of the stage

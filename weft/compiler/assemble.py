@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +74,6 @@ class _Assembler:
         self.graph = graph
         self.target = target
         self.lowering = backend_of(target).lowering
-        self.codegen = backend_of(target).codegen
         self.places = Locations()
         self.steps: list[Callable[[Mapping[Key, Any]], Step]] = []
         self.objects: dict[str, bytes] = {}
@@ -178,7 +176,7 @@ class _Assembler:
             self.specs.setdefault(name, self._spec(NodeEntry(node), name))
         spec = self.specs[name]
         key: Key = NodeEntry(nodes[0]) if nodes else ("unused", name)
-        self.places.add(key, "input", prod(spec.shape) * spec.dtype.itemsize, name)
+        self.places.add(key, "input", prod(spec.extents) * spec.dtype.itemsize, name)
         for node in nodes[1:]:
             self.places.add_view(NodeEntry(node), key)
 
@@ -422,15 +420,9 @@ class _Assembler:
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
         self._check_memory(arena_bytes)
         plan = ExecPlan(tuple(make(refs) for make in self.steps), slots, arena_bytes)
-        name = "run_" + hashlib.sha256(repr(plan.steps).encode()).hexdigest()[:24]
-        entry = self.codegen.entry(plan, name, self.target)
-        objects = tuple(self.objects.values())
-        if entry is not None:
-            objects += (kernel_cache.code_of(entry.text, self.target),)
         return Program(
             plan,
-            objects,
-            () if entry is None else entry.symbols,
+            tuple(self.objects.values()),
             tuple(self.specs[name] for name in self.inputs),
             tuple(self._spec(NodeEntry(n, i), n.output_name(i)) for n, i, _ in self.graph.outputs),
             tuple(self.values),

@@ -40,7 +40,7 @@ def initialised(
     if not waiting:
         return graph, {}
     known = {spec.name: spec for spec in static_inputs(graph)}
-    exact: dict[str, Shape] = {name: spec.shape for name, spec in known.items()}
+    exact: dict[str, Shape] = {name: spec.extents for name, spec in known.items()}
     made = as_arrays(_values(waiting, exact, {name: s.dtype for name, s in known.items()}))
     return typed_graph(graph, made, {}, {}, default), made
 
@@ -72,7 +72,7 @@ def _values(
             {n: shapes[n] for n in names & shapes.keys()},
             {n: as_dtype(dtypes[n]) for n in names & dtypes.keys()},
         )
-        dummies = {s.name: np.zeros(s.shape, s.dtype) for s in static_inputs(graph)}
+        dummies = {s.name: np.zeros(s.extents, s.dtype) for s in static_inputs(graph)}
         values.update(zip(symbols, run_graph(graph, dummies)))
     return values
 

@@ -103,10 +103,6 @@ class KernelCache:
         reached("code", backend_of(target).codegen.assemble, code)
         return backend_of(target).codegen.code(replace(kernel, name=emitted.symbol), code)
 
-    def code_of(self, text: str, target: Target) -> bytes:
-        """The code of a text."""
-        return self._object(_digest(text, target), text, target)
-
     def count(self, hits: int = 0, misses: int = 0) -> None:
         """Counts kernels that were found, here or elsewhere, and those that had to be compiled."""
         with self._lock:

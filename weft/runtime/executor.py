@@ -1,20 +1,25 @@
-"""Executors: a Program that is loaded. Arrays come in by name; outputs go to new arrays, or to given ones."""
+"""Executors: a Program that is loaded. Arrays come in by name; outputs go to new arrays, or to given ones. One of a
+program whose sizes are open runs inputs of all sizes that it serves."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..base.errors import ShapeError
+from ..base.errors import ShapeError, Unsupported
+from ..base.forks import held_lock
 from ..base.ndarray import empty
 from .bound import BoundStep, bound_input
 from .inputs import as_input, check_known, check_names
 from .outputs import as_output, given_outputs, new_output, put_in_place, set_apart
-from .program import Array, Program, TensorSpec, described
+from .program import Array, Program, TensorSpec, described, listed
+
+KEPT_SIZES = 64  # of the executors that are bound to them, the last used
 
 
 class Executor(ABC):
@@ -22,6 +27,8 @@ class Executor(ABC):
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._bound: OrderedDict[tuple[int, ...], Executor] = OrderedDict()
+        self._lock = held_lock("table")
         self._expected = {spec.name: spec for spec in program.inputs}
         self._written = [i for i, spec in enumerate(program.inputs) if spec.name in program.written]
 
@@ -40,6 +47,8 @@ class Executor(ABC):
     ) -> list[Any]:
         """The same for arrays of the right dtypes, one for each input, and `out` with one value an output. With `keep`,
         what a run writes to an input stays there."""
+        if self.program.open_sizes:
+            return self._at(inputs).run_arrays(inputs, out, keep)
         arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
         for number in () if keep else self._written:
             arrays[number] = arrays[number].copy()
@@ -54,6 +63,40 @@ class Executor(ABC):
         put_in_place(made, outputs)
         return [array if value is None else value for array, value in zip(outputs, out)]
 
+    def bound(self, sizes: Sequence[int]) -> Executor | None:
+        """An executor for these sizes; None if the program does not serve them."""
+        raise Unsupported(f"programs for {self.program.target} have no open sizes", where=repr(self))
+
+    def _at(self, inputs: Mapping[str, Array]) -> Executor:
+        """The executor for the sizes of these inputs, which is kept for the next of them."""
+        shapes = [inputs[spec.name].shape for spec in self.program.inputs]
+        sizes = tuple(self.program.sizes_of(shapes))
+        with self._lock:
+            found = self._bound.get(sizes)
+            if found is not None:
+                self._bound.move_to_end(sizes)
+                return found
+        found = self.bound(sizes)
+        if found is None:
+            raise self._refused(shapes, sizes)
+        with self._lock:
+            self._bound[sizes] = found
+            if len(self._bound) > KEPT_SIZES:
+                self._bound.popitem(last=False)
+        return found
+
+    def _refused(self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> ShapeError:
+        """The error for sizes that the program does not serve."""
+        table, specs = self.program.plan.sizes, self.program.inputs
+        assert table is not None
+        names = [f"{specs[number].name}.shape[{axis}]" for number, axis in self.program.open_sizes]
+        given = [f"{specs[number].name!r} of shape {shapes[number]}" for number, _ in self.program.open_sizes]
+        return ShapeError(
+            f"the program does not take input {listed(list(dict.fromkeys(given)))}",
+            why=f"it was compiled for {table.refusal(sizes, names)}",
+            hint="compile the model for these shapes too",
+        )
+
     @abstractmethod
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order; outputs share no memory."""
@@ -63,6 +106,10 @@ class Executor(ABC):
         filled with zeros."""
         known = {} if inputs is None else inputs
         check_known(known, self._expected)
+        if self.program.open_sizes:
+            check_names(known, self._expected)
+            arrays_given = {name: bound_input(known[name], spec) for name, spec in self._expected.items()}
+            return self._at(arrays_given).bind(known, out)
         values = {name: known[name] if name in known else zeros(spec) for name, spec in self._expected.items()}
         arrays = [bound_input(values[spec.name], spec) for spec in self.program.inputs]
         for spec, array in zip(self.program.inputs, arrays):
@@ -97,7 +144,7 @@ class Executor(ABC):
 
 def zeros(spec: TensorSpec) -> Array:
     """Memory for what is bound and was not given: zeros, from a cache line on."""
-    made = empty(spec.shape, spec.dtype).numpy()
+    made = empty(spec.extents, spec.dtype).numpy()
     made.fill(0)
     return made
 

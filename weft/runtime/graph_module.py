@@ -71,7 +71,7 @@ class GraphModule:
         self.program = program
         self.device = device
         self._executor = load_executor(program, threads)
-        self._inputs = {spec.name: _zeros(spec.shape, spec.dtype) for spec in program.inputs}
+        self._inputs = {spec.name: _zeros(spec.extents, spec.dtype) for spec in program.inputs}
         self._unset = dict.fromkeys(self._inputs)
         self._outputs: list[NDArray] = []
         self._lock = renewed_lock()  # held while functions of the user run
@@ -115,7 +115,7 @@ class GraphModule:
         self.set_input(**inputs)
         if self._unset:
             raise self._missing()
-        outputs = [empty(spec.shape, spec.dtype) for spec in self.program.outputs]
+        outputs = [empty(spec.extents, spec.dtype) for spec in self.program.outputs]
         with self._lock:
             given = [self._inputs[spec.name].numpy() for spec in self.program.inputs]
             self._executor.run_into(given, [output.numpy() for output in outputs])

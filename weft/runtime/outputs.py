@@ -19,8 +19,8 @@ SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not mat
 
 def new_output(spec: TensorSpec) -> Array:
     """Memory for an output; large ones start at a cache line."""
-    made = np.empty(spec.shape, spec.dtype)
-    return made if made.nbytes < SMALL_OUTPUT else empty(spec.shape, spec.dtype).numpy()
+    made = np.empty(spec.extents, spec.dtype)
+    return made if made.nbytes < SMALL_OUTPUT else empty(spec.extents, spec.dtype).numpy()
 
 
 def given_outputs(out: Any, names: Sequence[str]) -> list[Any]:

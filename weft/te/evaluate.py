@@ -14,9 +14,9 @@ import numpy as np
 
 from ..base.dtype import BOOL, FLOAT32, INT64, DType, is_float, is_integer
 from ..base.errors import DTypeError
+from ..base.sizes import OPERATIONS
 from .expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Ramp, Select, Shuffle, Unary
 from .linear import wrapped
-from .sizes import OPERATIONS
 from .visit import parts
 
 Value = Any  # numpy.generic or numpy.ndarray

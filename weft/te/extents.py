@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..base.sizes import NUMBER, OPERATIONS, QUESTIONS, SIZE, Guard, Row, SizeTable
 from .expr import Expr, Symbolic, Var, binary, cast
-from .sizes import NUMBER, OPERATIONS, QUESTIONS, SIZE, Guard, Row, SizeTable
 
 EQUAL = (("eq", True), ("ne", False))  # answers that say that sizes are equal
 

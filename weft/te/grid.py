@@ -37,8 +37,8 @@ class Grid(NamedTuple):
 
     def launch(self, frame: Frame) -> Launch:
         """The extents of the axes, for the arguments that a frame holds."""
-        made = Launch(_along_axes(self.blocks, frame), _along_axes(self.threads, frame))
-        for axis, count, most in zip(AXES, made.blocks, MAX_BLOCKS):
+        blocks = _along_axes(self.blocks, frame)
+        for axis, count, most in zip(AXES, blocks, MAX_BLOCKS):
             if count > most:
                 raise InvalidValue(
                     f"a grid of {count} blocks along {axis}",
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
                     why=f"a GPU takes at most {most}",
                     hint="bind the longest loop to block.x, or give a block more to do",
                 )
-        return made
+        return Launch(blocks, _along_axes(self.threads, frame))
 
 
 def grid_of(kernel: Kernel) -> Grid | None:

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from ..base.errors import BarrierError, RaceError, UninitialisedError
-from ..base.plan import Extents
+from ..base.plan import Extents, known
 from .grid import AXES, Grid
 from .loops import Buffer, For
 from .steps import Frame, Place, Step, allocate, run
@@ -27,14 +27,14 @@ def run_grid(grid: Grid, steps: Sequence[Step], frame: Frame, seed: int) -> None
     """Runs all blocks on the arguments that a frame holds. `seed` decides the order."""
     launch = grid.launch(frame)
     order = Random(seed)
-    places = _places(grid.blocks, launch.blocks)
+    places = _places(grid.blocks, [known(count) for count in launch.blocks])
     order.shuffle(places)
     between_blocks: _Memory = defaultdict(Touches)
     for at in places:
         _Block(grid, frame, at, between_blocks).run(steps, launch.threads, order)
 
 
-def _places(loops: Sequence[For], extents: Extents) -> list[Who]:
+def _places(loops: Sequence[For], extents: Sequence[int]) -> list[Who]:
     """Every value of the variables of loops bound to axes of these extents."""
     return list(product(*(range(extents[AXES.index(loop.kind[-1])]) for loop in loops)))
 

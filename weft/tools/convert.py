@@ -23,7 +23,7 @@ from ..core.ir import topo_order
 from ..core.symbol import Symbol
 from ..runtime.program import Array
 from .model_files import read_model
-from .run import likely_shapes, random_array
+from .run import dims_of, likely_shapes, random_array
 
 TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
 TRIES = 3  # sets of random inputs: where boxes are chosen, rounding may decide between two
@@ -108,7 +108,7 @@ def compare(
     name, run = other
     largest = 0.0
     likely = likely_shapes(model.inputs)  # where dimensions stay open
-    specs = [InputSpec(spec.name, likely.get(spec.name, spec.shape), spec.dtype) for spec in model.inputs]
+    specs = [InputSpec(spec.name, likely.get(spec.name, dims_of(spec)), spec.dtype) for spec in model.inputs]
     for seed in range(TRIES):
         rng = np.random.default_rng(seed)
         inputs = {spec.name: random_array(rng, spec) for spec in specs}

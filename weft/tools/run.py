@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ..base.dtype import dtype_name, is_float
 from ..base.errors import Error, FormatError, NotFound, ShapeError
-from ..base.shape import Dim, is_static
+from ..base.shape import Dim, Shape, is_static
 from ..compiler.model import InputSpec, Model, compile
 from ..frontend.files import is_program
 from ..runtime.artifact import load
@@ -48,7 +48,7 @@ def run_model(
         model = compiled_with_progress(path, known, params, threads, opt_level, console)
     listed = ", ".join(map(str, model.inputs))
     console.print(f"inputs   {listed}", highlight=False, markup=False, soft_wrap=True)
-    outputs, seconds = timed(model, complete_inputs(model, arrays, console), repeat)
+    outputs, seconds = timed(model, complete_inputs(model, arrays, known, console), repeat)
     console.print(str(model.report()), highlight=False, markup=False)
     for name, value in zip(model.outputs, outputs):
         show_output(name, value, console)
@@ -110,10 +110,17 @@ def compiled_with_progress(
 def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[Dim]]) -> None:
     """Raises if a compiled model has other inputs than those that are given."""
     for spec in inputs:
-        if tuple(shapes.get(spec.name, spec.shape)) != spec.shape:
+        given = tuple(shapes.get(spec.name, spec.dims))
+        fixed = [(a, b) for a, b in zip(spec.dims, given) if isinstance(a, int)]
+        if len(given) != len(spec.dims) or any(a != b for a, b in fixed):
             raise ShapeError(
                 f"input {spec.name!r} has shape {shapes[spec.name]}", why=f"the model is compiled for {spec}"
             )
+
+
+def dims_of(spec: InputSpec | TensorSpec) -> Shape:
+    """The shape of an input, in which dimensions may be names or unknown."""
+    return spec.dims if isinstance(spec, TensorSpec) else spec.shape
 
 
 def likely_shapes(inputs: Sequence[InputSpec | TensorSpec]) -> dict[str, tuple[int, ...]]:
@@ -126,28 +133,33 @@ def likely_shapes(inputs: Sequence[InputSpec | TensorSpec]) -> dict[str, tuple[i
     names: dict[str, int] = {}
     shapes = {}
     for spec in inputs:
-        if is_static(spec.shape):
+        shape = dims_of(spec)
+        if is_static(shape):
             continue
-        dims: Sequence[Dim] = (None,) if spec.shape is None else spec.shape
+        dims: Sequence[Dim] = (None,) if shape is None else shape
         likely = [LIKELY_BATCH, *[LIKELY_SIDE if len(dims) == 4 else LIKELY_EXTENT] * (len(dims) - 1)]
         extents = [names.setdefault(dim, size) if isinstance(dim, str) else size for dim, size in zip(dims, likely)]
         shapes[spec.name] = tuple(dim if isinstance(dim, int) else size for dim, size in zip(dims, extents))
     return shapes
 
 
-def complete_inputs(model: Model, known: Mapping[str, Array], console: Console) -> dict[str, Array]:
-    """What is known, and random numbers for the other inputs."""
+def complete_inputs(
+    model: Model, known: Mapping[str, Array], shapes: Mapping[str, Sequence[Dim]], console: Console
+) -> dict[str, Array]:
+    """What is known, and random numbers for the other inputs, of these shapes where theirs are open."""
+    likely = {**likely_shapes(model.inputs), **shapes}
     rng = np.random.default_rng(0)
     arrays = dict(known)
     drawn = [spec for spec in model.inputs if spec.name not in known]
     for spec in drawn:
-        arrays[spec.name] = random_array(rng, spec)
+        shape = likely.get(spec.name, dims_of(spec))
+        arrays[spec.name] = random_array(rng, InputSpec(spec.name, None if shape is None else tuple(shape), spec.dtype))
     if drawn:
         console.print("random   " + ", ".join(spec.name for spec in drawn), highlight=False)
     return arrays
 
 
-def random_array(rng: np.random.Generator, spec: InputSpec | TensorSpec) -> Array:
+def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:
     """Normal numbers, zeros and ones for integers and booleans, or a word for text."""
     assert is_static(spec.shape)
     if spec.dtype is None:

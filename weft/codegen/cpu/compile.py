@@ -7,11 +7,10 @@ from ...base.plan import KernelCode
 from ...te.loops import Kernel
 from ..emit import emit_kernel
 from ..generator import Codegen
-from .entry import emit_entry
 from .object import compile_assembly, compile_object, machine_key
 
 CODEGEN = Codegen[CpuTarget](
-    "object", emit_kernel, compile_object, machine_key, emit_entry, {"llvm": lambda ir, _: ir, "asm": compile_assembly}
+    "object", emit_kernel, compile_object, machine_key, {"llvm": lambda ir, _: ir, "asm": compile_assembly}
 )
 
 

@@ -14,11 +14,11 @@ from ...base.dtype import as_dtype, dtype_name
 from ...base.errors import Error, FormatError, RunError
 from ...base.file_cache import file_cache
 from ...base.plan import KernelCode
+from ...base.sizes import read_table
 from ...core.bulk import collector_paused
 from ...lower.cpu.open.generic import OpenMemory, OpenProgram, OpenStep
 from ...runtime.cpu.open_kernel import OpenKernel, load_kernels
 from ...te.loops import Kernel
-from ...te.sizes import read_table
 from ..disk_cache import CompiledKernel, decoded, encoded
 from ..kernels import kernel_cache
 from .kernels import compiling, file_key

@@ -117,7 +117,7 @@ class Part:
         inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
         check_target(str(self.source.target))
         if names is None:
-            names = self.check({name: spec.shape for name, spec in inputs.items()})
+            names = self.check({name: spec.extents for name, spec in inputs.items()})
         values = {name: arrays[name].copy() for name in self.deciding}
         return self._once(key, lambda: self._specialise(inputs, values, names, None))
 
@@ -182,13 +182,13 @@ class Part:
         """The graph in which every entry has a shape of numbers, and its parameters."""
         params = self.source.params
         if self._is_whole:
-            shapes = {name: spec.shape for name, spec in inputs.items()}
+            shapes = {name: spec.extents for name, spec in inputs.items()}
             return typed_graph(self.graph, params, shapes, {}), params
-        facts = {name: (spec.shape, spec.dtype) for name, spec in inputs.items()}
+        facts = {name: (spec.extents, spec.dtype) for name, spec in inputs.items()}
         symbol, known = specialised(self.graph, params, facts, values, names)
         arrays = as_arrays(known)
         read = set(symbol.list_input_names())
-        shapes = {name: spec.shape for name, spec in inputs.items() if name in read and name not in arrays}
+        shapes = {name: spec.extents for name, spec in inputs.items() if name in read and name not in arrays}
         return typed_graph(symbol, arrays, shapes, {}), arrays
 
     def close(self) -> None:

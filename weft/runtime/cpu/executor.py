@@ -1,5 +1,5 @@
 """Runs programs on a CPU: one native call for each run of kernels. Each call has a workspace of its own, so that many
-threads may call an executor."""
+threads may call an executor; those of one program at several sizes share all but the addresses."""
 
 from __future__ import annotations
 
@@ -7,60 +7,92 @@ import ctypes
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from ...base.cpu_target import CpuTarget
 from ...base.device import Device
 from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
-from ...base.plan import HostStep
+from ...base.plan import HostStep, KernelStep, known
 from ...base.target import Target
 from ..executor import Executor
 from ..functions import get_global_func
 from ..program import Array, Program
 from ..registry import Runtime
+from .arenas import Arenas
 from .compatible import check_target
-from .jit import load_object
+from .jit import Library, load_object
 from .pool import thread_count, thread_pool
+from .walk_code import Words, run_table
 
-_Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+class _Loaded(NamedTuple):
+    """What executors of a program share, whatever sizes they are bound to."""
+
+    library: Library | None
+    constants: list[NDArray]
+    arenas: Arenas
+
+    @classmethod
+    def of(cls, program: Program) -> _Loaded:
+        kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
+        library = load_object(program.objects, kernels) if kernels else None
+        return cls(library, [constant(array) for array in program.constants], Arenas())
 
 
 class CpuExecutor(Executor):
     """A program whose code is linked into this process."""
 
-    def __init__(self, program: Program, threads: int | None = None) -> None:
+    def __init__(self, program: Program, threads: int | None = None, loaded: _Loaded | None = None) -> None:
         check_target(program.target)
         super().__init__(program)
         self.threads = thread_count(threads)
-        self._library = load_object(program.objects, program.entries) if program.objects else None
-        self._segments = self._load_segments()
-        self._constants = [constant(array) for array in program.constants]
-        slots = program.plan.slots
-        self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
-        self._slots_of = {
-            role: [i for i, slot in enumerate(slots) if slot.role == role] for role in ("input", "output", "constant")
-        }
-        self._workspaces: deque[_Workspace] = deque()
+        self._loaded = loaded or _Loaded.of(program)
+        self._runs: list[Words] = []  # what the segments hold the addresses of
         self._pool = thread_pool()
+        if not program.plan.is_open:
+            self._prepare()
 
-    def _load_segments(self) -> list[Any]:
-        """Native functions and host steps, in order."""
-        segments: list[Any] = []
-        names = iter(self.program.entries)
-        for part in self.program.plan.segments():
+    def _prepare(self) -> None:
+        """Makes what depends on the sizes."""
+        slots = self.program.plan.slots
+        self._segments = self._tables()
+        self._slots_of = {
+            role: [i for i, slot in enumerate(slots) if slot.role == role]
+            for role in ("input", "output", "constant", "arena")
+        }
+        self._arena_bytes = known(self.program.plan.arena_bytes)
+        self._arena_offsets = np.array([known(slots[i].offset) for i in self._slots_of["arena"]], np.int64)
+        self._workspaces: deque[_Workspace] = deque()
+
+    def bound(self, sizes: Sequence[int]) -> CpuExecutor | None:
+        """An executor for these sizes, None if the program does not serve them. It shares code, constants and the
+        memory of calls with its siblings."""
+        program = self.program.bound(sizes)
+        return None if program is None else CpuExecutor(program, self.threads, self._loaded)
+
+    def _tables(self) -> list[int | HostStep]:
+        """Addresses of tables of kernels, and host steps, in order."""
+        segments: list[int | HostStep] = []
+        plan, facts = self.program.plan, CpuTarget.create(self.program.target).facts
+        for part in plan.segments():
             if isinstance(part, HostStep):
                 segments.append(part)
-            else:
-                assert self._library is not None
-                segments.append(_Entry(self._library.address(next(names))))
+                continue
+            library = self._loaded.library
+            assert library is not None
+            words = run_table(part, len(plan.slots), library.address, facts.threads)
+            if words is not None:
+                self._runs.append(words)
+                segments.append(words.ctypes.data)
         return segments
 
     @property
     def workspace_bytes(self) -> int:
-        """Memory that idle workspaces hold."""
-        return sum(space.arena.nbytes for space in tuple(self._workspaces))
+        """Memory of calls that is idle, here and in executors of the same program at other sizes."""
+        return self._loaded.arenas.idle_bytes
 
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
@@ -68,40 +100,51 @@ class CpuExecutor(Executor):
             space = self._workspaces.pop()
         except IndexError:
             space = _Workspace(self)
+        arena = self._loaded.arenas.take(self._arena_bytes)
         try:
+            space.use(self, arena.address)
             space.place(self, inputs, outputs)
             space.run(self)
         finally:
+            self._loaded.arenas.give(arena)
             self._workspaces.append(space)
 
     def bound_call(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
         """Runs on these arrays, which the caller keeps; their addresses are looked up once."""
-        space = _Workspace(self)
+        space, arena = _Workspace(self), empty((max(self._arena_bytes, 1),), "uint8")
+        space.use(self, arena.address)
+        space.keeps = arena
         space.place(self, inputs, outputs)
         if len(self._segments) != 1 or isinstance(self._segments[0], HostStep):
             return partial(space.run, self)
-        native, pool = self._segments[0], self._pool
+        table, pool = self._segments[0], self._pool
 
         def call() -> None:
             pool.ensure(self.threads)
-            native(space.address, pool.pointer, self.threads)
+            pool.walk(table, space.address, pool.pointer, self.threads)
 
         return call
 
 
 class _Workspace:
-    """What one call at a time uses: the arena, and the addresses that native code reads."""
+    """The addresses that native code reads, for one call at a time."""
 
     def __init__(self, executor: CpuExecutor) -> None:
         plan = executor.program.plan
-        self.arena = empty((max(plan.arena_bytes, 1),), "uint8")
-        self.table = (ctypes.c_void_p * max(len(plan.slots), 1))()
-        self.address = ctypes.addressof(self.table)
-        base = self.arena.address
-        for slot, offset in executor._arena_slots:
-            self.table[slot] = base + offset
-        for slot, array in zip(executor._slots_of["constant"], executor._constants):
+        most = max((len(step.buffers) for step in plan.steps), default=0)
+        self.words = np.zeros(len(plan.slots) + most, np.int64)
+        self.address = self.words.ctypes.data
+        self.table = (ctypes.c_int64 * len(self.words)).from_address(self.address)  # faster for single ones
+        self.arena = 0  # where that of the last call is
+        self.keeps: NDArray | None = None  # an arena that no other call uses
+        for slot, array in zip(executor._slots_of["constant"], executor._loaded.constants):
             self.table[slot] = array.address
+
+    def use(self, executor: CpuExecutor, arena: int) -> None:
+        """Has the values between inputs and outputs in an arena."""
+        if arena != self.arena:
+            self.words[executor._slots_of["arena"]] = executor._arena_offsets + arena
+            self.arena = arena
 
     def place(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Fills in where inputs and outputs are."""
@@ -119,13 +162,13 @@ class _Workspace:
             if isinstance(segment, HostStep):
                 self._host_step(executor, segment)
             else:
-                segment(self.address, pool.pointer, executor.threads)
+                pool.walk(segment, self.address, pool.pointer, executor.threads)
 
     def _host_step(self, executor: CpuExecutor, step: HostStep) -> None:
         function = get_global_func(step.function)
         assert function is not None
         views = [
-            _view((self.table[ref.slot] or 0) + ref.offset, tuple(shape), dtype)
+            _view(self.table[ref.slot] + known(ref.offset), tuple(shape), dtype)
             for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
         ]
         function(views, step.attrs)

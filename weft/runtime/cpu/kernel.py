@@ -51,7 +51,7 @@ class NativeKernel:
 
     def _end(self, begin: int, end: int | None) -> int:
         launch = self.signature.launch
-        extent = None if launch is None else launch.blocks[0]
+        extent = None if launch is None else launch.turns
         end = extent if end is None else end
         if end is None:
             raise InvalidValue(f"the extent of kernel {self.signature.name} depends on its scalars", hint="pass end=")

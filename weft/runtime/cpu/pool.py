@@ -17,26 +17,24 @@ from ...base import config
 from ...base.errors import InvalidType, InvalidValue
 from ...base.forks import held_lock
 from ...base.machine import usable_cores
-from ...base.pool_state import OFFSETS, STATE_BYTES
 from .jit import load_ir
 from .pool_code import has_threads, pool_ir
+from .pool_state import OFFSETS, STATE_BYTES
+from .walk_code import walk_ir
 
 MAX_THREADS = 1024
 _LINE = 64
 
 
 class ThreadPool:
-    """`pointer` is what native code passes to `weft_parallel`, whose address is the first word
-    there:
-
-        void weft_parallel(ptr pool, ptr kernel, ptr buffers, ptr scalars, i64 extent, i64 threads)
-    """
+    """`pointer` is what native code takes as the pool. `walk(run, slots, pointer, threads)` runs the steps of a
+    table, which `walk_code.py` describes."""
 
     def __init__(self) -> None:
-        names = ["weft_parallel"]
+        names = ["weft_parallel", "weft_walk"]
         if has_threads():
             names += ["weft_worker", "weft_stop", "weft_try_lock", "weft_set_workers"]
-        library = load_ir(pool_ir(), names)
+        library = load_ir(pool_ir() + walk_ir(), names)
         # Sleeping workers return into this code, so it must outlive everything else.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
         self._addresses = {name: library.address(name) for name in names}
@@ -46,6 +44,7 @@ class ThreadPool:
         pointer, long = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, pointer, long, long)
         self._parallel = kind(self._addresses["weft_parallel"])
+        self.walk = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, long)(self._addresses["weft_walk"])
         self._lock = held_lock("table")
         self._reset()
 
@@ -54,8 +53,6 @@ class ThreadPool:
         self._workers: list[tuple[int, ctypes.Array[ctypes.c_int64]]] = []
         self._stopped = False
         ctypes.memset(self.pointer, 0, STATE_BYTES)
-        parallel = ctypes.c_uint64.from_address(self.pointer + OFFSETS["PARALLEL"])
-        parallel.value = self._addresses["weft_parallel"]
 
     @property
     def workers(self) -> int:

@@ -1,6 +1,6 @@
 """The native half of the thread pool, as LLVM IR text: what a worker does and how a loop is split.
 
-The state is one block of memory; `base/pool_state.py` says what lies where.
+The state is one block of memory; `pool_state.py` says what lies where.
 
 A job is cut into a few pieces for each thread, and whoever is free takes the next: the caller and
 every second worker from the front, the others from the back. So a thread tends to work where it
@@ -18,7 +18,7 @@ import platform
 import sys
 
 from ...base.cpu_facts import THREADS
-from ...base.pool_state import with_offsets
+from .pool_state import with_offsets
 
 PIECES_PER_THREAD = 4
 _SPINS_PER_CLOCK = 32

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.plan import KernelStep
+from ...base.plan import KernelStep, known
 from ..inputs import as_input
 from ..program import KernelInfo, Program
 from .executor import aligned
@@ -33,17 +33,18 @@ def profile(program: Program, inputs: Mapping[str, Any], rounds: int = 5) -> lis
     for _ in range(rounds):
         for number, step in enumerate(program.plan.steps):
             if isinstance(step, KernelStep):
-                pointers = [memory[ref.slot] + ref.offset for ref in step.buffers]
+                pointers = [memory[ref.slot] + known(ref.offset) for ref in step.buffers]
                 table = (ctypes.c_void_p * len(pointers))(*pointers)
-                scalars = (ctypes.c_int64 * max(len(step.scalars), 1))(*step.scalars)
+                scalars = (ctypes.c_int64 * max(len(step.scalars), 1))(*map(known, step.scalars))
                 run = _Kernel(library.address(step.kernel))
                 start = time.perf_counter()
-                run(ctypes.addressof(table), ctypes.addressof(scalars), 0, step.launch.blocks[0])
+                if step.launch.turns:
+                    run(ctypes.addressof(table), ctypes.addressof(scalars), 0, step.launch.turns)
                 times[number] = min(times[number], time.perf_counter() - start)
     steps = [(t, s) for t, s in zip(times, program.plan.steps) if isinstance(s, KernelStep)]
     slots = program.plan.slots
     return [
-        KernelTime(info, seconds, sum(slots[ref.slot].size for ref in step.buffers))
+        KernelTime(info, seconds, sum(known(slots[ref.slot].size) for ref in step.buffers))
         for info, (seconds, step) in zip(program.kernels, steps)
     ]
 
@@ -57,15 +58,15 @@ class _Memory(dict[int, int]):
 def _memory(program: Program, inputs: list[Any]) -> _Memory:
     made = _Memory()
     made.kept = []
-    arena = aligned(np.zeros(max(program.plan.arena_bytes, 1), "uint8"))
+    arena = aligned(np.zeros(max(known(program.plan.arena_bytes), 1), "uint8"))
     made.kept.append(arena)
     given = {"input": iter(inputs), "constant": iter(program.constants)}
     for number, slot in enumerate(program.plan.slots):
         if slot.role == "arena":
-            made[number] = arena.address + slot.offset
+            made[number] = arena.address + known(slot.offset)
             continue
         source = given.get(slot.role)
-        array = aligned(next(source) if source else np.zeros(max(slot.size, 1), "uint8"))
+        array = aligned(next(source) if source else np.zeros(max(known(slot.size), 1), "uint8"))
         made.kept.append(array)
         made[number] = array.address
     return made

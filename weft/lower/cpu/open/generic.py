@@ -11,11 +11,11 @@ from .... import te
 from ....base.cpu_facts import COSTS
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
+from ....base.sizes import SizeTable
 from ....te.expr import Call, Expr, Load, Reduce, as_expr
 from ....te.extents import Trace
 from ....te.loops import Buffer, For, Kernel, Stmt, buffer
 from ....te.schedule import inline, loop_nest
-from ....te.sizes import SizeTable
 from ....te.tensor import Tensor
 from ....te.visit import loads, postorder, substitute
 from ...group import reached_tensors

@@ -9,12 +9,12 @@ from dataclasses import replace
 from ....base.cpu_facts import COSTS
 from ....base.dtype import DType
 from ....base.errors import Unsupported
+from ....base.sizes import NUMBER, OPERATIONS, SIZE
 from ....core.op import Op
 from ....core.schema import Params
 from ....te.expr import Binary, Const, Expr, Var, as_expr
 from ....te.extents import Trace
 from ....te.loops import Kernel
-from ....te.sizes import NUMBER, OPERATIONS, SIZE
 from ....te.transform import legalise
 from .generic import OpenMemory, OpenProgram, OpenStep, extents
 

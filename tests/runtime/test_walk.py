@@ -1,4 +1,4 @@
-"""The native entry of a plan: pointers from slots and offsets, order, threads, segments."""
+"""The native walk over the steps of a plan: pointers from slots and offsets, order, threads, turns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from weft.base.cpu_target import host
-from weft.base.errors import InvalidValue
-from weft.base.plan import BufferRef, ExecPlan, HostStep, KernelStep, Launch, Slot
-from weft.codegen.cpu.entry import emit_entry
+from weft.base.plan import BufferRef, ExecPlan, KernelStep, Launch, Slot
 from weft.codegen.cpu.object import compile_object
 from weft.codegen.emit import emit_kernel
 from weft.runtime.cpu.jit import load_object
 from weft.runtime.cpu.pool import thread_pool
-from weft.te.expr import Var
+from weft.runtime.cpu.walk_code import run_table
+from weft.te.expr import Var, as_expr
 from weft.te.loops import Kernel, Parallel, Store, buffer
 
 rng = np.random.default_rng(0)
@@ -31,15 +30,14 @@ def kernels() -> list[Kernel]:
 
 
 def run(plan: ExecPlan, arrays: list[np.ndarray], threads: int) -> None:
-    entry = emit_entry(plan, "graph", host())
     codes = [compile_object(emit_kernel(kernel, host()), host()) for kernel in kernels()]
-    library = load_object([*codes, compile_object(entry.text, host())], entry.symbols)
+    library = load_object(codes, ["scale", "add"])
     pool = thread_pool()
     pool.ensure(threads)
-    slots = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    for symbol in entry.symbols:
-        kind(library.address(symbol))(ctypes.addressof(slots), pool.pointer, threads)
+    slots = (ctypes.c_void_p * (len(arrays) + 3))(*(array.ctypes.data for array in arrays))
+    for segment in plan.segments():
+        table = run_table(segment, len(arrays), library.address, host().facts.threads)
+        pool.walk(table.ctypes.data, ctypes.addressof(slots), pool.pointer, threads)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -74,20 +72,17 @@ def test_long_plans():
     assert x.tolist() == [10_000, 10_000]
 
 
-def test_host_steps_cut_the_plan_into_segments():
-    step = KernelStep("add", (BufferRef(0),) * 3, (1,))
-    middle = HostStep("sort", (BufferRef(0),), {"axis": 0})
-    plan = ExecPlan((step, step, middle, step, middle), (Slot("output", 8),))
-    assert plan.segments() == [(step, step), middle, (step,), middle]
-    assert emit_entry(plan, "g", host()).symbols == ("g.0", "g.1")
-
-
-def test_bad_plans_are_refused():
-    with pytest.raises(InvalidValue, match="slot 3"):
-        ExecPlan((KernelStep("k", (BufferRef(3),)),), (Slot("input", 8),))
-    with pytest.raises(InvalidValue, match="byte 9"):
-        ExecPlan((KernelStep("k", (BufferRef(0, 9),)),), (Slot("input", 8),))
-    with pytest.raises(InvalidValue, match="arena"):
-        ExecPlan((), (Slot("arena", 8, 60),), 64)
-    with pytest.raises(InvalidValue, match="role"):
-        Slot("stack", 8)
+def test_steps_without_turns_do_not_run():
+    """Not even kernels without a parallel loop, which look at no turns."""
+    x = buffer("x", "int64", (1,))
+    code = compile_object(emit_kernel(Kernel("mark", (x,), Store(x, (as_expr(0),), x[0] + 1)), host()), host())
+    library = load_object([code], ["mark"])
+    marks = np.zeros(1, np.int64)
+    never, once = (KernelStep("mark", (BufferRef(0),), (), Launch((turns, 1, 1))) for turns in (0, 1))
+    slots = (ctypes.c_void_p * 2)(marks.ctypes.data)
+    pool = thread_pool()
+    for steps in ((never, once, never), (once,)):
+        table = run_table(steps, 1, library.address, host().facts.threads)
+        pool.walk(table.ctypes.data, ctypes.addressof(slots), pool.pointer, 1)
+    assert marks.tolist() == [2]
+    assert run_table((never, never), 1, library.address, host().facts.threads) is None

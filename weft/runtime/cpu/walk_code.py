@@ -1,0 +1,139 @@
+"""The native function that runs the steps of any plan, as LLVM IR text, and the tables that it walks.
+
+    void weft_walk(ptr run, ptr slots, ptr pool, i64 threads)
+
+A run is a table of 64-bit words: a head (address of the rows, how many there are, address of the refs, how many slots
+there are), a row for each step (address of the kernel, its first ref, the end of its refs, address of its scalars,
+turns, whether threads share it), the refs (slot, bytes from its start on) and the scalars. `slots` are addresses, and
+behind them is room for as many as any step has refs, where the function puts what it gives to a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...base.cpu_facts import ThreadFacts
+from ...base.plan import KernelStep, Number
+from .pool_state import with_offsets
+
+NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
+_HEAD_WORDS, _ROW_WORDS, _WORD_BYTES = 4, 6, 8
+
+Words = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def run_table(
+    steps: Sequence[KernelStep], slots: int, address: Callable[[str], int], threads: ThreadFacts
+) -> Words | None:
+    """The table of some steps in which nothing is open; None if nothing of them runs. Its address is in it, so it must
+    not move."""
+    turning = [step for step in steps if step.launch.blocks[0] != 0]
+    if not turning:
+        return None
+    addresses = {kernel: address(kernel) for kernel in {step.kernel for step in turning}}
+    rows: list[Number] = []
+    refs: list[Number] = []
+    scalars: list[Number] = []
+    scalars_at = _HEAD_WORDS + _ROW_WORDS * len(turning) + 2 * sum([len(step.buffers) for step in turning])
+    words = np.empty(scalars_at + sum([len(step.scalars) for step in turning]), np.int64)
+    base = words.ctypes.data
+    for step in turning:
+        first = len(refs) // 2
+        for ref in step.buffers:
+            refs += ref
+        place = base + _WORD_BYTES * (scalars_at + len(scalars))
+        scalars += step.scalars
+        turns = step.launch.turns
+        rows += (addresses[step.kernel], first, len(refs) // 2, place, turns, _shared(turns, step.nanoseconds, threads))
+    rows_at = base + _WORD_BYTES * _HEAD_WORDS
+    head = [rows_at, len(turning), rows_at + _WORD_BYTES * len(rows), slots]
+    words[:] = head + rows + refs + scalars
+    return words
+
+
+def _shared(turns: int, work: float, threads: ThreadFacts) -> int:
+    if turns < 2 or work < threads.share:
+        return NEVER
+    return ALWAYS if work >= threads.wake else IF_AWAKE
+
+
+_ROW = "{ ptr, i64, i64, ptr, i64, i64 }"
+_WALK = """
+define void @weft_walk(ptr %run, ptr %slots, ptr %pool, i64 %threads) nounwind {
+entry:
+  %at.count = getelementptr i8, ptr %run, i64 8
+  %at.refs = getelementptr i8, ptr %run, i64 16
+  %at.known = getelementptr i8, ptr %run, i64 24
+  %rows = load ptr, ptr %run, align 8
+  %count = load i64, ptr %at.count, align 8
+  %refs = load ptr, ptr %at.refs, align 8
+  %known = load i64, ptr %at.known, align 8
+  %pointers = getelementptr ptr, ptr %slots, i64 %known
+  %several = icmp sgt i64 %threads, 1
+  %asleep = getelementptr i8, ptr %pool, i64 POOL.ASLEEP
+  %pulse = getelementptr i8, ptr %pool, i64 POOL.PULSE
+  br label %step
+step:
+  %number = phi i64 [ 0, %entry ], [ %following, %next ]
+  %at.kernel = getelementptr ROW, ptr %rows, i64 %number, i32 0
+  %at.first = getelementptr ROW, ptr %rows, i64 %number, i32 1
+  %at.last = getelementptr ROW, ptr %rows, i64 %number, i32 2
+  %at.scalars = getelementptr ROW, ptr %rows, i64 %number, i32 3
+  %at.extent = getelementptr ROW, ptr %rows, i64 %number, i32 4
+  %at.shared = getelementptr ROW, ptr %rows, i64 %number, i32 5
+  %kernel = load ptr, ptr %at.kernel, align 8
+  %first = load i64, ptr %at.first, align 8
+  %last = load i64, ptr %at.last, align 8
+  %scalars = load ptr, ptr %at.scalars, align 8
+  %extent = load i64, ptr %at.extent, align 8
+  %shared = load i64, ptr %at.shared, align 8
+  %any = icmp slt i64 %first, %last
+  br i1 %any, label %fill, label %ready
+fill:
+  %ref = phi i64 [ %first, %step ], [ %ref.next, %fill ]
+  %at.slot = getelementptr { i64, i64 }, ptr %refs, i64 %ref, i32 0
+  %at.offset = getelementptr { i64, i64 }, ptr %refs, i64 %ref, i32 1
+  %slot = load i64, ptr %at.slot, align 8
+  %offset = load i64, ptr %at.offset, align 8
+  %at.base = getelementptr ptr, ptr %slots, i64 %slot
+  %base = load ptr, ptr %at.base, align 8
+  %pointer = getelementptr i8, ptr %base, i64 %offset
+  %place = sub i64 %ref, %first
+  %at.pointer = getelementptr ptr, ptr %pointers, i64 %place
+  store ptr %pointer, ptr %at.pointer, align 8
+  %ref.next = add i64 %ref, 1
+  %more = icmp slt i64 %ref.next, %last
+  br i1 %more, label %fill, label %ready
+ready:
+  br i1 %several, label %choose, label %alone
+choose:
+  %sleepers = load atomic i32, ptr %asleep monotonic, align 4
+  %awake = icmp eq i32 %sleepers, 0
+  %least = select i1 %awake, i64 1, i64 2
+  %split = icmp sge i64 %shared, %least
+  br i1 %split, label %together, label %busy
+together:
+  call void @weft_parallel(ptr %pool, ptr %kernel, ptr %pointers, ptr %scalars, i64 %extent, i64 %threads)
+  br label %next
+busy:
+  %beat = trunc i64 %number to i32
+  store atomic i32 %beat, ptr %pulse monotonic, align 4
+  br label %alone
+alone:
+  call void %kernel(ptr %pointers, ptr %scalars, i64 0, i64 %extent)
+  br label %next
+next:
+  %following = add i64 %number, 1
+  %going = icmp slt i64 %following, %count
+  br i1 %going, label %step, label %end
+end:
+  ret void
+}
+"""
+
+
+def walk_ir() -> str:
+    """The IR, to stand beside that of `weft_parallel`."""
+    return with_offsets(_WALK).replace("ROW", _ROW)
