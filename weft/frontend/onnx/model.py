@@ -15,7 +15,7 @@ from ...base.ndarray import NDArray
 from ..reading import read_bytes
 from .functions import inlined
 from .large import read_without_large
-from .restated import restated
+from .restated import OWN, OWN_VERSION, restated
 from .tensors import Folder
 
 _LARGEST_FILE = 1 << 31  # protobuf reads no more
@@ -40,7 +40,7 @@ def read_model(source: object, links: bool = False) -> Model:
     metadata = _metadata(proto)
     proto = inlined(proto)
     proto = restated(proto)
-    opsets = {_domain(item.domain): item.version for item in proto.opset_import}
+    opsets = {OWN: OWN_VERSION, **{_domain(item.domain): item.version for item in proto.opset_import}}
     _check_names(proto.graph)
     return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large, metadata)
 
