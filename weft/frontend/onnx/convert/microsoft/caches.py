@@ -1,5 +1,5 @@
-"""Caches of keys and values that GroupQueryAttention keeps from step to step: of all tokens, or of the last; of numbers,
-or of levels in their place."""
+"""Caches of keys and values that GroupQueryAttention keeps from step to step: of all tokens, or of the last ones; with
+numbers in them, or levels in their place."""
 
 from __future__ import annotations
 

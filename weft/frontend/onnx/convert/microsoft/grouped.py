@@ -54,9 +54,9 @@ def group_query_attention(call: OnnxCall) -> list[Value | None]:
         present = [window.present(part) for part in seen]
     heads = Heads(call.widened(query), *(numbers(call, part, how) for part, how in zip(seen, levels)))
     output, shown = _attended(call, heads, step, window)
-    output, shown = (None if part is None else call.cast(part, call.dtype(query)) for part in (output, shown))
-    assert output is not None
-    return [merged_heads(call, output), *present, shown]
+    dtype = call.dtype(query)
+    scores = None if shown is None else call.cast(shown, dtype)
+    return [merged_heads(call, call.cast(output, dtype)), *present, scores]
 
 
 def _window(call: OnnxCall, step: Step, length: int) -> Window | None:
@@ -115,6 +115,7 @@ def _attended(call: OnnxCall, heads: Heads, step: Step, window: Window | None) -
     (_, _, length, _), capacity, dtype = call.shape(heads.query), call.shape(heads.key)[2], call.dtype(heads.query)
     scale, softcap, mode, bias = call.attr("scale") or None, call.attr("softcap"), call.attr("qk_output"), call.get(10)
     bias = None if bias is None else call.widened(bias)
+    seen: Value | None
     if window is not None:
         seen, bias = window.seen(), None if bias is None else window.columns(bias)
     else:
