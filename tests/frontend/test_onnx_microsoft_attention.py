@@ -109,6 +109,74 @@ def test_multi_head_attention_with_a_past():
     check("MultiHeadAttention", *new, None, mask, None, *past, num_heads=2, outputs=3)
 
 
+# A past in a buffer with places for more tokens, of which each beam may have another beam's.
+
+BUFFER_INPUTS = {
+    "MultiHeadAttention": ["bias", "mask", "added", "key", "value", "count", "beams"],
+    "DecoderMaskedMultiHeadAttention": ["mask", "added", "key", "value", "count", "width", "beams", "bias"],
+}
+
+
+def buffered(op, past=4, **given):
+    """The inputs of a node of four sequences: two of a batch, in two beams each."""
+    cache = {"key": floats(4, 2, 10, 4), "value": floats(4, 2, 10, 4), "count": np.array([past], np.int32)}
+    parts = {**cache, **given}
+    return [floats(4, 1, 8) for _ in range(3)] + [parts.get(name) for name in BUFFER_INPUTS[op]]
+
+
+def options(past=4):
+    """All that may be given; of a bias for each sequence ONNX Runtime reads another part where there are beams."""
+    mask = rng.integers(0, 2, (4, past + 1)).astype(np.int32)
+    return {"bias": floats(24), "mask": mask, "added": floats(1, 2, 1, past + 1)} | beams()
+
+
+def beams():
+    return {"beams": rng.integers(0, 2, (2, 2, 10)).astype(np.int32), "width": np.array([2], np.int32)}
+
+
+@pytest.mark.parametrize("op", BUFFER_INPUTS)
+@pytest.mark.parametrize("chosen", [(), ("bias",), ("mask",), ("added",), ("beams", "width"), tuple(options())])
+@pytest.mark.parametrize("past", [0, 4, 9])
+def test_a_past_in_a_buffer(op, chosen, past):
+    given = {name: value for name, value in options(past).items() if name in chosen}
+    attrs = {"past_present_share_buffer": 1} if op[0] == "D" else {}
+    check(op, *buffered(op, past, **given), num_heads=2, outputs=3, mask_filter_value=-3.0, **attrs)
+
+
+def test_several_tokens_in_a_buffer():
+    new, past = [floats(2, 3, 8) for _ in range(3)], [floats(2, 2, 10, 4) for _ in range(2)]
+    arrays = *new, None, None, floats(2, 2, 3, 7), *past, np.array([4], np.int32)
+    check("MultiHeadAttention", *arrays, num_heads=2, outputs=3, unidirectional=1)
+
+
+def test_beams_of_a_past_that_grows():
+    arrays = buffered("MultiHeadAttention", count=None, added=floats(4, 2, 1, 11))
+    ours = weft_run(*one_node("MultiHeadAttention", *arrays[:9], beams()["beams"] * 0, num_heads=2, outputs=3))
+    first = [np.repeat(part.reshape(2, 2, 2, 10, 4)[:, :1], 2, 1).reshape(4, 2, 10, 4) for part in arrays[6:8]]
+    plain = [*arrays[:6], *first]
+    expected = onnxruntime_run(*one_node("MultiHeadAttention", *plain, num_heads=2, outputs=3))
+    np.testing.assert_allclose(ours[0], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(ours[1][:, :, :10], arrays[6])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_decoder_that_reads_an_encoder(masked):
+    mask = rng.integers(0, 2, (2, 6)).astype(np.int32) if masked else None
+    arrays = floats(2, 1, 8), floats(2, 2, 6, 4), floats(2, 2, 6, 4), mask, *[None] * 6, floats(24)
+    check("DecoderMaskedMultiHeadAttention", *arrays, num_heads=2)
+
+
+def test_buffers_that_make_no_sense():
+    op = "MultiHeadAttention"
+    with pytest.raises(Error, match="a table of beams of shape"):
+        weft_run(*one_node(op, *buffered(op, beams=np.zeros((3, 2, 10), np.int32)), num_heads=2))
+    with pytest.raises(Error, match="shows the scores of a buffer"):
+        weft_run(*one_node(op, *buffered(op), num_heads=2, outputs=4))
+    op = "DecoderMaskedMultiHeadAttention"
+    with pytest.raises(Error, match="no past_sequence_length"):
+        weft_run(*one_node(op, *buffered(op, count=None), num_heads=2, past_present_share_buffer=1))
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("first", [False, True])

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from .....base.dtype import BOOL, INT32
 from .....base.errors import FormatError, Unsupported
 from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..heads import Heads, all_of, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
+from ..heads import (
+    Heads,
+    all_of,
+    attended,
+    attention_steps,
+    first_keys,
+    mask_of,
+    merged_heads,
+    split_heads,
+    visible,
+    written,
+)
 from ..rotary import angles, rotated
 from .domain import microsoft
 from .quantised import scaled_product
@@ -64,7 +77,7 @@ def _wide(call: OnnxCall, *parts: Value) -> Heads:
 
 
 def _mask(
-    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: int
+    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: Value | int
 ) -> Value | None:
     """What is added to the scores: a bias, the filter value for keys that the mask leaves out, and -inf for those ahead
     where attention goes one way."""
@@ -100,24 +113,78 @@ def _allowed(call: OnnxCall, mask: Value, batch: int, length: int, total: int) -
     raise FormatError(f"a mask of shape {shape} for {batch} x {length} queries and {total} keys")
 
 
+@microsoft("DecoderMaskedMultiHeadAttention", mask_filter_value=-10000.0, past_present_share_buffer=0)
+def decoder_masked_attention(call: OnnxCall) -> list[Value | None]:
+    """The same of one token, with its inputs in another order. The table of beams says how many there are, too."""
+    call.assume(unidirectional=0)
+    call.ignore("output_qk", "past_present_share_buffer")
+    given = [call.get(i) for i in range(11)]
+    if call.attr("past_present_share_buffer") and given[5] is not None and given[7] is None:
+        raise FormatError("one buffer for past and present, and no past_sequence_length")
+    call.inputs = [given[i] for i in (0, 1, 2, 10, 3, 4, 5, 6, 7, 9)]
+    return multi_head_attention(call)
+
+
 @microsoft("MultiHeadAttention", unidirectional=0, mask_filter_value=-10000.0)
 def multi_head_attention(call: OnnxCall) -> list[Value | None]:
-    """Attention of queries, keys and values in separate tensors, or packed into one or two."""
-    heads = call.attr("num_heads")
-    query, key, value = _separate(call, heads)
-    past = call.get(6), call.get(7)
+    """Attention of queries, keys and values in separate tensors, or packed into one or two. What is past is as long as
+    its tensors, or they are a buffer with places for more."""
+    query, key, value = _separate(call, call.attr("num_heads"))
+    past, count = (call.get(6), call.get(7)), call.get(8)
     if past.count(None) == 1:
         raise FormatError("past_key and past_value come together")
-    before = 0 if past[0] is None else call.shape(past[0])[2]
-    key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
-    mask = _mask(call, query, key, call.get(4), call.get(5), before)
-    if 3 in call.wanted:
-        wide = None if mask is None else call.widened(mask)
-        steps = attention_steps(call, _wide(call, query, key, value), wide, call.attr("scale") or None)
-        output, scores = (call.cast(part, call.dtype(query)) for part in (steps.output, steps.masked))
+    before: Value | int = 0 if past[0] is None else call.shape(past[0])[2]
+    if count is not None and past[0] is not None:
+        before = call.reshape(call.cast(count, INT32), (1,))
+        starts = call.broadcast_to(before, (call.shape(key)[0],))
+        key, value = (written(call, old, new, 2, starts) for old, new in zip(past, (key, value)) if old is not None)
     else:
-        output, scores = _attended(call, query, key, value, mask), None
-    return [merged_heads(call, output), key, value, scores]
+        key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
+    present, length, total = (key, value), call.shape(query)[2], call.shape(key)[2]
+    key, value = (_of_beams(call, part, before) for part in present)
+    keys, bias = (_as_long(call, call.get(i), total if isinstance(before, Value) else None) for i in (4, 5))
+    mask = _mask(call, query, key, keys, bias, before)
+    if isinstance(before, Value):
+        filled = first_keys(call, call.shifted(before, length), total)
+        mask = mask_of(call, [filled], mask, call.dtype(query))
+    if 3 not in call.wanted:
+        return [merged_heads(call, _attended(call, query, key, value, mask)), *present, None]
+    if isinstance(before, Value):
+        raise Unsupported(f"{call.op_type} that shows the scores of a buffer", why="how many there are is not known")
+    wide = None if mask is None else call.widened(mask)
+    steps = attention_steps(call, _wide(call, query, key, value), wide, call.attr("scale") or None)
+    output, scores = (call.cast(part, call.dtype(query)) for part in (steps.output, steps.masked))
+    return [merged_heads(call, output), *present, scores]
+
+
+def _of_beams(call: OnnxCall, part: Value, before: Value | int) -> Value:
+    """Keys or values of the past, each from the beam that the table of (batch, beams, places) names, for it to become
+    the past of another; new ones are of their own."""
+    table = call.get(9)
+    if table is None:
+        return part
+    batch, heads, total, size = call.shape(part)
+    batches, beams, places = call.shape(table)
+    if batches * beams != batch or (isinstance(before, int) and places < before):
+        raise FormatError(f"a table of beams of shape {call.shape(table)} for {batch} x {total} keys")
+    own = call.positions(batch, 0, 2, INT32)
+    first = call.make(np.arange(batches).repeat(beams)[:, None] * beams, INT32)
+    known = min(places, total)
+    named = call.op("broadcast_add", call.reshape(call.cast(table, INT32), (batch, places)), first)
+    limit = before if isinstance(before, Value) else call.make([before], INT32)
+    old = call.op("broadcast_less", call.positions(known, 1, 2, INT32), call.reshape(limit, (1, 1)))
+    source = call.op("broadcast_where", old, call.sliced(named, {1: (0, known, 1)}), own)
+    if known < total:
+        source = call.joined([source, call.broadcast_to(own, (batch, total - known))], 1)
+    spread = call.broadcast_to(call.reshape(source, (batch, 1, total, 1)), (batch, heads, total, size))
+    return call.op("gather_elements", part, spread, axis=0)
+
+
+def _as_long(call: OnnxCall, mask: Value | None, total: int | None) -> Value | None:
+    """A mask or a bias for all places of a buffer, of which those behind its end are not seen."""
+    if mask is None or total is None or call.rank(mask) < 2 or call.shape(mask)[-1] >= total:
+        return mask
+    return call.op("pad", mask, pad_width=((0, 0),) * (call.rank(mask) - 1) + ((0, total - call.shape(mask)[-1]),))
 
 
 def _separate(call: OnnxCall, heads: int) -> list[Value]:
