@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -217,25 +218,61 @@ def _unpacked(call: OnnxCall, part: Value) -> Sequence[Value]:
     return [call.reshape(piece, (batch, length, heads * size)) for piece in slices]
 
 
-@microsoft("RotaryEmbedding", interleaved=0, rotary_embedding_dim=0, num_heads=0, scale=1.0, is_packed_batching=0)
+_ROTARY: dict[str, Any] = {
+    "interleaved": 0,
+    "rotary_embedding_dim": 0,
+    "num_heads": 0,
+    "scale": 1.0,
+    "is_packed_batching": 0,
+}
+
+
+@microsoft("RotaryEmbedding", **_ROTARY)
 @in_float32
 def rotary_embedding(call: OnnxCall) -> Value:
-    """One position is that of the first token, which the others follow. Packed heads have the size that the table says,
-    unless only a part of each is turned."""
-    data, places, cos, sin = (call[i] for i in range(4))
+    """One position is that of the first token, which the others follow."""
+    data, places, tables = call[0], call[1], (call[2], call[3])
+    if call.rank(places) == 1:
+        length = call.shape(data)[1 if call.rank(data) == 3 else 2]
+        line = call.positions(length, 1, 2, INT32)
+        places = call.op("broadcast_add", line, call.reshape(call.cast(places, INT32), (1, 1)))
+    return _turned(call, data, *(angles(call, table, places) for table in tables))
+
+
+@microsoft("MRotaryEmbedding", mrope_layout=0, **_ROTARY)
+@in_float32
+def multimodal_rotary_embedding(call: OnnxCall) -> Value:
+    """A token has three positions, in time, height and width, of which each pair of numbers is turned by one: those of
+    three sections, or in turn, as far as sections go."""
+    sections, pairs = call.attr("mrope_section"), call.shape(call[2])[1]
+    if len(sections) != 3 or sum(sections) != pairs or call.shape(call[1])[0] != 3:
+        raise FormatError(f"sections {sections} of {pairs} pairs, with positions of {call.shape(call[1])}")
+    if call.attr("mrope_layout"):
+        stream = np.zeros(pairs, np.int64)
+        for number in (1, 2):
+            stream[number : 3 * sections[number] : 3] = number
+    else:
+        stream = np.repeat(range(3), sections)
+    places = [call.reshape(call.sliced(call[1], {0: (i, i + 1, 1)}), call.shape(call[1])[1:]) for i in range(3)]
+    tables = []
+    for table in (call[2], call[3]):
+        rows = [angles(call, table, place) for place in places]
+        for number in (1, 2):
+            rows[0] = call.op("broadcast_where", call.make(stream == number), rows[number], rows[0])
+        tables.append(rows[0])
+    return _turned(call, call[0], *tables)
+
+
+def _turned(call: OnnxCall, data: Value, cos: Value, sin: Value) -> Value:
+    """Data turned by angles for each token. Packed heads have the size that the angles say, unless their number is
+    given, as it is where only a part of each is turned."""
     if call.attr("scale") != 1 or call.attr("is_packed_batching"):
-        raise Unsupported("RotaryEmbedding with a scale, or with sequences packed into one")
+        raise Unsupported(f"{call.op_type} with a scale, or with sequences packed into one")
     packed, part = call.rank(data) == 3, call.attr("rotary_embedding_dim")
     if packed:
-        heads = call.attr("num_heads") if part else call.shape(data)[2] // (2 * call.shape(cos)[1])
+        heads = call.attr("num_heads") or call.shape(data)[2] // (2 * call.shape(cos)[3])
         data = split_heads(call, data, heads)
     else:
         call.ignore("num_heads")
-    length = call.shape(data)[2]
-    if call.rank(places) == 1:
-        line = call.positions(length, 1, 2, INT32)
-        places = call.op("broadcast_add", line, call.reshape(call.cast(places, INT32), (1, 1)))
-    turned = rotated(
-        call, data, angles(call, cos, places), angles(call, sin, places), bool(call.attr("interleaved")), part
-    )
+    turned = rotated(call, data, cos, sin, bool(call.attr("interleaved")), part)
     return merged_heads(call, turned) if packed else turned
