@@ -15,6 +15,7 @@ from ...base.errors import FormatError, Unsupported
 from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP, MOST_TURNS
 from ..emitter import TENSOR, Value
+from .functions import node_opset
 from .restated import OWN
 from .tensors import attribute_value
 
@@ -112,7 +113,7 @@ def _origin(body: onnx.GraphProto, name: str) -> str:
 
 
 def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
-    if scope.opsets[""] < 9:
+    if node_opset(node, "", scope.opsets) < 9:
         return _scan_of_batches(scope, node, label)
     body = _graph(node, "body")
     attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}

@@ -20,6 +20,7 @@ from ..custom import SymbolConverter, converted_by
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from .control import CONTROL, Given
+from .functions import node_opset
 from .kinds import declared_kind, output_kinds
 from .later import converted, defer
 from .model import node_domain, node_label, node_schema
@@ -105,7 +106,7 @@ class Scope:
                 results = CONTROL[node.op_type](self, node, label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
-                results = self._results(node, self.opsets[domain], inputs)
+                results = self._results(node, node_opset(node, domain, self.opsets), inputs)
         for name, value in zip(node.output, results):
             if name and value is not None:
                 self.values[name] = value
