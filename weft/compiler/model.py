@@ -17,7 +17,7 @@ from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
 from ..base.extents import bound_names, names_of, substitute
 from ..base.ndarray import array
-from ..base.shape import Dim, Shape, StaticShape, given_shapes, is_static, show_dims, unify
+from ..base.shape import Dim, Shape, StaticShape, freed, given_shapes, is_static, show_dims, unify
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import shape_hint
@@ -455,11 +455,31 @@ class _ShapeCheck:
             wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
             said = [_extent(dim, names) for dim in wanted]
             if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
-                told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
-                raise ShapeError(
-                    f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
-                )
+                raise self._error(spec, shape, said, names, given)
         return names
+
+    def _error(
+        self,
+        spec: InputSpec,
+        shape: StaticShape,
+        said: Sequence[int | str | None],
+        names: Mapping[str, int],
+        given: Sequence[tuple[InputSpec, StaticShape]],
+    ) -> ShapeError:
+        """What is expected of an input, what names are by which other inputs, and how they may differ."""
+        told = [f"expected {spec}"]
+        first = {name: other for other, _ in reversed(given) for name in other.shape or () if isinstance(name, str)}
+        for name, extent in names.items():
+            other = first.get(name, spec)
+            told.append(f"{name} = {extent}" + (f" by input {other.name!r}" if other is not spec else ""))
+        dims = spec.shape or ()
+        apart = [axis for axis, (known, extent) in enumerate(zip(said, shape)) if known not in (None, extent)]
+        named = len(dims) == len(shape) and bool(apart) and all(isinstance(dims[axis], str) for axis in apart)
+        return ShapeError(
+            f"input {spec.name!r} has shape {shape}",
+            why="; ".join(told),
+            hint=freed(spec.name, dims, apart[0]) if named else None,
+        )
 
 
 Model = CompiledModel | LoadedModel

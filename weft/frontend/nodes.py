@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,6 +39,7 @@ class ImportedNode(ABC):
     wanted: Collection[int]  # the outputs that the graph uses
     version: int = 1
     domain: str = ""
+    _rule: Rule | None = field(default=None, init=False)
 
     def __init_subclass__(cls) -> None:
         IMPORTERS[cls.importer] = cls
@@ -82,13 +83,14 @@ class ImportedNode(ABC):
 
     # What is the same for all.
 
-    @cached_property
+    @property
     def rule(self) -> Rule:
         """How the operator is read."""
-        rule = self.table.find(self.op_type, self.version, self.domain)
-        if rule is None:
-            raise Unsupported(f"operator {self.op_type} is not supported")
-        return rule
+        if self._rule is None:
+            self._rule = self.table.find(self.op_type, self.version, self.domain)
+            if self._rule is None:
+                raise Unsupported(f"operator {self.op_type} is not supported")
+        return self._rule
 
     def results(
         self, emitter: Emitter, inputs: Sequence[Value | None], converters: Mapping[str, SymbolConverter]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence, Set
 
 import onnx
 
 from ...base.errors import Error, FormatError, InvalidType, InvalidValue, Unsupported
+from ...base.extents import names_of
 from ...base.ndarray import NDArray
-from ...base.shape import Dim, Shape, given_shapes, show, unify
+from ...base.shape import Dim, Shape, freed, given_shapes, show, unify
 from ...core.ir import Fact
 from ...core.symbol import Group, Symbol
 from ..about import note_about
@@ -20,8 +21,9 @@ from ..input_names import plainly_named
 from ..reading import check_inputs
 from . import convert, host  # noqa: F401  registers converters and steps
 from .control import CONTROL
+from .functions import node_opset, subgraphs_of
 from .kinds import declared_kind
-from .model import Model, node_domain, node_label, read_model, subgraphs_of
+from .model import Model, node_domain, node_label, read_model
 from .node import OnnxNode
 from .registry import GUESTS, TABLE
 from .scope import Scope, constant
@@ -37,7 +39,8 @@ def from_onnx(
     """An ONNX model as a symbol and its parameters.
 
     `model` is a path, the bytes of a file, or an onnx.ModelProto. `shape` gives the shape of inputs
-    whose dimensions the model leaves open; a name or None in it leaves one open. Inputs of the
+    whose dimensions the model leaves open; a name or None in it leaves one open. Dimensions of one
+    name in the file are one number, but for those that None is given for. Inputs of the
     graph become variables with shape and dtype hints, initialisers that are used become parameters,
     several outputs become a group.
 
@@ -109,7 +112,7 @@ def _without_converter(model: Model, brought: Mapping[str, SymbolConverter]) -> 
             raise FormatError(
                 f"the model imports no opset of domain {domain or 'ai.onnx'!r}", where=node_label(node, position)
             )
-        made = OnnxNode(node, model.opsets[domain])
+        made = OnnxNode(node, node_opset(node, domain, model.opsets))
         if made.brought(brought) is not None:
             continue
         known = TABLE.find(node.op_type, made.version, domain) is not None or (not domain and node.op_type in CONTROL)
@@ -176,24 +179,43 @@ def _dims(shape: onnx.TensorShapeProto) -> tuple[Dim, ...]:
 
 
 def _bind_symbols(shapes: Mapping[str, Shape], wanted: Mapping[str, tuple[Dim, ...]]) -> dict[str, Shape]:
-    """The shapes with what the caller says filled in; a symbol means one number wherever it stands."""
+    """The shapes with what the caller says filled in; a symbol means one number wherever it stands, but for dimensions
+    that the caller leaves free."""
     symbols: dict[str, int | str] = {}
+    said_by: dict[str, str] = {}
     for name, dims in wanted.items():
         declared = shapes[name]
         checked_dims((dim for dim in dims if isinstance(dim, int)), f"shape of input {name!r}")
         if declared is None:
             continue
-        fits = len(declared) == len(dims)
-        for known, dim in zip(declared, dims):
+        if len(declared) != len(dims):
+            raise InvalidValue(f"input {name!r} of shape {show(declared)} cannot be {show(dims)}")
+        for axis, (known, dim) in enumerate(zip(declared, dims)):
+            symbol = None
             if isinstance(known, str) and dim is not None:
-                known = symbols.setdefault(known, dim)
-            fits = fits and (not isinstance(dim, int) or known in (None, dim) or isinstance(known, str))
-        if not fits:
-            raise InvalidValue(
-                f"input {name!r} of shape {show(declared)} cannot be {show(dims)}",
-                why=f"symbols so far: {symbols}" if symbols else None,
-            )
-    return {name: unify(wanted.get(name), _substituted(shape, symbols)) for name, shape in shapes.items()}
+                symbol, known = known, symbols.setdefault(known, dim)
+                said_by.setdefault(symbol, name)
+            if isinstance(dim, int) and isinstance(known, int) and known != dim:
+                error = InvalidValue(f"input {name!r} of shape {show(declared)} cannot be {show(dims)}")
+                if symbol is not None:
+                    error.why = f"{symbol} is {known} in input {said_by[symbol]!r}, and {dim} here"
+                    error.hint = freed(name, dims, axis)
+                raise error
+    uses = Counter(name for shape in shapes.values() for dim in shape or () for name in _names_in(dim))
+    shared = {name for name, count in uses.items() if count > 1}
+    return {name: _filled(shape, wanted.get(name), symbols, shared) for name, shape in shapes.items()}
+
+
+def _names_in(dim: Dim) -> set[str]:
+    """The names of an expression, or a name that is none, as files may have it."""
+    return {dim, *names_of(dim)} if isinstance(dim, str) else set()
+
+
+def _filled(declared: Shape, dims: tuple[Dim, ...] | None, symbols: Mapping[str, int | str], shared: Set[str]) -> Shape:
+    """A shared name beside None is free: the dimension has nothing to do with others of that name."""
+    if declared is not None and dims is not None:
+        declared = tuple(None if dim is None and _names_in(own) & shared else own for own, dim in zip(declared, dims))
+    return unify(dims, _substituted(declared, symbols))
 
 
 def _substituted(shape: Shape, symbols: Mapping[str, int | str]) -> Shape:

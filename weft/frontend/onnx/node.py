@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import onnx
@@ -33,6 +32,7 @@ class OnnxNode(ImportedNode):
         super().__init__(proto.op_type, name, len(proto.output), wanted, opset, node_domain(proto))
         self.proto = proto
         self._position = position
+        self._attributes: Mapping[str, Any] | None = None
 
     def written(self) -> dict[str, Any]:
         data = base64.b64encode(self.proto.SerializeToString()).decode("ascii")
@@ -62,7 +62,7 @@ class OnnxNode(ImportedNode):
 
     # Attributes, with the defaults of ONNX's own schema, which other domains do not have.
 
-    @cached_property
+    @property
     def schema(self) -> onnx.defs.OpSchema | None:
         """What ONNX itself says of the operator."""
         try:
@@ -70,8 +70,13 @@ class OnnxNode(ImportedNode):
         except onnx.defs.SchemaError:
             return None
 
-    @cached_property
+    @property
     def attributes(self) -> Mapping[str, Any]:
+        if self._attributes is None:
+            self._attributes = self._read_attributes()
+        return self._attributes
+
+    def _read_attributes(self) -> Mapping[str, Any]:
         stated = {item.name: attribute_value(item, self.label) for item in self.proto.attribute}
         if len(stated) != len(self.proto.attribute):
             raise FormatError("an attribute is given twice")

@@ -20,6 +20,7 @@ from ..custom import SymbolConverter
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from .control import CONTROL, Given
+from .functions import node_opset
 from .kinds import declared_kind
 from .model import node_domain
 from .node import OnnxNode
@@ -91,7 +92,7 @@ class Scope:
     # Nodes
 
     def node(self, proto: onnx.NodeProto, position: int) -> OnnxNode:
-        return OnnxNode(proto, self.opsets[node_domain(proto)], position)
+        return OnnxNode(proto, node_opset(proto, node_domain(proto), self.opsets), position)
 
     def read(self, node: onnx.NodeProto, position: int) -> None:
         """Adds what a node gives."""

@@ -9,6 +9,7 @@ from ....base.errors import InvalidValue, ShapeError
 from ....base.shape import normalize_axis, numel
 from ..node import OnnxNode
 from ..registry import host_step
+from ..restated import OWN
 
 _BLOCK = 64  # boxes that are compared with each other at once
 
@@ -46,6 +47,27 @@ def unique_in_order(call: OnnxNode, x: np.ndarray) -> list[np.ndarray]:
     first, inverse, counts = _distinct(x, 0)
     order = np.argsort(first)
     return [x[first[order]], np.argsort(order)[inverse].astype(np.int64), counts[order].astype(np.int64)]
+
+
+@host_step("WithinLongest", domain=OWN)
+def within_longest(call: OnnxNode, lengths: np.ndarray, number: np.ndarray, longest: np.ndarray) -> list[np.ndarray]:
+    """The length of one sequence of a batch."""
+    if lengths.ndim != 1 or not int(number) < len(lengths):
+        raise ShapeError(f"sequence_lens of shape {lengths.shape} has no length for sequence {int(number)}")
+    length = int(lengths[int(number)])
+    if not 1 <= length <= int(longest):
+        raise InvalidValue(
+            f"sequence_lens[{int(number)}] is {length}", why=f"a sequence has 1 to {int(longest)} items here"
+        )
+    return [np.array(length, np.int64)]
+
+
+@host_step("Lengthened", domain=OWN)
+def lengthened(call: OnnxNode, items: np.ndarray, longest: np.ndarray) -> list[np.ndarray]:
+    """Zeros behind the items, so that there are as many as in the longest sequence."""
+    filled = np.zeros((int(longest), *items.shape[1:]), items.dtype)
+    filled[: len(items)] = items
+    return [filled]
 
 
 def _distinct(data: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
