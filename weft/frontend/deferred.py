@@ -13,6 +13,7 @@ model into parts where values must be read first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -110,7 +111,12 @@ def host_outputs(params: HostStepAttrs, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _importer(params: DeferredAttrs | HostStepAttrs) -> Any:
-    return import_module(IMPORTERS[params.importer], __package__)
+    return _module(params.importer)
+
+
+@cache
+def _module(importer: str) -> Any:
+    return import_module(IMPORTERS[importer], __package__)
 
 
 def evaluated(params: DeferredAttrs, *arrays: Array) -> list[Array | None]:

@@ -25,6 +25,8 @@ from .kinds import output_kinds
 from .model import node_domain, node_label, node_schema
 from .registry import Rule, find
 
+READ_NODES = 256  # that are kept
+
 
 class Later(NamedTuple):
     """A node and what it needs beside its inputs: the opset, which inputs are there, and text that is constant."""
@@ -82,7 +84,9 @@ def _written(later: Later) -> str:
     return json.dumps({"node": data, "opset": later.opset, "present": later.present, "texts": texts})
 
 
+@lru_cache(maxsize=READ_NODES)
 def _read(text: str) -> Later:
+    """The node, which bodies of loops ask for in every turn; nobody changes it."""
     fields = json.loads(text)
     node = onnx.NodeProto.FromString(base64.b64decode(fields["node"]))
     texts = {int(i): np.array(items, object).reshape(shape) for i, (shape, items) in fields["texts"].items()}
@@ -120,7 +124,7 @@ def run(text: str, values: Sequence[Any]) -> list[Any]:
         return list(step(call, *places)) if step is not None else _moved_text(later, places)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=READ_NODES)
 def _host_call(text: str) -> tuple[Later, HostCall]:
     later = _read(text)
     return later, HostCall(later.node, later.schema, later.opset, node_label(later.node, 0))
