@@ -8,14 +8,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...base.device import Device
 from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import HostStep
 from ...base.target import Target
-from ..executor import Executor
+from ..executor import Executor, address_of, view_at
 from ..functions import get_global_func
 from ..program import Array, Program
 from ..registry import Runtime
@@ -63,6 +61,10 @@ class CpuExecutor(Executor):
 
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
+        self.run_at([*map(address_of, inputs)], [*map(address_of, outputs)])
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """The same by addresses."""
         try:
             space = self._workspaces.pop()
         except IndexError:
@@ -87,12 +89,12 @@ class _Workspace:
         for slot, array in zip(executor._slots_of["constant"], executor._constants):
             self.table[slot] = array.address
 
-    def run(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, executor: CpuExecutor, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         table = self.table
-        for slot, array in zip(executor._slots_of["input"], inputs):
-            table[slot] = array.__array_interface__["data"][0]
-        for slot, array in zip(executor._slots_of["output"], outputs):
-            table[slot] = array.__array_interface__["data"][0]
+        for slot, address in zip(executor._slots_of["input"], inputs):
+            table[slot] = address
+        for slot, address in zip(executor._slots_of["output"], outputs):
+            table[slot] = address
         pool = executor._pool
         pool.ensure(executor.threads)
         for segment in executor._segments:
@@ -105,7 +107,7 @@ class _Workspace:
         function = get_global_func(step.function)
         assert function is not None
         views = [
-            _view((self.table[ref.slot] or 0) + ref.offset, tuple(shape), dtype)
+            view_at((self.table[ref.slot] or 0) + ref.offset, tuple(shape), dtype)
             for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
         ]
         function(views, step.attrs)
@@ -113,7 +115,7 @@ class _Workspace:
 
 def constant(array: Array) -> NDArray:
     """A constant of a program, which never changes: copied only if no cache line starts with it."""
-    at_line = array.__array_interface__["data"][0] % ALIGNMENT == 0
+    at_line = address_of(array) % ALIGNMENT == 0
     return NDArray(array) if at_line and array.flags.carray else aligned(array)
 
 
@@ -122,14 +124,6 @@ def aligned(array: Array) -> NDArray:
     copy = empty(array.shape, array.dtype)
     copy.numpy()[...] = array
     return copy
-
-
-def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
-    """Memory at an address as an array; it is valid as long as the workspace is."""
-    kind = empty((0,), dtype).numpy().dtype
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
-    return np.frombuffer(raw, kind, count).reshape(shape)  # type: ignore[call-overload,no-any-return]
 
 
 def _check(target: Target, threads: int | None) -> None:
