@@ -102,6 +102,13 @@ class Executor(ABC):
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order; outputs share no memory."""
 
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """The same on memory of this machine by its addresses, for those who run often: asking arrays for theirs would
+        cost more than a small program."""
+        specs = self.program.inputs, self.program.outputs
+        views = ([view_at(at, x.extents, x.dtype) for at, x in zip(*pair)] for pair in zip((inputs, outputs), specs))
+        self.run_into(*views)
+
     def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
         """A step over the memory of these arrays; inputs and outputs that are not given get memory of their own, inputs
         filled with zeros."""
@@ -148,13 +155,6 @@ def zeros(spec: TensorSpec) -> Array:
     made = empty(spec.extents, spec.dtype).numpy()
     made.fill(0)
     return made
-
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """The same on memory of this machine by its addresses, for those who run often: asking arrays for theirs would
-        cost more than a small program."""
-        specs = self.program.inputs, self.program.outputs
-        views = ([view_at(at, x.extents, x.dtype) for at, x in zip(*pair)] for pair in zip((inputs, outputs), specs))
-        self.run_into(*views)
 
 
 def address_of(array: Array) -> int:
