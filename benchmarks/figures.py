@@ -313,6 +313,8 @@ def runtime() -> Iterator[Figure]:
     value = {"x": np.ones(8, "float32")}
     best = min(timeit.repeat(lambda: small.run(value), number=1000, repeat=7))
     yield Figure("run of one operator", best * 1e3, "us", 0, 100)
+    step = small.bind(value)
+    yield Figure("bound step of one operator", min(timeit.repeat(step, number=1000, repeat=7)) * 1e3, "us", 0, 3)
     yield _growth(f"{CYCLES} compile/close cycles", lambda: _compile_and_close(300), lambda: _compile_and_close(CYCLES))
     model = weft.compile(_classifier())
     inputs = [_rows(count) for count in range(1, SHAPES + 1)]

@@ -69,6 +69,22 @@ def test_compiled_models_run(tmp_path):
     assert "compiled for x: float32[4, 7]" in done.stderr
 
 
+def test_inputs_that_share_the_name_of_a_dimension(tmp_path):
+    text = "m (float[n, 3] x, float[n, 3] h) => (float[n, 3] y) { y = Add(x, h) }"
+    onnx.save(onnx.helper.make_model(onnx.parser.parse_graph(text)), tmp_path / "m.onnx")
+    given = []
+    for name, rows in (("x", 4), ("h", 1)):
+        np.save(tmp_path / f"{name}.npy", np.ones((rows, 3), "float32"))
+        given += ["--input", f"{name}={tmp_path / name}.npy"]
+    done = run("run", tmp_path / "m.onnx", *given)
+    assert "n is 4 in input 'x', and 1 here" in done.stderr
+    assert "--shape h=?,3" in done.stderr
+    done = run("run", tmp_path / "m.onnx", *given, "--shape", "h=?,3", "--repeat", 1)
+    assert "y: float32[4, 3] [2., 2., 2." in done.stdout
+    done = run("run", tmp_path / "m.onnx", "--shape", "x=4,3", "--shape", "h=?,3", "--repeat", 1)
+    assert "y: float32[4, 3]" in done.stdout
+
+
 def test_open_shapes(tmp_path):
     """`run` takes likely ones and says so; `convert` keeps them open, and asks for what has no name."""
     text = "m (float[n, 3, h, w] photo) => (float[n, 3, h, w] y) { y = Relu(photo) }"

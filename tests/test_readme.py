@@ -15,7 +15,7 @@ import pytest
 import weft
 from weft.base.config import DEBUG_STAGES, SETTINGS
 from weft.frontend.onnx import importer  # noqa: F401  fills the registry
-from weft.frontend.onnx.registry import supported
+from weft.frontend.onnx.registry import TABLE
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_what_weft_cannot_do_it_cannot():
         weft.compile(weft.symbol.Variable("x"), precision="int8")
     operators = set(re.findall(r"`([A-Z]\w+)`", section)) - {"Parameter"}
     assert operators
-    assert not operators & set(supported())
+    assert not operators & set(TABLE.supported())
 
 
 def test_settings_are_all_described():

@@ -68,15 +68,17 @@ def _pairs(what: str, texts: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def _shapes(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+def _shapes(texts: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
     return {name: _shape(name, value) for name, value in _pairs("--shape", texts).items()}
 
 
-def _shape(name: str, text: str) -> tuple[int, ...]:
-    parts = text.replace("x", ",").split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise click.UsageError(f"--shape {name}={text}: a shape is whole numbers with commas between them")
-    return tuple(int(part) for part in parts)
+def _shape(name: str, text: str) -> tuple[int | None, ...]:
+    parts = [part.strip() for part in text.replace("x", ",").split(",")]
+    if not all(part.isdecimal() or part == "?" for part in parts):
+        raise click.UsageError(
+            f"--shape {name}={text}: a shape is whole numbers with commas between them, or ? for what is left open"
+        )
+    return tuple(None if part == "?" else int(part) for part in parts)
 
 
 @main.command()

@@ -96,6 +96,8 @@ def test_networks_on_a_backend_from_outside(network, target):
     (found,) = model.run({"x": values["x"]})
     wanted, _ = network(Tensors(values))
     np.testing.assert_allclose(found, wanted.numpy(), rtol=2e-5, atol=2e-5)
+    (bound,) = model.bind({"x": values["x"]})()
+    np.testing.assert_array_equal(bound, found)
     kernels = load_executor(model.program).kernels.values()
     assert all(grid_of(kernel) is not None for kernel in kernels)
     shared = [k for k in kernels if any(isinstance(s, Barrier) for s in statements(k.body))]

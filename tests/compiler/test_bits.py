@@ -96,11 +96,12 @@ def test_nothing_outside_is_touched_and_nothing_unset_is_read(rng, isa, front, n
     expected = model(x)
     executor = model._whole.executors[model.specialisations[0]]
     (space,) = executor._workspaces
-    arena = guarded(np.full(space.arena.shape, 255, np.uint8), front)
-    start = arena.__array_interface__["data"][0]
-    for slot, offset in executor._arena_slots:
-        space.table[slot] = start + offset
-    constants = [guarded(array.numpy(), front) for array in executor._constants]
+    idle = executor._loaded.arenas._idle
+    plain = idle.pop()
+    assert not idle
+    arena = guarded(np.full(plain.size, 255, np.uint8), front)
+    executor._loaded.arenas.give(plain._replace(address=arena.__array_interface__["data"][0]))
+    constants = [guarded(array.numpy(), front) for array in executor._loaded.constants]
     for slot, array in zip(executor._slots_of["constant"], constants):
         space.table[slot] = array.__array_interface__["data"][0]
     given = guarded(x, front)

@@ -45,8 +45,8 @@ def test_outputs_never_share_memory(rng, level):
     agree(first, odd_outputs(), {"x": x, "c": c}, 0)
     everything = [*first, x, c, *model.program.constants]
     executor = model._whole.executors[model.specialisations[0]]
-    everything += [space.arena.numpy() for space in executor._workspaces]
-    everything += [array.numpy() for array in executor._constants]
+    everything += [arena.memory.numpy() for arena in executor._loaded.arenas._idle]
+    everything += [array.numpy() for array in executor._loaded.constants]
     for position, one in enumerate(first):
         for number, other in enumerate(everything):
             assert number == position or not np.shares_memory(one, other), (position, number)

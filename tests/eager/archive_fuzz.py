@@ -156,7 +156,7 @@ def fuzz(seconds=None, count=None, seed=0, trace=False):
     def tracer(frame, event, _):
         return local if "/archive/" in frame.f_code.co_filename else None
 
-    start, done = time.monotonic(), 0
+    start, done, watching = time.monotonic(), 0, sys.gettrace()  # such as what measures coverage
     while (done < count) if count else (time.monotonic() - start < seconds):
         kind, data = corpus[rng.randrange(len(corpus))]
         data = mutated(rng, data, [other for _, other in corpus[:20]])
@@ -169,7 +169,7 @@ def fuzz(seconds=None, count=None, seed=0, trace=False):
             error.add_note(f"{kind} file: {data!r}")
             raise
         finally:
-            sys.settrace(None)
+            sys.settrace(watching)
         if new[0] and len(data) < 20_000:
             corpus.append((kind, data))
         done += 1

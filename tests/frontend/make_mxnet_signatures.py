@@ -78,10 +78,10 @@ def main():
 def registered_names():
     try:
         from weft.frontend.mxnet import importer  # noqa: F401
-        from weft.frontend.mxnet.registry import supported
+        from weft.frontend.mxnet.registry import TABLE
     except ImportError:
         return set()
-    return set(supported())
+    return set(TABLE.supported())
 
 
 def row(name, arguments):

@@ -12,8 +12,9 @@ import weft
 from weft.base.errors import Error, FormatError, InvalidType, NotFound, Unsupported
 from weft.core.interpret import evaluate
 from weft.frontend import from_mxnet
+from weft.frontend.converters import Rule
 from weft.frontend.mxnet.importer import get_op
-from weft.frontend.mxnet.registry import CONVERTERS, supported
+from weft.frontend.mxnet.registry import TABLE
 
 
 def _dense_net():
@@ -273,7 +274,7 @@ def test_the_table_of_converters_may_be_extended(monkeypatch):
     def mine(call):
         return call.op("__mul_scalar__", call[0], scalar=float(call.attr("alpha")))
 
-    monkeypatch.setitem(CONVERTERS, "Mine", mine)
+    monkeypatch.setitem(TABLE.rules, ("", "Mine"), [Rule(1, mine)])
     symbol, _ = from_mxnet(_custom(), shape={"x": (2, 2)})
     np.testing.assert_array_equal(evaluate(symbol, {"x": np.ones((2, 2), "float32")})[0], [3] * 4)
 
@@ -398,7 +399,7 @@ def test_two_variables_of_one_name():
 
 
 def test_the_list_of_operators():
-    names = set(supported())
+    names = set(TABLE.supported())
     assert {"Convolution", "BatchNorm", "RNN", "relu", "_contrib_box_nms"} <= names
     assert not {"softmax_cross_entropy", "Custom"} & names
 

@@ -5,9 +5,6 @@ import pytest
 from onnx import helper
 from onnx_runs import model_of, onnxruntime_run, weft_runs
 
-from weft.base.errors import Unsupported
-from weft.frontend import from_onnx
-
 
 def check(node, inputs, constants=None, opset=16):
     model = model_of([node], inputs, list(node.output), constants, opset)
@@ -44,8 +41,9 @@ def test_regions(rng, mode, coordinates):
     check(node, regions_of(rng))
 
 
-def test_points_that_follow_from_boxes_are_not_compared(rng):
-    inputs = regions_of(rng)
-    node = helper.make_node("RoiAlign", list(inputs), ["y"], mode="max")
-    with pytest.raises(Unsupported, match="no sampling_ratio"):
-        from_onnx(model_of([node], inputs, ["y"]))
+@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("scale", [1.0, 2.5])
+def test_the_largest_of_points_that_follow_from_boxes(rng, coordinates, scale):
+    attrs = {"mode": "max", "spatial_scale": scale, "output_height": 3, "output_width": 2}
+    node = helper.make_node("RoiAlign", ["x", "b", "i"], ["y"], coordinate_transformation_mode=coordinates, **attrs)
+    check(node, regions_of(rng))

@@ -6,7 +6,8 @@ import pytest
 from onnx_models import make_model, node, small_network
 from oracles import oracle
 
-from weft.base.errors import FormatError, InvalidType, InvalidValue, NotFound, Unsupported
+import weft
+from weft.base.errors import FormatError, InvalidType, InvalidValue, NotFound, ShapeError, Unsupported
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.interpret import evaluate
@@ -110,8 +111,21 @@ def test_a_symbol_is_one_number_everywhere():
     symbol, _ = from_onnx(model, {"b": (4, 3)})
     graph = infer(Graph(symbol.outputs))
     assert graph.fact(symbol.outputs[0]).shape == (4, 3)
-    with pytest.raises(InvalidValue, match="cannot be"):
+    told = r"(?s)cannot be.*m is 2 in input 'a', and 3 here.*shape=\{\"b\": \(4, None\)\}.*--shape b=4,\?"
+    with pytest.raises(InvalidValue, match=told):
         from_onnx(model, {"a": (1, 2), "b": (4, 3)})
+
+
+def test_dimensions_of_one_name_may_be_freed(rng):
+    nodes = [node("ReduceSum", "a", "p"), node("ReduceSum", "b", "q"), node("Add", "p q", "y")]
+    model = make_model(nodes, {"a": ["n", 3], "b": ["n", 3]}, ["y"])
+    a, b = (rng.standard_normal((rows, 3)).astype(np.float32) for rows in (4, 5))
+    told = r"(?s)'b' has shape \(5, 3\).*n = 4 by input 'a'.*shape=\{\"b\": \(None, 3\)\}.*--shape b=\?,3"
+    with weft.compile(model) as compiled, pytest.raises(ShapeError, match=told):
+        compiled.run({"a": a, "b": b})
+    for shape in ({"a": (None, 3)}, {"b": (None, 3)}, {"a": (4, 3), "b": (None, 3)}):
+        with weft.compile(model, shape=shape) as compiled:
+            np.testing.assert_allclose(np.ravel(compiled.run({"a": a, "b": b})[0]), a.sum() + b.sum(), rtol=1e-4)
 
 
 def test_shape_that_contradicts_the_model(rng):
@@ -310,6 +324,38 @@ def test_functions_are_written_out(rng):
     model = with_function([node("Add", "a a", "b")], [call, again])
     x = rng.standard_normal((2, 3)).astype(np.float32)
     np.testing.assert_allclose(run(model, x=x)[0], 4 * x)
+
+
+OLDER = {
+    "Softmax": ({"axis": 1}, lambda x: np.exp(x) / np.exp(x).sum()),  # over all axes from this on, before opset 13
+    "Squeeze": ({"axes": [0]}, lambda x: x[0]),  # an input from opset 13 on
+    "ReduceSum": ({"axes": [1], "keepdims": 0}, lambda x: x.sum(1)),
+}
+
+
+@pytest.mark.parametrize("op", OLDER)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_function_is_of_its_own_opset(rng, op, inside):
+    """In a subgraph of it, too. The oracle is numpy: ONNX Runtime computes a Softmax as the model's opset has it."""
+    attrs, expected = OLDER[op]
+    body = [onnx.helper.make_node(op, ["a"], ["b"], **attrs)]
+    if inside:
+        empty = onnx.helper.make_empty_tensor_value_info
+        branch = onnx.helper.make_graph([onnx.helper.make_node(op, ["a"], ["c"], **attrs)], "g", [], [empty("c")])
+        other = onnx.helper.make_graph([node("Identity", "a", "d")], "h", [], [empty("d")])
+        body = [
+            node("ReduceMax", "a", "top"),
+            node("Greater", "top top", "never"),
+            onnx.helper.make_node("Squeeze", ["never"], ["one"]),
+            onnx.helper.make_node("If", ["one"], ["b"], then_branch=other, else_branch=branch),
+        ]
+    function = onnx.helper.make_function("own", "Old", ["a"], ["b"], body, [onnx.helper.make_opsetid("", 11)])
+    calls = [onnx.helper.make_node("Old", ["x"], ["y"], domain="own")]
+    model = make_model(calls, {"x": [1, 2, 3]}, ["y"])
+    model.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    model.functions.append(function)
+    x = rng.standard_normal((1, 2, 3)).astype(np.float32)
+    np.testing.assert_allclose(run(model, x=x)[0], expected(x), rtol=1e-5)
 
 
 def test_function_that_calls_itself():

@@ -13,7 +13,7 @@ from onnx_runs import one_node
 
 from weft.base.errors import Error, FormatError
 from weft.frontend import from_onnx
-from weft.frontend.onnx.registry import supported
+from weft.frontend.onnx.registry import TABLE
 
 DTYPES = [np.float32, np.float16, np.int32, np.int64, np.uint8, bool]
 SHAPES = [(), (1,), (3,), (0,), (2, 3), (2, 0), (1, 3, 4), (1, 2, 4, 4), (1, 2, 3, 4, 4), (1,) * 64]
@@ -21,7 +21,7 @@ INTS = [-9, -2, -1, 0, 1, 2, 3, 70, 2**31, -(2**63), 2**63 - 1]
 FLOATS = [0.0, -1.0, 0.5, 1.0, float("nan"), float("inf"), 1e30]
 TEXTS = ["", "NOTSET", "SAME_UPPER", "constant", "linear", "nonsense", "ij,jk->ik", "->", "...,..."]
 OPSETS = [7, 9, 11, 12, 13, 17, 18, 21, 23, 24, 27, 28]
-OPERATORS = sorted(name for name in supported() if onnx.defs.has(name))  # others have no schema to draw from
+OPERATORS = sorted(name for name in TABLE.supported() if onnx.defs.has(name))  # others have no schema to draw from
 KINDS = {
     AttributeProto.INT: lambda draw: draw.choice(INTS),
     AttributeProto.FLOAT: lambda draw: draw.choice(FLOATS),

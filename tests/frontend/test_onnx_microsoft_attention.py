@@ -7,6 +7,8 @@ from microsoft_nodes import check, floats, levels, one_node, rng, weft_run
 from onnx import helper
 from onnx_runs import onnxruntime_run
 
+from weft.base.errors import Error
+
 
 def projected(batch=2, length=5, hidden=8, widths=(8, 8, 8)):
     return floats(batch, length, hidden), floats(hidden, sum(widths), scale=0.5), floats(sum(widths))
@@ -107,6 +109,74 @@ def test_multi_head_attention_with_a_past():
     check("MultiHeadAttention", *new, None, mask, None, *past, num_heads=2, outputs=3)
 
 
+# A past in a buffer with places for more tokens, of which each beam may have another beam's.
+
+BUFFER_INPUTS = {
+    "MultiHeadAttention": ["bias", "mask", "added", "key", "value", "count", "beams"],
+    "DecoderMaskedMultiHeadAttention": ["mask", "added", "key", "value", "count", "width", "beams", "bias"],
+}
+
+
+def buffered(op, past=4, **given):
+    """The inputs of a node of four sequences: two of a batch, in two beams each."""
+    cache = {"key": floats(4, 2, 10, 4), "value": floats(4, 2, 10, 4), "count": np.array([past], np.int32)}
+    parts = {**cache, **given}
+    return [floats(4, 1, 8) for _ in range(3)] + [parts.get(name) for name in BUFFER_INPUTS[op]]
+
+
+def options(past=4):
+    """All that may be given; of a bias for each sequence ONNX Runtime reads another part where there are beams."""
+    mask = rng.integers(0, 2, (4, past + 1)).astype(np.int32)
+    return {"bias": floats(24), "mask": mask, "added": floats(1, 2, 1, past + 1)} | beams()
+
+
+def beams():
+    return {"beams": rng.integers(0, 2, (2, 2, 10)).astype(np.int32), "width": np.array([2], np.int32)}
+
+
+@pytest.mark.parametrize("op", BUFFER_INPUTS)
+@pytest.mark.parametrize("chosen", [(), ("bias",), ("mask",), ("added",), ("beams", "width"), tuple(options())])
+@pytest.mark.parametrize("past", [0, 4, 9])
+def test_a_past_in_a_buffer(op, chosen, past):
+    given = {name: value for name, value in options(past).items() if name in chosen}
+    attrs = {"past_present_share_buffer": 1} if op[0] == "D" else {}
+    check(op, *buffered(op, past, **given), num_heads=2, outputs=3, mask_filter_value=-3.0, **attrs)
+
+
+def test_several_tokens_in_a_buffer():
+    new, past = [floats(2, 3, 8) for _ in range(3)], [floats(2, 2, 10, 4) for _ in range(2)]
+    arrays = *new, None, None, floats(2, 2, 3, 7), *past, np.array([4], np.int32)
+    check("MultiHeadAttention", *arrays, num_heads=2, outputs=3, unidirectional=1)
+
+
+def test_beams_of_a_past_that_grows():
+    arrays = buffered("MultiHeadAttention", count=None, added=floats(4, 2, 1, 11))
+    ours = weft_run(*one_node("MultiHeadAttention", *arrays[:9], beams()["beams"] * 0, num_heads=2, outputs=3))
+    first = [np.repeat(part.reshape(2, 2, 2, 10, 4)[:, :1], 2, 1).reshape(4, 2, 10, 4) for part in arrays[6:8]]
+    plain = [*arrays[:6], *first]
+    expected = onnxruntime_run(*one_node("MultiHeadAttention", *plain, num_heads=2, outputs=3))
+    np.testing.assert_allclose(ours[0], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(ours[1][:, :, :10], arrays[6])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_decoder_that_reads_an_encoder(masked):
+    mask = rng.integers(0, 2, (2, 6)).astype(np.int32) if masked else None
+    arrays = floats(2, 1, 8), floats(2, 2, 6, 4), floats(2, 2, 6, 4), mask, *[None] * 6, floats(24)
+    check("DecoderMaskedMultiHeadAttention", *arrays, num_heads=2)
+
+
+def test_buffers_that_make_no_sense():
+    op = "MultiHeadAttention"
+    with pytest.raises(Error, match="a table of beams of shape"):
+        weft_run(*one_node(op, *buffered(op, beams=np.zeros((3, 2, 10), np.int32)), num_heads=2))
+    with pytest.raises(Error, match="shows the scores of a buffer"):
+        weft_run(*one_node(op, *buffered(op), num_heads=2, outputs=4))
+    op = "DecoderMaskedMultiHeadAttention"
+    with pytest.raises(Error, match="no past_sequence_length"):
+        weft_run(*one_node(op, *buffered(op, count=None), num_heads=2, past_present_share_buffer=1))
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("first", [False, True])
@@ -154,6 +224,19 @@ class Grouped:
             for mine, other in zip(ours[1:], theirs[1:]):
                 assert mine.shape == other.shape
                 np.testing.assert_allclose(mine[item, :, : last + 1], other[item, :, : last + 1], rtol=1e-4, atol=1e-5)
+
+    def check_first(self, kept, *more, **how):
+        """All but what the cache holds behind the tokens that are kept, a number for all or for each sequence."""
+        arrays, attrs = self.node(*more, **how)
+        model, inputs = one_node("GroupQueryAttention", *arrays, outputs=4 if "qk_output" in how else 3, **attrs)
+        (ours, *mine), (theirs, *other) = weft_run(model, inputs), onnxruntime_run(model, inputs)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+        for cache, expected in zip(mine[:2], other[:2], strict=True):
+            assert (cache.shape, cache.dtype) == (expected.shape, expected.dtype)
+            for item, count in enumerate(np.broadcast_to(kept, len(cache))):
+                np.testing.assert_allclose(cache[item, :, :count], expected[item, :, :count], rtol=1e-4, atol=1e-5)
+        for scores, expected in zip(mine[2:], other[2:], strict=True):
+            np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_grouped_prompt():
@@ -212,6 +295,88 @@ def test_grouped_buffer():
 def test_grouped_scores(mode, attrs):
     Grouped(1, past=4).check(None, floats(2, 4, 1, 5), qk_output=mode, outputs=4, **attrs)
     Grouped(5).check(qk_output=mode, outputs=4, **attrs)
+
+
+def test_grouped_scores_of_a_buffer():
+    """There are as many as the longest sequence has tokens, not as the cache has places."""
+    Grouped(1, past=3, capacity=7).check_first(4, qk_output=2)
+    Grouped(4, capacity=9).check_first(4, qk_output=1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_grouped_options_together(seed):
+    """Any of them, whatever the others are."""
+    draw = np.random.default_rng(seed)
+    chance = lambda share: bool(draw.random() < share)
+    past = int(draw.choice([0, 4]))
+    length = 1 if past else int(draw.integers(2, 6))
+    grouped, total = Grouped(length, past), past + length
+    attrs = {"rotary": chance(0.6), "softcap": float(draw.choice([0.0, 0.7, 20.0]))}
+    attrs["scale"] = float(draw.choice([0.0, 0.3]))
+    if attrs["rotary"]:
+        attrs["rotary_interleaved"] = int(chance(0.5))
+    if chance(0.5):
+        attrs["local_window_size"] = int(draw.integers(1, 7))
+    sink = floats(4) if chance(0.4) else None
+    if sink is None:
+        attrs["smooth_softmax"] = int(chance(0.5))
+    bias = floats(int(draw.choice([1, 2])), int(draw.choice([1, 4])), length, total) if chance(0.5) else None
+    places = np.arange(past, total)[None].repeat(2, 0) + 3 if attrs["rotary"] and chance(0.5) else None
+    if chance(0.5):
+        grouped.new = [np.concatenate(grouped.new, 2), None, None]
+    grouped.check(places, bias, sink, **attrs)
+
+
+@pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("length", "past", "capacity", "batch"), [(1, 4, 4, 2), (1, 3, 8, 2), (5, 0, 0, 2), (3, 6, 6, 1)]
+)
+def test_grouped_cache_of_levels(kind, bits, length, past, capacity, batch):
+    grouped = Grouped(length, past, capacity=capacity, batch=batch)
+    dtype, size = (np.int8, 16) if bits == 8 else (np.uint8, 8)
+    grouped.past = [levels(batch, 2, capacity, size, dtype=dtype) for _ in range(2)]
+    shape, step = (1,) if kind == "PER_TENSOR" else (1, 2, 1, 16), 4 / 2**bits
+    scales = [rng.uniform(0.5 * step, step, shape).astype(np.float32) for _ in range(2)]
+    attrs = {"k_quant_type": kind, "v_quant_type": kind, "kv_cache_bit_width": bits, "rotary": True}
+    grouped.check_first(past + length, None, None, None, *scales, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("length", "lengths", "capacity", "window"),
+    [
+        (1, [4], 6, 3),
+        (1, [10], 6, 3),
+        (1, [4, 13], 6, 3),
+        (5, [5], 6, 3),
+        (9, [9, 9], 6, 3),
+        (4, [9], 6, 6),
+        (9, [29], 7, 2),
+    ],
+)
+@pytest.mark.parametrize("bits", [0, 8])
+def test_grouped_cache_of_the_last_tokens(length, lengths, capacity, window, bits):
+    """Its places behind the last token hold nothing defined."""
+    batch, group = len(lengths), capacity - window + 1
+    kept = [last - group * max(-(-(last - capacity) // group), 0) for last in lengths]
+    grouped = Grouped(length, lengths=lengths, capacity=capacity, batch=batch)
+    attrs, scales = {"sliding_window_cache": 1, "local_window_size": window, "rotary": True, "softcap": 2.0}, []
+    if bits:
+        grouped.past = [levels(batch, 2, capacity, 16, dtype=np.int8) for _ in range(2)]
+        scales = [rng.uniform(0.01, 0.02, (1, 2, 1, 16)).astype(np.float32) for _ in range(2)]
+        attrs |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": bits}
+    grouped.check_first(kept, None, floats(batch, 1, length, max(lengths)), floats(4), *scales, **attrs)
+
+
+def test_grouped_caches_that_make_no_sense():
+    for attrs, told in (
+        ({"k_quant_type": "PER_TENSOR", "kv_cache_bit_width": 3}, "cache of 3 bits"),
+        ({"sliding_window_cache": 1, "local_window_size": 9}, "a cache of 4 places for a window of 9"),
+        ({"sliding_window_cache": 1, "local_window_size": 2, "causal": 0}, "read one way"),
+    ):
+        arrays, given = Grouped(1, past=4).node(None, None, None, np.ones(1, np.float32), **attrs)
+        with pytest.raises(Error, match=told):
+            weft_run(*one_node("GroupQueryAttention", *arrays, **given))
 
 
 # In its place.

@@ -189,22 +189,6 @@ def test_convolution_of_levels(last):
     check("QLinearConv", *arrays, **how, channels_last=last, atol=1)
 
 
-@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-@pytest.mark.parametrize("each", [False, True])
-def test_quantised_lstm(direction, each):
-    """ONNX Runtime quantises the data of every step, too."""
-    count = 2 if direction == "bidirectional" else 1
-    sizes = (5, 16), (4, 16)
-    weights = [levels(count, *size, dtype=np.int8) for size in sizes]
-    shape = (count, 16) if each else (count,)
-    scales = [rng.uniform(0.004, 0.008, shape).astype(np.float32) for _ in sizes]
-    points = [np.zeros(shape, np.int8) for _ in sizes]
-    extra = [scales[0], points[0], scales[1], points[1]]
-    arrays = floats(7, 3, 5), *weights, floats(count, 32), None, None, None, None, *extra
-    how = {"constants": (1, 2, 3, 8, 9, 10, 11), "hidden_size": 4, "direction": direction, "outputs": 3}
-    check("DynamicQuantizeLSTM", *arrays, **how, atol=3e-2)
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
 def test_levels_of_more_bits(dtype):
     data, scale, point = floats(4, 6), np.float32(0.01), np.array(7, dtype)

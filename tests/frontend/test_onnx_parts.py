@@ -136,6 +136,24 @@ def test_turns_of_a_loop_share_code(rng: np.random.Generator) -> None:
     assert sum(part.compilations for part in every_part(model._schedule)) <= 4
 
 
+def test_turns_of_a_loop_with_a_branch_share_code(rng: np.random.Generator) -> None:
+    """What the states of a turn decide is no part of the key of code, or each turn would make its own."""
+    text = """m (float[a,b] x, int64 n) => (float[a,b] y, float[t,a,b] z) {
+        y, z = Loop <body = l (int64 i, bool ci, float[p,q] st) => (bool co, float[p,q] so, float[p,q] sc) {
+            co = Identity(ci) total = ReduceSum <keepdims = 0> (st) zero = Constant <value_float = 0.0> ()
+            c = Greater(total, zero)
+            so = If <then_branch = t () => (float[p,q] t1) { s = Sin(total) t1 = Sub(x, s) },
+                     else_branch = e () => (float[p,q] e1) { one = Constant <value_ints = [1, -1]> ()
+                         line = Reshape(st, one) two = Shape(x) square = Reshape(line, two) e1 = Add(square, x) }> (c)
+            sc = Exp(so) }> (n, , x) }"""
+    proto = helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    peer, model = oracle("onnxruntime").InferenceSession(proto.SerializeToString()), weft.compile(proto)
+    feed = {"x": (rng.standard_normal((3, 4)) / 4).astype("float32"), "n": np.array(40)}
+    for expected, result in zip(peer.run(None, feed), model.run(feed), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    assert sum(part.compilations for part in every_part(model._schedule)) <= 6
+
+
 def test_a_loop_that_never_ends_is_refused() -> None:
     text = f"m (float[a] x) => (float[z] y) {{ y = Loop <{GROWS}> ( , , x) }}"
     proto = helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)])

@@ -223,28 +223,62 @@ def test_places_of_each_batch(batch_dims, where):
 # Control flow: a Scan of opset 8 goes over each element of a batch by itself.
 
 
+BODY = """body (float[3] state, float[3] forward, float[2] backward)
+    => (float[3] next, float[3] kept, float[2] turned) {
+    next = Add(state, forward)
+    kept = Mul(state, forward)
+    turned = Identity(backward)
+}"""
+
+
+def scan_of_batches(lengths, directions=(0, 1)):
+    outputs = ["last", "kept", "turned"]
+    return helper.make_node(
+        "Scan",
+        [lengths, "s", "f", "b"],
+        outputs,
+        num_scan_inputs=2,
+        directions=directions,
+        body=onnx.parser.parse_graph(BODY),
+    )
+
+
+def sequences(batches=4, longest=5):
+    shapes = {"s": (batches, 3), "f": (batches, longest, 3), "b": (batches, longest, 2)}
+    return {name: rng.standard_normal(shape).astype("float32") for name, shape in shapes.items()}
+
+
 def test_a_scan_of_batches():
-    text = """body (float[3] state, float[3] forward, float[2] backward)
-        => (float[3] next, float[3] kept, float[2] turned) {
-        next = Add(state, forward)
-        kept = Mul(state, forward)
-        turned = Identity(backward)
-    }"""
-    body = onnx.parser.parse_graph(text)
-    node = helper.make_node(
-        "Scan", ["", "s", "f", "b"], ["last", "kept", "turned"], num_scan_inputs=2, directions=[0, 1], body=body
-    )
-    state, forward, backward = (
-        rng.standard_normal(shape).astype("float32") for shape in ((4, 3), (4, 5, 3), (4, 5, 2))
-    )
-    outputs = backend.run_node(node, [state, forward, backward], opset_version=8)
+    given = sequences()
+    outputs = backend.run_node(scan_of_batches(""), list(given.values()), opset_version=8)
+    state, forward, backward = given.values()
     sums = state[:, None] + np.concatenate([np.zeros((4, 1, 3)), np.cumsum(forward, 1)], 1)
     np.testing.assert_allclose(outputs["last"], sums[:, -1], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(outputs["kept"], sums[:, :-1] * forward, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(outputs["turned"], backward[:, ::-1])
-    lengths = helper.make_node("Scan", ["l", "s", "f", "b"], ["last"], num_scan_inputs=2, body=body)
-    with pytest.raises(Error, match="sequence_lens"):
-        backend.run_node(lengths, [np.full(4, 5), state, forward, backward], opset_version=8)
+
+
+@pytest.mark.parametrize("directions", [(0, 1), (1, 0), (1, 1)])
+def test_a_scan_of_sequences_of_unequal_lengths(directions):
+    ort = oracle("onnxruntime")
+    for _ in range(3):
+        feed = {"l": rng.integers(1, 6, 4), **sequences()}
+        model = one_node(scan_of_batches("l", directions), feed, 8)
+        for item in model.graph.output:
+            item.CopyFrom(helper.make_tensor_value_info(item.name, TensorProto.FLOAT, None))
+        session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        outputs = backend.run_model(model, list(feed.values()))
+        for ours, theirs in zip(outputs, session.run(None, feed), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "told"),
+    [([5, 6, 1, 1], r"sequence_lens\[1\] is 6"), ([5, 1, 0, 1], r"sequence_lens\[2\] is 0"), ([5, 5], "no length for")],
+)
+def test_a_length_that_no_sequence_has(lengths, told):
+    with pytest.raises(Error, match=told):
+        backend.run_node(scan_of_batches("l"), [np.array(lengths), *sequences().values()], opset_version=8)
 
 
 # Optimizers: two tensors at once, in the first step and later.

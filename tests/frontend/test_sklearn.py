@@ -243,6 +243,7 @@ TRANSFORMERS = {
     "named categories": (lambda sk: sk.OneHotEncoder(), "names"),
     "ordinals": (lambda sk: sk.OrdinalEncoder(), "names"),
     "imputer": (lambda sk: sk.SimpleImputer(strategy="median"), "gaps"),
+    "imputer by neighbours": (lambda sk: sk.KNNImputer(n_neighbors=3), "gaps"),
     "principal components": (lambda sk: sk.PCA(3, whiten=True), "x"),
     "kernel components": (lambda sk: sk.KernelPCA(3, kernel="rbf"), "x"),
     "singular values": (lambda sk: sk.TruncatedSVD(3), "x"),

@@ -141,8 +141,8 @@ def test_products_with_packed_weights_agree_with_torch(rows, inner, columns, bia
 def run_with_nans_in_memory(model, data):
     """Two runs, the second in memory that the first used and that NaNs fill."""
     first = model.run({"x": data})[0]
-    for space in model._whole.last._workspaces:
-        space.arena.numpy().view("float32")[:] = np.nan
+    for arena in model._whole.last._loaded.arenas._idle:
+        arena.memory.numpy().view("float32")[:] = np.nan
     second = model.run({"x": data})[0]
     assert first.tobytes() == second.tobytes()
     return second

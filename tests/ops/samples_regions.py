@@ -194,6 +194,49 @@ def adaptive_roi_align_grad(rng, torch):
     yield from _gradients(rng, torch, _align, OWN_CASES, 8, 2)
 
 
+# The greatest share: onnx's own evaluator has no gradients, so that of the four elements around each point is taken.
+
+
+def _align_max(torch, x, rois, pooled_size, spatial_scale=1.0, sample_ratio=0, aligned=False):
+    half = 0.5 if aligned else 0.0
+
+    def points(low, high, cells, extent):
+        low, high = low * spatial_scale - half, high * spatial_scale - half
+        size = high - low if aligned else torch.clamp(high - low, min=1)
+        count = sample_ratio or math.ceil(size / cells)
+        place = low + (torch.arange(cells * count) + 0.5).double() / (cells * count) * size
+        inside = (place >= -1) & (place <= extent)
+        place = place.clamp(0, extent - 1)
+        before = place.floor().long()
+        part = place - before
+        taps = [(before, (1 - part) * inside), ((before + 1).clamp(max=extent - 1), part * inside)]
+        return taps, count
+
+    def make(image, box):
+        left, top, right, bottom = box
+        rows, down = points(top, bottom, pooled_size[0], x.shape[2])
+        columns, across = points(left, right, pooled_size[1], x.shape[3])
+        shares = [image[:, y][:, :, z] * v[:, None] * h for y, v in rows for z, h in columns]
+        return torch.nn.functional.max_pool2d(torch.stack(shares).amax(0), (down, across))
+
+    return _each_box(torch, x, rois, x.shape[1], pooled_size, make)
+
+
+@samples("roi_align_max")
+def roi_align_max(rng, torch):
+    for attrs in [*ALIGN_CASES, {"pooled_size": (1, 2), "sample_ratio": 3, "aligned": True}]:
+        yield Sample(
+            [floats(rng, (2, 3, 8, 9)), MORE],
+            attrs,
+            lambda x, r, a=attrs: (_align_max(torch, x, r, **a),),
+            differentiable=(0,),
+        )
+    attrs = ALIGN_CASES[0]
+    yield Sample(
+        [floats(rng, (1, 2, 4, 4)), NONE], attrs, lambda x, r: (_align_max(torch, x, r, **attrs),), differentiable=(0,)
+    )
+
+
 # Cells that are moved.
 
 

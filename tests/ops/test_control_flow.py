@@ -17,6 +17,7 @@ from weft.core.symbol import Group, Variable
 from weft.ops import F
 from weft.ops.control_flow import cond, control, scan, while_loop
 from weft.passes.gradient import gradients
+from weft.runtime.executor import Executor, address_of
 
 
 @pytest.fixture
@@ -285,8 +286,20 @@ def test_what_stays_the_same_is_computed_once(rng):
     run, out = part.started(given), part.buffers()
     before = given[1].copy()
     given[1][:] = np.nan  # read when it started, and not again
-    run(given[:1], out)
+    run([address_of(given[0])], [address_of(out[0])])
     np.testing.assert_allclose(out[0], given[0] * np.exp(before), rtol=1e-5)
+
+
+def test_programs_run_on_addresses(rng):
+    """By what executors of CPUs have of their own, and by what all have."""
+    model = weft.compile(F.elemwise_add(Variable("a"), Variable("b")), shape={"a": (2, 3), "b": (2, 3)})
+    given = [floats(rng, 2, 3), floats(rng, 2, 3)]
+    model.run(dict(zip("ab", given)))
+    executor = model._schedule.whole.last
+    for run_at in (type(executor).run_at, Executor.run_at):
+        out = np.zeros((2, 3), np.float32)
+        run_at(executor, [*map(address_of, given)], [address_of(out)])
+        np.testing.assert_array_equal(out, given[0] + given[1])
 
 
 def test_threads_may_run_one_loop(rng):

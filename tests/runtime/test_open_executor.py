@@ -71,11 +71,14 @@ def test_a_small_arena_is_let_go_before_a_larger_is_made(program, monkeypatch):
     for size in (10, 1000, 5):
         arenas.give(arenas.take(size))
     assert idle == [0, 0]
-    one, two = arenas.take(100), arenas.take(2000)
-    assert {one.nbytes, two.nbytes} == {1000, 2000}
-    arenas.give(two)
-    arenas.give(one)
-    assert arenas.take(500).nbytes == 1000
+    one, two, three = arenas.take(100), arenas.take(2000), arenas.take(3000)
+    assert [arena.size for arena in (one, two, three)] == [1000, 2000, 3000]
+    for arena in (three, two, one):
+        arenas.give(arena)
+    assert arenas.take(1500).size == 2000
+    assert arenas.take(1500).size == 3000
+    assert arenas.take(1500).size == 1500
+    assert arenas.idle_bytes == 0
 
 
 def test_many_threads_call_siblings_at_once(program):

@@ -68,6 +68,18 @@ def given_shapes(shapes: Any) -> dict[str, tuple[Dim, ...]]:
     return {name: dims for name, dims in checked.items() if dims is not None}
 
 
+def freed(name: str, dims: Sequence[Dim], axis: int) -> str:
+    """What to try where an input does not agree with others that have a dimension of the same name.
+
+    >>> freed("h", ("n", 3), 0)
+    'if the two may differ, compile with shape={"h": (None, 3)}, or run with --shape h=?,3'
+    """
+    free = [None if place == axis else dim for place, dim in enumerate(dims)]
+    code = ", ".join(f'"{dim}"' if isinstance(dim, str) else str(dim) for dim in free) + ("," if len(free) == 1 else "")
+    text = ",".join(str(dim) if isinstance(dim, int) else "?" for dim in free)
+    return f'if the two may differ, compile with shape={{"{name}": ({code})}}, or run with --shape {name}={text}'
+
+
 def checked_shape(shape: Any, name: str) -> Shape:
     """What is given as the shape of something called `name`: a tuple of ints, expressions and None.
 

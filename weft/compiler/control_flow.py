@@ -4,7 +4,7 @@ computes from inputs that stay the same (packed weights) is computed once for al
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..core.json_load import graph_from_json
 from ..core.op import Op
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
-from ..runtime.executor import Executor
+from ..runtime.executor import Executor, address_of
 from ..runtime.functions import register_func
 from ..runtime.loading import load_executor
 from ..runtime.program import Array, Program
@@ -50,8 +50,9 @@ class CompiledSubgraph:
         self._once_names = [] if once is None else list(once.attr("output_names"))
         self.outputs = self._main.program.outputs
 
-    def started(self, inputs: Sequence[Array]) -> Callable[[Sequence[Array], Sequence[Array]], None]:
-        """run(inputs, outputs) for one turn; inputs that stay the same may be left out."""
+    def started(self, inputs: Sequence[Array]) -> Callable[[Sequence[int], Sequence[int]], None]:
+        """run(inputs, outputs) for one turn, by addresses; inputs that stay the same may be left out. The arrays given
+        here live as long as the function."""
         known = {input_name(i): array for i, array in enumerate(inputs)}
         if self._once is not None:
             specs = self._once.program.inputs
@@ -59,14 +60,17 @@ class CompiledSubgraph:
             known.update(zip(self._once_names, made))
         names = [spec.name for spec in self._main.program.inputs]
         places = {input_name(i): i for i in range(len(inputs))}
-        read = [(places.get(name, len(inputs)), known[name]) for name in names]
+        read = [(places.get(name, len(inputs)), address_of(known[name])) for name in names]
 
-        def run(now: Sequence[Array], outputs: Sequence[Array]) -> None:
-            count = len(now)
-            arrays = [now[place] if place < count else fixed for place, fixed in read]
-            self._main.run_into(arrays, outputs)
+        return partial(self._turn, read, known)
 
-        return run
+    def _turn(
+        self, read: Sequence[tuple[int, int]], kept: Mapping[str, Array], now: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        """`read` are the inputs: the place among those of a turn, or, behind them, the address. Arrays that are kept
+        have some of these."""
+        count = len(now)
+        self._main.run_at([now[place] if place < count else fixed for place, fixed in read], outputs)
 
     def buffers(self, first: int = 0) -> list[Array]:
         """Memory for the outputs from a position on."""
@@ -118,6 +122,16 @@ def run_control_flow(tensors: Sequence[Array], attrs: Mapping[str, Any]) -> None
 Outputs = dict[int, Array]  # those that are read, by number
 
 
+class _Items:
+    """The items of an array along its first axis, which lie one behind the other, by address."""
+
+    def __init__(self, array: Array) -> None:
+        self._first, self._step = address_of(array), array.strides[0]
+
+    def __getitem__(self, turn: int) -> int:
+        return self._first + turn * self._step
+
+
 class _Turns:
     """The outputs of a loop's body: items of the whole outputs, and states, which are written in
     turns to one of two places."""
@@ -125,34 +139,39 @@ class _Turns:
     def __init__(self, part: CompiledSubgraph, outs: Outputs, results: int, states: Sequence[Array]) -> None:
         spare = part.buffers()
         self.wholes = [outs.get(k) for k in range(results)]
-        self.spare = spare[:results]
-        self.places = (spare[results:], part.buffers(results))
-        self.states = list(states)
-        self.outs = outs
-        self.results = results
+        self._items = [None if whole is None else _Items(whole) for whole in self.wholes]
+        self._spare = spare[:results]
+        self._unread = [*map(address_of, self._spare)]
+        self._places = (spare[results:], part.buffers(results))
+        self._at = tuple([*map(address_of, place)] for place in self._places)
+        self._last = states
+        self.states = [*map(address_of, states)]
+        self._outs = outs
+        self._results = results
 
-    def targets(self, turn: int, count: int) -> list[Array]:
-        items = [spare if whole is None else whole[turn, ...] for whole, spare in zip(self.wholes, self.spare)]
-        return [*items, *self.places[count % 2]]
+    def targets(self, turn: int, count: int) -> list[int]:
+        """Where the outputs of a turn go, after so many others; its states are those of the next."""
+        self._last, self.states = self._places[count % 2], self._at[count % 2]
+        items = [at if whole is None else whole[turn] for whole, at in zip(self._items, self._unread)]
+        return [*items, *self.states]
 
     def finish(self) -> None:
-        for k, state in enumerate(self.states):
-            if self.results + k in self.outs:
-                self.outs[self.results + k][...] = state
+        for k, state in enumerate(self._last):
+            if self._results + k in self._outs:
+                self._outs[self._results + k][...] = state
 
 
 def _scan(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs: Outputs) -> None:
     data = params.num_data
     steps = len(inputs[0])
     turns = _Turns(parts[0], outs, params.num_outputs, inputs[data : data + params.num_states])
-    items = [array[0, ...] if steps else array for array in inputs[:data]]
-    run = parts[0].started([*items, *inputs[data:]]) if steps else None
+    run = parts[0].started([*(array[0, ...] for array in inputs[:data]), *inputs[data:]]) if steps else None
+    items = [_Items(array) for array in inputs[:data]]
     for count in range(steps):
         step = steps - 1 - count if params.reverse else count
-        targets = turns.targets(step, count)
+        now = [*(item[step] for item in items), *turns.states]
         assert run is not None
-        run([*(array[step, ...] for array in inputs[:data]), *turns.states], targets)
-        turns.states = targets[params.num_outputs :]
+        run(now, turns.targets(step, count))
     turns.finish()
 
 
@@ -161,14 +180,14 @@ def _while_loop(params: Any, parts: list[CompiledSubgraph], inputs: list[Array],
     turns = _Turns(body, outs, params.num_outputs, inputs[: params.num_states])
     ask, run = test.started(inputs), body.started(inputs)
     answer = test.buffers()
+    told = [*map(address_of, answer)]
     done = 0
     while done < params.max_iterations:
-        ask(turns.states, answer)
+        ask(turns.states, told)
         if not holds(answer[0]):
             break
-        targets = turns.targets(done, done)
-        run(turns.states, targets)
-        turns.states = targets[params.num_outputs :]
+        now = turns.states
+        run(now, turns.targets(done, done))
         done += 1
     for whole in turns.wholes:
         if whole is not None:
@@ -180,7 +199,7 @@ def _cond(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs:
     chosen = parts[0] if holds(inputs[0]) else parts[1]
     spare = chosen.buffers()
     targets = [outs.get(k, spare[k]) for k in range(params.num_outputs)]
-    chosen.started(inputs)(inputs, targets)
+    chosen.started(inputs)([*map(address_of, inputs)], [*map(address_of, targets)])
 
 
 _RUNNERS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond}

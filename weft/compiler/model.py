@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from ..base.dtype import DType, as_dtype, dtype_name
 from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
 from ..base.extents import bound_names, names_of, substitute
 from ..base.ndarray import array
-from ..base.shape import Dim, Shape, StaticShape, given_shapes, is_static, show_dims, unify
+from ..base.shape import Dim, Shape, StaticShape, freed, given_shapes, is_static, show_dims, unify
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import shape_hint
@@ -25,13 +27,17 @@ from ..frontend.about import metadata_of, unread_inputs
 from ..frontend.emitter import TEXT, TEXTS
 from ..frontend.files import from_file, from_memory, is_program
 from ..runtime.artifact import LoadedModel, load, save_program
-from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_names
+from ..runtime.bound import BoundStep, bound_input
+from ..runtime.executor import zeros
+from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_known, check_names
+from ..runtime.outputs import given_outputs
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .backends import backend_of
 from .initial_values import initialised
-from .model_source import ModelSource, packed, unpacked
+from .model_source import ModelSource, checked_specialise, packed, unpacked
 from .mutation import written_variables
+from .parts.delivery import Delivery
 from .parts.schedule import Schedule
 from .prepare import as_arrays
 from .stages import reached
@@ -64,15 +70,19 @@ def compile(
     threads: int | None = None,
     precision: str = "fp32",
     opt_level: int = 3,
+    specialise: str = "never",
     progress: Progress | None = None,
 ) -> Model:
     """Compiles a model: the path of a model file, an ONNX model as bytes or a ModelProto, a Symbol,
     or a (Symbol, params) pair. What `CompiledModel.save` wrote is loaded as it is.
 
-    Where all shapes are known, code is made now; otherwise for each new set of input shapes, when
-    it is first run. A dimension in `shape` is a number, or open: None, or a name such as "batch",
-    which stands for one number in all inputs. `progress(done, total)` is called as kernels are
-    made.
+    Where all shapes are known, code is made now; otherwise when the model is first run. A dimension
+    in `shape` is a number, or open: None, or a name such as "batch", which stands for one number in
+    all inputs. Code that is made once serves all sizes of open dimensions, where it can be written
+    so; where it needs the number (height and width of convolutions), it is made for each when that
+    is first seen. `specialise="always"` makes code for each new set of input shapes alone, which may
+    be faster. `target` may be another machine, whose code is then saved and run there.
+    `progress(done, total)` is called as kernels are made.
 
     >>> import numpy as np
     >>> import weft
@@ -89,17 +99,23 @@ def compile(
     if opt_level not in (0, 1, 2, 3):
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     chosen = Target.create(target)
-    backend_of(chosen).runtime.check(chosen, threads)
+    _check_runtime(chosen, threads)
     if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
         return _loaded(model, threads, shape, dtype, params)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **_copies(params)}
     _check_given({**shapes, **dtypes}, symbol, values)
-    source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level)
+    source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level, checked_specialise(specialise))
     made = CompiledModel(source)
     made.prepare_known(progress)
     return made
+
+
+def _check_runtime(target: Target, threads: int | None) -> None:
+    """Raises where nothing makes or runs such code. Code for another machine can be made here, and saved."""
+    with suppress(Unsupported):
+        backend_of(target).runtime.check(target, threads)
 
 
 def _loaded(path: str | os.PathLike[str], threads: int | None, *options: object) -> LoadedModel:
@@ -200,24 +216,76 @@ class CompiledModel:
         """Runs on arrays given in the order of `inputs`, or by name."""
         return self.run(by_name(self.inputs, args, kwargs))
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """The outputs, new arrays, for one array an input by name."""
-        if self._unread and isinstance(inputs, Mapping):  # what the file declares may be given
-            inputs = {name: value for name, value in inputs.items() if name not in self._unread}
+    def run(self, inputs: Mapping[str, Any], out: Any = None) -> list[Any]:
+        """The outputs for one array an input by name. They are new arrays, or those of `out`: arrays in the order of
+        the outputs, or by name, with None for one that is to be made.
+
+        >>> import numpy as np
+        >>> import weft
+        >>> m = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(3,))))
+        >>> y = np.empty(3, "float32")
+        >>> m.run({"x": np.array([-1, 0, 2], "float32")}, out=[y])[0] is y
+        True
+        >>> y
+        array([0., 0., 2.], dtype=float32)
+        """
+        inputs = self._read(inputs)
         check_names(inputs, self._specs)
+        given = None if out is None else given_outputs(out, self.outputs)
         whole = self._whole
         if whole is not None:
             arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
-            return whole.run_arrays(arrays)
+            return whole.run_arrays(arrays, places=None if given is None else lambda specs: given)
         values = {name: self._value(inputs[name], spec) for name, spec in self._specs.items()}
         shapes = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
-        return self._schedule.run(values, self._check_shapes(shapes))
+        delivery = None if given is None else Delivery(given, self.outputs)
+        return self._schedule.run(values, self._check_shapes(shapes), delivery)
+
+    def _read(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without what the file declares and no operator reads, which may be given."""
+        if self._unread and isinstance(inputs, Mapping):
+            return {name: value for name, value in inputs.items() if name not in self._unread}
+        return inputs
 
     def _value(self, value: Any, spec: InputSpec) -> Any:
         kind = self._kinds.get(spec.name)
         if kind is None:
             return as_input(value, spec)
         return as_text(value, spec) if kind == TEXT else as_sequence(value, spec, kind == TEXTS)
+
+    def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
+        """A step over memory that stays: `step()` reads these arrays as they are then and writes those of `out`,
+        without a copy. What is not given is made, inputs as zeros: `step.inputs` has all by name, `step.outputs` in
+        order.
+
+        One thread at a time may call a step. It goes on when the model is closed or gone.
+
+        >>> import numpy as np
+        >>> import weft
+        >>> m = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(3,))))
+        >>> step = m.bind()
+        >>> step.inputs["x"][:] = [-1, 0, 2]
+        >>> step()[0]
+        array([0., 0., 2.], dtype=float32)
+        """
+        if self._closed:
+            raise RunError("the model is closed")
+        given = {} if inputs is None else self._read(inputs)
+        check_known(given, self._specs)
+        arrays = {n: bound_input(v, self._specs[n]) for n, v in given.items() if self._specs[n].dtype is not None}
+        names = self._check_shapes({name: array.shape for name, array in arrays.items()})
+        values = {n: given[n] if n in given else zeros(_made_spec(s, names, "input")) for n, s in self._specs.items()}
+        if self._whole is not None and not self._whole.deciding:
+            memory = {name: arrays.get(name, value) for name, value in values.items()}
+            executor = self._whole.executor(memory)
+            if not executor.program.written:
+                return executor.bind(values, out)
+        results = [None] * len(self.outputs) if out is None else given_outputs(out, self.outputs)
+        for number, spec in enumerate(self._output_specs()):
+            if results[number] is None:
+                results[number] = zeros(_made_spec(spec, names, "output"))
+        run = partial(self.__copy__().run, values, results)
+        return BoundStep(run, values, results, list(arrays.values()))
 
     # Compiling
 
@@ -284,7 +352,9 @@ class CompiledModel:
                 why="a program keeps no state of a generator",
                 hint="keep the model file, and compile it where it runs",
             )
-        save_program(self.program, path)
+        program = self._whole.program
+        assert program is not None
+        save_program(program, path)
 
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""
@@ -298,14 +368,16 @@ class CompiledModel:
         self.close()
 
     def __repr__(self) -> str:
-        facts = [self._graph.fact(entry) for entry in self._graph.outputs]
-        made = [InputSpec(n, f.shape, f.dtype) for n, f in zip(self.outputs, facts)]
         programs = [] if self._closed else self._programs()
         state = "closed" if self._closed else "not compiled yet: shapes are open"
         if programs:
             count = sum(len(program.kernels) for program in programs)
             state = f"{count} kernel{'s' * (count != 1)} for {self._source.target.isa}"
-        return f"CompiledModel({listed(self.inputs)} -> {listed(made)}; {state})"
+        return f"CompiledModel({listed(self.inputs)} -> {listed(self._output_specs())}; {state})"
+
+    def _output_specs(self) -> list[InputSpec]:
+        facts = [self._graph.fact(entry) for entry in self._graph.outputs]
+        return [InputSpec(name, fact.shape, fact.dtype) for name, fact in zip(self.outputs, facts)]
 
     # Copies
 
@@ -358,6 +430,22 @@ def _check_immutable(graph: Graph, params: Mapping[str, Array]) -> None:
         )
 
 
+def _made_spec(spec: InputSpec, names: Mapping[str, int], role: str) -> TensorSpec:
+    """What memory for an input or output must be, where the names of extents stand for these numbers."""
+    shape = None if spec.shape is None else tuple(_extent(dim, names) for dim in spec.shape)
+    if not is_static(shape) or spec.dtype is None:
+        raise ShapeError(
+            f"{role} {spec.name!r} cannot be made before a run",
+            why=f"it is {spec}, and what is open does not follow from the inputs that are given",
+            hint="give an array for it" if spec.dtype is not None else "call run",
+        )
+    return TensorSpec(spec.name, shape, spec.dtype)
+
+
+def _extent(dim: Dim, names: Mapping[str, int]) -> Dim:
+    return None if names_of(dim) - names.keys() else substitute(dim, names)
+
+
 class _ShapeCheck:
     """A number is that number, and a name one number in all inputs. It knows nothing of the model, which must go as
     soon as nobody has it: its code is unloaded then, and not whenever rubbish is collected."""
@@ -371,13 +459,33 @@ class _ShapeCheck:
         names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
         for spec, shape in given:
             wanted = spec.shape if spec.shape is not None else (None,) * len(shape)
-            said = [None if names_of(dim) - names.keys() else substitute(dim, names) for dim in wanted]
+            said = [_extent(dim, names) for dim in wanted]
             if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
-                told = ", ".join(f"{name} = {extent}" for name, extent in names.items())
-                raise ShapeError(
-                    f"input {spec.name!r} has shape {shape}", why=f"expected {spec}" + (f"; {told}" if told else "")
-                )
+                raise self._error(spec, shape, said, names, given)
         return names
+
+    def _error(
+        self,
+        spec: InputSpec,
+        shape: StaticShape,
+        said: Sequence[int | str | None],
+        names: Mapping[str, int],
+        given: Sequence[tuple[InputSpec, StaticShape]],
+    ) -> ShapeError:
+        """What is expected of an input, what names are by which other inputs, and how they may differ."""
+        told = [f"expected {spec}"]
+        first = {name: other for other, _ in reversed(given) for name in other.shape or () if isinstance(name, str)}
+        for name, extent in names.items():
+            other = first.get(name, spec)
+            told.append(f"{name} = {extent}" + (f" by input {other.name!r}" if other is not spec else ""))
+        dims = spec.shape or ()
+        apart = [axis for axis, (known, extent) in enumerate(zip(said, shape)) if known not in (None, extent)]
+        named = len(dims) == len(shape) and bool(apart) and all(isinstance(dims[axis], str) for axis in apart)
+        return ShapeError(
+            f"input {spec.name!r} has shape {shape}",
+            why="; ".join(told),
+            hint=freed(spec.name, dims, apart[0]) if named else None,
+        )
 
 
 Model = CompiledModel | LoadedModel

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..base.cpu_target import host
 from ..base.dtype import DType, as_dtype, dtype_name
-from ..base.errors import Error, FormatError
+from ..base.errors import Error, FormatError, InvalidValue
 from ..base.param_dict import load_param_dict, save_param_dict
 from ..base.shape import Shape, given_shapes
 from ..base.target import Target
@@ -20,6 +20,7 @@ from ..core.symbol import Symbol
 from ..runtime.program import Array
 
 HOST = "cpu"  # whatever machine the model is loaded on
+SPECIALISE = ("never", "always")
 
 
 class ModelSource(NamedTuple):
@@ -32,6 +33,14 @@ class ModelSource(NamedTuple):
     target: Target
     threads: int | None
     opt_level: int
+    specialise: str = "never"
+
+
+def checked_specialise(when: object) -> str:
+    """When code is made for the sizes of a call alone."""
+    if when not in SPECIALISE:
+        raise InvalidValue(f"specialise {when!r}", why="it is one of " + ", ".join(map(repr, SPECIALISE)))
+    return str(when)
 
 
 def packed(source: ModelSource) -> tuple[str, bytes]:
@@ -43,6 +52,7 @@ def packed(source: ModelSource) -> tuple[str, bytes]:
         "target": HOST if source.target == host() else str(source.target),
         "threads": source.threads,
         "opt_level": source.opt_level,
+        "specialise": source.specialise,
     }
     return json.dumps(fields), bytes(save_param_dict(source.params))
 
@@ -61,6 +71,7 @@ def unpacked(state: Any) -> ModelSource:
             host() if target == HOST else Target.create(target),
             fields["threads"],
             fields["opt_level"],
+            checked_specialise(fields["specialise"]),
         )
     except Error as error:
         error.at("pickled model")

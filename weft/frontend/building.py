@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..base.bits import MersenneTwister
 from ..base.dtype import BOOL, DTYPES, FLOAT32, INT64, DType
-from ..base.errors import FormatError, OpenShapes, Unsupported
+from ..base.errors import FormatError, OpenShapes, RegistryError, Unsupported
 from ..base.extents import Extent
 from ..base.shape import Dim, StaticShape, broadcast, is_static, normalize_axis, numel, open_shapes, show
 from .emitter import Emitter, Value
+
+if TYPE_CHECKING:
+    from .nodes import ImportedNode
 
 NARROW = (DTYPES["float16"], DTYPES["bfloat16"])
 LARGEST_TABLE = 1 << 24  # elements of an array that follows from shapes, not from stored data
@@ -47,26 +49,33 @@ def alike_rows(text: str) -> dict[str, Alike]:
     return {name: Alike(op, _renamed(words)) for name, op, words, *_ in rows}
 
 
-class Building(ABC):
-    """A node of the model as its converter sees it: its inputs, and what makes values that are named after it."""
+class Building:
+    """A node of the model as its converter sees it: its attributes and inputs, and what makes values that are named
+    after it."""
 
-    def __init__(
-        self, emitter: Emitter, op_type: str, name: str, inputs: Sequence[Value | None], wanted: Iterable[int]
-    ) -> None:
+    def __init__(self, emitter: Emitter, node: ImportedNode, inputs: Sequence[Value | None]) -> None:
         self.emitter = emitter
-        self.op_type = op_type
-        self.name = emitter.fresh_name(name)
+        self.node = node
+        self.op_type = node.op_type
+        self.name = self.constant_name = emitter.fresh_name(node.name)  # of the first result; and if it is known
         self.inputs = list(inputs)
-        self.wanted = frozenset(wanted)  # the outputs that the graph uses
+        self.wanted = frozenset(node.wanted)  # the outputs that the graph uses
         self._read: set[str | int] = set()
         self._count = 0
         self._results: list[Value] = []
 
     # What the node has.
 
-    @abstractmethod
     def attr(self, name: str) -> Any:
-        """An attribute as given, else by default."""
+        """An attribute as given, else by default, of formats that have defaults."""
+        self._read.add(name)
+        if name not in self.node.attributes:
+            raise FormatError(f"attribute {name!r} is missing")
+        return self.node.attributes[name]
+
+    def is_default(self, name: str) -> bool:
+        """Whether an attribute that is given says nothing that matters."""
+        return False
 
     def attrs(self, words: str) -> dict[str, Any]:
         """Attributes as those of a weft operator: "alpha nsize=size" are alpha, and nsize in place of its size."""
@@ -98,6 +107,56 @@ class Building(ABC):
                 f"{self.op_type} with more than its first output is not supported",
                 why="the others belong to training, or have no counterpart",
             )
+
+    def check_all_read(self) -> None:
+        """What the converter has not looked at must not be there: nothing is dropped in silence."""
+        for name, value in self.node.attributes.items():
+            if name not in self._read and not self.is_default(name):
+                raise Unsupported(f"{self.op_type} with attribute {name!r} = {value!r:.80}")
+        for index, value in enumerate(self.inputs):
+            if index not in self._read and value is not None:
+                raise Unsupported(f"{self.op_type} with input {index} ({value.name!r})")
+
+    # Values of inputs that decide what the node becomes.
+
+    def constant(self, index: int, what: str) -> np.ndarray:
+        """The value of an input that must be known at import."""
+        value = self[index]
+        if index not in self.node.rule.decides:
+            raise RegistryError(
+                f"the converter of {self.op_type} asks for the value of input {index}",
+                hint=f"register it as @converter({self.op_type!r}, decides=(..., {index}))",
+            )
+        known = self.emitter.computed(value)
+        if known is None:
+            raise self.undetermined(
+                f"{what} is only known when the model runs",
+                f"it comes from {value.name!r}, which does not follow from constants",
+            )
+        return known
+
+    def ints(self, index: int, what: str) -> list[int]:
+        """A constant input as a flat list of ints."""
+        return [int(item) for item in np.ravel(self.constant(index, what))]
+
+    def extents(self, index: int, what: str) -> list[int | Extent]:
+        """An input as a flat list of ints, and of extents where they follow from the shapes of inputs."""
+        symbolic = self[index].extents
+        return list(symbolic.flat) if symbolic is not None else list(self.ints(index, what))
+
+    def optional_ints(self, index: int, what: str) -> list[int] | None:
+        """The same; None if it is left out."""
+        return None if self.get(index) is None else self.ints(index, what)
+
+    def number(self, index: int, what: str, default: float | None = None) -> float:
+        """A constant input as one number."""
+        if default is not None and self.get(index) is None:
+            return default
+        value = self.constant(index, what)
+        if value.size != 1:
+            raise FormatError(f"{what} must be one number, not {value.size}")
+        number: float = value.reshape(()).item()
+        return number
 
     # What is known of a value.
 
@@ -178,6 +237,12 @@ class Building(ABC):
     def alike(self, how: Alike) -> list[Value]:
         """The operator that is the same, on all inputs."""
         return self.ops(how.op, *self.all(), **{there: self.attr(here) for here, there in how.attrs.items()})
+
+    def name_first(self, results: Sequence[Value | None]) -> None:
+        """Gives the operator that makes the first result the name that the node has."""
+        first = results[0] if results else None
+        if first is not None and any(first is value for value in self._results):
+            self.emitter.rename(first, self.name if first.constant is None else self.constant_name)
 
     def random_state(self, seed: int | None = None) -> Value:
         """The state that a seed begins with; without one it begins anywhere."""

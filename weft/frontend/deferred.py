@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import RunError
+from ..base.errors import NotFound, RunError
 from ..core.interpret import Array, evaluate
 from ..core.ir import Node, topo_order
 from ..core.op import VARIADIC, Op
@@ -29,7 +29,8 @@ from .emitter import Emitter, Value
 
 MOST_TURNS = 1 << 22  # of a loop that nothing else ends
 
-IMPORTERS = {"onnx": ".onnx.later", "mxnet": ".mxnet.later"}
+IMPORTERS: dict[str, Any] = {}  # by name, the classes of nodes (weft.frontend.nodes) that wait and are taken up
+_MODULES = {"onnx": ".onnx.importer", "mxnet": ".mxnet.importer"}  # which load when they are needed
 
 
 @schema
@@ -110,7 +111,12 @@ def host_outputs(params: HostStepAttrs, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _importer(params: DeferredAttrs | HostStepAttrs) -> Any:
-    return import_module(IMPORTERS[params.importer], __package__)
+    name = params.importer
+    if name not in IMPORTERS and name in _MODULES:
+        import_module(_MODULES[name], __package__)
+    if name not in IMPORTERS:
+        raise NotFound(f"there is no importer {name!r}, which a node waits for", why=f"known: {', '.join(_MODULES)}")
+    return IMPORTERS[name]
 
 
 def evaluated(params: DeferredAttrs, *arrays: Array) -> list[Array | None]:

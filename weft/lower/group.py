@@ -148,9 +148,8 @@ def tensors_of(
         for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
             entry = NodeEntry(node, index)
             _check(tensor, fact(entry), entry)
-            known = fact(entry).shape
             renamed = tensor.body is not None and any(map(is_open, tensor.shape))
-            tensors[entry] = replace(tensor, shape=known) if renamed else tensor
+            tensors[entry] = replace(tensor, shape=fact(entry).shape) if renamed else tensor
     return tensors
 
 

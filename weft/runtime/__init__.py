@@ -8,6 +8,7 @@ from .functions import get_global_func, list_global_func_names, register_func
 _NAMES = {
     "load": "artifact",
     "LoadedModel": "artifact",
+    "BoundStep": "bound",
     "create": "graph_module",
     "load_library": "graph_module",
     "CompiledLibrary": "graph_module",

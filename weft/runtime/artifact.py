@@ -26,6 +26,7 @@ from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step
 from ..base.sizes import read_table
+from .bound import BoundStep
 from .inputs import by_name
 from .loading import check_target, load_executor
 from .program import Array, KernelInfo, Program, TensorSpec, check_slots, described
@@ -122,9 +123,15 @@ class LoadedModel:
         self._threads = threads
         self._executor = load_executor(program, threads)
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """The outputs, new arrays, for one array an input by name."""
-        return self._executor.run(inputs)
+    def run(self, inputs: Mapping[str, Any], out: Any = None) -> list[Any]:
+        """The outputs for one array an input by name. They are new arrays, or those of `out`: arrays in the order of
+        the outputs, or by name, with None for one that is to be made."""
+        return self._executor.run(inputs, out)
+
+    def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
+        """A step that reads these arrays in each call and writes those of `out`, without a copy; arrays that are not
+        given are made. See `CompiledModel.bind`."""
+        return self._executor.bind(inputs, out)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Array]:
         """Runs on arrays given in the order of `inputs`, or by name."""

@@ -1,24 +1,26 @@
-"""Executors: a Program that is loaded. Arrays come in by name, new arrays go out. One of a program whose sizes are open
-runs inputs of all sizes that it serves."""
+"""Executors: a Program that is loaded. Arrays come in by name; outputs go to new arrays, or to given ones. One of a
+program whose sizes are open runs inputs of all sizes that it serves."""
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DType
 from ..base.errors import ShapeError, Unsupported
 from ..base.forks import held_lock
 from ..base.ndarray import empty
-from .inputs import as_input, check_names
+from .bound import BoundStep, bound_input
+from .inputs import as_input, check_known, check_names
+from .outputs import as_output, given_outputs, new_output, put_in_place, set_apart
 from .program import Array, Program, TensorSpec, described, listed
 
 KEPT_SIZES = 64  # of the executors that are bound to them, the last used
-SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not matter
 
 
 class Executor(ABC):
@@ -26,7 +28,6 @@ class Executor(ABC):
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._made = [] if program.plan.is_open else [(spec.extents, spec.dtype) for spec in program.outputs]
         self._bound: OrderedDict[tuple[int, ...], Executor] = OrderedDict()
         self._lock = held_lock("table")
         self._expected = {spec.name: spec for spec in program.inputs}
@@ -35,23 +36,33 @@ class Executor(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({described(self.program)})"
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """The outputs for these inputs; every output is a new array, and no input is changed."""
+    def run(self, inputs: Mapping[str, Any], out: Any = None) -> list[Any]:
+        """The outputs for these inputs, in the arrays of `out` where it has some, else new; no input is changed that is
+        not such an array."""
         check_names(inputs, self._expected)
-        specs = self.program.inputs
-        return self.run_arrays({spec.name: as_input(inputs[spec.name], spec) for spec in specs})
+        given = None if out is None else given_outputs(out, self._output_names())
+        return self.run_arrays({name: as_input(inputs[name], spec) for name, spec in self._expected.items()}, given)
 
-    def run_arrays(self, inputs: Mapping[str, Array], keep: bool = False) -> list[Array]:
-        """The same for arrays of the right dtypes, one for each input. With `keep`, what a run writes to an input stays
-        there."""
+    def run_arrays(
+        self, inputs: Mapping[str, Array], out: Sequence[Any] | None = None, keep: bool = False
+    ) -> list[Any]:
+        """The same for arrays of the right dtypes, one for each input, and `out` with one value an output. With `keep`,
+        what a run writes to an input stays there."""
         if self.program.open_sizes:
-            return self._at(inputs).run_arrays(inputs, keep)
+            return self._at(inputs).run_arrays(inputs, out, keep)
         arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
         for number in () if keep else self._written:
             arrays[number] = arrays[number].copy()
-        outputs = [_new(shape, dtype) for shape, dtype in self._made]
-        self.run_into(arrays, outputs)
-        return outputs
+        specs = self.program.outputs
+        if out is None:
+            outputs = [new_output(spec) for spec in specs]
+            self.run_into(arrays, outputs)
+            return outputs
+        outputs = [new_output(spec) if value is None else as_output(value, spec) for value, spec in zip(out, specs)]
+        made = set_apart(outputs, arrays)
+        self.run_into(arrays, made)
+        put_in_place(made, outputs)
+        return [array if value is None else value for array, value in zip(outputs, out)]
 
     def bound(self, sizes: Sequence[int]) -> Executor | None:
         """An executor for these sizes; None if the program does not serve them."""
@@ -89,17 +100,83 @@ class Executor(ABC):
 
     @abstractmethod
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
+        """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order; outputs share no memory."""
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """The same on memory of this machine by its addresses, for those who run often: asking arrays for theirs would
+        cost more than a small program."""
+        specs = self.program.inputs, self.program.outputs
+        views = ([view_at(at, x.extents, x.dtype) for at, x in zip(*pair)] for pair in zip((inputs, outputs), specs))
+        self.run_into(*views)
+
+    def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
+        """A step over the memory of these arrays; inputs and outputs that are not given get memory of their own, inputs
+        filled with zeros."""
+        known = {} if inputs is None else inputs
+        check_known(known, self._expected)
+        if self.program.open_sizes:
+            check_names(known, self._expected)
+            arrays_given = {name: bound_input(known[name], spec) for name, spec in self._expected.items()}
+            return self._at(arrays_given).bind(known, out)
+        values = {name: known[name] if name in known else zeros(spec) for name, spec in self._expected.items()}
+        arrays = [bound_input(values[spec.name], spec) for spec in self.program.inputs]
+        for spec, array in zip(self.program.inputs, arrays):
+            _check_shape(spec, array)
+        specs = self.program.outputs
+        given = [None] * len(specs) if out is None else given_outputs(out, self._output_names())
+        results = [zeros(spec) if value is None else value for value, spec in zip(given, specs)]
+        outputs = [as_output(value, spec) for value, spec in zip(results, specs)]
+        return BoundStep(self._step(arrays, outputs), values, results, [*arrays, *outputs])
+
+    def _step(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
+        if self._written:  # what a run writes to an input does not stay there
+            return partial(self.run_arrays, dict(zip(self._expected, inputs)), outputs)
+        made = set_apart(outputs, inputs)
+        run = self.bound_call(inputs, made)
+        if all(own is given for own, given in zip(made, outputs)):
+            return run
+
+        def run_and_copy() -> None:
+            run()
+            put_in_place(made, outputs)
+
+        return run_and_copy
+
+    def bound_call(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
+        """`run_into` on these arrays, which the caller keeps, as often as it is called, by one thread at a time."""
+        return partial(self.run_into, inputs, outputs)
+
+    def _output_names(self) -> list[str]:
+        return [spec.name for spec in self.program.outputs]
+
+
+def zeros(spec: TensorSpec) -> Array:
+    """Memory for what is bound and was not given: zeros, from a cache line on."""
+    made = empty(spec.extents, spec.dtype).numpy()
+    made.fill(0)
+    return made
+
+
+def address_of(array: Array) -> int:
+    """Where an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def view_at(address: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Memory at an address as an array; it is valid as long as the memory is."""
+    kind = empty((0,), dtype).numpy().dtype
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
+    return np.frombuffer(raw, kind, count).reshape(shape)  # type: ignore[call-overload,no-any-return]
 
 
 def _dense(spec: TensorSpec, array: Array) -> Array:
     """The array as kernels read it: of the expected shape, row-major, aligned to its elements."""
-    if array.shape != spec.shape:
-        raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
+    _check_shape(spec, array)
     return array if array.flags.carray else np.require(array, requirements=["C", "A"])
 
 
-def _new(shape: tuple[int, ...], dtype: DType) -> Array:
-    """Memory for an output; large ones start at a cache line."""
-    made = np.empty(shape, dtype)
-    return made if made.nbytes < SMALL_OUTPUT else empty(shape, dtype).numpy()
+def _check_shape(spec: TensorSpec, array: Array) -> None:
+    if array.shape != spec.shape:
+        raise ShapeError(f"input {spec.name!r} has shape {array.shape}", why=f"expected {spec}")

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base.dtype import DType, dtype_name
-from ..base.errors import DTypeError, Error, InvalidType, InvalidValue, NotFound
-from ..base.ndarray import NDArray, from_dlpack
+from ..base.errors import DTypeError, InvalidType, InvalidValue, NotFound
 from .program import Array
+from .shared import REFUSALS, refused, shared_array
 
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}  # numbers become their kind or a later one
 
@@ -26,20 +26,25 @@ class Spec(Protocol):
 
 def check_names(inputs: Mapping[str, Any], expected: Mapping[str, Spec]) -> None:
     """Raises unless there is a value for each expected input, and no other."""
-    if not isinstance(inputs, (dict, Mapping)):
-        raise InvalidType(f"inputs are given as a dict from name to array, not as a {type(inputs).__name__}")
-    if inputs.keys() == expected.keys():
+    if isinstance(inputs, dict) and inputs.keys() == expected.keys():
         return
+    check_known(inputs, expected)
+    for name in expected:
+        if name not in inputs:
+            why = f"expected {expected[name]}; given: " + (", ".join(inputs) or "nothing")
+            raise NotFound(f"input {name!r} is missing", why=why)
+
+
+def check_known(inputs: Mapping[str, Any], expected: Mapping[str, Spec]) -> None:
+    """Raises unless every value is for an input that is expected."""
+    if not isinstance(inputs, Mapping):
+        raise InvalidType(f"inputs are given as a dict from name to array, not as a {type(inputs).__name__}")
     for name in inputs:
         if name not in expected:
             raise NotFound(
                 f"the model has no input {name!r}",
                 why="its inputs: " + (", ".join(map(str, expected.values())) or "none"),
             )
-    name = next(name for name in expected if name not in inputs)
-    raise NotFound(
-        f"input {name!r} is missing", why=f"expected {expected[name]}; given: " + (", ".join(inputs) or "nothing")
-    )
 
 
 def by_name(specs: Sequence[Spec], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,16 +87,14 @@ def as_sequence(value: Any, spec: Spec, is_text: bool) -> Any:
         return value
     if is_text:
         return as_text(value, spec)
-    array = value.numpy() if isinstance(value, NDArray) else value
-    return array if isinstance(array, np.ndarray) else _from_other(array, spec)
+    return _array(value, spec)
 
 
 def as_input(value: Any, spec: Spec) -> Array:
-    """A value as an array of the dtype that is expected; its shape is not looked at."""
+    """A value as an array of the dtype that is expected, over the same memory if it is an array in the machine's byte
+    order; its shape is not looked at."""
     assert spec.dtype is not None
-    array = value.numpy() if isinstance(value, NDArray) else value
-    if not isinstance(array, np.ndarray):
-        array = _from_other(array, spec)
+    array = value if isinstance(value, np.ndarray) else _array(value, spec)
     if array.dtype != spec.dtype:
         if array.dtype.newbyteorder("=") == spec.dtype:
             return array.astype(spec.dtype)
@@ -99,30 +102,29 @@ def as_input(value: Any, spec: Spec) -> Array:
         raise DTypeError(
             f"input {spec.name!r} is of {array.dtype}",
             why=f"expected {spec}",
-            hint=f'x.astype("{dtype_name(spec.dtype)}")' if numbers else "give an array of numbers",
+            hint=_conversion(value, dtype_name(spec.dtype)) if numbers else "give an array of numbers",
         )
     return array
 
 
-def _from_other(value: Any, spec: Spec) -> Array:
-    """A list, a number or an array of another library."""
+def _conversion(value: Any, dtype: str) -> str:
+    """How an array of its library becomes one of another dtype."""
+    library = type(value).__module__.partition(".")[0]
+    return f"x.to({library}.{dtype})" if hasattr(value, "to") else f'x.astype("{dtype}")'
+
+
+def _array(value: Any, spec: Spec) -> Array:
+    """An array of any library as it is in memory; a list or a number as a new one."""
     try:
-        if hasattr(value, "__dlpack__"):
-            return from_dlpack(value).numpy()
-        if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
-            return np.asarray(value)
+        shared = shared_array(value)
+        if shared is not None:
+            return shared
         plain = np.asarray(value)
-        if spec.dtype is None or not _fits(plain, spec.dtype):
+        if hasattr(value, "__array__") or spec.dtype is None or not _fits(plain, spec.dtype):
             return plain
         return np.asarray(value, spec.dtype)
-    except (ValueError, TypeError, OverflowError, RuntimeError, BufferError) as error:
-        told = error.what if isinstance(error, Error) else error
-        needs_grad = getattr(value, "requires_grad", False)
-        raise InvalidValue(
-            f"input {spec.name!r} is a {type(value).__name__} that makes no array",
-            why=f"expected {spec}; {told}",
-            hint="x.detach()" if needs_grad else None,
-        ) from None
+    except REFUSALS as error:
+        raise refused(value, f"input {spec.name!r}", spec, error) from None
 
 
 def _fits(plain: Array, dtype: DType) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from ..base.errors import Unsupported
 from ..base.target import Target
 from .cpu.executor import RUNTIME as CPU
 from .executor import Executor
-from .program import Program
+from .program import Array, Program
 from .registry import register_runtime, runtime_of
 
 register_runtime(CPU)
@@ -14,6 +17,33 @@ register_runtime(CPU)
 def load_executor(program: Program, threads: int | None = None) -> Executor:
     """A program that is ready to run here."""
     return runtime_of(Target.create(program.target).kind).load(program, threads)
+
+
+def runs_here(program: Program) -> bool:
+    """Whether the code of a program is for machines such as this one."""
+    try:
+        check_target(program.target)
+    except Unsupported:
+        return False
+    return True
+
+
+def load_or_keep(program: Program, threads: int | None = None) -> Executor:
+    """A program that is ready to run here; or, if it is for another machine, one that says so when it is run."""
+    return load_executor(program, threads) if runs_here(program) else ForeignExecutor(program)
+
+
+class ForeignExecutor(Executor):
+    """A program for another machine, which can be looked at and saved."""
+
+    def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """An error that says what machine the program is for."""
+        check_target(self.program.target)
+
+    def bound_call(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
+        """The same error, before anything is bound."""
+        check_target(self.program.target)
+        return super().bound_call(inputs, outputs)
 
 
 def check_target(text: str, threads: int | None = None) -> None:

@@ -18,7 +18,7 @@ from onnx.backend.test.loader import load_model_tests
 from ..frontend.onnx import importer  # noqa: F401  registers what reads operators
 from ..frontend.onnx.control import CONTROL
 from ..frontend.onnx.functions import DEFINED
-from ..frontend.onnx.registry import find, operators
+from ..frontend.onnx.registry import TABLE
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 Operator = tuple[str, str]  # domain, name
@@ -78,7 +78,7 @@ def page(gaps: Mapping[str, str]) -> str:
     counted = _counted(cases, gaps)
     versions = _versions()
     rows: dict[str, list[str]] = {}
-    for domain, name in sorted({*versions, *operators(), *(("", name) for name in CONTROL)}):
+    for domain, name in sorted({*versions, *TABLE.operators(), *(("", name) for name in CONTROL)}):
         opsets = versions.get((domain, name), ())
         rows.setdefault(domain, []).append(_row(domain, name, opsets, counted.get((domain, name), Cases())))
     passed = sum(name not in gaps for name in cases)
@@ -112,7 +112,7 @@ def _row(domain: str, name: str, opsets: Iterable[int], cases: Cases) -> str:
 
 
 def _is_read(domain: str, name: str, opset: int) -> bool:
-    return (domain, name) in DEFINED or find(domain, name, opset) is not None or (not domain and name in CONTROL)
+    return (domain, name) in DEFINED or TABLE.find(name, opset, domain) is not None or (not domain and name in CONTROL)
 
 
 def _how(domain: str, name: str, opset: int) -> str:
@@ -120,7 +120,7 @@ def _how(domain: str, name: str, opset: int) -> str:
         return "control"
     if (domain, name) in DEFINED:
         return "native, as the function that ONNX defines"
-    rule = find(domain, name, opset)
+    rule = TABLE.find(name, opset, domain)
     if rule is None:
         return "missing"
     if rule.host is not None:

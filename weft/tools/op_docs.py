@@ -144,6 +144,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "resize": ([(1, 1, 2, 2)], {"size": (3, 3)}),
     "rnn": ([(2, 1, 2), (2, 2), (2,), (1, 2)], {"mode": "rnn_tanh"}),
     "roi_align": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
+    "roi_align_max": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "roi_pool": ([(1, 1, 3, 3), _float32([[0, 0, 0, 2, 2]])], {"pooled_size": (1, 2)}),
     "scatter_nd": ([(3,), _int32([[2, 0]]), (2,)], {}),
     "scatter_nd_reduce": ([(3,), _int32([[2, 2]]), (2,)], {"reduction": "add"}),

@@ -94,7 +94,8 @@ def compiled_with_progress(
             return compile(model, shape=known, threads=threads, opt_level=opt_level, progress=progress)
 
         model = compiled(shapes)
-        closed = likely_shapes(model.inputs)
+        free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
+        closed = {name: shape for name, shape in likely_shapes(model.inputs).items() if name not in free}
         if closed:
             note = ", ".join(f"{name} {shape}" for name, shape in closed.items())
             console.print(f"open     taken as {note}; --shape tells others", highlight=False)
@@ -161,12 +162,13 @@ def complete_inputs(
 
 def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:
     """Normal numbers, zeros and ones for integers and booleans, or a word for text."""
-    assert is_static(spec.shape)
+    shape = likely_shapes([spec]).get(spec.name, spec.shape)
+    assert is_static(shape)
     if spec.dtype is None:
-        return np.full(spec.shape, "word", object)
+        return np.full(shape, "word", object)
     if is_float(spec.dtype):
-        return np.asarray(rng.standard_normal(spec.shape)).astype(spec.dtype)
-    return np.asarray(rng.integers(0, RANDOM_INTEGERS, spec.shape)).astype(spec.dtype)
+        return np.asarray(rng.standard_normal(shape)).astype(spec.dtype)
+    return np.asarray(rng.integers(0, RANDOM_INTEGERS, shape)).astype(spec.dtype)
 
 
 def timed(model: Model, inputs: Mapping[str, Array], repeat: int) -> tuple[list[Array], list[float]]:

@@ -58,6 +58,18 @@ def test_linear_models_with_too_few_numbers(rng):
         weft_run(*ml_model("LinearClassifier", [x], 2, **attrs))
 
 
+@pytest.mark.parametrize(("classes", "rows"), [(3, 3), (2, 1), (2, 2)])
+def test_linear_models_with_too_many_coefficients(rng, classes, rows):
+    """ONNX Runtime takes the first ones, and says nothing."""
+    x = numbers(rng, 4, 2)
+    attrs = {"coefficients": numbers(rng, rows * 4).tolist(), "intercepts": numbers(rng, rows).tolist()}
+    labels = {"classlabels_ints": [4, -1, 2][:classes], "post_transform": "LOGISTIC"}
+    with pytest.warns(UserWarning, match=rf"of {rows * 4} coefficients the first {rows * 2} count"):
+        check(*ml_model("LinearClassifier", [x], 2, **attrs, **labels))
+    with pytest.warns(UserWarning, match=rf"of {rows * 4} coefficients the first {rows * 2} count"):
+        check(*ml_model("LinearRegressor", [x], targets=rows, **attrs))
+
+
 # Support vector machines
 
 

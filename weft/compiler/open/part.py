@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 from ...base.errors import Error
 from ...base.extents import names_of, substitute
 from ...base.forks import ForkLock, renewed_lock
+from ...base.memory import require
+from ...base.plan import known
 from ...base.shape import Dim, Shape, StaticShape
 from ...core.graph import Graph
 from ...core.ir import Node, NodeEntry
@@ -60,6 +63,17 @@ class OpenPrograms:
         if names <= set(dims):
             self._names = sorted(names)
 
+    @property
+    def latest(self) -> Program | None:
+        """The program that was made last."""
+        return self._made[-1].executor.program if self._made else None
+
+    def copy(self) -> OpenPrograms:
+        """Another that shares the code there is."""
+        made = OpenPrograms.__new__(OpenPrograms)
+        made.__dict__.update(self.__dict__, _made=list(self._made), _bound=set(self._bound), _turn=renewed_lock())
+        return made
+
     def executor(self, shapes: Mapping[str, StaticShape], loaded: Loaded) -> Executor | None:
         """What runs on inputs of these shapes; None where code has to be made for them alone. `loaded` makes a program
         and gets it ready."""
@@ -78,6 +92,7 @@ class OpenPrograms:
             if all(values[name] == number for name, number in made.bound):
                 found = made.executor.bound([values[name] for name in made.names])
                 if found is not None:
+                    _require_memory(found.program)
                     return found
         return None
 
@@ -101,7 +116,7 @@ class OpenPrograms:
                 break
             made = _Made(tuple(bound.items()), executor, sizes.names)
             self._made = [*self._made, made][-MAX_PROGRAMS:]
-            return made.executor.bound([values[name] for name in made.names])
+            return self._serving(values)
         self._names = []
         return None
 
@@ -117,6 +132,13 @@ class OpenPrograms:
         graph = sizes.with_params(prepared.graph)
         groups = fused_groups(graph, source.target, source.opt_level >= 1)
         return assemble(sizes.with_facts(graph), groups, prepared.constants, source.target, None, inputs, sizes)
+
+
+def _require_memory(program: Program) -> None:
+    """Refuses sizes whose runs could not have their outputs and the values between."""
+    between = known(program.plan.arena_bytes)
+    made = sum(prod(spec.extents) * spec.dtype.itemsize for spec in program.outputs)
+    require(between + made, f"a run, {between} bytes of it for values between inputs and outputs,")
 
 
 def _named(name: str, shape: Shape) -> tuple[Dim, ...]:

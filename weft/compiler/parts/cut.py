@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 
 def cut(graph: Graph, params: Collection[str], repeats: bool = False) -> Plan:
     """The parts of a graph whose variables of these names are constants. With `repeats` it is the body of a loop: what
-    a value decides there would be decided anew in each turn, so it runs on the host."""
+    a value decides there, branches too, would be decided anew in each turn, so it runs on the host."""
     if is_whole(graph):
         names = [f"%{position}" for position in range(len(graph.outputs))]
         return Plan([PartPlan(graph.symbol, names, set())], names)
@@ -104,7 +104,7 @@ class _Cut:
             self.fed.add(node)
         elif op is HOST_STEP and node.params.tensors and known <= ready:
             deciding = node.inputs  # follows from shapes: it is computed while the part is made
-        if self.repeats and op is DEFERRED and any(entry.node in self.fed for entry in deciding or ()):
+        if self.repeats and op in (DEFERRED, IF_ELSE) and any(entry.node in self.fed for entry in deciding or ()):
             deciding = None
         if deciding is None:
             self.on_host.add(node)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...base import counters
 from ...base.errors import RunError
@@ -17,7 +18,7 @@ from ...core.symbolic import names_in
 from ...frontend.specialise import specialised
 from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
-from ...runtime.loading import load_executor
+from ...runtime.loading import check_target, load_or_keep, runs_here
 from ...runtime.program import Array, Program, TensorSpec
 from ..assemble import assemble, fused_groups
 from ..constants import SharedConstants
@@ -33,6 +34,7 @@ MAX_SPECIALISATIONS = 16
 Progress = Callable[[int, int], None]
 Shapes = tuple[StaticShape, ...]  # of all inputs, in order
 Key = tuple[object, ...]  # the shapes; behind them the bytes of what decides
+Places = Callable[[Sequence[TensorSpec]], Sequence[Any]]
 
 
 class Part:
@@ -64,7 +66,7 @@ class Part:
         self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
         self._is_whole = is_whole(graph) and not self.names
         self._open: OpenPrograms | None = None
-        if is_whole(graph) and not self.deciding:
+        if is_whole(graph) and not self.deciding and source.specialise == "never":
             self._open = OpenPrograms(graph, source, self.shared, self.inputs)
         self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
         self._closed = False
@@ -75,17 +77,21 @@ class Part:
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
         self._drawing = renewed_lock()  # held while random numbers are drawn
 
-    def run(self, values: Mapping[str, Array], names: Mapping[str, int]) -> list[Array]:
+    def run(self, values: Mapping[str, Array], names: Mapping[str, int], places: Places | None = None) -> list[Any]:
         """The outputs, for all values that there are so far, and what the names of extents stand for."""
-        return self.run_arrays({name: values[name] for name in self.inputs}, names)
+        return self.run_arrays({name: values[name] for name in self.inputs}, names, places)
 
-    def run_arrays(self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None) -> list[Array]:
-        """The same for one array an input, in order."""
+    def run_arrays(
+        self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None, places: Places | None = None
+    ) -> list[Any]:
+        """The same for one array an input, in order. `places` tells, when it is known what the outputs are, where
+        they go: an array or None for each."""
         executor = self.executor(arrays, names)
+        out = None if places is None else places(executor.program.outputs)
         if not executor.program.written:
-            return executor.run_arrays(arrays)
+            return executor.run_arrays(arrays, out)
         with self._drawing:
-            return executor.run_arrays({**arrays, **self._states}, keep=True)
+            return executor.run_arrays({**arrays, **self._states}, out, keep=True)
 
     def executor(self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None) -> Executor:
         """The code for arrays, one an input in order. Names that are not given follow from their shapes."""
@@ -106,6 +112,13 @@ class Part:
             counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
         return found or self._compiled_once(key, arrays, names)
 
+    @property
+    def program(self) -> Program | None:
+        """The program compiled or run last: with open sizes, if it has some."""
+        if self._open is not None and self._open.latest is not None:
+            return self._open.latest
+        return None if self.last is None else self.last.program
+
     def prepare(self, inputs: Mapping[str, TensorSpec], progress: Progress | None = None) -> None:
         """Makes code for inputs of these shapes, none of which decides."""
         key = tuple(inputs[name].shape for name in self.inputs)
@@ -113,6 +126,7 @@ class Part:
 
     def _compiled_once(self, key: Key, arrays: Mapping[str, Array], names: Mapping[str, int] | None) -> Executor:
         inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
+        check_target(str(self.source.target))
         if names is None:
             names = self.check({name: spec.extents for name, spec in inputs.items()})
         values = {name: arrays[name].copy() for name in self.deciding}
@@ -149,7 +163,7 @@ class Part:
         progress: Progress | None,
     ) -> Executor:
         if self._open is not None:
-            shapes = {name: spec.shape for name, spec in inputs.items()}
+            shapes = {name: spec.extents for name, spec in inputs.items()}
             found = self._open.executor(shapes, lambda make: self._loaded(make, counters.time_point()))
             if found is not None:
                 return found
@@ -178,7 +192,8 @@ class Part:
     def _loaded(self, make: Callable[[], Program], start: int) -> Executor:
         """A program that is made now, ready to run."""
         program = make()
-        compile_parts(program)
+        if runs_here(program):
+            compile_parts(program)
         named = (spec._replace(name=name) for spec, name in zip(program.outputs, self.outputs))
         program = replace(program, outputs=tuple(named))
         self.compilations += 1
@@ -186,7 +201,7 @@ class Part:
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)
         reached("program", assemble, program)
-        executor = load_executor(program, self.source.threads)
+        executor = load_or_keep(program, self.source.threads)
         reached("executor", type(executor).run_into, executor)
         return executor
 
@@ -210,12 +225,14 @@ class Part:
         with self._lock:
             self._closed = True
             self.executors.clear()
-            self.last = None
+            self.last = self._open = None
 
     def copy(self) -> Part:
         """Another part that shares the code there is, which never changes."""
         made = Part.__new__(Part)
         with self._lock:
             made.__dict__.update(self.__dict__, executors=self.executors.copy())
+            made._open = self._open and self._open.copy()
         made.renew_locks()
+        made._drawing = self._drawing  # as they share the states
         return made

@@ -14,6 +14,7 @@ from ...ops.control_flow import by_input_name, holds, input_name
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from .cut import HostCall, PartPlan, cut, is_whole
+from .delivery import Delivery
 from .part import Part
 
 Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
@@ -41,17 +42,20 @@ class Schedule:
         """What runs between parts."""
         return [step.name for steps in self._steps for step in steps]
 
-    def run(self, inputs: Mapping[str, Any], names: Mapping[str, int]) -> list[Any]:
+    def run(self, inputs: Mapping[str, Any], names: Mapping[str, int], delivery: Delivery | None = None) -> list[Any]:
         """The outputs for values of all inputs, and what the names of extents stand for."""
         if self.whole is not None:
             return self.whole.run(inputs, names)
         values: Values = dict(inputs)
-        for part, steps in zip(self.parts, self._steps):
+        for number, (part, steps) in enumerate(zip(self.parts, self._steps), 1):
             if part is not None:
-                values.update(zip(part.outputs, part.run(values, names)))
+                is_last = number == len(self.parts) and not steps
+                places = delivery.places(self.outputs, values, part.outputs) if delivery and is_last else None
+                values.update(zip(part.outputs, part.run(values, names, places)))
             for step in steps:
                 values.update(step.run(values, names))
-        return [values[name] for name in self.outputs]
+        results = [values[name] for name in self.outputs]
+        return results if delivery is None else delivery.delivered(results)
 
     def compiled(self) -> list[Part]:
         return [part for part in self.parts if part is not None]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.dtype import DTYPES, DType
 from ...base.errors import FormatError, Unsupported
 from ...core.ir import Fact
-from ...core.schema import is_hidden
 from ..building import Building
 from ..emitter import Emitter, Value
-from .attributes import Attribute, Signature, parsed, real_name
+from .attributes import Attribute, Signature, parsed, real_name, signature
+
+if TYPE_CHECKING:
+    from .node import MxnetNode
 
 # What only concerns speed, memory or training, whatever the operator.
 _NO_EFFECT = frozenset(
@@ -46,27 +48,18 @@ class OpenFill(Value):
 class MxnetCall(Building):
     """The inputs and attributes of a node; attributes have the defaults of MXNet 1.9.1."""
 
-    def __init__(
-        self,
-        emitter: Emitter,
-        op_name: str,
-        name: str,
-        attrs: Mapping[str, str],
-        signature: Signature | None,
-        inputs: Sequence[Value],
-        wanted: Iterable[int],
-        subgraphs: Sequence[Subgraph] = (),
-    ) -> None:
-        super().__init__(emitter, real_name(op_name), name, inputs, wanted)
-        self.subgraphs = list(subgraphs)
-        self._attrs = {key: text for key, text in attrs.items() if not is_hidden(key)}
-        self._signature = signature or _of_the_caller(self._attrs)
-        self._node_name = self.name
+    node: MxnetNode
+
+    def __init__(self, emitter: Emitter, node: MxnetNode, inputs: Sequence[Value | None]) -> None:
+        super().__init__(emitter, node, inputs)
+        self.op_type = real_name(node.op_type)
+        self.subgraphs = node.subgraphs
+        self._signature = signature(node.op_type) or _of_the_caller(node.attributes)
         self._check()
 
     def _check(self) -> None:
         known, count = self._signature, len(self.inputs)
-        unknown = [key for key in self._attrs if key not in known.attributes]
+        unknown = [key for key in self.node.attributes if key not in known.attributes]
         if unknown and known.attributes:  # an operator that has none reads none
             raise Unsupported(f"{self.op_type} with attribute {unknown[0]!r}")
         if not known.variadic and count > len(known.inputs):
@@ -90,14 +83,14 @@ class MxnetCall(Building):
         """An attribute as given, else MXNet's default."""
         self._read.add(name)
         known = self._signature.attributes.get(name)
-        text = None if known is None else self._attrs.get(name, known.default)
+        text = None if known is None else self.node.attributes.get(name, known.default)
         if known is None or text is None:
             raise FormatError(f"attribute {name!r} is missing")
         return parsed(name, known.kind, text)
 
     def has(self, name: str) -> bool:
         """Whether an attribute is written at all."""
-        return name in self._attrs
+        return name in self.node.attributes
 
     def knows(self, name: str) -> bool:
         """Whether the operator has an attribute of that name."""
@@ -115,21 +108,10 @@ class MxnetCall(Building):
             raise FormatError(f"attribute {name!r} is missing")
         return dtype
 
-    def check_all_read(self) -> None:
-        """What the converter has not looked at must not be there: nothing is dropped in silence."""
-        for name, text in self._attrs.items():
-            if name in self._read or name in _NO_EFFECT or name not in self._signature.attributes:
-                continue
-            known = self._signature.attributes[name]
-            default = None if known.default is None else parsed(name, known.kind, known.default)
-            if parsed(name, known.kind, text) != default:
-                raise Unsupported(f"{self.op_type} with attribute {name!r} = {text[:80]!r}")
-        for index, value in enumerate(self.inputs):
-            if index not in self._read and value is not None:
-                raise Unsupported(f"{self.op_type} with input {index} ({value.name!r})")
-
-    def named(self, results: list[Value]) -> list[Value]:
-        """Gives the node that makes the first result the name that the MXNet node has."""
-        if any(results[0] is value for value in self._results):
-            self.emitter.rename(results[0], self._node_name)
-        return results
+    def is_default(self, name: str) -> bool:
+        """As MXNet 1.9.1 has it; or no matter of inference."""
+        known = self._signature.attributes.get(name)
+        if known is None or name in _NO_EFFECT:
+            return True
+        default = None if known.default is None else parsed(name, known.kind, known.default)
+        return bool(parsed(name, known.kind, self.node.attributes[name]) == default)

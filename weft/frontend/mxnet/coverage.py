@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..building import Alike
 from . import importer  # noqa: F401  registers the converters
 from .attributes import NAME_OF_ALIAS
-from .registry import ALIKE, supported
+from .registry import TABLE
 
 
 def coverage_table() -> str:
@@ -13,7 +14,7 @@ def coverage_table() -> str:
     for alias, name in NAME_OF_ALIAS.items():
         others.setdefault(name, []).append(f"`{alias}`")
     rows = ["| operator | also called | as |", "|---|---|---|"]
-    for name in supported():
-        counterpart = f"`{ALIKE[name].op}`" if name in ALIKE else "converter"
+    for (_, name), (rule, *_others) in sorted(TABLE.rules.items()):
+        counterpart = f"`{rule.convert.op}`" if isinstance(rule.convert, Alike) else "converter"
         rows.append(f"| `{name}` | {' '.join(others.get(name, []))} | {counterpart} |")
     return "\n".join(rows) + "\n"

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...base.dtype import FLOAT32, DType, is_float
-from ...base.errors import FormatError, NotFound, OpenShapes, Unsupported
+from ...base.errors import FormatError, NotFound, Unsupported
 from ...base.ndarray import NDArray
 from ...base.shape import Dim, Shape, given_shapes
-from ...core.ir import UNKNOWN
-from ...core.schema import is_hidden
 from ...core.symbol import Group, Symbol
-from ..building import Alike
-from ..custom import SymbolConverter, converted_by, get_op, identity_converter
+from ..custom import SymbolConverter, get_op, identity_converter
 from ..emitter import Emitter, Value
-from ..reading import check_inputs, in_nodes, reading
+from ..gaps import Gaps
+from ..reading import check_inputs, reading
 from . import convert  # noqa: F401  registers the converters
 from .attributes import parsed, real_name, signature
 from .call import OpenFill, Subgraph
-from .later import converted, defer
+from .node import MxnetNode
 from .params_file import dtype_of_code
-from .registry import Converter, find
+from .registry import TABLE
 from .source import MxnetModel, read_model
 from .symbol_file import FileNode, SymbolFile
 
 __all__ = ["from_mxnet", "get_op"]
+
+Brought = Mapping[str, SymbolConverter]  # converters of the caller, by MXNet's names
+Values = dict[int, Sequence[Value | None]]  # outputs of nodes, by number
 
 # Inputs that only training reads.
 _LABELS = dict.fromkeys(
@@ -36,15 +37,6 @@ _LABELS = dict.fromkeys(
 )
 # Inputs that hold what was learned, by the names that MXNet's operators give them.
 _LEARNED = frozenset("weight bias gamma beta moving_mean moving_var parameters".split())
-
-
-class Tables(NamedTuple):
-    """The converters that the caller has brought, by MXNet's operator names."""
-
-    brought: Mapping[str, SymbolConverter]
-
-    def find(self, op_name: str) -> SymbolConverter | Converter | Alike | None:
-        return self.brought.get(op_name) or find(op_name)
 
 
 def from_mxnet(
@@ -73,14 +65,14 @@ def from_mxnet(
     (['x'], ['y_output'], {})
     """
     model = read_model(symbol, arg_params, aux_params)
-    tables = _tables(identity_list, convert_map)
-    live = _live(model.graph, tables)
-    _report_unsupported(model.graph, live, tables)
+    brought = {name: identity_converter(name) for name in identity_list or ()} | dict(convert_map or {})
+    live = _live(model.graph, brought)
+    _report_unsupported(model.graph, live, brought)
     emitter = Emitter()
     values = _Variables(model, live, given_shapes(shape)).values(emitter)
     outputs = [
         _head(emitter, value, model.graph.nodes[number], len(values[number]))
-        for value, (number, _) in zip(_Conversion(model.graph, tables, emitter, values).outputs(), model.graph.heads)
+        for value, (number, _) in zip(_Conversion(model.graph, brought, emitter, values).outputs(), model.graph.heads)
     ]
     made = outputs[0] if len(outputs) == 1 else Group(outputs)
     return made, emitter.used_params(made)
@@ -92,15 +84,10 @@ def _head(emitter: Emitter, value: Value, node: FileNode, count: int) -> Symbol:
     return emitter.symbol(value) if plain else emitter.output(value, f"{node.name}_output")
 
 
-def _tables(identity_list: Iterable[str] | None, convert_map: Mapping[str, SymbolConverter] | None) -> Tables:
-    same = {name: identity_converter(name) for name in identity_list or ()}
-    return Tables({**same, **(convert_map or {})})
-
-
 # What is needed for the outputs: a label is not.
 
 
-def _live(graph: SymbolFile, tables: Tables) -> dict[int, set[int]]:
+def _live(graph: SymbolFile, brought: Brought) -> dict[int, set[int]]:
     """Numbers of the nodes that the heads need, in order, each with its outputs that are used."""
     used: dict[int, set[int]] = {}
     pending = list(graph.heads)
@@ -109,33 +96,27 @@ def _live(graph: SymbolFile, tables: Tables) -> dict[int, set[int]]:
         first = number not in used
         used.setdefault(number, set()).add(output)
         if first:
-            pending += _read_inputs(graph.nodes[number], tables)
+            pending += _read_inputs(graph.nodes[number], brought)
     return dict(sorted(used.items()))
 
 
-def _read_inputs(node: FileNode, tables: Tables) -> list[tuple[int, int]]:
-    label = None if node.op in tables.brought else _LABELS.get(real_name(node.op))
+def _read_inputs(node: FileNode, brought: Brought) -> list[tuple[int, int]]:
+    label = None if node.op in brought else _LABELS.get(real_name(node.op))
     return [entry for index, entry in enumerate(node.inputs) if index != label]
 
 
-def _report_unsupported(graph: SymbolFile, live: Iterable[int], tables: Tables) -> None:
+def _report_unsupported(graph: SymbolFile, live: Iterable[int], brought: Brought) -> None:
     missing: dict[str, list[str]] = {}
     pending = deque(graph.nodes[number] for number in live)
     while pending:
         node = pending.popleft()
         if node.op == "null":
             continue
-        if tables.find(node.op) is None:
+        if node.op not in brought and TABLE.find(node.op) is None:
             missing.setdefault(node.op, []).append(node.name)
         for inner in node.subgraphs:
-            pending += [inner.nodes[number] for number in _live(inner, tables)]
-    if missing:
-        total = sum(map(len, missing.values()))
-        raise Unsupported(
-            f"{len(missing)} operators of the model are not supported, in {total} nodes",
-            why="; ".join(f"{op} {in_nodes(names)}" for op, names in sorted(missing.items())),
-            hint="convert_map={...} of from_mxnet takes converters for them",
-        )
+            pending += [inner.nodes[number] for number in _live(inner, brought)]
+    Gaps(missing, hint="convert_map={...} of from_mxnet takes converters for them").check()
 
 
 # Variables: what has a value is a parameter, the others are inputs.
@@ -177,7 +158,7 @@ class _Variables:
                 hint="give the symbol's own parameter file, or shape={name: ...} for those that are inputs",
             )
 
-    def values(self, emitter: Emitter) -> dict[int, list[Value]]:
+    def values(self, emitter: Emitter) -> Values:
         return {
             number: [
                 emitter.stored(name, self.arrays[name])
@@ -231,56 +212,45 @@ def _shape_for(reader: FileNode, weight: tuple[int, ...]) -> Shape:
 class _Conversion:
     """A graph whose variables have values, and the values of its nodes so far."""
 
-    def __init__(self, graph: SymbolFile, tables: Tables, emitter: Emitter, values: dict[int, list[Value]]) -> None:
+    def __init__(self, graph: SymbolFile, brought: Brought, emitter: Emitter, values: Values) -> None:
         self.graph = graph
-        self.tables = tables
+        self.brought = brought
         self.emitter = emitter
         self.values = values
 
     def outputs(self) -> list[Value]:
-        for number, wanted in _live(self.graph, self.tables).items():
+        for number, wanted in _live(self.graph, self.brought).items():
             node = self.graph.nodes[number]
             if node.op != "null":
-                with reading(f"node {node.name!r} ({node.op})", node.op):
-                    self.values[number] = self._results(node, wanted)
+                subgraphs = [_subgraph(graph, self.brought) for graph in node.subgraphs]
+                made = MxnetNode(node, wanted, subgraphs)
+                with reading(made.label, made.op_type):
+                    inputs = [self._value(*entry) for entry in _read_inputs(node, self.brought)]
+                    inputs = list(map(_settled, inputs)) if node.op in self.brought else inputs
+                    self.values[number] = made.results(self.emitter, inputs, self.brought)
         return [_settled(self._value(*head)) for head in self.graph.heads]
-
-    def _results(self, node: FileNode, wanted: set[int]) -> list[Value]:
-        inputs = [self._value(*entry) for entry in _read_inputs(node, self.tables)]
-        if node.op in self.tables.brought:
-            attrs = {key: text for key, text in node.attrs.items() if not is_hidden(key)}
-            return converted_by(self.tables.brought[node.op], self.emitter, list(map(_settled, inputs)), attrs)
-        may_wait = not node.subgraphs and not any(isinstance(value, OpenFill) for value in inputs)
-        if may_wait and any(value.fact == UNKNOWN for value in inputs):
-            return defer(self.emitter, node, inputs, wanted)
-        subgraphs = [_subgraph(graph, self.tables) for graph in node.subgraphs]
-        try:
-            return converted(self.emitter, node.op, node.name, dict(node.attrs), inputs, wanted, subgraphs)
-        except OpenShapes:
-            if not may_wait:
-                raise
-            return defer(self.emitter, node, inputs, wanted)
 
     def _value(self, number: int, index: int) -> Value:
         outputs = self.values[number]
-        if index >= len(outputs):
+        value = outputs[index] if index < len(outputs) else None
+        if value is None:
             raise Unsupported(f"output {index} of node {number} has no counterpart")
-        return outputs[index]
+        return value
 
 
-def _subgraph(graph: SymbolFile, tables: Tables) -> Subgraph:
+def _subgraph(graph: SymbolFile, brought: Brought) -> Subgraph:
     """A subgraph, to be converted by the converter of its node."""
 
     def converted(emitter: Emitter, arguments: Sequence[Value | None]) -> list[Value]:
         value_of = dict(zip(graph.arguments, arguments))
-        values = {}
-        for number in _live(graph, tables):
+        values: Values = {}
+        for number in _live(graph, brought):
             if graph.nodes[number].op == "null":
                 value = value_of.get(number)
                 if value is None:
                     raise FormatError(f"nothing is given for {graph.nodes[number].name!r}")
                 values[number] = [value]
-        return _Conversion(graph, tables, emitter, values).outputs()
+        return _Conversion(graph, brought, emitter, values).outputs()
 
     return Subgraph(len(graph.arguments), converted)
 

@@ -1,26 +1,13 @@
-"""The two tables of the importer: operators that are alike, and converters for the rest.
-
-ALIKE["relu"] = Alike("relu")                      # the same, attributes renamed at most
-
-@converter("Reshape")
-def reshape(call): ...
-"""
+"""The table of MXNet's operators, and what its converters register with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-from ...base.errors import RegistryError
 from ..building import Alike, alike_rows
-from ..emitter import Value
-from .attributes import real_name
+from ..converters import ConverterTable
+from .attributes import NAME_OF_ALIAS
 from .call import MxnetCall
 
-Converter = Callable[[MxnetCall], Value | list[Value]]
-AnyConverter = TypeVar("AnyConverter", bound=Converter)
-
-ALIKE: dict[str, Alike] = {
+_ALIKE = {
     **{
         name: Alike(name)
         for name in (
@@ -59,28 +46,5 @@ ALIKE: dict[str, Alike] = {
         _contrib_PSROIPooling psroi_pool output_dim pooled_size group_size spatial_scale
     """),
 }
-CONVERTERS: dict[str, Converter] = {}
-
-
-def converter(*op_names: str) -> Callable[[AnyConverter], AnyConverter]:
-    """Registers a function that turns an MxnetCall into a value, or a list of values."""
-
-    def register(function: AnyConverter) -> AnyConverter:
-        for name in op_names:
-            if name in CONVERTERS or name in ALIKE:
-                raise RegistryError(f"{name} has a converter already")
-            CONVERTERS[name] = function
-        return function
-
-    return register
-
-
-def find(op_name: str) -> Converter | Alike | None:
-    """What converts an operator."""
-    name = real_name(op_name)
-    return CONVERTERS.get(name) or ALIKE.get(name)
-
-
-def supported() -> Iterable[str]:
-    """Names, without aliases, of the operators that are converted."""
-    return sorted({*CONVERTERS, *ALIKE})
+TABLE: ConverterTable[MxnetCall] = ConverterTable(_ALIKE, NAME_OF_ALIAS)
+converter = TABLE.converter

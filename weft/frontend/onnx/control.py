@@ -15,6 +15,8 @@ from ...base.errors import FormatError, Unsupported
 from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP, MOST_TURNS
 from ..emitter import TENSOR, Value
+from .functions import node_opset
+from .restated import OWN
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def _origin(body: onnx.GraphProto, name: str) -> str:
 
 
 def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
-    if scope.opsets[""] < 9:
+    if node_opset(node, "", scope.opsets) < 9:
         return _scan_of_batches(scope, node, label)
     body = _graph(node, "body")
     attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}
@@ -135,13 +137,12 @@ def _scan(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | No
 
 
 def _scan_of_batches(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value | None]:
-    """A Scan of opset 8: one of each element of a batch, which states and sequences have as their first axis."""
+    """A Scan of opset 8: one of each element of a batch, which states and sequences have as their first axis. Each may
+    have a length of its own, at which its states are taken; what it gives is as long as the longest, with zeros."""
     body, fresh = _graph(node, "body"), _Fresh(node)
     attrs = {item.name: attribute_value(item, label) for item in node.attribute if item.name != "body"}
     lengths, *names = node.input
     count = attrs.get("num_scan_inputs")
-    if lengths:
-        raise Unsupported("a Scan of opset 8 with sequence_lens", hint="export with opset 9 or later")
     if not isinstance(count, int) or not 1 <= count <= len(names) or len(body.input) != len(names):
         raise FormatError("the inputs of the Scan and of its body do not fit")
     directions = attrs.get("directions") or [0] * count
@@ -151,11 +152,21 @@ def _scan_of_batches(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence
     parts = [fresh(f"part{i}") for i in range(len(names))]
     made = [fresh(f"made{i}") for i in range(len(body.output))]
     one = helper.make_node("Scan", parts, made, name=fresh("one"))
-    results = [(0, 0)] * (len(body.output) - len(names) + count)
+    states = len(names) - count
+    results = [(0, 0)] * (len(body.output) - states)
+    taken = [helper.make_node("Gather", [name, turn], [part], axis=0) for name, part in zip(names, parts)]
+    filled: list[onnx.NodeProto] = []
+    length = None
+    if lengths:
+        length, longest = fresh("length"), fresh("longest")
+        taken.append(_own("WithinLongest", [lengths, turn, longest], length))
+        filled = [_own("Lengthened", [name, longest], f"{name}_long") for name in made[states:]]
+        made = [*made[:states], *(node.output[0] for node in filled)]
     inner = helper.make_graph(
         [
-            *(helper.make_node("Gather", [name, turn], [part], axis=0) for name, part in zip(names, parts)),
-            *_as_loop(one, body, [(0, int(direction)) for direction in directions], results),
+            *taken,
+            *_as_loop(one, body, [(0, int(direction)) for direction in directions], results, length),
+            *filled,
             helper.make_node("Identity", [goes_on], [fresh("still")]),
         ],
         "batches",
@@ -165,7 +176,9 @@ def _scan_of_batches(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence
     nodes = [
         helper.make_node("Shape", [names[-1]], [fresh("extents")]),
         _constant(fresh("first"), 0),
+        _constant(fresh("second"), 1),
         helper.make_node("Gather", [fresh("extents"), fresh("first")], [fresh("batches")]),
+        helper.make_node("Gather", [fresh("extents"), fresh("second")], [fresh("longest")]),
         helper.make_node("Loop", [fresh("batches"), ""], list(node.output), name=node.name, body=inner),
     ]
     return _read_all(scope, node, nodes)
@@ -180,17 +193,25 @@ def _read_all(scope: Scope, node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto
 
 
 def _as_loop(
-    node: onnx.NodeProto, body: onnx.GraphProto, items: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]]
+    node: onnx.NodeProto,
+    body: onnx.GraphProto,
+    items: Sequence[tuple[int, int]],
+    results: Sequence[tuple[int, int]],
+    length: str | None = None,
 ) -> list[onnx.NodeProto]:
-    """A Scan: a Loop whose body takes items of its inputs by the number of the turn."""
+    """A Scan: a Loop whose body takes items of its inputs by the number of the turn; all of them, or so many as the
+    value called `length` says."""
     fresh = _Fresh(node)
     states = len(node.input) - len(items)
-    turns, last, turn, goes_on = (fresh(word) for word in ("turns", "last", "turn", "goes_on"))
-    first = node.input[states]
-    before = [
-        helper.make_node("Shape", [first], [fresh("shape")]),
+    last, turn, goes_on = (fresh(word) for word in ("last", "turn", "goes_on"))
+    turns = length or fresh("turns")
+    counted = [
+        helper.make_node("Shape", [node.input[states]], [fresh("shape")]),
         _constant(fresh("axis"), items[0][0]),
         helper.make_node("Gather", [fresh("shape"), fresh("axis")], [turns]),
+    ]
+    before = [
+        *([] if length else counted),
         _constant(fresh("one"), 1),
         helper.make_node("Sub", [turns, fresh("one")], [last]),
     ]
@@ -295,6 +316,11 @@ class _Fresh:
 
     def __call__(self, word: str) -> str:
         return f"{self._stem}/{word}"
+
+
+def _own(op_type: str, inputs: Sequence[str], output: str) -> onnx.NodeProto:
+    """A node of weft's own, which means the same in all opsets."""
+    return helper.make_node(op_type, inputs, [output], domain=OWN)
 
 
 def _constant(name: str, value: int | list[int]) -> onnx.NodeProto:

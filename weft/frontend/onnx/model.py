@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError
 from ...base.errors import FormatError, InvalidType, NotFound
 from ...base.ndarray import NDArray
 from ..reading import read_bytes
-from .functions import inlined
+from .functions import inlined, plain_domain, subgraphs_of
 from .large import read_without_large
-from .restated import restated
+from .restated import OWN, OWN_VERSION, restated
 from .tensors import Folder
 
 _LARGEST_FILE = 1 << 31  # protobuf reads no more
@@ -40,13 +40,9 @@ def read_model(source: object, links: bool = False) -> Model:
     metadata = _metadata(proto)
     proto = inlined(proto)
     proto = restated(proto)
-    opsets = {_domain(item.domain): item.version for item in proto.opset_import}
+    opsets = {OWN: OWN_VERSION, **{plain_domain(item.domain): item.version for item in proto.opset_import}}
     _check_names(proto.graph)
     return Model(proto.graph, opsets, None if path is None else Folder(path.parent, links), large, metadata)
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
 
 
 def _load(source: object) -> tuple[onnx.ModelProto, Path | None, dict[int, NDArray]]:
@@ -109,20 +105,7 @@ def node_label(node: onnx.NodeProto, position: int) -> str:
 
 
 def node_domain(node: onnx.NodeProto) -> str:
-    return _domain(node.domain)
-
-
-def node_schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
-    """What ONNX itself says of an operator."""
-    try:
-        return onnx.defs.get_schema(node.op_type, opset, node_domain(node))
-    except onnx.defs.SchemaError:
-        return None
-
-
-def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    """The graphs among the attributes of a node."""
-    return [graph for item in node.attribute for graph in ([item.g] if item.HasField("g") else item.graphs)]
+    return plain_domain(node.domain)
 
 
 def _check_text(proto: onnx.ModelProto) -> None:

@@ -13,7 +13,7 @@ import onnx
 from onnx import helper
 
 ML, OWN = "ai.onnx.ml", "weft"
-OWN_VERSION = 1
+OWN_VERSION = 1  # of weft's own nodes, which every model may be given
 _LABELS = {
     "TreeEnsembleClassifier": "classlabels_int64s",
     "LinearClassifier": "classlabels_ints",
@@ -34,7 +34,6 @@ def restated(model: onnx.ModelProto) -> onnx.ModelProto:
     nodes = [new for node in graph.node for new in _restated(node, version, taken)]
     del made.graph.node[:]
     made.graph.node.extend(nodes)
-    made.opset_import.append(helper.make_opsetid(OWN, OWN_VERSION))
     return made
 
 

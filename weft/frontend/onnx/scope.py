@@ -10,21 +10,21 @@ import numpy as np
 import onnx
 
 from ...base.dtype import DType
-from ...base.errors import FormatError, OpenShapes
+from ...base.errors import FormatError
 from ...base.shape import Shape
 from ...core.compose import substitute
 from ...core.ir import UNKNOWN
 from ...core.symbol import Symbol, Variable
 from ...ops.control_flow import input_name
-from ..custom import SymbolConverter, converted_by
+from ..custom import SymbolConverter
 from ..emitter import TENSOR, TEXT, Emitter, Value
 from ..reading import reading
 from .control import CONTROL, Given
-from .kinds import declared_kind, output_kinds
-from .later import converted, defer
-from .model import node_domain, node_label, node_schema
-from .registry import find
-from .tensors import DTYPE_OF, attribute_value, to_numpy
+from .functions import node_opset
+from .kinds import declared_kind
+from .model import node_domain
+from .node import OnnxNode
+from .tensors import DTYPE_OF, to_numpy
 
 
 class Captures:
@@ -91,21 +91,18 @@ class Scope:
 
     # Nodes
 
+    def node(self, proto: onnx.NodeProto, position: int) -> OnnxNode:
+        return OnnxNode(proto, node_opset(proto, node_domain(proto), self.opsets), position)
+
     def read(self, node: onnx.NodeProto, position: int) -> None:
         """Adds what a node gives."""
-        label = node_label(node, position)
-        with reading(label, node.op_type):
-            domain = node_domain(node)
-            function = brought_for(node, self._brought)
-            if function is not None:
-                values = [self[name] for name in node.input if name]
-                attrs = {item.name: attribute_value(item, label) for item in node.attribute}
-                results: Sequence[Value | None] = converted_by(function, self.emitter, values, attrs)
-            elif not domain and node.op_type in CONTROL:
-                results = CONTROL[node.op_type](self, node, label)
+        made = self.node(node, position)
+        with reading(made.label, made.op_type):
+            if not made.domain and made.op_type in CONTROL and made.brought(self._brought) is None:
+                results = CONTROL[made.op_type](self, node, made.label)
             else:
                 inputs = [self[name] if name else None for name in node.input]
-                results = self._results(node, self.opsets[domain], inputs)
+                results = made.results(self.emitter, inputs, self._brought)
         for name, value in zip(node.output, results):
             if name and value is not None:
                 self.values[name] = value
@@ -119,24 +116,6 @@ class Scope:
         for position, node in enumerate(graph.node):
             self.read(node, position)
         return [self[item.name] for item in graph.output]
-
-    def _results(self, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]) -> Sequence[Value | None]:
-        rule = find(node_domain(node), node.op_type, opset)
-        assert rule is not None  # else the node would be a gap
-        there = [value for value in inputs if value is not None]
-        waits = rule.host is not None or any(
-            value.kind != TENSOR or value.shape is None or value.dtype is None for value in there
-        )
-        if rule.beside is not None:
-            kinds = output_kinds(node, node_schema(node, opset), inputs)
-            waits = waits or any(kind != TENSOR for kind in kinds)
-        if not waits:
-            try:
-                return converted(self.emitter, node, opset, inputs)
-            except OpenShapes:
-                pass
-        name = self.emitter.fresh_name(node.name or next(filter(None, node.output), node.op_type))
-        return defer(self.emitter, name, node, opset, inputs)
 
     # Subgraphs
 
@@ -176,11 +155,6 @@ class Scope:
             place = captures.place(f"{id(emitter)} {name}", self.emitter.constant(name, value.numpy(), owned=True))
             moved[name] = Variable(input_name(place)).outputs[0]
         return Subgraph(Symbol(substitute(entries, moved) if moved else entries), [value.kind for value in outputs])
-
-
-def brought_for(node: onnx.NodeProto, brought: Mapping[str, SymbolConverter]) -> SymbolConverter | None:
-    """What the caller brings for a node, by the name of its operator, with its domain or without."""
-    return brought.get(f"{node.domain}.{node.op_type}") or brought.get(node.op_type) if brought else None
 
 
 class Subgraph(NamedTuple):

@@ -1,3 +1,15 @@
 """Images and regions of them: sampling, resizing, detection (boxes, proposals, suppression), pools over regions."""
 
-from . import correlation, deformable_pool, grid_sample, image, multibox, proposal, reorg, roi, roi_pool, suppress
+from . import (
+    correlation,
+    deformable_pool,
+    grid_sample,
+    image,
+    multibox,
+    proposal,
+    reorg,
+    roi,
+    roi_max,
+    roi_pool,
+    suppress,
+)

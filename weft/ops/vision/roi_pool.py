@@ -3,7 +3,7 @@ to the cell, and means of interpolated points, as many as a box is large."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .._families import F, Inferred, Shapes, define, floating
 from .._kernels import Body, variable, wide_dtype
 from ..nn._cells import BOXES, Cell, Pool, Taps, Visit, define_pool, shape_rule, side, sides_of, single, times, whole
 
-_SCALE = "what the boxes are multiplied by"
+SCALE = "what the boxes are multiplied by"
 
 
 def _away(value: Any) -> Any:
@@ -38,7 +38,7 @@ def _te_away(value: te.Expr) -> te.Expr:
 @schema
 class RoiPoolAttrs:
     pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
-    spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
+    spatial_scale: float = attr(FLOAT, SCALE, default=1.0)
 
 
 def _roi_pool_shape(params: RoiPoolAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -168,7 +168,7 @@ class PsRoiPoolAttrs:
     output_dim: int = attr(INT, "channels of the output", low=1)
     pooled_size: int = attr(INT, "height and width of the output", low=1)
     group_size: int = attr(INT, "height and width of what tells a cell's channel; 0: the same", default=0, low=0)
-    spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
+    spatial_scale: float = attr(FLOAT, SCALE, default=1.0)
 
 
 def group_of(params: Any) -> int:
@@ -251,7 +251,7 @@ define_pool(
 @schema
 class AdaptiveRoiAlignAttrs:
     pooled_size: tuple[int, ...] = attr(SIDES, "height and width of the output", low=1)
-    spatial_scale: float = attr(FLOAT, _SCALE, default=1.0)
+    spatial_scale: float = attr(FLOAT, SCALE, default=1.0)
     sample_ratio: int = attr(
         INT, "points along each side of an output cell; 0: as many as it has elements", default=0, low=0, high=1024
     )
@@ -274,15 +274,15 @@ def _align_source(params: AdaptiveRoiAlignAttrs, c: Any, i: Any, j: Any) -> Any:
     return (c * params.pooled_size[0] + i) * params.pooled_size[1] + j
 
 
-def _align_points(params: AdaptiveRoiAlignAttrs, sides: Any, axis: int, cell: int, extent: int) -> tuple[Any, Any, Any]:
-    """Elements before and behind the points of a cell along an axis, and how much they count."""
+def align_places(params: Any, sides: Any, axis: int, cell: int, extent: int) -> tuple[Any, int]:
+    """Where the points of a cell are along an axis, those inside the image, and how many there are in all."""
     half = FLOAT32.type(0.5 if params.aligned else 0)
     low, high = sides[[1 - axis, 3 - axis]] * FLOAT32.type(params.spatial_scale) - half
     size = high - low if params.aligned else np.maximum(high - low, FLOAT32.type(1))
     step = size / FLOAT32.type(params.pooled_size[axis])
     count = int(params.sample_ratio or np.ceil(step))
     if count <= 0:
-        return [], [], []
+        return np.zeros(0), 0
     pace = np.float64(step) / count
     start = np.float64(low) + cell * np.float64(step)
     first, end = 0, count
@@ -290,24 +290,38 @@ def _align_points(params: AdaptiveRoiAlignAttrs, sides: Any, axis: int, cell: in
         first = int(np.clip(np.floor((-1 - start) / pace) - 1, 0, count))
         end = int(np.clip(np.ceil((extent - start) / pace) + 1, 0, count))
     place = start + (np.arange(first, end) + 0.5) * pace
-    place = place[(place >= -1) & (place <= extent)].clip(0, extent - 1)
+    return place[(place >= -1) & (place <= extent)].clip(0, extent - 1), count
+
+
+def _align_points(params: AdaptiveRoiAlignAttrs, sides: Any, axis: int, cell: int, extent: int) -> tuple[Any, Any]:
+    """Elements before and behind the points of a cell along an axis, and how much they count."""
+    place, count = align_places(params, sides, axis, cell, extent)
     before = np.floor(place).astype(INT64)
     part = place - before
     behind = np.minimum(before + 1, extent - 1)
-    return [*before, *behind], [*((1 - part) / count), *(part / count)], place
+    return np.concatenate([before, behind]), np.concatenate([1 - part, part]) / max(count, 1)
 
 
 def _align_taps(params: AdaptiveRoiAlignAttrs, sides: Any, cell: Any, extents: Any, _: Any) -> Taps:
     points = [_align_points(params, sides, axis, cell[axis], extents[axis]) for axis in (0, 1)]
-    places = [np.array(places, INT64) for places, *_ in points]
-    weights = [np.array(weights, np.float64) for _, weights, _ in points]
-    rows, columns = (grid.reshape(-1) for grid in np.meshgrid(*places, indexing="ij"))
-    return Taps(rows, columns, np.multiply.outer(*weights).reshape(-1))
+    (rows, down), (columns, across) = points
+    rows, columns = (grid.reshape(-1) for grid in np.meshgrid(rows, columns, indexing="ij"))
+    return Taps(rows, columns, np.multiply.outer(down, across).reshape(-1))
 
 
-def _emit_points(b: Any, params: AdaptiveRoiAlignAttrs, cell: Cell, axis: int) -> Any:
-    """Where the points of a cell start along an axis, from one to the next, the first that may
-    count, how many there are from there, and all."""
+class Points(NamedTuple):
+    """Of a cell along an axis: where they start, from one to the next, the first that may count, how many there are
+    from there, and all, also as a float, which is 1 at least."""
+
+    start: te.Expr
+    pace: te.Expr
+    first: te.Expr
+    turns: te.Expr
+    total: te.Expr
+    many: te.Expr
+
+
+def emit_points(b: Any, params: Any, cell: Cell, axis: int) -> Points:
     half, scale = (0.5 if params.aligned else 0.0), single(params.spatial_scale)
     low, high = (b.let("side", times(side(cell.boxes, cell.box, k - axis), scale) - half) for k in (1, 3))
     size = high - low if params.aligned else te.max(high - low, 1.0)
@@ -326,7 +340,17 @@ def _emit_points(b: Any, params: AdaptiveRoiAlignAttrs, cell: Cell, axis: int) -
     end = limit(te.ceil((float(extent) - start) / safe) + 1.0)
     first = b.let("first", te.select(moving, first, 0))
     end = te.select(moving, te.min(end, count), count)
-    return start, pace, first, b.let("turns", te.max(end - first, 0)), many
+    return Points(start, pace, first, b.let("turns", te.max(end - first, 0)), count, many)
+
+
+def place_of(points: Points, number: te.Expr) -> te.Expr:
+    """Where a point is, by its number, which is a float."""
+    return points.start + (number + 0.5) * points.pace
+
+
+def within(place: te.Expr, extent: int) -> te.Expr:
+    """Whether a point counts: it is no more than one element outside."""
+    return (place >= -1.0) & (place <= float(extent))
 
 
 def _emit_pair(b: Any, place: te.Expr, extent: int) -> list[tuple[te.Expr, te.Expr]]:
@@ -337,24 +361,27 @@ def _emit_pair(b: Any, place: te.Expr, extent: int) -> list[tuple[te.Expr, te.Ex
     return [(first, 1.0 - part), (te.min(first + 1, extent - 1), part)]
 
 
-def _emit_align(b: Any, params: AdaptiveRoiAlignAttrs, cell: Cell, visit: Visit) -> None:
-    if not cell.height or not cell.width:
-        return
-    down, across = (_emit_points(b, params, cell, axis) for axis in (0, 1))
-    share = b.let("share", te.const(1.0, "float64") / (down[4] * across[4]))
-    place_of = lambda axis, turn: axis[0] + (te.cast(axis[2] + turn, "float64") + 0.5) * axis[1]
-    inside = lambda place, extent: (place >= -1.0) & (place <= float(extent))
-    with b.loop("p", down[3]) as p:
-        y = b.let("y", place_of(down, p))
-        with b.when(inside(y, cell.height)):
+def emit_taps(b: Any, cell: Cell, down: Points, across: Points, visit: Visit) -> None:
+    """Visits the four elements around each point that counts, with what each adds to the point."""
+    with b.loop("p", down.turns) as p:
+        y = b.let("y", place_of(down, te.cast(down.first + p, "float64")))
+        with b.when(within(y, cell.height)):
             rows = _emit_pair(b, y, cell.height)
-            with b.loop("q", across[3]) as q:
-                z = b.let("z", place_of(across, q))
-                with b.when(inside(z, cell.width)):
+            with b.loop("q", across.turns) as q:
+                z = b.let("z", place_of(across, te.cast(across.first + q, "float64")))
+                with b.when(within(z, cell.width)):
                     columns = _emit_pair(b, z, cell.width)
                     for row, vertical in rows:
                         for column, level in columns:
-                            visit(row, column, vertical * level * share)
+                            visit(row, column, vertical * level)
+
+
+def _emit_align(b: Any, params: AdaptiveRoiAlignAttrs, cell: Cell, visit: Visit) -> None:
+    if not cell.height or not cell.width:
+        return
+    down, across = (emit_points(b, params, cell, axis) for axis in (0, 1))
+    share = b.let("share", te.const(1.0, "float64") / (down.many * across.many))
+    emit_taps(b, cell, down, across, lambda row, column, weight: visit(row, column, weight * share))
 
 
 define_pool(

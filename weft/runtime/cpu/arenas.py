@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
-from ...base.forks import held_lock
+from collections import deque
+from typing import NamedTuple
+
 from ...base.ndarray import NDArray, empty
+
+
+class Arena(NamedTuple):
+    """Memory, how large it is and where."""
+
+    size: int
+    address: int
+    memory: NDArray
 
 
 class Arenas:
     """What calls of one program, at whatever sizes, take and give back. There are never more than calls at once.
 
+    No lock is needed, since each operation on what is idle is one step for other threads.
+
     >>> arenas = Arenas()
     >>> arenas.give(arenas.take(100))
     >>> arenas.give(arenas.take(200))
-    >>> arenas.take(50).nbytes, arenas.idle_bytes
+    >>> arenas.take(50).size, arenas.idle_bytes
     (200, 0)
     """
 
     def __init__(self) -> None:
-        self._idle: list[NDArray] = []  # the smallest first
-        self._lock = held_lock("table")
+        self._idle: deque[Arena] = deque()
 
     @property
     def idle_bytes(self) -> int:
         """Memory that no call uses at the moment."""
-        with self._lock:
-            return sum(arena.nbytes for arena in self._idle)
+        return sum(arena.size for arena in tuple(self._idle))
 
-    def take(self, size: int) -> NDArray:
+    def take(self, size: int) -> Arena:
         """An arena of so many bytes at least. If all idle ones are smaller, one is let go before another is made."""
-        with self._lock:
-            place = next((i for i, arena in enumerate(self._idle) if arena.nbytes >= size), None)
-            if place is not None:
-                return self._idle.pop(place)
-            del self._idle[:1]
-        return empty((max(size, 1),), "uint8")
+        while self._idle:
+            try:
+                arena = self._idle.pop()
+            except IndexError:
+                break
+            if arena.size >= size:
+                return arena
+            fitting = sorted(other for other in tuple(self._idle) if other.size >= size)
+            if not fitting:
+                del arena
+                break
+            self._idle.append(arena)
+            try:
+                self._idle.remove(fitting[0])
+                return fitting[0]
+            except ValueError:  # another call has it by now
+                continue
+        memory = empty((max(size, 1),), "uint8")
+        return Arena(memory.nbytes, memory.address, memory)
 
-    def give(self, arena: NDArray) -> None:
+    def give(self, arena: Arena) -> None:
         """Takes back what a call no longer uses."""
-        with self._lock:
-            place = sum(other.nbytes < arena.nbytes for other in self._idle)
-            self._idle.insert(place, arena)
+        self._idle.append(arena)

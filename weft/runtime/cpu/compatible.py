@@ -20,8 +20,10 @@ def _check(text: str, have: CpuTarget) -> None:
     if wanted.arch != have.arch or missing:
         raise Unsupported(
             "the program is for another processor",
-            why=f"it needs {wanted.arch} with {', '.join(missing) or 'its features'}; this is {have.arch}, {have.cpu}",
-            hint="compile the model on this machine, or for a smaller instruction set",
+            why=f"it was compiled for {wanted.triple}, {wanted.cpu}, and needs "
+            f"{wanted.arch}{' with ' if missing else ''}{', '.join(missing)}; "
+            f"this machine is {have.triple}, {have.cpu}",
+            hint='compile for this machine (target="cpu"), or save the program and load it on one that it is for',
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import HostStep, KernelStep, known
 from ...base.target import Target
-from ..executor import Executor
+from ..executor import Executor, address_of, view_at
 from ..functions import get_global_func
 from ..program import Array, Program
 from ..registry import Runtime
@@ -95,6 +96,10 @@ class CpuExecutor(Executor):
 
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
+        self.run_at([*map(address_of, inputs)], [*map(address_of, outputs)])
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """The same by addresses."""
         try:
             space = self._workspaces.pop()
         except IndexError:
@@ -102,10 +107,27 @@ class CpuExecutor(Executor):
         arena = self._loaded.arenas.take(self._arena_bytes)
         try:
             space.use(self, arena.address)
-            space.run(self, inputs, outputs)
+            space.place(self, inputs, outputs)
+            space.run(self)
         finally:
             self._loaded.arenas.give(arena)
             self._workspaces.append(space)
+
+    def bound_call(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
+        """Runs on these arrays, which the caller keeps; their addresses are looked up once."""
+        space, arena = _Workspace(self), empty((max(self._arena_bytes, 1),), "uint8")
+        space.use(self, arena.address)
+        space.keeps = arena
+        space.place(self, [*map(address_of, inputs)], [*map(address_of, outputs)])
+        if len(self._segments) != 1 or isinstance(self._segments[0], HostStep):
+            return partial(space.run, self)
+        table, pool = self._segments[0], self._pool
+
+        def call() -> None:
+            pool.ensure(self.threads)
+            pool.walk(table, space.address, pool.pointer, self.threads)
+
+        return call
 
 
 class _Workspace:
@@ -118,6 +140,7 @@ class _Workspace:
         self.address = self.words.ctypes.data
         self.table = (ctypes.c_int64 * len(self.words)).from_address(self.address)  # faster for single ones
         self.arena = 0  # where that of the last call is
+        self.keeps: NDArray | None = None  # an arena that no other call uses
         for slot, array in zip(executor._slots_of["constant"], executor._loaded.constants):
             self.table[slot] = array.address
 
@@ -127,12 +150,16 @@ class _Workspace:
             self.words[executor._slots_of["arena"]] = executor._arena_offsets + arena
             self.arena = arena
 
-    def run(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def place(self, executor: CpuExecutor, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Fills in where inputs and outputs are."""
         table = self.table
-        for slot, array in zip(executor._slots_of["input"], inputs):
-            table[slot] = array.__array_interface__["data"][0]
-        for slot, array in zip(executor._slots_of["output"], outputs):
-            table[slot] = array.__array_interface__["data"][0]
+        for slot, address in zip(executor._slots_of["input"], inputs):
+            table[slot] = address
+        for slot, address in zip(executor._slots_of["output"], outputs):
+            table[slot] = address
+
+    def run(self, executor: CpuExecutor) -> None:
+        """Runs on what was placed."""
         pool = executor._pool
         pool.ensure(executor.threads)
         for segment in executor._segments:
@@ -145,7 +172,7 @@ class _Workspace:
         function = get_global_func(step.function)
         assert function is not None
         views = [
-            _view(self.table[ref.slot] + known(ref.offset), tuple(shape), dtype)
+            view_at(self.table[ref.slot] + known(ref.offset), tuple(shape), dtype)
             for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
         ]
         function(views, step.attrs)
@@ -153,7 +180,7 @@ class _Workspace:
 
 def constant(array: Array) -> NDArray:
     """A constant of a program, which never changes: copied only if no cache line starts with it."""
-    at_line = array.__array_interface__["data"][0] % ALIGNMENT == 0
+    at_line = address_of(array) % ALIGNMENT == 0
     return NDArray(array) if at_line and array.flags.carray else aligned(array)
 
 
@@ -164,17 +191,9 @@ def aligned(array: Array) -> NDArray:
     return copy
 
 
-def _view(address: int, shape: tuple[int, ...], dtype: str) -> Array:
-    """Memory at an address as an array; it is valid as long as the workspace is."""
-    kind = empty((0,), dtype).numpy().dtype
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
-    return np.frombuffer(raw, kind, count).reshape(shape)  # type: ignore[call-overload,no-any-return]
-
-
 def _check(target: Target, threads: int | None) -> None:
-    check_target(str(target))
     thread_count(threads)
+    check_target(str(target))
 
 
 def _allocate(shape: tuple[int, ...], dtype: DType, device: Device) -> NDArray:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...base.cpu_facts import ThreadFacts
-from ...base.plan import KernelStep, known
+from ...base.plan import KernelStep, Number
 from .pool_state import with_offsets
 
 NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
@@ -27,33 +27,36 @@ Words = np.ndarray[tuple[int], np.dtype[np.int64]]
 def run_table(
     steps: Sequence[KernelStep], slots: int, address: Callable[[str], int], threads: ThreadFacts
 ) -> Words | None:
-    """The table of some steps; None if nothing of them runs. Its address is in it, so it must not move."""
-    turning = [step for step in steps if step.launch.turns]
+    """The table of some steps in which nothing is open; None if nothing of them runs. Its address is in it, so it must
+    not move."""
+    turning = [step for step in steps if step.launch.blocks[0] != 0]
     if not turning:
         return None
-    rows: list[int] = []
-    refs: list[int] = []
-    scalars: list[int] = []
-    scalars_at = _HEAD_WORDS + _ROW_WORDS * len(turning) + 2 * sum(len(step.buffers) for step in turning)
-    words = np.empty(scalars_at + sum(len(step.scalars) for step in turning), np.int64)
+    addresses = {kernel: address(kernel) for kernel in {step.kernel for step in turning}}
+    rows: list[Number] = []
+    refs: list[Number] = []
+    scalars: list[Number] = []
+    scalars_at = _HEAD_WORDS + _ROW_WORDS * len(turning) + 2 * sum([len(step.buffers) for step in turning])
+    words = np.empty(scalars_at + sum([len(step.scalars) for step in turning]), np.int64)
     base = words.ctypes.data
     for step in turning:
         first = len(refs) // 2
-        for slot, offset in step.buffers:
-            refs += (slot, known(offset))
+        for ref in step.buffers:
+            refs += ref
         place = base + _WORD_BYTES * (scalars_at + len(scalars))
-        scalars += map(known, step.scalars)
-        rows += (address(step.kernel), first, len(refs) // 2, place, step.launch.turns, _shared(step, threads))
+        scalars += step.scalars
+        turns = step.launch.turns
+        rows += (addresses[step.kernel], first, len(refs) // 2, place, turns, _shared(turns, step.nanoseconds, threads))
     rows_at = base + _WORD_BYTES * _HEAD_WORDS
     head = [rows_at, len(turning), rows_at + _WORD_BYTES * len(rows), slots]
     words[:] = head + rows + refs + scalars
     return words
 
 
-def _shared(step: KernelStep, threads: ThreadFacts) -> int:
-    if step.launch.turns < 2 or step.nanoseconds < threads.share:
+def _shared(turns: int, work: float, threads: ThreadFacts) -> int:
+    if turns < 2 or work < threads.share:
         return NEVER
-    return ALWAYS if step.nanoseconds >= threads.wake else IF_AWAKE
+    return ALWAYS if work >= threads.wake else IF_AWAKE
 
 
 _ROW = "{ ptr, i64, i64, ptr, i64, i64 }"

@@ -12,7 +12,7 @@ from ....base.shape import normalize_axis
 from ...elements import COMPARISONS
 from ...emitter import Value
 from ..call import MxnetCall
-from ..registry import ALIKE, CONVERTERS, converter
+from ..registry import TABLE, converter
 from .math import SCALAR_FORMS, by_number, operands, remainder
 
 # Functions of one number that are the same on floats, by the names of the older operators.
@@ -22,13 +22,16 @@ _ONE = (
 ).split()
 
 
-def _like(name: str) -> Callable[[MxnetCall], Value | list[Value]]:
+def _like(name: str) -> Callable[[MxnetCall], list[Value | None]]:
     """The converter of an older operator, on floats."""
 
-    def convert(call: MxnetCall) -> Value | list[Value]:
+    rule = TABLE.find(name)
+    assert rule is not None
+
+    def convert(call: MxnetCall) -> list[Value | None]:
         _check_float(call, call[0])
         call.op_type = name
-        return call.alike(ALIKE[name]) if name in ALIKE else CONVERTERS[name](call)
+        return rule.values(call)
 
     return convert
 

@@ -67,10 +67,10 @@ def activation(name: str, alphas: list[float], betas: list[float]) -> Activation
     return Activation(name.lower(), *numbers)
 
 
-# cell(gates, states, fixed) -> states: a step, from what the inputs add to the gates, the states
+# cell(data, states, fixed) -> states: a step, from what the inputs add to the gates, the states
 # before it, and the weight, bias and peepholes of the states. The first state is the output.
 
-Cell = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
+Cell = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
 Options = Mapping[str, Any]
 
 
@@ -88,7 +88,7 @@ def _own(state: Any, fixed: Sequence[Any]) -> Any:
 def _rnn(functions: Sequence[Activation], options: Options) -> Cell:
     """h' = f(x + h R + b)"""
     limit = _limit(options)
-    return lambda gates, states, fixed: [functions[0](limit(gates + _own(states[0], fixed)))]
+    return lambda data, states, fixed: [functions[0](limit(data[0] + _own(states[0], fixed)))]
 
 
 def _gru(functions: Sequence[Activation], options: Options) -> Cell:
@@ -96,8 +96,8 @@ def _gru(functions: Sequence[Activation], options: Options) -> Cell:
     or behind that with linear_before_reset."""
     (f, g), limit = functions, _limit(options)
 
-    def cell(gates: Any, states: Sequence[Any], fixed: Sequence[Any]) -> list[Any]:
-        (h,), parts = states, F.split(gates, indices_or_sections=3, axis=1)
+    def cell(data: Sequence[Any], states: Sequence[Any], fixed: Sequence[Any]) -> list[Any]:
+        (h,), parts = states, F.split(data[0], indices_or_sections=3, axis=1)
         weights = F.split(fixed[0], indices_or_sections=3, axis=1)
         biases = F.split(fixed[1], indices_or_sections=3, axis=0)
         pairs = list(zip(weights, biases))
@@ -110,14 +110,18 @@ def _gru(functions: Sequence[Activation], options: Options) -> Cell:
 
 
 def _lstm(functions: Sequence[Activation], options: Options) -> Cell:
-    """c' = f c + i g, h' = o h(c'); peepholes show c to i and f, and c' to o. With input_forget
-    f is 1 - i."""
+    step = lstm_step(functions, options)
+    return lambda data, states, fixed: step(data[0] + _own(states[0], fixed), states[1], fixed[2:])
+
+
+def lstm_step(functions: Sequence[Activation], options: Options) -> Callable[[Any, Any, Sequence[Any]], list[Any]]:
+    """c' = f c + i g, h' = o h(c'), from whole gates, c and the peepholes if there are some, which show c to i and f,
+    and c' to o. With input_forget f is 1 - i."""
     (f, g, h), limit = functions, _limit(options)
 
-    def cell(gates: Any, states: Sequence[Any], fixed: Sequence[Any]) -> list[Any]:
-        state, c = states
-        parts = F.split(gates + _own(state, fixed), indices_or_sections=4, axis=1)
-        shown = F.split(fixed[2], indices_or_sections=3, axis=0) if len(fixed) > 2 else None
+    def step(gates: Any, c: Any, peepholes: Sequence[Any]) -> list[Any]:
+        parts = F.split(gates, indices_or_sections=4, axis=1)
+        shown = F.split(peepholes[0], indices_or_sections=3, axis=0) if peepholes else None
 
         def gate(which: int, seen: Any) -> Any:
             part = parts[which]
@@ -129,7 +133,7 @@ def _lstm(functions: Sequence[Activation], options: Options) -> Cell:
         c = forget * c + i * g(limit(parts[3]))
         return [gate(1, c) * h(c), c]
 
-    return cell
+    return step
 
 
 CELLS: dict[str, Callable[[Sequence[Activation], Options], Cell]] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
@@ -142,16 +146,19 @@ def scanned_cell(
     states: Sequence[Value],
     fixed: Sequence[Value],
     reverse: bool = False,
+    live: Value | None = None,
 ) -> list[Value]:
-    """The outputs of all steps of a cell, and the last states. The data are the gates of all steps,
-    and whether sequences still have a step where they have lengths."""
-    inputs = [*data, *states, *fixed]
+    """The outputs of all steps of a cell, and the last states. The data are what a cell takes of each
+    step; `live` tells whether sequences still have a step, where they have lengths."""
+    items = [*data] if live is None else [*data, live]
+    inputs = [*items, *states, *fixed]
     variables: list[Any] = [Variable(input_name(place)) for place in range(len(inputs))]
-    (gates, *live), old = variables[: len(data)], variables[len(data) :][: len(states)]
-    new = cell(gates, old, variables[len(data) + len(states) :])
+    old = variables[len(items) :][: len(states)]
+    new = cell(variables[: len(data)], old, variables[len(items) + len(states) :])
     output = new[0]
-    if live:
-        output = F.broadcast_where(live[0], output, F.zeros_like(output))
-        new = [F.broadcast_where(live[0], *pair) for pair in zip(new, old)]
-    attrs = {"num_data": len(data), "num_states": len(states), "num_outputs": 1, "reverse": reverse}
+    if live is not None:
+        goes_on = variables[len(data)]
+        output = F.broadcast_where(goes_on, output, F.zeros_like(output))
+        new = [F.broadcast_where(goes_on, *pair) for pair in zip(new, old)]
+    attrs = {"num_data": len(items), "num_states": len(states), "num_outputs": 1, "reverse": reverse}
     return call.emitter.control("scan", f"{call.name}_scan", inputs, [Group([output, *new])], attrs)

@@ -8,7 +8,6 @@ from ....base.extents import Extent
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
-from .sampling import largest_of_regions
 
 
 @converter("TopK", since=10, decides=(1,))
@@ -32,14 +31,13 @@ def _best(call: OnnxCall, count: int | Extent) -> list[Value]:
 @converter("RoiAlign", since=10)
 def roi_align(call: OnnxCall) -> Value:
     """The number of the image stands before each box here."""
-    mode = call.attr("coordinate_transformation_mode", "output_half_pixel")
-    boxes, ratio = call[1], max(call.attr("sampling_ratio"), 0)
-    if call.attr("mode") == "max":
-        return largest_of_regions(call, ratio, mode == "half_pixel")
-    if call.attr("mode") != "avg":
-        raise FormatError(f"RoiAlign with mode {call.attr('mode')!r}")
+    aligned = call.attr("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
+    boxes, ratio, mode = call[1], max(call.attr("sampling_ratio"), 0), call.attr("mode")
+    if mode not in ("avg", "max"):
+        raise FormatError(f"RoiAlign with mode {mode!r}")
     images = call.reshape(call[2], (call.extent(call[2], 0), 1))
     rows = call.op("concatenate", call.cast(images, call.dtype(boxes)), boxes, axis=1)
-    attrs = {**call.attrs("spatial_scale"), "sample_ratio": ratio, "aligned": mode == "half_pixel"}
+    attrs = {**call.attrs("spatial_scale"), "sample_ratio": ratio, "aligned": aligned}
     attrs["pooled_size"] = (call.attr("output_height"), call.attr("output_width"))
-    return call.op("roi_align" if ratio else "adaptive_roi_align", call[0], rows, **attrs)
+    means = "roi_align" if ratio else "adaptive_roi_align"
+    return call.op("roi_align_max" if mode == "max" else means, call[0], rows, **attrs)

@@ -14,7 +14,7 @@ from ...building import in_float32
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
-from .cells import CELLS, Activation, activation, scanned_cell
+from .cells import CELLS, Activation, Cell, activation, scanned_cell
 
 
 class Kind(NamedTuple):
@@ -23,6 +23,7 @@ class Kind(NamedTuple):
     activations: tuple[str, ...]
     order: tuple[int, ...]  # where the gates of the operator stand among ONNX's
     states: int  # that go from step to step
+    transposed: bool = False  # whether weights have a column for each cell of each gate, and not a row
 
     @property
     def gates(self) -> int:
@@ -33,12 +34,14 @@ KINDS = {
     "RNN": Kind(("Tanh",), (0,), 1),
     "GRU": Kind(("Sigmoid", "Tanh"), (1, 0, 2), 1),  # z, r, n here; r, z, n there
     "LSTM": Kind(("Sigmoid", "Tanh", "Tanh"), (0, 2, 3, 1), 2),  # i, o, f, g here; i, f, g, o there
+    "DynamicQuantizeLSTM": Kind(("Sigmoid", "Tanh", "Tanh"), (0, 2, 3, 1), 2, transposed=True),
 }
 
 
 class Direction(NamedTuple):
     """One direction of a layer. Weights have a row, and biases a number, for each cell of each gate."""
 
+    place: int  # among the directions
     reverse: bool
     activations: tuple[Activation, ...]
     of_input: Value
@@ -56,12 +59,12 @@ _MODES = {("tanh",): "rnn_tanh", ("relu",): "rnn_relu", ("sigmoid", "tanh"): "gr
 def recurrent(call: OnnxCall) -> list[Value]:
     """Outputs of all steps, and the last states."""
     usual = all(_mode(functions) for functions in _activations(call)) and not _extras(call)
-    return _layer(call, _native) if usual else _composed_layer(call)
+    return layer(call, _native) if usual else _composed_layer(call)
 
 
 @in_float32
 def _composed_layer(call: OnnxCall) -> list[Value]:
-    return _layer(call, _composed)
+    return layer(call, _composed)
 
 
 def _mode(functions: Sequence[Activation]) -> str | None:
@@ -79,7 +82,8 @@ def _extras(call: OnnxCall) -> bool:
 Steps = Callable[[OnnxCall, Direction, Value, Value | None], list[Value]]
 
 
-def _layer(call: OnnxCall, run: Steps) -> list[Value]:
+def layer(call: OnnxCall, run: Steps) -> list[Value]:
+    """Outputs of all steps, and the last states; `run` gives those of one direction."""
     data, lengths = call[0], call.get(4)
     batch_first = bool(call.attr("layout", 0))
     data = call.transposed(data, (1, 0, 2)) if batch_first else data
@@ -111,17 +115,18 @@ def _directions(call: OnnxCall) -> list[Direction]:
     if biases is None:
         biases = call.make(np.zeros((len(turns), 2 * wide)), call.dtype(call[0]))
     states = _first_states(call, kind, len(turns), size)
-    peepholes = call.get(7) if call.op_type == "LSTM" else None
+    peepholes = call.get(7) if kind.states == 2 else None
     return [
         Direction(
+            which,
             reverse,
             functions,
-            _item(call, call[1], which),
-            _item(call, call[2], which),
-            call.sliced(_item(call, biases, which), {0: (0, wide, 1)}),
-            call.sliced(_item(call, biases, which), {0: (wide, 2 * wide, 1)}),
-            None if peepholes is None else _item(call, peepholes, which),
-            [_item(call, state, which) for state in states],
+            item(call, call[1], which),
+            item(call, call[2], which),
+            call.sliced(item(call, biases, which), {0: (0, wide, 1)}),
+            call.sliced(item(call, biases, which), {0: (wide, 2 * wide, 1)}),
+            None if peepholes is None else item(call, peepholes, which),
+            [item(call, state, which) for state in states],
         )
         for which, (reverse, functions) in enumerate(zip(turns, _activations(call)))
     ]
@@ -129,12 +134,14 @@ def _directions(call: OnnxCall) -> list[Direction]:
 
 def _hidden_size(call: OnnxCall, kind: Kind, count: int) -> int:
     """The number of cells; weights and biases must fit it."""
-    features, size = call.shape(call[0])[-1], call.shape(call[2], "the recurrent weight")[-1]
+    features, size = call.shape(call[0])[-1], call.shape(call[2], "the recurrent weight")[1 if kind.transposed else 2]
     given = call.attr("hidden_size")
     if given is not None and given != size:
-        raise FormatError(f"hidden_size {given} with a recurrent weight of {size} columns")
+        raise FormatError(f"hidden_size {given} with a recurrent weight of shape {call.shape(call[2])}")
     wide = kind.gates * size
-    wanted = {1: (count, wide, features), 2: (count, wide, size), 3: (count, 2 * wide), 7: (count, 3 * size)}
+    pairs = ((wide, features), (wide, size))
+    weights = [(count, *(pair[::-1] if kind.transposed else pair)) for pair in pairs]
+    wanted = {1: weights[0], 2: weights[1], 3: (count, 2 * wide), 7: (count, 3 * size)}
     for index, shape in wanted.items():
         value = call.inputs[index] if index < len(call.inputs) else None
         if value is not None and call.shape(value) != shape:
@@ -170,7 +177,7 @@ def _first_states(call: OnnxCall, kind: Kind, count: int, size: int) -> list[Val
     return states
 
 
-def _item(call: OnnxCall, value: Value, which: int) -> Value:
+def item(call: OnnxCall, value: Value, which: int) -> Value:
     """The part of one direction."""
     return call.reshape(call.sliced(value, {0: (which, which + 1, 1)}), call.shape(value)[1:])
 
@@ -211,23 +218,37 @@ def _ordered(call: OnnxCall, value: Value, order: Sequence[int]) -> Value:
 
 
 def _composed(call: OnnxCall, direction: Direction, data: Value, lengths: Value | None) -> list[Value]:
-    """The steps as a loop. Where sequences have lengths, those of a reverse direction are turned
-    around before and after it, each by itself."""
+    """The steps as a loop."""
     gates = _gates(call, data, direction.of_input, direction.input_bias)
-    cell = CELLS[call.op_type](direction.activations, _cell_options(call))
+    cell = CELLS[call.op_type](direction.activations, cell_options(call))
     fixed = [call.transposed(direction.of_state, (1, 0)), direction.state_bias]
     fixed += [] if direction.peepholes is None else [direction.peepholes]
+    return scanned(call, cell, direction, [gates], fixed, lengths)
+
+
+def scanned(
+    call: OnnxCall,
+    cell: Cell,
+    direction: Direction,
+    data: Sequence[Value],
+    fixed: Sequence[Value],
+    lengths: Value | None,
+) -> list[Value]:
+    """The steps of a cell on data of which the first are gates, in the order of the direction. What else there is of
+    each step goes with the turns. Where sequences have lengths, those of a reverse direction are turned around before
+    and after the loop, each by itself."""
     if lengths is None:
-        return scanned_cell(call, cell, [gates], direction.states, fixed, direction.reverse)
-    live, places = _turns(call, data, lengths)
+        return scanned_cell(call, cell, data, direction.states, fixed, direction.reverse)
+    live, places = _turns(call, data[0], lengths)
     if not direction.reverse:
-        return scanned_cell(call, cell, [gates, live], direction.states, fixed)
-    outputs, *states = scanned_cell(call, cell, [_rows(call, gates, places), live], direction.states, fixed)
+        return scanned_cell(call, cell, data, direction.states, fixed, live=live)
+    turned = [_rows(call, data[0], places), *data[1:]]
+    outputs, *states = scanned_cell(call, cell, turned, direction.states, fixed, live=live)
     return [_rows(call, outputs, places), *states]
 
 
-def _cell_options(call: OnnxCall) -> dict[str, float | None]:
-    names = {"GRU": ("clip", "linear_before_reset"), "LSTM": ("clip", "input_forget")}.get(call.op_type, ("clip",))
+def cell_options(call: OnnxCall) -> dict[str, float | None]:
+    names = {"RNN": ("clip",), "GRU": ("clip", "linear_before_reset")}.get(call.op_type, ("clip", "input_forget"))
     return {name: call.attr(name) for name in names}
 
 

@@ -7,20 +7,21 @@ import numpy as np
 
 from ....base.errors import InvalidValue, ShapeError
 from ....base.shape import normalize_axis, numel
-from ..call import HostCall
+from ..node import OnnxNode
 from ..registry import host_step
+from ..restated import OWN
 
 _BLOCK = 64  # boxes that are compared with each other at once
 
 
 @host_step("NonZero", since=9)
-def non_zero(call: HostCall, x: np.ndarray) -> list[np.ndarray]:
+def non_zero(call: OnnxNode, x: np.ndarray) -> list[np.ndarray]:
     """Where the elements stand, a row an axis; a single number has one."""
     return [np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)]
 
 
 @host_step("Compress", since=9)
-def compress(call: HostCall, x: np.ndarray, condition: np.ndarray) -> list[np.ndarray]:
+def compress(call: OnnxNode, x: np.ndarray, condition: np.ndarray) -> list[np.ndarray]:
     """What the condition says nothing of is left out, and what it says of nothing is ignored."""
     axis = call.attr("axis")
     data, axis = (x.reshape(-1), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
@@ -28,7 +29,7 @@ def compress(call: HostCall, x: np.ndarray, condition: np.ndarray) -> list[np.nd
 
 
 @host_step("Unique", since=11)
-def unique(call: HostCall, x: np.ndarray) -> list[np.ndarray]:
+def unique(call: OnnxNode, x: np.ndarray) -> list[np.ndarray]:
     """The different elements, or slices along an axis; where each stands first, which one each
     element is, and how often it is there."""
     axis = call.attr("axis")
@@ -41,11 +42,32 @@ def unique(call: HostCall, x: np.ndarray) -> list[np.ndarray]:
 
 
 @host_step("Unique", domain="com.microsoft")
-def unique_in_order(call: HostCall, x: np.ndarray) -> list[np.ndarray]:
+def unique_in_order(call: OnnxNode, x: np.ndarray) -> list[np.ndarray]:
     """The different elements in the order in which they come, which one each element is, and how often it is there."""
     first, inverse, counts = _distinct(x, 0)
     order = np.argsort(first)
     return [x[first[order]], np.argsort(order)[inverse].astype(np.int64), counts[order].astype(np.int64)]
+
+
+@host_step("WithinLongest", domain=OWN)
+def within_longest(call: OnnxNode, lengths: np.ndarray, number: np.ndarray, longest: np.ndarray) -> list[np.ndarray]:
+    """The length of one sequence of a batch."""
+    if lengths.ndim != 1 or not int(number) < len(lengths):
+        raise ShapeError(f"sequence_lens of shape {lengths.shape} has no length for sequence {int(number)}")
+    length = int(lengths[int(number)])
+    if not 1 <= length <= int(longest):
+        raise InvalidValue(
+            f"sequence_lens[{int(number)}] is {length}", why=f"a sequence has 1 to {int(longest)} items here"
+        )
+    return [np.array(length, np.int64)]
+
+
+@host_step("Lengthened", domain=OWN)
+def lengthened(call: OnnxNode, items: np.ndarray, longest: np.ndarray) -> list[np.ndarray]:
+    """Zeros behind the items, so that there are as many as in the longest sequence."""
+    filled = np.zeros((int(longest), *items.shape[1:]), items.dtype)
+    filled[: len(items)] = items
+    return [filled]
 
 
 def _distinct(data: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -60,7 +82,7 @@ def _distinct(data: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 @host_step("NonMaxSuppression", since=10)
 def non_max_suppression(
-    call: HostCall,
+    call: OnnxNode,
     boxes: np.ndarray,
     scores: np.ndarray,
     most: np.ndarray | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 from ....base.dtype import FLOAT32, INT64
 from ....base.errors import FormatError, InvalidValue
 from ....core.interpret import Array
-from ..call import HostCall
+from ..node import OnnxNode
 from ..registry import host_step
 from ..restated import ML, OWN
 
@@ -27,20 +27,20 @@ def _looked_up(x: Array, keys: list[Any], values: list[Any], default: Any, dtype
 
 
 @host_step("LabelEncoder", domain=ML)
-def label_encoder_1(call: HostCall, x: Array) -> list[Array]:
+def label_encoder_1(call: OnnxNode, x: Array) -> list[Array]:
     """Version 1: names to their places in a list, or places to names."""
     return [_by_names(call, x, call.attr("classes_strings") or [])]
 
 
 @host_step("CategoryMapper", domain=ML)
-def category_mapper(call: HostCall, x: Array) -> list[Array]:
+def category_mapper(call: OnnxNode, x: Array) -> list[Array]:
     names, numbers = call.attr("cats_strings") or [], call.attr("cats_int64s") or []
     if x.dtype == object:
         return [_looked_up(x, names, numbers, call.attr("default_int64"), INT64)]
     return [_looked_up(x, numbers, names, call.attr("default_string"), object)]
 
 
-def _by_names(call: HostCall, x: Array, names: list[str]) -> Array:
+def _by_names(call: OnnxNode, x: Array, names: list[str]) -> Array:
     places = list(range(len(names)))
     if x.dtype == object:
         return _looked_up(x, names, places, call.attr("default_int64"), INT64)
@@ -48,7 +48,7 @@ def _by_names(call: HostCall, x: Array, names: list[str]) -> Array:
 
 
 @host_step("LabelEncoder", domain=ML, numbers=False)
-def label_encoder(call: HostCall, x: Array) -> list[Array]:
+def label_encoder(call: OnnxNode, x: Array) -> list[Array]:
     """From version 2 on: a table of keys and values, of which some are text."""
     keys, _ = _column(call, "keys")
     values, kind = _column(call, "values")
@@ -61,7 +61,7 @@ def label_encoder(call: HostCall, x: Array) -> list[Array]:
     return [_looked_up(x, keys, values, default, call.attr("values_tensor").dtype if dtype is None else dtype)]
 
 
-def _column(call: HostCall, part: str) -> tuple[list[Any], str]:
+def _column(call: OnnxNode, part: str) -> tuple[list[Any], str]:
     """The keys, or the values, and which attribute has them."""
     for kind in ("strings", "int64s", "floats", "tensor"):
         given = call.attr(f"{part}_{kind}")
@@ -71,16 +71,16 @@ def _column(call: HostCall, part: str) -> tuple[list[Any], str]:
 
 
 @host_step("StrictOneHotEncoder", domain=OWN)
-def strict_one_hot(call: HostCall, x: Array) -> list[Array]:
+def strict_one_hot(call: OnnxNode, x: Array) -> list[Array]:
     return [_one_hot(call, x, strict=True)]
 
 
 @host_step("OneHotEncoder", domain=ML, numbers=False)
-def one_hot(call: HostCall, x: Array) -> list[Array]:
+def one_hot(call: OnnxNode, x: Array) -> list[Array]:
     return [_one_hot(call, x, strict=False)]
 
 
-def _one_hot(call: HostCall, x: Array, strict: bool) -> Array:
+def _one_hot(call: OnnxNode, x: Array, strict: bool) -> Array:
     """1 where an element is that category, along a new last axis."""
     is_text = x.dtype == object
     categories = call.attr("cats_strings" if is_text else "cats_int64s") or []

@@ -10,13 +10,13 @@ import numpy as np
 from ....base.dtype import FLOAT32, INT64
 from ....base.errors import FormatError, InvalidValue, ShapeError
 from ....core.interpret import Array
-from ..call import HostCall
+from ..node import OnnxNode
 from ..registry import host_step
 from ..restated import ML
 
 
 @host_step("ZipMap", domain=ML)
-def zip_map(call: HostCall, x: Array) -> list[list[dict[Any, float]]]:
+def zip_map(call: OnnxNode, x: Array) -> list[list[dict[Any, float]]]:
     """For each row a dict from labels to its numbers."""
     labels = call.attr("classlabels_strings") or call.attr("classlabels_int64s") or []
     rows = np.atleast_2d(x)
@@ -26,7 +26,7 @@ def zip_map(call: HostCall, x: Array) -> list[list[dict[Any, float]]]:
 
 
 @host_step("DictVectorizer", domain=ML)
-def dict_vectorizer(call: HostCall, x: Mapping[Any, Any] | Sequence[Mapping[Any, Any]]) -> list[Array]:
+def dict_vectorizer(call: OnnxNode, x: Mapping[Any, Any] | Sequence[Mapping[Any, Any]]) -> list[Array]:
     """The values of known keys in their order, 0 for those that a map does not have; a row a map."""
     keys = call.attr("string_vocabulary") or call.attr("int64_vocabulary")
     if not keys:
@@ -41,7 +41,7 @@ def dict_vectorizer(call: HostCall, x: Mapping[Any, Any] | Sequence[Mapping[Any,
 
 
 @host_step("CastMap", domain=ML)
-def cast_map(call: HostCall, x: Mapping[int, Any]) -> list[Array]:
+def cast_map(call: OnnxNode, x: Mapping[int, Any]) -> list[Array]:
     """The values of a map in the order of its keys; in the sparse form at their keys, the others being 0 or empty."""
     cast, absent, dtype = _CASTS.get(call.attr("cast_to"), (None, None, None))
     if cast is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....base.errors import InvalidValue, OutOfRange, ShapeError
 from ....base.shape import normalize_axis
-from ..call import HostCall
+from ..node import OnnxNode
 from ..registry import host_step
 
 Sequence = list[np.ndarray]
@@ -23,24 +23,24 @@ def _place(position: np.ndarray | None, count: int, usual: int) -> int:
 
 
 @host_step("SequenceConstruct", since=11)
-def construct(call: HostCall, *tensors: np.ndarray) -> list[Sequence]:
+def construct(call: OnnxNode, *tensors: np.ndarray) -> list[Sequence]:
     return [list(tensors)]
 
 
 @host_step("SequenceEmpty", since=11)
-def empty(call: HostCall) -> list[Sequence]:
+def empty(call: OnnxNode) -> list[Sequence]:
     """The tensors that are put into it say what it holds."""
     return [[]]
 
 
 @host_step("SequenceAt", since=11)
-def at(call: HostCall, sequence: Sequence, position: np.ndarray) -> list[np.ndarray]:
+def at(call: OnnxNode, sequence: Sequence, position: np.ndarray) -> list[np.ndarray]:
     return [sequence[_place(position, len(sequence), 0)]]
 
 
 @host_step("SequenceInsert", since=11)
 def insert(
-    call: HostCall, sequence: Sequence, tensor: np.ndarray, position: np.ndarray | None = None
+    call: OnnxNode, sequence: Sequence, tensor: np.ndarray, position: np.ndarray | None = None
 ) -> list[Sequence]:
     """Before what stands there; behind the last one by default."""
     count = len(sequence)
@@ -52,18 +52,18 @@ def insert(
 
 
 @host_step("SequenceErase", since=11)
-def erase(call: HostCall, sequence: Sequence, position: np.ndarray | None = None) -> list[Sequence]:
+def erase(call: OnnxNode, sequence: Sequence, position: np.ndarray | None = None) -> list[Sequence]:
     place = _place(position, len(sequence), -1)
     return [sequence[:place] + sequence[place + 1 :]]
 
 
 @host_step("SequenceLength", since=11)
-def length(call: HostCall, sequence: Sequence) -> list[np.ndarray]:
+def length(call: OnnxNode, sequence: Sequence) -> list[np.ndarray]:
     return [np.asarray(len(sequence), np.int64)]
 
 
 @host_step("SplitToSequence", since=11)
-def split(call: HostCall, x: np.ndarray, lengths: np.ndarray | None = None) -> list[Sequence]:
+def split(call: OnnxNode, x: np.ndarray, lengths: np.ndarray | None = None) -> list[Sequence]:
     """By a list of lengths, or by one for all but the last; by single slices, which may lose the axis."""
     axis = normalize_axis(call.attr("axis"), x.ndim)
     keeps = bool(call.attr("keepdims")) or lengths is not None
@@ -85,7 +85,7 @@ def _lengths(given: np.ndarray | None, extent: int) -> list[int]:
 
 
 @host_step("ConcatFromSequence", since=11)
-def concat(call: HostCall, sequence: Sequence) -> list[np.ndarray]:
+def concat(call: OnnxNode, sequence: Sequence) -> list[np.ndarray]:
     """Along an axis that is there, or a new one."""
     if not sequence:
         raise InvalidValue("an empty sequence cannot be put together", why="nothing says what shape it has")
@@ -95,23 +95,23 @@ def concat(call: HostCall, sequence: Sequence) -> list[np.ndarray]:
 
 
 @host_step("Identity", numbers=False)
-def identity(call: HostCall, value: Any) -> list[Any]:
+def identity(call: OnnxNode, value: Any) -> list[Any]:
     return [value]
 
 
 @host_step("Optional", since=15)
-def optional(call: HostCall, value: Any = None) -> list[Any]:
+def optional(call: OnnxNode, value: Any = None) -> list[Any]:
     """A value, or that there is none."""
     return [value]
 
 
 @host_step("OptionalHasElement", since=15)
-def has_element(call: HostCall, value: Any = None) -> list[np.ndarray]:
+def has_element(call: OnnxNode, value: Any = None) -> list[np.ndarray]:
     return [np.asarray(value is not None)]
 
 
 @host_step("OptionalGetElement", since=15)
-def get_element(call: HostCall, value: Any) -> list[Any]:
+def get_element(call: OnnxNode, value: Any) -> list[Any]:
     if value is None:
         raise InvalidValue("an optional value is asked for, and is absent")
     return [value]

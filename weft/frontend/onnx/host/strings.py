@@ -10,7 +10,7 @@ import numpy as np
 from ....base.dtype import BOOL, DType, is_float
 from ....base.errors import FormatError, InvalidValue, ShapeError
 from ....base.memory import require
-from ..call import HostCall
+from ..node import OnnxNode
 from ..registry import host_step
 from ..tensors import dtype_of
 from .regex import full_match
@@ -26,19 +26,19 @@ def _texts(items: Iterable[str], shape: Sequence[int]) -> Array:
 
 
 @host_step("Constant", numbers=False)
-def constant(call: HostCall) -> list[Array]:
+def constant(call: OnnxNode) -> list[Array]:
     """A tensor, a list, or a single text."""
     given = (call.attr(name) for name in ("value", "value_strings", "value_string"))
     return [np.array(next(data for data in given if data is not None), object)]
 
 
 @host_step("StringConcat", since=20)
-def concat(call: HostCall, x: Array, y: Array) -> list[Array]:
+def concat(call: OnnxNode, x: Array, y: Array) -> list[Array]:
     return [np.asarray(x + y, object)]
 
 
 @host_step("StringSplit", since=20)
-def split(call: HostCall, x: Array) -> list[Array]:
+def split(call: OnnxNode, x: Array) -> list[Array]:
     """The parts between delimiters, with empty ones behind where others have more, and how many there
     are. Without a delimiter they are words."""
     delimiter, most = call.attr("delimiter") or None, call.attr("maxsplit", -1)
@@ -54,7 +54,7 @@ _CASES: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.uppe
 
 
 @host_step("StringNormalizer", since=10)
-def normalized(call: HostCall, x: Array) -> list[Array]:
+def normalized(call: OnnxNode, x: Array) -> list[Array]:
     """Text without some words, and in one case; a single empty one where nothing is left. Python's
     rules of case hold in every locale."""
     change, cased = _CASES.get(call.attr("case_change_action")), call.attr("is_case_sensitive")
@@ -69,7 +69,7 @@ def normalized(call: HostCall, x: Array) -> list[Array]:
 
 
 @host_step("RegexFullMatch", since=20)
-def matches(call: HostCall, x: Array) -> list[Array]:
+def matches(call: OnnxNode, x: Array) -> list[Array]:
     """Whether each text as a whole is what a pattern says."""
     is_match = full_match(call.attr("pattern", ""))
     return [np.array([is_match(text) for text in x.ravel()], bool).reshape(x.shape)]
@@ -79,7 +79,7 @@ def matches(call: HostCall, x: Array) -> list[Array]:
 
 
 @host_step("Cast", "CastLike", numbers=False)
-def cast(call: HostCall, x: Array, like: Array | None = None) -> list[Array]:
+def cast(call: OnnxNode, x: Array, like: Array | None = None) -> list[Array]:
     """To text from numbers, or the other way round."""
     if x.dtype != object:
         return [_texts([_shown(number) for number in x.ravel().tolist()], x.shape)]
@@ -125,7 +125,7 @@ def _number(text: str) -> float:
 
 
 @host_step("TfIdfVectorizer", since=9)
-def tf_idf(call: HostCall, x: Array) -> list[Array]:
+def tf_idf(call: OnnxNode, x: Array) -> list[Array]:
     """How often each n-gram of a pool is in a row, or whether, times its weight; elements of an
     n-gram are next to each other, or have up to so many others between them."""
     if x.ndim not in (1, 2):

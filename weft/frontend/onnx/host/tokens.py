@@ -9,7 +9,7 @@ import numpy as np
 from ....base.errors import FormatError, ShapeError
 from ....base.memory import require
 from ....core.interpret import Array
-from ..call import HostCall
+from ..node import OnnxNode
 from ..registry import host_step
 from .regex import longest_matches
 
@@ -17,7 +17,7 @@ _BEGIN, _END = "\x02", "\x03"  # what marks the ends of a text
 
 
 @host_step("Tokenizer", domain="com.microsoft")
-def tokenizer(call: HostCall, x: Array) -> list[Array]:
+def tokenizer(call: OnnxNode, x: Array) -> list[Array]:
     """The tokens of each text along a new last axis, filled up to the longest: what an expression finds, or what is
     between separators, which are expressions too; of a separator that is empty, the characters."""
     if x.ndim not in (1, 2):
@@ -34,7 +34,7 @@ def tokenizer(call: HostCall, x: Array) -> list[Array]:
     return [made.reshape(*x.shape, width)]
 
 
-def _splitting(call: HostCall) -> Callable[[str], list[str]]:
+def _splitting(call: OnnxNode) -> Callable[[str], list[str]]:
     expression, separators = call.attr("tokenexp"), call.attr("separators")
     if (expression is None) == (separators is None):
         raise FormatError("a Tokenizer has either tokenexp or separators")

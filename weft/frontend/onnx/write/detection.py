@@ -27,7 +27,7 @@ def _rows_at(w: Writing, rows: str, places: str, shape: StaticShape) -> str:
     return w.node("GatherElements", rows, wide, axis=1)
 
 
-@writes("roi_align", "adaptive_roi_align")
+@writes("roi_align", "adaptive_roi_align", "roi_align_max")
 def roi_align(w: Writing) -> None:
     """Rows (image, box) are two inputs in ONNX, whose images have to be there."""
     params, (data, rows) = w.params, w.inputs
@@ -42,7 +42,7 @@ def roi_align(w: Writing) -> None:
         output_height=height,
         output_width=width,
         sampling_ratio=params.sample_ratio,
-        mode="avg",
+        mode="max" if w.op_name == "roi_align_max" else "avg",
         spatial_scale=params.spatial_scale,
         coordinate_transformation_mode=mode,
     )

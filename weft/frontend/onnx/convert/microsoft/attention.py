@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from .....base.dtype import BOOL, INT32
 from .....base.errors import FormatError, Unsupported
@@ -10,7 +13,18 @@ from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
 from ...call import OnnxCall
-from ..heads import Heads, all_of, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
+from ..heads import (
+    Heads,
+    all_of,
+    attended,
+    attention_steps,
+    first_keys,
+    mask_of,
+    merged_heads,
+    split_heads,
+    visible,
+    written,
+)
 from ..rotary import angles, rotated
 from .domain import microsoft
 from .quantised import scaled_product
@@ -64,7 +78,7 @@ def _wide(call: OnnxCall, *parts: Value) -> Heads:
 
 
 def _mask(
-    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: int
+    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: Value | int
 ) -> Value | None:
     """What is added to the scores: a bias, the filter value for keys that the mask leaves out, and -inf for those ahead
     where attention goes one way."""
@@ -100,24 +114,78 @@ def _allowed(call: OnnxCall, mask: Value, batch: int, length: int, total: int) -
     raise FormatError(f"a mask of shape {shape} for {batch} x {length} queries and {total} keys")
 
 
+@microsoft("DecoderMaskedMultiHeadAttention", mask_filter_value=-10000.0, past_present_share_buffer=0)
+def decoder_masked_attention(call: OnnxCall) -> list[Value | None]:
+    """The same of one token, with its inputs in another order. The table of beams says how many there are, too."""
+    call.assume(unidirectional=0)
+    call.ignore("output_qk", "past_present_share_buffer")
+    given = [call.get(i) for i in range(11)]
+    if call.attr("past_present_share_buffer") and given[5] is not None and given[7] is None:
+        raise FormatError("one buffer for past and present, and no past_sequence_length")
+    call.inputs = [given[i] for i in (0, 1, 2, 10, 3, 4, 5, 6, 7, 9)]
+    return multi_head_attention(call)
+
+
 @microsoft("MultiHeadAttention", unidirectional=0, mask_filter_value=-10000.0)
 def multi_head_attention(call: OnnxCall) -> list[Value | None]:
-    """Attention of queries, keys and values in separate tensors, or packed into one or two."""
-    heads = call.attr("num_heads")
-    query, key, value = _separate(call, heads)
-    past = call.get(6), call.get(7)
+    """Attention of queries, keys and values in separate tensors, or packed into one or two. What is past is as long as
+    its tensors, or they are a buffer with places for more."""
+    query, key, value = _separate(call, call.attr("num_heads"))
+    past, count = (call.get(6), call.get(7)), call.get(8)
     if past.count(None) == 1:
         raise FormatError("past_key and past_value come together")
-    before = 0 if past[0] is None else call.shape(past[0])[2]
-    key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
-    mask = _mask(call, query, key, call.get(4), call.get(5), before)
-    if 3 in call.wanted:
-        wide = None if mask is None else call.widened(mask)
-        steps = attention_steps(call, _wide(call, query, key, value), wide, call.attr("scale") or None)
-        output, scores = (call.cast(part, call.dtype(query)) for part in (steps.output, steps.masked))
+    before: Value | int = 0 if past[0] is None else call.shape(past[0])[2]
+    if count is not None and past[0] is not None:
+        before = call.reshape(call.cast(count, INT32), (1,))
+        starts = call.broadcast_to(before, (call.shape(key)[0],))
+        key, value = (written(call, old, new, 2, starts) for old, new in zip(past, (key, value)) if old is not None)
     else:
-        output, scores = _attended(call, query, key, value, mask), None
-    return [merged_heads(call, output), key, value, scores]
+        key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
+    present, length, total = (key, value), call.shape(query)[2], call.shape(key)[2]
+    key, value = (_of_beams(call, part, before) for part in present)
+    keys, bias = (_as_long(call, call.get(i), total if isinstance(before, Value) else None) for i in (4, 5))
+    mask = _mask(call, query, key, keys, bias, before)
+    if isinstance(before, Value):
+        filled = first_keys(call, call.shifted(before, length), total)
+        mask = mask_of(call, [filled], mask, call.dtype(query))
+    if 3 not in call.wanted:
+        return [merged_heads(call, _attended(call, query, key, value, mask)), *present, None]
+    if isinstance(before, Value):
+        raise Unsupported(f"{call.op_type} that shows the scores of a buffer", why="how many there are is not known")
+    wide = None if mask is None else call.widened(mask)
+    steps = attention_steps(call, _wide(call, query, key, value), wide, call.attr("scale") or None)
+    output, scores = (call.cast(part, call.dtype(query)) for part in (steps.output, steps.masked))
+    return [merged_heads(call, output), *present, scores]
+
+
+def _of_beams(call: OnnxCall, part: Value, before: Value | int) -> Value:
+    """Keys or values of the past, each from the beam that the table of (batch, beams, places) names, for it to become
+    the past of another; new ones are of their own."""
+    table = call.get(9)
+    if table is None:
+        return part
+    batch, heads, total, size = call.shape(part)
+    batches, beams, places = call.shape(table)
+    if batches * beams != batch or (isinstance(before, int) and places < before):
+        raise FormatError(f"a table of beams of shape {call.shape(table)} for {batch} x {total} keys")
+    own = call.positions(batch, 0, 2, INT32)
+    first = call.make(np.arange(batches).repeat(beams)[:, None] * beams, INT32)
+    known = min(places, total)
+    named = call.op("broadcast_add", call.reshape(call.cast(table, INT32), (batch, places)), first)
+    limit = before if isinstance(before, Value) else call.make([before], INT32)
+    old = call.op("broadcast_less", call.positions(known, 1, 2, INT32), call.reshape(limit, (1, 1)))
+    source = call.op("broadcast_where", old, call.sliced(named, {1: (0, known, 1)}), own)
+    if known < total:
+        source = call.joined([source, call.broadcast_to(own, (batch, total - known))], 1)
+    spread = call.broadcast_to(call.reshape(source, (batch, 1, total, 1)), (batch, heads, total, size))
+    return call.op("gather_elements", part, spread, axis=0)
+
+
+def _as_long(call: OnnxCall, mask: Value | None, total: int | None) -> Value | None:
+    """A mask or a bias for all places of a buffer, of which those behind its end are not seen."""
+    if mask is None or total is None or call.rank(mask) < 2 or call.shape(mask)[-1] >= total:
+        return mask
+    return call.op("pad", mask, pad_width=((0, 0),) * (call.rank(mask) - 1) + ((0, total - call.shape(mask)[-1]),))
 
 
 def _separate(call: OnnxCall, heads: int) -> list[Value]:
@@ -150,25 +218,61 @@ def _unpacked(call: OnnxCall, part: Value) -> Sequence[Value]:
     return [call.reshape(piece, (batch, length, heads * size)) for piece in slices]
 
 
-@microsoft("RotaryEmbedding", interleaved=0, rotary_embedding_dim=0, num_heads=0, scale=1.0, is_packed_batching=0)
+_ROTARY: dict[str, Any] = {
+    "interleaved": 0,
+    "rotary_embedding_dim": 0,
+    "num_heads": 0,
+    "scale": 1.0,
+    "is_packed_batching": 0,
+}
+
+
+@microsoft("RotaryEmbedding", **_ROTARY)
 @in_float32
 def rotary_embedding(call: OnnxCall) -> Value:
-    """One position is that of the first token, which the others follow. Packed heads have the size that the table says,
-    unless only a part of each is turned."""
-    data, places, cos, sin = (call[i] for i in range(4))
+    """One position is that of the first token, which the others follow."""
+    data, places, tables = call[0], call[1], (call[2], call[3])
+    if call.rank(places) == 1:
+        length = call.shape(data)[1 if call.rank(data) == 3 else 2]
+        line = call.positions(length, 1, 2, INT32)
+        places = call.op("broadcast_add", line, call.reshape(call.cast(places, INT32), (1, 1)))
+    return _turned(call, data, *(angles(call, table, places) for table in tables))
+
+
+@microsoft("MRotaryEmbedding", mrope_layout=0, **_ROTARY)
+@in_float32
+def multimodal_rotary_embedding(call: OnnxCall) -> Value:
+    """A token has three positions, in time, height and width, of which each pair of numbers is turned by one: those of
+    three sections, or in turn, as far as sections go."""
+    sections, pairs = call.attr("mrope_section"), call.shape(call[2])[1]
+    if len(sections) != 3 or sum(sections) != pairs or call.shape(call[1])[0] != 3:
+        raise FormatError(f"sections {sections} of {pairs} pairs, with positions of {call.shape(call[1])}")
+    if call.attr("mrope_layout"):
+        stream = np.zeros(pairs, np.int64)
+        for number in (1, 2):
+            stream[number : 3 * sections[number] : 3] = number
+    else:
+        stream = np.repeat(range(3), sections)
+    places = [call.reshape(call.sliced(call[1], {0: (i, i + 1, 1)}), call.shape(call[1])[1:]) for i in range(3)]
+    tables = []
+    for table in (call[2], call[3]):
+        rows = [angles(call, table, place) for place in places]
+        for number in (1, 2):
+            rows[0] = call.op("broadcast_where", call.make(stream == number), rows[number], rows[0])
+        tables.append(rows[0])
+    return _turned(call, call[0], *tables)
+
+
+def _turned(call: OnnxCall, data: Value, cos: Value, sin: Value) -> Value:
+    """Data turned by angles for each token. Packed heads have the size that the angles say, unless their number is
+    given, as it is where only a part of each is turned."""
     if call.attr("scale") != 1 or call.attr("is_packed_batching"):
-        raise Unsupported("RotaryEmbedding with a scale, or with sequences packed into one")
+        raise Unsupported(f"{call.op_type} with a scale, or with sequences packed into one")
     packed, part = call.rank(data) == 3, call.attr("rotary_embedding_dim")
     if packed:
-        heads = call.attr("num_heads") if part else call.shape(data)[2] // (2 * call.shape(cos)[1])
+        heads = call.attr("num_heads") or call.shape(data)[2] // (2 * call.shape(cos)[3])
         data = split_heads(call, data, heads)
     else:
         call.ignore("num_heads")
-    length = call.shape(data)[2]
-    if call.rank(places) == 1:
-        line = call.positions(length, 1, 2, INT32)
-        places = call.op("broadcast_add", line, call.reshape(call.cast(places, INT32), (1, 1)))
-    turned = rotated(
-        call, data, angles(call, cos, places), angles(call, sin, places), bool(call.attr("interleaved")), part
-    )
+    turned = rotated(call, data, cos, sin, bool(call.attr("interleaved")), part)
     return merged_heads(call, turned) if packed else turned

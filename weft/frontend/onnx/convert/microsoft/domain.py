@@ -6,18 +6,21 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ....converters import Made
 from ...call import OnnxCall
-from ...registry import AnyConverter, converter
+from ...registry import converter
 
 MICROSOFT = "com.microsoft"
 
 
-def microsoft(*op_types: str, decides: tuple[int, ...] = (), **defaults: Any) -> Callable[[AnyConverter], AnyConverter]:
+def microsoft(
+    *op_types: str, decides: tuple[int, ...] = (), **defaults: Any
+) -> Callable[[Callable[[OnnxCall], Made]], Callable[[OnnxCall], Made]]:
     """Registers a converter of operators of the domain, with the defaults of their attributes."""
 
-    def register(convert: AnyConverter) -> AnyConverter:
+    def register(convert: Callable[[OnnxCall], Made]) -> Callable[[OnnxCall], Made]:
         @wraps(convert)
-        def with_defaults(call: OnnxCall) -> Any:
+        def with_defaults(call: OnnxCall) -> Made:
             call.assume(**defaults)
             return convert(call)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from .....base.dtype import INT32
-from .....base.errors import FormatError, Unsupported
+from .....base.errors import FormatError
 from ....emitter import Value
 from ...call import OnnxCall
-from ..heads import Heads, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible, written
+from ..heads import Heads, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
 from ..norms import rms_norm
 from ..rotary import angles, rotated
+from .caches import Step, Window, extended, levels_of, numbers, stored
 from .domain import microsoft
 
 _DEFAULTS = {
@@ -33,28 +33,40 @@ _DEFAULTS = {
 }
 
 
-class _Step(NamedTuple):
-    """Where the tokens of a step stand: behind how many others of their sequence, in a cache of how many places."""
-
-    before: Value | int
-    capacity: int
-
-
 @microsoft("GroupQueryAttention", decides=(6,), **_DEFAULTS)
 def group_query_attention(call: OnnxCall) -> list[Value | None]:
-    if call.attr("k_quant_type") != "NONE" or call.attr("v_quant_type") != "NONE" or call.attr("sliding_window_cache"):
-        raise Unsupported("GroupQueryAttention with a quantised cache, or one as large as the window")
-    call.ignore("kv_cache_bit_width")
     query, key, value = _separate(call)
-    step = _step(call, call.shape(query)[2])
+    length, past = call.shape(query)[2], (call.get(3), call.get(4))
+    step = _step(call, length)
     query, key = _normalised(call, query, 14), _normalised(call, key, 15)
     if call.attr("do_rotary"):
         query, key = _turned(call, query, step), _turned(call, key, step)
     else:
         call.ignore(7, 8, 9, "rotary_interleaved")
-    key, value = _cached(call, call.get(3), key, step), _cached(call, call.get(4), value, step)
-    output, shown = _attended(call, query, key, value, step)
-    return [merged_heads(call, output), key, value, shown]
+    levels = levels_of(call, "k", 12), levels_of(call, "v", 13)
+    call.ignore(12, 13, "kv_cache_bit_width")
+    new = [stored(call, part, how) for part, how in zip((key, value), levels)]
+    window = _window(call, step, length)
+    if window is None:
+        present = seen = [extended(call, old, part, step) for old, part in zip(past, new)]
+    else:
+        seen = [call.joined([old, part], 2) for old, part in zip(past, new) if old is not None]
+        present = [window.present(part) for part in seen]
+    heads = Heads(call.widened(query), *(numbers(call, part, how) for part, how in zip(seen, levels)))
+    output, shown = _attended(call, heads, step, window)
+    dtype = call.dtype(query)
+    scores = None if shown is None else call.cast(shown, dtype)
+    return [merged_heads(call, call.cast(output, dtype)), *present, scores]
+
+
+def _window(call: OnnxCall, step: Step, length: int) -> Window | None:
+    """The cache as one of the last tokens, where it is that."""
+    if not call.attr("sliding_window_cache"):
+        return None
+    past = call.get(3)
+    if past is None or call.get(4) is None or 3 in call.wanted or not call.attr("causal"):
+        raise FormatError("a cache of the last tokens has keys and values, shows no scores, and is read one way")
+    return Window(call, step.before, length, call.shape(past)[2], call.attr("local_window_size"))
 
 
 def _separate(call: OnnxCall) -> list[Value]:
@@ -68,14 +80,14 @@ def _separate(call: OnnxCall) -> list[Value]:
     return [split_heads(call, part, count) for part, count in zip(parts, (heads, shared, shared))]
 
 
-def _step(call: OnnxCall, length: int) -> _Step:
+def _step(call: OnnxCall, length: int) -> Step:
     """As many tokens as the whole sequence has are its first ones; others are the last of theirs."""
     total, past = int(call.number(6, "the total length")), call.get(3)
     capacity = max(total, 0 if past is None else call.shape(past)[2])
     if total == length:
         call.ignore(5)
-        return _Step(0, capacity)
-    return _Step(call.shifted(call.flat(call.cast(call[5], INT32)), 1 - length), capacity)
+        return Step(0, capacity)
+    return Step(call.shifted(call.flat(call.cast(call[5], INT32)), 1 - length), capacity)
 
 
 def _normalised(call: OnnxCall, data: Value, index: int) -> Value:
@@ -83,7 +95,7 @@ def _normalised(call: OnnxCall, data: Value, index: int) -> Value:
     return data if scale is None else rms_norm(call, data, scale, 3, epsilon)
 
 
-def _turned(call: OnnxCall, data: Value, step: _Step) -> Value:
+def _turned(call: OnnxCall, data: Value, step: Step) -> Value:
     """By the angles of the positions, which follow those before unless they are given."""
     cos, sin, places = call[7], call[8], call.get(9)
     if places is None:
@@ -98,40 +110,29 @@ def _turned(call: OnnxCall, data: Value, step: _Step) -> Value:
     return call.cast(turned, call.dtype(data))
 
 
-def _cached(call: OnnxCall, past: Value | None, new: Value, step: _Step) -> Value:
-    """The cache with the new tokens in it, behind those before; it grows where it has no place for them."""
-    batch, heads, length, size = call.shape(new)
-    if past is None and step.capacity == length:
-        return new
-    if past is None:
-        raise FormatError(f"{length} tokens of {step.capacity}, and nothing is past")
-    room = step.capacity - call.shape(past)[2]
-    if room and batch == 1 and room == length:
-        return call.joined([past, new], 2)
-    if room:
-        past = call.joined([past, call.op("zeros", shape=(batch, heads, room, size), dtype=call.dtype(past))], 2)
-    start = step.before if isinstance(step.before, Value) else None
-    return written(call, past, new, 2, start)
-
-
-def _attended(call: OnnxCall, query: Value, key: Value, value: Value, step: _Step) -> tuple[Value, Value | None]:
+def _attended(call: OnnxCall, heads: Heads, step: Step, window: Window | None) -> tuple[Value, Value | None]:
     """What is seen, and the scores or weights of it where they are asked for."""
-    dtype, length = call.dtype(query), call.shape(query)[2]
-    causal, window, bias = call.attr("causal"), call.attr("local_window_size"), call.get(10)
-    capacity, scale, softcap = call.shape(key)[2], call.attr("scale") or None, call.attr("softcap")
-    query, key, value = (call.widened(part) for part in (query, key, value))
-    bias = None if bias is None else _as_long(call, call.widened(bias), capacity)
-    seen = visible(call, length, capacity, step.before, max(window, 0) - 1, 0) if causal else _present(call, capacity)
-    mask = mask_of(call, [seen], bias, call.dtype(query))
-    key, value, mask = _with_sink(call, key, value, mask)
-    heads, mode = Heads(query, key, value), call.attr("qk_output")
+    (_, _, length, _), capacity, dtype = call.shape(heads.query), call.shape(heads.key)[2], call.dtype(heads.query)
+    scale, softcap, mode, bias = call.attr("scale") or None, call.attr("softcap"), call.attr("qk_output"), call.get(10)
+    bias = None if bias is None else call.widened(bias)
+    seen: Value | None
+    if window is not None:
+        seen, bias = window.seen(), None if bias is None else window.columns(bias)
+    else:
+        bias = None if bias is None else _as_long(call, bias, capacity)
+        before = max(call.attr("local_window_size"), 0) - 1
+        causal = call.attr("causal")
+        seen = visible(call, length, capacity, step.before, before, 0) if causal else _present(call, capacity)
+    mask = mask_of(call, [seen], bias, dtype)
+    key, value, mask = _with_sink(call, heads.key, heads.value, mask)
+    heads = Heads(heads.query, key, value)
     if 3 not in call.wanted:
-        return call.cast(attended(call, heads, mask, scale, softcap), dtype), None
+        return attended(call, heads, mask, scale, softcap), None
     steps = attention_steps(call, heads, mask, scale, softcap)
     if mode not in (1, 2):
         raise FormatError(f"an output of scores with qk_output {mode}")
     shown = steps.weights if mode == 2 else _without_hidden(call, steps.masked)
-    return call.cast(steps.output, dtype), call.cast(call.sliced(shown, {3: (0, capacity, 1)}), dtype)
+    return steps.output, call.sliced(shown, {3: (0, int(call.number(6, "the total length")), 1)})
 
 
 def _without_hidden(call: OnnxCall, scores: Value) -> Value:

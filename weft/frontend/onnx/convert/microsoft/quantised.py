@@ -13,7 +13,6 @@ from .....base.shape import numel
 from ....emitter import Value
 from ...call import OnnxCall
 from ..quantized import dynamic_levels, integer_product, one_number, qlinear_conv
-from ..recurrent import recurrent
 from ..windows import average_pool, global_average_pool
 from .domain import microsoft
 from .fused import channels_first, channels_last
@@ -155,25 +154,6 @@ def quantised_conv(call: OnnxCall) -> Value:
         return qlinear_conv(call)
     call.inputs[0] = channels_first(call, call[0])
     return channels_last(call, qlinear_conv(call))
-
-
-@microsoft("DynamicQuantizeLSTM", input_forget=0, direction="forward", layout=0)
-def quantised_lstm(call: OnnxCall) -> list[Value]:
-    """An LSTM by the numbers that its weights stand for, which have a column for each cell where ONNX's have a row."""
-    weights = [_weights(call, call[i], call[first], call.get(first + 1)) for i, first in ((1, 8), (2, 10))]
-    call.inputs = [call.inputs[0], *weights, *call.inputs[3:8]]
-    call.op_type = "LSTM"
-    return recurrent(call)
-
-
-def _weights(call: OnnxCall, value: Value, scale: Value, zero: Value | None) -> Value:
-    """(directions, features, cells), with a scale for each direction, or for each cell of it, transposed."""
-    directions, _, cells = call.shape(value)
-    along = (directions, 1, cells if call.rank(scale) == 2 else 1)
-    number = call.cast(value, FLOAT32)
-    if zero is not None:
-        number = call.op("broadcast_sub", number, call.cast(call.reshape(zero, along), FLOAT32))
-    return call.transposed(call.op("broadcast_mul", number, call.reshape(scale, along)), (0, 2, 1))
 
 
 # Products.

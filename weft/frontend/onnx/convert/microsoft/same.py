@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from .....base.errors import Unsupported
+import numpy as np
+
+from .....base.dtype import INT32
+from .....base.errors import FormatError, Unsupported
 from ....building import in_float32
 from ....emitter import Value
+from ....products import matrix_product
 from ...call import OnnxCall
 from ..index import gather_nd, pad, trilu
 from ..linear_attention import linear_attention
@@ -51,6 +55,26 @@ def distances(call: OnnxCall) -> Value:
         raise Unsupported(f"CDist by metric {metric!r}")
     between = call.op("distances", call[0], call[1])
     return between if metric == "euclidean" else call.square(between)
+
+
+@microsoft("MatMulInteger16")
+def product_of_int16(call: OnnxCall) -> Value:
+    """Of which products and sums are int32."""
+    return matrix_product(call, *(call.cast(call[i], INT32) for i in range(2)))
+
+
+@microsoft("UnfoldTensor", dim=-1, step=1)
+def unfold(call: OnnxCall) -> Value:
+    """All slices of a size along an axis, one every so many steps; what is in them is a new last axis."""
+    data, size, step = call[0], call.attr("size"), call.attr("step")
+    axis, extent = call.axis(call.attr("dim"), data), call.shape(data)[call.axis(call.attr("dim"), data)]
+    if size < 1 or step < 1 or size > extent:
+        raise FormatError(f"slices of {size} every {step} places of {extent}")
+    places = np.arange(0, extent - size + 1, step)[:, None] + np.arange(size)
+    call.check_table(*places.shape)
+    slices = call.op("take", data, call.make(places), axis=axis)
+    order = [*range(call.rank(slices))]
+    return call.transposed(slices, [*order[: axis + 1], *order[axis + 2 :], axis + 1])
 
 
 @microsoft("BiasDropout", decides=(4,))

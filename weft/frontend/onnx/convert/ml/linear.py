@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from .....base.dtype import FLOAT32, FLOAT64, DType
@@ -27,16 +29,24 @@ def rows_of(call: OnnxCall) -> tuple[Value, DType]:
 
 
 def _products(call: OnnxCall, rows: int) -> Value:
-    """x times the transposed coefficients, plus the intercepts."""
+    """x times the transposed coefficients, plus the intercepts. Of coefficients for more features than there are the
+    first ones count, in rows as long as x has features: so does ONNX Runtime, and files rely on it."""
     x, dtype = rows_of(call)
     coefficients, intercepts = floats(call, "coefficients"), floats(call, "intercepts")
     columns = call.extent(x, 1)
-    if coefficients.size != rows * columns or intercepts.size not in (0, rows):
+    wanted = rows * columns
+    if coefficients.size < wanted or intercepts.size not in (0, rows):
         raise FormatError(
             f"{coefficients.size} coefficients and {intercepts.size} intercepts",
-            why=f"{columns} features and {rows} rows of scores need {rows * columns} and {rows}",
+            why=f"{columns} features and {rows} rows of scores need {wanted} and {rows}",
         )
-    weights = call.make(coefficients.reshape(rows, columns).T, dtype)
+    if coefficients.size > wanted:
+        warnings.warn(
+            f"node {call.name!r} ({call.op_type}): of {coefficients.size} coefficients the first {wanted} count, since "
+            f"there are {columns} features and {rows} rows of scores",
+            stacklevel=2,
+        )
+    weights = call.make(coefficients[:wanted].reshape(rows, columns).T, dtype)
     made = call.op("matmul", x, weights)
     return call.op("broadcast_add", made, call.make(intercepts.reshape(1, -1), dtype)) if intercepts.size else made
 
@@ -56,7 +66,7 @@ def linear_classifier(call: OnnxCall) -> list[Value]:
     labels, transform = class_labels(call, "classlabels_ints"), call.attr("post_transform")
     x, _ = rows_of(call)
     columns = call.extent(x, 1)
-    alone = len(labels) == 2 and floats(call, "coefficients").size == columns
+    alone = len(labels) == 2 and (floats(call, "coefficients").size == columns or floats(call, "intercepts").size == 1)
     scores = _products(call, 1 if alone else len(labels))
     if alone:
         which, scores = above(call, scores, 0.0), with_second_class(call, scores, transform, complement=True)
