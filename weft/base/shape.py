@@ -189,6 +189,8 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
         return a
     if isinstance(a, int) and isinstance(b, int):
         raise ShapeError(f"dimensions {a} and {b} do not broadcast")
+    if all_numbers((a, b)):  # one stands for a number, which has to be known to tell
+        return broadcast_dim(int(a), int(b))  # type: ignore[arg-type]
     if isinstance(a, int):
         return a
     return b if isinstance(b, int) else _combined(_broadcast, (a, b))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypeVar
+from math import prod
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .. import te
 from ..base.dtype import DType
@@ -12,7 +13,7 @@ from ..base.errors import Error, GraphError, ShapeError, Unsupported
 from ..base.shape import is_static, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
-from ..core.ir import Fact, NodeEntry
+from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from ..ops.shape.views import reindexed
 from ..te.extents import is_open
@@ -127,7 +128,7 @@ def tensors_of(
             continue
         shape = fact(NodeEntry(node)).shape
         if node.op.alias_of(node.params).get(0) == 0 and is_static(shape) and any(map(is_open, shape)):
-            tensors[NodeEntry(node)] = reindexed(tensors[node.inputs[0]], shape)
+            tensors[NodeEntry(node)] = _reindexed(tensors[node.inputs[0]], shape, node)
             continue
         rule = Op.compute.get(node.op)
         if rule is None:
@@ -151,6 +152,12 @@ def tensors_of(
             renamed = tensor.body is not None and any(map(is_open, tensor.shape))
             tensors[entry] = replace(tensor, shape=fact(entry).shape) if renamed else tensor
     return tensors
+
+
+def _reindexed(x: Tensor, shape: Sequence[Any], node: Node) -> Tensor:
+    if prod(x.shape) != prod(shape):
+        raise ShapeError(f"{x.shape} holds other than {tuple(shape)}", where=f"node {node.name!r}")
+    return reindexed(x, shape)
 
 
 def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:

@@ -18,8 +18,10 @@ from ...base.memory import require
 from ...base.plan import known
 from ...base.shape import Dim, Shape, StaticShape
 from ...core.graph import Graph
+from ...core.infer import infer
 from ...core.ir import Node, NodeEntry
 from ...core.symbolic import bound_symbol, names_in
+from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
 from ...runtime.program import Program
 from ...te.extents import NumberNeeded
@@ -28,6 +30,7 @@ from ..constants import SharedConstants
 from ..model_source import ModelSource
 from ..mutation import written_variables
 from ..prepare import prepare_typed, typed_graph
+from ..stages import reached
 from .binding import OpenSizes
 
 MAX_PROGRAMS = 16
@@ -50,6 +53,7 @@ class OpenPrograms:
         self._graph, self._source, self._shared = graph, source, shared
         self._made: list[_Made] = []
         self._turn: ForkLock = renewed_lock()
+        self._plain: Graph | None = None  # with names for all sizes
         self._bound: set[str] = set()
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
@@ -78,7 +82,7 @@ class OpenPrograms:
         """What runs on inputs of these shapes; None where code has to be made for them alone. `loaded` makes a program
         and gets it ready."""
         values = self._values(shapes) if self._names else None
-        if values is None:
+        if values is None or not self._keeps_its_shapes(values):
             return None
         found = self._serving(values)
         if found is None:
@@ -103,6 +107,27 @@ class OpenPrograms:
             values.update({dim: extent for dim, extent in zip(dims, shapes[name]) if dim in self._names})
         return None if 0 in values.values() else values
 
+    def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
+        """Whether shapes that follow from names say what inference says of these numbers: it checks what operators ask
+        of them, and an extent of 1 may mean something else."""
+        try:
+            plain = self._typed(values)
+            self._plain = self._plain or self._typed({})
+        except Error:
+            return False
+        pairs = zip(self._plain.indexed.nodes, plain.indexed.nodes, strict=True)
+        return all(
+            named.shape is not None and tuple(substitute(dim, values) for dim in named.shape) == fact.shape
+            for node, other in pairs
+            for named, fact in zip(self._plain.node_facts(node), plain.node_facts(other))
+        )
+
+    def _typed(self, bound: Mapping[str, int]) -> Graph:
+        """The graph with numbers for some of the names."""
+        shapes = {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
+        symbol = bound_symbol(self._graph.symbol, bound) if bound else self._graph.symbol
+        return typed_graph(symbol, self._source.params, shapes, {})
+
     def _compiled(self, values: Mapping[str, int], loaded: Loaded) -> Executor | None:
         while len(self._bound) < len(self._names):
             bound = {name: values[name] for name in self._names if name in self._bound}
@@ -121,16 +146,15 @@ class OpenPrograms:
         return None
 
     def _program(self, sizes: OpenSizes, bound: Mapping[str, int]) -> Program:
-        source = self._source
-        shapes = {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
-        symbol = bound_symbol(self._graph.symbol, bound) if bound else self._graph.symbol
-        graph = typed_graph(symbol, source.params, shapes, {})
+        source, graph = self._source, self._typed(bound)
+        reached("types", infer, graph)
         inputs = [sizes.spec(node.name, graph.fact(NodeEntry(node))) for node in _variables(graph, self._shapes)]
         prepared = prepare_typed(
             graph, source.params, source.opt_level, source.target, shared=self._shared, bound=False
         )
         graph = sizes.with_params(prepared.graph)
         groups = fused_groups(graph, source.target, source.opt_level >= 1)
+        reached("groups", fusible_groups, groups)
         return assemble(sizes.with_facts(graph), groups, prepared.constants, source.target, None, inputs, sizes)
 
 
