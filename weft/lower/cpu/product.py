@@ -29,7 +29,7 @@ from .stage import lower_group
 from .tile import balanced, registers
 from .tile_walk import choose, counted, leading_index, total_of
 
-MANY_ROWS = 64  # what a tile is chosen for where the number of rows is an argument
+MANY_ROWS = 60  # what a tile is chosen for where the number of rows is an argument
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
 PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, over a broadcast
 LONG_SUM = 1536  # products, from which on a sum is cut

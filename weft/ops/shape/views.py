@@ -16,7 +16,7 @@ from .._families import BROADCAST, INJECTIVE, F, Inferred, Shapes, define, first
 
 def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
     """A tensor with the same elements in row-major order, in another shape."""
-    if 0 in shape or x.shape == tuple(shape):
+    if 0 in shape or (x.rank == len(shape) and all(map(is_same, x.shape, shape))):
         return te.compute(shape, lambda *i: x[i] if len(i) == x.rank else te.const(0, x.dtype))
     groups = _regroup(x.shape, shape)
 
