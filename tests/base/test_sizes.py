@@ -7,7 +7,7 @@ import random
 import pytest
 
 from weft.base.errors import FormatError
-from weft.base.sizes import LARGEST, MAX_ROWS, NUMBER, SIZE, Row, SizeTable, read_table
+from weft.base.sizes import LARGEST, MAX_ROWS, NUMBER, SIZE, Guard, Row, SizeTable, read_table
 from weft.te.extents import Trace
 
 
@@ -111,3 +111,18 @@ def test_changed_text_is_refused_or_is_a_table(seed):
         return
     numbers = made.numbers([12, 5])
     assert numbers is None or len(numbers) == len(made.rows)
+
+
+def test_refusals_name_the_first_question_that_is_answered_otherwise():
+    table = traced()[0].table()
+    assert table.refusal([5, 5], ["m", "n"]) == "sizes where m > n"
+    assert table.refusal([101, 5], ["m", "n"]) == "sizes where m <= 100"
+    large = SizeTable((Row(SIZE, 0), Row("mul", 0, 0)), ())
+    assert "64 bits" in large.refusal([LARGEST], ["m"])
+
+
+def test_texts_of_long_tables_stay_short():
+    """Each row doubles the one before: written out, the last would have more characters than memory holds."""
+    rows = (Row(SIZE, 0), *(Row("add", number, number) for number in range(500)), Row(NUMBER, 0))
+    table = SizeTable(rows, (Guard("gt", 500, 501, True),))
+    assert len(table.refusal([0], ["n"])) < 200

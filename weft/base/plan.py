@@ -185,13 +185,13 @@ class ExecPlan:
                 continue
             for shape, _ in step.attrs.get("tensors", ()):
                 for dim in shape:
-                    _check_row(dim, rows)
+                    check_row(dim, rows)
         for number, memory in enumerate(self.slots):
-            _check_row(memory.size, rows)
-            _check_row(memory.offset, rows)
+            check_row(memory.size, rows)
+            check_row(memory.offset, rows)
             if memory.role == "arena" and not _is_within(memory.size, self.arena_bytes, rows, memory.offset):
                 raise InvalidValue(f"slot {number} ends outside the arena")
-        _check_row(self.arena_bytes, rows)
+        check_row(self.arena_bytes, rows)
 
     @property
     def is_open(self) -> bool:
@@ -264,12 +264,13 @@ def _is_within(number: Number, most: Number, rows: int, more: Number = 0) -> boo
     """Whether a number and some more are at most another, as far as they are known; open ones must be rows."""
     if isinstance(number, At) or isinstance(most, At) or isinstance(more, At):
         for open_number in (number, most, more):
-            _check_row(open_number, rows)
+            check_row(open_number, rows)
         return True
     return 0 <= number <= most - more
 
 
-def _check_row(number: Number, rows: int) -> None:
+def check_row(number: Number, rows: int) -> None:
+    """Raises if a number is open and no row of a table of so many."""
     if isinstance(number, At) and not 0 <= number.row < rows:
         raise InvalidValue(f"a number of a plan stands in row {number.row} of a table of {rows}")
 
@@ -280,8 +281,8 @@ def _check_kernel_step(number: int, step: KernelStep, rows: int) -> None:
             raise InvalidValue(f"step {number} is launched over {blocks} blocks")
     for scalar in step.scalars:
         if isinstance(scalar, At):
-            _check_row(scalar, rows)
+            check_row(scalar, rows)
         elif not -LARGEST - 1 <= scalar <= LARGEST:
             raise InvalidValue(f"step {number} has the scalar {scalar}", why="it has 64 bits")
     if isinstance(step.work, OpenWork):
-        _check_row(step.work.elements, rows)
+        check_row(step.work.elements, rows)

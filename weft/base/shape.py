@@ -31,7 +31,7 @@ def is_known(shape: Shape) -> bool:
 
 def is_static(shape: Shape) -> TypeGuard[StaticShape]:
     """Whether every dimension is a number, or stands for one while code is made."""
-    return shape is not None and all(dim is not None and type(dim) is not str for dim in shape)
+    return shape is not None and all_numbers(shape)
 
 
 def show(shape: Shape) -> str:
@@ -222,7 +222,7 @@ def sub_dims(a: Dim, b: Dim) -> Dim:
     """Difference of dimensions; unknown if one is."""
     if b == 0:
         return a
-    return a - b if isinstance(a, int) and isinstance(b, int) else _combined(operator.sub, (a, b))
+    return a - b if all_numbers((a, b)) else _combined(operator.sub, (a, b))  # type: ignore[operator]
 
 
 def mul_dims(*dims: Dim) -> Dim:
@@ -247,14 +247,14 @@ def floor_div_dims(a: Dim, b: Dim) -> Dim:
     """
     if b == 1:
         return a
-    return a // b if isinstance(a, int) and isinstance(b, int) else _combined(operator.floordiv, (a, b))
+    return a // b if all_numbers((a, b)) else _combined(operator.floordiv, (a, b))  # type: ignore[operator]
 
 
 def ceil_div_dims(a: Dim, b: Dim) -> Dim:
     """Quotient of dimensions rounded up; unknown if one is."""
     if b == 1:
         return a
-    return -(-a // b) if isinstance(a, int) and isinstance(b, int) else _combined(ceil_div, (a, b))
+    return -(-a // b) if all_numbers((a, b)) else _combined(ceil_div, (a, b))  # type: ignore[operator]
 
 
 def min_dims(*dims: Dim) -> Dim:
@@ -296,7 +296,8 @@ def _broadcast(a: Extent, b: Extent) -> Extent:
 
 
 def all_numbers(dims: Iterable[Dim]) -> bool:
-    return all(type(dim) is int for dim in dims)
+    """Whether dimensions are numbers, or stand for some while code is made."""
+    return all(dim is not None and type(dim) is not str for dim in dims)
 
 
 def numel(shape: Sequence[int]) -> int:

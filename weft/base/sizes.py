@@ -27,6 +27,10 @@ QUESTIONS: dict[str, Callable[[int, int], bool]] = {
     "gt": operator.gt,
     "ge": operator.ge,
 }
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}
+_ASKED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_DENIED = {"eq": "!=", "ne": "==", "lt": ">=", "le": ">", "gt": "<=", "ge": "<"}
+_LONGEST_TEXT = 80  # of a row, in characters
 MAX_ROWS = 1 << 16  # of a table that was kept
 LARGEST = (1 << 63) - 1  # a kernel's scalars are no larger
 
@@ -79,6 +83,38 @@ class SizeTable(NamedTuple):
             if QUESTIONS[ask](computed[a], computed[b]) != answer:
                 return None
         return computed
+
+    def refusal(self, sizes: Sequence[int], names: Sequence[str]) -> str:
+        """What sizes that are not served would have to be, in terms of the names of sizes.
+
+        >>> rows = (Row(SIZE, 0), Row(NUMBER, 2), Row("floormod", 0, 1), Row(NUMBER, 0))
+        >>> SizeTable(rows, (Guard("eq", 2, 3, True),)).refusal([5], ["batch"])
+        'sizes where batch % 2 == 0'
+        """
+        texts: list[str] = []
+        for row in self.rows:
+            text = _row_text(row, texts, names)
+            texts.append(text if len(text) <= _LONGEST_TEXT else "...")
+        numbers = SizeTable(self.rows, ()).numbers(sizes)
+        for ask, a, b, answer in self.guards:
+            if numbers is not None and QUESTIONS[ask](numbers[a], numbers[b]) != answer:
+                return f"sizes where {texts[a]} {(_ASKED if answer else _DENIED)[ask]} {texts[b]}"
+        return "sizes that are neither 0 nor beyond 64 bits"
+
+
+def _row_text(row: Row, texts: Sequence[str], names: Sequence[str]) -> str:
+    if row.op == NUMBER:
+        return str(row.a)
+    if row.op == SIZE:
+        return names[row.a]
+    a, b = texts[row.a], texts[row.b]
+    if row.op not in _SIGNS:
+        return f"{row.op}({a}, {b})"
+    return " ".join((_in_brackets(a), _SIGNS[row.op], _in_brackets(b)))
+
+
+def _in_brackets(text: str) -> str:
+    return f"({text})" if " " in text and not text.startswith(("min(", "max(")) else text
 
 
 def read_table(rows: Any, guards: Any, sizes: int) -> SizeTable:

@@ -85,8 +85,8 @@ def prepare_typed(
     shared: SharedConstants | None = None,
     bound: bool = True,
 ) -> Prepared:
-    """The same for a graph that has its facts; unless they are `bound`, they may be about extents by name. With `shared`, nobody changes the parameters, and programs of the model
-    share them and what is computed from them.
+    """The same for a graph that has its facts; unless they are `bound`, they may be about extents by name. With
+    `shared`, nobody changes the parameters, and programs of the model share them and what is computed from them.
 
     What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
     so that passes see weights and not what makes them; then those that the passes made, such as packed weights.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from .. import te
@@ -13,6 +14,7 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
+from ..ops.shape.views import reindexed
 from ..te.extents import is_open
 from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
@@ -123,6 +125,10 @@ def tensors_of(
         assert node.op is not None
         if NodeEntry(node) in tensors:
             continue
+        shape = fact(NodeEntry(node)).shape
+        if node.op.alias_of(node.params).get(0) == 0 and is_static(shape) and any(map(is_open, shape)):
+            tensors[NodeEntry(node)] = reindexed(tensors[node.inputs[0]], shape)
+            continue
         rule = Op.compute.get(node.op)
         if rule is None:
             raise Unsupported(f"operator {node.op.name} has no compute", where=f"node {node.name!r}")
@@ -142,7 +148,9 @@ def tensors_of(
         for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
             entry = NodeEntry(node, index)
             _check(tensor, fact(entry), entry)
-            tensors[entry] = tensor
+            known = fact(entry).shape
+            renamed = tensor.body is not None and any(map(is_open, tensor.shape))
+            tensors[entry] = replace(tensor, shape=known) if renamed else tensor
     return tensors
 
 

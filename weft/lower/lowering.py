@@ -13,6 +13,7 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
+from ..te.extents import is_open
 from .group import LoweredKernel, Schedule, Strides, lower_stages
 from .loop_bodies import loop_body_kernels
 from .registered import registered_schedule
@@ -26,6 +27,7 @@ class Template(NamedTuple):
 
     make: Callable[..., list[LoweredKernel]]  # (group, fact, target), and strides if it takes them
     takes_strides: bool = False
+    takes_open_sizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,14 @@ class Lowering(Generic[T]):
     def lower(self, group: FusedGroup, fact: Facts, target: T, strides: Strides | None = None) -> list[LoweredKernel]:
         """The kernels that compute the outputs of a group, in order. Only a group that takes strides
         may have inputs or outputs that are not dense."""
-        if Op.kernels.contains(group.nodes[0].op):
+        template, rule = self._template(group), group.schedule
+        written = Op.kernels.contains(group.nodes[0].op)
+        if written or rule is not None or (template is not None and not template.takes_open_sizes):
+            _need_numbers(group, fact)
+        if written:
             return loop_body_kernels(group, fact)
-        template = self._template(group)
         if template is None:
-            rule, node = group.schedule, group.master or group.nodes[-1]
+            node = group.master or group.nodes[-1]
             schedule = self.schedule if rule is None else registered_schedule(rule, node)
             return lower_stages(group, fact, target, schedule, strides)
         return template.make(group, fact, target, strides) if strides else template.make(group, fact, target)
@@ -82,6 +87,14 @@ class Lowering(Generic[T]):
         if group.master is None or group.schedule is not None:
             return None
         return self.templates.get(group.master.op_name)
+
+
+def _need_numbers(group: FusedGroup, fact: Facts) -> None:
+    """Asks for the numbers of sizes, which must not be open where code is not written for that."""
+    for entry in (*group.inputs, *group.outputs):
+        for extent in fact(entry).shape or ():
+            if is_open(extent):
+                int(extent)  # type: ignore[arg-type]
 
 
 def bodies_of(node: Node) -> list[Callable[..., Any]]:

@@ -14,7 +14,8 @@ import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +24,8 @@ import numpy as np
 from ..base.device import Device
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
-from ..base.plan import BufferRef, ExecPlan, Extents, HostStep, KernelStep, Launch, Slot, Step
+from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step
+from ..base.sizes import read_table
 from .inputs import by_name
 from .loading import check_target, load_executor
 from .program import Array, KernelInfo, Program, TensorSpec, check_slots, described
@@ -110,7 +112,8 @@ def _no_program(error: Exception) -> FormatError:
 
 
 class LoadedModel:
-    """A program from a file: `run`, `inputs`, `outputs`. May be called from many threads."""
+    """A program from a file: `run`, `inputs`, `outputs`. May be called from many threads. If sizes of it are open, it
+    runs all that it was compiled for."""
 
     def __init__(self, program: Program, threads: int | None = None) -> None:
         self.program = program
@@ -162,6 +165,8 @@ def _contents(program: Program) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "target": program.target,
+        "sizes": None if plan.sizes is None else [plan.sizes.rows, plan.sizes.guards],
+        "open_sizes": program.open_sizes,
         "arena_bytes": plan.arena_bytes,
         "slots": [[s.role, s.size, s.offset, s.name, s.device.type, s.device.index] for s in plan.slots],
         "steps": [_step_row(step) for step in plan.steps],
@@ -221,8 +226,14 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
             raise FormatError(f"member {name} is damaged", why="its checksum is wrong")
         return data
 
-    slots = tuple(Slot(role, size, offset, name, Device(*at)) for role, size, offset, name, *at in contents["slots"])
-    plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, contents["arena_bytes"])
+    open_sizes = tuple((int(number), int(axis)) for number, axis in contents["open_sizes"])
+    slots = tuple(
+        Slot(role, _number(size), _number(offset), name, Device(*at))
+        for role, size, offset, name, *at in contents["slots"]
+    )
+    rows, guards = contents["sizes"] or (None, None)
+    sizes = None if rows is None else read_table(rows, guards, len(open_sizes))
+    plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, _number(contents["arena_bytes"]), sizes)
     constants = []
     for number, (shape, dtype) in enumerate(contents["constants"]):
         raw = np.frombuffer(member(f"constants/{number}"), as_dtype(dtype))
@@ -237,26 +248,48 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
         tuple(KernelInfo(a, b, tuple(c), tuple(d), e) for a, b, c, d, e in contents["kernels"]),
         dict(contents["facts"]),
         tuple(map(str, contents["written"])),
+        open_sizes,
     )
     if not plan.is_open:
         check_slots(program)
     return program
 
 
+def _number(value: Any) -> Number:
+    """A number, or a list of one: the row of the table of sizes where it stands."""
+    if type(value) is int:
+        return value
+    if type(value) is list and len(value) == 1 and type(value[0]) is int:
+        return At(value[0])
+    raise FormatError(f"{value!r:.60} is no number of a plan")
+
+
 def _step(row: list[Any]) -> Step:
-    refs = tuple(BufferRef(int(slot), int(offset)) for slot, offset in row[2])
+    refs = tuple(BufferRef(int(slot), _number(offset)) for slot, offset in row[2])
     if row[0] == "host":
-        return HostStep(str(row[1]), refs, dict(row[3]))
-    scalars = tuple(int(number) for number in row[3])
-    blocks, threads = (tuple(map(int, extents)) for extents in row[4])
-    return KernelStep(str(row[1]), refs, scalars, Launch(_three(blocks), _three(threads)), float(row[5]))
+        return HostStep(str(row[1]), refs, _host_attrs(row[3]))
+    (x, y, z), (a, b, c) = row[4]
+    launch = Launch((_number(x), _number(y), _number(z)), (int(a), int(b), int(c)))
+    return KernelStep(str(row[1]), refs, tuple(map(_number, row[3])), launch, _work(row[5]))
 
 
-def _three(extents: Sequence[int]) -> Extents:
-    x, y, z = extents
-    return x, y, z
+def _host_attrs(found: Any) -> dict[str, Any]:
+    attrs = dict(found)
+    if "tensors" in attrs:
+        attrs["tensors"] = [([_number(dim) for dim in shape], dtype) for shape, dtype in attrs["tensors"]]
+    return attrs
+
+
+def _work(found: Any) -> float | OpenWork:
+    each, elements = found if type(found) is list else (found, None)
+    if not (type(each) in (int, float) and isfinite(each) and each >= 0):
+        raise FormatError(f"{found!r:.60} nanoseconds of work")
+    if elements is None:
+        return float(each)
+    row = _number(elements)
+    return OpenWork(float(each), row) if isinstance(row, At) else float(each) * row
 
 
 def _spec(row: list[Any]) -> TensorSpec:
     name, shape, dtype = row
-    return TensorSpec(str(name), tuple(int(dim) for dim in shape), as_dtype(dtype))
+    return TensorSpec(str(name), tuple(map(_number, shape)), as_dtype(dtype))

@@ -1,19 +1,23 @@
-"""Executors: a Program that is loaded. Arrays come in by name, new arrays go out."""
+"""Executors: a Program that is loaded. Arrays come in by name, new arrays go out. One of a program whose sizes are open
+runs inputs of all sizes that it serves."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.errors import InvalidValue, ShapeError
+from ..base.errors import ShapeError, Unsupported
+from ..base.forks import held_lock
 from ..base.ndarray import empty
 from .inputs import as_input, check_names
-from .program import Array, Program, TensorSpec, described
+from .program import Array, Program, TensorSpec, described, listed
 
+KEPT_SIZES = 64  # of the executors that are bound to them, the last used
 SMALL_OUTPUT = 1024  # bytes below which the alignment of an output does not matter
 
 
@@ -23,6 +27,8 @@ class Executor(ABC):
     def __init__(self, program: Program) -> None:
         self.program = program
         self._made = [] if program.plan.is_open else [(spec.extents, spec.dtype) for spec in program.outputs]
+        self._bound: OrderedDict[tuple[int, ...], Executor] = OrderedDict()
+        self._lock = held_lock("table")
         self._expected = {spec.name: spec for spec in program.inputs}
         self._written = [i for i, spec in enumerate(program.inputs) if spec.name in program.written]
 
@@ -39,13 +45,47 @@ class Executor(ABC):
         """The same for arrays of the right dtypes, one for each input. With `keep`, what a run writes to an input stays
         there."""
         if self.program.open_sizes:
-            raise InvalidValue("the sizes of the program are open", hint="executor.bound(sizes), which runs for those")
+            return self._at(inputs).run_arrays(inputs, keep)
         arrays = [_dense(spec, inputs[spec.name]) for spec in self.program.inputs]
         for number in () if keep else self._written:
             arrays[number] = arrays[number].copy()
         outputs = [_new(shape, dtype) for shape, dtype in self._made]
         self.run_into(arrays, outputs)
         return outputs
+
+    def bound(self, sizes: Sequence[int]) -> Executor | None:
+        """An executor for these sizes; None if the program does not serve them."""
+        raise Unsupported(f"programs for {self.program.target} have no open sizes", where=repr(self))
+
+    def _at(self, inputs: Mapping[str, Array]) -> Executor:
+        """The executor for the sizes of these inputs, which is kept for the next of them."""
+        shapes = [inputs[spec.name].shape for spec in self.program.inputs]
+        sizes = tuple(self.program.sizes_of(shapes))
+        with self._lock:
+            found = self._bound.get(sizes)
+            if found is not None:
+                self._bound.move_to_end(sizes)
+                return found
+        found = self.bound(sizes)
+        if found is None:
+            raise self._refused(shapes, sizes)
+        with self._lock:
+            self._bound[sizes] = found
+            if len(self._bound) > KEPT_SIZES:
+                self._bound.popitem(last=False)
+        return found
+
+    def _refused(self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> ShapeError:
+        """The error for sizes that the program does not serve."""
+        table, specs = self.program.plan.sizes, self.program.inputs
+        assert table is not None
+        names = [f"{specs[number].name}.shape[{axis}]" for number, axis in self.program.open_sizes]
+        given = [f"{specs[number].name!r} of shape {shapes[number]}" for number, _ in self.program.open_sizes]
+        return ShapeError(
+            f"the program does not take input {listed(list(dict.fromkeys(given)))}",
+            why=f"it was compiled for {table.refusal(sizes, names)}",
+            hint="compile the model for these shapes too",
+        )
 
     @abstractmethod
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

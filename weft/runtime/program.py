@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.dtype import DType, dtype_name
 from ..base.errors import InvalidValue, ShapeError
-from ..base.plan import At, ExecPlan, Number, known, resolved
+from ..base.plan import At, ExecPlan, Number, check_row, known, resolved
 from ..base.sizes import SIZE
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -84,7 +84,11 @@ class Program:
         for number, axis in self.open_sizes:
             if not 0 <= number < len(self.inputs) or not 0 <= axis < len(self.inputs[number].shape):
                 raise InvalidValue(f"an open size is axis {axis} of input {number}", why="there is none")
-        for row in () if self.plan.sizes is None else self.plan.sizes.rows:
+        rows = () if self.plan.sizes is None else self.plan.sizes.rows
+        for spec in (*self.inputs, *self.outputs):
+            for dim in spec.shape:
+                check_row(dim, len(rows))
+        for row in rows:
             if row.op == SIZE and not 0 <= row.a < len(self.open_sizes):
                 raise InvalidValue(f"a table of sizes asks for size {row.a} of {len(self.open_sizes)}")
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..base.plan import HostStep, known
+from ..base.plan import At, HostStep
 from .program import KernelInfo, Program
 
 _PADS, _LAYOUT = frozenset({"pad", "_halo"}), frozenset({"__layout_transform__"})
@@ -71,7 +71,7 @@ def report_of(programs: Sequence[Program], between: Sequence[str] = ()) -> Repor
         host_steps=(*hosts, *between),
         compile_seconds=fact("total_seconds"),
         cache_hits=int(fact("cache_hits")),
-        arena_bytes=sum(known(program.plan.arena_bytes) for program in programs),
+        arena_bytes=sum(_arena_bytes(program) for program in programs),
         constant_bytes=sum(constants.values()),
         code_bytes=sum(len(code) for program in programs for code in program.objects),
         layout_transforms=sum("__layout_transform__" in k.operators for k in kernels),
@@ -79,6 +79,12 @@ def report_of(programs: Sequence[Program], between: Sequence[str] = ()) -> Repor
         concat_copies=sum(map(_is_concat_copy, kernels)),
         target=programs[0].target,
     )
+
+
+def _arena_bytes(program: Program) -> int:
+    """Those of an open program follow from the sizes of a call."""
+    arena_bytes = program.plan.arena_bytes
+    return 0 if isinstance(arena_bytes, At) else arena_bytes
 
 
 def open_report(waiting_for: Sequence[object], target: str) -> Report:

@@ -205,6 +205,13 @@ def is_open(size: Any) -> bool:
     return isinstance(size, Extent)
 
 
+def is_same(a: Any, b: Any) -> bool:
+    """Whether two sizes are one number in all calls, as far as can be told without asking."""
+    if isinstance(a, Extent) or isinstance(b, Extent):
+        return isinstance(a, Extent) and isinstance(b, Extent) and a.row == b.row
+    return bool(a == b)
+
+
 def typical(size: int | Extent) -> int:
     """About how large a size is: what it is in this call. Only what changes nothing but speed may depend on it."""
     return size.value if isinstance(size, Extent) else size

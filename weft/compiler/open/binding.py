@@ -9,6 +9,7 @@ from typing import Any
 
 from ...base.extents import computed
 from ...base.plan import At
+from ...base.shape import Dim
 from ...base.sizes import SIZE
 from ...core.graph import Graph
 from ...core.ir import Fact, Node, NodeEntry
@@ -35,14 +36,14 @@ class OpenSizes:
 
     def places(self, specs: Iterable[TensorSpec]) -> tuple[tuple[int, int], ...]:
         """Which axis of which input each argument is."""
-        found = {}
+        found: dict[int, tuple[int, int]] = {}
         for number, spec in enumerate(specs):
             for axis, extent in enumerate(spec.shape):
                 if isinstance(extent, Extent):
                     found.setdefault(extent.row, (number, axis))
         return tuple(found[place.row] for place in self.arguments)
 
-    def value(self, dim: int | str) -> Any:
+    def value(self, dim: Dim) -> Any:
         """A dimension, or a number in an attribute."""
         if not isinstance(dim, str):
             return dim
@@ -52,7 +53,8 @@ class OpenSizes:
 
     def fact(self, fact: Fact) -> Fact:
         assert fact.shape is not None
-        return fact._replace(shape=tuple(self.trace.general(self.value(dim)) for dim in fact.shape))
+        shape: Any = tuple(self.trace.general(self.value(dim)) for dim in fact.shape)
+        return fact._replace(shape=shape)
 
     def spec(self, name: str, fact: Fact) -> TensorSpec:
         """What an input is."""

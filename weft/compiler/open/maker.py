@@ -1,5 +1,5 @@
-"""Kernels of a program whose sizes are open: each is lowered with the sizes of one call, and takes them as scalars. What
-was asked about sizes belongs to the program, so nothing but code is shared with other programs."""
+"""Kernels of a program whose sizes are open: each is lowered with the sizes of one call, and takes them as scalars.
+What was asked about sizes belongs to the program, so nothing but code is shared with other programs."""
 
 from __future__ import annotations
 

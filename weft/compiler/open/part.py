@@ -7,10 +7,12 @@ again with that number: its programs then serve that number only, and are as ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...base.errors import Error
 from ...base.extents import names_of, substitute
+from ...base.forks import ForkLock, renewed_lock
 from ...base.shape import Dim, Shape, StaticShape
 from ...core.graph import Graph
 from ...core.ir import Node, NodeEntry
@@ -44,6 +46,7 @@ class OpenPrograms:
     def __init__(self, graph: Graph, source: ModelSource, shared: SharedConstants, inputs: Sequence[str]) -> None:
         self._graph, self._source, self._shared = graph, source, shared
         self._made: list[_Made] = []
+        self._turn: ForkLock = renewed_lock()
         self._bound: set[str] = set()
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
@@ -63,12 +66,20 @@ class OpenPrograms:
         values = self._values(shapes) if self._names else None
         if values is None:
             return None
+        found = self._serving(values)
+        if found is None:
+            with self._turn:  # one thread makes what others may have waited for
+                found = self._serving(values) or self._compiled(values, loaded)
+        return found
+
+    def _serving(self, values: Mapping[str, int]) -> Executor | None:
+        """What there is for these sizes."""
         for made in self._made:
             if all(values[name] == number for name, number in made.bound):
                 found = made.executor.bound([values[name] for name in made.names])
                 if found is not None:
                     return found
-        return self._compiled(values, loaded)
+        return None
 
     def _values(self, shapes: Mapping[str, StaticShape]) -> dict[str, int] | None:
         """What the names stand for; None where something is empty, which has code of its own."""
@@ -82,7 +93,7 @@ class OpenPrograms:
             bound = {name: values[name] for name in self._names if name in self._bound}
             sizes = OpenSizes({name: values[name] for name in self._names if name not in self._bound})
             try:
-                executor = loaded(lambda sizes=sizes, bound=bound: self._program(sizes, bound))
+                executor = loaded(partial(self._program, sizes, bound))
             except NumberNeeded as needed:
                 self._bound.update(sizes.names[number] for number in needed.arguments)
                 continue

@@ -220,12 +220,12 @@ class PanelProduct:
                 finish = self.finish(row + i) if self.finish is not None and part.is_last else None
                 for v, column in enumerate(columns):
                     value: Expr = acc[i * part.panels + v]
-                    place = self._in_batch(self.out_start, (row + i) * plan.columns + column)
+                    at = self._in_batch(self.out_start, (row + i) * plan.columns + column)
                     if not part.is_first:
-                        value = value + self.out[place]
+                        value = value + self.out[at]
                     if finish is not None:
                         value = finish(b.let("y", value), column)
-                    b.store(self.out, place, value)
+                    b.store(self.out, at, value)
 
     def _in_batch(self, start: Expr, place: Expr) -> Expr:
         return start + place if self.batch > 1 else place

@@ -56,7 +56,7 @@ def find_rows(inputs: Sequence[Tensor], output: Tensor, longest: int) -> Rows | 
         return None
     axes, at = index
     reduced = [axis for axis, n in zip(axes, before[0].shape) if n == 1 and axis.extent != 1]
-    row = prod(axis.extent for axis in reduced) * output.dtype.itemsize
+    row = int(prod(axis.extent for axis in reduced)) * output.dtype.itemsize
     if not reduced or row > longest:
         return None
     return _Finder(axes, reduced, inputs, before, output).rows(at)

@@ -9,12 +9,12 @@ from typing import Any
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
-from ...te.expr import Reduce
-from ...te.extents import Trace, is_open
+from ...te.expr import Load, Reduce
+from ...te.extents import NumberNeeded, Trace, is_open
 from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
-from ...te.visit import postorder
+from ...te.visit import loads, postorder
 from ..group import LoweredKernel, Strides, lower_stages, reached_tensors, stage_buffers
 from .nest import Axis
 from .open.nest import Nest, nest_kernel
@@ -41,6 +41,8 @@ def stage_kernel(
     axes, body = _peel(nest, output.shape)
     reduced = reduced_extents(output, buffers)
     trace = _trace_inside([*buffers, output], reduced)
+    if trace is not None and len(_reduced_loads(output, buffers)) > 1:
+        raise NumberNeeded(_inner_sizes([*buffers, output], reduced)[0])
     if trace is not None:
         kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], 0, target, trace)
     else:
@@ -52,9 +54,20 @@ def stage_kernel(
 
 def _trace_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> Trace | None:
     """The trace of sizes that are arguments, where there are such beside the number of rows: strides depend on them."""
-    inner = [extent for tensor in tensors for extent in tensor.shape[1:]]
-    sizes = [extent for extent in (*inner, *reduced) if is_open(extent)]
+    sizes = _inner_sizes(tensors, reduced)
     return sizes[0].trace if sizes else None
+
+
+def _inner_sizes(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]:
+    inner = [extent for tensor in tensors for extent in tensor.shape[1:]]
+    return [extent for extent in (*inner, *reduced) if is_open(extent)]
+
+
+def _reduced_loads(output: Tensor, stored: Container[Tensor]) -> list[Load]:
+    """What is read for each summand of a stage: more than one value is a product's, which needs tiles in registers."""
+    inside = [t for t in reached_tensors(output, stored) if t not in stored]
+    bodies = [t.body for t in (output, *inside) if t.is_reduction]
+    return [load for body in bodies for load in loads(body)]  # type: ignore[arg-type]
 
 
 def reduced_extents(output: Tensor, stored: Container[Tensor]) -> list[Any]:

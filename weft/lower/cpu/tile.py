@@ -43,7 +43,7 @@ def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tu
     keeps a * p results, p vectors and one broadcast in registers.
     """
     best: tuple[float, Axis | None, int, int] = (2.0, None, 1, 1)
-    candidates: list[Axis] | list[None] = [axis for axis in across if axis.extent > 1] or [None]
+    candidates: list[Axis | None] = [axis for axis in across if axis.extent > 1] or [None]
     for axis in candidates:
         for p in range(1, min(MAX_PANELS, panels.extent if panels else 1) + 1):
             for a in range(1, min(MAX_ACROSS, axis.extent if axis else 1) + 1):

@@ -227,7 +227,7 @@ def _batch_reference(params: BatchMatmulAttrs, a: Array, b: Array) -> Array:
 
 def _batch_compute(params: BatchMatmulAttrs, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     left, right = _swap(a.shape, params.transpose_a), _swap(b.shape, params.transpose_b)
-    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    batch: Any = broadcast(left[:-2], right[:-2])
     k = te.reduce_axis(left[-1], "k")
 
     def value(*i: te.Expr) -> te.Expr:

@@ -14,6 +14,7 @@ from ...core.infer import same_dtype
 from ...core.op import Op, Rule, set_role
 from ...core.schema import DTYPE, EXTENT, EXTENTS, FLOAT, INT, NUMBER, Params, attr, optional, schema
 from ...core.symbolic import symbolic_names
+from ...te.extents import is_open
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -185,6 +186,8 @@ def _arange_reference(params: ArangeAttrs) -> Array:
 
 
 def _arange_compute(params: ArangeAttrs) -> te.Tensor:
+    if is_open(params.stop) and (params.start, params.step) == (0, 1):
+        return te.compute((params.stop,), lambda i: te.cast(i, params.dtype))  # type: ignore[arg-type]
     whole = all(float(value).is_integer() for value in (params.start, params.step))
     kind = "int64" if whole else "float64"
     start, step = (te.const(number(v, np.dtype(kind)), kind) for v in (params.start, params.step))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.extents import Extent, Untold, ceil_div, greatest, least
 from ...base.shape import Dim, normalize_axis, show
 from ...core.schema import EXTENTS, INTS, Params, attr, schema
+from ...te.extents import greater, is_open, lesser
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -103,13 +104,39 @@ def _strided_slice_shape(params: StridedSliceAttrs, ins: Shapes, outs: Shapes) -
     return [None], [tuple(dims)]
 
 
+class _Taken(NamedTuple):
+    """Indices start, start + step, ...: so many."""
+
+    start: Any
+    step: int
+    count: Any
+
+
+def _taken(begin: Any, end: Any, step: Any, dim: Any) -> _Taken:
+    """The indices taken along an axis, where a size may be an argument."""
+    if not any(map(is_open, (begin, end, dim))) or is_open(step) or step < 0:
+        indices = range(*slice(begin, end, step).indices(dim))
+        return _Taken(indices.start, indices.step, len(indices))
+    start, stop = (_placed(bound, dim) for bound in (begin, dim if end is None else end))
+    if type(start) is int and start == 0 and step == 1:
+        return _Taken(0, 1, stop)
+    return _Taken(start, step, greater(0, (stop - start + (step - 1)) // step))
+
+
+def _placed(bound: Any, dim: Any) -> Any:
+    """Where a bound stands, cut off at the ends of an axis."""
+    if bound is dim or (not is_open(bound) and (bound == 0 or bound >= _WHOLE)):
+        return dim if bound is dim or bound else 0
+    return greater(bound + dim, 0) if bound < 0 else lesser(bound, dim)
+
+
 def _strided_slice_compute(params: StridedSliceAttrs, x: te.Tensor) -> te.Tensor:
-    taken = taken_indices(params, x.shape)
+    taken = [_taken(*bounds, dim) for bounds, dim in zip(_bounds(params, x.rank), x.shape)]
 
     def value(*i: te.Expr) -> te.Expr:
-        return x[tuple(at * r.step + r.start for at, r in zip(i, taken))]
+        return x[tuple(at * axis.step + axis.start for at, axis in zip(i, taken))]
 
-    return te.compute([len(indices) for indices in taken], value)
+    return te.compute([axis.count for axis in taken], value)
 
 
 strided_slice = define(

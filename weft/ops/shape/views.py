@@ -10,6 +10,7 @@ from ...base.errors import InvalidValue, OutOfRange, ShapeError
 from ...base.extents import Extent, Untold
 from ...base.shape import Dim, Shape, all_numbers, floor_div_dims, mul_dims, normalize_axis, show, unify
 from ...core.schema import EXTENTS, INT, INTS, Params, attr, schema
+from ...te.extents import is_open, is_same
 from .._families import BROADCAST, INJECTIVE, F, Inferred, Shapes, define, first_dtype, holomorphic
 
 
@@ -32,8 +33,10 @@ def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
 
 def _regroup(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
     """Shortest runs of axes of both shapes, without those of size 1, that hold as much."""
-    left = [axis for axis, dim in enumerate(a) if dim != 1]
-    right = [axis for axis, dim in enumerate(b) if dim != 1]
+    left = [axis for axis, dim in enumerate(a) if is_open(dim) or dim != 1]
+    right = [axis for axis, dim in enumerate(b) if is_open(dim) or dim != 1]
+    if any(map(is_open, (*a, *b))):
+        return _regroup_from_the_end(a, b, left, right)
     groups = []
     while left:
         ours, theirs = [left.pop(0)], [right.pop(0)]
@@ -47,6 +50,42 @@ def _regroup(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[i
                 q *= b[theirs[-1]]
         groups.append((ours, theirs))
     return groups
+
+
+def _regroup_from_the_end(
+    a: Sequence[Any], b: Sequence[Any], left: list[int], right: list[int]
+) -> list[tuple[list[int], list[int]]]:
+    """The same where sizes are arguments; what holds as much cannot always be told, and is one run then."""
+    groups = []
+    while left and right:
+        run = _last_run(a, b, left, right)
+        if run is None:
+            break
+        groups.append(run)
+        left, right = left[: -len(run[0])], right[: -len(run[1])]
+    for dim in (*[a[axis] for axis in left if not right], *[b[axis] for axis in right if not left]):
+        assert int(dim) == 1  # which holds for this number only
+    return [*groups, (left, right)] if left and right else groups
+
+
+def _last_run(
+    a: Sequence[Any], b: Sequence[Any], left: list[int], right: list[int]
+) -> tuple[list[int], list[int]] | None:
+    """The shortest runs at both ends that are known to hold as much."""
+    i = j = 1
+    p, q = a[left[-1]], b[right[-1]]
+    while not is_same(p, q):
+        if is_open(p) or is_open(q):
+            return None
+        if p < q:
+            i += 1
+            p = p * a[left[-i]] if i <= len(left) else p * 0
+        else:
+            j += 1
+            q = q * b[right[-j]] if j <= len(right) else q * 0
+        if not is_open(p) and not is_open(q) and not p * q:
+            return None
+    return left[-i:], right[-j:]
 
 
 def _ravel(index: Sequence[Any], shape: Sequence[int]) -> Any:

@@ -1,11 +1,12 @@
 """Runs programs on a CPU: one native call for each run of kernels. Each call has a workspace of its own, so that many
-threads may call an executor."""
+threads may call an executor; those of one program at several sizes share all but the addresses."""
 
 from __future__ import annotations
 
 import ctypes
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,31 +20,57 @@ from ..executor import Executor
 from ..functions import get_global_func
 from ..program import Array, Program
 from ..registry import Runtime
+from .arenas import Arenas
 from .compatible import check_target
-from .jit import load_object
+from .jit import Library, load_object
 from .pool import thread_count, thread_pool
 from .walk_code import Words, run_table
+
+
+class _Loaded(NamedTuple):
+    """What executors of a program share, whatever sizes they are bound to."""
+
+    library: Library | None
+    constants: list[NDArray]
+    arenas: Arenas
+
+    @classmethod
+    def of(cls, program: Program) -> _Loaded:
+        kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
+        library = load_object(program.objects, kernels) if kernels else None
+        return cls(library, [constant(array) for array in program.constants], Arenas())
 
 
 class CpuExecutor(Executor):
     """A program whose code is linked into this process."""
 
-    def __init__(self, program: Program, threads: int | None = None) -> None:
+    def __init__(self, program: Program, threads: int | None = None, loaded: _Loaded | None = None) -> None:
         check_target(program.target)
         super().__init__(program)
         self.threads = thread_count(threads)
-        kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
-        self._library = load_object(program.objects, kernels) if kernels else None
+        self._loaded = loaded or _Loaded.of(program)
         self._runs: list[Words] = []  # what the segments hold the addresses of
-        self._segments = self._tables()
-        self._constants = [constant(array) for array in program.constants]
-        slots = program.plan.slots
-        self._arena_slots = [(i, s.offset) for i, s in enumerate(slots) if s.role == "arena"]
-        self._slots_of = {
-            role: [i for i, slot in enumerate(slots) if slot.role == role] for role in ("input", "output", "constant")
-        }
-        self._workspaces: deque[_Workspace] = deque()
         self._pool = thread_pool()
+        if not program.plan.is_open:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Makes what depends on the sizes."""
+        slots = self.program.plan.slots
+        self._segments = self._tables()
+        self._slots_of = {
+            role: [i for i, slot in enumerate(slots) if slot.role == role]
+            for role in ("input", "output", "constant", "arena")
+        }
+        self._arena_bytes = known(self.program.plan.arena_bytes)
+        self._arena_offsets = np.array([known(slots[i].offset) for i in self._slots_of["arena"]], np.int64)
+        self._workspaces: deque[_Workspace] = deque()
+
+    def bound(self, sizes: Sequence[int]) -> CpuExecutor | None:
+        """An executor for these sizes, None if the program does not serve them. It shares code, constants and the
+        memory of calls with its siblings."""
+        program = self.program.bound(sizes)
+        return None if program is None else CpuExecutor(program, self.threads, self._loaded)
 
     def _tables(self) -> list[int | HostStep]:
         """Addresses of tables of kernels, and host steps, in order."""
@@ -53,8 +80,9 @@ class CpuExecutor(Executor):
             if isinstance(part, HostStep):
                 segments.append(part)
                 continue
-            assert self._library is not None
-            words = run_table(part, len(plan.slots), self._library.address, facts.threads)
+            library = self._loaded.library
+            assert library is not None
+            words = run_table(part, len(plan.slots), library.address, facts.threads)
             if words is not None:
                 self._runs.append(words)
                 segments.append(words.ctypes.data)
@@ -62,8 +90,8 @@ class CpuExecutor(Executor):
 
     @property
     def workspace_bytes(self) -> int:
-        """Memory that idle workspaces hold."""
-        return sum(space.arena.nbytes for space in tuple(self._workspaces))
+        """Memory of calls that is idle, here and in executors of the same program at other sizes."""
+        return self._loaded.arenas.idle_bytes
 
     def run_into(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs on arrays that fit already: dense, of the right shapes and dtypes, in order."""
@@ -71,26 +99,33 @@ class CpuExecutor(Executor):
             space = self._workspaces.pop()
         except IndexError:
             space = _Workspace(self)
+        arena = self._loaded.arenas.take(self._arena_bytes)
         try:
+            space.use(self, arena.address)
             space.run(self, inputs, outputs)
         finally:
+            self._loaded.arenas.give(arena)
             self._workspaces.append(space)
 
 
 class _Workspace:
-    """What one call at a time uses: the arena, and the addresses that native code reads."""
+    """The addresses that native code reads, for one call at a time."""
 
     def __init__(self, executor: CpuExecutor) -> None:
         plan = executor.program.plan
-        self.arena = empty((max(known(plan.arena_bytes), 1),), "uint8")
         most = max((len(step.buffers) for step in plan.steps), default=0)
-        self.table = (ctypes.c_void_p * max(len(plan.slots) + most, 1))()
-        self.address = ctypes.addressof(self.table)
-        base = self.arena.address
-        for slot, offset in executor._arena_slots:
-            self.table[slot] = base + known(offset)
-        for slot, array in zip(executor._slots_of["constant"], executor._constants):
+        self.words = np.zeros(len(plan.slots) + most, np.int64)
+        self.address = self.words.ctypes.data
+        self.table = (ctypes.c_int64 * len(self.words)).from_address(self.address)  # faster for single ones
+        self.arena = 0  # where that of the last call is
+        for slot, array in zip(executor._slots_of["constant"], executor._loaded.constants):
             self.table[slot] = array.address
+
+    def use(self, executor: CpuExecutor, arena: int) -> None:
+        """Has the values between inputs and outputs in an arena."""
+        if arena != self.arena:
+            self.words[executor._slots_of["arena"]] = executor._arena_offsets + arena
+            self.arena = arena
 
     def run(self, executor: CpuExecutor, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         table = self.table
@@ -110,7 +145,7 @@ class _Workspace:
         function = get_global_func(step.function)
         assert function is not None
         views = [
-            _view((self.table[ref.slot] or 0) + known(ref.offset), tuple(shape), dtype)
+            _view(self.table[ref.slot] + known(ref.offset), tuple(shape), dtype)
             for ref, (shape, dtype) in zip(step.buffers, step.attrs["tensors"])
         ]
         function(views, step.attrs)

@@ -20,7 +20,8 @@ from ....te.tensor import Tensor
 from ....te.visit import loads, postorder, substitute
 from ...group import reached_tensors
 from ...stages import stages
-from .nest import Axis, Nest, nest_kernel
+from ..nest import Axis
+from .nest import Nest, nest_kernel
 from .reuse import with_reuse
 
 LOAD_WORK, CALL_WORK = COSTS.loaded, COSTS.called

@@ -16,6 +16,7 @@ from ....te.simplify_loops import sequence, statements
 from ....te.transform import lower_vectors
 from ....te.visit import loads, substitute
 from ...access import accessed, step
+from ..nest import Axis
 from ..pointwise import vector_lanes
 from .hoist import hoist, hoisted
 from .joined import join_axes, join_loops
@@ -24,11 +25,6 @@ from .sums import cascaded, in_lanes
 BLOCK = 4096  # elements of one turn where there is only one axis
 SUMMED = 4  # vectors of one turn where each is a reduction
 SHORT = 16  # turns of a loop that is not worth lanes
-
-
-class Axis(NamedTuple):
-    var: Var
-    extent: Any  # an int or an Extent
 
 
 class Nest(NamedTuple):

@@ -1,0 +1,241 @@
+"""Models whose sizes are open: one program serves all of them. PyTorch and numpy have the answers."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+
+import weft
+from weft.symbol import Variable
+
+torch = pytest.importorskip("torch")
+onnx = pytest.importorskip("onnx")
+nn = torch.nn
+
+
+def disturbed(network):
+    """Random parameters and statistics, none of them zero or one."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+        for name, value in network.named_buffers():
+            if "running" in name:
+                value.copy_(torch.rand_like(value) + 0.5)
+    return network.eval()
+
+
+def exported(network, example, axes, tmp_path):
+    path = tmp_path / "model.onnx"
+    torch.onnx.export(network, (example,), str(path), input_names=["x"], dynamic_axes={"x": axes}, dynamo=False)
+    return weft.compile(path)
+
+
+def same(model, network, x):
+    (got,) = model.run({"x": x.numpy()})
+    want = network(x).detach().numpy()
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= 2e-5 * max(np.abs(want).max(), 1)
+
+
+class Inverted(nn.Module):
+    """Expansion, one filter a channel, projection, as small networks have them."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, 48, 1),
+            nn.BatchNorm2d(48),
+            nn.ReLU6(),
+            nn.Conv2d(48, 48, 3, padding=1, groups=48),
+            nn.Hardswish(),
+            nn.Conv2d(48, channels, 1),
+        )
+
+    def forward(self, x):
+        return x + self.body(x)
+
+
+class Branches(nn.Module):
+    """Convolutions side by side, whose results stand beside each other."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(channels, 32, 1), nn.Conv2d(channels, 32, 5, padding=2)
+
+    def forward(self, x):
+        return torch.cat([self.a(x), torch.relu(self.b(x)), nn.functional.max_pool2d(x, 3, 1, 1)], 1)
+
+
+NETWORKS = {
+    "convolutions": lambda: nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1, stride=2),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(32, 20, 3),
+    ),
+    "winograd": lambda: nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1)
+    ),
+    "depthwise": lambda: nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), Inverted(16), Inverted(16)),
+    "branches": lambda: nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), Branches(16), nn.Conv2d(80, 17, 1)),
+    "transposed": lambda: nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ConvTranspose2d(16, 24, 4, 2, 1), nn.Sigmoid()),
+    "groups": lambda: nn.Sequential(nn.Conv2d(3, 32, 3), nn.Conv2d(32, 64, 3, groups=4), nn.LeakyReLU(0.1)),
+    "norms": lambda: nn.Sequential(nn.Conv2d(3, 16, 3), nn.GroupNorm(4, 16), nn.InstanceNorm2d(16, affine=True)),
+    "pools": lambda: nn.Sequential(
+        nn.Conv2d(3, 12, 3), nn.AvgPool2d(3, 2, 1), nn.LPPool2d(2, 3), nn.AdaptiveAvgPool2d(2)
+    ),
+    "head": lambda: nn.Sequential(
+        nn.Conv2d(3, 20, 3),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(20, 37),
+        nn.GELU(),
+        nn.Linear(37, 5),
+        nn.Softmax(1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_program_serves_every_batch(name, tmp_path):
+    torch.manual_seed(1)
+    network = disturbed(NETWORKS[name]())
+    model = exported(network, torch.randn(2, 3, 26, 29), {0: "batch"}, tmp_path)
+    for batch in (3, 1, 2, 8, 17, 3):
+        same(model, network, torch.randn(batch, 3, 26, 29))
+    assert model.compilations == 1
+
+
+def test_bits_of_a_size_do_not_depend_on_what_ran_before(tmp_path):
+    torch.manual_seed(2)
+    network = disturbed(NETWORKS["winograd"]())
+    x = torch.randn(4, 3, 26, 29)
+    answers = []
+    for first in (1, 4, 9):
+        model = exported(network, x, {0: "batch"}, tmp_path)
+        model.run({"x": np.ones((first, 3, 26, 29), "float32")})
+        answers.append(model.run({"x": x.numpy()})[0])
+    assert all(np.array_equal(answers[0], other) for other in answers[1:])
+
+
+class Tokens(nn.Module):
+    """An encoder of tokens: embeddings, attention, normalisation, two dense layers."""
+
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(50, width), nn.Embedding(64, width)
+        self.parts = nn.Linear(width, 3 * width)
+        self.back, self.norm, self.heads = nn.Linear(width, width), nn.LayerNorm(width), heads
+        self.dense = nn.Sequential(nn.Linear(width, 70), nn.GELU(), nn.Linear(70, width))
+        self.out = nn.Linear(width, 5)
+
+    def forward(self, ids):
+        batch, length = ids.shape
+        x = self.tokens(ids) + self.places(torch.arange(length, device=ids.device))[None]
+        q, k, v = (y.view(batch, length, self.heads, -1).transpose(1, 2) for y in self.parts(x).chunk(3, -1))
+        weights = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1)
+        x = self.norm(x + self.back((weights @ v).transpose(1, 2).reshape(batch, length, -1)))
+        return self.out(x + self.dense(x))
+
+
+def test_a_transformer_serves_every_batch(tmp_path):
+    torch.manual_seed(3)
+    network = disturbed(Tokens())
+    model = exported(network, torch.zeros(2, 7, dtype=torch.long), {0: "batch"}, tmp_path)
+    for batch in (2, 1, 5, 8):
+        same(model, network, torch.randint(0, 50, (batch, 7)))
+    assert model.compilations == 1
+
+
+def test_a_transformer_serves_every_length(tmp_path):
+    torch.manual_seed(4)
+    network = disturbed(Tokens())
+    model = exported(network, torch.zeros(2, 7, dtype=torch.long), {0: "batch", 1: "sequence"}, tmp_path)
+    for batch, length in ((2, 7), (1, 1), (3, 33), (1, 64), (8, 16), (1, 2)):
+        same(model, network, torch.randint(0, 50, (batch, length)))
+
+
+def compiled(symbol, **shapes):
+    return weft.compile(symbol, shape=shapes)
+
+
+def test_sizes_without_names_are_open_too():
+    x, y = Variable("x"), Variable("y")
+    model = compiled(weft.symbol.relu(x + y), x=(None, 3), y=(None, 3))
+    rng = np.random.default_rng(0)
+    for rows in (4, 1, 9):
+        a, b = (rng.standard_normal((rows, 3)).astype("float32") for _ in range(2))
+        assert np.array_equal(model.run({"x": a, "y": b})[0], np.maximum(a + b, 0))
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (4, 1), (1, 4), (1, 1)])
+def test_sizes_of_two_names_broadcast(sizes):
+    x, y = Variable("x"), Variable("y")
+    rng = np.random.default_rng(1)
+    model = compiled(weft.symbol.broadcast_add(x, y), x=("n", 3), y=("m", 3))
+    for n, m in ((4, 4), (7, 7), sizes, (5, 1), (1, 6), (3, 3)):
+        a, b = rng.standard_normal((n, 3)).astype("float32"), rng.standard_normal((m, 3)).astype("float32")
+        assert np.array_equal(model.run({"x": a, "y": b})[0], a + b)
+
+
+def test_sizes_that_follow_from_others():
+    x = Variable("x")
+    model = compiled(weft.symbol.concatenate(x, x * 2, axis=0), x=("n", 5))
+    rng = np.random.default_rng(2)
+    for rows in (3, 1, 8):
+        a = rng.standard_normal((rows, 5)).astype("float32")
+        assert np.array_equal(model.run({"x": a})[0], np.concatenate([a, a * 2]))
+
+
+def test_no_rows_at_all():
+    x = Variable("x")
+    model = compiled(weft.symbol.exp(x), x=("n", 5))
+    for rows in (2, 0, 3):
+        assert model.run({"x": np.zeros((rows, 5), "float32")})[0].shape == (rows, 5)
+
+
+def test_threads_run_different_sizes_at_once():
+    x, w = Variable("x"), np.random.default_rng(3).standard_normal((40, 30)).astype("float32")
+    symbol = weft.symbol.dense(x, Variable("w"), units=40, use_bias=False)
+    model = weft.compile((symbol, {"w": w}), shape={"x": ("n", 30)})
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(30):
+            a = rng.standard_normal((int(rng.integers(1, 40)), 30)).astype("float32")
+            if not np.allclose(model.run({"x": a})[0], a @ w.T, atol=1e-4):
+                wrong.append(a.shape)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert model.compilations == 1
+
+
+def test_copies_share_programs():
+    model = compiled(weft.symbol.exp(Variable("x")), x=("n", 5))
+    model.run({"x": np.zeros((2, 5), "float32")})
+    again = copy.deepcopy(model)
+    assert np.array_equal(again.run({"x": np.zeros((7, 5), "float32")})[0], np.ones((7, 5), "float32"))
+    assert again.compilations == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 7, 8, 13, 64, 65])
+@pytest.mark.parametrize(("depth", "columns"), [(5, 3), (16, 16), (33, 70), (2000, 40)])
+def test_products_of_any_number_of_rows(rows, depth, columns):
+    rng = np.random.default_rng(rows)
+    w = rng.standard_normal((columns, depth)).astype("float32")
+    bias = rng.standard_normal(columns).astype("float32")
+    symbol = weft.symbol.relu(weft.symbol.dense(Variable("x"), Variable("w"), Variable("b"), units=columns))
+    model = weft.compile((symbol, {"w": w, "b": bias}), shape={"x": ("n", depth)})
+    a = rng.standard_normal((rows, depth)).astype("float32")
+    want = np.maximum(a.astype("float64") @ w.T.astype("float64") + bias, 0)
+    assert np.abs(model.run({"x": a})[0] - want).max() <= 1e-5 * np.abs(want).max() + 1e-5
