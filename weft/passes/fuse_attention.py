@@ -130,7 +130,7 @@ class _Finder:
         if test.op_name == "cast":
             inside.append(test)
             test = test.inputs[0].node
-        is_nan = test.op_name == "broadcast_not_equal" and test.inputs == [p, p]
+        is_nan = (test.op_name, test.inputs) in (("broadcast_not_equal", [p, p]), ("isnan", [p]))
         zero = other.node.op_name == "zeros" or (other.node.op_name == "full" and other.node.params.fill_value == 0)
         return (p.node, "clean", [*inside, test]) if is_nan and zero else (None, "", [])
 
