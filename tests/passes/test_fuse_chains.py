@@ -180,9 +180,7 @@ def transformer_attention(mask=False):
     """x W as queries, keys and values side by side, cut into heads; the mask is for each item of the batch."""
     y = sym.matmul(sym.Variable("x"), sym.Variable("w"))
     parts = sym.split(y, indices_or_sections=3, axis=2)
-    q, k, v = (
-        sym.transpose(sym.reshape(parts[i], shape=("batch", "seq", 3, 8)), axes=(0, 2, 1, 3)) for i in range(3)
-    )
+    q, k, v = (sym.transpose(sym.reshape(parts[i], shape=("batch", "seq", 3, 8)), axes=(0, 2, 1, 3)) for i in range(3))
     scores = sym.batch_matmul(q, sym.transpose(k, axes=(0, 1, 3, 2))) / 4.0
     p = sym.softmax(sym.broadcast_add(scores, sym.Variable("m")) if mask else scores)
     y = sym.transpose(sym.batch_matmul(p, v), axes=(0, 2, 1, 3))
