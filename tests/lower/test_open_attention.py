@@ -10,6 +10,7 @@ from codegen.guard import guarded
 from lower.accuracy import agrees, targets
 
 from weft.base.dtype import as_dtype
+from weft.base.extents import Extent
 from weft.base.sizes import NUMBER
 from weft.codegen.cpu.compile import compile_kernel
 from weft.compiler.open.binding import OpenSizes
@@ -24,7 +25,14 @@ from weft.lower.cpu.dispatch import LOWERING
 from weft.runtime.cpu.kernel import NativeKernel
 
 TARGETS = targets()
-HEADS, WIDTH, VALUES, SCALE = 3, 20, 21, 0.25
+HEADS, SCALE = 3, 0.25
+LAYOUTS = {  # of keys, and how many columns there are of them and of values
+    "columns": (20, 21),
+    "turned": (20, 21),
+    "rows": (20, 21),
+    "narrow rows": (5, 40),
+    "whole rows": (32, 16),
+}
 MASKS = {  # as (batch, heads, keys, queries)
     None: None,
     "full": (1, 1, 1, 1),
@@ -43,20 +51,23 @@ SIZES = [
     (2, 31, 3),
 ]
 FORMS = [
-    (None, "nan", "float32"),
-    ("full", "nan", "float32"),
-    ("full", "zero", "float32"),
-    ("full", "clean", "float32"),
-    ("column", "clean", "float64"),
-    ("row", "zero", "float64"),
-    ("padding", "nan", "float64"),
-    (None, "zero", "float64"),
+    (None, "nan", "float32", "rows"),
+    ("full", "nan", "float32", "columns"),
+    ("full", "zero", "float32", "narrow rows"),
+    ("full", "clean", "float32", "rows"),
+    ("column", "clean", "float64", "columns"),
+    ("row", "zero", "float64", "rows"),
+    ("padding", "nan", "float64", "whole rows"),
+    (None, "zero", "float64", "columns"),
+    ("full", "zero", "float32", "turned"),
 ]
 
 
-def extents(batch, queries, keys):
+def extents(layout, batch, queries, keys):
     """The shapes of query, key and value, in the order of memory."""
-    return (batch, queries, HEADS, WIDTH), (batch, keys, WIDTH, HEADS), (batch, HEADS, keys, VALUES)
+    width, values = LAYOUTS[layout]
+    key = {"columns": (keys, width, HEADS), "turned": (HEADS, width, keys)}.get(layout, (keys, HEADS, width))
+    return (batch, queries, HEADS, width), (batch, *key), (batch, HEADS, keys, values)
 
 
 def mask_extents(mask, batch, queries, keys):
@@ -64,30 +75,33 @@ def mask_extents(mask, batch, queries, keys):
 
 
 @cache
-def lowered(mask, unseen, dtype, open_names, target):
+def lowered(mask, unseen, dtype, layout, open_names, target):
     """The kernel, made for sizes other than those that it is run at, and how to compute its turns."""
-    sizes = {"n": 2, "q": 9, "k": 12}
+    sizes, (width, values) = {"n": 2, "q": 9, "k": 12}, LAYOUTS[layout]
     n, q, k = (name if name in open_names else sizes[name] for name in "nqk")
+    row = HEADS * width
+    turned = (Extent.of(k) * width, 1, Extent.of(k))
+    key = {"columns": (1, row, HEADS), "turned": turned}.get(layout, (width, row, 1))
     attrs = {
-        "batch": f"({n}, {HEADS})",
+        "batch": (n, HEADS),
         "queries": q,
         "keys": k,
-        "width": WIDTH,
-        "values": VALUES,
-        "query": f"(0, {q}*{HEADS * WIDTH}, {WIDTH}, {HEADS * WIDTH}, 1)" if q == "q" else (0, 540, 20, 60, 1),
-        "key": f"(0, {k}*{HEADS * WIDTH}, 1, {HEADS * WIDTH}, {HEADS})" if k == "k" else (0, 720, 1, 60, 3),
-        "value": f"(0, {k}*{HEADS * VALUES}, {k}*{VALUES}, {VALUES}, 1)" if k == "k" else (0, 756, 252, 21, 1),
+        "width": width,
+        "values": values,
+        "query": (0, Extent.of(q) * row, width, row, 1),
+        "key": (0, Extent.of(k) * row, *key),
+        "value": (0, Extent.of(k) * (HEADS * values), Extent.of(k) * values, values, 1),
         "scale": SCALE,
         "masked": mask is not None,
         "unseen": unseen,
         "out_axes": (0, 2, 1, 3),
     }
-    shapes = dict(zip("abc", extents(n, q, k)))
+    shapes = dict(zip("abc", extents(layout, n, q, k)))
     if mask is not None:
         shapes["m"] = mask_extents(mask, n, q, k)
     symbol = Op.get("_strided_attention")(*map(Variable, shapes), **attrs)
     graph = infer(Graph(symbol.outputs), shapes, dict.fromkeys(shapes, as_dtype(dtype)))
-    assert graph.fact(graph.outputs[0]).shape == (n, q, HEADS, VALUES)
+    assert graph.fact(graph.outputs[0]).shape == (n, q, HEADS, values)
     opened = OpenSizes({name: sizes[name] for name in open_names})
     graph = opened.with_facts(opened.with_params(graph))
     (node,) = (node for node in graph.indexed.nodes if node.op is not None)
@@ -105,9 +119,11 @@ def kernels_are_dropped():
     lowered.cache_clear()
 
 
-def attended(q, k, v, mask, unseen):
+def attended(form, q, k, v, mask=None):
     """By definition, in float64."""
-    q, k, v = q.transpose(0, 2, 1, 3).astype("d"), k.transpose(0, 3, 1, 2).astype("d"), v.astype("d")
+    _, unseen, _, layout = form
+    k = k.transpose({"columns": (0, 3, 1, 2), "turned": (0, 1, 3, 2)}.get(layout, (0, 2, 1, 3)))
+    q, k, v = q.transpose(0, 2, 1, 3).astype("d"), k.astype("d"), v.astype("d")
     with np.errstate(invalid="ignore", over="ignore"):
         scores = q @ k.swapaxes(-1, -2) * SCALE
         scores = scores if mask is None else scores + mask.astype("d").swapaxes(-1, -2)
@@ -119,8 +135,9 @@ def attended(q, k, v, mask, unseen):
         return (p @ v).transpose(0, 2, 1, 3)
 
 
-def drawn(rng, sizes, mask, dtype):
-    arrays = [rng.standard_normal(shape).astype(dtype) for shape in extents(*sizes)]
+def drawn(rng, form, sizes):
+    mask, _, dtype, layout = form
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in extents(layout, *sizes)]
     if mask is not None:
         hidden = rng.standard_normal(mask_extents(mask, *sizes)).astype(dtype)
         hidden[rng.random(hidden.shape) < 0.4] = -np.inf
@@ -133,7 +150,7 @@ def drawn(rng, sizes, mask, dtype):
 def ran(form, arrays, sizes, open_names="nqk", target=TARGETS[-1], front=False):
     kernel, turns = lowered(*form, open_names, target)
     numbers = [size for name, size in zip("nqk", sizes) if name in open_names]
-    out = np.full((*sizes[:2], HEADS, VALUES), -1e30, arrays[0].dtype)
+    out = np.full((*sizes[:2], HEADS, LAYOUTS[form[3]][1]), -1e30, arrays[0].dtype)
     memory = [guarded(array, front) for array in (*arrays, out)]
     kernel([array.reshape(-1) for array in memory], numbers, end=turns(numbers))
     return memory[-1]
@@ -149,37 +166,38 @@ def check(found, expected):
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_all_sizes_by_one_kernel(form, sizes):
-    mask, unseen, dtype = form
     rng = np.random.default_rng()
-    arrays = drawn(rng, sizes, mask, dtype)
-    found = ran(form, arrays, sizes, front=bool(rng.integers(2)))
-    check(found, attended(*arrays[:3], arrays[3] if mask else None, unseen))
+    arrays = drawn(rng, form, sizes)
+    check(ran(form, arrays, sizes, front=bool(rng.integers(2))), attended(form, *arrays))
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
-@pytest.mark.parametrize("open_names", ["n", "q", "k", "nq", "nk", "qk"])
+@pytest.mark.parametrize("open_names", ["n", "q", "k", "nq", "nk", "qk", "nqk"])
 def test_some_sizes_are_numbers(open_names, target):
-    form = ("full", "zero", "float32")
-    sizes = tuple(size if name in open_names else fixed for name, fixed, size in zip("nqk", (2, 9, 12), (3, 35, 260)))
-    arrays = drawn(np.random.default_rng(), sizes, form[0], form[2])
-    check(ran(form, arrays, sizes, open_names, target), attended(*arrays, form[1]))
+    form = ("full", "zero", "float32", "rows")
+    for wanted in ((3, 35, 260), (1, 1, 250)):
+        sizes = tuple(size if name in open_names else fixed for name, fixed, size in zip("nqk", (2, 9, 12), wanted))
+        arrays = drawn(np.random.default_rng(), form, sizes)
+        check(ran(form, arrays, sizes, open_names, target), attended(form, *arrays))
 
 
+@pytest.mark.parametrize("queries", [1, 18])
 @pytest.mark.parametrize("unseen", ["nan", "zero", "clean"])
-def test_what_is_not_finite(unseen):
-    """NaN and infinities among queries, keys, values and masks, in the first and in the last block of keys."""
-    form, sizes, rng = ("full", unseen, "float64"), (2, 18, 2 * KEY_BLOCK + 5), np.random.default_rng()
+def test_what_is_not_finite(unseen, queries):
+    """NaN and infinities among queries, keys, values and masks, in any block of keys."""
+    form, sizes, rng = ("full", unseen, "float64", "rows"), (2, queries, 2 * KEY_BLOCK + 5), np.random.default_rng()
     for where in range(4):
         for bad in (np.nan, np.inf, -np.inf):
-            arrays = drawn(rng, sizes, "full", "float64")
+            arrays = drawn(rng, form, sizes)
             at = tuple(rng.integers(n) for n in arrays[where].shape)
             arrays[where][at] = bad
-            check(ran(form, arrays, sizes), attended(*arrays, unseen))
+            check(ran(form, arrays, sizes), attended(form, *arrays))
 
 
-def test_rows_that_no_key_of_the_first_blocks_is_seen_by():
-    form, sizes, rng = ("full", "nan", "float64"), (1, 40, 3 * KEY_BLOCK), np.random.default_rng()
-    arrays = drawn(rng, sizes, "full", "float64")
+@pytest.mark.parametrize("queries", [1, 40])
+def test_queries_that_see_no_key_of_the_first_blocks(queries):
+    form, sizes, rng = ("full", "nan", "float64", "rows"), (1, queries, 3 * KEY_BLOCK), np.random.default_rng()
+    arrays = drawn(rng, form, sizes)
     arrays[3][:, :, : 2 * KEY_BLOCK] = -np.inf
-    arrays[3][:, :, -1] = 30 * rng.random(40)
-    check(ran(form, arrays, sizes), attended(*arrays, "nan"))
+    arrays[3][:, :, -1] = 30 * rng.random(queries)
+    check(ran(form, arrays, sizes), attended(form, *arrays))

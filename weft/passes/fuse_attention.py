@@ -21,6 +21,7 @@ from ._views import FACTORS, Number, Numbers, View, view_of, whole
 
 MIN_QUERIES, MIN_KEYS = 8, 4  # fewer leave most lanes of a vector empty
 MAX_KEYS = 2048  # scores of more keys do not stay in a cache
+MAX_COLUMNS = 2048  # of key and value, where queries or keys have names: a block keeps as many for each query
 
 
 class _Chain(NamedTuple):
@@ -186,7 +187,8 @@ class _Finder:
         same = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
         known = chain.mask is None or _covers(facts[3].shape, (*batch, queries, keys))
         suits = _is_within(queries, MIN_QUERIES) and _is_within(keys, MIN_KEYS, MAX_KEYS)
-        columns = isinstance(width, int) and isinstance(values, int)
+        most = MAX_COLUMNS if isinstance(queries, str) or isinstance(keys, str) else float("inf")
+        columns = isinstance(width, int) and isinstance(values, int) and width + values <= most
         return (query, key, value) if same and known and suits and columns else None
 
 

@@ -5,7 +5,8 @@ are read where they are, an element at a time for all queries, and the softmax n
 lanes. The product with the values has the values' columns in the lanes. Scores stay in scratch.
 
 Where the number of queries or keys is an argument, a turn goes over blocks of keys: what it has summed
-so far is scaled anew whenever the largest score of a query has grown.
+so far is scaled anew whenever the largest score of a query has grown. A block of one query, as decoders
+have it, has the columns of a key in the lanes, then the keys.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ STACK_BYTES = 512 << 10  # where they lie
 UNROLL = 4
 MAX_TURNS = 12  # keys, or queries, whose results are side by side in registers
 KEY_BLOCK = 240  # keys at a time where their number is an argument; a multiple of most tiles
+KEYS_TOGETHER = 8  # keys of one query whose products are summed side by side
 
 
 class _Block(NamedTuple):
@@ -358,7 +360,14 @@ class _OpenAttention(_Attention):
             first = b.let("first", p % blocks * width)
             rows = b.let("rows", te.minimum(params.queries - first, width))
             self._scratch(width)
-            self._queries(_Block(first, rows, self.most))
+            column = self.views[1].steps[-1]
+            if not is_open(column) and column == 1:
+                with b.when(rows > 1):
+                    self._queries(_Block(first, rows, self.most))
+                with b.otherwise():
+                    self._one_query(_Block(first, 1, 1))
+            else:
+                self._queries(_Block(first, rows, self.most))
         return b.finish()
 
     def _scratch(self, width: int) -> None:
@@ -373,17 +382,13 @@ class _OpenAttention(_Attention):
 
     def _queries(self, block: _Block) -> None:
         """Results for a block of queries, of all keys."""
-        b, keys = self.b, self.params.keys
+        b = self.b
         for vector in range(block.vectors):
             with self._used(block, vector):
                 self._turn_vector(block, vector)
-                self._fill(self.top, vector, float("-inf"))
-                self._fill(self.before, vector, float("-inf"))
-                self._fill(self.total, vector, 0)
+                self._begin_vector(vector)
         self._each(block, lambda row, column: b.store(self.partial, (row, column), te.const(0, self.wide)))
-        with b.loop("keys", (keys + (KEY_BLOCK - 1)) // KEY_BLOCK) as number:
-            self.first_key = b.let("first", number * KEY_BLOCK)
-            self.count = b.let("count", te.minimum(keys - self.first_key, KEY_BLOCK))
+        with self._key_blocks():
             self._score_used(block)
             for vector in range(block.vectors):
                 with self._used(block, vector):
@@ -393,6 +398,19 @@ class _OpenAttention(_Attention):
             with self._used(block, vector):
                 self._invert(vector)
         self._finish(block)
+
+    def _begin_vector(self, vector: int) -> None:
+        self._fill(self.top, vector, float("-inf"))
+        self._fill(self.before, vector, float("-inf"))
+        self._fill(self.total, vector, 0)
+
+    @contextmanager
+    def _key_blocks(self) -> Iterator[None]:
+        b, keys = self.b, self.params.keys
+        with b.loop("keys", (keys + (KEY_BLOCK - 1)) // KEY_BLOCK) as number:
+            self.first_key = b.let("first", number * KEY_BLOCK)
+            self.count = b.let("count", te.minimum(keys - self.first_key, KEY_BLOCK))
+            yield
 
     @contextmanager
     def _used(self, block: _Block, vector: int) -> Iterator[None]:
@@ -415,7 +433,7 @@ class _OpenAttention(_Attention):
                     write(row, lane + full * self.lanes)
 
     def _tiles(self, extent: Any, most: int) -> Sizes:
-        return tiles_and_rest(extent, most)
+        return balanced(extent, most) if isinstance(extent, int) else tiles_and_rest(extent, most)
 
     def _key_count(self) -> Any:
         return self.count
@@ -427,7 +445,7 @@ class _OpenAttention(_Attention):
         return self._start(view) + self.first_key * view.steps[-2]
 
     def _is_full(self, block: _Block, vector: int) -> bool:
-        return vector < block.vectors - 1
+        return isinstance(block.rows, int) or vector < block.vectors - 1
 
     def _unrolled(self, name: str, extent: Any, step: Callable[[Expr], None]) -> None:
         if isinstance(extent, int):
@@ -512,6 +530,109 @@ class _OpenAttention(_Attention):
             self.b.store(self.out, place, te.cast(value, self.dtype))
 
         self._each(block, write)
+
+    # One query
+
+    def _one_query(self, block: _Block) -> None:
+        """The same for one query: scores of neighbouring keys are neighbours in scratch."""
+        b, zero = self.b, te.const(0, self.wide)
+        self.line = b.alloc("line", self.wide, (self.params.width,))
+        self.shares = b.alloc("shares", self.wide, (KEYS_TOGETHER * self.lanes,))
+        self.scores = b.alloc("scores", self.wide, (KEY_BLOCK + self.lanes, 1))
+        self._copy_query(block)
+        self._begin_vector(0)
+        self._each(block, lambda row, column: b.store(self.partial, (row, column), zero))
+        with self._key_blocks():
+            done: Any = 0
+            for turns, count in self._tiles(self.count, KEYS_TOGETHER):
+                with b.loop("tile", count) as tile:
+                    self._dot_tile(block, tile * turns + done, turns)
+                done = done + turns * count
+            with b.vector("lane", self.lanes) as lane:  # so that there are whole vectors
+                b.store(self.scores, (self.count + lane, 0), te.const(float("-inf"), self.wide))
+            self._key_exponentials()
+            self._products(block)
+        self._invert(0)
+        self._finish(block)
+
+    def _copy_query(self, block: _Block) -> None:
+        """line[e] = scale * query[e]"""
+        b, view, source = self.b, self.views[0], self.sources[0]
+        row, column = view.steps[-2:]
+        start = b.let("query", self._start(view) + block.first * row)
+        scale = te.const(self.params.scale, self.wide)
+        with b.loop("e", self.params.width) as e:
+            b.store(self.line, e, te.cast(source[start + e * column], self.wide) * scale)
+
+    def _dot_tile(self, block: _Block, first: Expr, turns: int) -> None:
+        """scores[key] of some keys."""
+        b, source, row = self.b, self.sources[1], self.views[1].steps[-2]
+        start = b.let("key", self._start(self.views[1]) + self._key(first) * row)
+        full, rest = divmod(self.params.width, self.lanes)
+        with b.vector("lane", self.lanes) as lane:
+            acc = self._accumulators(turns)
+
+            def step(part: Expr) -> None:
+                at = part * self.lanes + lane
+                query = b.let("q", self.line[at])
+                for turn in range(turns):
+                    key = te.cast(source[start + turn * row + at], self.wide)
+                    b.store(acc, turn, acc[turn] + key * query)
+
+            if full:
+                self._unrolled("part", full, step)
+            for turn in range(turns):
+                b.store(self.shares, turn * self.lanes + lane, acc[turn])
+        if rest:
+            with self._lanes(rest) as last:
+                at = last + full * self.lanes
+                for turn in range(turns):
+                    place = turn * self.lanes + last
+                    product = te.cast(source[start + turn * row + at], self.wide) * self.line[at]
+                    b.store(self.shares, place, self.shares[place] + product)
+        for turn in range(turns):
+            score = self._folded(turn * self.lanes, lambda a, b: a + b)
+            if self.params.masked:
+                score = score + self._mask(block, self._key(first) + turn, 0, as_expr(0))
+            b.store(self.scores, (first + turn, 0), score)
+
+    def _folded(self, start: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+        """A vector of shares as one number: halves are combined."""
+        half = self.lanes // 2
+        while half:
+            with self._lanes(half) as lane:
+                at = lane + start
+                self.b.store(self.shares, at, combine(self.shares[at], self.shares[at + half]))
+            half //= 2
+        return self.shares[start]
+
+    def _key_exponentials(self) -> None:
+        """scores become exp(score - top), with keys in the lanes."""
+        b, zero, clean = self.b, te.const(0, self.wide), self.params.unseen == "clean"
+        vectors = (self.count + (self.lanes - 1)) // self.lanes
+        with b.vector("lane", self.lanes) as lane:
+            acc = self._accumulators(1)
+            b.store(acc, 0, self.before[0])
+            with b.loop("part", vectors) as part:
+                score = b.let("score", self.scores[part * self.lanes + lane, 0])
+                b.store(acc, 0, te.select(score > acc[0], score, acc[0]))
+            b.store(self.shares, lane, acc[0])
+        largest = b.let("largest", self._folded(0, lambda a, b: te.select(a > b, a, b)))
+        top = b.let("top", te.select(largest.equal(float("-inf")), zero, largest))
+        factor: Expr = b.let("factor", te.exp(self.before[0] - top))
+        if clean:
+            factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
+        with b.vector("lane", self.lanes) as lane:
+            acc = self._accumulators(1)
+            with b.loop("part", vectors) as part:
+                at = (part * self.lanes + lane, 0)
+                e = b.let("e", te.exp(self.scores[at] - top))
+                b.store(self.scores, at, te.select(e.equal(e), e, zero) if clean else e)
+                b.store(acc, 0, acc[0] + e)
+            b.store(self.shares, lane, acc[0])
+        b.store(self.total, 0, self.total[0] * factor + self._folded(0, lambda a, b: a + b))
+        b.store(self.inverse, 0, factor)
+        b.store(self.before, 0, largest)
 
 
 def _dense_steps(shape: Sequence[int]) -> list[int]:
