@@ -10,7 +10,9 @@ import weft.symbol as sym
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.interpret import evaluate
+from weft.core.ir import NodeEntry
 from weft.core.passes import apply_passes
+from weft.core.symbolic import bound_symbol
 from weft.passes._views import _reshaped, view_of
 
 rng = np.random.default_rng(3)
@@ -85,11 +87,12 @@ def test_a_mask_is_added(shape, mask_first):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_without_any_key_become_zeros_where_the_model_says_so():
+@pytest.mark.parametrize("is_nan", [lambda p: sym.broadcast_not_equal(p, p), sym.isnan])
+def test_rows_without_any_key_become_zeros_where_the_model_says_so(is_nan):
     values = {**heads(), "m": np.zeros((9, 9), "f")}
     values["m"][4] = -np.inf
     p = sym.softmax(sym.broadcast_add(scores(), M))
-    clean = sym.where(sym.broadcast_not_equal(p, p), sym.zeros(shape=(1, 2, 9, 9)), p)
+    clean = sym.where(is_nan(p), sym.zeros(shape=(1, 2, 9, 9)), p)
     ops, (found,) = fused(sym.batch_matmul(clean, V), values)
     assert "_strided_attention" in ops
     assert not found[:, :, 4].any()
@@ -152,6 +155,94 @@ def test_key_and_query_of_different_heads_are_left_alone():
     np.testing.assert_allclose(found, attention(values), rtol=1e-4, atol=1e-5)
 
 
+# Extents by name
+
+
+def open_fused(symbol, shapes):
+    """The graph of inputs whose shapes have names, with its chains fused."""
+    graph = infer(Graph(symbol.outputs), shapes, dict.fromkeys(shapes, np.dtype("f")))
+    return apply_passes(graph, CHAINS)
+
+
+def bound_results(graph, names, values):
+    """What a graph gives once its names are numbers."""
+    shapes = {name: value.shape for name, value in values.items()}
+    dtypes = {name: value.dtype for name, value in values.items()}
+    symbol = bound_symbol(graph.symbol, names)
+    return evaluate(infer(Graph(symbol.outputs), shapes, dtypes), values)
+
+
+def ops_of(graph):
+    return [node.op_name for node in graph.indexed.nodes if node.op]
+
+
+def transformer_attention(mask=False):
+    """x W as queries, keys and values side by side, cut into heads; the mask is for each item of the batch."""
+    y = sym.matmul(sym.Variable("x"), sym.Variable("w"))
+    parts = sym.split(y, indices_or_sections=3, axis=2)
+    q, k, v = (sym.transpose(sym.reshape(parts[i], shape=("batch", "seq", 3, 8)), axes=(0, 2, 1, 3)) for i in range(3))
+    scores = sym.batch_matmul(q, sym.transpose(k, axes=(0, 1, 3, 2))) / 4.0
+    p = sym.softmax(sym.broadcast_add(scores, sym.Variable("m")) if mask else scores)
+    y = sym.transpose(sym.batch_matmul(p, v), axes=(0, 2, 1, 3))
+    return sym.reshape(y, shape=("batch", "seq", 24))
+
+
+@pytest.mark.parametrize("mask", [None, ("batch", 1, 1, "seq"), ("seq", "seq"), ("seq",), (3, 1, "seq")])
+def test_a_transformer_of_open_batch_and_length(mask):
+    shapes = {"x": ("batch", "seq", 5), "w": (5, 72), **({"m": mask} if mask else {})}
+    graph = open_fused(transformer_attention(bool(mask)), shapes)
+    ops = ops_of(graph)
+    assert ops.count("_strided_attention") == 1
+    assert not {"softmax", "batch_matmul", "split"} & set(ops)
+    (node,) = (node for node in graph.indexed.nodes if node.op_name == "_strided_attention")
+    assert graph.fact(NodeEntry(node)).shape == ("batch", "seq", 3, 8)
+    assert (node.params.batch, node.params.queries, node.params.keys) == (("batch", 3), "seq", "seq")
+    for batch, seq in [(1, 1), (2, 7), (3, 12)]:
+        names = {"batch": batch, "seq": seq}
+        values = {name: normal(*(names.get(n, n) for n in shape)) for name, shape in shapes.items()}
+        (found,) = bound_results(graph, names, values)
+        parts = (values["x"].astype("d") @ values["w"]).reshape(batch, seq, 3, 3, 8).transpose(2, 0, 3, 1, 4)
+        y = attention(dict(zip("qkv", parts)), 0.25, values.get("m", 0.0)).transpose(0, 2, 1, 3)
+        np.testing.assert_allclose(found, y.reshape(batch, seq, 24), rtol=1e-4, atol=1e-5)
+
+
+def test_names_that_are_no_words():
+    shapes = {"q": ("x:0", 2, "x:1", 8), "k": ("x:0", 2, 20, 8), "v": ("x:0", 2, 20, 8)}
+    graph = open_fused(sym.scaled_dot_product_attention(Q, K, V), shapes)
+    assert ops_of(graph) == ["_strided_attention"]
+    values = {"q": normal(3, 2, 9, 8), "k": normal(3, 2, 20, 8), "v": normal(3, 2, 20, 8)}
+    (found,) = bound_results(graph, {"x:0": 3, "x:1": 9}, values)
+    np.testing.assert_allclose(found, attention(values, 8**-0.5), rtol=1e-4, atol=1e-5)
+
+
+def test_a_cache_of_past_keys():
+    """Keys of a part of a longer buffer, from a place that is a number."""
+    shapes = {"q": ("n", 2, "s", 8), "k": ("n", 2, "t + 3", 8), "v": ("n", 2, "t", 8)}
+    k = sym.strided_slice(K, begin=(0, 0, 3), end=("n", 2, "t + 3"))
+    graph = open_fused(sym.batch_matmul(sym.softmax(scores(k=k)), V), shapes)
+    assert ops_of(graph) == ["_strided_attention"]
+    values = {"q": normal(1, 2, 4, 8), "k": normal(1, 2, 8, 8), "v": normal(1, 2, 5, 8)}
+    (found,) = bound_results(graph, {"n": 1, "s": 4, "t": 5}, values)
+    expected = attention({**values, "k": values["k"][:, :, 3:]})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"m": ("m", 9, "k")},  # one for all heads, or one for each
+        {"q": ("n", 2, 9, "e"), "k": ("n", 2, "k", "e")},
+        {"v": ("n", 2, "k", "v")},
+        {"k": ("i", 2, "k", 5)},
+        {"v": ("n", 2, "k", 4000)},  # too much for scratch
+    ],
+)
+def test_open_attention_left_alone(change):
+    shapes = {"q": ("n", 2, 9, 5), "k": ("n", 2, "k", 5), "v": ("n", 2, "k", 5), "m": ("n", 1, 1, "k"), **change}
+    graph = open_fused(sym.batch_matmul(sym.softmax(sym.broadcast_add(scores(), M)), V), shapes)
+    assert "_strided_attention" not in ops_of(graph)
+
+
 # Views
 
 
@@ -195,6 +286,10 @@ def test_steps_of_another_shape():
     assert _reshaped((4, 6), (6, 1), (24,)) == (1,)
     assert _reshaped((4, 6), (12, 1), (3, 8)) is None
     assert _reshaped((6, 4), (1, 6), (24,)) is None
+    assert _reshaped(("n", "s", 6), ("12*s", 12, 1), ("n*s", 3, 2)) == (12, 2, 1)
+    assert _reshaped(("n", "s"), ("2*s", 1), ("n*s",)) is None
+    assert _reshaped(("n",), (1,), ("n//2", 2)) is None
+    assert _reshaped(("n",), (1,), ("n", "m")) is None
 
 
 # Layer normalisation

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base.dtype import dtype_name
+from ..base.extents import Extent
 from ..base.layout import Layout
-from ..base.shape import StaticShape, is_static, normalize_axis
+from ..base.shape import StaticShape, is_known, is_static, normalize_axis
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..core.passes import register_pass
@@ -97,8 +98,8 @@ def _out_shape(walker: Walker, node: Node) -> StaticShape | None:
 
 
 def _same_shape(walker: Walker, node: Node, entry: NodeEntry) -> bool:
-    shape = _out_shape(walker, node)
-    return shape is not None and shape == _shape(walker, entry)
+    shape = walker.fact(NodeEntry(node)).shape
+    return is_known(shape) and shape == walker.fact(entry).shape
 
 
 # Numbers that change nothing.
@@ -242,7 +243,7 @@ def _flip_twice(walker: Walker, node: Node, inputs: Inputs) -> Found:
 
 @row("transpose", "transpose(transpose(x, p), q) -> transpose(x, p[q]); the identity -> x")
 def _transposes(walker: Walker, node: Node, inputs: Inputs) -> Found:
-    shape = _out_shape(walker, node)
+    shape = walker.fact(NodeEntry(node)).shape
     if shape is None:
         return None
     axes, source = _permutation(node, len(shape)), inputs[0]
@@ -275,16 +276,17 @@ VIEWS = "reshape flatten squeeze expand_dims reshape_like"
 
 @row(VIEWS, "view(x) of the shape of x -> x; view(view(x)) -> reshape(x)")
 def _views(walker: Walker, node: Node, inputs: Inputs) -> Found:
-    shape, source = _out_shape(walker, node), inputs[0]
-    if shape is None:
+    shape, source = walker.fact(NodeEntry(node)).shape, inputs[0]
+    if shape is None or None in shape:
         return None
     if source.node.op_name in VIEWS.split():
         source = source.node.inputs[0]
-    if _shape(walker, source) == shape:
+    if walker.fact(source).shape == shape:
         return source
     if source is inputs[0] or 0 in shape:  # reshape reads 0 as a code
         return None
-    return walker.make("reshape", [source], {"shape": shape}, node.name)
+    wanted = tuple(Extent.of(dim) for dim in shape if dim is not None)
+    return walker.make("reshape", [source], {"shape": wanted}, node.name)
 
 
 PRODUCTS = "matmul dense batch_matmul _packed_matmul"

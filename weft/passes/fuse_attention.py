@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..base.dtype import FLOAT32
-from ..base.shape import is_static, normalize_axis
+from ..base.extents import Extent
+from ..base.shape import Shape, is_known, normalize_axis
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..core.passes import register_pass
 from ..core.walk import Walker, rewrite
 from ._chains import Chains
 from ._moves import Moves
-from ._views import FACTORS, View, view_of, whole
+from ._views import FACTORS, Number, Numbers, View, view_of, whole
 
 MIN_QUERIES, MIN_KEYS = 8, 4  # fewer leave most lanes of a vector empty
 MAX_KEYS = 2048  # scores of more keys do not stay in a cache
+MAX_COLUMNS = 2048  # of key and value, where queries or keys have names: a block keeps as many for each query
 
 
 class _Chain(NamedTuple):
@@ -63,14 +65,14 @@ class _Finder:
         query, key, value = seen
         batch, (queries, width) = query.shape[:-2], query.shape[-2:]
         attrs = {
-            "batch": batch,
-            "queries": queries,
-            "keys": key.shape[-2],
+            "batch": _written(*batch),
+            "queries": Extent.of(queries),
+            "keys": Extent.of(key.shape[-2]),
             "width": width,
             "values": value.shape[-1],
-            "query": (query.start, *query.steps),
-            "key": (key.start, *key.steps),
-            "value": (value.start, *value.steps),
+            "query": _written(query.start, *query.steps),
+            "key": _written(key.start, *key.steps),
+            "value": _written(value.start, *value.steps),
             "out_axes": (order := self._order(node, len(batch) + 2)),
             "unseen": chain.unseen,
             "scale": chain.factor * query.factor * key.factor,
@@ -113,9 +115,9 @@ class _Finder:
             return None
         params, (query, key, value, *mask) = node.params, node.inputs
         shape = self.graph.fact(query).shape
-        if params.is_causal or params.mask == "boolean" or not is_static(shape):
+        if params.is_causal or params.mask == "boolean" or not shape or not isinstance(width := shape[-1], int):
             return None
-        factor = params.scale if params.scale is not None else max(shape[-1], 1) ** -0.5
+        factor = params.scale if params.scale is not None else max(width, 1) ** -0.5
         given = mask[0] if mask else None
         return _Chain(query, key, value, False, factor, given, "zero", frozenset())
 
@@ -129,7 +131,7 @@ class _Finder:
         if test.op_name == "cast":
             inside.append(test)
             test = test.inputs[0].node
-        is_nan = test.op_name == "broadcast_not_equal" and test.inputs == [p, p]
+        is_nan = (test.op_name, test.inputs) in (("broadcast_not_equal", [p, p]), ("isnan", [p]))
         zero = other.node.op_name == "zeros" or (other.node.op_name == "full" and other.node.params.fill_value == 0)
         return (p.node, "clean", [*inside, test]) if is_nan and zero else (None, "", [])
 
@@ -179,14 +181,35 @@ class _Finder:
         entries = [view.source for view in (query, key, value)]
         entries += [] if chain.mask is None else [chain.mask]
         facts = [self.graph.fact(entry) for entry in entries]
-        if any(fact.dtype != FLOAT32 or not is_static(fact.shape) for fact in facts):
+        if any(fact.dtype != FLOAT32 or not is_known(fact.shape) for fact in facts):
             return None
+        (*batch, queries, width), keys, values = query.shape, key.shape[-2], value.shape[-1]
         same = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
-        suits = query.shape[-2] >= MIN_QUERIES and MIN_KEYS <= key.shape[-2] <= MAX_KEYS
-        return (query, key, value) if same and suits else None
+        known = chain.mask is None or _covers(facts[3].shape, (*batch, queries, keys))
+        suits = _is_within(queries, MIN_QUERIES) and _is_within(keys, MIN_KEYS, MAX_KEYS)
+        most = MAX_COLUMNS if isinstance(queries, str) or isinstance(keys, str) else float("inf")
+        columns = isinstance(width, int) and isinstance(values, int) and width + values <= most
+        return (query, key, value) if same and known and suits and columns else None
 
 
-def _swapped(items: tuple[int, ...]) -> tuple[int, ...]:
+def _covers(mask: Shape, scores: Numbers) -> bool:
+    """Whether it is told along which axes the mask is the same everywhere."""
+    assert mask is not None
+    return len(mask) <= len(scores) and all(
+        extent == 1 or extent == whole for extent, whole in zip(mask[::-1], scores[::-1])
+    )
+
+
+def _is_within(extent: Number, low: int, high: float = float("inf")) -> bool:
+    return isinstance(extent, str) or low <= extent <= high
+
+
+def _written(*numbers: Number) -> tuple[Extent, ...]:
+    """Numbers as attributes hold them."""
+    return tuple(map(Extent.of, numbers))
+
+
+def _swapped(items: Numbers) -> Numbers:
     return (*items[:-2], items[-1], items[-2])
 
 
@@ -195,6 +218,6 @@ def _turned(walker: Walker, mask: NodeEntry) -> NodeEntry:
     shape = walker.fact(mask).shape
     assert shape is not None
     if len(shape) < 2:  # the same for every query: a column
-        return walker.make("reshape", [mask], {"shape": (*shape, 1)}) if shape else mask
+        return walker.make("expand_dims", [mask], {"axis": 1}) if shape else mask
     axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     return walker.make("transpose", [mask], {"axes": axes})

@@ -3,6 +3,10 @@
 Queries lie in the lanes while scores are computed: the block of queries is transposed once, keys
 are read where they are, an element at a time for all queries, and the softmax needs no sums across
 lanes. The product with the values has the values' columns in the lanes. Scores stay in scratch.
+
+Where the number of queries or keys is an argument, a turn goes over blocks of keys: what it has summed
+so far is scaled anew whenever the largest score of a query has grown. A block of one query, as decoders
+have it, has the columns of a key in the lanes, then the keys.
 """
 
 from __future__ import annotations
@@ -21,22 +25,26 @@ from ...core.ir import Fact, NodeEntry
 from ...ops.nn.strided_attention import View, mask_shape, views
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Load, as_expr
-from ...te.loops import Buffer
+from ...te.extents import is_open
+from ...te.loops import Buffer, Kernel
 from ..group import LoweredKernel, kernel_name
 from .long_sums import finished
 from .tile import balanced, registers
+from .tile_walk import Sizes, tiles_and_rest
 
 SCORES = 3 / 16  # of the second cache, for those of a block of queries
 STACK_BYTES = 512 << 10  # where they lie
 UNROLL = 4
 MAX_TURNS = 12  # keys, or queries, whose results are side by side in registers
+KEY_BLOCK = 240  # keys at a time where their number is an argument; a multiple of most tiles
+KEYS_TOGETHER = 8  # keys of one query whose products are summed side by side
 
 
 class _Block(NamedTuple):
     """Queries from row `first` on, in `vectors` vectors of which the last may not be full."""
 
     first: Expr
-    rows: int
+    rows: Any
     vectors: int
 
 
@@ -44,18 +52,19 @@ def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], targ
     """The kernel of a group that is a _strided_attention."""
     (node,) = group.nodes
     facts = [fact(entry) for entry in node.inputs]
-    made = _Attention(kernel_name(group), node.params, facts, target)
     params = node.params
+    template = _OpenAttention if is_open(params.queries) or is_open(params.keys) else _Attention
+    made = template(kernel_name(group), params, facts, target)
     heads = prod(params.batch) * params.queries * params.keys
     work = heads * (params.width + params.values + target.facts.function_operations)
     arguments = (*node.inputs, NodeEntry(node))
     return [LoweredKernel(finished(made.kernel()), arguments, work)]
 
 
-def query_vectors(keys: int, lanes: int, itemsize: int, target: CpuTarget) -> int:
+def query_vectors(rows: int, lanes: int, itemsize: int, target: CpuTarget) -> int:
     """How many vectors of queries a block has; 0 where even one has too many scores."""
     most = min(SCORES * target.caches[1], STACK_BYTES)
-    return next((n for n in (2, 1) if keys * n * lanes * itemsize <= most), 0)
+    return next((n for n in (2, 1) if rows * n * lanes * itemsize <= most), 0)
 
 
 class _Attention:
@@ -71,13 +80,18 @@ class _Attention:
         self.out_steps = _out_steps(params)
         size = prod(params.batch) * params.queries * params.values
         self.out = self.b.arg("out", self.dtype, (size,))
-        self.most = query_vectors(params.keys, self.lanes, self.wide.itemsize, target) or 1
+        self.most = query_vectors(self._scratch_rows(), self.lanes, self.wide.itemsize, target) or 1
+
+    def _scratch_rows(self) -> int:
+        """How many numbers a query has in large scratch."""
+        keys: int = self.params.keys
+        return keys
 
     def _flat(self, name: str, fact: Fact) -> Buffer:
         assert is_static(fact.shape)
         return self.b.arg(name, self.dtype, (numel(fact.shape),))
 
-    def kernel(self) -> Any:
+    def kernel(self) -> Kernel:
         b, params = self.b, self.params
         block = self.most * self.lanes
         full, rest = divmod(params.queries, block)
@@ -113,9 +127,15 @@ class _Attention:
 
     def _block(self, block: _Block) -> None:
         self._turn_queries(block)
+        for vector in range(block.vectors):
+            self._fill(self.top, vector, float("-inf"))
         self._score(block)
         self._exponentials(block)
         self._products(block)
+
+    def _fill(self, memory: Buffer, vector: int, value: float) -> None:
+        with self.b.vector("lane", self.lanes) as lane:
+            self.b.store(memory, vector * self.lanes + lane, te.const(value, self.wide))
 
     def _start(self, view: View) -> Expr:
         """Where the matrix of this turn begins."""
@@ -152,21 +172,29 @@ class _Attention:
     def _score(self, block: _Block) -> None:
         """scores[key, query] and the largest for each query, keys in tiles."""
         b = self.b
-        lowest = te.const(float("-inf"), self.wide)
-        for vector in range(block.vectors):
-            with b.vector("lane", self.lanes) as lane:
-                b.store(self.top, vector * self.lanes + lane, lowest)
         most = min((self.budget - block.vectors - 1) // block.vectors, MAX_TURNS)
         done = 0
-        for turns, count in balanced(self.params.keys, most):
+        for turns, count in self._tiles(self._key_count(), most):
             with b.loop("tile", count) as tile, b.vector("lane", self.lanes) as lane:
                 self._score_tile(block, tile * turns + done, turns, lane)
-            done += turns * count
+            done = done + turns * count
+
+    def _tiles(self, extent: Any, most: int) -> Sizes:
+        """Tiles that cover an extent: how many turns, and how many such tiles."""
+        return balanced(extent, most)
+
+    def _key_count(self) -> Any:
+        """How many keys there are scores of."""
+        return self.params.keys
+
+    def _key(self, number: Expr) -> Expr:
+        """The key that the scores of a number are of."""
+        return number
 
     def _score_tile(self, block: _Block, first: Expr, turns: int, lane: Expr) -> None:
         b, view, source = self.b, self.views[1], self.sources[1]
         row, column = view.steps[-2:]
-        start = b.let("key", self._start(view) + first * row)
+        start = b.let("key", self._start(view) + self._key(first) * row)
         columns = range(block.vectors)
         acc = self._accumulators(turns * block.vectors)
 
@@ -184,7 +212,7 @@ class _Attention:
             for turn in range(turns):
                 value: Expr = acc[turn * block.vectors + v]
                 if self.params.masked:
-                    value = value + self._mask(block, first + turn, v, lane)
+                    value = value + self._mask(block, self._key(first) + turn, v, lane)
                 score = b.let("score", value)
                 b.store(self.scores, (first + turn, v * self.lanes + lane), score)
                 # NaN is never larger: it comes back in the sum of exponentials.
@@ -212,8 +240,11 @@ class _Attention:
         if not per_query:
             return te.cast(self.sources[3][index], self.wide)
         index = index + (block.first + lane + done) * per_query
-        inside = None if block.rows >= done + self.lanes else lane < block.rows - done
+        inside = None if self._is_full(block, vector) else lane < block.rows - done
         return te.cast(Load(self.sources[3], (index,), inside), self.wide)
+
+    def _is_full(self, block: _Block, vector: int) -> bool:
+        return bool(block.rows >= (vector + 1) * self.lanes)
 
     def _exponentials(self, block: _Block) -> None:
         """scores become exp(score - top), `inverse` one over their sum."""
@@ -264,16 +295,17 @@ class _Attention:
     def _columns(self, block: _Block, first: int, vectors: int, lanes: int) -> None:
         most = min((self.budget - vectors - 1) // vectors, MAX_TURNS)
         done = 0
-        for turns, count in balanced(block.rows, most):
+        for turns, count in self._tiles(block.rows, most):
             with self.b.loop("tile", count) as tile, self._lanes(lanes) as lane:
                 columns = [lane + (first + v * lanes) for v in range(vectors)]
-                self._product_tile(block, tile * turns + done, turns, columns)
-            done += turns * count
+                acc = self._product_tile(tile * turns + done, turns, columns)
+                self._store_tile(block, tile * turns + done, turns, columns, acc)
+            done = done + turns * count
 
-    def _product_tile(self, block: _Block, first: Expr, turns: int, columns: Sequence[Expr]) -> None:
+    def _product_tile(self, first: Expr, turns: int, columns: Sequence[Expr]) -> Buffer:
         b, view, source = self.b, self.views[2], self.sources[2]
         row, column = view.steps[-2:]
-        start = b.let("value", self._start(view))
+        start = b.let("value", self._first_value(view))
         acc = self._accumulators(turns * len(columns))
 
         def step(key: Expr) -> None:
@@ -285,18 +317,322 @@ class _Attention:
                     place = turn * len(columns) + v
                     b.store(acc, place, acc[place] + score * value)
 
-        self._unrolled("key", self.params.keys, step)
-        *batch, row_step, column_step = self.out_steps
-        start_out = (block.first + first) * row_step
-        for index, step_out in zip(self.at, batch):
-            start_out = start_out + index * step_out
-        start_out = b.let("start", start_out)
+        self._unrolled("key", self._key_count(), step)
+        return acc
+
+    def _first_value(self, view: View) -> Expr:
+        """Where the first row of values is that belongs to the scores."""
+        return self._start(view)
+
+    def _store_tile(self, block: _Block, first: Expr, turns: int, columns: Sequence[Expr], acc: Buffer) -> None:
+        b = self.b
+        start_out = self._out_start(block.first + first)
+        row_step, column_step = self.out_steps[-2:]
         for turn in range(turns):
             factor = b.let("factor", self.inverse[first + turn])
             for v, c in enumerate(columns):
                 value = acc[turn * len(columns) + v] * factor
                 place = start_out + turn * row_step + c * column_step
                 b.store(self.out, place, te.cast(value, self.dtype))
+
+    def _out_start(self, query: Expr) -> Expr:
+        """Where the results of a query begin."""
+        *batch, row_step, _ = self.out_steps
+        start = query * row_step
+        for index, step in zip(self.at, batch):
+            start = start + index * step
+        return self.b.let("start", start)
+
+
+class _OpenAttention(_Attention):
+    """Attention where the numbers of queries and keys may be arguments: scores of a block of keys at a time."""
+
+    def _scratch_rows(self) -> int:
+        rows: int = KEY_BLOCK + self.params.width + self.params.values
+        return rows
+
+    def kernel(self) -> Kernel:
+        b, params = self.b, self.params
+        width = self.most * self.lanes
+        blocks = (params.queries + (width - 1)) // width
+        with b.parallel("p", prod(params.batch) * blocks) as p:
+            self.at = self._batch_index(p // blocks)
+            first = b.let("first", p % blocks * width)
+            rows = b.let("rows", te.minimum(params.queries - first, width))
+            self._scratch(width)
+            column = self.views[1].steps[-1]
+            if not is_open(column) and column == 1:
+                with b.when(rows > 1):
+                    self._queries(_Block(first, rows, self.most))
+                with b.otherwise():
+                    self._one_query(_Block(first, 1, 1))
+            else:
+                self._queries(_Block(first, rows, self.most))
+        return b.finish()
+
+    def _scratch(self, width: int) -> None:
+        alloc, params = self.b.alloc, self.params
+        self.turned = alloc("turned", self.wide, (params.width, width))
+        self.scores = alloc("scores", self.wide, (KEY_BLOCK, width))
+        self.partial = alloc("partial", self.wide, (width, params.values))
+        self.top = alloc("top", self.wide, (width,))
+        self.before = alloc("before", self.wide, (width,))  # the largest score of the keys before these
+        self.total = alloc("total", self.wide, (width,))
+        self.inverse = alloc("inverse", self.wide, (width,))  # what partial results are to be multiplied with
+
+    def _queries(self, block: _Block) -> None:
+        """Results for a block of queries, of all keys."""
+        b = self.b
+        for vector in range(block.vectors):
+            with self._used(block, vector):
+                self._turn_vector(block, vector)
+                self._begin_vector(vector)
+        self._each(block, lambda row, column: b.store(self.partial, (row, column), te.const(0, self.wide)))
+        with self._key_blocks():
+            self._score_used(block)
+            for vector in range(block.vectors):
+                with self._used(block, vector):
+                    self._exponential_vector(vector)
+            self._products(block)
+        for vector in range(block.vectors):
+            with self._used(block, vector):
+                self._invert(vector)
+        self._finish(block)
+
+    def _begin_vector(self, vector: int) -> None:
+        self._fill(self.top, vector, float("-inf"))
+        self._fill(self.before, vector, float("-inf"))
+        self._fill(self.total, vector, 0)
+
+    @contextmanager
+    def _key_blocks(self) -> Iterator[None]:
+        b, keys = self.b, self.params.keys
+        with b.loop("keys", (keys + (KEY_BLOCK - 1)) // KEY_BLOCK) as number:
+            self.first_key = b.let("first", number * KEY_BLOCK)
+            self.count = b.let("count", te.minimum(keys - self.first_key, KEY_BLOCK))
+            yield
+
+    @contextmanager
+    def _used(self, block: _Block, vector: int) -> Iterator[None]:
+        """What is done only where there are queries for a vector."""
+        if vector:
+            with self.b.when(block.rows > vector * self.lanes):
+                yield
+        else:
+            yield
+
+    def _each(self, block: _Block, write: Callable[[Expr, Expr], None]) -> None:
+        """Something for each query and column of the results."""
+        b, (full, rest) = self.b, divmod(self.params.values, self.lanes)
+        with b.loop("row", block.rows) as row:
+            if full:
+                with b.loop("part", full) as part, b.vector("lane", self.lanes) as lane:
+                    write(row, part * self.lanes + lane)
+            if rest:
+                with self._lanes(rest) as lane:
+                    write(row, lane + full * self.lanes)
+
+    def _tiles(self, extent: Any, most: int) -> Sizes:
+        return balanced(extent, most) if isinstance(extent, int) else tiles_and_rest(extent, most)
+
+    def _key_count(self) -> Any:
+        return self.count
+
+    def _key(self, number: Expr) -> Expr:
+        return self.first_key + number
+
+    def _first_value(self, view: View) -> Expr:
+        return self._start(view) + self.first_key * view.steps[-2]
+
+    def _is_full(self, block: _Block, vector: int) -> bool:
+        return isinstance(block.rows, int) or vector < block.vectors - 1
+
+    def _unrolled(self, name: str, extent: Any, step: Callable[[Expr], None]) -> None:
+        if isinstance(extent, int):
+            super()._unrolled(name, extent, step)
+            return
+        with self.b.loop(name, extent // UNROLL) as outer:
+            for turn in range(UNROLL):
+                step(outer * UNROLL + turn)
+        with self.b.loop(name, extent % UNROLL) as last:
+            step(extent // UNROLL * UNROLL + last)
+
+    def _turn_vector(self, block: _Block, vector: int) -> None:
+        """turned[e, query] = scale * query[query, e]; lanes without a query hold zeros."""
+        b, view, source = self.b, self.views[0], self.sources[0]
+        row, column = view.steps[-2:]
+        done = vector * self.lanes
+        start = b.let("query", self._start(view) + (block.first + done) * row)
+        scale = te.const(self.params.scale, self.wide)
+        with b.loop("e", self.params.width) as e, b.vector("lane", self.lanes) as lane:
+            value = Load(source, (start + lane * row + e * column,), lane < block.rows - done)
+            b.store(self.turned, (e, lane + done), te.cast(value, self.wide) * scale)
+
+    def _score_used(self, block: _Block) -> None:
+        """Scores of as many vectors of queries as there are."""
+        if block.vectors == 1:
+            self._score(block)
+            return
+        with self.b.when(block.rows > self.lanes):
+            self._score(block)
+        with self.b.otherwise():
+            self._score(block._replace(vectors=1))
+
+    def _exponential_vector(self, vector: int) -> None:
+        """scores become exp(score - top), which is the largest so far: what was summed before is brought to the same
+        scale. A query that has seen no key yet has sums of zeros."""
+        b, zero = self.b, te.const(0, self.wide)
+        clean = self.params.unseen == "clean"
+        with b.vector("lane", self.lanes) as lane:
+            at = vector * self.lanes + lane
+            largest = b.let("largest", self.top[at])
+            top = b.let("top", te.select(largest.equal(float("-inf")), zero, largest))
+            factor = b.let("factor", te.exp(self.before[at] - top))
+            if clean:
+                factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
+            acc = self._accumulators(1)
+            with b.loop("key", self.count) as key:
+                e = b.let("e", te.exp(self.scores[key, at] - top))
+                b.store(self.scores, (key, at), te.select(e.equal(e), e, zero) if clean else e)
+                b.store(acc, 0, acc[0] + e)  # NaN stays in the sum
+            b.store(self.total, at, self.total[at] * factor + acc[0])
+            b.store(self.inverse, at, factor)
+            b.store(self.before, at, largest)
+
+    def _store_tile(self, block: _Block, first: Expr, turns: int, columns: Sequence[Expr], acc: Buffer) -> None:
+        b = self.b
+        for turn in range(turns):
+            factor = b.let("factor", self.inverse[first + turn])
+            for v, c in enumerate(columns):
+                at = (first + turn, c)
+                b.store(self.partial, at, self.partial[at] * factor + acc[turn * len(columns) + v])
+
+    def _invert(self, vector: int) -> None:
+        """One over the sum of exponentials; where that is 0, or NaN, what the query is to have instead."""
+        b, unseen = self.b, self.params.unseen
+        one, zero = te.const(1, self.wide), te.const(0, self.wide)
+        with b.vector("lane", self.lanes) as lane:
+            at = vector * self.lanes + lane
+            total: Expr = b.let("total", self.total[at])
+            if unseen != "nan":
+                total = b.let("total", te.select(total.equal(0), one, total))
+            inverse: Expr = b.let("inverse", one / total)
+            if unseen == "clean":
+                inverse = te.select(inverse.equal(inverse), inverse, zero)
+            b.store(self.inverse, at, inverse)
+
+    def _finish(self, block: _Block) -> None:
+        column_step = self.out_steps[-1]
+
+        def write(row: Expr, column: Expr) -> None:
+            place = self._out_start(block.first + row) + column * column_step
+            value = self.partial[row, column] * self.inverse[row]
+            self.b.store(self.out, place, te.cast(value, self.dtype))
+
+        self._each(block, write)
+
+    # One query
+
+    def _one_query(self, block: _Block) -> None:
+        """The same for one query: scores of neighbouring keys are neighbours in scratch."""
+        b, zero = self.b, te.const(0, self.wide)
+        self.line = b.alloc("line", self.wide, (self.params.width,))
+        self.shares = b.alloc("shares", self.wide, (KEYS_TOGETHER * self.lanes,))
+        self.scores = b.alloc("scores", self.wide, (KEY_BLOCK + self.lanes, 1))
+        self._copy_query(block)
+        self._begin_vector(0)
+        self._each(block, lambda row, column: b.store(self.partial, (row, column), zero))
+        with self._key_blocks():
+            done: Any = 0
+            for turns, count in self._tiles(self.count, KEYS_TOGETHER):
+                with b.loop("tile", count) as tile:
+                    self._dot_tile(block, tile * turns + done, turns)
+                done = done + turns * count
+            with b.vector("lane", self.lanes) as lane:  # so that there are whole vectors
+                b.store(self.scores, (self.count + lane, 0), te.const(float("-inf"), self.wide))
+            self._key_exponentials()
+            self._products(block)
+        self._invert(0)
+        self._finish(block)
+
+    def _copy_query(self, block: _Block) -> None:
+        """line[e] = scale * query[e]"""
+        b, view, source = self.b, self.views[0], self.sources[0]
+        row, column = view.steps[-2:]
+        start = b.let("query", self._start(view) + block.first * row)
+        scale = te.const(self.params.scale, self.wide)
+        with b.loop("e", self.params.width) as e:
+            b.store(self.line, e, te.cast(source[start + e * column], self.wide) * scale)
+
+    def _dot_tile(self, block: _Block, first: Expr, turns: int) -> None:
+        """scores[key] of some keys."""
+        b, source, row = self.b, self.sources[1], self.views[1].steps[-2]
+        start = b.let("key", self._start(self.views[1]) + self._key(first) * row)
+        full, rest = divmod(self.params.width, self.lanes)
+        with b.vector("lane", self.lanes) as lane:
+            acc = self._accumulators(turns)
+
+            def step(part: Expr) -> None:
+                at = part * self.lanes + lane
+                query = b.let("q", self.line[at])
+                for turn in range(turns):
+                    key = te.cast(source[start + turn * row + at], self.wide)
+                    b.store(acc, turn, acc[turn] + key * query)
+
+            if full:
+                self._unrolled("part", full, step)
+            for turn in range(turns):
+                b.store(self.shares, turn * self.lanes + lane, acc[turn])
+        if rest:
+            with self._lanes(rest) as last:
+                at = last + full * self.lanes
+                for turn in range(turns):
+                    place = turn * self.lanes + last
+                    product = te.cast(source[start + turn * row + at], self.wide) * self.line[at]
+                    b.store(self.shares, place, self.shares[place] + product)
+        for turn in range(turns):
+            score = self._folded(turn * self.lanes, lambda a, b: a + b)
+            if self.params.masked:
+                score = score + self._mask(block, self._key(first) + turn, 0, as_expr(0))
+            b.store(self.scores, (first + turn, 0), score)
+
+    def _folded(self, start: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+        """A vector of shares as one number: halves are combined."""
+        half = self.lanes // 2
+        while half:
+            with self._lanes(half) as lane:
+                at = lane + start
+                self.b.store(self.shares, at, combine(self.shares[at], self.shares[at + half]))
+            half //= 2
+        return self.shares[start]
+
+    def _key_exponentials(self) -> None:
+        """scores become exp(score - top), with keys in the lanes."""
+        b, zero, clean = self.b, te.const(0, self.wide), self.params.unseen == "clean"
+        vectors = (self.count + (self.lanes - 1)) // self.lanes
+        with b.vector("lane", self.lanes) as lane:
+            acc = self._accumulators(1)
+            b.store(acc, 0, self.before[0])
+            with b.loop("part", vectors) as part:
+                score = b.let("score", self.scores[part * self.lanes + lane, 0])
+                b.store(acc, 0, te.select(score > acc[0], score, acc[0]))
+            b.store(self.shares, lane, acc[0])
+        largest = b.let("largest", self._folded(0, lambda a, b: te.select(a > b, a, b)))
+        top = b.let("top", te.select(largest.equal(float("-inf")), zero, largest))
+        factor: Expr = b.let("factor", te.exp(self.before[0] - top))
+        if clean:
+            factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
+        with b.vector("lane", self.lanes) as lane:
+            acc = self._accumulators(1)
+            with b.loop("part", vectors) as part:
+                at = (part * self.lanes + lane, 0)
+                e = b.let("e", te.exp(self.scores[at] - top))
+                b.store(self.scores, at, te.select(e.equal(e), e, zero) if clean else e)
+                b.store(acc, 0, acc[0] + e)
+            b.store(self.shares, lane, acc[0])
+        b.store(self.total, 0, self.total[0] * factor + self._folded(0, lambda a, b: a + b))
+        b.store(self.inverse, 0, factor)
+        b.store(self.before, 0, largest)
 
 
 def _dense_steps(shape: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ LOWERING = Lowering[CpuTarget](
         "_packed_matmul": Template(product_kernels, takes_open_sizes=True),
         "_byte_matmul": Template(byte_product_kernels),
         "_byte_conv2d": Template(byte_product_kernels),
-        "_strided_attention": Template(attention_kernels),
+        "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True, takes_open_sizes=True),
         "_conv2d_grad": Template(gradient_kernels),

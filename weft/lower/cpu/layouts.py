@@ -133,6 +133,7 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -
 
 WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
 CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
+OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 
 
@@ -144,7 +145,7 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
     if not (whole and simple and params.groups == 1):
         return None
     images, inputs, height, width = shape
-    n = images if isinstance(images, int) else 1
+    n = images if isinstance(images, int) else OPEN_IMAGES
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = height + top + bottom - 2, width + left + right - 2
     weights = inputs * params.channels

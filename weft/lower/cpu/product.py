@@ -27,7 +27,7 @@ from ..group import LoweredKernel, kernel_name
 from .long_sums import finished
 from .stage import lower_group
 from .tile import balanced, registers
-from .tile_walk import choose, counted, leading_index, total_of
+from .tile_walk import Sizes, choose, counted, leading_index, tiles_and_rest, total_of
 
 MANY_ROWS = 60  # what a tile is chosen for where the number of rows is an argument
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
@@ -48,7 +48,7 @@ class ProductPlan(NamedTuple):
     depth: int
     columns: int
     lanes: int
-    tiles: tuple[tuple[int, Any], ...]
+    tiles: Sizes
     groups: tuple[tuple[int, int], ...]
     chunk: Any  # tiles that run for the same panels
     rows_first: bool  # whether all panels run for a chunk, before the next chunk
@@ -103,7 +103,7 @@ def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTar
     panels = columns // lanes
     a, p = tile_of(MANY_ROWS if is_open(rows) else rows, max(panels, 1), registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
-    tiles = _tiles_of(rows, a)
+    tiles = tiles_and_rest(rows, a) if is_open(rows) else balanced(rows, a)
     count = total_of(tiles)
     groups = balanced(panels, p) if panels else ()
     if columns % lanes:
@@ -124,19 +124,6 @@ def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTar
     if sets * chunks < PIECES:
         chunk = -(-count // min(-(-PIECES // sets), count))
     return ProductPlan(rows, depth, columns, lanes, tiles, groups, chunk, rows_first, block, together)
-
-
-def _tiles_of(rows: Any, size: int) -> tuple[tuple[int, Any], ...]:
-    """Tiles of rows: equal ones, or, where their number is an argument, full ones and a few for the rest."""
-    if not is_open(rows):
-        return balanced(rows, size)
-    tiles: list[tuple[int, Any]] = [(size, rows // size)]
-    rest = rows % size
-    for part in (4, 2, 1):
-        if part < size:
-            tiles.append((part, rest // part))
-            rest = rest % part
-    return tuple(tiles)
 
 
 def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:

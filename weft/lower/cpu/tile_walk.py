@@ -19,6 +19,17 @@ def total_of(sizes: Sizes) -> Any:
     return sum(count for _, count in sizes)
 
 
+def tiles_and_rest(extent: Any, size: int) -> Sizes:
+    """Tiles that cover an extent which is an argument: as many as there are of the size, and a few for the rest."""
+    tiles: list[tuple[int, Any]] = [(size, extent // size)]
+    rest = extent % size
+    for part in (4, 2, 1):
+        if part < size:
+            tiles.append((part, rest // part))
+            rest = rest % part
+    return tuple(tiles)
+
+
 @contextmanager
 def counted(b: KernelBuilder, first: Expr, turns: Any, total: Any) -> Iterator[Expr]:
     """The numbers from `first` on, some of them, below a total."""

@@ -11,21 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from ...base.errors import ShapeError
-from ...base.shape import Shape, broadcast, is_static, numel, show, unify
-from ...core.schema import BOOL, FLOAT, INT, INTS, attr, choice, schema
+from ...base.shape import Shape, all_numbers, broadcast, is_static, numel, show, unify
+from ...core.schema import BOOL, EXTENT, EXTENTS, FLOAT, INT, INTS, attr, choice, schema
 from .._families import Array, Inferred, Shapes, define, floating
 
 
 @schema
 class StridedAttentionAttrs:
-    batch: tuple[int, ...] = attr(INTS, "extents of the leading axes, as batch and heads", low=0)
-    queries: int = attr(INT, "rows of the query", low=0)
-    keys: int = attr(INT, "rows of key and value", low=1)
+    batch: tuple[int, ...] = attr(EXTENTS, "extents of the leading axes, as batch and heads", low=0)
+    queries: int = attr(EXTENT, "rows of the query", low=0)
+    keys: int = attr(EXTENT, "rows of key and value", low=1)
     width: int = attr(INT, "columns of query and key", low=1)
     values: int = attr(INT, "columns of value and result", low=0)
-    query: tuple[int, ...] = attr(INTS, "where it begins, then a step for each axis", low=0)
-    key: tuple[int, ...] = attr(INTS, "where it begins, then a step for each axis", low=0)
-    value: tuple[int, ...] = attr(INTS, "where it begins, then a step for each axis", low=0)
+    query: tuple[int, ...] = attr(EXTENTS, "where it begins, then a step for each axis", low=0)
+    key: tuple[int, ...] = attr(EXTENTS, "where it begins, then a step for each axis", low=0)
+    value: tuple[int, ...] = attr(EXTENTS, "where it begins, then a step for each axis", low=0)
     out_axes: tuple[int, ...] = attr(INTS, "the order of the result's axes", low=0)
     scale: float = attr(FLOAT, "factor of the scores", default=1.0)
     masked: bool = attr(BOOL, "whether a mask is added to the scores", default=False)
@@ -59,8 +59,10 @@ def mask_shape(params: StridedAttentionAttrs) -> tuple[int, ...]:
 def _check_view(name: str, view: View, source: Shape) -> None:
     if len(view.steps) != len(view.shape):
         raise ShapeError(f"{name} has {len(view.shape)} axes and {len(view.steps)} steps")
+    if not is_static(source) or not all_numbers((view.start, *view.shape, *view.steps)) or 0 in view.shape:
+        return
     last = view.start + sum((n - 1) * step for n, step in zip(view.shape, view.steps))
-    if is_static(source) and 0 not in view.shape and last >= numel(source):
+    if last >= numel(source):
         raise ShapeError(f"{name} reaches element {last} of a tensor of {show(source)}")
 
 

@@ -6,6 +6,7 @@ import math
 
 from ....base.dtype import BOOL, INT32, DType
 from ....base.errors import FormatError
+from ....base.shape import show, sub_dims
 from ...emitter import Value
 from ..call import OnnxCall
 from ..registry import converter
@@ -32,7 +33,7 @@ def attention(call: OnnxCall) -> list[Value | None]:
     past, lengths = (call.get(4), call.get(5)), call.get(6)
     if past.count(None) == 1 or (lengths is not None and past[0] is not None):
         raise FormatError("past_key and past_value come together, and without nonpad_kv_seqlen")
-    before = 0 if past[0] is None else call.shape(past[0])[2]
+    before = 0 if past[0] is None else call.told(call.dims(past[0]))[2]
     key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
     heads, mask = Heads(query, key, value), _mask(call, query, key, before)
     scale, softcap, mode = (call.attr(name) for name in ("scale", "softcap", "qk_matmul_output_mode"))
@@ -51,13 +52,13 @@ def _given(call: OnnxCall, packed: bool) -> list[Value]:
     return [split_heads(call, part, count) for part, count in zip(inputs, counts)] if packed else inputs
 
 
-def _mask(call: OnnxCall, query: Value, key: Value, before: int) -> Value | None:
+def _mask(call: OnnxCall, query: Value, key: Value, before: int | str) -> Value | None:
     """What the mask, the lengths of sequences, the triangle and the window leave. Queries follow `before` keys, or are
     the last ones of their sequence where lengths are given."""
-    length, total = call.shape(query)[2], call.shape(key)[2]
+    length, total = call.told((call.dims(query)[2], call.dims(key)[2]))
     lengths, given = call.get(6), _full_mask(call, total)
     seen = None if lengths is None else first_keys(call, lengths, total)
-    place = before if lengths is None else call.shifted(call.cast(lengths, INT32), -length)
+    place = before if lengths is None else call.shifted(call.cast(lengths, INT32), -call.extent(query, 2))
     behind, ahead = call.attr("left_window_size", -1), call.attr("right_window_size", -1)
     window = visible(call, length, total, place, behind, 0 if call.attr("is_causal") else ahead)
     if given is None or call.dtype(given) == BOOL:
@@ -65,15 +66,17 @@ def _mask(call: OnnxCall, query: Value, key: Value, before: int) -> Value | None
     return mask_of(call, [window, seen], given, call.dtype(query))
 
 
-def _full_mask(call: OnnxCall, total: int) -> Value | None:
+def _full_mask(call: OnnxCall, total: int | str) -> Value | None:
     """The mask, of booleans or in the dtype of the query; keys behind its end are hidden."""
     mask = call.get(3)
     if mask is None:
         return None
     mask = mask if call.dtype(mask) == BOOL else call.cast(mask, call.dtype(call[0]))
-    missing = total - call.shape(mask)[-1]
-    if not missing:
+    if call.dims(mask)[-1] == total:
         return mask
+    missing = sub_dims(total, call.extent(mask, -1))
+    if not isinstance(missing, int):
+        raise call.undetermined(f"whether a mask of {show(call.dims(mask))} is for all of {total} keys")
     if missing < 0:
         raise FormatError(f"a mask of {call.shape(mask)} for {total} keys")
     width = ((0, 0),) * (call.rank(mask) - 1) + ((0, missing),)

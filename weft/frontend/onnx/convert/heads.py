@@ -11,6 +11,7 @@ import numpy as np
 
 from ....base.dtype import BOOL, INT32, DType
 from ....base.errors import FormatError, Unsupported
+from ....base.shape import mul_dims
 from ...building import NARROW, Building
 from ...emitter import Value
 
@@ -19,7 +20,7 @@ from ...emitter import Value
 
 def split_heads(call: Building, value: Value, heads: int | None) -> Value:
     """(batch, length, heads x size) as (batch, heads, length, size)."""
-    batch, length, size = call.shape(value)
+    (batch, length, _), size = call.dims(value), call.extent(value, 2)
     if not heads or size % heads:
         raise FormatError(f"{size} columns do not split into {heads} heads")
     split = call.reshape(value, (batch, length, heads, size // heads))
@@ -28,14 +29,14 @@ def split_heads(call: Building, value: Value, heads: int | None) -> Value:
 
 def merged_heads(call: Building, value: Value) -> Value:
     """(batch, heads, length, size) as (batch, length, heads x size)."""
-    batch, heads, length, size = call.shape(value)
+    batch, _, length, _ = call.dims(value)
     swapped = call.op("transpose", value, axes=(0, 2, 1, 3))
-    return call.reshape(swapped, (batch, length, heads * size))
+    return call.reshape(swapped, (batch, length, call.extent(value, 1) * call.extent(value, 3)))
 
 
 def for_all_heads(call: Building, value: Value, heads: int) -> Value:
     """Keys or values that several heads of queries share, once for each."""
-    count = call.shape(value)[1]
+    count = call.extent(value, 1)
     if not count or heads % count:
         raise Unsupported(f"{call.op_type} of {heads} heads on {count} is not supported")
     return value if heads == count else call.op("repeat", value, repeats=heads // count, axis=1)
@@ -45,15 +46,17 @@ def for_all_heads(call: Building, value: Value, heads: int) -> Value:
 
 
 def visible(
-    call: Building, length: int, total: int, offset: int | Value, before: int = -1, after: int = -1
+    call: Building, length: int | str, total: int | str, offset: int | str | Value, before: int = -1, after: int = -1
 ) -> Value | None:
     """Whether query i, which stands at i + offset, sees key j: at most `before` places behind it and `after` ahead,
     where -1 is no limit; None if there is none. An offset for each item of the batch gives a mask for each."""
     if before < 0 and after < 0:
         return None
+    if isinstance(offset, str):
+        raise call.undetermined(f"{call.op_type} after {offset} keys", "they are counted when the model runs")
     places = call.positions(length, 0, 2, INT32)
     if isinstance(offset, Value):
-        offset = call.reshape(call.cast(offset, INT32), (*call.shape(offset), 1, 1, 1))
+        offset = call.reshape(call.cast(offset, INT32), (*call.dims(offset), 1, 1, 1))
         places = call.op("broadcast_add", places, offset)
     elif offset:
         places = call.shifted(places, offset)
@@ -63,9 +66,9 @@ def visible(
     return all_of(call, [call.op(name, distance, call.make(limit, INT32)) for name, limit in limits])
 
 
-def first_keys(call: Building, counts: Value, total: int) -> Value:
+def first_keys(call: Building, counts: Value, total: int | str) -> Value:
     """Whether key j is among the first so many of its item of the batch: (batch, 1, 1, total)."""
-    counts = call.reshape(call.cast(counts, INT32), (*call.shape(counts), 1, 1, 1))
+    counts = call.reshape(call.cast(counts, INT32), (*call.dims(counts), 1, 1, 1))
     return call.cast(call.op("broadcast_less", call.positions(total, 3, 4, INT32), counts), BOOL)
 
 
@@ -111,15 +114,15 @@ class Attended(NamedTuple):
 
 def attended(call: Building, heads: Heads, mask: Value | None, scale: float | None, softcap: float = 0) -> Value:
     """softmax(query key' scale + mask) value, as one operator where there is one for it."""
-    batch, count, length, _ = call.shape(heads.query)
-    if call.shape(heads.key)[1] < count and (mask is None or length == 1):
+    (batch, _, length, _), count = call.dims(heads.query), call.extent(heads.query, 1)
+    if call.extent(heads.key, 1) < count and (mask is None or length == 1):
         folded, mask = _as_rows(call, heads, mask)
         output = attended(call, folded, mask, scale, softcap)
-        return call.reshape(output, (batch, count, length, call.shape(output)[3]))
+        return call.reshape(output, (batch, count, length, call.extent(output, 3)))
     query, key, value = heads
     if softcap or call.dtype(query) in NARROW or call.dtype(value) != call.dtype(query):
         return attention_steps(call, heads, mask, scale, softcap).output
-    key, value = (for_all_heads(call, part, call.shape(query)[1]) for part in (key, value))
+    key, value = (for_all_heads(call, part, count) for part in (key, value))
     inputs = (query, key, value) if mask is None else (query, key, value, mask)
     kind = "none" if mask is None else "additive"
     return call.op("scaled_dot_product_attention", *inputs, mask=kind, scale=scale)
@@ -127,13 +130,14 @@ def attended(call: Building, heads: Heads, mask: Value | None, scale: float | No
 
 def _as_rows(call: Building, heads: Heads, mask: Value | None) -> tuple[Heads, Value | None]:
     """Heads that share a key as more queries of one head, so that keys are not repeated. A mask has one query."""
-    batch, count, length, size = call.shape(heads.query)
-    shared = call.shape(heads.key)[1]
-    group = count // max(shared, 1)
-    if mask is not None and call.rank(mask) > 2 and call.shape(mask)[-3] > 1:
-        *outer, _, _, total = call.shape(mask)
+    batch, _, length, size = call.dims(heads.query)
+    shared = call.extent(heads.key, 1)
+    group = call.extent(heads.query, 1) // max(shared, 1)
+    if mask is not None and call.rank(mask) > 2 and call.extent(mask, -3) > 1:
+        *outer, _, _, total = call.dims(mask)
         mask = call.reshape(mask, (*outer, shared, group, total))
-    return heads._replace(query=call.reshape(heads.query, (batch, shared, group * length, size))), mask
+    rows = mul_dims(group, length)
+    return heads._replace(query=call.reshape(heads.query, (batch, shared, rows, size))), mask
 
 
 def attention_steps(
@@ -147,8 +151,8 @@ def attention_steps(
     """The same step by step, each rounded to the dtype of the query as the format defines it; the softmax may have a
     precision of its own. Query and key are scaled by the root each, so that narrow numbers do not overflow."""
     query, key, value = heads
-    dtype, count = call.dtype(query), call.shape(query)[1]
-    scale = 1 / math.sqrt(max(call.shape(query)[3], 1)) if scale is None else scale
+    dtype, count = call.dtype(query), call.extent(query, 1)
+    scale = 1 / math.sqrt(max(call.extent(query, 3), 1)) if scale is None else scale
     root = math.sqrt(abs(scale))
     left, right = call.scaled(query, math.copysign(root, scale)), call.scaled(key, root)
     scores = call.op("batch_matmul", left, for_all_heads(call, right, count), transpose_b=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .....base.dtype import BOOL, INT32
 from .....base.errors import FormatError, Unsupported
+from .....base.shape import show
 from ....building import in_float32
 from ....emitter import Value
 from ....products import matrix_product
@@ -52,14 +53,14 @@ def _self_attention(
 ) -> list[Value | None]:
     if call.attr("do_rotary") or call.attr("past_present_share_buffer"):
         raise Unsupported(f"{call.op_type} with a rotary embedding, or with one buffer for past and present")
-    heads, width = call.attr("num_heads"), call.shape(projected)[2]
+    heads, width = call.attr("num_heads"), call.extent(projected, 2)
     sizes = call.attr("qkv_hidden_sizes") or [width // 3] * 3
     starts = [sum(sizes[:i]) for i in range(3)]
     parts = [call.sliced(projected, {2: (at, at + size, 1)}) for at, size in zip(starts, sizes)]
     query, key, value = (split_heads(call, part, heads) for part in parts)
-    before = 0
+    before: int | str = 0
     if past is not None:
-        _, batch, _, before, size = call.shape(past)
+        _, batch, _, before, size = call.told(call.dims(past))
         old = [call.reshape(call.sliced(past, {0: (i, i + 1, 1)}), (batch, heads, before, size)) for i in range(2)]
         key, value = call.joined([old[0], key], 2), call.joined([old[1], value], 2)
     present = call.op("stack", key, value, axis=0) if 1 in call.wanted else None
@@ -78,11 +79,11 @@ def _wide(call: OnnxCall, *parts: Value) -> Heads:
 
 
 def _mask(
-    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: Value | int
+    call: OnnxCall, query: Value, key: Value, keys: Value | None, bias: Value | None, before: Value | int | str
 ) -> Value | None:
     """What is added to the scores: a bias, the filter value for keys that the mask leaves out, and -inf for those ahead
     where attention goes one way."""
-    dtype, (batch, _, length, _), total = call.dtype(query), call.shape(query), call.shape(key)[2]
+    dtype, (batch, _, length, _), total = call.dtype(query), call.told(call.dims(query)), call.told(call.dims(key))[2]
     if keys is not None:
         allowed = _allowed(call, keys, batch, length, total)
         out = mask_of(call, [allowed], None, dtype, hidden=call.attr("mask_filter_value"))
@@ -94,21 +95,26 @@ def _mask(
     return mask_of(call, [ahead], bias, dtype)
 
 
-def _allowed(call: OnnxCall, mask: Value, batch: int, length: int, total: int) -> Value:
+def _allowed(call: OnnxCall, mask: Value, batch: int | str, length: int | str, total: int | str) -> Value:
     """Which keys count, by any of the forms: 0 and 1 for each key, or for each query too; how many keys there are;
     their ends and then their starts."""
-    shape = call.shape(mask)
-    if len(shape) == 1 and shape[0] in (batch, 3 * batch + 2):
-        return first_keys(call, call.sliced(mask, {0: (0, batch, 1)}), total)
-    if len(shape) == 1 and shape[0] == 2 * batch:
-        ends, starts = (call.sliced(mask, {0: (i * batch, (i + 1) * batch, 1)}) for i in range(2))
-        outside = first_keys(call, starts, total)
-        return all_of(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
-    true = call.cast(call.is_true(call.cast(mask, INT32)), BOOL)
+    shape = call.dims(mask)
+    if shape == (batch,):
+        return first_keys(call, mask, total)
+    true = call.cast(call.is_true(call.cast(mask, INT32)), BOOL) if len(shape) > 1 else mask
     if shape == (batch, total):
         return call.reshape(true, (batch, 1, 1, total))
     if shape == (batch, length, total):
         return call.reshape(true, (batch, 1, length, total))
+    if not (isinstance(batch, int) and isinstance(length, int) and isinstance(total, int)):
+        raise call.undetermined(f"what a mask of {show(shape)} is for {total} keys")
+    shape = call.shape(mask)
+    if shape == (3 * batch + 2,):
+        return first_keys(call, call.sliced(mask, {0: (0, batch, 1)}), total)
+    if shape == (2 * batch,):
+        ends, starts = (call.sliced(mask, {0: (i * batch, (i + 1) * batch, 1)}) for i in range(2))
+        outside = first_keys(call, starts, total)
+        return all_of(call, [first_keys(call, ends, total), call.op("logical_not", outside)])
     if len(shape) == 4 and shape[:2] == (batch, 1) and total <= shape[3] and total <= shape[2]:
         return call.sliced(true, {2: (total - length, total, 1), 3: (0, total, 1)})
     raise FormatError(f"a mask of shape {shape} for {batch} x {length} queries and {total} keys")
@@ -134,19 +140,20 @@ def multi_head_attention(call: OnnxCall) -> list[Value | None]:
     past, count = (call.get(6), call.get(7)), call.get(8)
     if past.count(None) == 1:
         raise FormatError("past_key and past_value come together")
-    before: Value | int = 0 if past[0] is None else call.shape(past[0])[2]
+    before: Value | int | str = 0 if past[0] is None else call.told(call.dims(past[0]))[2]
     if count is not None and past[0] is not None:
         before = call.reshape(call.cast(count, INT32), (1,))
         starts = call.broadcast_to(before, (call.shape(key)[0],))
         key, value = (written(call, old, new, 2, starts) for old, new in zip(past, (key, value)) if old is not None)
     else:
         key, value = (new if old is None else call.joined([old, new], 2) for old, new in zip(past, (key, value)))
-    present, length, total = (key, value), call.shape(query)[2], call.shape(key)[2]
+    present = key, value
     key, value = (_of_beams(call, part, before) for part in present)
-    keys, bias = (_as_long(call, call.get(i), total if isinstance(before, Value) else None) for i in (4, 5))
+    total = call.shape(key)[2] if isinstance(before, Value) else None
+    keys, bias = (_as_long(call, call.get(i), total) for i in (4, 5))
     mask = _mask(call, query, key, keys, bias, before)
-    if isinstance(before, Value):
-        filled = first_keys(call, call.shifted(before, length), total)
+    if isinstance(before, Value) and total is not None:
+        filled = first_keys(call, call.shifted(before, call.shape(query)[2]), total)
         mask = mask_of(call, [filled], mask, call.dtype(query))
     if 3 not in call.wanted:
         return [merged_heads(call, _attended(call, query, key, value, mask)), *present, None]
@@ -158,7 +165,7 @@ def multi_head_attention(call: OnnxCall) -> list[Value | None]:
     return [merged_heads(call, output), *present, scores]
 
 
-def _of_beams(call: OnnxCall, part: Value, before: Value | int) -> Value:
+def _of_beams(call: OnnxCall, part: Value, before: Value | int | str) -> Value:
     """Keys or values of the past, each from the beam that the table of (batch, beams, places) names, for it to become
     the past of another; new ones are of their own."""
     table = call.get(9)
@@ -166,6 +173,7 @@ def _of_beams(call: OnnxCall, part: Value, before: Value | int) -> Value:
         return part
     batch, heads, total, size = call.shape(part)
     batches, beams, places = call.shape(table)
+    assert not isinstance(before, str)  # the past is part of what has numbers for its shape
     if batches * beams != batch or (isinstance(before, int) and places < before):
         raise FormatError(f"a table of beams of shape {call.shape(table)} for {batch} x {total} keys")
     own = call.positions(batch, 0, 2, INT32)
@@ -198,10 +206,10 @@ def _separate(call: OnnxCall, heads: int) -> list[Value]:
     bias, at, separate = call.get(3), 0, []
     for part in parts:
         if call.rank(part) == 4:
-            at += call.shape(part)[1] * call.shape(part)[3]
+            at += call.extent(part, 1) * call.extent(part, 3)
             separate.append(part)
             continue
-        size = call.shape(part)[2]
+        size = call.extent(part, 2)
         if bias is not None:
             part = call.op("broadcast_add", part, call.sliced(bias, {0: (at, at + size, 1)}))
         at += size
@@ -213,7 +221,7 @@ def _unpacked(call: OnnxCall, part: Value) -> Sequence[Value]:
     """(batch, length, heads, count, size) as `count` tensors of (batch, length, heads x size)."""
     if call.rank(part) != 5:
         return [part]
-    batch, length, heads, count, size = call.shape(part)
+    (batch, length), (heads, count, size) = call.dims(part)[:2], call.trailing(part, 2)
     slices = (call.sliced(part, {3: (i, i + 1, 1)}) for i in range(count))
     return [call.reshape(piece, (batch, length, heads * size)) for piece in slices]
 
