@@ -7,7 +7,7 @@ again with that number: its programs then serve that number only, and are as ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
@@ -116,8 +116,9 @@ class OpenPrograms:
         except Error:
             return False
         pairs = zip(self._plain.indexed.nodes, plain.indexed.nodes, strict=True)
+        number = cache(lambda dim: substitute(dim, values))
         return all(
-            named.shape is not None and tuple(substitute(dim, values) for dim in named.shape) == fact.shape
+            named.shape is not None and tuple(map(number, named.shape)) == fact.shape
             for node, other in pairs
             for named, fact in zip(self._plain.node_facts(node), plain.node_facts(other))
         )
