@@ -185,9 +185,16 @@ def _arange_reference(params: ArangeAttrs) -> Array:
     return values.astype(params.dtype)
 
 
+def _open_range(params: ArangeAttrs) -> te.Tensor:
+    """A range whose ends follow from sizes that are arguments: whole numbers, and so is the step."""
+    start, stop, step = (end if is_open(end) else int(end) for end in (params.start, params.stop, params.step))
+    count = -((start - stop) // step)
+    return te.compute((count,), lambda i: te.cast(te.as_expr(start) + i * step, params.dtype))
+
+
 def _arange_compute(params: ArangeAttrs) -> te.Tensor:
-    if is_open(params.stop) and (params.start, params.step) == (0, 1):
-        return te.compute((params.stop,), lambda i: te.cast(i, params.dtype))  # type: ignore[arg-type]
+    if is_open(params.start) or is_open(params.stop):
+        return _open_range(params)
     whole = all(float(value).is_integer() for value in (params.start, params.step))
     kind = "int64" if whole else "float64"
     start, step = (te.const(number(v, np.dtype(kind)), kind) for v in (params.start, params.step))
