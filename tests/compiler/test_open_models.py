@@ -159,6 +159,41 @@ def test_a_transformer_serves_every_length(tmp_path):
         same(model, network, torch.randint(0, 50, (batch, length)))
 
 
+class Causal(nn.Module):
+    """Attention in which a number stands in place of the scores of keys ahead, as decoders have it."""
+
+    def __init__(self, fill, turned):
+        super().__init__()
+        self.parts, self.fill, self.turned = nn.Linear(16, 3 * 32), fill, turned
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (4, 8)).transpose(1, 2) for y in self.parts(x).chunk(3, -1))
+        scores = q @ k.transpose(-1, -2) / 8**0.5
+        seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        fill = torch.full((), self.fill)
+        scores = torch.where(seen, scores, fill) if self.turned else scores.masked_fill(~seen, self.fill)
+        return torch.softmax(scores, -1) @ v
+
+
+@pytest.mark.parametrize("fill", [-3.4028234e38, float("-inf"), -2.5])
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers_in_place_of_scores(fill, turned, tmp_path):
+    torch.manual_seed(5)
+    network = disturbed(Causal(fill, turned))
+    model = exported(network, torch.randn(2, 9, 16), {0: "batch", 1: "length"}, tmp_path)
+    fixed = weft.compile(tmp_path / "model.onnx", shape={"x": (2, 33, 16)})
+    for batch, length in ((2, 33), (1, 1), (3, 70), (1, 250)):
+        x = torch.randn(batch, length, 16)
+        x[:, length // 2 :] *= 1e30 if fill != -2.5 else 1  # scores of some keys ahead are not finite
+        got, want = model.run({"x": x.numpy()})[0], network(x).detach().numpy()
+        assert (np.isnan(got) == np.isnan(want)).all()
+        np.testing.assert_allclose(np.nan_to_num(got), np.nan_to_num(want), rtol=1e-4, atol=1e-4)
+        if (batch, length) == (2, 33):
+            np.testing.assert_allclose(fixed.run({"x": x.numpy()})[0], got, rtol=1e-5, atol=1e-5)
+    assert model.compilations == 1
+    assert any("_strided_attention" in kernel.operators for kernel in model.report().kernels)
+
+
 def compiled(symbol, **shapes):
     return weft.compile(symbol, shape=shapes)
 

@@ -28,6 +28,7 @@ def test_decoder_of_pytorch(make, steps):
             expected = decoders.torch_step(decoder, tokens, cache)
             check(compiled.run(dict(zip(["tokens", *decoders.names("past")], [tokens, *cache]))), expected)
             tokens, cache = expected[0][:, -1:].argmax(-1), expected[1:]
+        assert compiled.compilations <= 2  # of a cache that is empty, and of any other
 
 
 @pytest.mark.parametrize("steps", STEPS)

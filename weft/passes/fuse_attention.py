@@ -2,6 +2,7 @@
 operator, which reads all three through the transposes and reshapes before them.
 
     softmax(scale Q K' + mask) V         scale, mask and the removal of NaN may be there or not
+    softmax(where(C, scale Q K', f)) V   a condition, and what stands in place of scores where it does not hold
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ class _Chain(NamedTuple):
     mask: NodeEntry | None
     unseen: str
     inside: frozenset[Node]
+    filled: _Filled | None = None  # the mask is a condition
+
+
+class _Filled(NamedTuple):
+    """A number that stands in place of scores, where a condition holds or where it does not."""
+
+    value: float
+    where: bool
 
 
 @register_pass("FuseAttention", requires=("shape", "dtype"))
@@ -77,9 +86,12 @@ class _Finder:
             "unseen": chain.unseen,
             "scale": chain.factor * query.factor * key.factor,
             "masked": chain.mask is not None,
+            "replaces": chain.filled is not None,
         }
         inputs = [moves.entry(entry) for entry in read]
         if chain.mask is not None:
+            if chain.filled is not None:
+                inputs[3] = _filled_mask(walker, inputs[3], chain.filled)
             inputs[3] = _turned(walker, inputs[3])
         made = walker.make("_strided_attention", inputs, attrs, node.name)
         back = tuple(order.index(axis) for axis in range(len(order)))
@@ -144,13 +156,31 @@ class _Finder:
                 if self._same_shape(scores, entry) and (found := self._product(scores)):
                     inside, mask = [*inside, entry.node], other
                     break
+        filled = None
+        if found is None and (condition := self._condition(entry)) is not None:
+            scores, mask, filled = condition
+            found = self._product(scores)
+            inside = [*inside, entry.node]
         if found is None:
             return None
         product, factor, between = found
         query, key = product.inputs
         transposed = not product.params.transpose_b
         nodes = frozenset([*inside, *between, product])
-        return _Chain(query, key, value, transposed, factor, mask, unseen, nodes)
+        return _Chain(query, key, value, transposed, factor, mask, unseen, nodes, filled)
+
+    def _condition(self, entry: NodeEntry) -> tuple[NodeEntry, NodeEntry, _Filled] | None:
+        """Scores, some of which a number stands in place of: those, the condition, and the number."""
+        if entry.node.op_name not in ("where", "broadcast_where"):
+            return None
+        condition, *values = entry.node.inputs
+        for where, (scores, fill) in ((False, values), (True, values[::-1])):
+            full = fill.node.op_name == "full"
+            if full and self._same_shape(scores, entry) and abs(number := fill.node.params.fill_value) > 0:
+                if condition.node.op_name == "broadcast_to":
+                    condition = condition.node.inputs[0]
+                return scores, condition, _Filled(number, where)
+        return None
 
     def _product(self, entry: NodeEntry) -> tuple[Node, float, list[Node]] | None:
         factor, between = 1.0, []
@@ -181,7 +211,8 @@ class _Finder:
         entries = [view.source for view in (query, key, value)]
         entries += [] if chain.mask is None else [chain.mask]
         facts = [self.graph.fact(entry) for entry in entries]
-        if any(fact.dtype != FLOAT32 or not is_known(fact.shape) for fact in facts):
+        numbers = facts if chain.filled is None else facts[:3]
+        if any(fact.dtype != FLOAT32 for fact in numbers) or not all(is_known(fact.shape) for fact in facts):
             return None
         (*batch, queries, width), keys, values = query.shape, key.shape[-2], value.shape[-1]
         same = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
@@ -190,6 +221,12 @@ class _Finder:
         most = MAX_COLUMNS if isinstance(queries, str) or isinstance(keys, str) else float("inf")
         columns = isinstance(width, int) and isinstance(values, int) and width + values <= most
         return (query, key, value) if same and known and suits and columns else None
+
+
+def _filled_mask(walker: Walker, condition: NodeEntry, filled: _Filled) -> NodeEntry:
+    """A mask with a number where scores are to be replaced, and 0 elsewhere."""
+    values = [walker.make("full", [], {"shape": (1,), "fill_value": value}) for value in (0.0, filled.value)]
+    return walker.make("broadcast_where", [condition, *(values[::-1] if filled.where else values)])
 
 
 def _covers(mask: Shape, scores: Numbers) -> bool:

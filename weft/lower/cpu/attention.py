@@ -212,7 +212,7 @@ class _Attention:
             for turn in range(turns):
                 value: Expr = acc[turn * block.vectors + v]
                 if self.params.masked:
-                    value = value + self._mask(block, self._key(first) + turn, v, lane)
+                    value = self._masked(value, self._mask(block, self._key(first) + turn, v, lane))
                 score = b.let("score", value)
                 b.store(self.scores, (first + turn, v * self.lanes + lane), score)
                 # NaN is never larger: it comes back in the sum of exponentials.
@@ -230,6 +230,12 @@ class _Attention:
         with self.b.loop(name, extent // times) as outer:
             for turn in range(times):
                 step(outer * times + turn)
+
+    def _masked(self, score: Expr, mask: Expr) -> Expr:
+        if not self.params.replaces:
+            return score + mask
+        named = self.b.let("mask", mask)
+        return te.select(named.equal(0), score, named)
 
     def _mask(self, block: _Block, key: Expr, vector: int, lane: Expr) -> Expr:
         *batch, per_key, per_query = self.mask_steps
@@ -593,7 +599,7 @@ class _OpenAttention(_Attention):
         for turn in range(turns):
             score = self._folded(turn * self.lanes, lambda a, b: a + b)
             if self.params.masked:
-                score = score + self._mask(block, self._key(first) + turn, 0, as_expr(0))
+                score = self._masked(score, self._mask(block, self._key(first) + turn, 0, as_expr(0)))
             b.store(self.scores, (first + turn, 0), score)
 
     def _folded(self, start: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:

@@ -29,6 +29,7 @@ class StridedAttentionAttrs:
     out_axes: tuple[int, ...] = attr(INTS, "the order of the result's axes", low=0)
     scale: float = attr(FLOAT, "factor of the scores", default=1.0)
     masked: bool = attr(BOOL, "whether a mask is added to the scores", default=False)
+    replaces: bool = attr(BOOL, "whether the mask stands in place of scores where it is not 0", default=False)
     unseen: str = attr(
         choice("nan", "zero", "clean"),
         "probabilities of a query that sees no key: NaN or 0; clean: 0 in place of any NaN",
@@ -87,7 +88,8 @@ def _reference(params: StridedAttentionAttrs, *arrays: Array) -> Array:
     q, k, v = (_seen(x, view) for x, view in zip(arrays, views(params)))
     scores = q @ k.swapaxes(-1, -2) * params.scale
     if params.masked:
-        scores = scores + np.broadcast_to(arrays[3], mask_shape(params)).swapaxes(-1, -2)
+        mask = np.broadcast_to(arrays[3], mask_shape(params)).swapaxes(-1, -2)
+        scores = np.where(mask == 0, scores, mask) if params.replaces else scores + mask
     top = scores.max(axis=-1, keepdims=True)
     if params.unseen == "zero":
         top = np.where(np.isneginf(top), 0, top)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -187,7 +188,8 @@ def _arange_reference(params: ArangeAttrs) -> Array:
 
 def _open_range(params: ArangeAttrs) -> te.Tensor:
     """A range whose ends follow from sizes that are arguments: whole numbers, and so is the step."""
-    start, stop, step = (end if is_open(end) else int(end) for end in (params.start, params.stop, params.step))
+    ends: Any = (params.start, params.stop, params.step)
+    start, stop, step = (end if is_open(end) else int(end) for end in ends)
     count = -((start - stop) // step)
     return te.compute((count,), lambda i: te.cast(te.as_expr(start) + i * step, params.dtype))
 
