@@ -29,6 +29,7 @@ import forests
 import mxnet_network
 import numpy as np
 import onnx_import
+import open_sizes
 
 import weft
 import weft.passes  # registers them
@@ -447,6 +448,19 @@ def onnx_files() -> Iterator[Figure]:
     yield Figure("more a run where shapes are open", max(onnx_import.open_microseconds(), 0), "us", 0, 3)
     yield Figure("import of twice as many nodes", onnx_import.import_ratio(), "x", 0, 2.4)
     yield Figure("memory to read a file, over its size", onnx_import.memory_ratio(), "x", 0, 1.3)
+
+
+# open: sizes that are arguments of kernels, against numbers.
+
+
+@group("open")
+def open_models() -> Iterator[Figure]:
+    for name in open_sizes.NETWORKS:
+        least = 0.9 if name == "mobilenet_v2" else 0.95
+        for row in open_sizes.measure(name):
+            yield Figure(f"{name}, open batch of {row.batch}, over static", row.speed, "x", least, 10)
+            yield Figure(f"{name}, first run at a batch of {row.batch}", max(row.first * 1e3, 0), "ms", 0, 20)
+    yield Figure(f"memory after {open_sizes.SIZES} sizes, over one", open_sizes.memory_ratio(), "x", 0, 1.15)
 
 
 # forests: against ONNX Runtime.
