@@ -309,7 +309,7 @@ def test_representations_are_short(tmp_path):
     text = f"(x: float32[2, 3] -> y_output: float32[2, 3]; 1 kernel for {isa})"
     assert repr(made.program) == "Program" + text
     made.save(tmp_path / "m")
-    assert repr(weft.runtime.load(tmp_path / "m")) == "LoadedModel" + text.replace("2, 3", "#0, 3")
+    assert repr(weft.runtime.load(tmp_path / "m")) == "LoadedModel" + text.replace("2, 3", "x:0, 3")
     made.close()
     assert repr(made) == start + "closed)"
 

@@ -17,12 +17,13 @@ CALL_WORK = 50e6
 
 
 class At(NamedTuple):
-    """A number that the sizes of a call decide: that of a row of the plan's table of sizes."""
+    """A number that the sizes of a call decide: that of a row of the plan's table of sizes. It may have a name."""
 
     row: int
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"#{self.row}"
+        return self.name or f"#{self.row}"
 
 
 Number = int | At

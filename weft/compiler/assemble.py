@@ -445,8 +445,8 @@ class _Assembler:
         return Program(
             plan,
             tuple(self.objects.values()),
-            tuple(_planned(self.specs[name]) for name in self.inputs),
-            tuple(_planned(self._spec(NodeEntry(n, i), n.output_name(i))) for n, i, _ in self.graph.outputs),
+            tuple(self._planned(self.specs[name]) for name in self.inputs),
+            tuple(self._planned(self._spec(NodeEntry(n, i), n.output_name(i))) for n, i, _ in self.graph.outputs),
             tuple(self.values),
             str(self.target),
             tuple(self.kernels),
@@ -459,13 +459,14 @@ class _Assembler:
             () if self.sizes is None else self.sizes.places(self.specs[name] for name in self.inputs),
         )
 
+    def _planned(self, spec: TensorSpec) -> TensorSpec:
+        """An input or output as programs hold it: open sizes by their rows, and by name where they have one."""
+        names = {} if self.sizes is None else {at.row: at for at in self.sizes.arguments}
+        shape = (names.get(at.row, at) if isinstance(at, At) else at for at in _numbers(spec.shape))
+        return spec._replace(shape=tuple(shape))
+
     def _spec(self, entry: NodeEntry, name: str) -> TensorSpec:
         return TensorSpec(name, *self._fact(entry))
-
-
-def _planned(spec: TensorSpec) -> TensorSpec:
-    """An input or output as programs hold it: open sizes by their rows."""
-    return spec._replace(shape=_numbers(spec.shape))
 
 
 def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:

@@ -263,11 +263,11 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
 
 
 def _number(value: Any) -> Number:
-    """A number, or a list of one: the row of the table of sizes where it stands."""
+    """A number, or a list: the row of the table of sizes where it stands, and its name."""
     if type(value) is int:
         return value
-    if type(value) is list and len(value) == 1 and type(value[0]) is int:
-        return At(value[0])
+    if type(value) is list and [type(item) for item in value] == [int, str]:
+        return At(*value)
     raise FormatError(f"{value!r:.60} is no number of a plan")
 
 

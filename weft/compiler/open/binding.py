@@ -32,7 +32,7 @@ class OpenSizes:
     @property
     def arguments(self) -> tuple[At, ...]:
         """What kernels take."""
-        return tuple(At(self.trace.row(SIZE, number)) for number in range(len(self.names)))
+        return tuple(At(self.trace.row(SIZE, number), name) for number, name in enumerate(self.names))
 
     def places(self, specs: Iterable[TensorSpec]) -> tuple[tuple[int, int], ...]:
         """Which axis of which input each argument is."""
