@@ -11,11 +11,12 @@ from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
-from ...base.errors import Error
+from ...base import config
+from ...base.errors import Error, Unsupported
 from ...base.extents import names_of, substitute
 from ...base.forks import ForkLock, renewed_lock
 from ...base.memory import require
-from ...base.plan import known
+from ...base.plan import KernelStep, known
 from ...base.shape import Dim, Shape, StaticShape
 from ...core.graph import Graph
 from ...core.infer import infer
@@ -96,7 +97,7 @@ class OpenPrograms:
             if all(values[name] == number for name, number in made.bound):
                 found = made.executor.bound([values[name] for name in made.names])
                 if found is not None:
-                    _require_memory(found.program)
+                    _check_bounds(found.program)
                     return found
         return None
 
@@ -159,11 +160,19 @@ class OpenPrograms:
         return assemble(sizes.with_facts(graph), groups, prepared.constants, source.target, None, inputs, sizes)
 
 
-def _require_memory(program: Program) -> None:
-    """Refuses sizes whose runs could not have their outputs and the values between."""
+def _check_bounds(program: Program) -> None:
+    """Refuses sizes whose runs could not have their outputs and the values between, or could not be waited for."""
     between = known(program.plan.arena_bytes)
     made = sum(prod(spec.extents) * spec.dtype.itemsize for spec in program.outputs)
     require(between + made, f"a run, {between} bytes of it for values between inputs and outputs,")
+    limit = config.get("kernel_seconds")
+    longest = max((step.nanoseconds for step in program.plan.steps if isinstance(step, KernelStep)), default=0.0) / 1e9
+    if longest > limit:
+        raise Unsupported(
+            f"a kernel would run for {longest:.2g} seconds or longer",
+            why=f"more than {limit} seconds are taken for a mistake in the shapes",
+            hint="take smaller extents, or raise WEFT_KERNEL_SECONDS",
+        )
 
 
 def _named(name: str, shape: Shape) -> tuple[Dim, ...]:
