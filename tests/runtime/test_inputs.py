@@ -77,7 +77,7 @@ SHARED = {
     "numpy": lambda a: a,
     "read-only numpy": frozen,
     "NDArray": NDArray,
-    "PyTorch": torch.from_numpy,
+    "PyTorch": lambda a: torch.from_numpy(a),
     "detached": lambda a: torch.from_numpy(a).requires_grad_().detach(),
     "weft": lambda a: weft.from_numpy(a),
     "DLPack": Exporter,

@@ -1,0 +1,94 @@
+"""Programs whose sizes are open, made from symbols: numpy has the answers."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+
+import weft
+from weft.symbol import Variable
+
+
+def compiled(symbol, **shapes):
+    return weft.compile(symbol, shape=shapes)
+
+
+def test_sizes_without_names_are_open_too():
+    x, y = Variable("x"), Variable("y")
+    model = compiled(weft.symbol.relu(x + y), x=(None, 3), y=(None, 3))
+    rng = np.random.default_rng(0)
+    for rows in (4, 1, 9):
+        a, b = (rng.standard_normal((rows, 3)).astype("float32") for _ in range(2))
+        assert np.array_equal(model.run({"x": a, "y": b})[0], np.maximum(a + b, 0))
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (4, 1), (1, 4), (1, 1)])
+def test_sizes_of_two_names_broadcast(sizes):
+    x, y = Variable("x"), Variable("y")
+    rng = np.random.default_rng(1)
+    model = compiled(weft.symbol.broadcast_add(x, y), x=("n", 3), y=("m", 3))
+    for n, m in ((4, 4), (7, 7), sizes, (5, 1), (1, 6), (3, 3)):
+        a, b = rng.standard_normal((n, 3)).astype("float32"), rng.standard_normal((m, 3)).astype("float32")
+        assert np.array_equal(model.run({"x": a, "y": b})[0], a + b)
+
+
+def test_sizes_that_follow_from_others():
+    x = Variable("x")
+    model = compiled(weft.symbol.concatenate(x, x * 2, axis=0), x=("n", 5))
+    rng = np.random.default_rng(2)
+    for rows in (3, 1, 8):
+        a = rng.standard_normal((rows, 5)).astype("float32")
+        assert np.array_equal(model.run({"x": a})[0], np.concatenate([a, a * 2]))
+
+
+def test_no_rows_at_all():
+    x = Variable("x")
+    model = compiled(weft.symbol.exp(x), x=("n", 5))
+    for rows in (2, 0, 3):
+        assert model.run({"x": np.zeros((rows, 5), "float32")})[0].shape == (rows, 5)
+
+
+def test_threads_run_different_sizes_at_once():
+    x, w = Variable("x"), np.random.default_rng(3).standard_normal((40, 30)).astype("float32")
+    symbol = weft.symbol.dense(x, Variable("w"), units=40, use_bias=False)
+    model = weft.compile((symbol, {"w": w}), shape={"x": ("n", 30)})
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(30):
+            a = rng.standard_normal((int(rng.integers(1, 40)), 30)).astype("float32")
+            if not np.allclose(model.run({"x": a})[0], a @ w.T, atol=1e-4):
+                wrong.append(a.shape)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert model.compilations == 1
+
+
+def test_copies_share_programs():
+    model = compiled(weft.symbol.exp(Variable("x")), x=("n", 5))
+    model.run({"x": np.zeros((2, 5), "float32")})
+    again = copy.deepcopy(model)
+    assert np.array_equal(again.run({"x": np.zeros((7, 5), "float32")})[0], np.ones((7, 5), "float32"))
+    assert again.compilations == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 7, 8, 13, 64, 65])
+@pytest.mark.parametrize(("depth", "columns"), [(5, 3), (16, 16), (33, 70), (2000, 40)])
+def test_products_of_any_number_of_rows(rows, depth, columns):
+    rng = np.random.default_rng(rows)
+    w = rng.standard_normal((columns, depth)).astype("float32")
+    bias = rng.standard_normal(columns).astype("float32")
+    symbol = weft.symbol.relu(weft.symbol.dense(Variable("x"), Variable("w"), Variable("b"), units=columns))
+    model = weft.compile((symbol, {"w": w, "b": bias}), shape={"x": ("n", depth)})
+    a = rng.standard_normal((rows, depth)).astype("float32")
+    want = np.maximum(a.astype("float64") @ w.T.astype("float64") + bias, 0)
+    assert np.abs(model.run({"x": a})[0] - want).max() <= 1e-5 * np.abs(want).max() + 1e-5
