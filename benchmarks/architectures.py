@@ -144,12 +144,20 @@ for _name in ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_
     ARCHITECTURES[_name] = Architecture(_build, images, ANY_IMAGE, 64)
 
 
+SPREAD = 30  # of the weights that scores come from
+
+
 class Detector(nn.Module):
-    """A detection network on one image; boxes, labels and scores of what it finds."""
+    """A detection network on one image; boxes, labels and scores of what it finds. Scores are spread: as initialisers
+    leave them thousands are the same but for rounding, which then decides what is found."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                if "classification_head" in name and parameter.dim() > 1:
+                    parameter *= SPREAD
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         found = self.network([image])[0]

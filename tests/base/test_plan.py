@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -107,21 +106,3 @@ def test_an_open_plan_is_not_run():
         open_plan().segments()
     with pytest.raises(InvalidValue, match="bound"):
         known(At(1))
-
-
-def test_a_long_plan_is_bound_in_milliseconds():
-    rows = [Row(SIZE, 0), Row(NUMBER, 1)]
-    rows += [Row("add", number, 1) for number in range(1, 1000)]
-    arena = [Slot("arena", N, At(number)) for number in range(300)]
-    steps = [
-        KernelStep("k", tuple(BufferRef((i + k) % 300) for k in range(4)), (N,), Launch((N, 1, 1)), OpenWork(1.0, N))
-        for i in range(300)
-    ]
-    plan = ExecPlan(tuple(steps), tuple(arena), At(1000), SizeTable(tuple(rows), ()))
-
-    def seconds():
-        start = time.perf_counter()
-        assert plan.bound([100]) is not None
-        return time.perf_counter() - start
-
-    assert min(seconds() for _ in range(20)) < 0.005
