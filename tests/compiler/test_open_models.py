@@ -153,6 +153,7 @@ def test_a_transformer_serves_every_length(tmp_path):
     model = exported(network, torch.zeros(2, 7, dtype=torch.long), {0: "batch", 1: "sequence"}, tmp_path)
     for batch, length in ((2, 7), (1, 1), (3, 33), (1, 64), (8, 16), (1, 2)):
         same(model, network, torch.randint(0, 50, (batch, length)))
+    assert model.compilations == 1
 
 
 class Causal(nn.Module):

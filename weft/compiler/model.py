@@ -1,5 +1,5 @@
-"""`compile`: a model in, something to call out. Shapes that are left open are compiled when they
-are first seen, and kept."""
+"""`compile`: a model in, something to call out. Sizes that are left open are open in its code, too, where that can be
+written so; what cannot is compiled for each size when that is first seen, and kept."""
 
 from __future__ import annotations
 

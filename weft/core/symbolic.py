@@ -110,15 +110,16 @@ def bound_symbol(symbol: Symbol, values: Mapping[str, int]) -> Symbol:
     """A symbol with numbers for the names in attributes, also in those of its subgraphs."""
     made: dict[Node, Node] = {}
     for node in topo_order(symbol.outputs):
-        inputs = [_moved(entry, made) for entry in node.inputs]
+        inputs = [moved(entry, made) for entry in node.inputs]
         subgraphs = [bound_symbol(subgraph, values) for subgraph in node.subgraphs]
         attrs = bound_attrs(node.params, values) if node.op is not None else {}
         same = all(new is old for new, old in zip(subgraphs, node.subgraphs))
         if attrs or inputs != node.inputs or not same:
             deps = [made.get(dep, dep) for dep in node.control_deps]
             made[node] = Node(node.op, node.name, {**node.attrs, **attrs}, inputs, deps, subgraphs)
-    return Symbol([_moved(entry, made) for entry in symbol.outputs]) if made else symbol
+    return Symbol([moved(entry, made) for entry in symbol.outputs]) if made else symbol
 
 
-def _moved(entry: NodeEntry, made: Mapping[Node, Node]) -> NodeEntry:
+def moved(entry: NodeEntry, made: Mapping[Node, Node]) -> NodeEntry:
+    """The entry of what stands for its node now."""
     return entry._replace(node=made[entry.node]) if entry.node in made else entry

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..te.expr import Load, Var
-from ..te.extents import is_open
+from ..te.extents import is_open, is_same
 from ..te.tensor import Tensor
 from ..te.visit import masked_load, parts, postorder, rewrite
 from .stages import topological
@@ -38,11 +38,7 @@ def _joined_once(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Te
 
 
 def _begins(tensor: Tensor, first: Sequence[Any]) -> bool:
-    return tensor.rank >= 2 and all(_same(a, b) for a, b in zip(tensor.shape, first))
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a.row == b.row if is_open(a) and is_open(b) else not is_open(a) and not is_open(b) and bool(a == b)
+    return tensor.rank >= 2 and all(map(is_same, tensor.shape, first))
 
 
 def _walks_in_one_go(tensor: Tensor, first: Sequence[Any]) -> bool:

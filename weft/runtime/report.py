@@ -38,7 +38,7 @@ class Report:
         if self.waiting_for:
             return (
                 f"nothing is compiled yet: the shape of {', '.join(self.waiting_for)} is open\n"
-                "code is made in the first run with each shape, or by compile(shape={...})"
+                "code is made in the first run, or by compile(shape={...})"
             )
         isa = Counter(kernel.isa for kernel in self.kernels)
         hosts = Counter(self.host_steps)

@@ -1,1 +1,1 @@
-"""Kernels and programs whose extents are arguments, kept by key: what eager calls run."""
+"""Sizes that are arguments: kernels and programs by key, which eager calls run, and compiled models of named sizes."""

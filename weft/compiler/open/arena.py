@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...te.extents import Extent, greater, typical
+from ...te.extents import greater, is_same, typical
 from ..arena import ALIGNMENT, Arena, Lifetime
 
 
@@ -41,12 +41,8 @@ def plan_open_arena(values: Sequence[Lifetime]) -> Arena:
 
 def _misfit(slot: Any, size: Any) -> tuple[bool, int, int]:
     """How badly a slot suits a value: the same size is best, then the least that it would grow, then the least left."""
-    return not _is_same(slot, size), max(typical(size) - typical(slot), 0), typical(slot)
+    return not is_same(slot, size), max(typical(size) - typical(slot), 0), typical(slot)
 
 
 def _larger(slot: Any, size: Any) -> Any:
-    return slot if _is_same(slot, size) else greater(slot, size)
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    return a.row == b.row if isinstance(a, Extent) and isinstance(b, Extent) else a is b
+    return slot if is_same(slot, size) else greater(slot, size)

@@ -12,8 +12,8 @@ from ...base.plan import At
 from ...base.shape import Dim
 from ...base.sizes import SIZE
 from ...core.graph import Graph
-from ...core.ir import Fact, Node, NodeEntry
-from ...core.symbolic import bound_params
+from ...core.ir import Fact, Node
+from ...core.symbolic import bound_params, moved
 from ...runtime.program import TensorSpec
 from ...te.extents import Extent, Trace, greater, lesser
 
@@ -72,7 +72,7 @@ class OpenSizes:
         """The graph in which attributes hold these sizes. Their texts stay as they are."""
         made: dict[Node, Node] = {}
         for node in graph.indexed.nodes:
-            inputs = [_moved(entry, made) for entry in node.inputs]
+            inputs = [moved(entry, made) for entry in node.inputs]
             params = node.params if node.op is None else bound_params(node.params, self.value)
             if params is not node.params or inputs != node.inputs:
                 deps = [made.get(dep, dep) for dep in node.control_deps]
@@ -80,11 +80,7 @@ class OpenSizes:
         if not made:
             return graph
         return graph.replace(
-            outputs=[_moved(entry, made) for entry in graph.outputs],
+            outputs=[moved(entry, made) for entry in graph.outputs],
             facts={made.get(node, node): facts for node, facts in graph.facts.items()},
             sources={made.get(node, node): sources for node, sources in graph.sources.items()},
         )
-
-
-def _moved(entry: NodeEntry, made: Mapping[Node, Node]) -> NodeEntry:
-    return entry._replace(node=made[entry.node]) if entry.node in made else entry

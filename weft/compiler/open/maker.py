@@ -52,6 +52,9 @@ class OpenKernelMaker(KernelMaker):
         return [made._replace(kernel=self._with_scalars(made.kernel)) for made in kernels]
 
     def _with_scalars(self, kernel: Kernel) -> Kernel:
+        """The kernel with the sizes as arguments; the same object if it has them, for its code may be in the making."""
+        if kernel.scalars:
+            return kernel
         return replace(kernel, scalars=tuple(self.sizes.trace.arguments))
 
     def compiled_once(
@@ -70,8 +73,7 @@ class OpenKernelMaker(KernelMaker):
 
     def compiled_kernels(self, kernels: Sequence[LoweredKernel]) -> list[CompiledKernel]:
         """The code of kernels that are lowered already, launched over turns that follow from the sizes."""
-        taking = [made._replace(kernel=self._with_scalars(made.kernel)) for made in kernels if not made.kernel.scalars]
-        ready = taking if taking else list(kernels)
+        ready = [made._replace(kernel=self._with_scalars(made.kernel)) for made in kernels]
         made = compiled_kernels(ready, self.target)
         return [self._launched(lowered.kernel, kernel) for lowered, kernel in zip(ready, made)]
 

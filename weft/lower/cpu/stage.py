@@ -9,7 +9,7 @@ from typing import Any
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
-from ...te.expr import Load, Reduce
+from ...te.expr import Reduce
 from ...te.extents import NumberNeeded, Trace, is_open
 from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
@@ -39,9 +39,10 @@ def stage_kernel(
         return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
     nest = loop_nest([output], buffers)
     axes, body = _peel(nest, output.shape)
-    reduced = reduced_extents(output, buffers)
+    summed = reductions(output, buffers)
+    reduced = extents_of(summed)
     trace = _trace_inside([*buffers, output], reduced)
-    if trace is not None and len(_reduced_loads(output, buffers)) > 1:
+    if trace is not None and sum(len(loads(node)) for node in summed) > 1:  # a product, which needs tiles in registers
         raise NumberNeeded(_inner_sizes([*buffers, output], reduced)[0])
     if trace is not None:
         kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], 0, target, trace)
@@ -63,18 +64,15 @@ def _inner_sizes(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]
     return [extent for extent in (*inner, *reduced) if is_open(extent)]
 
 
-def _reduced_loads(output: Tensor, stored: Container[Tensor]) -> list[Load]:
-    """What is read for each summand of a stage: more than one value is a product's, which needs tiles in registers."""
-    inside = [t for t in reached_tensors(output, stored) if t not in stored]
-    bodies = [t.body for t in (output, *inside) if t.is_reduction]
-    return [load for body in bodies for load in loads(body)]  # type: ignore[arg-type]
-
-
-def reduced_extents(output: Tensor, stored: Container[Tensor]) -> list[Any]:
-    """The extents of what a stage reduces, itself or in what it computes on the way."""
+def reductions(output: Tensor, stored: Container[Tensor]) -> list[Reduce]:
+    """What a stage reduces, itself or in what it computes on the way."""
     inside = [t for t in reached_tensors(output, stored) if t not in stored]
     nodes = [node for t in (output, *inside) if t.body is not None for node in postorder((t.body,))]
-    return [axis.extent for node in nodes if isinstance(node, Reduce) for axis in node.axes]
+    return [node for node in nodes if isinstance(node, Reduce)]
+
+
+def extents_of(reduced: Iterable[Reduce]) -> list[Any]:
+    return [axis.extent for node in reduced for axis in node.axes]
 
 
 def _peel(nest: Stmt, shape: Sequence[Any]) -> tuple[list[Axis], Stmt]:

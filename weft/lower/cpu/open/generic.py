@@ -12,15 +12,16 @@ from ....base.cpu_facts import COSTS
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....base.sizes import SizeTable
-from ....te.expr import Call, Expr, Load, Reduce, as_expr
+from ....te.expr import Call, Expr, Load, as_expr
 from ....te.extents import Trace
-from ....te.loops import Buffer, For, Kernel, Stmt, buffer
+from ....te.loops import For, Kernel, Stmt, buffer
 from ....te.schedule import inline, loop_nest
 from ....te.tensor import Tensor
 from ....te.visit import loads, postorder, substitute
 from ...group import reached_tensors
 from ...stages import stages
 from ..nest import Axis
+from ..stage import extents_of, reductions
 from .nest import Nest, nest_kernel
 from .reuse import with_reuse
 
@@ -151,21 +152,10 @@ def _step(
         nests = with_reuse(nests, rows)
     label = f"{name}_{group[-1].name}"
     kernel, turns = nest_kernel(label, list(buffers.values()), nests, rows, target, trace)
-    elements: Any = prod([*group[-1].shape, *(_reduce_axes(group[-1], buffers))])
+    elements: Any = prod([*group[-1].shape, *extents_of(reductions(group[-1], buffers))])
     work = sum(_cost(node) for nest in nests for node in postorder((nest.body,)))
     used = tuple(places[t] for t in buffers)
     return OpenStep(kernel, used, trace.row_of(turns), trace.row_of(elements), work)
-
-
-def _reduce_axes(output: Tensor, buffers: Mapping[Tensor, Buffer]) -> list[Any]:
-    """The extents that the elements of a stage are reduced over."""
-    stored = [t for t in reached_tensors(output, buffers) if t not in buffers]
-    extents: list[Any] = []
-    for tensor in (output, *stored):
-        for node in postorder((tensor.body,)) if tensor.body is not None else ():
-            if isinstance(node, Reduce):
-                extents += [axis.extent for axis in node.axes]
-    return extents
 
 
 def _cost(node: Any) -> float:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from ....base.cpu_target import CpuTarget
 from ....te.expr import Const, Expr, Load, Var, as_expr, minimum
 from ....te.extents import Trace
-from ....te.loops import Buffer, For, If, Kernel, Let, Parallel, Seq, Stmt
+from ....te.loops import Buffer, For, Kernel, Let, Parallel, Seq, Stmt
 from ....te.simplify_loops import sequence, statements
 from ....te.transform import lower_vectors
 from ....te.visit import loads, substitute
 from ...access import accessed, step
-from ..nest import Axis
+from ..nest import Axis, open_vector_loop
 from ..pointwise import vector_lanes
 from .hoist import hoist, hoisted
 from .joined import join_axes, join_loops
@@ -131,17 +131,9 @@ def _shared_axes(vector: Axis | None, outer: list[Axis], body: Stmt, lanes: int)
 
 
 def vector_loop(var: Var, start: Expr, end: Expr, lanes: int, body: Stmt) -> Stmt:
-    """var = start .. end - 1 in lanes; in the last turn only those before the end do anything."""
-    turn, lane, rest, full, last = Var("turn"), Var("lane"), Var("lane"), Var("full"), Var("last")
+    """var = start .. end - 1 in lanes, with what is the same in all turns before them."""
     body, around = hoist(body, (var,))
-
-    def at(index: Expr) -> Stmt:
-        return substitute(body, {var: index})
-
-    main = For(turn, full, For(lane, as_expr(lanes), at(start + turn * lanes + lane), "vector"))
-    tail = For(rest, as_expr(lanes), If(last + rest < end, at(last + rest)), "vector")
-    both = Let(last, start + full * lanes, Seq((main, If(last < end, tail))))
-    return around(Let(full, (end - start) // lanes, both))
+    return around(open_vector_loop(var, start, end, lanes, body))
 
 
 def _finished(
