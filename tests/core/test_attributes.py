@@ -2,10 +2,10 @@
 
 import contextlib
 import math
-import time
 
 import numpy as np
 import pytest
+from bounds import ends
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -218,8 +218,6 @@ GARBAGE = ["9" * 200_000 + "x", "(" * 200_000, "1," * 100_000, " " * 200_000, "(
 
 @pytest.mark.parametrize("text", GARBAGE, ids=["digits", "brackets", "items", "spaces", "open"])
 @pytest.mark.parametrize("key", ["count", "slope", "shape", "pads", "layout", "dtype", "flag"])
-def test_long_garbage_is_refused_quickly(key, text):
-    start = time.process_time()
-    with pytest.raises(Error):
+def test_long_garbage_is_refused(key, text):
+    with ends(), pytest.raises(Error):
         read(**{key: text})
-    assert time.process_time() - start < 1

@@ -1,10 +1,10 @@
 """Graphs as JSON: the format, round trips, older spellings, and what hostile files get."""
 
 import json
-import time
 
 import numpy as np
 import pytest
+from bounds import ends
 from core.core_ops import add, assign, fresh, parts, relu, scale, total
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -258,11 +258,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_gets_an_error_quickly(name):
-    start = time.process_time()
-    with pytest.raises(FormatError) as caught:
+def test_hostile_text_gets_an_error(name):
+    with ends(), pytest.raises(FormatError) as caught:
         graph_from_json(HOSTILE[name])
-    assert time.process_time() - start < 5
     assert len(str(caught.value)) < 2000
 
 

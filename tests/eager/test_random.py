@@ -3,10 +3,10 @@
 import copy
 import pickle
 import random
-import time
 
 import numpy as np
 import pytest
+from bounds import ends
 from oracles import oracle
 
 import weft.eager.functions.all  # noqa: F401  dispatch and its tensors
@@ -371,7 +371,7 @@ def test_options_of_new_tensors():
         fill.rand(2, layout=types.sparse_coo)
 
 
-def test_a_million_numbers_are_quick():
+def test_a_million_numbers():
     ours = Generator()
     for draw in (
         lambda: distributions.uniform(ours, 10**6, numpy_of("float32")),
@@ -379,7 +379,5 @@ def test_a_million_numbers_are_quick():
         lambda: distributions.random_between(ours, 10**6, numpy_of("int64"), 0, 1000),
         lambda: distributions.permutation(ours, 10**6),
     ):
-        start = time.perf_counter()
-        made = draw()
-        assert made.size == 10**6
-        assert time.perf_counter() - start < 10
+        with ends():
+            assert draw().size == 10**6

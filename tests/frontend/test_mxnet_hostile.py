@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-import time
 
 import numpy as np
 import pytest
+from bounds import ends
 from test_mxnet_probes import INPUTS, PROBES
 
 from weft.base.errors import Error
@@ -56,7 +56,6 @@ def test_damaged_nodes_give_errors_and_nothing_else(name):
     params = {key: value for key, value in arrays.items() if key not in INPUTS}
     for _ in range(12):
         shapes = {key: _shape(rng, value.shape) for key, value in arrays.items() if key in INPUTS}
-        graph, start = _damaged(rng, name), time.perf_counter()
-        with contextlib.suppress(Error):
+        graph = _damaged(rng, name)
+        with ends(), contextlib.suppress(Error):
             from_mxnet(graph, params, shape=shapes)
-        assert time.perf_counter() - start < 1

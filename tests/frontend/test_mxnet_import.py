@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-import time
 
 import numpy as np
 import pytest
+from bounds import ends
 from mxnet_files import graph, named, node, params, second, sparse, text
 
 import weft
@@ -340,10 +340,8 @@ def test_what_is_not_covered_is_never_dropped(op, attrs):
 )
 def test_malformed_attributes(op, attrs):
     nodes = [node("null", "x"), node(op, "a", [(0, 0)], **attrs)]
-    start = time.perf_counter()
-    with pytest.raises(Error):
+    with ends(), pytest.raises(Error):
         from_mxnet(graph(nodes, [[1, 0]]), shape={"x": (1, 2, 4, 4)})
-    assert time.perf_counter() - start < 1
 
 
 def test_damaged_models_give_errors_and_nothing_else(rng):

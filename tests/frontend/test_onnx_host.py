@@ -1,11 +1,10 @@
 """What runs on the host between compiled parts: extents that data tells, text, sequences and optional values.
 ONNX Runtime says what is right."""
 
-import time
-
 import numpy as np
 import onnx
 import pytest
+from bounds import ends
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from onnx_runs import onnxruntime_run
@@ -145,14 +144,11 @@ def test_boxes_without_a_limit_are_none(rng):
     agree(*one("NonMaxSuppression", *boxes_and_scores(rng, 1, 2, 6), *given, opset=10))
 
 
-def test_many_boxes_take_no_second(rng):
+def test_many_boxes(rng):
     boxes, scores = boxes_and_scores(rng, 1, 10, 20_000)
     model, inputs = one("NonMaxSuppression", boxes, scores, np.array(100), np.array(0.5, np.float32))
-    with weft.compile(model) as compiled:
-        compiled.run(inputs)
-        start = time.perf_counter()
+    with weft.compile(model) as compiled, ends():
         (found,) = compiled.run(inputs)
-        assert time.perf_counter() - start < 2
     assert found.shape == (1000, 3)
 
 
@@ -223,10 +219,9 @@ def test_patterns_that_are_refused(pattern):
 
 
 def test_no_pattern_takes_long():
-    start = time.perf_counter()
-    assert not run(*one("RegexFullMatch", texts("a" * 50_000), pattern="(a+)+b"))[0].any()
-    assert run(*one("RegexFullMatch", texts("a" * 60), pattern="(a?){60}a{60}"))[0].all()
-    assert time.perf_counter() - start < 10
+    with ends():
+        assert not run(*one("RegexFullMatch", texts("a" * 50_000), pattern="(a+)+b"))[0].any()
+        assert run(*one("RegexFullMatch", texts("a" * 60), pattern="(a?){60}a{60}"))[0].all()
 
 
 def test_numbers_as_text():

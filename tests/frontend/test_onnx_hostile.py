@@ -1,12 +1,13 @@
 """Broken and malicious ONNX files: one typed error, in bounded time and memory."""
 
+import contextlib
 import os
-import time
 import tracemalloc
 
 import numpy as np
 import onnx
 import pytest
+from bounds import ends
 from onnx import TensorProto, helper
 from onnx_models import make_model, node, small_network
 
@@ -161,17 +162,13 @@ def test_too_many_inputs():
 @pytest.mark.parametrize("count", [2**40, 2**62, -5])
 def test_huge_requests_end_at_once(count):
     cases = {"Tile": {"r": np.array([count])}, "Expand": {"r": np.array([count, 1])}, "ConstantOfShape": {}}
-    start = time.monotonic()
     for op, extra in cases.items():
         if op == "ConstantOfShape":
             model = make_model([node(op, "r", "y")], {}, ["y"], {"r": np.array([count, 2])})
         else:
             model = make_model([node(op, "x r", "y")], {"x": [1]}, ["y"], extra)
-        try:
+        with ends(), contextlib.suppress(Error):
             from_onnx(model)
-        except Error:
-            continue
-    assert time.monotonic() - start < 2
 
 
 def test_long_chains_are_linear():

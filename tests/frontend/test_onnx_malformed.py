@@ -3,11 +3,11 @@ many, attributes of any value and of the wrong type, no axes and too many. Whate
 is one typed error that names the node and its operator, at once."""
 
 import random
-import time
 
 import numpy as np
 import onnx
 import pytest
+from bounds import ends
 from onnx import AttributeProto, helper, numpy_helper
 from onnx_runs import one_node
 
@@ -79,9 +79,8 @@ def check(op_type, seed, count):
         model = malformed(draw, op_type)
         if model is None:
             continue
-        start = time.perf_counter()
-        said = refusal(model)
-        assert time.perf_counter() - start < 5, model
+        with ends():
+            said = refusal(model)
         imported, refused = imported + (said is None), refused + (said is not None)
         assert said is None or ("the_node" in said and op_type in said), said
     return imported, refused

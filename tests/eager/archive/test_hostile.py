@@ -6,12 +6,12 @@ import os
 import pickle
 import random
 import struct
-import time
 import zipfile
 import zlib
 
 import numpy as np
 import pytest
+from bounds import ends
 from oracles import oracle
 
 from weft.base.errors import Error
@@ -212,10 +212,9 @@ def test_broken_pickles(body, message):
 
 def test_a_key_that_takes_forever_to_hash():
     body = b")" + b"q\x00h\x00\x86" * 60
-    start = time.perf_counter()
-    refused(archive(whole(b"}" + body + b"Ns")), "too many values")
-    refused(archive(whole(b"c__builtin__\nset\n](" + body + b"e\x85R")), "too many values")
-    assert time.perf_counter() - start < 5
+    with ends():
+        refused(archive(whole(b"}" + body + b"Ns")), "too many values")
+        refused(archive(whole(b"c__builtin__\nset\n](" + body + b"e\x85R")), "too many values")
 
 
 def test_keys_of_equal_hash():
@@ -267,9 +266,8 @@ def test_values_that_are_hard_to_show_or_compare(body):
 def test_a_pickle_that_is_packed_small():
     bomb = b"\x80\x02" + b"]" * 40_000_000
     file = archive(bomb, method=zipfile.ZIP_DEFLATED)
-    start = time.perf_counter()
-    refused(file, r"data\.pkl unpacks to 40000002 bytes")
-    assert time.perf_counter() - start < 5
+    with ends():
+        refused(file, r"data\.pkl unpacks to 40000002 bytes")
 
 
 RECORDS = [
