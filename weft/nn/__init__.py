@@ -1,6 +1,7 @@
-"""Neural networks on tensors: `weft.nn.functional` and Parameter."""
+"""Neural networks on tensors: modules, their parameters, and the functions under them."""
 
 from ..eager.tensor.parameter import Parameter
-from . import functional
+from . import functional, init, modules, utils
+from .modules import *  # noqa: F403
 
-__all__ = ["Parameter", "functional"]
+__all__ = ["Parameter", "functional", "init", "modules", "utils"]

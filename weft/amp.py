@@ -1,0 +1,1 @@
+"""Computation in narrower floats where that is safe."""

@@ -1,0 +1,1 @@
+"""Distributions of probability, with samples that have gradients."""

@@ -1,0 +1,1 @@
+"""Models from a folder with a hubconf.py."""

@@ -1,0 +1,3 @@
+"""Activations, and attention of many heads."""
+
+__all__: list[str] = []

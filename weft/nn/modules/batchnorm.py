@@ -1,0 +1,3 @@
+"""Norms over a batch, with running moments."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Channels of groups, interleaved."""
+
+__all__: list[str] = []

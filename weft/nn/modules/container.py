@@ -1,0 +1,3 @@
+"""Modules and parameters in order, or by name."""
+
+__all__: list[str] = []

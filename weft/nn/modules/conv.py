@@ -1,0 +1,3 @@
+"""Convolutions and transposed ones."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Distances and similarities of vectors."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Random zeros while training."""
+
+__all__: list[str] = []

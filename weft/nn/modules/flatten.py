@@ -1,0 +1,3 @@
+"""Axes made one, and one made several."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Windows of images as columns, and back."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Norms over each image of a batch."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Modules that learn the sizes of their parameters from the first input."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Products with a matrix of weights."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Norms over layers, groups and neighbouring channels."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Borders around images."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Channels as pixels, and back."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Windows of images as one value each."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Recurrent layers and their cells."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Rows of a table by number."""
+
+__all__: list[str] = []

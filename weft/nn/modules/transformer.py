@@ -1,0 +1,3 @@
+"""The Transformer and its parts."""
+
+__all__: list[str] = []

@@ -1,0 +1,1 @@
+"""What is done with modules and their parameters beside running them."""

@@ -1,0 +1,1 @@
+"""What training loops need beside tensors and modules."""

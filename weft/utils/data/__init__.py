@@ -1,0 +1,1 @@
+"""Data sets, and what loads batches of them."""
