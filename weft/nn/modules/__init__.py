@@ -1,21 +1,21 @@
 """Layers as classes, in files of the names that PyTorch users know."""
 
 # ruff: noqa: F403
-from .module import *
-from .container import *
-from .lazy import *
 from .activation import *
 from .adaptive import *
 from .batchnorm import *
 from .channelshuffle import *
+from .container import *
 from .conv import *
 from .distance import *
 from .dropout import *
 from .flatten import *
 from .fold import *
 from .instancenorm import *
+from .lazy import *
 from .linear import *
 from .loss import *
+from .module import *
 from .normalization import *
 from .padding import *
 from .pixelshuffle import *
