@@ -1,1 +1,5 @@
 """What training loops need beside tensors and modules."""
+
+from . import data
+
+__all__ = ["data"]
