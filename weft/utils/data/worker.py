@@ -133,7 +133,8 @@ def _parcel(task: Task, outcome: Any, where: str) -> Parcel:
 
 def _known_elsewhere(kind: type[Any]) -> type[Any]:
     """The first of a class and its bases that another process finds by its name."""
-    return next(base for base in kind.__mro__ if vars(sys.modules[base.__module__]).get(base.__qualname__) is base)
+    found: type[Any] = next(b for b in kind.__mro__ if vars(sys.modules[b.__module__]).get(b.__qualname__) is b)
+    return found
 
 
 class _Loading:
