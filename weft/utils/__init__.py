@@ -1,5 +1,5 @@
 """What training loops need beside tensors and modules."""
 
-from . import data
+from . import checkpoint, data, dlpack
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data", "dlpack"]

@@ -191,8 +191,8 @@ class _Iterator:
     """One pass over the batches of a loader."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        self._loader, self._given = loader, 0
-        self._indices = iter(loader._order)
+        self._loader = loader
+        self._rewind()
         self._seed = draw_seed(loader.generator)  # PyTorch draws one, with workers and without
         if loader.pin_memory:
             warnings.warn(
@@ -200,6 +200,10 @@ class _Iterator:
                 "used.",
                 stacklevel=4,
             )
+
+    def _rewind(self) -> None:
+        self._given, self._said_length = 0, self._loader._said_length
+        self._indices = iter(self._loader._order)
 
     def __iter__(self) -> _Iterator:
         return self
@@ -225,13 +229,13 @@ class _Iterator:
         raise NotImplementedError
 
     def _tell_length(self) -> None:
-        """Warns when an iterable dataset has more samples than it said."""
+        """Warns when an iterable dataset has more samples than it said, as far as batches can tell."""
         loader = self._loader
-        if loader._said_length is None or self._given <= len(loader):
+        if self._said_length is None or self._given <= self._said_length:
             return
         advice = " Each worker iterates the whole dataset: see get_worker_info." if loader.num_workers else ""
         warnings.warn(
-            f"Length of IterableDataset {loader.dataset} was reported to be {loader._said_length} (when accessing "
+            f"Length of IterableDataset {loader.dataset} was reported to be {self._said_length} (when accessing "
             f"len(dataloader)), but {self._given} samples have been fetched.{advice}",
             stacklevel=3,
         )
@@ -291,8 +295,7 @@ class _Loaded(_Iterator):
             self._ask()
 
     def restart(self) -> None:
-        self._given = 0
-        self._indices = iter(self._loader._order)
+        self._rewind()
         self._begin()
 
     def is_over(self) -> bool:
