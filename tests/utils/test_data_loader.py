@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from loaded_samples import as_they_are, first
 from oracles import oracle
-from test_data_sets import agree, both, counting, plain  # noqa: F401
+from side_by_side import agree, counting, plain
 
 import weft
 
@@ -35,7 +35,6 @@ ARGUMENTS = {
     "pinned": {"pin_memory": True, "batch_size": 5},
     "out of order": {"in_order": False, "batch_size": 4},
     "timeout without workers": {"timeout": 3},
-    "prefetch of 0": {"num_workers": 1, "prefetch_factor": 0},
     "batches": {"batch_size": 4},
     "whole batches": {"batch_size": 4, "drop_last": True},
     "no batches": {"batch_size": None},
@@ -57,7 +56,7 @@ ITERABLE = {
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_arguments(both, name):  # noqa: F811
+def test_arguments(both, name):
     def loaded(module, data):
         loader = data.DataLoader(TEN, **ARGUMENTS[name])
         return len(loader), list(loader), list(loader)
@@ -68,7 +67,7 @@ def test_arguments(both, name):  # noqa: F811
 
 @pytest.mark.parametrize("length", [None, 3, 7])
 @pytest.mark.parametrize("name", ITERABLE)
-def test_iterable_datasets(both, name, length):  # noqa: F811
+def test_iterable_datasets(both, name, length):
     def loaded(module, data):
         loader = data.DataLoader(counting(data, 7, length), **ITERABLE[name])
         before = list(loader)
@@ -78,12 +77,12 @@ def test_iterable_datasets(both, name, length):  # noqa: F811
     assert agree(ours, theirs), (ours, theirs)
 
 
-def test_an_iterable_dataset_may_have_no_length(both):  # noqa: F811
+def test_an_iterable_dataset_may_have_no_length(both):
     ours, theirs = both(lambda module, data: len(data.DataLoader(counting(data))))
     assert agree(ours, theirs)
 
 
-def test_attributes(both):  # noqa: F811
+def test_attributes(both):
     def attributes(module, data):
         loader = data.DataLoader(TEN, batch_size=3, drop_last=True, num_workers=2)
         names = "batch_size drop_last num_workers prefetch_factor timeout pin_memory persistent_workers in_order"
@@ -157,11 +156,11 @@ def test_iterable_datasets_of_workers(options):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loader = data.DataLoader(Uneven(), num_workers=3, collate_fn=as_they_are, **options)
-        seen.append([list(loader), list(loader)])
+            seen.append([list(loader), list(loader)])
     assert seen[0] == seen[1]
 
 
-def test_batches_are_built_alike(both):  # noqa: F811
+def test_batches_are_built_alike(both):
     def loaded(module, data):
         samples = [{"x": module.arange(3) * i, "y": np.float32(i), "z": (i, str(i))} for i in range(5)]
         return [plain(batch) for batch in data.DataLoader(samples, batch_size=2)]
@@ -188,6 +187,12 @@ def test_an_exception_ends_no_loop():
     with pytest.raises(ValueError, match="one"):
         next(iterator)
     assert list(iterator) == [2]
+
+
+def test_workers_are_ahead_by_one_batch_at_least():
+    loader = weft.utils.data.DataLoader(TEN, num_workers=1, prefetch_factor=0)
+    with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+        iter(loader)
 
 
 def test_iterators_cannot_be_pickled():

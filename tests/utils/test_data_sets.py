@@ -2,15 +2,11 @@
 
 import collections
 import types
-import warnings
 
 import numpy as np
 import pytest
-from oracles import oracle
+from side_by_side import agree, counting
 
-import weft
-
-rng = np.random.default_rng(0)
 Point = collections.namedtuple("Point", "x y")
 
 
@@ -19,65 +15,6 @@ class Odd(list):
 
     def __init__(self, items=(), extra=None):
         super().__init__(items)
-
-
-@pytest.fixture
-def both():
-    """Runs a function with each library from the same seed; gives its results or the types of its errors, each with
-    the number that is drawn next."""
-    torch = oracle("torch")
-
-    def run(function):
-        return [_result(module, function) for module in (weft, torch)]
-
-    return run
-
-
-def _result(module, function):
-    module.manual_seed(5)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            result = plain(function(module, module.utils.data))
-        except Exception as error:
-            return _builtin(error)
-    return result, module.rand(1).item(), [warning.category for warning in caught]
-
-
-def _builtin(error):
-    """The builtin that both raise; of weft's errors, whose several bases would all be caught, the names."""
-    return {base for base in type(error).__mro__ if base.__module__ == "builtins"} - {object, BaseException, Exception}
-
-
-def agree(ours, theirs):
-    if isinstance(theirs, set):
-        return isinstance(ours, set) and theirs <= ours
-    return ours == theirs
-
-
-def plain(value):
-    """A result without what is a library's own."""
-    if hasattr(value, "dtype") and hasattr(value, "tolist") and not isinstance(value, (np.ndarray, np.generic)):
-        return ("tensor", str(value.dtype).split(".")[-1], tuple(value.shape), value.tolist())
-    if isinstance(value, np.ndarray):
-        return ("array", str(value.dtype), value.tolist())
-    if isinstance(value, collections.abc.Mapping):
-        return type(value).__name__, {key: plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value).__name__, [plain(entry) for entry in value]
-    return value
-
-
-def counting(data, size=7, length=None):
-    class Counting(data.IterableDataset):
-        def __iter__(self):
-            return iter(range(size))
-
-    class Sized(Counting):
-        def __len__(self):
-            return length
-
-    return Counting() if length is None else Sized()
 
 
 class Many:

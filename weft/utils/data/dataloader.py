@@ -152,7 +152,7 @@ class DataLoader(Generic[T_co]):
         if self._iterator is None or self._iterator.is_over():
             self._iterator = _Loaded(self)
         else:
-            self._iterator.restart()
+            self._iterator.restart(self)
         return self._iterator
 
     def __len__(self) -> int:
@@ -191,8 +191,7 @@ class _Iterator:
     """One pass over the batches of a loader."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        self._loader = loader
-        self._rewind()
+        self._rewind(loader)
         self._seed = draw_seed(loader.generator)  # PyTorch draws one, with workers and without
         if loader.pin_memory:
             warnings.warn(
@@ -201,9 +200,11 @@ class _Iterator:
                 stacklevel=4,
             )
 
-    def _rewind(self) -> None:
-        self._given, self._said_length = 0, self._loader._said_length
-        self._indices = iter(self._loader._order)
+    def _rewind(self, loader: DataLoader[Any]) -> None:
+        # A copy: a loader and its persistent iterator that held each other would live on when nobody needs them.
+        self._loader = object.__new__(type(loader))
+        vars(self._loader).update(vars(loader), _iterator=None)
+        self._given, self._indices = 0, iter(loader._order)
 
     def __iter__(self) -> _Iterator:
         return self
@@ -224,18 +225,18 @@ class _Iterator:
         """Whether it cannot be used again."""
         return True
 
-    def restart(self) -> None:
+    def restart(self, loader: DataLoader[Any]) -> None:
         """Begins another pass with the same workers."""
         raise NotImplementedError
 
     def _tell_length(self) -> None:
         """Warns when an iterable dataset has more samples than it said, as far as batches can tell."""
         loader = self._loader
-        if self._said_length is None or self._given <= self._said_length:
+        if loader._said_length is None or self._given <= loader._said_length:
             return
         advice = " Each worker iterates the whole dataset: see get_worker_info." if loader.num_workers else ""
         warnings.warn(
-            f"Length of IterableDataset {loader.dataset} was reported to be {self._said_length} (when accessing "
+            f"Length of IterableDataset {loader.dataset} was reported to be {loader._said_length} (when accessing "
             f"len(dataloader)), but {self._given} samples have been fetched.{advice}",
             stacklevel=3,
         )
@@ -294,8 +295,8 @@ class _Loaded(_Iterator):
         for _ in range(loader.num_workers * (loader.prefetch_factor or 0)):
             self._ask()
 
-    def restart(self) -> None:
-        self._rewind()
+    def restart(self, loader: DataLoader[Any]) -> None:
+        self._rewind(loader)
         self._begin()
 
     def is_over(self) -> bool:
@@ -304,7 +305,7 @@ class _Loaded(_Iterator):
     def _ask(self) -> None:
         """Gives the next task to the worker whose turn it is; if order does not matter, to one that has the fewest."""
         waiting = self._waiting
-        if self._processes is None or not waiting:
+        if not self._processes or not waiting:
             return
         try:
             indices = next(self._indices)
