@@ -121,6 +121,21 @@ def test_orders_of_epochs(generator, workers):
     assert seen[0] == seen[1]
 
 
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
+def test_samplers_that_draw_at_once(options):
+    torch, seen = oracle("torch"), []
+    for module in (weft, torch):
+
+        class Drawing:
+            def __iter__(self, module=module):
+                return iter(module.randperm(6).tolist())
+
+        module.manual_seed(1)
+        loader = module.utils.data.DataLoader(range(6), sampler=Drawing(), batch_size=None, **options)
+        seen.append([list(loader), list(loader), module.rand(1).item()])
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_seeds_of_workers(persistent):
     """A worker's numbers are those of PyTorch's worker, weft's and Python's."""

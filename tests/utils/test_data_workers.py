@@ -21,6 +21,7 @@ from bounds import FOREVER
 from loaded_samples import Dying, Failing, Settings, Squares, Told, Uneven, as_they_are, first
 
 import weft
+from weft.eager.tensor.shared_memory import HAS_FILES
 from weft.utils.data import DataLoader, TensorDataset
 from weft.utils.data.channel import packed, unpacked
 
@@ -297,6 +298,41 @@ def test_a_forked_child_leaves_its_parents_workers_alone(nothing_left):
         os._exit(0)
     os.waitpid(child, 0)
     assert list(iterator) == [1, 5, 9]
+
+
+@needs_proc
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_workers_end_while_a_forked_child_holds_their_connections(nothing_left, monkeypatch):
+    monkeypatch.setattr("weft.utils.data.processes.GRACE", 2 * FOREVER)  # no signal helps
+    iterator = iter(DataLoader(range(6), num_workers=1, batch_size=2, collate_fn=sum))
+    pids = iterator._processes.pids
+    child = os.fork()
+    if not child:
+        time.sleep(FOREVER)
+        os._exit(0)
+    try:
+        del iterator
+        assert all(map(ended, pids))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+class Large(Squares):
+    """Large samples, in place of small ones for large indices."""
+
+    def __getitem__(self, indices):
+        return np.full(300_000, sum(indices) % 256, np.uint8)
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_large_tasks_and_large_batches(files, monkeypatch, nothing_left):
+    """Neither waits until the other has taken what it sends; without anonymous files, all goes by the connection."""
+    monkeypatch.setattr("weft.utils.data.channel.HAS_FILES", files and HAS_FILES)
+    order = [[number] * 150_000 for number in range(8)]
+    loader = DataLoader(Large(), sampler=order, batch_size=None, num_workers=2, prefetch_factor=4)
+    assert [int(batch[7]) for batch in loader] == [number * 150_000 % 256 for number in range(8)]
 
 
 SCRIPT = """

@@ -4,6 +4,7 @@ for it, so it goes with the last process that uses it, however that one ends."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 import weakref
@@ -37,19 +38,24 @@ def anonymous_file(nbytes: int) -> File:
     return file
 
 
+@functools.cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return library
+
+
 def mapped(file: File, nbytes: int) -> NDArray[np.uint8]:
     """The first bytes of a file as memory. They keep no file open, as Python's own maps do: thousands may be alive."""
     if not nbytes:
         return np.empty(0, np.uint8)
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mmap.restype = ctypes.c_void_p
-    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    flags, library = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), _library()
     address = library.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, file.fd, 0)
     if address == _FAILED:
         raise OutOfMemory(f"cannot map {nbytes} bytes", why=os.strerror(ctypes.get_errno()))
     memory = (ctypes.c_uint8 * nbytes).from_address(address)
-    library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     # Not at the end of the process: whoever still looks at the memory then would crash.
     weakref.finalize(memory, library.munmap, address, nbytes).atexit = False
     return np.frombuffer(memoryview(memory), np.uint8)

@@ -146,7 +146,7 @@ class DataLoader(Generic[T_co]):
         assert order is not None
         return order
 
-    def __iter__(self) -> _Iterator:
+    def __iter__(self) -> Iterator[T_co]:
         if not self.persistent_workers:
             return _Loaded(self) if self.num_workers else _Made(self)
         if self._iterator is None or self._iterator.is_over():
@@ -270,6 +270,8 @@ class _Loaded(_Iterator):
         if not loader.prefetch_factor:
             raise InvalidData("prefetch_factor must be greater than 0 for a DataLoader with workers")
         super().__init__(loader)
+        # PyTorch begins twice where there are workers: a sampler that draws when it begins draws the same numbers here.
+        self._indices = iter(loader._order)
         job = Job(
             loader.dataset,
             loader.batch_sampler is not None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import time
 import weakref
 from multiprocessing import connection as connections
@@ -90,7 +92,7 @@ class Processes:
 
     def _dead(self) -> RunError:
         """What to say of workers that ended by themselves; the others are ended, too."""
-        connections.wait([process.sentinel for process in self._all], GRACE)
+        connections.wait([process.sentinel for process in self._all], LOOK)
         dead = [process for process in self._all if not process.is_alive()]
         why = ", ".join(_ending(process.exitcode) for process in dead) or "its connection is closed"
         pids = ", ".join(str(process.pid) for process in dead or self._all)
@@ -114,12 +116,20 @@ def _ending(code: int | None) -> str:
     return f"it ended with exit code {code}"
 
 
+def _hang_up(connection: Connection) -> None:
+    """Closes a connection for all who hold it: another child of this process may."""
+    if hasattr(socket, "AF_UNIX") and not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as end, contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
 def _stop(owner: int, processes: list[Any], connections_: list[Connection]) -> None:
     """Closing the connections tells workers to end; those that do not are made to."""
     if os.getpid() != owner:  # a child that was forked from the process whose workers they are
         return
     for connection in connections_:
-        connection.close()
+        _hang_up(connection)
     deadline = time.monotonic() + GRACE
     try:
         for process in processes:
