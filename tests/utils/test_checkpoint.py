@@ -168,6 +168,19 @@ def test_the_second_computation_ends_early():
     assert calls == ["exp", "add"] * 3
 
 
+def test_functions_may_handle_exceptions():
+    def careful(x):
+        try:
+            y = x.exp()
+        except Exception:
+            y = x
+        return y * 2
+
+    x = leaf(3)
+    checkpoint(careful, x, use_reentrant=False).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp(x.detach().numpy()), rtol=1e-6)
+
+
 def test_autocast_holds_the_second_time():
     x, w = leaf(4, 3), leaf(3, 3)
     seen = []

@@ -201,8 +201,8 @@ class _Again:
         return self
 
 
-class _Enough(Exception):
-    """Ends a second computation."""
+class _Enough(BaseException):
+    """Ends a second computation, whichever exceptions the function handles itself."""
 
     def __init__(self, frame: _Frame) -> None:
         self.frame = frame

@@ -288,13 +288,13 @@ class _Loaded(_Iterator):
         self._begin()
 
     def _begin(self) -> None:
-        loader = self._loader
+        workers = len(self._processes or ())
         self._epoch += 1
         self._asked = self._next_number = 0
         self._arrived: dict[int, Any] = {}  # by number of the task
-        self._waiting = dict.fromkeys(range(loader.num_workers), 0)  # tasks that a worker with samples has not answered
-        self._turns = itertools.cycle(range(loader.num_workers))
-        for _ in range(loader.num_workers * (loader.prefetch_factor or 0)):
+        self._waiting = dict.fromkeys(range(workers), 0)  # tasks that a worker with samples has not answered
+        self._turns = itertools.cycle(range(workers))
+        for _ in range(workers * (self._loader.prefetch_factor or 0)):
             self._ask()
 
     def restart(self, loader: DataLoader[Any]) -> None:
@@ -341,9 +341,8 @@ class _Loaded(_Iterator):
         assert self._processes is not None
         try:
             answers = self._processes.answers(self._loader.timeout)
-        except BaseException as error:
-            if not isinstance(error, KeyboardInterrupt):
-                self._stop()
+        except BaseException:  # Ctrl-C as well: an answer may be lost
+            self._stop()
             raise
         for worker, (epoch, number, outcome) in answers:
             if epoch != self._epoch:

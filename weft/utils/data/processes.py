@@ -49,9 +49,9 @@ class Processes:
         for connection in self._connections:
             connection.close()
 
-    def __bool__(self) -> bool:
-        """Whether there are any: none when they have been ended."""
-        return bool(self._all)
+    def __len__(self) -> int:
+        """How many there are: none when they have been ended."""
+        return len(self._all)
 
     @property
     def pids(self) -> list[int]:
@@ -86,9 +86,6 @@ class Processes:
             return receive(self._connections[number])
         except (EOFError, OSError):
             raise self._dead() from None
-        except BaseException:  # half a message may be left
-            self.stop()
-            raise
 
     def _dead(self) -> RunError:
         """What to say of workers that ended by themselves; the others are ended, too."""
@@ -110,7 +107,7 @@ class Processes:
 
 def _ending(code: int | None) -> str:
     if code is not None and code < 0:
-        name = signal.Signals(-code).name
+        name = next((known.name for known in signal.Signals if known == -code), str(-code))
         extra = ", as the system does when memory runs out" if name == "SIGKILL" else ""
         return f"it was killed by signal {name}{extra}"
     return f"it ended with exit code {code}"

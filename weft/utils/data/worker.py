@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import random
@@ -81,11 +82,12 @@ class _Inbox:
 
     def _listen(self) -> None:
         try:
-            while True:
-                task = self._connection.recv()
-                self.epoch = task.epoch
-                self._tasks.put(task)
-        except (EOFError, OSError):
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    task = self._connection.recv()
+                    self.epoch = task.epoch
+                    self._tasks.put(task)
+        finally:
             self._tasks.put(None)
 
     def next(self) -> Task | None:
@@ -119,6 +121,7 @@ def run_worker(connection: Connection, number: int, job: Job) -> None:
             send(connection, parcel)
         except OSError:  # the parent has gone, or needs no more
             return
+        del parcel  # the memory is the parent's now
 
 
 def _parcel(task: Task, outcome: Any, where: str) -> Parcel:
