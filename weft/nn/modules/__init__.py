@@ -16,7 +16,6 @@ from . import (
     lazy,
     linear,
     loss,
-    module,
     normalization,
     padding,
     pixelshuffle,

@@ -106,14 +106,15 @@ def _after_saving(module: Module, destination: Any, prefix: str, metadata: dict[
 
 def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
     """A module's own parameters, persistent buffers and extra state."""
-    for name, tensor in _own_tensors(module).items():
+    for name, tensor in own_tensors(module).items():
         if tensor is not None:
             destination[prefix + name] = tensor if keep_vars else tensor.detach()
     if _has_own(module, "get_extra_state"):
         destination[prefix + EXTRA] = module.get_extra_state()
 
 
-def _own_tensors(module: Module) -> dict[str, Tensor | None]:
+def own_tensors(module: Module) -> dict[str, Tensor | None]:
+    """A module's own parameters and persistent buffers, by name."""
     buffers = {
         name: buffer for name, buffer in module._buffers.items() if name not in module._non_persistent_buffers_set
     }
@@ -190,7 +191,7 @@ def load_own(
     """Takes a module's own parameters, persistent buffers and extra state."""
     for hook in module._load_state_dict_pre_hooks.values():
         hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-    own = {name: tensor for name, tensor in _own_tensors(module).items() if tensor is not None}
+    own = {name: tensor for name, tensor in own_tensors(module).items() if tensor is not None}
     assign = local_metadata.get("assign_to_params_buffers", False)
     for name, tensor in own.items():
         key = prefix + name
