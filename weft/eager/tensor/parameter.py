@@ -142,7 +142,7 @@ def _converting(name: str) -> Any:
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
         kind = getattr(wrap(np.empty(0, self._array.dtype)), name)(*args, **options)
-        made = self._again()
+        made = self._again().requires_grad_(False)
         made._array = _NoMemory(kind._dtype)
         return made
 

@@ -229,6 +229,8 @@ def _taken(module: Module, name: str, tensor: Tensor, key: str, source: Any, ass
             f"but received {type(source)}"
         )
     lazy = is_lazy(tensor)
+    if lazy and is_lazy(source):
+        return None
     if not lazy and tensor.dim() == 0 and source.dim() == 1 and source.numel() == 1:
         source = source[0]
     if not lazy and source.shape != tensor.shape:
