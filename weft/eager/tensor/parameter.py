@@ -35,10 +35,9 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + Tensor.__repr__(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        """A copy without the gradient, as PyTorch's is."""
         if id(self) not in memo:
-            made = type(self)(copied(self, memo).detach(), self.requires_grad)
-            made._grad = None if self.grad is None else copied(self.grad, memo)
-            memo[id(self)] = made
+            memo[id(self)] = type(self)(copied(self.detach(), memo), self.requires_grad)
         found: Parameter = memo[id(self)]
         return found
 
@@ -143,7 +142,7 @@ def _converting(name: str) -> Any:
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
         kind = getattr(wrap(np.empty(0, self._array.dtype)), name)(*args, **options)
-        made = self._again()
+        made = self._again().requires_grad_(False)
         made._array = _NoMemory(kind._dtype)
         return made
 

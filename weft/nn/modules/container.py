@@ -185,7 +185,7 @@ class ModuleList(_ModulesInOrder):
         return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
-        return ModuleList([*self, *other])
+        return ModuleList(self).extend(other)
 
     def _texts_joined(self, children: list[tuple[str, str]]) -> str:
         """Neighbours with the same text are told once."""

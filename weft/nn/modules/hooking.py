@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from ...base.errors import RunError
 from ...eager.autograd.function import Function
 from ...eager.autograd.hooks import RemovableHandle
-from ...eager.tensor.tensor import Tensor
+from ...eager.tensor.tensor import Tensor, wrap
 
 Hooks = OrderedDict[int, Callable[..., Any]]
 MIXED = (
@@ -148,18 +151,25 @@ def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> Rem
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """forward, with everything that is registered around it."""
     left = {**everywhere.forward_always, **module._forward_hooks_always_called}
+    result = None
     try:
         args, kwargs = _before(module, args, kwargs)
         watch = _watch_of(module)
         if watch is not None:
             args = watch.inputs(args)
-        result = _after(module, args, kwargs, module.forward(*args, **kwargs), left)
+        result = module.forward(*args, **kwargs)
+        for number, call in _forward_hooks(module):
+            left.pop(number, None)
+            changed = call(args, kwargs, result)
+            result = result if changed is None else changed
         if watch is not None:
             result = watch.outputs(result)
         _hook_last_operator(module, result)
         return result
     except Exception:
-        _call_those_left(module, args, kwargs, left)
+        for number, call in _forward_hooks(module) if left else []:
+            if number in left:
+                _silently(call, args, kwargs, result)
         raise
 
 
@@ -171,7 +181,7 @@ def _before(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
                 continue
             if not isinstance(changed, tuple) or len(changed) != 2:
                 raise RunError(
-                    "forward pre-hook must return None or a tuple of (new_args, new_kwargs)", why=f"it gave {changed!r}"
+                    f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                 )
             args, kwargs = changed
         else:
@@ -181,31 +191,27 @@ def _before(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     return args, kwargs
 
 
-def _after(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, left: dict[int, bool]) -> Any:
+def _forward_hooks(module: Any) -> list[tuple[int, Callable[..., Any]]]:
+    """What runs after forward, by number: functions of arguments, keywords and the result."""
     with_kwargs = {**everywhere.forward_with_kwargs, **module._forward_hooks_with_kwargs}
-    for number, hook in [*everywhere.forward.items(), *module._forward_hooks.items()]:
-        left.pop(number, None)
-        changed = hook(module, args, kwargs, result) if number in with_kwargs else hook(module, args, result)
-        result = result if changed is None else changed
-    return result
+    hooks = [*everywhere.forward.items(), *module._forward_hooks.items()]
+    return [(number, partial(_after, module, hook, number in with_kwargs)) for number, hook in hooks]
 
 
-def _call_those_left(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], left: dict[int, bool]) -> None:
-    """Calls the hooks that are to be called whatever happens, after an error, without a result."""
-    with_kwargs = {**everywhere.forward_with_kwargs, **module._forward_hooks_with_kwargs}
-    hooks = {**everywhere.forward, **module._forward_hooks}
-    for number in left:
-        try:
-            if number in with_kwargs:
-                hooks[number](module, args, kwargs, None)
-            else:
-                hooks[number](module, args, None)
-        except Exception as error:
-            warnings.warn(
-                "module forward hook with ``always_call=True`` raised an exception that was silenced as another error "
-                f"was raised in forward: {error}",
-                stacklevel=4,
-            )
+def _after(module: Any, hook: Callable[..., Any], with_kwargs: bool, args: Any, kwargs: Any, result: Any) -> Any:
+    return hook(module, args, kwargs, result) if with_kwargs else hook(module, args, result)
+
+
+def _silently(call: Callable[..., Any], *args: Any) -> None:
+    """Calls a hook after an error, which is told and not that of the hook."""
+    try:
+        call(*args)
+    except Exception as error:
+        warnings.warn(
+            "module forward hook with ``always_call=True`` raised an exception that was silenced as another error "
+            f"was raised in forward: {error}",
+            stacklevel=4,
+        )
 
 
 # Gradients.
@@ -215,15 +221,22 @@ class BackwardHookFunction(Function):
     """The same tensors; their gradients pass through a function of a module's."""
 
     @staticmethod
-    def forward(ctx: Any, on_gradients: Callable[[Sequence[Any]], Sequence[Any]], *tensors: Tensor) -> Any:
-        ctx.on_gradients = on_gradients
+    def forward(ctx: Any, on_gradients: Callable[[Sequence[Any]], Sequence[Any]], fill: bool, *tensors: Tensor) -> Any:
+        ctx.on_gradients, ctx.fill = on_gradients, fill
+        ctx.set_materialize_grads(False)
         same = tuple(tensor.detach() for tensor in tensors)
         ctx.mark_non_differentiable(*(mine for mine, tensor in zip(same, tensors) if not tensor.requires_grad))
         return same
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return None, *ctx.on_gradients(grads)
+        known = _filled(grads, ctx.outputs) if ctx.fill else grads
+        return None, None, *_filled(ctx.on_gradients(known), ctx.outputs)
+
+
+def _filled(grads: Sequence[Any], metas: Sequence[Any]) -> list[Any]:
+    """Gradients, with zeros where there are none."""
+    return [wrap(np.zeros(*meta)) if grad is None else grad for grad, meta in zip(grads, metas)]
 
 
 def _watch_of(module: Any) -> _GradientWatch | None:
@@ -244,7 +257,7 @@ class _GradientWatch:
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self.count = len(args)
-        watched = _through(args, self._on_inputs)
+        watched = _through(args, self._on_inputs, fill=True)
         self.sees_inputs = watched is not args
         return watched
 
@@ -265,12 +278,17 @@ class _GradientWatch:
             if changed is not None:
                 grads = _checked(changed, grads, "Backward pre hook", "grad_output")
         self.grad_outputs = grads
-        if not self.sees_inputs:  # no gradient reaches the inputs: this is the end
+        if self.hooks and not self.sees_inputs:  # no gradient reaches the inputs: this is the end
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                "inputs require gradients.",
+                stacklevel=2,
+            )
             nothing = (None,) * self.count
             for hook in self.hooks:
                 if hook(self.module, nothing, grads) is not None:
                     raise RunError(
-                        "backward hook for a Module where no input requires gradient should "
+                        "Backward hook for Modules where no input requires gradient should "
                         "always return None or None for all gradients."
                     )
             self.grad_outputs = None
@@ -295,20 +313,23 @@ def _checked(changed: Any, grads: tuple[Any, ...], who: str, what: str) -> tuple
     return made
 
 
-def _through(values: tuple[Any, ...], on_gradients: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The values, with the gradients of the tensors among them seen by a function, which gets None for the rest."""
+def _through(
+    values: tuple[Any, ...], on_gradients: Callable[..., tuple[Any, ...]], fill: bool = False
+) -> tuple[Any, ...]:
+    """The values, with the gradients of the tensors among them seen by a function, which gets None for the rest;
+    it sees zeros for tensors that get no gradient, if those are to `fill` their places."""
     places = [place for place, value in enumerate(values) if isinstance(value, Tensor)]
     if not any(values[place]._recorded() for place in places):
         return values
 
     def seen(grads: Sequence[Any]) -> Sequence[Any]:
-        spread = [None] * len(values)
+        spread: list[Any] = [None] * len(values)
         for place, grad in zip(places, grads):
             spread[place] = grad
         changed = on_gradients(tuple(spread))
         return [changed[place] for place in places]
 
-    same = BackwardHookFunction.apply(seen, *(values[place] for place in places))
+    same = BackwardHookFunction.apply(seen, fill, *(values[place] for place in places))
     made = list(values)
     for place, tensor in zip(places, same):
         made[place] = tensor
@@ -326,15 +347,23 @@ def _hook_last_operator(module: Any, result: Any) -> None:
     old += module._backward_hooks.values() if module._is_full_backward_hook is False else []
     if not old:
         return
-    first = result
-    while not isinstance(first, Tensor):
-        first = (
-            next((value for value in first.values() if isinstance(value, Tensor)), None)
-            if isinstance(first, dict)
-            else first[0]
-        )
-        if first is None:
-            return
-    node = first.grad_fn
+    warnings.warn(
+        "Using a non-full backward hook when the forward contains multiple autograd Nodes is deprecated: it sees the "
+        "gradients of the last one alone. Please use register_full_backward_hook.",
+        FutureWarning,
+        stacklevel=4,
+    )
+    node = getattr(_first_tensor(result), "grad_fn", None)
     for hook in old if node is not None else []:
-        node.register_hook(lambda inputs, outputs, hook=hook: hook(module, inputs, outputs))
+        node.register_hook(partial(hook, module))
+
+
+def _first_tensor(value: Any) -> Any:
+    """The tensor that stands first in a nest of tuples and lists, or among the values of a dictionary."""
+    while not isinstance(value, Tensor):
+        if isinstance(value, dict):
+            value = [part for part in value.values() if isinstance(part, Tensor)]
+        if not value:
+            return None
+        value = value[0]
+    return value

@@ -30,7 +30,7 @@ from .hooking import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from .state import IncompatibleKeys as _IncompatibleKeys
+from .state import _IncompatibleKeys
 
 __all__ = [
     "Module",
@@ -240,7 +240,7 @@ class Module:
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise InvalidType(
-                f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (weft.Tensor or None required)"
+                f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (weft Tensor or None required)"
             )
         self._buffers[name] = everywhere.registered(everywhere.buffer_registration, self, name, tensor)
         if persistent:
@@ -265,7 +265,7 @@ class Module:
         if hasattr(self, name) and name not in self.__dict__[kind]:
             raise NameTaken(f"attribute '{name}' already exists")
         if "." in name:
-            raise NameTaken(f'{what} name can\'t contain ".", got: {name}')
+            raise NameTaken(f'{what} name can\'t contain "."', why=f"got: {name}")
         if not name:
             raise NameTaken(f'{what} name can\'t be empty string ""')
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXTRA = "_extra_state"  # the last part of the key of what get_extra_state gives
 
 
-class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """The keys that a state lacks, and those that the module has no place for."""
 
     __slots__ = ()
@@ -130,11 +130,11 @@ def _has_own(module: Module, method: str) -> bool:
 # In.
 
 
-def loaded(root: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> IncompatibleKeys:
+def loaded(root: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> _IncompatibleKeys:
     """Takes a state; what does not fit is told at once, in one error."""
     if not isinstance(state_dict, Mapping):
         raise InvalidType(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-    keys = IncompatibleKeys([], [])
+    keys = _IncompatibleKeys([], [])
     errors: list[str] = []
     metadata = getattr(state_dict, "_metadata", None) or {}
     _load_all(root, OrderedDict(state_dict), metadata, assign, keys, errors)
@@ -153,7 +153,7 @@ def _quoted(keys: list[str]) -> str:
 
 
 def _load_all(
-    root: Module, state: Any, metadata: Mapping[str, Any], assign: bool, keys: IncompatibleKeys, errors: list[str]
+    root: Module, state: Any, metadata: Mapping[str, Any], assign: bool, keys: _IncompatibleKeys, errors: list[str]
 ) -> None:
     left: list[tuple[Module, Any, str, bool]] = [(root, state, "", False)]
     while left:
@@ -229,6 +229,8 @@ def _taken(module: Module, name: str, tensor: Tensor, key: str, source: Any, ass
             f"but received {type(source)}"
         )
     lazy = is_lazy(tensor)
+    if lazy and is_lazy(source):
+        return None
     if not lazy and tensor.dim() == 0 and source.dim() == 1 and source.numel() == 1:
         source = source[0]
     if not lazy and source.shape != tensor.shape:
@@ -252,4 +254,4 @@ def _assigned(tensor: Tensor, source: Tensor) -> Tensor:
     if isinstance(tensor, Parameter) and not isinstance(source, Parameter):
         made: Tensor = Parameter(source, requires_grad=tensor.requires_grad)
         return made
-    return source
+    return source.requires_grad_(tensor.requires_grad) if isinstance(tensor, Parameter) else source
