@@ -69,6 +69,14 @@ def test_weight_norm_refuses_and_warns():
         weft.nn.utils.remove_weight_norm(weft.nn.Linear(2, 3))
 
 
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])
+def test_modules_that_wait_for_their_first_input_are_left_alone(name):
+    layer = weft.nn.LazyLinear(3)
+    with warnings.catch_warnings(action="ignore"), pytest.raises(ValueError, match="uninitialized parameter"):
+        getattr(weft.nn.utils, name)(layer)
+    assert layer(weft.rand(2, 4)).shape == (2, 3)
+
+
 def test_weight_norm_is_trained():
     with warnings.catch_warnings(action="ignore"):
         layer = weft.nn.utils.weight_norm(weft.nn.Linear(4, 1))

@@ -55,8 +55,9 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     if _hook_of(module, name)[1] is not None:
         raise RunError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook, weight = WeightNorm(name, dim), getattr(module, name)
+    length = norm_except_dim(weight, 2, hook.dim)
     del module._parameters[name]
-    module.register_parameter(f"{name}_g", Parameter(norm_except_dim(weight, 2, hook.dim).detach()))
+    module.register_parameter(f"{name}_g", Parameter(length.detach()))
     module.register_parameter(f"{name}_v", Parameter(weight.detach()))
     hook(module, ())
     module.register_forward_pre_hook(hook)
