@@ -1,6 +1,6 @@
 """Neural networks on tensors: modules, their parameters, and the functions under them."""
 
-from . import functional, init, modules, parallel, parameter, utils
+from . import attention, functional, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .modules import __all__ as _layers
 from .parallel import DataParallel
@@ -12,6 +12,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "attention",
     "functional",
     "init",
     "modules",

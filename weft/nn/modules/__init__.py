@@ -4,6 +4,7 @@
 from . import (
     activation,
     adaptive,
+    attention,
     batchnorm,
     channelshuffle,
     container,
@@ -27,6 +28,7 @@ from . import (
 )
 from .activation import *
 from .adaptive import *
+from .attention import *
 from .batchnorm import *
 from .channelshuffle import *
 from .container import *
@@ -52,6 +54,7 @@ from .upsampling import *
 _FILES = (
     activation,
     adaptive,
+    attention,
     batchnorm,
     channelshuffle,
     container,
