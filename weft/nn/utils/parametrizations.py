@@ -26,8 +26,9 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 def _orthogonal_factor(matrix: Tensor) -> Tensor:
     """Q of a QR decomposition whose R has a positive diagonal; it keeps a matrix that is orthogonal already."""
     packed, tau = _functions["geqrf"](matrix)
-    made: Tensor = _linalg["householder_product"](packed, tau)
-    return made * packed.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+    signs = packed.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+    made: Tensor = _linalg["householder_product"](packed, tau) * signs
+    return made
 
 
 def _is_orthogonal(matrix: Tensor) -> bool:
@@ -81,8 +82,9 @@ class _Orthogonal(Module):
     def _reflected(self, X: Tensor) -> Tensor:
         below = X.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (below * below).sum(dim=-2))
-        Q: Tensor = _linalg["householder_product"](below, tau)
-        return Q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)  # a diagonal of signs
+        signs = X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        Q: Tensor = _linalg["householder_product"](below, tau) * signs
+        return Q
 
     def right_inverse(self, Q: Tensor) -> Tensor:
         if Q.shape != self.shape:
@@ -241,7 +243,8 @@ class _SpectralNorm(Module):
         if self.training:
             self._step(matrix, self.n_power_iterations)
         sigma = _functions["vdot"](self._u.clone(), _functions["mv"](matrix, self._v.clone()))
-        return weight / sigma
+        divided: Tensor = weight / sigma
+        return divided
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value  # nearly: the value is divided again

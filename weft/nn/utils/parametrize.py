@@ -84,16 +84,17 @@ class ParametrizationList(ModuleList):
                     with suppress(NotImplementedError):  # what cannot be assigned to starts at the tensor as it is
                         inverse = module.right_inverse(inverse)
         self.is_tensor = isinstance(inverse, Tensor)
-        if not isinstance(inverse, (Tensor, Sequence)):
+        if isinstance(inverse, Tensor):
+            self.ntensors = 1
+            self._take_one(original, inverse)
+        elif isinstance(inverse, Sequence):
+            self.ntensors = len(inverse)
+            self._take_several(original, inverse)
+        else:
             raise InvalidValue(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
                 f"Got {type(inverse).__name__}"
             )
-        self.ntensors = 1 if self.is_tensor else len(inverse)
-        if self.is_tensor:
-            self._take_one(original, inverse)
-        else:
-            self._take_several(original, inverse)
         if not unsafe:
             _check_result(self(), shape, kind, "Registering a parametrization may not change the")
 

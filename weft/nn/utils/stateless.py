@@ -71,12 +71,12 @@ def _swap(owner: Module, name: str, value: Any) -> Any:
         if name in table:
             old, table[name] = table[name], value
             return old
-    old = getattr(owner, name, _ABSENT)
+    before: Any = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
         delattr(owner, name)
     else:
         setattr(owner, name, value)
-    return old
+    return before
 
 
 def _all_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
