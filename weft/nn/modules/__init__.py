@@ -14,7 +14,6 @@ from . import (
     flatten,
     fold,
     instancenorm,
-    lazy,
     linear,
     loss,
     normalization,
@@ -38,7 +37,6 @@ from .dropout import *
 from .flatten import *
 from .fold import *
 from .instancenorm import *
-from .lazy import *
 from .linear import *
 from .loss import *
 from .module import Module
@@ -64,7 +62,6 @@ _FILES = (
     flatten,
     fold,
     instancenorm,
-    lazy,
     linear,
     loss,
     normalization,
