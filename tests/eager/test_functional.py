@@ -146,3 +146,37 @@ def test_many_points_of_a_grid_by_native_code(rng, mode, sizes, padding):
         made.append([y.detach().numpy(), x.grad.numpy(), grid.grad.numpy()])
     for got, want in zip(*made):
         np.testing.assert_allclose(got, want, 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_images_of_another_size_without_aliases(rng, mode, kind):
+    data = rng.standard_normal((2, 3, 11, 9)).astype(kind)
+    for corners, target in product(
+        (False, True), ({"size": (4, 20)}, {"size": (11, 3)}, {"scale_factor": (0.45, 0.6)}, {"scale_factor": 1.7})
+    ):
+        if corners and mode == "lanczos":
+            continue
+        made = []
+        for m in (weft, torch):
+            x = m.from_numpy(data.copy()).requires_grad_()
+            y = m.nn.functional.interpolate(x, **target, mode=mode, align_corners=corners, antialias=True)
+            (y * y).sum().backward()
+            made.append([y.detach().numpy(), x.grad.numpy()])
+        for got, want in zip(*made):
+            np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((1, 1, 4), {"mode": "linear", "antialias": True}),
+        ((1, 1, 4, 4), {"mode": "nearest", "antialias": True}),
+        ((1, 1, 4, 4), {"mode": "lanczos"}),
+        ((1, 1, 4, 4), {"mode": "lanczos", "antialias": True, "align_corners": True}),
+    ],
+)
+def test_filters_have_modes_of_their_own(shape, options):
+    for m in (weft, torch):
+        with pytest.raises(ValueError, match=r"(?i)anti-?alias|lanczos"):
+            m.nn.functional.interpolate(m.ones(*shape), size=2, **options)

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from oracles import oracle
 from twin_modules import compare, made_alike, same_call, same_state, same_text
+
+import weft
 
 
 def array(*shape, seed=0):
@@ -99,6 +102,7 @@ MOVES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 @pytest.mark.parametrize(("name", "args", "kwargs", "shapes"), [*LINEAR, *CONVOLUTIONS, *PADS, *MOVES])
 def test_layer(name, args, kwargs, shapes):
     inputs = [array(*shape, seed=seed) for seed, shape in enumerate(shapes)]
@@ -211,3 +215,101 @@ def test_lazy_layer_takes_a_state(lazy, args, plain, shape):
     same_state(ours, theirs, 1e-6, 1e-6)
     same_call(ours, theirs, [array(*shape)], {})
     same_text(ours, sources[1])  # PyTorch's own tell no channels after that
+
+
+WRONG_ARGUMENTS = [
+    ("Bilinear", (0, 2, 3), {}),
+    ("Conv1d", (3, 4, 3), {"groups": 0}),
+    ("Conv2d", (3, 4, 3), {"groups": 2}),
+    ("Conv3d", (4, 3, 3), {"groups": 2}),
+    ("Conv2d", (3, 4, 3), {"padding": "full"}),
+    ("Conv2d", (3, 4, 3, 2), {"padding": "same"}),
+    ("Conv2d", (3, 4, 3), {"padding_mode": "mirror"}),
+    ("ConvTranspose1d", (3, 4, 3), {"padding_mode": "reflect"}),
+    ("ConvTranspose2d", (3, 4, 3), {"padding_mode": "circular"}),
+    ("ConvTranspose3d", (4, 3, 3), {"groups": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), WRONG_ARGUMENTS)
+def test_wrong_arguments(name, args, kwargs):
+    for library in (weft, oracle("torch")):
+        with pytest.raises(ValueError, match=r"groups|padding|in1_features"):
+            getattr(library.nn, name)(*args, **kwargs)
+
+
+WRONG_INPUTS = [
+    ("Linear", (3, 4), {}, [(2, 4)], RuntimeError),
+    ("Bilinear", (3, 4, 2), {}, [(2, 3), (3, 4)], RuntimeError),
+    ("Bilinear", (3, 4, 2), {}, [(2, 3), (2, 3)], RuntimeError),
+    ("Conv1d", (3, 4, 3), {}, [(2, 4, 5)], RuntimeError),
+    ("Conv2d", (3, 4, 3), {}, [(3, 5)], RuntimeError),
+    ("Conv2d", (3, 4, 3), {}, [(1, 3, 2, 5)], RuntimeError),
+    ("Conv2d", (3, 4, 3), {"padding": 5, "padding_mode": "reflect"}, [(1, 3, 5, 5)], RuntimeError),
+    ("Conv3d", (3, 4, 3), {}, [(3, 3, 3)], RuntimeError),
+    ("ConvTranspose2d", (3, 4, 3), {}, [(1, 4, 3, 3)], RuntimeError),
+    ("ConvTranspose2d", (3, 4, 3, 1, 0, 1), {}, [(1, 3, 3, 3)], RuntimeError),
+    ("LazyConv2d", (4, 3), {}, [(3, 5)], RuntimeError),
+    ("LazyConv1d", (4, 3), {"groups": 2}, [(3, 5)], ValueError),
+    ("ReflectionPad1d", (4,), {}, [(1, 2, 4)], RuntimeError),
+    ("ReflectionPad2d", (1,), {}, [(2, 4)], RuntimeError),
+    ("ReplicationPad3d", (1,), {}, [(2, 4, 3)], RuntimeError),
+    ("ConstantPad1d", ((-3, -3), 1.0), {}, [(1, 4)], RuntimeError),
+    ("CircularPad1d", (1,), {}, [(4,)], ValueError),
+    ("CircularPad2d", (1,), {}, [(2, 4)], ValueError),
+    ("CircularPad3d", (5,), {}, [(1, 2, 3, 4)], RuntimeError),
+    ("PixelShuffle", (2,), {}, [(3, 2, 2)], RuntimeError),
+    ("PixelUnshuffle", (2,), {}, [(3, 3, 2)], RuntimeError),
+    ("ChannelShuffle", (2,), {}, [(1, 3, 2)], RuntimeError),
+    ("Fold", (4, 2), {}, [(1, 5, 9)], RuntimeError),
+    ("Unfold", (5,), {}, [(1, 1, 4, 4)], RuntimeError),
+    ("Upsample", (), {}, [(1, 1, 4)], ValueError),
+    ("Upsample", (3, 2.0), {}, [(1, 1, 4)], ValueError),
+    ("Upsample", (3,), {"mode": "bilinear"}, [(1, 1, 4)], NotImplementedError),
+    ("Upsample", (3,), {"align_corners": True}, [(1, 1, 4)], ValueError),
+    ("UpsamplingNearest2d", ((3, 3, 3),), {}, [(1, 1, 4, 4)], ValueError),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs", "shapes", "error"), WRONG_INPUTS)
+def test_wrong_inputs(name, args, kwargs, shapes, error):
+    for library in (weft, oracle("torch")):
+        layer = getattr(library.nn, name)(*args, **kwargs)
+        with pytest.raises(error):
+            layer(*[library.ones(*shape) for shape in shapes])
+
+
+@pytest.mark.parametrize("size", [(9,), (12,), (1, 3, 4, 10), (10, 10)])
+def test_sizes_that_no_convolution_came_from(size):
+    for library in (weft, oracle("torch")):
+        layer = library.nn.ConvTranspose1d(2, 3, 3, 2, padding=1)
+        with pytest.raises(ValueError, match="output"):
+            layer(library.ones(1, 2, 4), output_size=size)
+
+
+def test_subclasses_may_bring_their_own_weight():
+    """`_conv_forward` runs a convolution with weights that a subclass makes."""
+    made = []
+    for library in (weft, oracle("torch")):
+
+        class Standardised(library.nn.Conv2d):
+            def forward(self, input):
+                centred = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+                return self._conv_forward(input, centred, self.bias)
+
+        library.manual_seed(0)
+        layer = Standardised(3, 4, 3, padding=1, padding_mode="circular")
+        made.append(layer(library.from_numpy(array(1, 3, 5, 5))).detach().numpy())
+    np.testing.assert_allclose(*made, 1e-4, 1e-5)
+
+
+def test_classes_are_where_users_look():
+    """Bases by which networks are told apart."""
+    torch = oracle("torch")
+    for name in ("conv._ConvNd", "batchnorm._BatchNorm", "batchnorm._NormBase", "instancenorm._InstanceNorm"):
+        file, base = name.split(".")
+        ours, theirs = (getattr(getattr(library.nn.modules, file), base) for library in (weft, torch))
+        for member in dir(torch.nn):
+            found = getattr(torch.nn, member)
+            if isinstance(found, type) and issubclass(found, theirs):
+                assert issubclass(getattr(weft.nn, member), ours)

@@ -1,14 +1,25 @@
-"""What layers are made with: numbers for each dimension, parameters still to be filled, and a text of attributes."""
+"""What layers are made with: functions, numbers for each dimension, parameters to be filled, a text of attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
+from .. import functional
 from .module import Module
+
+
+class Functions(Protocol):
+    """Functions that give tensors, by name."""
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
+
+
+# The stubs of these functions speak of the class that users see, layers of the one that is behind it.
+F = cast(Functions, functional)
 
 Numbers = int | tuple[int, ...]  # for all dimensions, or for each of them
 

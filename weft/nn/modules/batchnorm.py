@@ -8,10 +8,9 @@ from ...base.errors import InvalidValue
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import int64
-from .. import functional as F
 from .. import init
 from ..parameter import UninitializedBuffer, UninitializedParameter
-from ._making import ones, parameter, tensor, zeros
+from ._making import F, ones, parameter, tensor, zeros
 from .lazy import LazyModuleMixin
 from .module import Module
 

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 from ...base.errors import InvalidValue, RunError
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
 from .. import init
 from ..parameter import UninitializedParameter
-from ._making import Numbers, for_each, parameter
+from ._making import F, Numbers, for_each, parameter
 from .lazy import LazyModuleMixin
 from .module import Module
 
@@ -223,6 +222,7 @@ class _ConvTransposeNd(_ConvNd):
 
     _rank: ClassVar[int]
     _function: ClassVar[Callable[..., Tensor]]
+    padding: tuple[int, ...]
 
     def __init__(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
-from ._making import Described, Numbers
+from ._making import Described, F, Numbers
 
 __all__ = ["Fold", "Unfold"]
 

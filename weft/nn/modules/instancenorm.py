@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...base.errors import InvalidValue
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
+from ._making import F
 from .batchnorm import _LazyNormBase, _NormBase
 
 __all__ = [
@@ -52,9 +52,10 @@ class _InstanceNorm(_NormBase):
                 "affine; it could be left as it is, or be the number of channels",
                 stacklevel=2,
             )
-        if input.ndim == self._rank + 1:
-            return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
-        return self._apply_instance_norm(input)
+        if input.ndim == self._rank + 2:
+            return self._apply_instance_norm(input)
+        item: Tensor = self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+        return item
 
     def _apply_instance_norm(self, input: Tensor) -> Tensor:
         of_items = self.training or not self.track_running_stats

@@ -8,10 +8,9 @@ from typing import Any
 from ...base.errors import InvalidValue
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
 from .. import init
 from ..parameter import UninitializedParameter
-from ._making import parameter
+from ._making import F, parameter
 from .lazy import LazyModuleMixin
 from .module import Module
 

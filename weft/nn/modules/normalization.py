@@ -9,9 +9,8 @@ from typing import Any
 from ...base.errors import InvalidValue
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
 from .. import init
-from ._making import parameter
+from ._making import F, parameter
 from .module import Module
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from ...base.errors import InvalidValue
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
-from ._making import Numbers, for_each
+from ._making import F, Numbers, for_each
 from .module import Module
 
 __all__ = [

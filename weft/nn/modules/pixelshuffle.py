@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
-from ._making import Described
+from ._making import Described, F
 
 __all__ = ["PixelShuffle", "PixelUnshuffle"]
 

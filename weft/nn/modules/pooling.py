@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from ...base.errors import InvalidValue
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
-from ._making import Described, Numbers, for_each
+from ._making import Described, F, Numbers, for_each
 
 __all__ = [
     "AdaptiveAvgPool1d",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...eager.tensor.tensor import Tensor
-from .. import functional as F
-from ._making import Numbers
+from ._making import F, Numbers
 from .module import Module
 
 __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]

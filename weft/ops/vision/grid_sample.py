@@ -307,12 +307,12 @@ class _Sampled:
             axes.append(readings)
             slopes.append(slope)
         taps = []
-        for readings in product(*axes):
+        for combined in product(*axes):
             there, place = te.as_expr(True), te.as_expr(0)
-            for reading, extent in zip(readings, extents):
+            for reading, extent in zip(combined, extents):
                 there = there & (reading.index >= 0) & (reading.index < extent)
                 place = place * extent + te.max(te.min(reading.index, extent - 1), 0)
-            taps.append(_Tap(b.let("at", place), readings, b.let("there", there)))
+            taps.append(_Tap(b.let("at", place), combined, b.let("there", there)))
         return taps, slopes
 
     def _along(self, b: te.KernelBuilder, number: te.Expr, extent: te.Expr) -> tuple[list[_Reading], te.Expr]:
