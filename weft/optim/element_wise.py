@@ -1,0 +1,191 @@
+"""Optimisers that change each element by its own gradient and state: a rule says how, once, and runs as one native
+update of all parameters, or on tensors where that does not serve.
+
+A rule is a function `rule(m, on, n, p, g, *states)` that gives the new parameter and the new states. `m` has the
+functions it may call beside arithmetic (`Algebra`), `on` are the options that are on, `n` the numbers of this step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar, Protocol
+
+from ..base.dtype import FLOAT64, is_complex
+from ..base.errors import InvalidValue, RunError
+from ..eager.autograd.modes import set_grad_enabled
+from ..eager.tensor.tensor import Tensor
+from ..eager.tensor.types import dtype, float32, float64, get_default_dtype
+from .optimizer import Closure, F, Group, NotCapturable, Optimizer, check, evaluated
+
+Number = Any  # a float; in a step that is differentiated a tensor, too
+Numbers = dict[str, Number]
+Rule = Callable[..., tuple[Any, ...]]
+SHORT = ("bfloat16", "float16")  # dtypes whose steps are computed in float32
+
+
+class Algebra(Protocol):
+    """What rules call, on elements or tensors alike."""
+
+    def sqrt(self, x: Any, /) -> Any: ...
+    def abs(self, x: Any, /) -> Any: ...
+    def sign(self, x: Any, /) -> Any: ...
+    def maximum(self, a: Any, b: Any, /) -> Any: ...
+    def where(self, condition: Any, a: Any, b: Any, /) -> Any: ...
+    def clamp(self, x: Any, least: Any, most: Any, /) -> Any: ...
+
+
+def directed(on: frozenset[str], n: Any, p: Any, g: Any) -> tuple[Any, Any]:
+    """The parameter and its gradient, the latter downhill and with weight decay: as a part of the gradient,
+    g + weight_decay * p, or apart from it, p * (1 - lr * weight_decay)."""
+    g = -g if "maximize" in on else g
+    if "decoupled" in on:
+        return p * n.shrink, g
+    return p, g + n.weight_decay * p if "decay" in on else g
+
+
+class ElementWise(Optimizer):
+    """Base of the optimisers that have a rule."""
+
+    rule: ClassVar[Rule]
+
+    # What one is: its states, which options are on, and the numbers of a step.
+
+    def _slots(self, group: Group) -> tuple[str, ...]:
+        """The states that have an element for each of the parameter's, in the order the rule takes them."""
+        raise NotImplementedError
+
+    def _first(self, group: Group) -> dict[str, float]:
+        """The states that are one number, as they begin; and elements of others that do not begin as zeros."""
+        return {"step": 0.0}
+
+    scalars: ClassVar[tuple[str, ...]] = ("step",)
+
+    def _on(self, group: Group) -> frozenset[str]:
+        """The options that decide what the rule does."""
+        on = {name for name in ("maximize", "amsgrad", "momentum", "nesterov", "centered") if group.get(name)}
+        if group.get("weight_decay"):
+            on.add("decoupled" if group.get("decoupled_weight_decay") else "decay")
+        return frozenset(on)
+
+    def _advance(self, group: Group, fresh: bool, rounded: Callable[[float], float], *scalars: float) -> Any:
+        """The numbers of a step, and the states that are numbers as they are after it. `fresh` is the first step of a
+        parameter, `rounded` gives a number as the state keeps it."""
+        raise NotImplementedError
+
+    # Steps
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Changes the parameters once by their gradients; a closure computes them first, and its loss is returned."""
+        loss = evaluated(closure)
+        for group in self.param_groups:
+            with set_grad_enabled(bool(group.get("differentiable"))):
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: Group) -> None:
+        if group.get("capturable"):
+            raise NotCapturable(
+                "If capturable=True, params must be on a device that captures steps", hint="leave capturable=False"
+            )
+        slots, on, values = self._slots(group), self._on(group), _values(group)
+        for p in group["params"]:
+            if p.grad is not None:
+                self._step_tensor(values, slots, on, p)
+
+    def _state_of(self, group: Group, slots: Sequence[str], p: Tensor) -> tuple[dict[str, Any], bool]:
+        """The state of a parameter, and whether it has just begun."""
+        if not slots and not self.scalars:
+            return {}, True
+        state = self.state[p]
+        names = (*self.scalars, *slots)
+        missing = [name for name in names if state.get(name) is None]
+        if missing:
+            first = self._first(group)
+            for name in missing:
+                state[name] = _number(first[name]) if name in self.scalars else _filled(p, first.get(name, 0.0))
+        return state, bool(missing)
+
+    def _step_tensor(self, group: Group, slots: Sequence[str], on: frozenset[str], p: Tensor) -> None:
+        """One parameter by operators on tensors."""
+        state, fresh = self._state_of(group, slots, p)
+        counts = [state[name] for name in self.scalars]
+        kind = counts[0]._dtype.type if counts else float
+        numbers, after = self._advance(
+            group, fresh, lambda value: float(kind(value)), *[count.item() for count in counts]
+        )
+        for count, value in zip(counts, after):
+            count.fill_(value)
+        assert p.grad is not None
+        grad = p.grad
+        if grad._shape != p._shape:
+            raise RunError(f"a parameter of shape {list(p.shape)} has a gradient of shape {list(grad.shape)}")
+        written = [_real(t) for t in (p, *[state[name] for name in slots])]
+        read = [_real(grad), *written]
+        if group.get("differentiable"):
+            read = [t.clone() for t in read]
+        if p.dtype.name in SHORT:
+            read = [t.float() for t in read]
+        g, q, *before = read
+        for target, value in zip(written, type(self).rule(F, on, SimpleNamespace(**numbers), q, g, *before)):
+            target.copy_(value)
+
+
+def _values(group: Group) -> Group:
+    """Options as numbers; a step that is differentiated keeps those that are tensors, of no dimension."""
+    return {name: _value(value, group) for name, value in group.items() if name != "params"}
+
+
+def _value(value: Any, group: Group) -> Any:
+    if isinstance(value, Tensor):
+        return value.reshape(()) if group.get("differentiable") else value.item()
+    if isinstance(value, tuple):
+        return tuple([_value(part, group) for part in value])
+    return value
+
+
+def _number(value: Any) -> Tensor:
+    """A state of one number, which is float64 only where all else is by default."""
+    made: Tensor = F.tensor(float(value), dtype=scalar_dtype())
+    return made
+
+
+def scalar_dtype() -> dtype:
+    return float64 if get_default_dtype().numpy == FLOAT64 else float32
+
+
+def _filled(p: Tensor, value: float) -> Tensor:
+    """A state like a parameter, whose elements, real and imaginary parts alike, begin with a value."""
+    made: Tensor = F.zeros_like(p.detach())
+    if value:
+        _real(made).fill_(value)
+    return made
+
+
+def _real(x: Tensor) -> Tensor:
+    """Complex numbers as pairs of real ones, which optimisers take each for itself."""
+    made: Tensor = F.view_as_real(x) if is_complex(x._dtype) else x
+    return made
+
+
+# Checks of options that many have.
+
+
+def check_betas(betas: Any) -> None:
+    for number, beta in enumerate(betas):
+        check(f"Invalid beta parameter at index {number}", beta, 0.0 <= beta < 1.0)
+
+
+def check_ways(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
+    """Refuses ways of stepping that exclude each other."""
+    if fused and differentiable:
+        raise RunError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RunError("`fused` and `foreach` cannot be `True` together.")
+
+
+def check_scalar_options(foreach: bool | None, capturable: bool, **options: Any) -> None:
+    """Refuses options that are tensors where many parameters are to be changed in one go."""
+    for name, value in options.items():
+        if isinstance(value, Tensor) and foreach and not capturable:
+            raise InvalidValue(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
