@@ -120,8 +120,8 @@ class ElementWise(Optimizer):
         grad = p.grad
         if grad._shape != p._shape:
             raise RunError(f"a parameter of shape {list(p.shape)} has a gradient of shape {list(grad.shape)}")
-        written = [_real(t) for t in (p, *[state[name] for name in slots])]
-        read = [_real(grad), *written]
+        written = [real(t) for t in (p, *[state[name] for name in slots])]
+        read = [real(grad), *written]
         if group.get("differentiable"):
             read = [t.clone() for t in read]
         if p.dtype.name in SHORT:
@@ -158,11 +158,11 @@ def _filled(p: Tensor, value: float) -> Tensor:
     """A state like a parameter, whose elements, real and imaginary parts alike, begin with a value."""
     made: Tensor = F.zeros_like(p.detach())
     if value:
-        _real(made).fill_(value)
+        real(made).fill_(value)
     return made
 
 
-def _real(x: Tensor) -> Tensor:
+def real(x: Tensor) -> Tensor:
     """Complex numbers as pairs of real ones, which optimisers take each for itself."""
     made: Tensor = F.view_as_real(x) if is_complex(x._dtype) else x
     return made
