@@ -11,17 +11,20 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from ..base.dtype import FLOAT64, is_complex
 from ..base.errors import InvalidValue, RunError
 from ..eager.autograd.modes import set_grad_enabled
 from ..eager.tensor.tensor import Tensor
-from ..eager.tensor.types import dtype, float32, float64, get_default_dtype
+from ..eager.tensor.types import bfloat16, dtype, float16, float32, float64, get_default_dtype
+from .fused import Plan, check_gradient, gradients, update_of
 from .optimizer import Closure, F, Group, NotCapturable, Optimizer, check, evaluated
 
 Number = Any  # a float; in a step that is differentiated a tensor, too
 Numbers = dict[str, Number]
 Rule = Callable[..., tuple[Any, ...]]
-SHORT = ("bfloat16", "float16")  # dtypes whose steps are computed in float32
+SHORT = (bfloat16, float16)  # dtypes whose steps are computed in float32
 
 
 class Algebra(Protocol):
@@ -88,47 +91,111 @@ class ElementWise(Optimizer):
             raise NotCapturable(
                 "If capturable=True, params must be on a device that captures steps", hint="leave capturable=False"
             )
+        params = [p for p in group["params"] if p._grad is not None]
         slots, on, values = self._slots(group), self._on(group), _values(group)
-        for p in group["params"]:
-            if p.grad is not None:
-                self._step_tensor(values, slots, on, p)
+        if group.get("differentiable") or (group.get("foreach") is False and not group.get("fused")):
+            for p in params:
+                self._step_tensor(values, slots, on, p, *self._state_of(group, slots, p))
+        elif params:
+            self._step_native(values, slots, on, params, id(group))
 
     def _state_of(self, group: Group, slots: Sequence[str], p: Tensor) -> tuple[dict[str, Any], bool]:
         """The state of a parameter, and whether it has just begun."""
         if not slots and not self.scalars:
             return {}, True
         state = self.state[p]
-        names = (*self.scalars, *slots)
-        missing = [name for name in names if state.get(name) is None]
+        missing = [name for name in (*self.scalars, *slots) if state.get(name) is None]
         if missing:
             first = self._first(group)
             for name in missing:
                 state[name] = _number(first[name]) if name in self.scalars else _filled(p, first.get(name, 0.0))
         return state, bool(missing)
 
-    def _step_tensor(self, group: Group, slots: Sequence[str], on: frozenset[str], p: Tensor) -> None:
+    def _step_tensor(
+        self, group: Group, slots: Sequence[str], on: frozenset[str], p: Tensor, state: dict[str, Any], fresh: bool
+    ) -> None:
         """One parameter by operators on tensors."""
-        state, fresh = self._state_of(group, slots, p)
         counts = [state[name] for name in self.scalars]
-        kind = counts[0]._dtype.type if counts else float
-        numbers, after = self._advance(
-            group, fresh, lambda value: float(kind(value)), *[count.item() for count in counts]
-        )
+        numbers, after = self._advance(group, fresh, _rounding(counts), *[count.item() for count in counts])
         for count, value in zip(counts, after):
             count.fill_(value)
         assert p.grad is not None
-        grad = p.grad
-        if grad._shape != p._shape:
-            raise RunError(f"a parameter of shape {list(p.shape)} has a gradient of shape {list(grad.shape)}")
+        check_gradient(p, p.grad)
         written = [real(t) for t in (p, *[state[name] for name in slots])]
-        read = [real(grad), *written]
+        read = [real(p.grad), *written]
         if group.get("differentiable"):
             read = [t.clone() for t in read]
-        if p.dtype.name in SHORT:
+        if p.dtype in SHORT:
             read = [t.float() for t in read]
         g, q, *before = read
         for target, value in zip(written, type(self).rule(F, on, SimpleNamespace(**numbers), q, g, *before)):
             target.copy_(value)
+
+    def _step_native(
+        self, group: Group, slots: Sequence[str], on: frozenset[str], params: Sequence[Tensor], key: int
+    ) -> None:
+        """Parameters in batches, each in one native call, and those whose memory is not plain by tensors."""
+        states, fresh = self._states_of(group, slots, params)
+        columns = [[p._array for p in params], *[[state[name]._array for state in states] for name in slots]]
+        plans = self.__dict__.setdefault("_plans", {})
+        plan = plans.get(key)
+        if plan is None or not plan.serves(columns):
+            plan = plans[key] = Plan(params, columns)
+        for number in plan.alone:
+            self._step_tensor(group, slots, on, params[number], states[number], number in fresh)
+        for batch in plan.batches:
+            members = batch.members
+            whole = len(members) == len(params)
+            own = params if whole else [params[number] for number in members]
+            own_states = states if whole else [states[number] for number in members]
+            grads = gradients(own)
+            began = [number in fresh for number in members] if fresh else None
+            names, numbers, kinds = self._numbers(group, began, own_states)
+            update = update_of(type(self).rule, on, batch.dtype, len(columns) + 1, names)
+            batch.run(update, grads, kinds, numbers)
+            for p in own:
+                p._counter[0] += 1
+            for name in slots:
+                for state in own_states:
+                    state[name]._counter[0] += 1
+
+    def _states_of(
+        self, group: Group, slots: Sequence[str], params: Sequence[Tensor]
+    ) -> tuple[list[dict[str, Any]], set[int]]:
+        """The states of parameters, and which of them have just begun."""
+        names = (*self.scalars, *slots)
+        if not names:
+            return [{}] * len(params), set()
+        states = [self.state[p] for p in params]
+        known = all([state.get(name) is not None for name in names for state in states])
+        if known:
+            return states, set()
+        return states, {n for n, p in enumerate(params) if self._state_of(group, slots, p)[1]}
+
+    def _numbers(
+        self, group: Group, fresh: Sequence[bool] | None, states: Sequence[dict[str, Any]]
+    ) -> tuple[tuple[str, ...], Any, list[int] | None]:
+        """The names of the numbers of a step, rows of them, and which row is whose; all have the first if that is not
+        said. Counts of steps and the like go on."""
+        counts = [[state[name] for state in states] for name in self.scalars]
+        now = [[count._array.item() for count in column] for column in counts]
+        keys = list(zip([False] * len(states) if fresh is None else fresh, *now))
+        rows: dict[Any, Any] = dict.fromkeys(keys)
+        rounded = _rounding([column[0] for column in counts])
+        for number, key in enumerate(rows):
+            rows[key] = number, *self._advance(group, key[0], rounded, *key[1:])
+        for place, column in enumerate(counts):
+            for key, count in zip(keys, column):
+                count._array.fill(rows[key][2][place])
+                count._counter[0] += 1
+        numbers = np.array([list(row[1].values()) for row in rows.values()], np.float64)
+        return tuple(rows[keys[0]][1]), numbers, None if len(rows) == 1 else [rows[key][0] for key in keys]
+
+
+def _rounding(counts: Sequence[Tensor]) -> Callable[[float], float]:
+    """What gives a number as the states keep it."""
+    kind = counts[0]._dtype.type if counts else float
+    return lambda value: float(kind(value))
 
 
 def _values(group: Group) -> Group:

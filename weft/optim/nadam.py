@@ -64,7 +64,7 @@ class NAdam(ElementWise):
         (before, product), lr, (beta1, beta2) = scalars, group["lr"], group["betas"]
         step = before + 1
         now, following = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
-        product = rounded(product * now)
+        product = rounded(product * rounded(now))
         numbers = {
             "weight_decay": group["weight_decay"],
             "shrink": 1 - lr * group["weight_decay"],
