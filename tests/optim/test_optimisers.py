@@ -1,12 +1,10 @@
 """Every optimiser beside PyTorch's, from the same values, with its options."""
 
-import numpy as np
 import pytest
 from optim_twins import SHAPES, assert_close, assert_same_state, parameters, train, values
 from oracles import oracle
 
 import weft
-from weft.base import counters
 
 STEPS = 50
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10, "complex64": 1e-5, "complex128": 1e-10}

@@ -1,5 +1,6 @@
 """Optimisers of tensors: each changes parameters by their gradients, step by step."""
 
+from . import lr_scheduler, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor
 from .adagrad import Adagrad
@@ -32,4 +33,6 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "lr_scheduler",
+    "swa_utils",
 ]
