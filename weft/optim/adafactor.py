@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..base.dtype import is_complex
-from ..base.errors import RunError
-from ..eager.autograd.modes import no_grad
 from ..eager.tensor.tensor import Tensor
 from ..eager.tensor.types import finfo
 from .element_wise import check_scalar_options, scalar_dtype
-from .optimizer import Closure, F, Group, Optimizer, ParamsT, check, check_lr, evaluated
+from .optimizer import F, Group, OneByOne, ParamsT, check, check_lr
 
 __all__ = ["Adafactor"]
 
 
-class Adafactor(Optimizer):
+class Adafactor(OneByOne):
     """Adafactor: squares of gradients are estimated by the product of their means along rows and along columns; a step
     is as long as the parameters are, and no longer than `d` on average.
 
@@ -43,7 +38,7 @@ class Adafactor(Optimizer):
         check_scalar_options(foreach, False, lr=lr)
         if isinstance(lr, Tensor):
             check_lr(lr)
-        check("Learning rate should be >= 0 but is", lr, bool(lr >= 0.0))
+        check("Learning rate should be >= 0 but is", lr, float(lr) >= 0.0)
         check("beta2_decay should be <= 0 but is", beta2_decay, beta2_decay <= 0.0)
         check("epsilon1 should be >= 0 but is", eps[0], eps[0] is None or eps[0] >= 0.0)
         check("epsilon2 should be >= 0 but is", eps[1], eps[1] >= 0.0)
@@ -60,21 +55,8 @@ class Adafactor(Optimizer):
         }
         super().__init__(params, defaults)
 
-    @no_grad()
-    def step(self, closure: Closure | None = None) -> Any:
-        """Changes the parameters once by their gradients; a closure computes them first, and its loss is returned."""
-        loss = evaluated(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._change(group, p)
-        return loss
-
-    def _change(self, group: Group, p: Tensor) -> None:
-        if is_complex(p._dtype):
-            raise RunError("Adafactor does not support complex parameters")
-        assert p.grad is not None
-        grad = -p.grad if group["maximize"] else p.grad
+    def _change(self, group: Group, p: Tensor, grad: Tensor) -> None:
+        grad = grad.neg() if group["maximize"] else grad
         state = self.state[p]
         if not state:
             state.update(_begun(p))
@@ -107,4 +89,4 @@ def _squares(state: dict[str, Tensor], grad: Tensor, taken: float, least: float)
         return state["variance"].lerp_(grad * grad, taken)  # type: ignore[no-any-return]
     rows = state["row_var"].lerp_((grad * grad).mean(dim=-1, keepdim=True), taken)
     columns = state["col_var"].lerp_((grad * grad).mean(dim=-2, keepdim=True), taken)
-    return rows @ columns / rows.mean(dim=-2, keepdim=True).clamp(min=least)  # type: ignore[no-any-return]
+    return rows.matmul(columns) / rows.mean(dim=-2, keepdim=True).clamp(min=least)  # type: ignore[no-any-return]

@@ -87,10 +87,10 @@ class CyclicLR(_Cyclic):
     def scale_fn(self, x: float) -> float:
         """How high the cycle or step x goes."""
         if self._scale_fn_custom is not None:
-            return self._scale_fn_custom(x)  # type: ignore[no-any-return]
+            return float(self._scale_fn_custom(x))
         if self.mode == "triangular":
             return 1.0
-        return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else self.gamma**x
+        return 2.0 ** (1 - x) if self.mode == "triangular2" else float(self.gamma**x)
 
     def get_lr(self) -> list[Any]:
         self._lrs()

@@ -24,6 +24,7 @@ from .optimizer import Closure, F, Group, NotCapturable, Optimizer, check, evalu
 Number = Any  # a float; in a step that is differentiated a tensor, too
 Numbers = dict[str, Number]
 Rule = Callable[..., tuple[Any, ...]]
+OFF = {"maximize": False, "amsgrad": False, "foreach": None, "fused": None, "capturable": False}
 SHORT = (bfloat16, float16)  # dtypes whose steps are computed in float32
 
 
@@ -75,6 +76,16 @@ class ElementWise(Optimizer):
         """The numbers of a step, and the states that are numbers as they are after it. `fresh` is the first step of a
         parameter, `rounded` gives a number as the state keeps it."""
         raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # files of long ago lack options, and have numbers where there are tensors now
+            for name in self.defaults:
+                group.setdefault(name, OFF.get(name, self.defaults[name]))
+        for own in self.state.values():
+            for name in self.scalars:
+                if isinstance(own.get(name), (int, float)):
+                    own[name] = _number(own[name])
 
     # Steps
 
@@ -193,8 +204,8 @@ class ElementWise(Optimizer):
 
 
 def _rounding(counts: Sequence[Tensor]) -> Callable[[float], float]:
-    """What gives a number as the states keep it."""
-    kind = counts[0]._dtype.type if counts else float
+    """What gives a number as the last of the states keeps it."""
+    kind = counts[-1]._dtype.type if counts else float
     return lambda value: float(kind(value))
 
 

@@ -45,7 +45,8 @@ class Batch:
     def _steps(self, arrays: Sequence[Array]) -> Words:
         """How many elements arrays are away from the first."""
         at = addresses(arrays)
-        return (at - at[0]) // self.dtype.itemsize
+        steps: Words = (at - at[0]) // self.dtype.itemsize
+        return steps
 
     def run(self, update: ListUpdate, grads: Sequence[Array], kinds: Sequence[int] | None, numbers: Array) -> None:
         self.table[:, 1] = self._steps(grads)

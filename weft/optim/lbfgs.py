@@ -60,11 +60,12 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise InvalidValue("LBFGS doesn't support per-parameter options (parameter groups)")
 
-    @no_grad()
-    def step(self, closure: Closure | None = None) -> Any:
+    def step(self, closure: Closure) -> Any:  # type: ignore[override]
         """Runs the iterations of one step; gives the loss before them."""
-        if closure is None:
-            raise InvalidValue("LBFGS evaluates the loss itself", hint="step(closure)")
+        with no_grad():
+            return self._step(closure)
+
+    def _step(self, closure: Closure) -> Any:
         (group,) = self.param_groups
         lr = float(group["lr"])
         state = self.state[group["params"][0]]
@@ -97,7 +98,8 @@ class LBFGS(Optimizer):
                 if iterations != group["max_iter"]:
                     loss, grad, used = float(evaluate()), self._flat_grad(), 1
             elif group["line_search_fn"] == "strong_wolfe":
-                point, used = self._searched(evaluate, direction, _Point(0.0, loss, grad, slope), length)
+                start, most = _Point(0.0, loss, grad, slope), min(MOST, group["max_eval"] - evaluations)
+                point, used = self._searched(evaluate, direction, start, length, most)
                 loss, grad, length = point.loss, point.grad, point.at
                 state["t"] = length
                 self._move(direction, length)
@@ -131,7 +133,9 @@ class LBFGS(Optimizer):
             whole.add_(direction[at : at + size].view_as(whole), alpha=length)
             at += size
 
-    def _searched(self, evaluate: Closure, direction: Tensor, start: _Point, length: float) -> tuple[_Point, int]:
+    def _searched(
+        self, evaluate: Closure, direction: Tensor, start: _Point, length: float, most: int
+    ) -> tuple[_Point, int]:
         """The point that a line search finds, and how often it evaluated the loss."""
         params = self.param_groups[0]["params"]
         before = [p.clone() for p in params]
@@ -143,7 +147,7 @@ class LBFGS(Optimizer):
                 p.copy_(old)
             return _Point(length, loss, grad, float(grad.dot(direction)))
 
-        return strong_wolfe(at, start, length, _largest(direction))
+        return strong_wolfe(at, start, length, _largest(direction), most)
 
 
 class _UnknownSearch(InvalidValue, RunError):
@@ -158,7 +162,7 @@ def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:
     """-H g by two passes over the changes that are kept: `old_dirs` of gradients, `old_stps` of parameters."""
     if state["n_iter"] == 1:
         state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
-        return -grad
+        return grad.neg()  # type: ignore[no-any-return]
     changes, steps, factors = state["old_dirs"], state["old_stps"], state["ro"]
     change, step = grad - state["prev_flat_grad"], state["d"] * state["t"]
     curvature = change.dot(step)
@@ -169,7 +173,7 @@ def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:
         steps.append(step)
         factors.append(1.0 / curvature)
         state["H_diag"] = curvature / change.dot(change)
-    q = -grad
+    q: Tensor = grad.neg()
     weights = []
     for change, step, factor in zip(reversed(changes), reversed(steps), reversed(factors)):
         weights.append(step.dot(q) * factor)
@@ -189,15 +193,20 @@ class _Point(NamedTuple):
     slope: float
 
 
-MOST = 25  # evaluations of the loops of one search
+MOST = 25  # turns of one search
 C1, C2 = 1e-4, 0.9  # of Wolfe's conditions: how much less the loss must be, and how much flatter
 
 
 def strong_wolfe(
-    evaluate: Callable[[float], _Point], start: _Point, length: float, reach: float, tolerance: float = 1e-9
+    evaluate: Callable[[float], _Point],
+    start: _Point,
+    length: float,
+    reach: float,
+    most: int = MOST,
+    tolerance: float = 1e-9,
 ) -> tuple[_Point, int]:
     """A point whose loss is at most f + C1 * t * slope and whose slope is at most C2 of that of the start, if there is
-    one to be found; `reach` is how far the parameter moves that moves most, for a length of 1."""
+    one to be found in `most` turns; `reach` is how far the parameter moves that moves most, for a length of 1."""
 
     def too_high(point: _Point) -> bool:
         return point.loss > start.loss + C1 * point.at * start.slope
@@ -206,7 +215,7 @@ def strong_wolfe(
         return abs(point.slope) <= -C2 * start.slope
 
     before, now, turns = start, evaluate(length), 0
-    while turns < MOST:  # until a minimum lies between two points
+    while turns < most:  # until a minimum lies between two points
         if too_high(now) or (turns > 1 and now.loss >= before.loss) or (now.slope >= 0 and not is_flat(now)):
             break
         if is_flat(now):
@@ -218,7 +227,7 @@ def strong_wolfe(
         before = start
     low, high = (before, now) if before.loss <= now.loss else (now, before)
     was_near = False
-    while turns < MOST and abs(high.at - low.at) * reach >= tolerance:
+    while turns < most and abs(high.at - low.at) * reach >= tolerance:
         length, was_near = _inside(low, high, was_near)
         now = evaluate(length)
         turns += 1

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..base.dtype import is_complex
-from ..base.errors import InvalidValue, RunError
-from ..eager.autograd.modes import no_grad
+from ..base.errors import InvalidValue
 from ..eager.tensor.tensor import Tensor
-from .optimizer import Closure, F, Group, Optimizer, ParamsT, check, check_lr, evaluated
+from .optimizer import F, Group, OneByOne, ParamsT, check, check_lr
 
 __all__ = ["Muon"]
 
@@ -16,7 +12,7 @@ MOST_STEPS = 100
 ADJUSTED = ("original", "match_rms_adamw")
 
 
-class Muon(Optimizer):
+class Muon(OneByOne):
     """Muon, for matrices: with the momentum b = momentum * b + (1 - momentum) * g, p * (1 - lr * weight_decay) less
     lr' times the orthogonal matrix next to b, or to g and b (Nesterov), found by `ns_steps` iterations of
     X -> a X + (b A + c A A) X, A = X X', in bfloat16.
@@ -74,25 +70,12 @@ class Muon(Optimizer):
                     f"Muon only supports 2D parameters whereas we found a parameter with size: {p.shape}"
                 )
 
-    @no_grad()
-    def step(self, closure: Closure | None = None) -> Any:
-        """Changes the parameters once by their gradients; a closure computes them first, and its loss is returned."""
-        loss = evaluated(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._change(group, p)
-        return loss
-
-    def _change(self, group: Group, p: Tensor) -> None:
-        if is_complex(p._dtype):
-            raise RunError("Muon does not support complex parameters")
-        assert p.grad is not None
+    def _change(self, group: Group, p: Tensor, grad: Tensor) -> None:
         state, lr, momentum = self.state[p], float(group["lr"]), group["momentum"]
         if "momentum_buffer" not in state:
-            state["momentum_buffer"] = F.zeros_like(p.grad)
-        buffer = state["momentum_buffer"].lerp_(p.grad, 1 - momentum)
-        update = p.grad.lerp(buffer, momentum) if group["nesterov"] else buffer
+            state["momentum_buffer"] = F.zeros_like(grad)
+        buffer = state["momentum_buffer"].lerp_(grad, 1 - momentum)
+        update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
         update = orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
         rows, columns = p.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":
@@ -115,8 +98,8 @@ def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: 
     x = x.T if tall else x
     x = _rounded(x / _rounded(x.norm()).clamp(min=eps))
     for _ in range(steps):
-        gram = _rounded(x @ x.T)
-        x = _rounded(a * x + _rounded(b * gram + c * (gram @ gram)) @ x)
+        gram = _rounded(x.matmul(x.T))
+        x = _rounded(a * x + _rounded(b * gram + c * gram.matmul(gram)).matmul(x))
     return x.T if tall else x
 
 

@@ -12,9 +12,10 @@ from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
-from ..base.errors import Error, InvalidType, InvalidValue, Unsupported
+from ..base.dtype import is_complex
+from ..base.errors import Error, InvalidType, InvalidValue, RunError, Unsupported
 from ..eager.autograd.hooks import Hooks, RemovableHandle
-from ..eager.autograd.modes import enable_grad
+from ..eager.autograd.modes import enable_grad, no_grad
 from ..eager.functions.all import FUNCTIONS
 from ..eager.tensor.tensor import Tensor
 
@@ -304,6 +305,27 @@ class Optimizer:
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Has `hook(optimizer)` called after a state was loaded."""
         return _add(self._load_post_hooks, hook, prepend)
+
+
+class OneByOne(Optimizer):
+    """Base of optimisers that look at a whole parameter at a time, of real numbers."""
+
+    def _change(self, group: Group, p: Tensor, grad: Tensor) -> None:
+        """Changes one parameter."""
+        raise NotImplementedError
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Changes the parameters once by their gradients; a closure computes them first, and its loss is returned."""
+        loss = evaluated(closure)
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is None:
+                        continue
+                    if is_complex(p._dtype):
+                        raise RunError(f"{type(self).__name__} does not support complex parameters")
+                    self._change(group, p, p.grad)
+        return loss
 
 
 def _add(hooks: Hooks, hook: Callable[..., Any], prepend: bool) -> RemovableHandle:

@@ -45,7 +45,7 @@ class SGD(ElementWise):
     ) -> None:
         check_lr(lr)
         check("Invalid momentum value", momentum, momentum >= 0.0)
-        check("Invalid weight_decay value", weight_decay, bool(weight_decay >= 0.0))
+        check("Invalid weight_decay value", weight_decay, float(weight_decay) >= 0.0)
         check(
             "Nesterov momentum requires a momentum and zero dampening",
             f"momentum={momentum}, dampening={dampening}",

@@ -37,23 +37,25 @@ class _BothGiven(Error, AssertionError):
 
 def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
     """decay * average + (1 - decay) * parameter"""
-    _check_decay(decay)
+    if not 0.0 <= decay <= 1.0:
+        raise InvalidValue(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
-    @no_grad()
     def average(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
-        return decay * ema_param + (1 - decay) * current_param
+        with no_grad():
+            return ema_param * decay + current_param * (1 - decay)
 
-    return average  # type: ignore[no-any-return]
+    return average
 
 
 def get_swa_avg_fn() -> AvgFn:
     """average + (parameter - average) / (n + 1), the mean of all."""
 
-    @no_grad()
     def average(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
-        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+        with no_grad():
+            made: Tensor = averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+            return made
 
-    return average  # type: ignore[no-any-return]
+    return average
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAvgFn:
@@ -67,17 +69,12 @@ def get_swa_multi_avg_fn() -> MultiAvgFn:
 
 
 def _in_place(average: AvgFn) -> MultiAvgFn:
-    @no_grad()
     def update(averaged: Sequence[Tensor], current: Sequence[Tensor], num_averaged: Any) -> None:
-        for mean, now in zip(averaged, current):
-            mean.copy_(average(mean, now.to(mean.device), num_averaged))
+        with no_grad():
+            for mean, now in zip(averaged, current):
+                mean.copy_(average(mean, now.to(mean.device), num_averaged))
 
-    return update  # type: ignore[no-any-return]
-
-
-def _check_decay(decay: float) -> None:
-    if not 0.0 <= decay <= 1.0:
-        raise InvalidValue(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+    return update
 
 
 class AveragedModel(Module):
@@ -117,9 +114,12 @@ class AveragedModel(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    @no_grad()
     def update_parameters(self, model: Module) -> None:
         """Takes the parameters of a model into the averages; buffers, too, or as they are."""
+        with no_grad():
+            self._update(model)
+
+    def _update(self, model: Module) -> None:
         mine, its = (self._averaged(module) for module in (self.module, model))
         if not self.n_averaged:
             for mean, now in zip(mine, its):
@@ -138,7 +138,6 @@ class AveragedModel(Module):
         return [tensor.detach() for tensor in found]
 
 
-@no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Computes the statistics of all batch normalisations anew, over the batches of a loader."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
@@ -150,9 +149,10 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # the mean of all batches
-    for batch in loader:
-        data = batch[0] if isinstance(batch, (list, tuple)) else batch
-        model(data if device is None else data.to(device))
+    with no_grad():
+        for batch in loader:
+            data = batch[0] if isinstance(batch, (list, tuple)) else batch
+            model(data if device is None else data.to(device))
     for norm, momentum in zip(norms, momenta):
         norm.momentum = momentum
     model.train(was_training)
