@@ -10,7 +10,7 @@ import weft
 from weft.eager.native.lists import places_of
 from weft.lower.cpu.open.lists import TURN
 
-LONG = [(TURN * 2 + 17,), (3, 5), (TURN,), (0,), (1,)]
+LONG = [(TURN * 40 + 17,), (3, 5), (TURN,), (0,), (1,)]
 
 
 def leaves(arrays):

@@ -1,15 +1,16 @@
 """Optimisers that change each element by its own gradient and state: a rule says how, once, and runs as one native
 update of all parameters, or on tensors where that does not serve.
 
-A rule is a function `rule(m, on, n, p, g, *states)` that gives the new parameter and the new states. `m` has the
-functions it may call beside arithmetic (`Algebra`), `on` are the options that are on, `n` the numbers of this step.
+A rule is a function `rule(m, on, n, p, g, *states)` that gives the new parameter and the new states. `m` has what it
+may call beside arithmetic (sqrt, abs, sign, maximum, where, clamp), of tensors or of elements; `on` are the options
+that are on, `n` the numbers of this step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,22 +22,10 @@ from ..eager.tensor.types import bfloat16, dtype, float16, float32, float64, get
 from .fused import Plan, check_gradient, gradients, update_of
 from .optimizer import Closure, F, Group, NotCapturable, Optimizer, check, evaluated
 
-Number = Any  # a float; in a step that is differentiated a tensor, too
-Numbers = dict[str, Number]
+Numbers = dict[str, Any]  # floats; in a step that is differentiated tensors, too
 Rule = Callable[..., tuple[Any, ...]]
 OFF = {"maximize": False, "amsgrad": False, "foreach": None, "fused": None, "capturable": False}
 SHORT = (bfloat16, float16)  # dtypes whose steps are computed in float32
-
-
-class Algebra(Protocol):
-    """What rules call, on elements or tensors alike."""
-
-    def sqrt(self, x: Any, /) -> Any: ...
-    def abs(self, x: Any, /) -> Any: ...
-    def sign(self, x: Any, /) -> Any: ...
-    def maximum(self, a: Any, b: Any, /) -> Any: ...
-    def where(self, condition: Any, a: Any, b: Any, /) -> Any: ...
-    def clamp(self, x: Any, least: Any, most: Any, /) -> Any: ...
 
 
 def directed(on: frozenset[str], n: Any, p: Any, g: Any) -> tuple[Any, Any]:
@@ -92,12 +81,12 @@ class ElementWise(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """Changes the parameters once by their gradients; a closure computes them first, and its loss is returned."""
         loss = evaluated(closure)
-        for group in self.param_groups:
+        for number, group in enumerate(self.param_groups):
             with set_grad_enabled(bool(group.get("differentiable"))):
-                self._step_group(group)
+                self._step_group(number, group)
         return loss
 
-    def _step_group(self, group: Group) -> None:
+    def _step_group(self, number: int, group: Group) -> None:
         if group.get("capturable"):
             raise NotCapturable(
                 "If capturable=True, params must be on a device that captures steps", hint="leave capturable=False"
@@ -108,7 +97,7 @@ class ElementWise(Optimizer):
             for p in params:
                 self._step_tensor(values, slots, on, p, *self._state_of(group, slots, p))
         elif params:
-            self._step_native(values, slots, on, params, id(group))
+            self._step_native(number, values, slots, on, params)
 
     def _state_of(self, group: Group, slots: Sequence[str], p: Tensor) -> tuple[dict[str, Any], bool]:
         """The state of a parameter, and whether it has just begun."""
@@ -126,12 +115,12 @@ class ElementWise(Optimizer):
         self, group: Group, slots: Sequence[str], on: frozenset[str], p: Tensor, state: dict[str, Any], fresh: bool
     ) -> None:
         """One parameter by operators on tensors."""
+        assert p.grad is not None
+        check_gradient(p, p.grad)
         counts = [state[name] for name in self.scalars]
         numbers, after = self._advance(group, fresh, _rounding(counts), *[count.item() for count in counts])
         for count, value in zip(counts, after):
             count.fill_(value)
-        assert p.grad is not None
-        check_gradient(p, p.grad)
         written = [real(t) for t in (p, *[state[name] for name in slots])]
         read = [real(p.grad), *written]
         if group.get("differentiable"):
@@ -143,24 +132,24 @@ class ElementWise(Optimizer):
             target.copy_(value)
 
     def _step_native(
-        self, group: Group, slots: Sequence[str], on: frozenset[str], params: Sequence[Tensor], key: int
+        self, number: int, group: Group, slots: Sequence[str], on: frozenset[str], params: Sequence[Tensor]
     ) -> None:
         """Parameters in batches, each in one native call, and those whose memory is not plain by tensors."""
         states, fresh = self._states_of(group, slots, params)
         columns = [[p._array for p in params], *[[state[name]._array for state in states] for name in slots]]
         plans = self.__dict__.setdefault("_plans", {})
-        plan = plans.get(key)
-        if plan is None or not plan.serves(columns):
-            plan = plans[key] = Plan(params, columns)
-        for number in plan.alone:
-            self._step_tensor(group, slots, on, params[number], states[number], number in fresh)
+        plan = plans.get(number)
+        if plan is None or not plan.serves(params, columns):
+            plan = plans[number] = Plan(params, columns)
+        for place in plan.alone:
+            self._step_tensor(group, slots, on, params[place], states[place], place in fresh)
         for batch in plan.batches:
             members = batch.members
             whole = len(members) == len(params)
-            own = params if whole else [params[number] for number in members]
-            own_states = states if whole else [states[number] for number in members]
+            own = params if whole else [params[place] for place in members]
+            own_states = states if whole else [states[place] for place in members]
             grads = gradients(own)
-            began = [number in fresh for number in members] if fresh else None
+            began = [place in fresh for place in members] if fresh else None
             names, numbers, kinds = self._numbers(group, began, own_states)
             update = update_of(type(self).rule, on, batch.dtype, len(columns) + 1, names)
             batch.run(update, grads, kinds, numbers)
@@ -178,8 +167,7 @@ class ElementWise(Optimizer):
         if not names:
             return [{}] * len(params), set()
         states = [self.state[p] for p in params]
-        known = all([state.get(name) is not None for name in names for state in states])
-        if known:
+        if all([state.get(name) is not None for name in names for state in states]):
             return states, set()
         return states, {n for n, p in enumerate(params) if self._state_of(group, slots, p)[1]}
 

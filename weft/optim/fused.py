@@ -14,7 +14,6 @@ from ..eager.native.lists import ListUpdate, Words, addresses, places_of
 from ..eager.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
-States = Sequence[dict[str, Tensor]]
 COMPLEX_PARTS = {np.dtype("complex64"): FLOAT32, np.dtype("complex128"): FLOAT64}
 
 
@@ -29,7 +28,7 @@ def update_of(rule: Callable[..., Any], on: frozenset[str], dtype: DType, lists:
 
 
 class Batch:
-    """Parameters of one dtype with their states, as they lie in memory."""
+    """Parameters of one dtype with their states, as they lie in memory; `members` are their places in the group."""
 
     def __init__(self, dtype: DType, members: Sequence[int], columns: Sequence[Sequence[Array]]) -> None:
         self.dtype, self.members = dtype, members
@@ -59,19 +58,23 @@ class Plan:
     """How a group's parameters with gradients are stepped: in batches, and one by one where memory is not plain."""
 
     def __init__(self, params: Sequence[Tensor], columns: Sequence[Sequence[Array]]) -> None:
-        self.columns = columns  # whose identities are theirs as long as they are held
-        self.identities = [list(map(id, column)) for column in columns]
+        self.held = params, columns  # so that identities stay theirs
+        self.identities = _identities(params, columns)
         kinds: dict[DType, list[int]] = {}
         self.alone: list[int] = []
         for number, (p, *arrays) in enumerate(zip(params, *columns)):
             dtype = _plain(p, arrays)
             (self.alone if dtype is None else kinds.setdefault(dtype, [])).append(number)
-        if _overlap(columns):
+        if _overlap([column[n] for members in kinds.values() for n in members for column in columns]):
             kinds, self.alone = {}, list(range(len(params)))
         self.batches = [Batch(dtype, members, columns) for dtype, members in kinds.items()]
 
-    def serves(self, columns: Sequence[Sequence[Array]]) -> bool:
-        return [list(map(id, column)) for column in columns] == self.identities
+    def serves(self, params: Sequence[Tensor], columns: Sequence[Sequence[Array]]) -> bool:
+        return _identities(params, columns) == self.identities
+
+
+def _identities(params: Sequence[Tensor], columns: Sequence[Sequence[Array]]) -> list[list[int]]:
+    return [list(map(id, params)), *[list(map(id, column)) for column in columns]]
 
 
 def _plain(p: Tensor, arrays: Sequence[Array]) -> DType | None:
@@ -86,9 +89,9 @@ def _plain(p: Tensor, arrays: Sequence[Array]) -> DType | None:
     return dtype if dtype in (FLOAT32, FLOAT64) and all(fits) else None
 
 
-def _overlap(columns: Sequence[Sequence[Array]]) -> bool:
-    """Whether some memory is written twice."""
-    arrays = [a for column in columns for a in column if a.size]
+def _overlap(arrays: Sequence[Array]) -> bool:
+    """Whether some memory would be written twice."""
+    arrays = [array for array in arrays if array.size]
     starts = addresses(arrays)
     order = np.argsort(starts)
     ends = (starts + np.array([a.nbytes for a in arrays], np.int64))[order]

@@ -79,7 +79,7 @@ class LBFGS(Optimizer):
         first = evaluate()
         loss, grad, evaluations = float(first), self._flat_grad(), 1
         state["func_evals"] += 1
-        iterations, length = 0, state.get("t")
+        iterations = 0
         done = _largest(grad) <= group["tolerance_grad"]
         while not done and iterations < group["max_iter"]:
             iterations += 1
@@ -92,21 +92,10 @@ class LBFGS(Optimizer):
             slope = float(grad.dot(direction))
             if slope > -group["tolerance_change"]:
                 break
-            used = 0
-            if group["line_search_fn"] is None:
-                self._move(direction, length)
-                if iterations != group["max_iter"]:
-                    loss, grad, used = float(evaluate()), self._flat_grad(), 1
-            elif group["line_search_fn"] == "strong_wolfe":
-                start, most = _Point(0.0, loss, grad, slope), min(MOST, group["max_eval"] - evaluations)
-                point, used = self._searched(evaluate, direction, start, length, most)
-                loss, grad, length = point.loss, point.grad, point.at
-                state["t"] = length
-                self._move(direction, length)
-            else:
-                raise _UnknownSearch(
-                    "only 'strong_wolfe' is supported", why=f"line_search_fn={group['line_search_fn']!r}"
-                )
+            start, most = _Point(0.0, loss, grad, slope), min(MOST, group["max_eval"] - evaluations)
+            point, used = self._go(evaluate, direction, start, length, most, iterations == group["max_iter"])
+            loss, grad = point.loss, point.grad
+            state["t"] = length = point.at
             evaluations += used
             state["func_evals"] += used
             done = (
@@ -116,6 +105,23 @@ class LBFGS(Optimizer):
                 or abs(loss - loss_before) < group["tolerance_change"]
             )
         return first
+
+    def _go(
+        self, evaluate: Closure, direction: Tensor, start: _Point, length: float, most: int, is_last: bool
+    ) -> tuple[_Point, int]:
+        """Moves the parameters along a direction. Gives where they are, as far as that is still asked for, and how
+        often the loss was evaluated."""
+        search = self.param_groups[0]["line_search_fn"]
+        if search is None:
+            self._move(direction, length)
+            if is_last:
+                return start._replace(at=length), 0
+            return _Point(length, float(evaluate()), self._flat_grad(), 0.0), 1
+        if search != "strong_wolfe":
+            raise _UnknownSearch("only 'strong_wolfe' is supported", why=f"line_search_fn={search!r}")
+        point, used = self._searched(evaluate, direction, start, length, most)
+        self._move(direction, point.at)
+        return point, used
 
     def _flat_grad(self) -> Tensor:
         """All gradients as one vector; those that there are none of are zeros."""

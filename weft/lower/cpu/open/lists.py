@@ -32,7 +32,7 @@ def list_kernel(name: str, update: Update, target: CpuTarget) -> Kernel:
     """Buffers: the first array of each list; the table, with a row for the arrays that belong together, which has for
     each list how many elements its array is away from the first, their size, and their row of numbers; the numbers;
     the turns, each a row of the table and its first element. Scalars: how many turns, rows, and rows of numbers.
-    """
+    How far lists reach no buffer says: the table does."""
     b = KernelBuilder(name)
     turns, rows, kinds = (b.scalar(name) for name in ("turns", "rows", "kinds"))
     width = len(update.operands)
