@@ -1,5 +1,6 @@
 """Every optimiser beside PyTorch's, from the same values, with its options."""
 
+import numpy as np
 import pytest
 from optim_twins import SHAPES, assert_close, assert_same_state, parameters, train, values
 from oracles import oracle
@@ -78,3 +79,44 @@ def test_complex_parameters(name, options):
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 def test_parameters_whose_gradients_come_now_and_then(name, options):
     compare(name, options, "float64", steps=12, skip=lambda step, number: (step * 7 + number * 3) % 4 == 0)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+@pytest.mark.parametrize("way", ["foreach", "fused"])
+def test_ways_that_are_asked_for(name, way):
+    compare(name, {"lr": 0.1, way: True}, "float64", steps=3)
+
+
+def test_training_a_network():
+    """Model, loss, optimiser and schedule together: the same losses as PyTorch's, from the same seed."""
+    x, y = values([(32, 6), (32, 3)], "float32", 9)
+    losses = []
+    for library in (weft, oracle("torch")):
+        library.manual_seed(0)
+        nn = library.nn
+        model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+        decayed = [p for name, p in model.named_parameters() if name.endswith("weight")]
+        plain = [p for name, p in model.named_parameters() if name.endswith("bias")]
+        optimizer = library.optim.AdamW(
+            [{"params": decayed}, {"params": plain, "weight_decay": 0.0}], lr=0.05, weight_decay=0.1
+        )
+        schedule = library.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=40)
+        seen = []
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = ((model(library.tensor(x)) - library.tensor(y)) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            seen.append(loss.item())
+        losses.append(seen)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    assert losses[0][-1] < 0.5 * losses[0][0]
+
+
+def test_adagrad_begins_before_the_first_step():
+    p = weft.ones(2, requires_grad=True)
+    optimizer = weft.optim.Adagrad([p], initial_accumulator_value=0.5)
+    optimizer.share_memory()
+    assert optimizer.state[p]["sum"].is_shared()
+    assert optimizer.state[p]["sum"].tolist() == [0.5, 0.5]
