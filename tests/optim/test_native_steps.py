@@ -41,7 +41,7 @@ def test_both_ways_agree_on_arrays_of_many_turns(kind):
             step(optimizer, params, values(LONG, "float64", seed + 5))
         made.append((optimizer, params))
     (native, mine), (plain, its) = made
-    assert batches(native) == [[[0, 1, 2, 3, 4]]]
+    assert (batches(native), alone(native)) == ([[[0, 1, 2, 4]]], [[3]])
     assert "_plans" not in vars(plain)
     for p, q in zip(mine, its):
         assert_close(p.detach().numpy(), q.detach().numpy(), 1e-12)
@@ -171,3 +171,11 @@ def test_nan_is_not_lost():
         optimizer = getattr(weft.optim, kind)([p])
         step(optimizer, [p], [np.array([1.0, np.nan, 1.0], "float32")])
         assert p.isnan().tolist() == [False, True, False], kind
+
+
+def test_nothing_but_empty_parameters():
+    p = weft.zeros(0, 3, requires_grad=True)
+    optimizer = weft.optim.Adam([p])
+    p.grad = weft.zeros(0, 3)
+    optimizer.step()
+    assert optimizer.state[p]["step"].item() == 1

@@ -78,10 +78,11 @@ def _identities(params: Sequence[Tensor], columns: Sequence[Sequence[Array]]) ->
 
 
 def _plain(p: Tensor, arrays: Sequence[Array]) -> DType | None:
-    """The dtype in which native code steps a parameter: floats in order of memory, which nothing else knows of."""
-    if p._base is not None or p._grad_fn is not None or p._inference:
-        return None
+    """The dtype in which native code steps a parameter: floats in order of memory, which nothing else knows of. Where
+    empty arrays begin means nothing."""
     first = arrays[0]
+    if p._base is not None or p._grad_fn is not None or p._inference or not first.size:
+        return None
     dtype = COMPLEX_PARTS[first.dtype] if is_complex(first.dtype) else first.dtype
     fits = [
         type(a) is np.ndarray and a.flags.carray and a.dtype == first.dtype and a.shape == first.shape for a in arrays
