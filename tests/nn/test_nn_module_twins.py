@@ -1,5 +1,7 @@
 """The comparison of modules finds what differs; networks of one's own behave as PyTorch's do."""
 
+import warnings
+
 import numpy as np
 import pytest
 from oracles import oracle
@@ -68,3 +70,50 @@ def test_a_draw_that_differs_is_found():
     oracle("torch")
     with pytest.raises(AssertionError, match=r"parts\.first\.weight"):
         compare(net)
+
+
+def convolutional(lib):
+    nn = lib.nn
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3), nn.Flatten(),
+        nn.Linear(16, 3), nn.LogSoftmax(1),
+    )  # fmt: skip
+
+
+def orthogonal(lib):
+    return lib.nn.utils.parametrizations.orthogonal(lib.nn.Linear(3, 2))
+
+
+def with_norms(lib):
+    net = lib.nn.Sequential(lib.nn.Conv1d(3, 4, 2), lib.nn.Tanh(), lib.nn.ConvTranspose1d(4, 2, 3))
+    lib.nn.utils.parametrizations.weight_norm(net[0])
+    lib.nn.utils.parametrizations.spectral_norm(net[2])
+    return lib.nn.DataParallel(net)
+
+
+NETWORKS = {
+    "convolutional": (convolutional, (3, 2, 4, 4)),
+    "orthogonal": (orthogonal, (4, 3)),
+    "norms": (with_norms, (2, 3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_layers(name):
+    build, shape = NETWORKS[name]
+    compare(
+        build, inputs=(rng.normal(size=shape).astype("float32"),), randomised=name != "orthogonal", rtol=1e-3, atol=1e-4
+    )
+
+
+def test_lazy_layers_become_others():
+    x = rng.normal(size=(4, 5)).astype("float32")
+
+    def build(lib):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's, on lazy modules as such
+            net = lib.nn.Sequential(lib.nn.LazyLinear(6), lib.nn.LazyBatchNorm1d())
+        net(lib.from_numpy(x))
+        return net
+
+    compare(build, inputs=(x,), rtol=1e-3, atol=1e-4)

@@ -153,7 +153,7 @@ for _name in UninitializedTensorMixin._like_itself:
     setattr(UninitializedTensorMixin, _name, _converting(_name))
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose size is not known yet.
 
     >>> weight = UninitializedParameter()
@@ -174,7 +174,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         pass
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose size is not known yet."""
 
     __module__ = "weft.nn"

@@ -13,7 +13,6 @@ from . import (
     flatten,
     fold,
     instancenorm,
-    lazy,
     linear,
     loss,
     normalization,
@@ -36,7 +35,6 @@ from .dropout import *
 from .flatten import *
 from .fold import *
 from .instancenorm import *
-from .lazy import *
 from .linear import *
 from .loss import *
 from .module import Module
@@ -61,7 +59,6 @@ _FILES = (
     flatten,
     fold,
     instancenorm,
-    lazy,
     linear,
     loss,
     normalization,

@@ -108,12 +108,12 @@ class Sequential(_ModulesInOrder):
     @overload
     def __init__(self, *args: Module) -> None: ...
     @overload
-    def __init__(self, arg: OrderedDict[str, Module]) -> None: ...
+    def __init__(self, arg: OrderedDict[str, Module], /) -> None: ...
     def __init__(self, *args: Any) -> None:
         super().__init__()
         named = len(args) == 1 and isinstance(args[0], OrderedDict)
-        for name, module in args[0].items() if named else enumerate(args):
-            self.add_module(name if named else str(name), module)
+        for name, module in args[0].items() if named else zip(map(str, range(len(args))), args):
+            self.add_module(name, module)
 
     def _of(self, items: list[tuple[str, Module | None]]) -> Self:
         return type(self)(OrderedDict(items))  # type: ignore[arg-type]

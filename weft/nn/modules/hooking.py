@@ -353,7 +353,7 @@ def _hook_last_operator(module: Any, result: Any) -> None:
         FutureWarning,
         stacklevel=4,
     )
-    node = getattr(_first_tensor(result), "grad_fn", None)
+    node: Any = getattr(_first_tensor(result), "grad_fn", None)
     for hook in old if node is not None else []:
         node.register_hook(partial(hook, module))
 

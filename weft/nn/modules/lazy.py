@@ -15,7 +15,10 @@ from .state import own_tensors
 
 __all__ = ["LazyModuleMixin"]
 
-_Base = Module if TYPE_CHECKING else object
+if TYPE_CHECKING:
+    _Base = Module  # what it stands before is one
+else:
+    _Base = object
 
 
 class LazyModuleMixin(_Base):
