@@ -313,3 +313,35 @@ def test_classes_are_where_users_look():
             found = getattr(torch.nn, member)
             if isinstance(found, type) and issubclass(found, theirs):
                 assert issubclass(getattr(weft.nn, member), ours)
+
+
+def test_a_network_learns_as_pytorchs_does():
+    """Three steps of gradient descent, a network of most families, in training and in use."""
+    images, targets = array(4, 3, 7, 7), array(4, 5, seed=1)
+    made = []
+    for library in (weft, oracle("torch")):
+        nn, F = library.nn, library.nn.functional
+        library.manual_seed(3)
+        first = nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.MaxPool2d(3, 2, 1))
+        middle = nn.Sequential(
+            nn.Conv2d(8, 8, 3, padding="same", groups=4), nn.GroupNorm(2, 8), nn.AvgPool2d(2, ceil_mode=True)
+        )
+        last = nn.Sequential(nn.ConvTranspose2d(8, 4, 2, 2), nn.InstanceNorm2d(4, affine=True), nn.AdaptiveAvgPool2d(2))
+        head = nn.Sequential(nn.Linear(16, 6), nn.LayerNorm(6), nn.Linear(6, 5))
+        net = nn.ModuleList([first, middle, last, head])
+        x, y = library.from_numpy(images), library.from_numpy(targets)
+        losses = []
+        for step in range(4):
+            net.train(step < 3)
+            middle_out = middle(F.relu(first(x)))
+            loss = F.mse_loss(head(F.relu(last(middle_out)).flatten(1)), y)
+            losses.append(loss.item())
+            net.zero_grad()
+            loss.backward()
+            with library.no_grad():
+                for parameter in net.parameters():
+                    parameter -= 0.02 * parameter.grad
+        made.append((losses, net))
+    np.testing.assert_allclose(made[0][0], made[1][0], 1e-4)
+    assert made[0][0][2] < made[0][0][0]
+    same_state(made[0][1], made[1][1], 1e-3, 1e-4)

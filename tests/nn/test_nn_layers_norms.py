@@ -47,6 +47,14 @@ def test_running_moments_follow_batches(momentum):
     assert ours.running_var.tolist() == [1.0] * 3
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (0, 3, 5), (2, 3, 0)])
+def test_batches_of_nothing_move_no_moments(shape):
+    ours, theirs = made_alike("BatchNorm1d", 3)
+    randomise(ours, theirs)
+    same_call(ours, theirs, [np.zeros(shape, np.float32)], {})
+    same_state(ours, theirs, 1e-6, 1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "kwargs", "shape"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +9,7 @@ from ...base.errors import InvalidValue
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
 from .. import init
-from ._making import F, parameter
+from ._making import F, for_each, parameter
 from .module import Module
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
@@ -32,15 +31,10 @@ class _Scaled(Module):
 
     def reset_parameters(self) -> None:
         """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        bias = getattr(self, "bias", None)
-        if bias is not None:
-            init.zeros_(bias)
-
-
-def _shape(normalized_shape: int | Iterable[int]) -> tuple[int, ...]:
-    return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            kept = self._parameters.get(name)
+            if kept is not None:
+                fill(kept)
 
 
 class LayerNorm(_Scaled):
@@ -64,7 +58,7 @@ class LayerNorm(_Scaled):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = for_each(normalized_shape, 1)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._make_parameters(self.normalized_shape, elementwise_affine, bias, device, dtype)
 
@@ -95,7 +89,7 @@ class RMSNorm(_Scaled):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = for_each(normalized_shape, 1)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._make_parameters(self.normalized_shape, elementwise_affine, None, device, dtype)
 

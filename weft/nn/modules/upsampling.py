@@ -33,14 +33,11 @@ class Upsample(Module):
         super().__init__()
         self.name = type(self).__name__
         self.size = size
-        several = isinstance(scale_factor, tuple)
-        self.scale_factor = (
-            tuple(float(factor) for factor in scale_factor)  # type: ignore[union-attr]
-            if several
-            else None
-            if scale_factor is None
-            else float(scale_factor)  # type: ignore[arg-type]
-        )
+        self.scale_factor: float | tuple[float, ...] | None = None
+        if isinstance(scale_factor, (tuple, list)):
+            self.scale_factor = tuple(map(float, scale_factor))
+        elif scale_factor is not None:
+            self.scale_factor = float(scale_factor)
         self.mode, self.align_corners = mode, align_corners
         self.recompute_scale_factor = recompute_scale_factor
 

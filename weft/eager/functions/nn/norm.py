@@ -163,7 +163,7 @@ def batch_norm(
         scale=weight is not None,
         center=bias is not None,
         momentum=1 - momentum,
-        training=bool(training),
+        training=bool(training) and input.numel() > 0,  # nothing has no moments
         unbiased=True,
     )
     inputs = [
