@@ -1,8 +1,33 @@
 """Layers as classes, in files of the names that PyTorch users know."""
 
 # ruff: noqa: F403
+from . import (
+    activation,
+    adaptive,
+    attention,
+    batchnorm,
+    channelshuffle,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    instancenorm,
+    linear,
+    loss,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    rnn,
+    sparse,
+    transformer,
+    upsampling,
+)
 from .activation import *
 from .adaptive import *
+from .attention import *
 from .batchnorm import *
 from .channelshuffle import *
 from .container import *
@@ -12,10 +37,9 @@ from .dropout import *
 from .flatten import *
 from .fold import *
 from .instancenorm import *
-from .lazy import *
 from .linear import *
 from .loss import *
-from .module import *
+from .module import Module
 from .normalization import *
 from .padding import *
 from .pixelshuffle import *
@@ -24,3 +48,30 @@ from .rnn import *
 from .sparse import *
 from .transformer import *
 from .upsampling import *
+
+_FILES = (
+    activation,
+    adaptive,
+    attention,
+    batchnorm,
+    channelshuffle,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    instancenorm,
+    linear,
+    loss,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    rnn,
+    sparse,
+    transformer,
+    upsampling,
+)
+__all__ = ["Module"]
+__all__ += sorted({name for file in _FILES for name in file.__all__})
