@@ -1,7 +1,9 @@
 """Neural networks on tensors: modules, their parameters, and the functions under them."""
 
 # ruff: noqa: F403
+from . import common_types as common_types
 from . import functional as functional
+from . import grad as grad
 from . import init as init
 from . import modules as modules
 from . import parallel as parallel
