@@ -72,6 +72,17 @@ def test_norm_of_items(name, args, kwargs, shape):
     compare(name, *args, inputs=[array(*shape)], **kwargs)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_least_spread_is_that_of_the_dtype_it_is_computed_in(dtype):
+    numbers = np.array([[1e-3, -2e-3, 5e-4, 1e-3]])
+    made = []
+    for library in (weft, oracle("torch")):
+        kind = getattr(library, dtype)
+        x = library.from_numpy(numbers).to(kind)
+        made.append(array_of(library.nn.RMSNorm(4, dtype=kind)(x)).astype(np.float64))
+    np.testing.assert_allclose(*made, 1e-2 if "16" in dtype else 1e-6)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_windows_of_channels_leave_the_first_one(size):
     """PyTorch's windows keep the first channel for good, against the formula; ours are those of the formula."""

@@ -1,6 +1,7 @@
 """Neural networks on tensors: modules, their parameters, and the functions under them."""
 
 # ruff: noqa: F403
+from . import attention as attention
 from . import common_types as common_types
 from . import functional as functional
 from . import grad as grad
@@ -11,6 +12,7 @@ from . import parameter as parameter
 from . import utils as utils
 from .modules.activation import *
 from .modules.adaptive import *
+from .modules.attention import *
 from .modules.batchnorm import *
 from .modules.channelshuffle import *
 from .modules.container import *

@@ -3,6 +3,7 @@
 # ruff: noqa: F403
 from .activation import *
 from .adaptive import *
+from .attention import *
 from .batchnorm import *
 from .channelshuffle import *
 from .container import *

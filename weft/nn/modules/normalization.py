@@ -79,7 +79,7 @@ class LayerNorm(_Scaled):
 class RMSNorm(_Scaled):
     """The last dimensions, of normalized_shape, divided by the root of the mean of their squares.
 
-    y = x / sqrt(mean(x^2) + eps) * weight; eps is the least step of the dtype if not told.
+    y = x / sqrt(mean(x^2) + eps) * weight; eps, if not told, is the step behind 1 of the dtype it is computed in.
 
     >>> import weft
     >>> weft.nn.RMSNorm(2, elementwise_affine=False)(weft.tensor([3.0, 4.0]))
