@@ -12,6 +12,7 @@ from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
 from .. import functional as F
 from .. import init as fills
+from .attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here
 from .module import Module
 
 __all__ = [
