@@ -12,7 +12,7 @@ from .eager.tensor.size import Size as _Size
 from .eager.tensor.types import dtype as _dtype
 from .eager.tensor.types import layout as _layout
 
-from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
+from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
 from . import symbol as sym
 from .base import config as config
 from .base import ndarray as nd
@@ -29,6 +29,7 @@ from .compiler.model import CompiledModel as CompiledModel
 from .base.param_dict import save_param_dict as save_param_dict
 from .base.param_dict import load_param_dict as load_param_dict
 from .base.counters import AVG as AVG
+AcceleratorError: Any
 from .base.counters import AggregationType as AggregationType
 BFloat16Storage: Any
 BFloat16Tensor: Any
@@ -48,6 +49,7 @@ FloatStorage: Any
 FloatTensor: Any
 from .eager.torch_core.future import Future as Future
 from .eager.random.generator import Generator as Generator
+from .eager.grad_scaler import GradScaler as GradScaler
 HalfStorage: Any
 HalfTensor: Any
 IntStorage: Any
@@ -57,6 +59,7 @@ from .base.counters import LoggerBase as LoggerBase
 LongStorage: Any
 LongTensor: Any
 from .base.counters import NoopLogger as NoopLogger
+OutOfMemoryError: Any
 from .eager.archive.file_reader import PyTorchFileReader as PyTorchFileReader
 from .eager.archive.file_writer import PyTorchFileWriter as PyTorchFileWriter
 from .base.counters import SUM as SUM
@@ -66,12 +69,14 @@ from .eager.tensor.size import Size as Size
 from .eager.tensor.storage import UntypedStorage as UntypedStorage
 from .eager.torch_core.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from .eager.tensor.types import as_dtype as as_dtype
+from .eager.autocast import autocast as autocast
 bfloat16: _dtype
 bool: _dtype
 cdouble: _dtype
 cfloat: _dtype
 from .eager.tensor.types import channels_last as channels_last
 from .eager.tensor.types import channels_last_3d as channels_last_3d
+from .eager.autocast import clear_autocast_cache as clear_autocast_cache
 complex128: _dtype
 complex64: _dtype
 from .eager.tensor.types import contiguous_format as contiguous_format
@@ -79,6 +84,7 @@ from .eager.random.generator import default_generator as default_generator
 from .eager.tensor.device import device as device
 double: _dtype
 from .eager.tensor.types import dtype as dtype
+e: builtins.float
 from .eager.autograd.modes import enable_grad as enable_grad
 from .eager.tensor.types import finfo as finfo
 float: _dtype
@@ -86,6 +92,7 @@ float16: _dtype
 float32: _dtype
 float64: _dtype
 from .eager.torch_core.future import fork as fork
+from .eager.autocast import get_autocast_dtype as get_autocast_dtype
 from .eager.torch_core.settings import get_default_device as get_default_device
 from .eager.tensor.types import get_default_dtype as get_default_dtype
 from .eager.torch_core.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
@@ -102,6 +109,7 @@ has_mkl: builtins.bool
 has_mkldnn: builtins.bool
 has_openmp: builtins.bool
 from .eager.tensor.types import iinfo as iinfo
+inf: builtins.float
 from .eager.autograd.modes import inference_mode as inference_mode
 from .eager.random.generator import initial_seed as initial_seed
 int: _dtype
@@ -110,23 +118,32 @@ int32: _dtype
 int64: _dtype
 int8: _dtype
 from .eager.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from .eager.autocast import is_autocast_cache_enabled as is_autocast_cache_enabled
+from .eager.autocast import is_autocast_enabled as is_autocast_enabled
 from .eager.torch_core.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from .eager.autograd.modes import is_grad_enabled as is_grad_enabled
 from .eager.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from .eager.tensor.typed_storage import is_storage as is_storage
 from .eager.tensor.tensor import is_tensor as is_tensor
+is_vulkan_available: Any
 from .eager.torch_core.settings import is_warn_always_enabled as is_warn_always_enabled
 from .eager.tensor.types import layout as layout
 from .eager.archive.load import load as load
 long: _dtype
 from .eager.random.generator import manual_seed as manual_seed
 from .eager.tensor.types import memory_format as memory_format
+nan: builtins.float
+newaxis: None
 from .eager.autograd.modes import no_grad as no_grad
+pi: builtins.float
 from .eager.tensor.types import preserve_format as preserve_format
 from .eager.tensor.printing import printoptions as printoptions
 from .eager.archive.save import save as save
 from .eager.random.generator import seed as seed
 from .eager.autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
+from .eager.autocast import set_autocast_cache_enabled as set_autocast_cache_enabled
+from .eager.autocast import set_autocast_dtype as set_autocast_dtype
+from .eager.autocast import set_autocast_enabled as set_autocast_enabled
 from .eager.torch_core.settings import set_default_device as set_default_device
 from .eager.tensor.types import set_default_dtype as set_default_dtype
 from .eager.tensor.typed_tensor import set_default_tensor_type as set_default_tensor_type

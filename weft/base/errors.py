@@ -113,6 +113,10 @@ class RunError(Error, RuntimeError):
     """Something went wrong while running."""
 
 
+class NoDevice(RunError, AssertionError):
+    """A device is asked for that this machine, or weft, does not have."""
+
+
 class OutOfMemory(RunError, MemoryError):
     """There is not as much memory as a result needs."""
 

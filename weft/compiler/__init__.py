@@ -18,6 +18,7 @@ _NAMES = {
     "load_param_dict": "param_dict",
     "compile": "model",
     "CompiledModel": "model",
+    **dict.fromkeys(("is_compiling", "is_dynamo_compiling", "is_exporting", "disable"), "stages"),
 }
 __all__ = [*_MODULES, *_NAMES]
 

@@ -43,3 +43,26 @@ def reached(title: str, maker: Callable[..., Any], value: Any) -> None:
     if look is not None:
         file = Path(inspect.getsourcefile(inspect.unwrap(maker)) or "")
         look(Stage(title, file.relative_to(_PACKAGE).as_posix(), value))
+
+
+# What Python code asks about a compiler that may be tracing it: `weft.compile` reads models and runs no Python.
+
+
+def is_compiling() -> bool:
+    """False: no Python runs while weft compiles."""
+    return False
+
+
+is_dynamo_compiling = is_exporting = is_compiling
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """The function as it is: nothing would compile it.
+
+    >>> @disable()
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(4)
+    8
+    """
+    return (lambda function: function) if fn is None else fn

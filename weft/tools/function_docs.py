@@ -182,6 +182,8 @@ def _imported(names: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: _dtype"
         elif isinstance(value, bool):
             yield f"{name}: builtins.bool"
+        elif value is None or isinstance(value, float):
+            yield f"{name}: {'None' if value is None else 'builtins.float'}"
         elif (home := _home(name, value)) is not None:
             yield f"from .{home} import {name} as {name}"
         else:

@@ -25,6 +25,7 @@ from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
 from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor
+from .around import LAYERS, through
 from .fusion import Fused
 from .misuse import RAW, raise_explained
 
@@ -58,6 +59,11 @@ class Row(NamedTuple):
     # Does an in-place call that no graph has to know of, without a result beside the tensor; says whether it did.
     writes: Callable[..., bool] | None = None
 
+    @property
+    def key(self) -> str:
+        """Its name in the table."""
+        return self.name if self.space in ("weft", None) else f"{self.space}.{self.name}"
+
 
 NN = "weft.nn.functional"  # the space of most rows in the folder nn
 TABLE: dict[str, Row] = {}  # by name; those of another space by space.name
@@ -75,7 +81,7 @@ def row(function: Callable[..., Any] | None = None, **options: Unpack[Options]) 
         return functools.partial(row, **options)
     options.setdefault("name", function.__name__)
     entry = Row(function, **options)
-    TABLE[entry.name if entry.space in ("weft", None) else f"{entry.space}.{entry.name}"] = entry
+    TABLE[entry.key] = entry
     _install(entry)
     return function
 
@@ -111,11 +117,23 @@ def _checked(entry: Row, fused: Fused | None) -> Callable[..., Any]:
     """The function with `out=`, and with a message that names the argument of a wrong type."""
     function, title, takes_out = entry.function, title_of(entry.name), bool(entry.out)
 
+    def with_out(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            if takes_out and (target := kwargs.pop("out", None)) is not None:
+                return _write_out(entry, fused, target, args, kwargs)
+            result = function(*args, **kwargs)
+        except RAW as error:
+            raise_explained(entry.name, function, error, args, kwargs)
+        entitle(result, title, args[0] if args else None)
+        return result
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if LAYERS:
+            return through(entry.key, with_out, args, kwargs)
+        if kwargs and takes_out and "out" in kwargs:
+            return with_out(args, kwargs)
         try:
-            if kwargs and takes_out and (target := kwargs.pop("out", None)) is not None:
-                return _write_out(entry, fused, target, args, kwargs)
             result = function(*args, **kwargs)
         except RAW as error:
             raise_explained(entry.name, function, error, args, kwargs)
@@ -188,11 +206,16 @@ def in_place(
 
 def _writing(entry: Row, fused: Fused | None, name: str) -> Callable[..., Any]:
     """The in-place form."""
-    function, title = entry.function, title_of(entry.name)
+    function, title, key = entry.function, title_of(entry.name), f"{entry.key}_"
+
+    def write_into(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return in_place(function, fused, title, args[0], args[1:], kwargs, entry.writes)
 
     @functools.wraps(function)
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         try:
+            if LAYERS:
+                return through(key, write_into, (self, *args), kwargs)
             return in_place(function, fused, title, self, args, kwargs, entry.writes)
         except RAW as error:
             raise_explained(name, function, error, (self, *args), kwargs)

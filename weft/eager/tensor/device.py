@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any, NoReturn
 
-from ...base.errors import InvalidType, RunError
+from ...base.errors import InvalidType, NoDevice, RunError
 
 _TYPES = (
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia privateuseone"
@@ -76,7 +76,7 @@ def require_cpu(where: Any = None) -> device:
     """The device meant by a device, a string or None, or an error if weft cannot compute there."""
     found = CPU if where is None else where if isinstance(where, device) else device(where)
     if found.type != "cpu":
-        raise RunError(
+        raise NoDevice(
             f"weft has no device {str(found)!r}",
             why="eager tensors live in the memory of the processor",
             hint="use device='cpu'",
@@ -89,7 +89,7 @@ def _parse(value: object) -> tuple[str, int | None]:
         return value.type, value.index
     if isinstance(value, int):
         _check_index(value)
-        raise RunError("Cannot access accelerator device when none is available.")
+        raise NoDevice("Cannot access accelerator device when none is available.")
     if not isinstance(value, str):
         raise InvalidType(f"device() takes a device or a string such as 'cpu', not {value.__class__.__name__}")
     if not value:

@@ -3,14 +3,17 @@ typed tensors, random numbers, archives, printing."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...base.counters import LoggerBase
+from ...base.errors import NoDevice, OutOfMemory
 from ..archive.load import load
 from ..archive.save import save
 from ..random import generator
 from ..tensor import printing, typed_tensor
 from ..tensor.typed_storage import STORAGE_NAMES, is_storage
+from .backend_flags import never
 from .future import get_num_interop_threads, set_num_interop_threads
 from .namespace import filled, public_names
 from .settings import SETTINGS
@@ -22,14 +25,22 @@ LEAVES: dict[str, Any] = {
     **STORAGE_NAMES,
     **typed_tensor.TENSOR_CLASSES,
     **SETTINGS,
+    "AcceleratorError": NoDevice,
     "LoggerBase": LoggerBase,
+    "OutOfMemoryError": OutOfMemory,
+    "e": math.e,
     "get_num_interop_threads": get_num_interop_threads,
     "get_printoptions": printing.get_printoptions,
     "get_rng_state": generator.get_rng_state,
+    "inf": math.inf,
     "initial_seed": generator.initial_seed,
+    "is_vulkan_available": never,
     "is_storage": is_storage,
     "load": load,
     "manual_seed": generator.manual_seed,
+    "nan": math.nan,
+    "newaxis": None,
+    "pi": math.pi,
     "printoptions": printing.printoptions,
     "save": save,
     "seed": generator.seed,

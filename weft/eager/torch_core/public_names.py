@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autocast import AUTOCAST
 from ..autograd.anomaly import is_anomaly_enabled, set_anomaly_enabled
 from ..autograd.modes import (
     enable_grad,
@@ -14,6 +15,7 @@ from ..autograd.modes import (
     set_grad_enabled,
 )
 from ..functions.all import FUNCTIONS
+from ..grad_scaler import GradScaler
 from ..tensor import types
 from ..tensor.storage import UntypedStorage
 from ..tensor.tensor import Tensor, is_tensor
@@ -21,10 +23,12 @@ from .extra_names import LEAVES
 
 NAMES: dict[str, Any] = {
     **LEAVES,
+    **AUTOCAST,
     **FUNCTIONS["weft"],
     **types.DTYPE_NAMES,
     **types.ALIASES,
     **{name: getattr(types, name) for name in types.__all__ if name[0] not in "ADO"},
+    "GradScaler": GradScaler,
     "Tensor": Tensor,
     "UntypedStorage": UntypedStorage,
     "enable_grad": enable_grad,

@@ -1,0 +1,6 @@
+"""What there is of accelerators, asked truthfully: there are none, and what needs one says so."""
+
+from .eager.torch_core.absent import names_of as _names_of
+
+globals().update(_names_of("accelerator"))
+__all__ = sorted(_names_of("accelerator"))

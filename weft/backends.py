@@ -1,1 +1,0 @@
-"""What this machine computes with."""

@@ -1,1 +1,0 @@
-"""What there is of GPUs: asked honestly."""

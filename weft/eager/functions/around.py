@@ -1,0 +1,33 @@
+"""What goes on around calls of the function table while someone asked for it: autocast changes arguments, a profiler
+takes times. Outside of that a call pays for one look at an empty list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Rest = Callable[[Args, Kwargs], Any]  # what is left of a call
+Layer = Callable[[str, Rest, Args, Kwargs], Any]  # of the function's name; `weft` is not said, other spaces are
+
+LAYERS: list[Layer] = []  # the innermost first; one stands there as often as it was asked for
+
+
+@contextmanager
+def around_calls(layer: Layer) -> Iterator[None]:
+    """Puts a layer around the calls of a block, and of other threads meanwhile, which a layer may let pass."""
+    LAYERS.append(layer)
+    try:
+        yield
+    finally:
+        LAYERS.remove(layer)
+
+
+def through(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
+    """A call through every layer, each once."""
+    for layer in dict.fromkeys(LAYERS):
+        rest = partial(layer, name, rest)
+    return rest(args, kwargs)
