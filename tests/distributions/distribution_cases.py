@@ -26,6 +26,10 @@ def _probability(rng):
     return rng.uniform(0.1, 0.9, size=SHAPE)
 
 
+def _small(rng):
+    return rng.uniform(-0.3, 0.45, size=SHAPE)
+
+
 def _weights(rng):
     return rng.uniform(0.2, 2.0, size=(*SHAPE, SIDE + 1))
 
@@ -73,7 +77,7 @@ CASES = {
     "Exponential": ("Exponential", {"rate": _positive}, {}),
     "FisherSnedecor": ("FisherSnedecor", {"df1": _positive, "df2": _large}, {}),
     "Gamma": ("Gamma", {"concentration": _positive, "rate": _positive}, {}),
-    "GeneralizedPareto": ("GeneralizedPareto", {"loc": _real, "scale": _positive, "concentration": _probability}, {}),
+    "GeneralizedPareto": ("GeneralizedPareto", {"loc": _real, "scale": _positive, "concentration": _small}, {}),
     "Geometric probs": ("Geometric", {"probs": _probability}, {}),
     "Geometric logits": ("Geometric", {"logits": _real}, {}),
     "Gumbel": ("Gumbel", {"loc": _real, "scale": _positive}, {}),

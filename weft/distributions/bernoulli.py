@@ -118,6 +118,7 @@ class Bernoulli(Odds, ExponentialFamily):
 class Binomial(Odds):
     """How many of total_count trials succeed."""
 
+    total_count: Tensor
     arg_constraints: Any = {"total_count": constraints.nonnegative_integer, **Odds.arg_constraints}
     has_enumerate_support = True
 
@@ -213,6 +214,7 @@ class Geometric(Odds):
 class NegativeBinomial(Odds):
     """How many trials succeed before total_count of them fail."""
 
+    total_count: Tensor
     arg_constraints: Any = {
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0),

@@ -78,11 +78,6 @@ def _anything(constraint: Any) -> Transform:
     return identity_transform
 
 
-@_for_both(constraints.positive, constraints.nonnegative)
-def _above_zero(constraint: Any) -> Transform:
-    return ExpTransform()
-
-
 @_for_both(constraints.greater_than, constraints.greater_than_eq)
 def _above(constraint: Any) -> Transform:
     if isinstance(constraint.lower_bound, (int, float)) and constraint.lower_bound == 0:
@@ -104,16 +99,6 @@ def _between(constraint: Any) -> Transform:
     return ComposeTransform([SigmoidTransform(), AffineTransform(low, high - low)])
 
 
-@_for_both(constraints.lower_cholesky)
-def _lower_cholesky(constraint: Any) -> Transform:
-    return LowerCholeskyTransform()
-
-
-@_for_both(constraints.positive_definite, constraints.positive_semidefinite)
-def _positive_definite(constraint: Any) -> Transform:
-    return PositiveDefiniteTransform()
-
-
 @_for_both(constraints.corr_cholesky)
 def _corr_cholesky(constraint: Any) -> Transform:
     return CorrCholeskyTransform()
@@ -121,6 +106,9 @@ def _corr_cholesky(constraint: Any) -> Transform:
 
 biject_to.register(constraints.simplex, lambda constraint: StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda constraint: SoftmaxTransform())
+transform_to.register(constraints.lower_cholesky, lambda constraint: LowerCholeskyTransform())
+for _constraint in (constraints.positive_definite, constraints.positive_semidefinite):
+    transform_to.register(_constraint, lambda constraint: PositiveDefiniteTransform())
 
 
 def _of_parts(registry: ConstraintRegistry) -> None:

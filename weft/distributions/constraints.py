@@ -76,11 +76,11 @@ class _Dependent(Constraint):
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:
         return self._known("is_discrete", self._is_discrete)
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         return self._known("event_dim", self._event_dim)
 
     @staticmethod
@@ -130,19 +130,17 @@ class _IndependentConstraint(Constraint):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
         found, count = self.base_constraint.check(value), self.reinterpreted_batch_ndims
         if found.ndim < count:
-            raise InvalidValue(
-                f"Expected value.dim() >= {self.base_constraint.event_dim + count} but got {value.ndim}"
-            )
+            raise InvalidValue(f"Expected value.dim() >= {self.base_constraint.event_dim + count} but got {value.ndim}")
         return found.reshape(*found.shape[: found.ndim - count], -1).all(-1)
 
     def __repr__(self) -> str:
@@ -156,11 +154,11 @@ class MixtureSameFamilyConstraint(Constraint):
         self.base_constraint = base_constraint
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         return self.base_constraint.event_dim
 
     def check(self, value: Tensor) -> Tensor:
@@ -188,6 +186,9 @@ class _OneHot(Constraint):
 
 class _Bounded(Constraint):
     """One or two bounds, in the order in which `bounds` names them."""
+
+    lower_bound: Any
+    upper_bound: Any
 
     def __init__(self, *given: Any, **named: Any) -> None:
         values = dict(zip(self.bounds, given)) | named
@@ -335,7 +336,7 @@ class _Parts(Constraint):
         self.cseq, self.dim = list(cseq), dim
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:
         return any(each.is_discrete for each in self.cseq)
 
 
@@ -345,7 +346,7 @@ class _Cat(_Parts):
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         return max(each.event_dim for each in self.cseq)
 
     def check(self, value: Tensor) -> Tensor:
@@ -355,7 +356,7 @@ class _Cat(_Parts):
 
 class _Stack(_Parts):
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         dim = max(each.event_dim for each in self.cseq)
         return dim + 1 if self.dim + dim < 0 else dim
 

@@ -1,5 +1,5 @@
-"""Transforms of numbers and how they compose: functions with inverses and the logarithm of the determinant of their Jacobian, by which the density of
-a transformed sample follows from that of the sample."""
+"""Transforms of numbers and how they compose: functions with inverses and the logarithm of the determinant of their
+Jacobian, by which the density of a transformed sample follows from that of the sample."""
 
 from __future__ import annotations
 
@@ -124,15 +124,15 @@ class _InverseTransform(Transform):
         self._forward = transform
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return self._forward.codomain
 
     @property
-    def codomain(self) -> Constraint:  # type: ignore[override]
+    def codomain(self) -> Constraint:
         return self._forward.domain
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return self._forward.bijective
 
     @property
@@ -180,7 +180,7 @@ class ComposeTransform(Transform):
     __hash__ = object.__hash__
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         if not self.parts:
             return constraints.real
         found = self.parts[0].domain
@@ -190,7 +190,7 @@ class ComposeTransform(Transform):
         return _with_rank(found, rank)
 
     @property
-    def codomain(self) -> Constraint:  # type: ignore[override]
+    def codomain(self) -> Constraint:
         if not self.parts:
             return constraints.real
         found = self.parts[-1].codomain
@@ -200,7 +200,7 @@ class ComposeTransform(Transform):
         return _with_rank(found, rank)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(part.bijective for part in self.parts)
 
     @property
@@ -279,15 +279,15 @@ class IndependentTransform(Transform):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
 
     @property
-    def codomain(self) -> Constraint:  # type: ignore[override]
+    def codomain(self) -> Constraint:
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return self.base_transform.bijective
 
     @property
@@ -332,11 +332,11 @@ class ReshapeTransform(Transform):
         super().__init__(cache_size)
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return constraints.independent(constraints.real, len(self.in_shape))
 
     @property
-    def codomain(self) -> Constraint:  # type: ignore[override]
+    def codomain(self) -> Constraint:
         return constraints.independent(constraints.real, len(self.out_shape))
 
     def _call(self, x: Tensor) -> Tensor:
@@ -366,9 +366,9 @@ class _Elementwise(Transform):
     """A growing function of single numbers."""
 
     bijective = True
-    domain = constraints.real
-    codomain = constraints.real
-    sign = +1
+    domain: Any = constraints.real
+    codomain: Any = constraints.real
+    sign: Any = +1
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -402,7 +402,7 @@ class PowerTransform(_Elementwise):
         self.exponent = exponent
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         return self.exponent.sign() if isinstance(self.exponent, Tensor) else math.copysign(1, self.exponent)
 
     def __eq__(self, other: object) -> bool:
@@ -516,7 +516,7 @@ class AffineTransform(Transform):
         return self._event_dim
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return _with_rank(constraints.real, self._event_dim)
 
     codomain = domain
@@ -528,9 +528,7 @@ class AffineTransform(Transform):
         return (self.scale > 0) - (self.scale < 0)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, AffineTransform) and _same(self.loc, other.loc) and _same(self.scale, other.scale)
-        )
+        return isinstance(other, AffineTransform) and _same(self.loc, other.loc) and _same(self.scale, other.scale)
 
     __hash__ = object.__hash__
 
@@ -590,7 +588,7 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return self.distribution.support
 
     def _call(self, x: Tensor) -> Tensor:
@@ -612,15 +610,15 @@ class StackTransform(Transform):
         self.dim = dim
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(each.bijective for each in self.transforms)
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return constraints.stack([each.domain for each in self.transforms], self.dim)
 
     @property
-    def codomain(self) -> Constraint:  # type: ignore[override]
+    def codomain(self) -> Constraint:
         return constraints.stack([each.codomain for each in self.transforms], self.dim)
 
     def _slices(self, value: Tensor) -> list[Tensor]:

@@ -20,6 +20,7 @@ class Exponential(ExponentialFamily):
     tensor(0.2500)
     """
 
+    rate: Tensor
     arg_constraints: Any = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
@@ -77,7 +78,7 @@ class Pareto(TransformedDistribution):
         super().__init__(base, [ExpTransform(), AffineTransform(0, self.scale)], validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
-    def support(self) -> Constraint:  # type: ignore[override]
+    def support(self) -> Constraint:
         return constraints.greater_than_eq(self.scale)
 
     @property

@@ -22,6 +22,8 @@ class Gamma(ExponentialFamily):
     tensor(1.5000)
     """
 
+    concentration: Tensor
+    rate: Tensor
     arg_constraints: Any = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
@@ -45,8 +47,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         made = standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        made.detach().clamp_(min=smallest(made))
-        return made
+        return made.clamp(min=smallest(made))
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, x = self.concentration, self._checked(value)
@@ -114,6 +115,8 @@ class InverseGamma(Shown):
 class FisherSnedecor(Distribution):
     """The ratio of the means of df1 and of df2 squares of standard normal numbers."""
 
+    df1: Tensor
+    df2: Tensor
     arg_constraints: Any = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
     has_rsample = True
@@ -140,10 +143,7 @@ class FisherSnedecor(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         above, below = self._gamma1.rsample(sample_shape), self._gamma2.rsample(sample_shape)
-        below.detach().clamp_(min=smallest(below))
-        made = above / below
-        made.detach().clamp_(min=smallest(made))
-        return made
+        return (above / below).clamp(min=smallest(above))
 
     def log_prob(self, value: Tensor) -> Tensor:
         m, n, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
@@ -155,6 +155,9 @@ class FisherSnedecor(Distribution):
 class StudentT(Distribution):
     """loc + scale z / sqrt(v / df), of a standard normal z and the sum v of df such squares"""
 
+    df: Tensor
+    loc: Tensor
+    scale: Tensor
     arg_constraints: Any = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

@@ -48,15 +48,15 @@ class Independent(Distribution):
     _fixed = ("base_dist",)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         return self.base_dist.has_rsample
 
     @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+    def has_enumerate_support(self) -> bool:
         return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
 
     @property
-    def support(self) -> Constraint:  # type: ignore[override]
+    def support(self) -> Constraint:
         found = self.base_dist.support
         count = self.reinterpreted_batch_ndims
         return constraints.independent(found, count) if count else found

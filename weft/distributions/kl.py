@@ -21,8 +21,8 @@ from .functions import (
     broadcast_shapes,
     full,
     log_beta,
-    solve_triangular,
     softplus,
+    solve_triangular,
     sum_rightmost,
     where,
     xlogx,
@@ -56,7 +56,7 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
 
 
 @cache
-def _rule(type_p: type, type_q: type) -> Rule | None:
+def _rule(type_p: Any, type_q: Any) -> Rule | None:
     """The rule of the classes that are nearest: first by p, then by q; a warning if the other order says otherwise."""
     found = [(p, q) for p, q in _REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
     if not found:
@@ -67,7 +67,7 @@ def _rule(type_p: type, type_q: type) -> Rule | None:
     if _REGISTRY[left] is not _REGISTRY[right]:
         names = [f"{p.__name__}, {q.__name__}" for p, q in (left, right)]
         warnings.warn(
-            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please register_kl({names[0]}) or ({names[1]})",
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}): register_kl({names[0]}) or ({names[1]})",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -81,7 +81,8 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
     tensor(0.5000)
     """
-    rule = _rule(type(p), type(q))
+    kinds: tuple[Any, Any] = (type(p), type(q))
+    rule = _rule(*kinds)
     if rule is None:
         names = f"{type(p).__name__} and {type(q).__name__}"
         raise NotImplementedError(f"No KL(p || q) is implemented for p type {names.replace(' and ', ' and q type ')}")
@@ -149,7 +150,7 @@ def _exponential_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
     """The Bregman divergence of the log normaliser: F(q) - F(p) - <q - p, F'(p)>"""
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"
+            f"KL between exponential families of two kinds, {type(p).__name__} and {type(q).__name__}"
         )
     parameters, normaliser, slopes = p._bregman()
     others = q._natural_params

@@ -19,6 +19,8 @@ from .uniform import Uniform
 class _Located(Distribution):
     """Of a location, around which it is symmetric, and a scale."""
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

@@ -12,8 +12,21 @@ from ..eager.tensor.tensor import Tensor
 from ..eager.tensor.types import int64
 from . import constraints
 from .constraints import Constraint
-from .functions import arange, cat, cholesky, epsilon, eye, logsigmoid, pad, smallest, softplus, sum_rightmost, tensor, zeros
 from .elementwise_transforms import Transform, added
+from .functions import (
+    arange,
+    cat,
+    cholesky,
+    epsilon,
+    eye,
+    logsigmoid,
+    pad,
+    smallest,
+    softplus,
+    sum_rightmost,
+    tensor,
+    zeros,
+)
 
 
 class _OfType(Transform):
@@ -182,15 +195,15 @@ class CatTransform(Transform):
         return sum(self.lengths)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(each.bijective for each in self.transforms)
 
     @property
-    def domain(self) -> Constraint:  # type: ignore[override]
+    def domain(self) -> Constraint:
         return constraints.cat([each.domain for each in self.transforms], self.dim, self.lengths)
 
     @property
-    def codomain(self) -> Constraint:  # type: ignore[override]
+    def codomain(self) -> Constraint:
         return constraints.cat([each.codomain for each in self.transforms], self.dim, self.lengths)
 
     def _call(self, x: Tensor) -> Tensor:

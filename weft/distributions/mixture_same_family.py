@@ -28,10 +28,7 @@ class MixtureSameFamily(Distribution):
     _fixed = ("_mixture_distribution", "_component_distribution")
 
     def __init__(
-        self,
-        mixture_distribution: Categorical,
-        component_distribution: Distribution,
-        validate_args: bool | None = None,
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
     ) -> None:
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
@@ -62,7 +59,7 @@ class MixtureSameFamily(Distribution):
         return made
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         return False
 
     @constraints.dependent_property

@@ -9,15 +9,7 @@ from ..base.errors import InvalidValue
 from ..eager.tensor.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, lazy_property, one_of
-from .functions import (
-    broadcast_shapes,
-    cholesky,
-    eye,
-    matmul,
-    solve_triangular,
-    standard_normal,
-    times_vector,
-)
+from .functions import broadcast_shapes, cholesky, eye, matmul, solve_triangular, standard_normal, times_vector
 
 
 def log_diagonal(factor: Tensor) -> Tensor:
@@ -140,9 +132,7 @@ class LowRankMultivariateNormal(Distribution):
     has_rsample = True
     _fixed = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
 
-    def __init__(
-        self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
         if loc.ndim < 1:
             raise InvalidValue("loc must be at least one-dimensional.")
         event = loc.shape[-1:]
@@ -159,8 +149,8 @@ class LowRankMultivariateNormal(Distribution):
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         scaled = cov_factor.mT / cov_diag.unsqueeze(-2)
         capacitance = matmul(scaled, cov_factor) + eye(cov_factor.shape[-1], dtype=cov_factor.dtype)
-        self._capacitance_tril = cholesky(capacitance)
         super().__init__(batch, event, validate_args)
+        self._capacitance_tril = cholesky(capacitance)
 
     @property
     def mean(self) -> Tensor:

@@ -22,6 +22,8 @@ class Normal(ExponentialFamily):
     tensor(-1.7371)
     """
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

@@ -19,6 +19,7 @@ class Poisson(ExponentialFamily):
     tensor(-2.)
     """
 
+    rate: Tensor
     arg_constraints: Any = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
 

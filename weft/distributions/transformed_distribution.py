@@ -48,7 +48,7 @@ class TransformedDistribution(Distribution):
             base_distribution = base_distribution.expand(wide[: len(wide) - rank])
         if goes_from > rank:
             base_distribution = Independent(base_distribution, goes_from - rank)
-        self.base_dist = base_distribution
+        self.base_dist: Any = base_distribution
         cut = len(made) - max(goes_to, rank + goes_to - goes_from)
         super().__init__(made[:cut], made[cut:], validate_args)
 
@@ -59,11 +59,11 @@ class TransformedDistribution(Distribution):
         return made
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         return self.base_dist.has_rsample
 
     @property
-    def support(self) -> Constraint:  # type: ignore[override]
+    def support(self) -> Constraint:
         if not self.transforms:
             return self.base_dist.support
         found = self.transforms[-1].codomain

@@ -23,10 +23,12 @@ class Uniform(Distribution):
     tensor(0.2500)
     """
 
+    low: Tensor
+    high: Tensor
     has_rsample = True
 
     @property
-    def arg_constraints(self) -> dict[str, Constraint]:  # type: ignore[override]
+    def arg_constraints(self) -> dict[str, Constraint]:
         return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
@@ -114,11 +116,10 @@ class Kumaraswamy(TransformedDistribution):
 class GeneralizedPareto(Distribution):
     """P(X > x) = (1 + c z)^(-1/c) with z = (x - loc) / scale, which is exp(-z) where the concentration c is 0"""
 
-    arg_constraints: Any = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-        "concentration": constraints.real,
-    }
+    loc: Tensor
+    scale: Tensor
+    concentration: Tensor
+    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:

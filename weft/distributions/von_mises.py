@@ -18,6 +18,8 @@ _EVEN = 1e-5  # a concentration below which angles are as good as evenly spread
 class VonMises(Distribution):
     """p(x) = exp(c cos(x - loc)) / (2 pi I0(c)) over angles x, with c = concentration"""
 
+    loc: Tensor
+    concentration: Tensor
     arg_constraints: Any = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
     has_rsample = False

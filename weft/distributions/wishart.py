@@ -41,8 +41,8 @@ def multidigamma(a: Tensor, p: int) -> Tensor:
 
 
 class Wishart(ExponentialFamily):
-    """The sum of x x' over df normal vectors x: p(S) is proportional to |S|^((df - p - 1) / 2) exp(-tr(V^-1 S) / 2), for a
-    p by p covariance V that is given as such, as its inverse or as its triangular factor."""
+    """The sum of x x' over df normal vectors x: p(S) is proportional to |S|^((df - p - 1) / 2) exp(-tr(V^-1 S) / 2),
+    for a p by p covariance V that is given as such, as its inverse or as its triangular factor."""
 
     support = constraints.positive_definite
     has_rsample = True
@@ -50,7 +50,7 @@ class Wishart(ExponentialFamily):
     _fixed = ("_unbroadcasted_scale_tril",)
 
     @property
-    def arg_constraints(self) -> dict[str, Constraint]:  # type: ignore[override]
+    def arg_constraints(self) -> dict[str, Constraint]:
         return {
             "covariance_matrix": constraints.positive_definite,
             "precision_matrix": constraints.positive_definite,
@@ -186,7 +186,7 @@ class LKJCholesky(Distribution):
             return rows + rest.diag_embed()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The determinant of the map from factors to matrices adds dim - i to the power of the i-th diagonal element."""
+        """The map from factors to matrices adds dim - i to the power of the i-th diagonal element."""
         n, rest = self.dim, self.dim - 1
         diagonal = self._checked(value).diagonal(dim1=-2, dim2=-1)[..., 1:]
         order = arange(2, n + 1, dtype=self.concentration.dtype)

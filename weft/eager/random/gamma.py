@@ -82,7 +82,8 @@ def _integral(values: Callable[[Floats], Floats], width: Floats) -> Floats:
     """Of a function that falls within about a width, for every element."""
     with np.errstate(all="ignore"):
         taken = values(width[..., None] * _POINTS)
-    return (np.nan_to_num(taken, posinf=0.0, neginf=0.0) * _WEIGHTS).sum(-1) * width
+    found: Floats = (np.nan_to_num(taken, posinf=0.0, neginf=0.0) * _WEIGHTS).sum(-1) * width
+    return found
 
 
 def gamma_gradient(x: Floats, alpha: Floats, digamma: Floats) -> Floats:
@@ -105,10 +106,10 @@ def share_gradient(x: Floats, alpha: Floats, beta: Floats, digammas: Floats) -> 
         log_x, log_rest = np.log(x)[..., None], np.log1p(-x)[..., None]
     X, A, B, offset = x[..., None], alpha[..., None], beta[..., None], digammas[..., None]
 
-    def below(w: Floats) -> Floats:  # t = x exp(-w)
+    def below(w: Floats) -> Any:  # t = x exp(-w)
         return -(log_x - w - offset) * X * np.exp(-A * w + (B - 1.0) * (np.log1p(-X * np.exp(-w)) - log_rest))
 
-    def above(w: Floats) -> Floats:  # 1 - t = (1 - x) exp(-w)
+    def above(w: Floats) -> Any:  # 1 - t = (1 - x) exp(-w)
         log_t = np.log1p(-(1.0 - X) * np.exp(-w))
         return (log_t - offset) * (1.0 - X) * np.exp(-B * w + (A - 1.0) * (log_t - log_x))
 
