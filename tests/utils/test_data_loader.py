@@ -150,7 +150,7 @@ def test_seeds_of_workers(persistent):
 
             def __getitem__(self, index, module=module):
                 info = module.utils.data.get_worker_info()
-                drawn = module.randn(2).tolist(), random.random(), float(np.random.rand())
+                drawn = module.randn(2).tolist(), random.random(), float(np.random.rand())  # noqa: NPY002
                 return index, info.id, info.num_workers, info.seed, *drawn
 
         loader = data.DataLoader(Drawing(), num_workers=2, collate_fn=first, persistent_workers=persistent)

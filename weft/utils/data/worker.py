@@ -112,7 +112,7 @@ def run_worker(connection: Connection, number: int, job: Job) -> None:
     random.seed(job.seed + number)
     manual_seed(job.seed + number)
     entropy = [number, job.seed & 0xFFFFFFFF, job.seed >> 32, 0]  # as PyTorch's workers have it
-    np.random.seed(np.random.SeedSequence(entropy).generate_state(4))
+    np.random.seed(np.random.SeedSequence(entropy).generate_state(4))  # noqa: NPY002  the stream that samples may draw from
     global _info
     _info = WorkerInfo(number, job.workers, job.seed + number, job.dataset)
     loading = _Loading(job, number)
