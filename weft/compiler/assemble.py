@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -60,6 +60,19 @@ def assemble(
     return program
 
 
+def lowered(
+    graph: Graph,
+    groups: Sequence[FusedGroup],
+    constants: Mapping[str, Array],
+    target: Target,
+    progress: Progress | None = None,
+    inputs: Sequence[TensorSpec] = (),
+    sizes: OpenSizes | None = None,
+) -> list[te.Kernel]:
+    """The kernels of the same program as loops, in order, equal groups as often as they are there; none is compiled."""
+    return _Assembler(graph, constants, target, inputs, sizes).lowered(groups, progress)
+
+
 def fused_groups(graph: Graph, target: Target, fuse: bool = True) -> list[FusedGroup]:
     """The groups of a graph that become kernels of a target."""
     return fusible_groups(graph, fuse=fuse, dense=backend_of(target).lowering.dense)
@@ -104,15 +117,7 @@ class _Assembler:
 
     def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Program:
         start, hits = time.perf_counter(), kernel_cache.hits
-        for entry in dict.fromkeys(entry for group in groups for entry in group.outputs):
-            self._check_size(entry)
-        for name, nodes in self.inputs.items():
-            self._place_input(name, nodes)
-        for node in self.constants:
-            self._add(NodeEntry(node), "constant", node.name)
-        outputs = self._place_outputs(groups)
-        self._place_parts(groups)
-        self._check_memory(self._least_arena(groups))
+        outputs = self._place(groups)
         tell = progress or (lambda done, total: None)
         calls = {id(group): self._call(group) for group in groups if self._has_code(group)}
         ahead = lowered_ahead(list(calls.values()), self.graph.fact, self.maker, lambda n: tell(n, len(groups)))
@@ -125,7 +130,35 @@ class _Assembler:
                 self._copy(entry, self._fact(entry), key, (entry.node,))
         return self._finish(start, hits)
 
+    def lowered(self, groups: Sequence[FusedGroup], progress: Progress | None) -> list[te.Kernel]:
+        """The kernels of all groups as loops."""
+        self._place(groups)
+        known: dict[Hashable, list[te.Kernel]] = {}
+        kernels: list[te.Kernel] = []
+        calls = [self._call(group) for group in groups if self._has_code(group)]
+        for number, call in enumerate(calls):
+            if call.signature not in known:
+                known[call.signature] = [made.kernel for made in self.maker.lowered(call, self.graph.fact)]
+            kernels += known[call.signature]
+            if progress is not None:
+                progress(number + 1, len(calls))
+        return kernels
+
     # Places
+
+    def _place(self, groups: Sequence[FusedGroup]) -> list[tuple[Key, NodeEntry]]:
+        """Gives inputs, constants and outputs their places, and what stands inside larger values; (key, entry) of each
+        output."""
+        for entry in dict.fromkeys(entry for group in groups for entry in group.outputs):
+            self._check_size(entry)
+        for name, nodes in self.inputs.items():
+            self._place_input(name, nodes)
+        for node in self.constants:
+            self._add(NodeEntry(node), "constant", node.name)
+        outputs = self._place_outputs(groups)
+        self._place_parts(groups)
+        self._check_memory(self._least_arena(groups))
+        return outputs
 
     def _fact(self, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
         return self._static(self.graph.fact(entry), entry)

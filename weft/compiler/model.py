@@ -81,7 +81,8 @@ def compile(
     all inputs. Code that is made once serves all sizes of open dimensions, where it can be written
     so; where it needs the number (height and width of convolutions), it is made for each when that
     is first seen. `specialise="always"` makes code for each new set of input shapes alone, which may
-    be faster. `target` may be another machine, whose code is then saved and run there.
+    be faster; "auto" does so in the background, for shapes that are seen often and should gain by it.
+    `target` may be another machine, whose code is then saved and run there.
     `progress(done, total)` is called as kernels are made.
 
     >>> import numpy as np
@@ -300,6 +301,11 @@ class CompiledModel:
         """How often code was made."""
         return sum(part.compilations for part in self._schedule.compiled())
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until no code is being made in the background (`specialise="auto"`); False if that takes longer than
+        so many seconds."""
+        return all([part.wait(timeout) for part in self._schedule.compiled()])
+
     def prepare_known(self, progress: Progress | None = None) -> None:
         """Makes code now for the first part if the shapes of all inputs are known, and none decides."""
         first = self._schedule.parts[0]
@@ -336,7 +342,8 @@ class CompiledModel:
         if not programs:
             waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
             return open_report(waiting, str(self._source.target))
-        return report_of(programs, self._schedule.host_steps)
+        tried = [tried for part in self._schedule.compiled() for tried in part.tried]
+        return report_of(programs, self._schedule.host_steps, tried)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ...base import config
 from ...base.errors import Error, Unsupported
@@ -26,17 +26,20 @@ from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
 from ...runtime.program import Program
 from ...te.extents import NumberNeeded
-from ..assemble import assemble, fused_groups
+from ..assemble import assemble, fused_groups, lowered
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from ..mutation import written_variables
 from ..prepare import prepare_typed, typed_graph
 from ..stages import reached
 from .binding import OpenSizes
+from .cost import kernel_cycles
 
 MAX_PROGRAMS = 16
 
+T = TypeVar("T")
 Loaded = Callable[[Callable[[], Program]], Executor]
+Progress = Callable[[int, int], None]
 
 
 class _Made(NamedTuple):
@@ -147,7 +150,32 @@ class OpenPrograms:
         self._names = []
         return None
 
+    def program_alone(self, shapes: Mapping[str, StaticShape], progress: Progress) -> Program:
+        """The program for inputs of these shapes and no others."""
+        values = self._values(shapes)
+        assert values is not None
+        return self._made_by(assemble, OpenSizes({}), values, progress)
+
+    def gain(self, shapes: Mapping[str, StaticShape], progress: Progress) -> float:
+        """How many times as fast the program for these shapes alone should be, by what both do in their loops."""
+        values = self._values(shapes)
+        if not self._names or values is None or not self._keeps_its_shapes(values):
+            return 1.0  # there is no open program for them
+        bound = {name: values[name] for name in self._names if name in self._bound}
+        sizes = OpenSizes({name: values[name] for name in self._names if name not in bound})
+        kernels = self._made_by(lowered, sizes, bound, progress)
+        numbers = dict(zip(sizes.trace.arguments, (values[name] for name in sizes.names)))
+        cycles = sum(kernel_cycles(kernel, numbers) for kernel in kernels)
+        alone = self._made_by(lowered, OpenSizes({}), values, progress)
+        return cycles / sum(kernel_cycles(kernel, {}) for kernel in alone) if alone else 1.0
+
     def _program(self, sizes: OpenSizes, bound: Mapping[str, int]) -> Program:
+        return self._made_by(assemble, sizes, bound, None)
+
+    def _made_by(
+        self, make: Callable[..., T], sizes: OpenSizes, bound: Mapping[str, int], progress: Progress | None
+    ) -> T:
+        """What is made of the groups of the graph in which some names are bound, and others are open sizes."""
         source, graph = self._source, self._typed(bound)
         reached("types", infer, graph)
         inputs = [sizes.spec(node.name, graph.fact(NodeEntry(node))) for node in _variables(graph, self._shapes)]
@@ -157,7 +185,8 @@ class OpenPrograms:
         graph = sizes.with_params(prepared.graph)
         groups = fused_groups(graph, source.target, source.opt_level >= 1)
         reached("groups", fusible_groups, groups)
-        return assemble(sizes.with_facts(graph), groups, prepared.constants, source.target, None, inputs, sizes)
+        args = groups, prepared.constants, source.target, progress, inputs
+        return make(sizes.with_facts(graph), *args, sizes if sizes.names else None)
 
 
 def _check_bounds(program: Program) -> None:
