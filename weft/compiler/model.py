@@ -459,9 +459,16 @@ class _ShapeCheck:
 
     def __init__(self, inputs: Sequence[InputSpec]) -> None:
         self._inputs = inputs
+        dims = {dim for spec in inputs for dim in spec.shape or (None,)}
+        # Whether all that is asked is that names are one number, without arithmetic on them.
+        self._is_plain = all(names_of(dim) == {dim} for dim in dims if isinstance(dim, str))
 
     def __call__(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
         """What the names stand for in these shapes, or an error."""
+        if self._is_plain:
+            plain = self._plain_names(shapes)
+            if plain is not None:
+                return plain
         given = [(spec, shapes[spec.name]) for spec in self._inputs if spec.name in shapes]
         names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
         for spec, shape in given:
@@ -469,6 +476,20 @@ class _ShapeCheck:
             said = [_extent(dim, names) for dim in wanted]
             if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
                 raise self._error(spec, shape, said, names, given)
+        return names
+
+    def _plain_names(self, shapes: Mapping[str, StaticShape]) -> dict[str, int] | None:
+        """The same where names stand alone; None if something is wrong."""
+        names: dict[str, int] = {}
+        for spec in self._inputs:
+            shape = shapes.get(spec.name)
+            if shape is None or spec.shape is None:
+                continue
+            if len(shape) != len(spec.shape):
+                return None
+            for dim, extent in zip(spec.shape, shape):
+                if (names.setdefault(dim, extent) if isinstance(dim, str) else dim) not in (None, extent):
+                    return None
         return names
 
     def _error(

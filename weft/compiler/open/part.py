@@ -34,6 +34,7 @@ from ..prepare import prepare_typed, typed_graph
 from ..stages import reached
 from .binding import OpenSizes
 from .cost import kernel_cycles
+from .shapes import ShapeChecks
 
 MAX_PROGRAMS = 16
 
@@ -58,6 +59,7 @@ class OpenPrograms:
         self._made: list[_Made] = []
         self._turn: ForkLock = renewed_lock()
         self._plain: Graph | None = None  # with names for all sizes
+        self._checks: ShapeChecks | None = None
         self._bound: set[str] = set()
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
@@ -112,11 +114,14 @@ class OpenPrograms:
         return None if 0 in values.values() else values
 
     def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
-        """Whether shapes that follow from names say what inference says of these numbers: it checks what operators ask
-        of them, and an extent of 1 may mean something else."""
+        """Whether shapes that follow from names say what inference says of these numbers: node by node, or where that
+        does not tell, of the whole graph."""
         try:
-            plain = self._typed(values)
             self._plain = self._plain or self._typed({})
+            self._checks = checks = self._checks or ShapeChecks(self._plain)
+            if checks.is_complete and checks.holds(values):
+                return True
+            plain = self._typed(values)
         except Error:
             return False
         pairs = zip(self._plain.indexed.nodes, plain.indexed.nodes, strict=True)

@@ -74,7 +74,7 @@ class Part:
         if self._open is not None and source.specialise == "auto":
             self._alone = Specialiser(self._open, *_hooks(self))
         self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
-        self._closed = False
+        self._closed = self._runs_here = False
         self.renew_locks()
 
     def renew_locks(self) -> None:
@@ -135,7 +135,9 @@ class Part:
 
     def _compiled_once(self, key: Key, arrays: Mapping[str, Array], names: Mapping[str, int] | None) -> Executor:
         inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
-        check_target(str(self.source.target))
+        if not self._runs_here:
+            check_target(str(self.source.target))
+            self._runs_here = True
         if names is None:
             names = self.check({name: spec.extents for name, spec in inputs.items()})
         values = {name: arrays[name].copy() for name in self.deciding}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import CpuFacts
 from ...base.cpu_target import CpuTarget
 from ...base.device import Device
 from ...base.dtype import DType
@@ -34,21 +35,25 @@ class _Loaded(NamedTuple):
     library: Library | None
     constants: list[NDArray]
     arenas: Arenas
+    facts: CpuFacts
 
     @classmethod
     def of(cls, program: Program) -> _Loaded:
         kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
         library = load_object(program.objects, kernels) if kernels else None
-        return cls(library, [constant(array) for array in program.constants], Arenas())
+        facts = CpuTarget.create(program.target).facts
+        return cls(library, [constant(array) for array in program.constants], Arenas(), facts)
 
 
 class CpuExecutor(Executor):
     """A program whose code is linked into this process."""
 
     def __init__(self, program: Program, threads: int | None = None, loaded: _Loaded | None = None) -> None:
-        check_target(program.target)
         super().__init__(program)
-        self.threads = thread_count(threads)
+        if loaded is None or threads is None:
+            check_target(program.target)
+            threads = thread_count(threads)
+        self.threads = threads
         self._loaded = loaded or _Loaded.of(program)
         self._runs: list[Words] = []  # what the segments hold the addresses of
         self._pool = thread_pool()
@@ -76,7 +81,7 @@ class CpuExecutor(Executor):
     def _tables(self) -> list[int | HostStep]:
         """Addresses of tables of kernels, and host steps, in order."""
         segments: list[int | HostStep] = []
-        plan, facts = self.program.plan, CpuTarget.create(self.program.target).facts
+        plan, facts = self.program.plan, self._loaded.facts
         for part in plan.segments():
             if isinstance(part, HostStep):
                 segments.append(part)
