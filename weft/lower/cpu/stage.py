@@ -9,7 +9,7 @@ from typing import Any
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
-from ...te.expr import Reduce
+from ...te.expr import Reduce, Var
 from ...te.extents import NumberNeeded, Trace, is_open
 from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
@@ -19,7 +19,9 @@ from ..group import LoweredKernel, Strides, lower_stages, reached_tensors, stage
 from .nest import Axis
 from .open.nest import Nest, nest_kernel
 from .pointwise import pointwise_kernel
-from .reduction import reduction_kernel
+from .reduction import has_vectors, reduction_kernel
+
+SHORT = 32  # terms of a sum that is not worth tiles in registers
 
 
 def lower_group(
@@ -42,15 +44,29 @@ def stage_kernel(
     summed = reductions(output, buffers)
     reduced = extents_of(summed)
     trace = _trace_inside([*buffers, output], reduced)
-    if trace is not None and sum(len(loads(node)) for node in summed) > 1:  # a product, which needs tiles in registers
+    product = trace is not None and _are_products(summed)
+    in_tiles = product and not any(map(is_open, reduced)) and has_vectors(axes, body, target)
+    if product and not in_tiles and (any(map(is_open, reduced)) or prod(reduced) > SHORT):
         raise NumberNeeded(_inner_sizes([*buffers, output], reduced)[0])
-    if trace is not None:
+    if trace is not None and not in_tiles:
         kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], 0, target, trace)
     else:
         make = reduction_kernel if reduced else pointwise_kernel
         kernel = make(name, list(buffers.values()), axes, body, target)
     work = prod(output.shape) * (prod(reduced) if reduced else target.facts.move_operations)
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
+
+
+def _are_products(summed: Sequence[Reduce]) -> bool:
+    """Whether something that is read for one sum is read for others, too, which is worth tiles in registers."""
+    return any(len(_axes_of(node)) > 1 for node in summed)
+
+
+def _axes_of(node: Reduce) -> set[frozenset[Var]]:
+    """The axes of results that loads inside a sum follow, of those that change from term to term."""
+    own = {axis.var for axis in node.axes}
+    used = [{part for part in postorder(load.indices) if isinstance(part, Var)} for load in loads(node.body)]
+    return {frozenset(axes - own) for axes in used if axes & own}
 
 
 def _trace_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> Trace | None:
