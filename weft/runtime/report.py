@@ -85,7 +85,7 @@ def report_of(programs: Sequence[Program], between: Sequence[str] = (), speciali
 
 
 def _arena_bytes(program: Program) -> int:
-    """Those of an open program follow from the sizes of a call."""
+    """Those of an open program that has not run yet are not known: they follow from the sizes of a call."""
     arena_bytes = program.plan.arena_bytes
     return 0 if isinstance(arena_bytes, At) else arena_bytes
 
