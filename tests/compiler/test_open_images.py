@@ -133,6 +133,23 @@ def test_bits_of_a_size_do_not_depend_on_what_ran_before(tmp_path):
     assert all(np.array_equal(answers[0], other) for other in answers[1:])
 
 
+def test_scales_of_batch_norms_go_into_filters():
+    rng = np.random.default_rng(4)
+    shapes = {"c_weight": (16, 3, 3, 3), "c_bias": (16,), "n_gamma": (16,), "n_beta": (16,)}
+    shapes |= {"n_moving_mean": (16,), "n_moving_var": (16,)}
+    params = {name: rng.random(shape).astype("float32") + 0.5 for name, shape in shapes.items()}
+    made = weft.symbol.conv2d(Variable("x"), name="c", channels=16, kernel_size=(3, 3))
+    model = weft.compile((weft.symbol.batch_norm(made, name="n")[0], params), shape={"x": ("n", 3, "h", "w")})
+    x = rng.standard_normal((2, 3, 9, 11)).astype("float32")
+    filters, bias, *statistics = (torch.tensor(params[name]) for name in shapes)
+    gamma, beta, mean, var = statistics
+    want = F.batch_norm(F.conv2d(torch.tensor(x), filters, bias), mean, var, gamma, beta, eps=1e-5)
+    np.testing.assert_allclose(model.run({"x": x})[0], want.numpy(), rtol=1e-4, atol=1e-4)
+    kernels = model.report().kernels
+    assert any("conv2d" in kernel.operators for kernel in kernels)
+    assert not any("broadcast_mul" in kernel.operators for kernel in kernels)
+
+
 @pytest.mark.parametrize("width", range(1, 20))
 def test_columns_in_tiles_and_a_rest(width):
     """Every number of columns, and an image that is narrower than a filter but for its padding."""
