@@ -37,7 +37,7 @@ SHORT_CALLS = frozenset("sqrt abs floor ceil trunc round isnan isinf isfinite fm
 
 
 class Reduction(NamedTuple):
-    """The reduced loops of a body, outermost first, and the loads inside them."""
+    """The reduced loops of a body, outermost first (of extent None if that is an argument), and the loads inside."""
 
     axes: list[Axis]
     loads: list[Load]
@@ -72,7 +72,7 @@ def has_vectors(axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> bool:
 
 def reduction_of(body: Stmt) -> Reduction:
     loops = [node for node in statements(body) if isinstance(node, For)]
-    axes = [Axis(loop.var, int(loop.extent.value)) for loop in loops]  # type: ignore[attr-defined]
+    axes = [Axis(loop.var, int(loop.extent.value) if isinstance(loop.extent, Const) else None) for loop in loops]
     inner = loops[-1].body if loops else body
     return Reduction(axes, [load for load in loads(inner) if accessed(load).scope == "arg"])
 
@@ -141,7 +141,7 @@ def choose_vector(axes: Sequence[Axis], body: Stmt, lanes: int) -> Axis | None:
     known = [axis for axis in axes if not is_open(axis.extent) and axis.extent > 1]
     costs = [(_cost(axis, body, min(lanes, axis.extent)), axis) for axis in known]
     inner = reduction.axes[-1]
-    plain = all(load.mask is None for load in reduction.loads)
+    plain = inner.extent is not None and all(load.mask is None for load in reduction.loads)
     if plain and inner.extent >= lanes and _is_dense(reduction.loads, inner.var):
         costs.append((LANE_SUM_COST * _cost(inner, body, lanes), inner))
     best = min(costs, key=lambda item: item[0], default=None)
@@ -403,6 +403,6 @@ def _unroll_inner(body: Stmt) -> Stmt:
     if not reduction.axes:
         return body
     inner = reduction.axes[-1]
-    if inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
+    if inner.extent is None or inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
         return body
     return split(body, inner.var, INNER_UNROLL, "unroll")

@@ -45,7 +45,7 @@ def stage_kernel(
     reduced = extents_of(summed)
     trace = _trace_inside([*buffers, output], reduced)
     product = trace is not None and _are_products(summed)
-    in_tiles = product and not any(map(is_open, reduced)) and has_vectors(axes, body, target)
+    in_tiles = product and has_vectors(axes, body, target)
     if product and not in_tiles and (any(map(is_open, reduced)) or prod(reduced) > SHORT):
         raise NumberNeeded(_inner_sizes([*buffers, output], reduced)[0])
     if trace is not None and not in_tiles:
