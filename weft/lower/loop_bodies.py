@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
+from typing import Any
 
 from ..base.dtype import DType
 from ..base.errors import Error, GraphError, ShapeError
@@ -12,11 +13,12 @@ from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
 from ..te.expr import Const
+from ..te.extents import Extent, NumberNeeded
 from ..te.loops import Buffer, Kernel
 from ..te.transform import legalise
 from .group import LoweredKernel, Temporary
 
-Spec = tuple[tuple[int, ...], DType]
+Spec = tuple[tuple[Any, ...], DType]
 
 
 def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
@@ -59,8 +61,9 @@ def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> l
 
 def _bind(kernel: Kernel, positions: Sequence[int], specs: Sequence[Spec], places: dict[int, Hashable]) -> None:
     """Checks buffers against what is at their positions; what nobody knows yet is a temporary."""
+    known = {id(size.expr): size for shape, _ in specs for size in shape if isinstance(size, Extent)}
     for buffer, position in zip(kernel.buffers, positions, strict=True):
-        shape = _shape(buffer)
+        shape = _shape(buffer, known)
         if position >= len(specs):
             places.setdefault(position, Temporary(position, shape, buffer.dtype))
             continue
@@ -72,9 +75,11 @@ def _bind(kernel: Kernel, positions: Sequence[int], specs: Sequence[Spec], place
             )
 
 
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    assert all(isinstance(extent, Const) for extent in buffer.shape)
-    return tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[attr-defined]
+def _shape(buffer: Buffer, known: Mapping[int, Extent]) -> tuple[Any, ...]:
+    """The shape, in which sizes that are arguments are those of what goes in and out."""
+    if not all(isinstance(extent, Const) or id(extent) in known for extent in buffer.shape):
+        raise NumberNeeded(next(iter(known.values())))
+    return tuple(int(extent.value) if isinstance(extent, Const) else known[id(extent)] for extent in buffer.shape)
 
 
 def _static(fact: Fact, entry: NodeEntry) -> Spec:

@@ -18,6 +18,8 @@ from .group import LoweredKernel, Schedule, Strides, lower_stages
 from .loop_bodies import loop_body_kernels
 from .registered import registered_schedule
 
+_takes_open_sizes = Op.get_attr("FTakesOpenSizes")  # operators whose kernels are written for sizes that are arguments
+
 T = TypeVar("T", bound=Target)
 Facts = Callable[[NodeEntry], Fact]
 
@@ -42,7 +44,11 @@ class Lowering(Generic[T]):
         may have inputs or outputs that are not dense."""
         template, rule = self._template(group), group.schedule
         written = Op.kernels.contains(group.nodes[0].op)
-        if written or rule is not None or (template is not None and not template.takes_open_sizes):
+        if (
+            (written and group.nodes[0].op not in _takes_open_sizes)
+            or rule is not None
+            or (template is not None and not template.takes_open_sizes)
+        ):
             _need_numbers(group, fact)
         if written:
             return loop_body_kernels(group, fact)

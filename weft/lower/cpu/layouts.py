@@ -246,8 +246,8 @@ def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], target: CpuTarg
 def packed_rnn(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """rnn with its weight in the order its kernel reads it."""
     (gates, weight, *rest), shape = inputs, facts[0].shape
-    if not is_static(shape) or not shape[1] or facts[0].dtype != FLOAT32:
-        return None
+    if shape is None or not isinstance(shape[1], int) or not shape[1] or facts[0].dtype != FLOAT32:
+        return None  # how it is packed follows from the number of sequences
     if weight.outputs[0].node.op is not None:
         return None  # what is computed anew in every run is not worth packing
     panels = Op.get("_pack_panels")(weight, lanes=panel_width(params, shape[1]))

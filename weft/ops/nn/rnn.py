@@ -420,6 +420,8 @@ packed_rnn = define(
     kernels=_packed_kernels,
 )
 _names_of(packed_rnn, packed_names, output_names)
+for _op in (rnn, packed_rnn):
+    _op.set_attr("FTakesOpenSizes", True)
 
 _GRAD_INPUTS = {
     "output_grad": "the gradient of the outputs",
