@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import weft
+from weft.ops.control_flow import scan
+from weft.symbol import Variable
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -84,3 +86,26 @@ def test_sequences_of_lengths_of_their_own():
             np.testing.assert_allclose(last[:, number], end[:, 0], rtol=1e-4, atol=1e-5)
             assert not whole[length:, :, number].any()
     assert model.compilations == 1
+
+
+def test_scans_over_any_number_of_turns():
+    """y[t] = x[t] scale + y[t - 1], and backwards: the body is compiled once."""
+    for reverse in (False, True):
+        (sums, last) = scan(
+            lambda x, state, fixed: ([x[0] * fixed[0] + state[0]], [x[0] * fixed[0] + state[0]]),
+            [Variable("x")],
+            [Variable("start")],
+            [Variable("scale")],
+            reverse=reverse,
+        )
+        symbol = weft.symbol.Group([weft.symbol.relu(sums), last])
+        model = weft.compile(symbol, shape={"x": ("turns", 3), "start": (3,), "scale": (3,)})
+        rng = np.random.default_rng(10)
+        for turns in (4, 1, 30):
+            x, start, scale = (rng.standard_normal(shape).astype("f") for shape in ((turns, 3), 3, 3))
+            want = (x * scale)[:: -1 if reverse else 1].cumsum(0)[:: -1 if reverse else 1] + start
+            got, end = model.run({"x": x, "start": start, "scale": scale})
+            np.testing.assert_allclose(got, np.maximum(want, 0), rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(end, want[0 if reverse else -1], rtol=1e-4, atol=1e-4)
+        assert model.compilations == 1
+        assert model.report().host_steps == ("scan",)

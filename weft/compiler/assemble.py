@@ -21,6 +21,7 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
+from ..core.symbolic import names_in
 from ..lower.group import LoweredKernel, Temporary, kernel_name
 from ..lower.rim import rim_kernel
 from ..passes.fuse import fusible_groups, has_native_code_for
@@ -171,11 +172,6 @@ class _Assembler:
                 hint="give the shapes (and dtypes) of all inputs",
             )
         return fact.shape, fact.dtype
-
-    def _pinned(self, fact: Fact, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
-        """The same for what runs on these very sizes only."""
-        shape, dtype = self._static(fact, entry)
-        return tuple(map(int, shape)), dtype
 
     def _check_size(self, entry: NodeEntry) -> None:
         """Refuses what this machine could not hold, before code is made for it."""
@@ -449,14 +445,16 @@ class _Assembler:
         keys = [_place_of(entry) for entry in entries]
         for key in keys:
             self.places.use(key, len(self.steps))
-        facts = [self._pinned((fact or self.graph.fact)(entry), entry) for entry in entries]
+        known = {entry: self._static((fact or self.graph.fact)(entry), entry) for entry in entries}
+        free = _free_axes(node)
+        facts = [(_pinned(known[entry][0], free.get(entry, 0)), known[entry][1]) for entry in entries]
         attrs = {
             "op": node.op.name,
             "node": node.name,
             "attrs": dict(node.attrs),
             "inputs": [group.inputs.index(entry) for entry in node.inputs],
             "outputs": [entry.index for entry in group.outputs],
-            "tensors": [(list(shape), dtype_name(dtype)) for shape, dtype in facts],
+            "tensors": [(list(_numbers(shape)), dtype_name(dtype)) for shape, dtype in facts],
         }
         if node.subgraphs:
             attrs["subgraphs"] = [Graph(symbol.outputs).json() for symbol in node.subgraphs]
@@ -500,6 +498,22 @@ class _Assembler:
 
     def _spec(self, entry: NodeEntry, name: str) -> TensorSpec:
         return TensorSpec(name, *self._fact(entry))
+
+
+def _free_axes(node: Node) -> dict[NodeEntry, int]:
+    """How many leading axes of what a host step reads and writes may be of any size: turns of a scan are not counted
+    before it runs."""
+    if node.op_name != "scan" or names_in([node]):
+        return {}
+    data, results = node.inputs[: node.params.num_data], range(node.params.num_outputs)
+    return dict.fromkeys(
+        [*(e for e in data if e not in node.inputs[len(data) :]), *(NodeEntry(node, i) for i in results)], 1
+    )
+
+
+def _pinned(shape: Sequence[Any], free: int) -> tuple[Any, ...]:
+    """A shape of numbers, but for some leading axes: what runs with it serves these very sizes only."""
+    return (*shape[:free], *map(int, shape[free:]))
 
 
 def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:
