@@ -142,6 +142,21 @@ def _on(*shape: int, call: Callable[[Any, Any], Any]) -> Program:
     return make
 
 
+def _optimiser(kind: str, **options: Any) -> Program:
+    """A step over 200 parameters of 64 elements, whose gradients are there."""
+
+    def make(lib: Any) -> Callable[[], Any]:
+        rng = np.random.default_rng(0)
+        parameters = [_tensor(lib, rng, 64, grad=True) for _ in range(200)]
+        for parameter in parameters:
+            parameter.grad = _tensor(lib, rng, 64)
+        optimizer = getattr(importlib.import_module(f"{lib.__name__}.optim"), kind)(parameters, **options)
+        step: Callable[[], Any] = optimizer.step
+        return step
+
+    return make
+
+
 CASES = {
     case.name: case
     for case in (
@@ -159,6 +174,8 @@ CASES = {
         Case("mean over axis 0", _on(1000, 1000, call=lambda lib, x: x.mean(0)), 20),
         Case("softmax", _on(1000, 1000, call=lambda lib, x: x.softmax(-1)), 10),
         Case("(x * x + 1).exp().sum()", _on(1_000_000, call=_chain), 5),
+        Case("SGD, 200 parameters", _optimiser("SGD", lr=0.01, momentum=0.9), 20),
+        Case("Adam, 200 parameters", _optimiser("Adam"), 10),
     )
 }
 

@@ -29,11 +29,12 @@ ALLOWED = {
     "jit": {*COMPILER_ROOMS, "compiler", "eager", "numpy"},
     "nn": {"base", "core", "eager", "numpy"},
     "optim": {"base", "core", "compiler", "lower", "runtime", "te", "eager", "nn", "numpy"},
-    "utils": {"base", "eager", "nn", "numpy"},
+    "utils": {"base", "eager", "nn", "numpy", "tensorboard"},
     "distributions": {"base", "eager", "nn", "numpy"},
 }
 LATE = {"testing", "tools", "cli"}  # may import all rooms; nobody imports tools
 THIRD_PARTY = {"numpy", "ml_dtypes", "llvmlite", "onnx", "click", "rich", "torch", "safetensors"}
+THIRD_PARTY.add("tensorboard")  # what weft.utils.tensorboard writes with, where it is installed
 THIRD_PARTY.add("google")  # protobuf, which onnx stands on, raises errors of its own
 LEAVES = {"version"}  # modules beside the rooms that import nothing
 LLVM_MODULES = {"runtime": ("llvmlite.binding",)}  # runtime loads code and never writes any

@@ -36,6 +36,7 @@ _MODULES = {
     "te": "te",
     "autograd": "autograd",
     "nn": "nn",
+    "func": "func",
     "optim": "optim",
     "utils": "utils",
     "distributions": "distributions",

@@ -3,10 +3,12 @@ folders that cannot be used and other processes change no result."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from functools import partial
 
 import numpy as np
@@ -19,13 +21,13 @@ from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
 from weft.base.file_cache import FileCache, file_cache
 from weft.base.kept import Kept
-from weft.compiler.kernels import kernel_cache
 from weft.compiler.open import kernels as open_kernels
 from weft.compiler.open import programs as open_programs
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.native import generic as native_generic
-from weft.lower.cpu.open.generic import lower_open
+from weft.lower.cpu.call import lower_compute
+from weft.runtime.artifact import program_bytes, program_of
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def memory(tmp_path, monkeypatch):
 class Process:
     def __init__(self, folder, monkeypatch):
         self.folder, self._patch, self.lowered = folder, monkeypatch, []
-        for name in ("lower_open", "lower_loop_body"):
+        for name in ("lower_compute", "lower_loop_body"):
             self._patch.setattr(native_generic, name, self._counted(getattr(native_generic, name)))
 
     def _counted(self, lower):
@@ -187,16 +189,16 @@ def test_a_program_that_another_process_kept_meanwhile_stays(memory):
     def lower(x, before=None):
         if before is not None:
             before()
-        return lower_open("test", compute, [x.shape], [x.dtype], host())
+        return lower_compute("test", compute, [(x.shape, x.dtype)], host())
 
     def other():
-        open_programs.open_program(key, "test", 1, large.shape, partial(lower, large))
+        open_programs.open_program(key, "test", large.shape, partial(lower, large))
 
-    open_programs.open_program(key, "test", 1, small.shape, partial(lower, small, other))
+    open_programs.open_program(key, "test", small.shape, partial(lower, small, other))
     assert len(memory.programs()) == 2
     refused = partial(pytest.fail, "lowered again")
     for x in (small, large):
-        open_programs.open_program(key, "test", 1, x.shape, refused)
+        open_programs.open_program(key, "test", x.shape, refused)
 
 
 # Keys
@@ -273,35 +275,49 @@ def keys(path):
     return [data[start + 8 : start + 8 + length]]
 
 
-def with_head(change, data):
-    line, _, rest = data.partition(b"\n")
-    head = json.loads(line)
-    change(head)
-    return json.dumps(head).encode() + b"\n" + rest
+def with_contents(change, data):
+    """The file of a program whose table of contents is another one."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as whole, zipfile.ZipFile(made, "w") as changed:
+        for name in whole.namelist():
+            held = whole.read(name)
+            if name == "program.json":
+                contents = json.loads(held)
+                change(contents)
+                held = json.dumps(contents)
+            changed.writestr(name, held)
+    return made.getvalue()
+
+
+def first(contents, field, *place):
+    """What stands at a place in the first row of a field."""
+    found = contents[field][0]
+    for step in place[:-1]:
+        found = found[step]
+    return found
 
 
 WRONG = {
-    "a row of the future": lambda head: head["rows"].insert(0, ["add", 5, 5]),
-    "no rows": lambda head: head.pop("rows"),
-    "a shape of no row": lambda head: head["allocated"][0].__setitem__(1, [10_000]),
-    "an unknown dtype": lambda head: head["allocated"][0].__setitem__(0, "float31"),
-    "a dtype that is a list": lambda head: head["allocated"][0].__setitem__(0, [[]]),
-    "turns of no row": lambda head: head["steps"][0].__setitem__(0, -1),
-    "a step less": lambda head: head["steps"].pop(),
-    "a step of two numbers": lambda head: head["steps"][0].pop(),
-    "work that is no number": lambda head: head["steps"][0].__setitem__(2, float("nan")),
-    "work that is a list": lambda head: head["steps"][0].__setitem__(2, []),
-    "outputs that are nowhere": lambda head: head.__setitem__("outputs", [77]),
-    "outputs by name": lambda head: head.__setitem__("outputs", "0"),
-    "less memory": lambda head: head["allocated"].clear(),
-    "steps that are a number": lambda head: head.__setitem__("steps", 4),
+    "a row of the future": lambda c: c["sizes"][0].insert(0, ["add", 5, 5]),
+    "no sizes": lambda c: c.pop("sizes"),
+    "a shape of no row": lambda c: first(c, "outputs", 1, 0)[0].__setitem__(0, 10_000),
+    "an unknown dtype": lambda c: c["outputs"][0].__setitem__(2, "float31"),
+    "a dtype that is a list": lambda c: c["outputs"][0].__setitem__(2, [[]]),
+    "turns of no row": lambda c: first(c, "steps", 4, 0, 0)[0].__setitem__(0, -1),
+    "a step of two numbers": lambda c: c["steps"][0].pop(),
+    "work that is no number": lambda c: c["steps"][0].__setitem__(5, float("nan")),
+    "work that is a list": lambda c: c["steps"][0].__setitem__(5, []),
+    "sizes of what is not there": lambda c: c["open_sizes"][0].__setitem__(0, 77),
+    "a size less": lambda c: c["open_sizes"].pop(),
+    "less memory": lambda c: c["slots"].clear(),
+    "steps that are a number": lambda c: c.__setitem__("steps", 4),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_contents_that_fit_nothing_are_made_again(memory, name):
     path, call = kept(memory)
-    replaced(path, partial(with_head, WRONG[name]))
+    replaced(path, partial(with_contents, WRONG[name]))
     assert call()
     assert not call()
 
@@ -324,21 +340,21 @@ def test_contents_that_are_no_program_are_made_again(memory, change):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_reading_changed_heads_never_fails(memory, seed):
+def test_reading_changed_contents_never_fails(memory, seed):
     rng = np.random.default_rng(seed)
-    program = lower_open("test", partial(scaled, 10), [(40,)], [np.dtype("float32")], host())
-    codes = [kernel_cache.compiled(step.kernel, host()) for step in program.steps]
-    whole = open_programs.written_program(program.with_kernels(codes))
-    assert open_programs.read_program(whole, 1, 1) == program.with_kernels(codes)
-    assert open_programs.read_program(whole, 0, 1) is None
-    assert open_programs.read_program(whole, 1, 2) is None
+    call = lower_compute("test", partial(scaled, 10), [((40,), np.dtype("float32"))], host())
+    program = open_programs.assembled(call, host())
+    whole = program_bytes(program)
+    assert program_of(whole) == program
+    assert open_programs._read(whole, 1) == program
+    assert open_programs._read(whole, 2) is None
     data = bytearray(whole)
     end = data.index(b"\x7fELF")
     for _ in range(int(rng.integers(1, 5))):
         data[int(rng.integers(end))] = rng.choice(list(b'0189[]{}",.-eE'))
-    made = open_programs.read_program(bytes(data), 1, 1)
+    made = open_programs._read(bytes(data), 1)
     if made is not None:
-        made.table.numbers([40])
+        made.plan.sizes.numbers([40])
 
 
 # Folders
@@ -375,7 +391,7 @@ if sys.argv[1] == "warm":
     def refuse(*args, **kwargs):
         raise SystemExit("made again")
     kernels._emit = kernels.compile_object = native_pointwise.pointwise_kernel = refuse
-    native_generic.lower_open = native_generic.lower_loop_body = refuse
+    native_generic.lower_compute = native_generic.lower_loop_body = refuse
 for rows in sys.argv[2:]:
     x = weft.from_numpy(np.random.default_rng(0).random((int(rows), 250), "float32"))
     x.requires_grad_()

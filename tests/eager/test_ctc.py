@@ -143,3 +143,13 @@ def test_labels_must_be_classes():
     labels[0, 0], labels[1, 3] = 1, -100  # behind the end of the second
     arrays = [weft.from_numpy(array) for array in (raw, labels, steps, counts)]
     assert np.isfinite(weft.nn.functional.ctc_loss(*arrays).item())
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_second_derivatives(reduction):
+    raw, labels, steps, counts = given(steps=6, most=2, classes=4)
+    steps, counts = np.array([6, 5, 3]), np.array([2, 1, 0])
+    x = weft.from_numpy(raw).requires_grad_()
+    arrays = [weft.from_numpy(array) for array in (labels, steps, counts)]
+    loss = lambda x: weft.nn.functional.ctc_loss(x.log_softmax(-1), *arrays, reduction=reduction)
+    assert weft.autograd.gradgradcheck(loss, (x,))

@@ -116,7 +116,7 @@ def test_images_at_the_points_of_a_grid(rng, corners):
     grid = N["affine_grid"](theta, (2, 3, 4, 7), corners)
     points = torch.nn.functional.affine_grid(other, (2, 3, 4, 7), corners)
     np.testing.assert_allclose(grid._array, points.numpy(), 1e-5, 1e-6)
-    for mode, padding in product(("bilinear", "nearest"), ("zeros", "border", "reflection")):
+    for mode, padding in product(("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")):
         got = N["grid_sample"](x, wrap(points.numpy()), mode, padding, corners)
         want = torch.nn.functional.grid_sample(y, points, mode, padding, corners)
         np.testing.assert_allclose(got._array, want.numpy(), 1e-4, 1e-5)
@@ -124,13 +124,20 @@ def test_images_at_the_points_of_a_grid(rng, corners):
         N["grid_sample"](x, grid, "cubic")
 
 
+def test_volumes_are_not_read_by_curves(rng):
+    with pytest.raises(RuntimeError, match="bicubic"):
+        N["grid_sample"](wrap(np.ones((1, 1, 2, 2, 2))), wrap(np.zeros((1, 1, 1, 1, 3))), "bicubic")
+
+
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
-def test_many_points_of_a_grid_by_native_code(rng, mode, padding):
+@pytest.mark.parametrize(
+    ("mode", "sizes"), [*product(["bilinear", "nearest"], [(23, 29), (5, 11, 13)]), ("bicubic", (23, 29))]
+)
+def test_many_points_of_a_grid_by_native_code(rng, mode, sizes, padding):
     """Channels and places that fill no vector, far outside the images, too."""
-    data = rng.standard_normal((2, 11, 17, 19))
-    points = rng.uniform(-3, 3, (2, 23, 29, 2))
-    heads = rng.standard_normal((2, 11, 23, 29))
+    data = rng.standard_normal((2, 11, *(7, 17, 19)[-len(sizes) :]))
+    points = rng.uniform(-3, 3, (2, *sizes, len(sizes)))
+    heads = rng.standard_normal((2, 11, *sizes))
     made = []
     for m in (weft, torch):
         x, grid = (m.from_numpy(a.copy()).requires_grad_() for a in (data, points))
@@ -139,3 +146,37 @@ def test_many_points_of_a_grid_by_native_code(rng, mode, padding):
         made.append([y.detach().numpy(), x.grad.numpy(), grid.grad.numpy()])
     for got, want in zip(*made):
         np.testing.assert_allclose(got, want, 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_images_of_another_size_without_aliases(rng, mode, kind):
+    data = rng.standard_normal((2, 3, 11, 9)).astype(kind)
+    for corners, target in product(
+        (False, True), ({"size": (4, 20)}, {"size": (11, 3)}, {"scale_factor": (0.45, 0.6)}, {"scale_factor": 1.7})
+    ):
+        if corners and mode == "lanczos":
+            continue
+        made = []
+        for m in (weft, torch):
+            x = m.from_numpy(data.copy()).requires_grad_()
+            y = m.nn.functional.interpolate(x, **target, mode=mode, align_corners=corners, antialias=True)
+            (y * y).sum().backward()
+            made.append([y.detach().numpy(), x.grad.numpy()])
+        for got, want in zip(*made):
+            np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((1, 1, 4), {"mode": "linear", "antialias": True}),
+        ((1, 1, 4, 4), {"mode": "nearest", "antialias": True}),
+        ((1, 1, 4, 4), {"mode": "lanczos"}),
+        ((1, 1, 4, 4), {"mode": "lanczos", "antialias": True, "align_corners": True}),
+    ],
+)
+def test_filters_have_modes_of_their_own(shape, options):
+    for m in (weft, torch):
+        with pytest.raises(ValueError, match=r"(?i)anti-?alias|lanczos"):
+            m.nn.functional.interpolate(m.ones(*shape), size=2, **options)

@@ -95,18 +95,6 @@ def test_each_family_serves_or_says_why_not(name, attrs, served, others, decline
     assert caught.value.reason == reason
 
 
-def test_recurrent_layers_decline_projections(counted):
-    rng = np.random.default_rng(0)
-    x = weft.from_numpy(rng.standard_normal((5, 2, 3)).astype("float32"))
-    whole = [weft.ones(16, 3), weft.ones(16, 4), weft.ones(16), weft.ones(16)]
-    state = weft.zeros(1, 2, 4)
-    weft.lstm(x, (state, state), whole, True, 1, 0.0, False, False, False)
-    assert counted("rnn.attributes") == 0
-    projected = [weft.ones(16, 3), weft.ones(16, 2), weft.ones(16), weft.ones(16), weft.ones(2, 4)]
-    weft.lstm(x, (weft.zeros(1, 2, 2), state), projected, True, 1, 0.0, False, False, False)
-    assert counted("rnn.attributes") == 1
-
-
 def test_what_is_declined_is_run_by_numpy_and_counted(counted):
     for _ in range(3):
         total = weft.from_numpy(HALF).sum()

@@ -70,6 +70,51 @@ def ctc_loss_grad(rng, torch):
     yield Sample(empty, {"kept": True}, differentiable=False)
 
 
+@samples("_ctc_loss_second")
+def ctc_loss_second(rng, torch):
+    for shape, most, steps, count, attrs in CASES[:3]:
+        given = _inputs(rng, shape, most, steps, count, attrs.get("blank", 0))
+        v, g = floats(rng, shape), floats(rng, (shape[1],))
+        alpha = torch.ops.aten._ctc_loss(torch.tensor(given[0]), torch.tensor(given[1]), steps, count, **attrs)[1]
+        kept = _alpha_where_it_is(alpha.numpy(), steps, count)
+
+        def oracle(v, g, x, y, s, c, a, attrs=attrs):
+            loss = lambda x: (g.double() * _stepwise(torch, x, y, s, c, attrs.get("blank", 0))).sum()
+            return torch.autograd.functional.hvp(loss, x.double(), v.double())[1].float()
+
+        yield Sample([v, g, *given, kept], {**attrs, "kept": True}, oracle, differentiable=False, rtol=1e-3, atol=1e-4)
+    lost = _inputs(rng, (3, 2, 4), 3, [2, 0], [3, 1])
+    alpha = np.full((2, 3, 7), -np.inf, "float32")
+    for zero in (True, False):
+        gone = lambda v, *_, zero=zero: v * 0 if zero else v * np.nan
+        attrs = {"kept": True, "normalized": True, "zero_infinity": zero}
+        yield Sample([floats(rng, (3, 2, 4)), floats(rng, (2,)), *lost, alpha], attrs, gone, differentiable=False)
+    none = [
+        floats(rng, (0, 1, 4)),
+        floats(rng, (1,)),
+        *_inputs(rng, (0, 1, 4), 1, [0], [1]),
+        np.zeros((1, 0, 3), "float32"),
+    ]
+    yield Sample(none, {"kept": True}, differentiable=False)
+
+
+def _stepwise(torch, x, labels, steps, count, blank):
+    """The losses, state by state, which PyTorch can differentiate twice."""
+    losses = []
+    for n, (end, own) in enumerate(zip(steps.tolist(), count.tolist())):
+        kinds = [blank, *(kind for label in labels[n, :own].tolist() for kind in (label, blank))]
+        row = [x[0, n, kind] if state < 2 else None for state, kind in enumerate(kinds)]
+        for step in range(1, end):
+            before = row
+            row = []
+            for state, kind in enumerate(kinds):
+                skips = state > 1 and kind not in (blank, kinds[state - 2])
+                parts = [before[at] for at in range(max(state - 1 - skips, 0), state + 1) if before[at] is not None]
+                row.append(torch.stack(parts).logsumexp(0) + x[step, n, kind] if parts else None)
+        losses.append(-torch.stack([part for part in row[-2:] if part is not None]).logsumexp(0))
+    return torch.stack(losses)
+
+
 def _alpha_where_it_is(alpha, steps, count):
     """PyTorch leaves the rest of its memory as it was."""
     made = np.full_like(alpha, -np.inf)

@@ -12,12 +12,12 @@ from sample import all_samples
 from test_suite import OPS
 
 from weft.base.cpu_target import host
-from weft.compiler.kernels import kernel_cache
+from weft.compiler.open.programs import assembled
 from weft.core.op import Op
 from weft.core.schema import text_of
-from weft.lower.cpu.open.generic import lower_open
-from weft.lower.cpu.open.loop_bodies import lower_loop_body
-from weft.runtime.cpu.open_kernel import OpenKernel
+from weft.lower.cpu.call import lower_compute, lower_loop_body
+from weft.runtime.cpu.executor import CpuExecutor
+from weft.te.extents import typical
 from weft.testing import op_check
 
 # Their computes take shapes through the rules of inference, which know numbers and names only.
@@ -40,18 +40,7 @@ NOT_COMPUTED = {
     "__layout_transform__",
 }
 # Their loops are written for sizes that are numbers.
-NOT_WRITTEN = {
-    "adaptive_roi_align",
-    "argsort",
-    "sort",
-    "topk",
-    "proposal",
-    "non_max_suppression",
-    "rnn",
-    "_packed_rnn",
-    "_rnn_grad",
-    "tree_ensemble",
-}
+NOT_WRITTEN = {"adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression", "tree_ensemble"}
 WITH = {
     column: [name for name in OPS if op_check.column_of(Op.get(name), column) is not None]
     for column in ("compute", "kernels")
@@ -71,19 +60,18 @@ def chosen(name):
     return list(found.values())[:SAMPLES]
 
 
-def run(program, arrays, shapes):
-    sizes = [n for shape in shapes for n in shape if n != 1]
-    numbers = program.table.numbers(sizes)
-    buffers = [guarded(a).reshape(a.shape) for a in arrays]
-    for memory in program.allocated:
-        shape = [numbers[row] for row in memory.shape]
-        empty = np.full(shape, op_check._poison(memory.dtype), memory.dtype)
-        buffers.append(guarded(empty).reshape(shape))
-    for step in program.steps:
-        used = [buffers[number] for number in step.buffers]
-        kernel = OpenKernel(kernel_cache.compiled(step.kernel, host()))
-        kernel.run(used, sizes, numbers[step.turns], 0.0)
-    return [buffers[number] for number in program.outputs]
+def run(call, arrays):
+    """The outputs, beside pages that must not be touched."""
+    program = assembled(call, host())
+    specs = [*((x.shape, x.dtype) for x in arrays), *call.outputs]
+    sizes = [typical(specs[number][0][axis]) for number, axis in program.open_sizes]
+    executor = CpuExecutor(program).bound(sizes)
+    made = []
+    for spec in executor.program.outputs:
+        empty = np.full(spec.extents, op_check._poison(spec.dtype), spec.dtype)
+        made.append(guarded(empty).reshape(spec.extents))
+    executor.run_into([guarded(a).reshape(a.shape) for a in arrays], made)
+    return made
 
 
 def compare(op, sample, made):
@@ -98,9 +86,8 @@ def test_computes(name):
     for sample in chosen(name):
         params = op.parse({key: text_of(value) for key, value in sample.attrs.items()})
         compute = partial(op.call_with, Op.compute[op], params)
-        shapes, dtypes = [x.shape for x in sample.inputs], [x.dtype for x in sample.inputs]
-        program = lower_open(name, compute, shapes, dtypes, host())
-        compare(op, sample, run(program, sample.inputs, shapes))
+        call = lower_compute(name, compute, [(x.shape, x.dtype) for x in sample.inputs], host())
+        compare(op, sample, run(call, sample.inputs))
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -113,6 +100,4 @@ def test_loops(name):
         outputs = [(y.shape, y.dtype) for y in wanted][: op.outputs_of(params)]
         if not all(y.size for y in wanted):
             continue
-        program = lower_loop_body(op, params, inputs, outputs)
-        made = run(program, sample.inputs, [shape for shape, _ in [*inputs, *outputs]])
-        compare(op, sample, made)
+        compare(op, sample, run(lower_loop_body(op, params, inputs, outputs, host()), sample.inputs))

@@ -46,8 +46,6 @@ class ElementCosts(NamedTuple):
     eliminated: float = 0.1  # with a row subtracted from it
     number: float = 0.5  # drawn evenly
     normal: float = 2.0  # drawn from the normal distribution
-    cell: float = 1.5  # of a recurrent layer, beside its products
-    packed: float = 0.3  # of weights
 
 
 COSTS = ElementCosts()

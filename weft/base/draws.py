@@ -32,7 +32,7 @@ def uniform(source: MersenneTwister, count: int, dtype: DType, low: float = 0.0,
     start, stop = np.float32(low), np.float32(high)
     made = scaled(drawn, float(stop - start), float(start)).astype(dtype)
     if dtype != _FLOAT32:  # rounding may reach the end, which is not part of the range
-        made[made.astype(_FLOAT32) >= stop] = dtype.type(start)
+        made[made >= dtype.type(stop)] = dtype.type(start)
     return made
 
 

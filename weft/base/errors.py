@@ -52,6 +52,14 @@ class NotFound(Error, KeyError):
     """A name that is looked up does not exist."""
 
 
+class NameTaken(Error, KeyError):
+    """A name is given to something that has another use already, or cannot be one."""
+
+
+class NoAttribute(Error, AttributeError):
+    """An object has no attribute of a name, or not yet."""
+
+
 class OutOfRange(Error, IndexError):
     """An index or axis is outside what it indexes."""
 

@@ -132,13 +132,13 @@ def unify_dim(a: Dim, b: Dim) -> Dim:
         return b
     if b is None:
         return a
-    if (isinstance(a, str) or isinstance(b, str)) and _may_equal(a, b):
+    if (isinstance(a, str) or isinstance(b, str)) and may_equal(a, b):
         return b if isinstance(a, str) and not isinstance(b, str) else a
     raise ShapeError(f"dimension {a} is not dimension {b}")
 
 
 @lru_cache(maxsize=4096)
-def _may_equal(a: int | str, b: int | str) -> bool:
+def may_equal(a: int | str, b: int | str) -> bool:
     """Whether some values of the names make both the same, as far as is easily told."""
     try:
         return Extent.of(a).equals(Extent.of(b))

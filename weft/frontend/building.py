@@ -264,8 +264,11 @@ class Building:
         if value.constant is not None and is_static(shape):
             return self.make(value.constant.reshape(shape))
         if 0 in shape and (is_static(value.shape) or not is_static(shape)):  # 0 means "keep" to the operator
-            return self.op("zeros", shape=_texts(shape), dtype=self.dtype(value))
+            return self.zeros(shape, self.dtype(value))
         return self.op("reshape", value, shape=_texts(shape))
+
+    def zeros(self, shape: Sequence[int | str], dtype: DType) -> Value:
+        return self.op("zeros", shape=_texts(shape), dtype=dtype)
 
     def flat(self, value: Value) -> Value:
         """All elements along one axis."""
@@ -346,7 +349,7 @@ class Building:
         if value.shape == shape:
             return value
         if 0 in shape:  # 0 means "keep" to the operator
-            return self.op("zeros", shape=_texts(shape), dtype=self.dtype(value))
+            return self.zeros(shape, self.dtype(value))
         return self.op("broadcast_to", value, shape=_texts(shape))
 
     def sliced(self, value: Value, parts: dict[int, tuple[int, int, int]]) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
+from typing import Any
 
 from ..base.dtype import DType
 from ..base.errors import Error, GraphError, ShapeError
@@ -11,8 +12,9 @@ from ..base.shape import is_static, show
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
-from ..te.expr import Const
-from ..te.loops import Buffer, Kernel
+from ..te.expr import Const, Expr
+from ..te.extents import Trace, is_open
+from ..te.loops import Kernel
 from ..te.transform import legalise
 from .group import LoweredKernel, Temporary
 
@@ -59,8 +61,10 @@ def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> l
 
 def _bind(kernel: Kernel, positions: Sequence[int], specs: Sequence[Spec], places: dict[int, Hashable]) -> None:
     """Checks buffers against what is at their positions; what nobody knows yet is a temporary."""
+    sizes: list[Any] = [extent for shape, _ in specs for extent in shape]
+    trace = next((size.trace for size in sizes if is_open(size)), None)
     for buffer, position in zip(kernel.buffers, positions, strict=True):
-        shape = _shape(buffer)
+        shape = tuple(_size(extent, trace) for extent in buffer.shape)
         if position >= len(specs):
             places.setdefault(position, Temporary(position, shape, buffer.dtype))
             continue
@@ -72,9 +76,12 @@ def _bind(kernel: Kernel, positions: Sequence[int], specs: Sequence[Spec], place
             )
 
 
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    assert all(isinstance(extent, Const) for extent in buffer.shape)
-    return tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[attr-defined]
+def _size(extent: Expr, trace: Trace | None) -> Any:
+    """An extent of a buffer as a number, or as a size of the trace."""
+    if trace is not None:
+        return trace.extent_of(extent)
+    assert isinstance(extent, Const)
+    return int(extent.value)
 
 
 def _static(fact: Fact, entry: NodeEntry) -> Spec:

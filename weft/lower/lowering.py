@@ -41,8 +41,11 @@ class Lowering(Generic[T]):
         """The kernels that compute the outputs of a group, in order. Only a group that takes strides
         may have inputs or outputs that are not dense."""
         template, rule = self._template(group), group.schedule
-        written = Op.kernels.contains(group.nodes[0].op)
-        if written or rule is not None or (template is not None and not template.takes_open_sizes):
+        first = group.nodes[0].op
+        assert first is not None
+        written = Op.kernels.contains(first)
+        takes_open_sizes = first.open_body if written else template is None or template.takes_open_sizes
+        if rule is not None or not takes_open_sizes:
             _need_numbers(group, fact)
         if written:
             return loop_body_kernels(group, fact)

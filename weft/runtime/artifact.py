@@ -92,6 +92,18 @@ def load_program(path: str | os.PathLike[str]) -> Program:
         raise
 
 
+def program_bytes(program: Program) -> bytes:
+    """What a file of a program holds."""
+    file = io.BytesIO()
+    _write(program, file)
+    return file.getvalue()
+
+
+def program_of(data: bytes) -> Program:
+    """Reads and checks what `program_bytes` gave."""
+    return _checked(io.BytesIO(data), len(data))
+
+
 def _checked(file: BinaryIO, size: int) -> Program:
     try:
         with zipfile.ZipFile(file) as archive:
@@ -150,13 +162,11 @@ class LoadedModel:
 
     def __getstate__(self) -> tuple[bytes, int | None]:
         """What pickle keeps: the bytes of the file, and nothing that loading would call."""
-        file = io.BytesIO()
-        _write(self.program, file)
-        return file.getvalue(), self._threads
+        return program_bytes(self.program), self._threads
 
     def __setstate__(self, state: tuple[bytes, int | None]) -> None:
         data, threads = state
-        LoadedModel.__init__(self, _checked(io.BytesIO(data), len(data)), threads)
+        LoadedModel.__init__(self, program_of(data), threads)
 
     def __copy__(self) -> LoadedModel:
         return self

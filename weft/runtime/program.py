@@ -64,7 +64,8 @@ class Program:
     input, output and constant are in the order of the fields of those names.
 
     Of a plan that is open, `open_sizes` tells what the sizes of its table are: for each the number of an input, and an
-    axis of that. All programs that are bound to sizes share code and constants.
+    axis of that; outputs count on from the inputs, where only who binds a program knows their sizes. All programs that
+    are bound to sizes share code and constants.
     """
 
     plan: ExecPlan
@@ -81,11 +82,12 @@ class Program:
     def __post_init__(self) -> None:
         if bool(self.open_sizes) != self.plan.is_open:
             raise InvalidValue(f"a program of {len(self.open_sizes)} open sizes", why="a table of sizes is for some")
+        specs = (*self.inputs, *self.outputs)
         for number, axis in self.open_sizes:
-            if not 0 <= number < len(self.inputs) or not 0 <= axis < len(self.inputs[number].shape):
+            if not 0 <= number < len(specs) or not 0 <= axis < len(specs[number].shape):
                 raise InvalidValue(f"an open size is axis {axis} of input {number}", why="there is none")
         rows = () if self.plan.sizes is None else self.plan.sizes.rows
-        for spec in (*self.inputs, *self.outputs):
+        for spec in specs:
             for dim in spec.shape:
                 check_row(dim, len(rows))
         for row in rows:
@@ -98,6 +100,8 @@ class Program:
             dims = zip(spec.shape, shape)
             if len(spec.shape) != len(shape) or any(a != b for a, b in dims if not isinstance(a, At)):
                 raise ShapeError(f"input {spec.name!r} has shape {shape}", why=f"expected {spec}")
+        if any(number >= len(shapes) for number, _ in self.open_sizes):
+            raise InvalidValue("sizes of outputs are open", hint="program.bound(sizes), with theirs")
         return [shapes[number][axis] for number, axis in self.open_sizes]
 
     def bound(self, sizes: Sequence[int]) -> Program | None:

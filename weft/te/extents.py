@@ -38,6 +38,7 @@ class Trace:
     def __init__(self, stays_open: bool = False) -> None:
         self.stays_open = stays_open
         self.arguments: list[Var] = []
+        self._values: list[int] = []
         self.guards: dict[Guard, None] = {}
         self.equal: dict[Var, Expr] = {}  # arguments that the guards say are another one
         self._rows: dict[Row, int] = {}
@@ -46,6 +47,7 @@ class Trace:
         """One more argument, which is `value` in this call."""
         row = self.row(SIZE, len(self.arguments))
         self.arguments.append(Var(name))
+        self._values.append(value)
         return Extent(value, self.arguments[-1], row, self)
 
     def general(self, size: int | Extent) -> int | Extent:
@@ -89,6 +91,15 @@ class Trace:
                     raise InvalidType(f"{node!r} is no arithmetic on sizes")
             rows[id(node)] = row
         return rows[id(expr)]
+
+    def extent_of(self, expr: Expr) -> int | Extent:
+        """What an expression of the arguments and of numbers computes, as a size."""
+        if isinstance(expr, Const):
+            return int(expr.value)
+        row = self.row_of_expression(expr)
+        numbers = SizeTable(tuple(self._rows), ()).numbers(self._values)
+        assert numbers is not None
+        return Extent(numbers[row], expr, row, self)
 
     def table(self) -> SizeTable:
         """All that was computed and asked."""

@@ -1,65 +1,68 @@
-"""Open programs by key: lowered and compiled once on a machine. Other processes find them in the
-disk cache, where a key has several: each serves the sizes that answer its guards."""
+"""Programs of eager calls by key: lowered and compiled once on a machine. Other processes find them in the disk cache,
+where a key has several: each serves the sizes that answer its guards."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from math import prod
+from typing import NamedTuple
 
-from ...base.cpu_target import host
-from ...base.dtype import as_dtype, dtype_name
-from ...base.errors import Error, FormatError, RunError
+from ...base.cpu_target import CpuTarget, host
+from ...base.errors import Error, RunError
 from ...base.file_cache import file_cache
-from ...base.plan import KernelCode
-from ...base.sizes import read_table
+from ...base.plan import ONCE, At, ExecPlan, KernelStep, Launch, OpenWork
+from ...base.sizes import SIZE
 from ...core.bulk import collector_paused
-from ...lower.cpu.open.generic import OpenMemory, OpenProgram, OpenStep
-from ...runtime.cpu.open_kernel import OpenKernel, load_kernels
+from ...lower.cpu.call import LoweredCall, Spec
+from ...lower.group import Temporary
+from ...runtime.artifact import program_bytes, program_of
+from ...runtime.cpu.executor import CpuExecutor
+from ...runtime.program import Program, TensorSpec
 from ...te.loops import Kernel
-from ..disk_cache import CompiledKernel, decoded, encoded
 from ..kernels import kernel_cache
+from ..locations import Locations, as_number
 from .kernels import compiling, file_key
 
+IDLE_BYTES = 1 << 16
 VARIANTS = 16  # programs of one key that differ by what they asked about sizes
 
 
 @collector_paused
-def open_program(
-    key: Hashable, name: str, inputs: int, sizes: Sequence[int], lower: Callable[[], OpenProgram[Kernel]]
-) -> OpenProgram[OpenKernel]:
-    """A program of a key that serves these sizes, for so many inputs; `lower` writes it when there
-    is none. What a key is, `open_kernel` says."""
-    kept = _kept(key, inputs, sizes)
+def open_program(key: Hashable, name: str, sizes: Sequence[int], lower: Callable[[], LoweredCall]) -> CpuExecutor:
+    """What runs a program of a key that serves these sizes; `lower` writes it when there is none. What a key is,
+    `open_kernel` says."""
+    kept = _kept(key, sizes)
     if kept.program is not None:
         with suppress(RunError):
-            return _linked(kept.program)
+            return _loaded(kept.program)
     with compiling(name):
-        target, lowered = host(), lower()
-        codes = [kernel_cache.compiled(step.kernel, target) for step in lowered.steps]
-        program: OpenProgram[KernelCode] = lowered.with_kernels(codes)
-        made = _linked(program)
+        program = assembled(lower(), host())
+        made = _loaded(program)
     if kept.program is None:
-        kept = _kept(key, inputs, sizes)  # what other processes have kept in the meantime stays
+        kept = _kept(key, sizes)  # what other processes have kept in the meantime stays
         if kept.program is not None:
             return made
     disk = file_cache()
     if disk is not None and kept.name is not None:
-        disk.put(kept.name, written_program(program))
+        disk.put(kept.name, program_bytes(program))
     return made
+
+
+def _loaded(program: Program) -> CpuExecutor:
+    """Calls are of one program after another, so none keeps much memory."""
+    return CpuExecutor(program, idle_bytes=IDLE_BYTES)
 
 
 class _Kept(NamedTuple):
     """A program of the disk cache, and the key of its place there. Without a program: where one
     would stand, if there is a cache and the key is all text."""
 
-    program: OpenProgram[KernelCode] | None
+    program: Program | None
     name: bytes | None
 
 
-def _kept(key: Hashable, inputs: int, sizes: Sequence[int]) -> _Kept:
+def _kept(key: Hashable, sizes: Sequence[int]) -> _Kept:
     """What is kept for these sizes. A new program's place is the first where nothing whole stands,
     else one that the sizes choose."""
     disk = file_cache()
@@ -68,8 +71,8 @@ def _kept(key: Hashable, inputs: int, sizes: Sequence[int]) -> _Kept:
         if disk is None or name is None:
             return _Kept(None, None)
         data = disk.get(name)
-        program = None if data is None else read_program(data, inputs, len(sizes))
-        if program is None or program.table.numbers(sizes) is not None:
+        program = None if data is None else _read(data, len(sizes))
+        if program is None or program.plan.sizes is None or program.plan.sizes.numbers(sizes) is not None:
             return _Kept(program, name)
     return _Kept(None, _name(key, sum(sizes) % VARIANTS))
 
@@ -78,63 +81,55 @@ def _name(key: Hashable, place: int) -> bytes | None:
     return file_key(("program", key, place), host())
 
 
-def _linked(program: OpenProgram[KernelCode]) -> OpenProgram[OpenKernel]:
-    return program.with_kernels(load_kernels([step.kernel for step in program.steps]))
-
-
-# Bytes: a line of JSON, then the kernels
-
-
-def written_program(program: OpenProgram[KernelCode]) -> bytes:
-    """A program as bytes."""
-    head = {
-        "rows": program.table.rows,
-        "guards": program.table.guards,
-        "allocated": [[dtype_name(memory.dtype), memory.shape] for memory in program.allocated],
-        "outputs": program.outputs,
-        "steps": [[step.turns, step.elements, step.work] for step in program.steps],
-    }
-    kernels = [CompiledKernel(s.kernel.name, s.kernel, s.buffers, 0) for s in program.steps]
-    return json.dumps(head).encode() + b"\n" + encoded(kernels)
-
-
-def read_program(data: bytes, inputs: int, sizes: int) -> OpenProgram[KernelCode] | None:
-    """What `written_program` was given, if that is for so many inputs and sizes; else None."""
-    line, _, rest = data.partition(b"\n")
-    kernels = decoded(rest)
-    if kernels is None:
-        return None
+def _read(data: bytes, sizes: int) -> Program | None:
+    """The program of a file, if it is one of so many sizes."""
     try:
-        head = json.loads(line)
-        table = read_table(head["rows"], head["guards"], sizes)
-        rows, buffers = len(table.rows), inputs + len(head["allocated"])
-        allocated = [OpenMemory(_places(shape, rows), as_dtype(dtype)) for dtype, shape in head["allocated"]]
-        steps = [
-            _step(kernel, _places(at, rows), _work(work), buffers, sizes)
-            for kernel, (*at, work) in zip(kernels, head["steps"], strict=True)
-        ]
-        outputs = _places(head["outputs"], buffers)
-    except (ValueError, KeyError, TypeError, RecursionError, Error):
+        program = program_of(data)
+    except Error:
         return None
-    return OpenProgram(table, tuple(allocated), outputs, tuple(steps))
+    return program if len(program.open_sizes) == sizes else None
 
 
-def _places(found: Any, end: int) -> tuple[int, ...]:
-    if not all(type(place) is int and 0 <= place < end for place in found):
-        raise FormatError(f"{found!r} are no places below {end}")
-    return tuple(found)
+# From kernels to a program
 
 
-def _step(kernel: CompiledKernel, at: tuple[int, ...], work: float, buffers: int, sizes: int) -> OpenStep[KernelCode]:
-    """A step whose kernel takes the sizes, and as many buffers as it is given."""
-    (turns, elements), code = at, kernel.code
-    if len(code.scalars) != sizes or len(code.buffers) != len(kernel.arguments):
-        raise FormatError(f"kernel {code.name} takes other arguments")
-    return OpenStep(code, _places(kernel.arguments, buffers), turns, elements, work)
+def assembled(call: LoweredCall, target: CpuTarget) -> Program:
+    """The program of a call."""
+    places, trace = Locations(), call.trace
+    for number, (shape, dtype) in enumerate([*call.inputs, *call.outputs]):
+        places.add(number, "input" if number < len(call.inputs) else "output", prod(shape) * dtype.itemsize)
+    for number, (_, arguments, _) in enumerate(call.kernels):
+        for argument in arguments:
+            if isinstance(argument, Temporary) and argument not in places:
+                places.add(argument, "arena", prod(argument.shape) * argument.dtype.itemsize)
+            places.use(argument, number)
+    slots, refs, arena_bytes = places.plan()
+    codes = {kernel: kernel_cache.compiled(kernel, target) for kernel, _, _ in call.kernels}
+    scalars = tuple(At(trace.row(SIZE, number)) for number in range(len(trace.arguments)))
+    each = target.nanoseconds_per_operation
+    steps = [
+        KernelStep(
+            codes[kernel].name,
+            tuple(refs[argument] for argument in arguments),
+            scalars if kernel.scalars else (),
+            _launch(kernel, call),
+            OpenWork(each, number) if isinstance(number := as_number(work), At) else number * each,
+        )
+        for kernel, arguments, work in call.kernels
+    ]
+    inputs, outputs = _specs("in", call.inputs), _specs("out", call.outputs)
+    table = trace.table() if call.sizes else None
+    plan = ExecPlan(tuple(steps), slots, as_number(arena_bytes), table)
+    objects = tuple({code.name: code.code for code in codes.values()}.values())
+    return Program(plan, objects, inputs, outputs, (), str(target), open_sizes=call.sizes)
 
 
-def _work(found: Any) -> float:
-    work = float(found)
-    if not (math.isfinite(work) and work >= 0):
-        raise FormatError(f"{found!r} nanoseconds of work")
-    return work
+def _launch(kernel: Kernel, call: LoweredCall) -> Launch:
+    if kernel.parallel is None:
+        return ONCE
+    return Launch((as_number(call.trace.extent_of(kernel.parallel.extent)), 1, 1))
+
+
+def _specs(name: str, specs: Sequence[Spec]) -> tuple[TensorSpec, ...]:
+    shapes = [(tuple(map(as_number, shape)), dtype) for shape, dtype in specs]
+    return tuple(TensorSpec(f"{name}{number}", *spec) for number, spec in enumerate(shapes))

@@ -98,6 +98,8 @@ def named(function: Function, name: str, doc: str | None, signature: inspect.Sig
 def _install(entry: Row) -> None:
     fused = Fused(entry.function) if entry.elementwise else None
     call = _checked(entry, fused)
+    if entry.space is not None:  # where users and pickles find it
+        call.__module__, call.__name__, call.__qualname__ = entry.space, entry.name, entry.name
     for name in (entry.name, *entry.aliases):
         if entry.space is not None:
             FUNCTIONS.setdefault(entry.space, {})[name] = call
@@ -105,6 +107,7 @@ def _install(entry: Row) -> None:
             setattr(Tensor, name, call)
         if entry.inplace:
             writing = _writing(entry, fused, f"{name}_")
+            writing.__module__ = call.__module__
             setattr(Tensor, f"{name}_", writing)
             if entry.space is not None:
                 FUNCTIONS[entry.space][f"{name}_"] = writing

@@ -3,6 +3,6 @@ alone; `calls.py` has the table that families of kernels, whose extents are argu
 has the sizes from which on they pay. A family takes numpy arrays and gives arrays."""
 
 from ...compiler.open.kernels import depends_on
-from . import attention, convolution, copy, factors, index, matmul, norm, pool, recurrent, reduce, scan  # noqa: F401
+from . import attention, convolution, copy, factors, index, matmul, norm, pool, reduce, scan  # noqa: F401
 
 depends_on(*__path__)

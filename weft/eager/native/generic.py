@@ -14,10 +14,10 @@ from ...base.kept import Kept
 from ...compiler.open.kernels import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
-from ...lower.cpu.open.generic import OpenProgram, lower_open
-from ...lower.cpu.open.loop_bodies import lower_loop_body
-from ...runtime.cpu.open_kernel import OpenKernel
-from ...te.loops import Kernel
+from ...lower.cpu.call import LoweredCall, lower_compute, lower_loop_body
+from ...runtime.cpu.executor import CpuExecutor
+from ...runtime.cpu.open_kernel import address_of
+from ...runtime.cpu.pool import eager_threads
 from .calls import Array, facts_of, inferred
 from .copy import dense
 from .pointwise import op_key
@@ -26,35 +26,24 @@ Spec = tuple[tuple[int, ...], np.dtype[Any]]
 KEPT = 4096  # calls whose sizes are known
 
 
-class _Step(NamedTuple):
-    kernel: OpenKernel
-    buffers: tuple[int, ...]
-    turns: int
-    work: float
-
-
 class _Call(NamedTuple):
-    """All that calls on arrays of certain shapes need."""
+    """What runs calls on arrays of certain shapes, what it makes, and which of the arrays it reads."""
 
-    sizes: tuple[int, ...]
-    allocated: list[tuple[tuple[int, ...], np.dtype[Any]]]
-    outputs: tuple[int, ...]
-    steps: list[_Step]
+    executor: CpuExecutor
+    outputs: list[Spec]
     read: frozenset[int]
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        buffers = [
-            a if a.flags.c_contiguous or number not in self.read else dense(a) for number, a in enumerate(arrays)
-        ]
-        buffers += [np.empty(shape, dtype) for shape, dtype in self.allocated]
-        for step in self.steps:
-            used = [buffers[number] for number in step.buffers]
-            step.kernel.run(used, self.sizes, step.turns, step.work)
-        return [buffers[number] for number in self.outputs]
+        read = self.read
+        given = [a if a.flags.c_contiguous or number not in read else dense(a) for number, a in enumerate(arrays)]
+        made = [np.empty(shape, dtype) for shape, dtype in self.outputs]
+        self.executor.threads = eager_threads()
+        self.executor.run_at([address_of(a) for a in given], [address_of(a) for a in made])
+        return made
 
 
 _calls: Kept[_Call] = Kept(KEPT)
-_programs: dict[Any, list[OpenProgram[OpenKernel]]] = {}
+_programs: dict[Any, list[CpuExecutor]] = {}
 
 
 def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
@@ -84,22 +73,18 @@ def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) ->
 
 
 def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> _Call:
-    shapes, dtypes = [array.shape for array in arrays], [array.dtype for array in arrays]
-    lower = partial(lower_open, name, compute, shapes, dtypes, host())
-    return _made(("computed", key), name, len(arrays), facts_of(arrays), lower)
+    inputs = facts_of(arrays)
+    return _made(("computed", key), name, inputs, partial(lower_compute, name, compute, inputs, host()))
 
 
 def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
     inputs = facts_of(arrays)
     outputs: Any = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
-    lower = partial(lower_loop_body, op, params, inputs, outputs)
-    key = ("written", op_key(op, params, Op.kernels))
-    return _made(key, op.name, len(inputs), [*inputs, *outputs], lower)
+    lower = partial(lower_loop_body, op, params, inputs, outputs, host())
+    return _made(("written", op_key(op, params, Op.kernels)), op.name, [*inputs, *outputs], lower)
 
 
-def _made(
-    key: Hashable, name: str, inputs: int, specs: Sequence[Spec], lower: Callable[[], OpenProgram[Kernel]]
-) -> _Call:
+def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], LoweredCall]) -> _Call:
     """A call by a program that serves these sizes; it is looked for on disk and made if none is
     there yet."""
     sizes = tuple([n for shape, _ in specs for n in shape if n != 1])
@@ -109,7 +94,7 @@ def _made(
         with making:
             call = _served(kind, sizes)
             if call is None:
-                program = open_program(kind, name, inputs, sizes, lower)
+                program = open_program(kind, name, sizes, lower)
                 _programs[kind] = [*_programs.get(kind, ()), program][-VARIANTS:]
                 call = _served(kind, sizes)
     assert call is not None
@@ -119,17 +104,9 @@ def _made(
 def _served(kind: Hashable, sizes: tuple[int, ...]) -> _Call | None:
     """The call by a program that is loaded and serves these sizes, if one does."""
     for program in _programs.get(kind, ()):
-        numbers = program.table.numbers(sizes)
-        if numbers is not None:
-            return _call(program, sizes, numbers)
+        bound = program.bound(sizes)
+        if bound is not None:
+            outputs = [(spec.extents, spec.dtype) for spec in bound.program.outputs]
+            slots = {ref.slot for step in bound.program.plan.steps for ref in step.buffers}
+            return _Call(bound, outputs, frozenset(slots))
     return None
-
-
-def _call(program: OpenProgram[OpenKernel], sizes: tuple[int, ...], numbers: Sequence[int]) -> _Call:
-    allocated = [(tuple([numbers[n] for n in m.shape]), m.dtype) for m in program.allocated]
-    steps = [
-        _Step(step.kernel, step.buffers, numbers[step.turns], numbers[step.elements] * step.work)
-        for step in program.steps
-    ]
-    read = frozenset(number for step in steps for number in step.buffers)
-    return _Call(sizes, allocated, program.outputs, steps, read)

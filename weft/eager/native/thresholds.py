@@ -30,7 +30,7 @@ class Thresholds:
     branches: int = _row(1 << 11, _ELEMENTS, "where(c, x, y), c random")
     windows: int = _row(1 << 11, _ELEMENTS, "lrn(x, size=5)")
     gathers: int = _row(1 << 12, _ELEMENTS, "grid_sample(x, grid)")
-    steps: int = _row(1, _ELEMENTS, "ctc_loss, whose reference is a loop in Python")
+    steps: int = _row(1, _ELEMENTS, "ctc_loss, rnn, whose references are loops in Python")
 
     # Kernels of their own.
     attention: int = _row(1 << 12, _ELEMENTS, "softmax(q k') v of 8 heads")
@@ -50,7 +50,6 @@ class Thresholds:
     l2_normalize: int = _row(1 << 13, _ELEMENTS, "l2_normalize(x)")
     pools: int = _row(1 << 6, _ELEMENTS, "max_pool2d of 2 x 2")
     resize_grad: int = _row(1 << 12, _ELEMENTS, "the gradient of upsampling by 2")
-    recurrent: int = _row(1, _ELEMENTS, "rnn, whose reference is a loop in Python")
     reductions: int = _row(1 << 9, _ELEMENTS, "x.sum()")
     totals: int = _row(1 << 10, _ELEMENTS, "variance(x), norm(x), logsumexp(x)")
     positions: int = _row(1 << 14, _ELEMENTS, "argmax(x, 0)")

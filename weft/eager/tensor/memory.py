@@ -59,6 +59,7 @@ def array_of(tensor: Any) -> Array:
     memory = tensor._array
     if isinstance(memory, np.ndarray):
         return memory
+    memory.shape  # noqa: B018  (memory that is not there yet says so)
     raise RunError(
         f"a tensor on {str(device_of(memory))!r} is asked for its elements on the processor",
         why="kernels and references compute on 'cpu'",

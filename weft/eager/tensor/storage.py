@@ -3,6 +3,7 @@ they follow when it grows into other memory."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import mmap
 import os
@@ -24,6 +25,7 @@ from ...base.memory import LARGE, memory_bytes
 from ...base.ndarray import ALIGNMENT
 from .device import device, require_cpu
 from .memory import device_of
+from .shared_memory import File, mapped, shared_bytes
 
 Bytes = NDArray[np.uint8]
 
@@ -94,7 +96,7 @@ class UntypedStorage:
     """
 
     __module__ = "weft"
-    __slots__ = ("__weakref__", "_bytes", "_prune_at", "_resizable", "_shared", "_tensors")
+    __slots__ = ("__weakref__", "_bytes", "_file", "_prune_at", "_resizable", "_shared", "_tensors")
 
     is_cuda = False
     is_sparse = False
@@ -105,6 +107,7 @@ class UntypedStorage:
         self._tensors: list[weakref.ref[Any]] = []
         self._prune_at = 16
         self._shared = False
+        self._file: File | None = None  # by which other processes get shared memory
         self._resizable = True
 
     @classmethod
@@ -260,7 +263,8 @@ class UntypedStorage:
         return self._shared
 
     def share_memory_(self) -> UntypedStorage:
-        """Moves the bytes into memory that a forked process shares."""
+        """Moves the bytes into memory that processes share: forked ones, and those that it is sent to by
+        `multiprocessing`."""
         if self._shared:
             return self
         if not self._resizable:
@@ -269,8 +273,9 @@ class UntypedStorage:
                 why="its bytes belong to another storage or library",
                 hint="clone() it first",
             )
-        memory: Bytes = np.frombuffer(mmap.mmap(-1, max(len(self), 1)), np.uint8)[: len(self)]
+        memory, self._file = shared_bytes(len(self))
         memory[...] = self._bytes
+        _send_by_file()
         self._shared, self._resizable = True, False
         self._move(memory)
         return self
@@ -338,6 +343,30 @@ def _views_of(root: Any) -> Iterator[Any]:
 
 def _rebuild(content: bytes) -> UntypedStorage:
     return UntypedStorage.from_buffer(content)
+
+
+@functools.cache
+def _send_by_file() -> None:
+    """From now on, `multiprocessing` sends the file of shared memory in place of its bytes."""
+    from multiprocessing.reduction import ForkingPickler  # which takes its time to load
+
+    ForkingPickler.register(UntypedStorage, _sent)
+
+
+def _sent(storage: UntypedStorage) -> tuple[Any, tuple[Any, ...]]:
+    if storage._file is None or not len(storage):
+        return storage.__reduce__()
+    from multiprocessing.reduction import DupFd
+
+    return _opened, (DupFd(storage._file.fd), len(storage))
+
+
+def _opened(sent: Any, nbytes: int) -> UntypedStorage:
+    _send_by_file()
+    file = File(sent.detach())
+    storage: UntypedStorage = UntypedStorage._over(mapped(file, nbytes), shared=True)
+    storage._file = file
+    return storage
 
 
 def _initial_bytes(data: Any) -> Bytes:

@@ -21,7 +21,7 @@ from ...core.schema import canonical
 from ...core.symbol import Group, Symbol
 from ...ops.linalg import matmul  # noqa: F401  the operators used here
 from ...ops.nn import conv, halo, packed, rnn, winograd  # noqa: F401  the operators used here
-from ...ops.nn._rnn_kernels import panel_width
+from ...ops.nn._rnn_kernels import PANEL
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
 from .operands import lanes_for
 
@@ -239,11 +239,11 @@ def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], target: CpuTarg
 def packed_rnn(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """rnn with its weight in the order its kernel reads it."""
     (gates, weight, *rest), shape = inputs, facts[0].shape
-    if not is_static(shape) or not shape[1] or facts[0].dtype != FLOAT32:
+    if shape is None or len(shape) != 3 or not shape[1] or facts[0].dtype != FLOAT32:
         return None
     if weight.outputs[0].node.op is not None:
         return None  # what is computed anew in every run is not worth packing
-    panels = Op.get("_pack_panels")(weight, lanes=panel_width(params, shape[1]))
+    panels = Op.get("_pack_panels")(weight, lanes=PANEL)
     return Op.get("_packed_rnn")(gates, panels, *rest, **canonical(params))
 
 

@@ -6,7 +6,7 @@ neighbours in memory are in one row, its elements lie in the lanes; otherwise ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod
@@ -18,13 +18,17 @@ from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
 from ...te.expr import Binary, Call, Const, Expr, Var, as_expr, cast, const
+from ...te.extents import is_open
 from ...te.loops import Buffer, Kernel, Stmt, Store
 from ...te.reducers import accumulator_dtype, combine, identity
 from ...te.schedule import bind_shared
+from ...te.tensor import Tensor
 from ...te.visit import Interner, free_of, postorder, rewrite, substitute
 from ..group import LoweredKernel, joined_tensors, kernel_name, tensors_of
+from ..stages import stages
 from .long_sums import finished
 from .nest import Axis
+from .open_stages import extents_of, open_kernels, reductions
 from .rows import Rows, RowStage, find_rows
 from .stage import lower_group
 
@@ -39,13 +43,17 @@ Index = Mapping[Var, Expr]
 def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group that computes rows, or the generic ones where it does not."""
     tensors = joined_tensors(group, tensors_of(group, fact))
+    places: dict[Tensor, Hashable] = {tensors[entry]: entry for entry in group.inputs}
     rows = None
     if len(group.outputs) == 1:
-        inputs = [tensors[entry] for entry in group.inputs]
-        rows = find_rows(inputs, tensors[group.outputs[0]], target.caches[1])
+        inputs, output = [tensors[entry] for entry in group.inputs], tensors[group.outputs[0]]
+        length = next((extent for extent in extents_of(reductions(output, places)) if is_open(extent)), None)
+        if length is not None:
+            places[output] = group.outputs[0]
+            return open_kernels(kernel_name(group), stages(inputs, [output]), places, target, length.trace)
+        rows = find_rows(inputs, output, target.caches[1])
     if rows is None:
         return lower_group(group, fact, target)
-    places = {tensors[entry]: entry for entry in group.inputs}
     arguments = tuple(places.get(tensor, group.outputs[0]) for tensor in rows.buffers)
     kernel = finished(_RowKernel(kernel_name(group), rows, target).kernel())
     return [LoweredKernel(kernel, arguments, _work(rows))]

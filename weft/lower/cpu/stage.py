@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
-from ...te.expr import Reduce
-from ...te.extents import NumberNeeded, Trace, is_open
+from ...te.extents import NumberNeeded, is_open
 from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
-from ...te.visit import loads, postorder
-from ..group import LoweredKernel, Strides, lower_stages, reached_tensors, stage_buffers
+from ...te.visit import loads
+from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
 from .nest import Axis
-from .open.nest import Nest, nest_kernel
+from .open_stages import extents_of, nests_kernel, reductions
 from .pointwise import pointwise_kernel
 from .reduction import reduction_kernel
 
@@ -37,42 +36,24 @@ def stage_kernel(
     if 0 in output.shape:
         nothing = Kernel(name, tuple(buffers.values()), Seq(()))
         return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
-    nest = loop_nest([output], buffers)
-    axes, body = _peel(nest, output.shape)
     summed = reductions(output, buffers)
     reduced = extents_of(summed)
-    trace = _trace_inside([*buffers, output], reduced)
-    if trace is not None and sum(len(loads(node)) for node in summed) > 1:  # a product, which needs tiles in registers
-        raise NumberNeeded(_inner_sizes([*buffers, output], reduced)[0])
-    if trace is not None:
-        kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], 0, target, trace)
-    else:
-        make = reduction_kernel if reduced else pointwise_kernel
-        kernel = make(name, list(buffers.values()), axes, body, target)
+    inside = _open_inside([*buffers, output], reduced)
+    if inside and sum(len(loads(node)) for node in summed) > 1:
+        raise NumberNeeded(inside[0])  # a product, which needs tiles in registers
+    if inside:
+        return nests_kernel(name, [output], 0, places, target, inside[0].trace, strides)
+    axes, body = _peel(loop_nest([output], buffers), output.shape)
+    make = reduction_kernel if reduced else pointwise_kernel
+    kernel = make(name, list(buffers.values()), axes, body, target)
     work = prod(output.shape) * (prod(reduced) if reduced else target.facts.move_operations)
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
 
 
-def _trace_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> Trace | None:
-    """The trace of sizes that are arguments, where there are such beside the number of rows: strides depend on them."""
-    sizes = _inner_sizes(tensors, reduced)
-    return sizes[0].trace if sizes else None
-
-
-def _inner_sizes(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]:
+def _open_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]:
+    """The sizes that are arguments beside the number of rows: strides depend on them."""
     inner = [extent for tensor in tensors for extent in tensor.shape[1:]]
     return [extent for extent in (*inner, *reduced) if is_open(extent)]
-
-
-def reductions(output: Tensor, stored: Container[Tensor]) -> list[Reduce]:
-    """What a stage reduces, itself or in what it computes on the way."""
-    inside = [t for t in reached_tensors(output, stored) if t not in stored]
-    nodes = [node for t in (output, *inside) if t.body is not None for node in postorder((t.body,))]
-    return [node for node in nodes if isinstance(node, Reduce)]
-
-
-def extents_of(reduced: Iterable[Reduce]) -> list[Any]:
-    return [axis.extent for node in reduced for axis in node.axes]
 
 
 def _peel(nest: Stmt, shape: Sequence[Any]) -> tuple[list[Axis], Stmt]:

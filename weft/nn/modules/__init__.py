@@ -3,6 +3,7 @@
 # ruff: noqa: F403
 from .activation import *
 from .adaptive import *
+from .attention import *
 from .batchnorm import *
 from .channelshuffle import *
 from .container import *
@@ -12,10 +13,9 @@ from .dropout import *
 from .flatten import *
 from .fold import *
 from .instancenorm import *
-from .lazy import *
 from .linear import *
 from .loss import *
-from .module import *
+from .module import Module as Module
 from .normalization import *
 from .padding import *
 from .pixelshuffle import *

@@ -120,6 +120,16 @@ class _States:
         scores = self.x[step][self.rows, np.maximum(self.classes, 0)]
         return np.where(self.classes < 0, -INF, scores)
 
+    def skipped(self) -> Any:
+        """Where a way may leave out the state after."""
+        moved = np.concatenate([self.skips[:, 2:], np.zeros_like(self.skips[:, :2])], 1)
+        return moved[:, : self.skips.shape[1]]
+
+    def last(self) -> Any:
+        """The states that a way may end at."""
+        number, end = np.arange(self.classes.shape[1]), 2 * self.count[:, None]
+        return (number <= end) & (number >= end - 1)
+
     def ends(self, alpha: Any) -> Any:
         """The logarithm of a sequence's probability."""
         rows, last = self.rows[:, 0], np.maximum(self.steps - 1, 0)
@@ -129,9 +139,9 @@ class _States:
         return np.where(self.steps > 0, both, np.where(self.count > 0, -INF, 0))
 
 
-def _moved(row: Any, by: int) -> Any:
+def _moved(row: Any, by: int, none: float = -INF) -> Any:
     """What is so many states before (or after) each."""
-    moved = np.full_like(row, -INF)
+    moved = np.full_like(row, none)
     count = row.shape[1]
     if abs(by) < count:
         moved[:, max(by, 0) : count + min(by, 0)] = row[:, max(-by, 0) : count - max(by, 0)]
@@ -170,11 +180,9 @@ def _grad_reference(params: CtcAttrs, g: Any, x: Any, labels: Any, steps: Any, c
     with np.errstate(all="ignore"):
         total = states.ends(alpha.astype(wide))
         row = np.full_like(alpha[:, 0], -INF, wide)
-        number = np.arange(row.shape[1])
-        last = (number <= 2 * states.count[:, None]) & (number >= 2 * states.count[:, None] - 1)
+        last = states.last()
         for step in reversed(range(len(x))):
-            skips = np.concatenate([states.skips[:, 2:], np.zeros_like(states.skips[:, :2])], 1)
-            over = np.where(skips[:, : row.shape[1]], _moved(row, -2), -INF)
+            over = np.where(states.skipped(), _moved(row, -2), -INF)
             row = np.logaddexp(np.logaddexp(row, _moved(row, -1)), over)
             row = np.where((states.steps - 1 == step)[:, None], np.where(last, 0, -INF), row)
             emission = states.emission(step)
@@ -189,6 +197,50 @@ def _grad_reference(params: CtcAttrs, g: Any, x: Any, labels: Any, steps: Any, c
         if params.zero_infinity:
             grad = np.where((total == -INF)[:, None], 0, grad)
     return grad.astype(x.dtype)
+
+
+def _led(row: Any, slope: Any, skips: Any, way: int) -> tuple[Any, Any]:
+    """logsumexp over the states that lead to each by a step, and its derivative where that of the row is `slope`."""
+    parts = np.stack([row, _moved(row, way), np.where(skips, _moved(row, 2 * way), -INF)])
+    slopes = np.stack([slope, _moved(slope, way, 0), _moved(slope, 2 * way, 0)])
+    total = np.logaddexp.reduce(parts)
+    shares = np.where(total == -INF, 0, np.exp(parts - total))
+    return total, (shares * slopes).sum(0)
+
+
+def _second_reference(params: CtcAttrs, v: Any, g: Any, x: Any, labels: Any, steps: Any, count: Any, alpha: Any) -> Any:
+    """With p = exp(alpha + beta - total): dp = p (dalpha + dbeta - dtotal), along v."""
+    wide = wide_dtype(x.dtype)
+    alpha, v = alpha.astype(wide), v.astype(wide)
+    states = _States(params, x.astype(wide), labels, steps, count)
+    result = np.zeros(x.shape, wide)
+    if not len(x):
+        return result.astype(x.dtype)
+    kinds = np.maximum(states.classes, 0)
+    with np.errstate(all="ignore"):
+        total, last = states.ends(alpha), states.last()
+        slope, slopes, slope_of_total = np.zeros_like(alpha[:, 0]), [], np.zeros(alpha.shape[:1], wide)
+        for step in range(len(x)):
+            if step:
+                slope = _led(alpha[:, step - 1], slope, states.skips, 1)[1]
+            slope = slope + v[step][states.rows, kinds]
+            slopes.append(slope)
+            ending = np.where(last & (states.steps - 1 == step)[:, None], np.exp(alpha[:, step] - total[:, None]), 0)
+            slope_of_total += (ending * slope).sum(1)
+        row, slope = np.full_like(slope, -INF), np.zeros_like(slope)
+        for step in reversed(range(len(x))):
+            row, slope = _led(row, slope, states.skipped(), -1)
+            ends = (states.steps - 1 == step)[:, None]
+            row, slope = np.where(ends, np.where(last, 0, -INF), row), np.where(ends, 0, slope)
+            share = np.where(states.classes < 0, 0, np.exp(alpha[:, step] + row - total[:, None]))
+            change = share * (slopes[step] + slope - slope_of_total[:, None])
+            np.add.at(result[step], (states.rows, kinds), -change)
+            result[step] += v[step] * np.exp(x[step]) if params.normalized else 0
+            result[step] = np.where((step < states.steps)[:, None], result[step], 0)
+            row, slope = row + states.emission(step), slope + v[step][states.rows, kinds]
+        lost = 0 if params.zero_infinity else np.nan
+        result = np.where((total == -INF)[:, None], lost, g[:, None] * result)
+    return result.astype(x.dtype)
 
 
 # Loops: a sequence a thread. Rows of states have LANES places before the first and after the last.
@@ -379,6 +431,11 @@ def _give(ways: _Ways, step: te.Expr, g: Any, total: Any, out: Any, whole: te.Ex
         b.store(out, (step, n, kind), te.cast(share, ways.dtype))
 
 
+def _second_shape(params: CtcAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    shapes, alpha = _dims(params, ins[2:])
+    return [shapes[0], (alpha[0],), *shapes, alpha], [shapes[0]]
+
+
 def _gradient(ctx: Any, g: Any, *rest: Any) -> list[Any]:
     attrs = {**attributes(ctx.params), "kept": True}
     kept = ctx.outputs if ctx.params.kept else F.ctc_loss(*ctx.inputs, **attrs)
@@ -415,4 +472,27 @@ ctc_loss_grad = define(
     kernels=_grad_kernels,
     reference_cost="steps",
     open_body=True,
+)
+
+
+def _gradient_again(ctx: Any, v: Any) -> list[Any]:
+    """Of g, what the gradient is for a g of 1; of data, the second derivative. Alpha is a function of data."""
+    g, *given = ctx.inputs
+    attrs = attributes(ctx.params)
+    once = F._ctc_loss_grad(F.ones_like(g), *given, **attrs)
+    on_g = F.sum(F.elemwise_mul(v, once), axis=(0, 2))
+    return [on_g, F._ctc_loss_second(v, g, *given, **attrs), None, None, None, None]
+
+
+ctc_loss_grad.gradient = _gradient_again
+
+ctc_loss_second = define(
+    "_ctc_loss_second",
+    "The second derivative of ctc_loss along a direction: how its gradient changes where data does.",
+    inputs={"direction": "how data changes", **_GRAD_INPUTS},
+    attrs=CtcAttrs,
+    shape=_second_shape,
+    dtype=_dtype([0, 1, 2, 6]),
+    reference=_second_reference,
+    reference_cost="steps",
 )

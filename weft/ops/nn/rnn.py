@@ -373,6 +373,8 @@ rnn = define(
     dtype=_dtype(input_names),
     reference=_reference,
     kernels=_kernels,
+    open_body=True,
+    reference_cost="steps",
     gradient=_gradient,
 )
 _names_of(rnn, input_names, output_names)
@@ -418,6 +420,7 @@ packed_rnn = define(
     dtype=_dtype(packed_names),
     reference=_packed_reference,
     kernels=_packed_kernels,
+    open_body=True,
 )
 _names_of(packed_rnn, packed_names, output_names)
 
@@ -440,5 +443,7 @@ rnn_grad = define(
     dtype=_dtype(grad_names),
     reference=_grad_reference,
     kernels=_grad_kernels,
+    open_body=True,
+    reference_cost="steps",
 )
 _names_of(rnn_grad, grad_names, grad_results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import NamedTuple
 
 from ...base.ndarray import NDArray, empty
@@ -13,7 +14,10 @@ class Arena(NamedTuple):
 
     size: int
     address: int
-    memory: NDArray
+    memory: NDArray | None
+
+
+NONE = Arena(0, 0, None)  # of calls that need no memory
 
 
 class Arenas:
@@ -26,10 +30,13 @@ class Arenas:
     >>> arenas.give(arenas.take(200))
     >>> arenas.take(50).size, arenas.idle_bytes
     (200, 0)
+
+    Those of more bytes than the largest one are not kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, largest: float = inf) -> None:
         self._idle: deque[Arena] = deque()
+        self._largest = largest
 
     @property
     def idle_bytes(self) -> int:
@@ -38,6 +45,8 @@ class Arenas:
 
     def take(self, size: int) -> Arena:
         """An arena of so many bytes at least. If all idle ones are smaller, one is let go before another is made."""
+        if not size:
+            return NONE
         while self._idle:
             try:
                 arena = self._idle.pop()
@@ -55,9 +64,10 @@ class Arenas:
                 return fitting[0]
             except ValueError:  # another call has it by now
                 continue
-        memory = empty((max(size, 1),), "uint8")
+        memory = empty((size,), "uint8")
         return Arena(memory.nbytes, memory.address, memory)
 
     def give(self, arena: Arena) -> None:
         """Takes back what a call no longer uses."""
-        self._idle.append(arena)
+        if 0 < arena.size <= self._largest:
+            self._idle.append(arena)

@@ -7,10 +7,12 @@ import ctypes
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
+from ...base.cpu_facts import ThreadFacts
 from ...base.cpu_target import CpuTarget
 from ...base.device import Device
 from ...base.dtype import DType
@@ -34,22 +36,27 @@ class _Loaded(NamedTuple):
     library: Library | None
     constants: list[NDArray]
     arenas: Arenas
+    costs: ThreadFacts
 
     @classmethod
-    def of(cls, program: Program) -> _Loaded:
+    def of(cls, program: Program, idle_bytes: float) -> _Loaded:
+        check_target(program.target)
         kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
         library = load_object(program.objects, kernels) if kernels else None
-        return cls(library, [constant(array) for array in program.constants], Arenas())
+        constants, facts = [constant(array) for array in program.constants], CpuTarget.create(program.target).facts
+        return cls(library, constants, Arenas(idle_bytes), facts.threads)
 
 
 class CpuExecutor(Executor):
-    """A program whose code is linked into this process."""
+    """A program whose code is linked into this process. Memory of calls stays for the next ones, up to
+    so many bytes for each that there is at once."""
 
-    def __init__(self, program: Program, threads: int | None = None, loaded: _Loaded | None = None) -> None:
-        check_target(program.target)
+    def __init__(
+        self, program: Program, threads: int | None = None, loaded: _Loaded | None = None, idle_bytes: float = inf
+    ) -> None:
+        self._loaded = loaded or _Loaded.of(program, idle_bytes)
         super().__init__(program)
         self.threads = thread_count(threads)
-        self._loaded = loaded or _Loaded.of(program)
         self._runs: list[Words] = []  # what the segments hold the addresses of
         self._pool = thread_pool()
         if not program.plan.is_open:
@@ -76,14 +83,14 @@ class CpuExecutor(Executor):
     def _tables(self) -> list[int | HostStep]:
         """Addresses of tables of kernels, and host steps, in order."""
         segments: list[int | HostStep] = []
-        plan, facts = self.program.plan, CpuTarget.create(self.program.target).facts
+        plan = self.program.plan
         for part in plan.segments():
             if isinstance(part, HostStep):
                 segments.append(part)
                 continue
             library = self._loaded.library
             assert library is not None
-            words = run_table(part, len(plan.slots), library.address, facts.threads)
+            words = run_table(part, len(plan.slots), library.address, self._loaded.costs)
             if words is not None:
                 self._runs.append(words)
                 segments.append(words.ctypes.data)

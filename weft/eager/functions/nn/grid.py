@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.errors import InvalidValue, RunError, Unsupported
+from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.vision.grid_sample import GridSampleAttrs
 from ...dispatch import apply
@@ -24,7 +24,7 @@ _READINGS, _OUTSIDES = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
-    """Images between their elements, at points from (-1, -1) to (1, 1)"""
+    """Images or volumes between their elements, at points from (-1, -1) to (1, 1)"""
     if mode not in _READINGS:
         raise InvalidValue(f"expected mode to be 'bilinear', 'nearest' or 'bicubic', got {mode!r}")
     if padding_mode not in _OUTSIDES:
@@ -35,11 +35,8 @@ def grid_sample(
             "grid_sampler(): expected grid to have as many points as input has dimensions, and the "
             f"same batch, but got input with sizes {list(a)} and grid with sizes {list(b)}"
         )
-    if len(a) != 4 or mode == "bicubic":
-        raise Unsupported(
-            f"grid_sample of {len(a)} dimensions with mode {mode}",
-            hint="images are read in the modes bilinear and nearest",
-        )
+    if len(a) == 5 and mode == "bicubic":
+        raise RunError("grid_sampler(): bicubic interpolation only supports 4D input")
     params = GridSampleAttrs(mode=mode, padding=padding_mode, align_corners=bool(align_corners))
     return apply(_GRID_SAMPLE, params, [input, grid])[0]
 
@@ -81,7 +78,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
 @row(name="grid_sampler_2d", method=False)
 @row(name="grid_sampler", method=False)
 def _sampled(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
-    """Images between their elements, at points from (-1, -1) to (1, 1)"""
+    """Images or volumes between their elements, at points from (-1, -1) to (1, 1)"""
     mode = by_number("interpolation_mode", _READINGS, interpolation_mode)
     outside = by_number("padding_mode", _OUTSIDES, padding_mode)
     return grid_sample(input, grid, mode, outside, align_corners)

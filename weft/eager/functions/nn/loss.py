@@ -33,9 +33,11 @@ CORE_DEFAULT = 0  # PyTorch declares the mean here, and gives the losses themsel
 def reduction_of(reduction: str, size_average: Any = None, reduce: Any = None) -> str:
     """How a loss is reduced, by its old arguments where they are given."""
     if size_average is not None or reduce is not None:
-        if reduce is False:
-            return "none"
-        return "sum" if size_average is False else "mean"
+        told = "none" if reduce is False else "sum" if size_average is False else "mean"
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{told}' instead.", stacklevel=4
+        )
+        return told
     if reduction not in _REDUCTIONS:
         raise InvalidValue(f"{reduction} is not a valid value for reduction")
     return reduction

@@ -83,7 +83,8 @@ def layer_norm(
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """weight x / sqrt(mean of x squared + eps), over the last axes"""
     shape = _own_shape(input, normalized_shape, weight)
-    small = float(np.finfo(input._dtype).eps) if eps is None else float(eps)
+    wide = np.float32 if input._dtype in _HALVES else input._dtype  # in which it is computed
+    small = float(np.finfo(wide).eps) if eps is None else float(eps)
     if is_complex(input._dtype):
         axes = tuple(range(-len(shape), 0))
         result = mul(input, rsqrt(add(mean(mul(input, input), axes, True), small)))
@@ -162,7 +163,7 @@ def batch_norm(
         scale=weight is not None,
         center=bias is not None,
         momentum=1 - momentum,
-        training=bool(training),
+        training=bool(training) and input.numel() > 0,  # nothing has no moments
         unbiased=True,
     )
     inputs = [

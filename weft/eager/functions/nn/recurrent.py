@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....base.dtype import INT64, is_float
-from ....base.errors import InvalidType, RunError
+from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
 from ....ops.nn._rnn_kernels import GATES
 from ....ops.nn.rnn import RnnAttrs
@@ -157,11 +157,18 @@ def _gates(mode: str, x: Tensor, weights: _Weights) -> tuple[Tensor, Tensor]:
     return reshape(flat, (*lead, len(nothing))), nothing if own is None else own
 
 
+class MixedTypes(RunError, InvalidValue):
+    """Inputs, states and weights of several dtypes."""
+
+
 def _check(mode: str, x: Tensor, states: Sequence[Tensor], weights: _Weights) -> None:
     dtype = x._dtype
     for other in (*states, *weights):
         if other is not None and other._dtype != dtype:
-            raise RunError(f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {other.dtype}")
+            raise MixedTypes(
+                f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {other.dtype}",
+                hint=f"input.to({other.dtype}), or weights of {x.dtype}",
+            )
     if not is_float(dtype):
         raise RunError(f"a recurrent layer is not implemented for {x.dtype}")
     wide = GATES[mode] * states[-1]._shape[-1]

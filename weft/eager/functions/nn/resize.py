@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ....core.op import Op
 from ....ops.vision.image import ResizeAttrs
@@ -41,10 +42,16 @@ def interpolate(
         raise InvalidValue(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
-    if antialias:
-        raise Unsupported("interpolate has no antialias")
+    if antialias and (mode not in _FILTERS or rank != 2):
+        raise InvalidValue(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
+        )
+    if mode == "lanczos" and (not antialias or align_corners):
+        raise InvalidValue("Lanczos mode requires antialias=True, and does not support align_corners=True")
     outs, scales = _target(input, rank, size, scale_factor, bool(recompute_scale_factor))
     _check_mode(mode, rank, input)
+    if antialias:
+        return _filtered(input, outs, scales, mode, bool(align_corners))
     if mode == "area":
         return avg_pools[rank - 1](input, outs)
     if mode == "bicubic":
@@ -53,11 +60,11 @@ def interpolate(
 
 
 def _check_mode(mode: str, rank: int, input: Tensor) -> None:
-    ranks = {"linear": (1,), "bilinear": (2,), "bicubic": (2,), "trilinear": (3,)}
+    ranks = {"linear": (1,), "bilinear": (2,), "bicubic": (2,), "lanczos": (2,), "trilinear": (3,)}
     if mode not in (*ranks, "nearest", "area", "nearest-exact"):
         raise NotImplementedRun(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank + 2}D) for the "
-            f"modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact (got "
+            f"modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got "
             f"{mode})"
         )
     if rank not in ranks.get(mode, (1, 2, 3)):
@@ -132,14 +139,17 @@ def _resize2(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: 
     return apply(_RESIZE, params, [input])[0]
 
 
+def _mixed(input: Tensor, weights: Sequence[Array]) -> Tensor:
+    """Images whose elements along each dimension are sums of others, by weights (size, out)."""
+    for axis, weight in enumerate(weights, 2):
+        matrix = wrap(weight.astype(input._dtype))
+        input = movedim(product(movedim(input, axis, -1), matrix), -1, axis)
+    return input
+
+
 def _cubic(input: Tensor, outs: Sequence[int], scales: Sequence[float], corners: bool) -> Tensor:
-    result = input
-    for axis, out in enumerate(outs):
-        size = input._shape[2 + axis]
-        weights = _cubic_weights(size, out, scales[axis] if scales else 0.0, corners)
-        matrix = wrap(weights.astype(input._dtype))
-        result = movedim(product(movedim(result, 2 + axis, -1), matrix), -1, 2 + axis)
-    return result
+    factors = scales or (0.0,) * len(outs)
+    return _mixed(input, [_cubic_weights(*axis, corners) for axis in zip(input._shape[2:], outs, factors)])
 
 
 def _cubic_weights(size: int, out: int, scale: float, corners: bool) -> Array:
@@ -159,6 +169,56 @@ def _cubic_weights(size: int, out: int, scale: float, corners: bool) -> Array:
     weights = np.zeros((size, out))
     for step, value in zip((-1, 0, 1, 2), (far[0], *near, far[1])):
         np.add.at(weights, (np.clip(low + step, 0, size - 1).astype(int), np.arange(out)), value)
+    return weights
+
+
+# Filters that are as wide as a step of the result, which has no aliases then.
+
+
+def _hat(x: Array) -> Array:
+    return 1 - x
+
+
+def _bent(x: Array) -> Array:
+    near: Array = (1.5 * x - 2.5) * x * x + 1
+    return np.where(x < 1, near, ((-0.5 * x + 2.5) * x - 4) * x + 2)
+
+
+def _lanczos(x: Array) -> Array:
+    """sin(pi x) sin(pi x / 3) / (pi x pi x / 3)"""
+    return np.sinc(x) * np.sinc(x / 3)
+
+
+# How far a filter reaches, and what it is at distances up to there.
+_FILTERS: dict[str, tuple[int, Callable[[Array], Array]]] = {
+    "bilinear": (1, _hat),
+    "bicubic": (2, _bent),
+    "lanczos": (3, _lanczos),
+}
+
+
+def _filtered(input: Tensor, outs: Sequence[int], scales: Sequence[float], mode: str, corners: bool) -> Tensor:
+    if not is_float(input._dtype):
+        raise Unsupported(f"interpolate has no antialias for {input.dtype.title!r}", hint="convert to float first")
+    kind = np.float64 if input._dtype.itemsize == 8 else np.float32
+    factors = scales or (0.0,) * len(outs)
+    sizes = zip(input._shape[2:], outs, factors)
+    return _mixed(input, [_filter_weights(*axis, mode, corners, kind) for axis in sizes])
+
+
+def _filter_weights(size: int, out: int, scale: float, mode: str, corners: bool, kind: Any) -> Array:
+    """How much of each element is in each place: (size, out), the filter around the place, in sum 1."""
+    if size == out:
+        return np.eye(size, dtype=kind)
+    reach, shape = _FILTERS[mode]
+    step = (size - 1) / max(out - 1, 1) if corners else 1 / scale if scale else size / out
+    wide, step = kind(max(step, 1)), kind(step)
+    centre = step * (np.arange(out, dtype=kind) + kind(0.5))
+    first, last = (np.trunc(centre + side * reach * wide + kind(0.5)) for side in (-1, 1))
+    at = np.arange(size, dtype=kind)[:, None]
+    away = np.abs(at - centre + kind(0.5)) / wide
+    weights: Array = np.where((at >= first) & (at < last) & (away < reach), shape(away), 0)
+    weights /= weights.sum(0)
     return weights
 
 

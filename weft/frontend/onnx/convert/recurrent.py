@@ -10,6 +10,7 @@ import numpy as np
 
 from ....base.dtype import INT32, INT64
 from ....base.errors import FormatError
+from ....base.shape import may_equal, mul_dims, show
 from ...building import in_float32
 from ...emitter import Value
 from ..call import OnnxCall
@@ -134,7 +135,7 @@ def _directions(call: OnnxCall) -> list[Direction]:
 
 def _hidden_size(call: OnnxCall, kind: Kind, count: int) -> int:
     """The number of cells; weights and biases must fit it."""
-    features, size = call.shape(call[0])[-1], call.shape(call[2], "the recurrent weight")[1 if kind.transposed else 2]
+    features, size = call.extent(call[0], 2), call.shape(call[2], "the recurrent weight")[1 if kind.transposed else 2]
     given = call.attr("hidden_size")
     if given is not None and given != size:
         raise FormatError(f"hidden_size {given} with a recurrent weight of shape {call.shape(call[2])}")
@@ -163,23 +164,24 @@ def _activations(call: OnnxCall) -> list[tuple[Activation, ...]]:
 def _first_states(call: OnnxCall, kind: Kind, count: int, size: int) -> list[Value]:
     """(directions, batch, size) each: the state, and the cell of LSTM."""
     batch_first = bool(call.attr("layout", 0))
-    batch = call.shape(call[0])[0 if batch_first else 1]
+    batch = call.dims(call[0])[0 if batch_first else 1]
+    wanted = call.told((count, batch, size))
     states = []
     for index in range(5, 5 + kind.states):
         value = call.get(index)
         if value is None:
-            value = call.op("zeros", shape=(count, batch, size), dtype=call.dtype(call[0]))
+            value = call.zeros(wanted, call.dtype(call[0]))
         elif batch_first:
             value = call.transposed(value, (1, 0, 2))
-        if call.shape(value) != (count, batch, size):
-            raise FormatError(f"first states of shape {value.shape}, and not {(count, batch, size)}")
+        if not all(map(may_equal, call.told(call.dims(value)), wanted)):
+            raise FormatError(f"first states of shape {show(value.shape)}, and not {show(wanted)}")
         states.append(value)
     return states
 
 
 def item(call: OnnxCall, value: Value, which: int) -> Value:
     """The part of one direction."""
-    return call.reshape(call.sliced(value, {0: (which, which + 1, 1)}), call.shape(value)[1:])
+    return call.reshape(call.sliced(value, {0: (which, which + 1, 1)}), call.dims(value)[1:])
 
 
 # One direction: outputs of all steps, and the last states.
@@ -187,9 +189,9 @@ def item(call: OnnxCall, value: Value, which: int) -> Value:
 
 def _gates(call: OnnxCall, data: Value, weight: Value, bias: Value) -> Value:
     """What the inputs add to the gates, by one product for all steps."""
-    steps, batch, features = call.shape(data)
+    steps, batch, features = call.dims(data)
     wide = call.shape(weight)[0]
-    rows = call.op("dense", call.reshape(data, (steps * batch, features)), weight, bias, units=wide)
+    rows = call.op("dense", call.reshape(data, (mul_dims(steps, batch), features)), weight, bias, units=wide)
     return call.reshape(rows, (steps, batch, wide))
 
 

@@ -127,8 +127,9 @@ def attention(w: Writing) -> None:
 
 @writes("grid_sample")
 def grid_sample(w: Writing) -> None:
-    """One mode was called bilinear before opset 20, and linear since."""
-    mode = "linear" if w.opset >= 20 and w.params.mode == "bilinear" else w.params.mode
+    """Two modes were called bilinear and bicubic before opset 20, and linear and cubic since."""
+    w.require(w.rank == 4 or w.opset >= 20, "volumes before opset 20")
+    mode = w.params.mode.removeprefix("bi") if w.opset >= 20 else w.params.mode
     w.give("GridSample", *w.inputs, mode=mode, padding_mode=w.params.padding, align_corners=w.params.align_corners)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....base.cpu_target import CpuTarget
 from ....te.expr import Const, Expr, Load, Var, as_expr, minimum
@@ -36,9 +36,9 @@ class Nest(NamedTuple):
 
 def nest_kernel(
     name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: CpuTarget, trace: Trace
-) -> tuple[Kernel, Any]:
-    """The kernel of some nests, one after the other, and how many turns its parallel loop has. The
-    first `rows` axes are the same for all of them, and what later ones read is of their own row."""
+) -> Kernel:
+    """The kernel of some nests, one after the other. The first `rows` axes are the same for all of them, and what later
+    ones read is of their own row."""
     lanes = min(_lanes(nest.body, target) for nest in nests)
     if not rows and len(nests) == 1:
         axes, body = _without_ones(nests[0])
@@ -49,8 +49,7 @@ def nest_kernel(
     else:
         outer = _without_ones(Nest(nests[0].axes[:rows], Seq(()))).axes
         body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes) for nest in nests])
-    turns = prod([axis.extent for axis in outer])
-    return _finished(name, buffers, outer, turns, body, trace), turns
+    return _finished(name, buffers, outer, body, trace)
 
 
 def _lanes(body: Stmt, target: CpuTarget) -> int:
@@ -136,9 +135,7 @@ def vector_loop(var: Var, start: Expr, end: Expr, lanes: int, body: Stmt) -> Stm
     return around(open_vector_loop(var, start, end, lanes, body))
 
 
-def _finished(
-    name: str, buffers: Sequence[Buffer], outer: Sequence[Axis], turns: Any, body: Stmt, trace: Trace
-) -> Kernel:
+def _finished(name: str, buffers: Sequence[Buffer], outer: Sequence[Axis], body: Stmt, trace: Trace) -> Kernel:
     """The kernel whose parallel loop goes through all axes in `outer`."""
     number = Var("p")
     left: Expr = number
@@ -147,5 +144,5 @@ def _finished(
         left = left // as_expr(axis.extent)
     if outer:
         body = Let(outer[0].var, left, body)
-    parallel = Parallel(number, as_expr(turns))
+    parallel = Parallel(number, as_expr(prod([axis.extent for axis in outer])))
     return lower_vectors(Kernel(name, tuple(buffers), body, parallel, tuple(trace.arguments)))
