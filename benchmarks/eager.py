@@ -157,6 +157,39 @@ def _optimiser(kind: str, **options: Any) -> Program:
     return make
 
 
+def _trained(lib: Any, model: Any, loss_of: Callable[[], Any]) -> Callable[[], Any]:
+    """Forward, backward and a step of Adam."""
+    optimizer = importlib.import_module(f"{lib.__name__}.optim").Adam(model.parameters(), lr=1e-4)
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _lstm(lib: Any) -> Callable[[], Any]:
+    """Two layers of 200 cells, 35 steps, batch 20, as small language models have them: a training step."""
+    nn = importlib.import_module(f"{lib.__name__}.nn")
+    lib.manual_seed(0)
+    model = nn.LSTM(200, 200, 2)
+    x = _tensor(lib, np.random.default_rng(0), 35, 20, 200)
+    return _trained(lib, model, lambda: model(x)[0].square().mean())
+
+
+def _transformer(lib: Any) -> Callable[[], Any]:
+    """An encoder of two layers, 256 wide, 8 heads, 128 tokens, batch 8: a training step."""
+    nn = importlib.import_module(f"{lib.__name__}.nn")
+    lib.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    x = _tensor(lib, np.random.default_rng(0), 8, 128, 256)
+    return _trained(lib, model, lambda: model(x).square().mean())
+
+
 CASES = {
     case.name: case
     for case in (
@@ -167,6 +200,8 @@ CASES = {
         Case("conv 3x3, 256@14", _convolution(256, 14, 3), 2),
         Case("conv 1x1, 256@28", _convolution(256, 28, 1), 2),
         Case("attention", _attention, 3),
+        Case("lstm", _lstm, 2),
+        Case("transformer", _transformer, 1),
         Case("matmul 512", _on(512, 512, call=lambda lib, x: x @ x), 10),
         Case("x + x, 1e6", _on(1_000_000, call=lambda lib, x: x + x), 20),
         Case("exp(x), 1e6", _on(1_000_000, call=lambda lib, x: x.exp()), 20),
