@@ -1,6 +1,8 @@
 """Neural networks on tensors: modules, their parameters, and the functions under them."""
 
 # ruff: noqa: F403
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from . import attention as attention
 from . import common_types as common_types
 from . import functional as functional
@@ -38,3 +40,6 @@ from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
 from .parameter import UninitializedBuffer as UninitializedBuffer
 from .parameter import UninitializedParameter as UninitializedParameter
+
+if not _TYPE_CHECKING:  # checkers follow the stars, and would not know a list that is made
+    __all__ = sorted(name for name in globals() if name[0] != "_")
