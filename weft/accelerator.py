@@ -2,5 +2,6 @@
 
 from .eager.torch_core.absent import names_of as _names_of
 
-globals().update(_names_of("accelerator"))
-__all__ = sorted(_names_of("accelerator"))
+_NAMES = _names_of("accelerator")
+globals().update(_NAMES)
+__all__ = sorted(_NAMES)

@@ -2,5 +2,6 @@
 
 from .eager.torch_core.absent import names_of as _names_of
 
-globals().update(_names_of("xpu"))
-__all__ = sorted(_names_of("xpu"))
+_NAMES = _names_of("xpu")
+globals().update(_NAMES)
+__all__ = sorted(_NAMES)

@@ -142,6 +142,19 @@ def test_blocks_nest_and_end():
     assert (a @ a).dtype is weft.float32
 
 
+def test_it_can_be_switched_without_a_block():
+    weft.set_autocast_enabled("cpu", True)
+    weft.set_autocast_dtype("cpu", weft.float16)
+    try:
+        assert (weft.eye(2) @ weft.eye(2)).dtype is weft.float16
+        with weft.autocast("cpu", enabled=False):
+            assert (weft.eye(2) @ weft.eye(2)).dtype is weft.float32
+    finally:
+        weft.set_autocast_enabled("cpu", False)
+        weft.set_autocast_dtype("cpu", weft.bfloat16)
+    assert (weft.eye(2) @ weft.eye(2)).dtype is weft.float32
+
+
 def test_as_a_decorator_even_of_what_calls_itself():
     @weft.autocast("cpu")
     def power(a, times):

@@ -4,5 +4,6 @@ from ..eager.torch_core.absent import names_of as _names_of
 from . import amp as amp
 from . import nvtx as nvtx
 
-globals().update(_names_of("cuda"))
-__all__ = sorted(["amp", "nvtx", *_names_of("cuda")])
+_NAMES = _names_of("cuda")
+globals().update(_NAMES)
+__all__ = sorted(["amp", "nvtx", *_NAMES])

@@ -16,11 +16,9 @@ from ..eager.tensor.types import finfo, get_default_dtype
 Function = Callable[..., Tensor]
 _F, _LINALG, _NN = FUNCTIONS["weft"], FUNCTIONS["weft.linalg"], FUNCTIONS["weft.nn.functional"]
 
-arange, empty, eye, full, ones, rand, tensor, zeros = (
-    _F[name] for name in "arange empty eye full ones rand tensor zeros".split()
-)
-cat, maximum, minimum, ones_like, stack, where, zeros_like = (
-    _F[name] for name in "cat maximum minimum ones_like stack where zeros_like".split()
+arange, empty, eye, full, rand, tensor, zeros = (_F[name] for name in "arange empty eye full rand tensor zeros".split())
+cat, minimum, ones_like, stack, where, zeros_like = (
+    _F[name] for name in "cat minimum ones_like stack where zeros_like".split()
 )
 full_like: Function = _F["full_like"]
 bernoulli, binomial, poisson = (_F[name] for name in ("bernoulli", "binomial", "poisson"))

@@ -30,11 +30,6 @@ from .matrix_transforms import strictly_lower
 from .multivariate_normal import factor_of_inverse, log_diagonal
 
 
-def log_multigamma(a: Tensor, p: int) -> Tensor:
-    """log of the multivariate gamma function"""
-    return a.mvlgamma(p)
-
-
 def multidigamma(a: Tensor, p: int) -> Tensor:
     """Its derivative: sum of digamma(a - i / 2)"""
     return (a.unsqueeze(-1) - 0.5 * arange(p, dtype=a.dtype)).digamma().sum(-1)
@@ -138,13 +133,13 @@ class Wishart(ExponentialFamily):
         n, p, factor = self.df, self._event_shape[-1], self._unbroadcasted_scale_tril
         root = cholesky(self._checked(value))
         trace = (solve_triangular(factor, root, upper=False) ** 2).sum((-2, -1))
-        constant = n * (0.5 * p * math.log(2) + log_diagonal(factor)) + log_multigamma(n / 2, p)
+        constant = n * (0.5 * p * math.log(2) + log_diagonal(factor)) + (n / 2).mvlgamma(p)
         return (n - p - 1) * log_diagonal(root) - 0.5 * trace - constant
 
     def entropy(self) -> Tensor:
         n, p = self.df, self._event_shape[-1]
         scale = (p + 1) * (0.5 * p * math.log(2) + log_diagonal(self._unbroadcasted_scale_tril))
-        return scale + log_multigamma(n / 2, p) - (n - p - 1) / 2 * multidigamma(n / 2, p) + n * p / 2
+        return scale + (n / 2).mvlgamma(p) - (n - p - 1) / 2 * multidigamma(n / 2, p) + n * p / 2
 
     @property
     def _natural_params(self) -> tuple[Tensor, Tensor]:
@@ -153,7 +148,7 @@ class Wishart(ExponentialFamily):
     def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         p = self._event_shape[-1]
         half = y + (p + 1) / 2
-        return half * (p * math.log(2) - (-2 * x).slogdet()[1]) + log_multigamma(half, p)
+        return half * (p * math.log(2) - (-2 * x).slogdet()[1]) + half.mvlgamma(p)
 
 
 class LKJCholesky(Distribution):
@@ -192,5 +187,5 @@ class LKJCholesky(Distribution):
         order = arange(2, n + 1, dtype=self.concentration.dtype)
         powers = 2 * (self.concentration - 1).unsqueeze(-1) + n - order
         alpha = self.concentration + 0.5 * rest
-        constant = 0.5 * rest * math.log(math.pi) + log_multigamma(alpha - 0.5, rest) - rest * alpha.lgamma()
+        constant = 0.5 * rest * math.log(math.pi) + (alpha - 0.5).mvlgamma(rest) - rest * alpha.lgamma()
         return (powers * diagonal.log()).sum(-1) - constant

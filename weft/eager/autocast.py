@@ -10,14 +10,13 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from ..base.dtype import DTYPES, DType, is_float
 from ..base.errors import InvalidType, InvalidValue, RunError
 from .autograd.modes import modes
 from .functions.all import TABLE
-from .functions.around import Args, Kwargs, Rest, around_calls
+from .functions.around import LAYERS, Args, Kwargs, Rest
 from .tensor.device import device
 from .tensor.tensor import Tensor
 from .tensor.types import as_dtype, bfloat16, dtype, float16
@@ -86,7 +85,15 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     """Says whether functions on a kind of device are cast from now on, in this thread."""
     kind, value = ("cuda", device_type) if enabled is None else (device(device_type).type, enabled)
-    _state.enabled[kind] = bool(value)
+    _enable(kind, bool(value))
+
+
+def _enable(kind: str, value: bool) -> None:
+    """Says so, and steps into calls or out of them."""
+    before = _state.enabled.get(kind, False)
+    _state.enabled[kind] = value
+    if kind == "cpu" and value != before:
+        (LAYERS.append if value else LAYERS.remove)(_layer)
 
 
 def get_autocast_dtype(device_type: str) -> dtype:
@@ -140,7 +147,7 @@ class autocast:
         self.fast_dtype = get_autocast_dtype(self.device) if dtype is None else as_dtype(dtype)
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled) and self._is_possible()
-        self._before: list[tuple[bool, Any, bool, AbstractContextManager[None] | None]] = []
+        self._before: list[tuple[bool, Any, bool]] = []
 
     def _is_possible(self) -> bool:
         if self.device == "cpu" and self.fast_dtype not in _SUPPORTED:
@@ -155,21 +162,15 @@ class autocast:
         return True
 
     def __enter__(self) -> autocast:
-        casts = self._enabled and self.device == "cpu"
-        layer = around_calls(_layer) if casts else None
-        self._before.append((is_autocast_enabled(self.device), get_autocast_dtype(self.device), _state.caching, layer))
-        _state.enabled[self.device], _state.dtypes[self.device] = self._enabled, self.fast_dtype
-        _state.caching = self._cache_enabled
+        self._before.append((is_autocast_enabled(self.device), get_autocast_dtype(self.device), _state.caching))
+        _enable(self.device, self._enabled)
+        _state.dtypes[self.device], _state.caching = self.fast_dtype, self._cache_enabled
         _state.depth += 1
-        if layer is not None:
-            layer.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        enabled, narrow, caching, layer = self._before.pop()
-        if layer is not None:
-            layer.__exit__(None, None, None)
-        _state.enabled[self.device], _state.dtypes[self.device], _state.caching = enabled, narrow, caching
+        enabled, _state.dtypes[self.device], _state.caching = self._before.pop()
+        _enable(self.device, enabled)
         _state.depth -= 1
         if not _state.depth:
             clear_autocast_cache()
@@ -299,7 +300,7 @@ def _old(new: Callable[..., Any], kind: str, name: str) -> Callable[..., Any]:
     return call
 
 
-_OLD = {
+_OLD: dict[str, tuple[Callable[..., Any], str]] = {
     "is_autocast_cpu_enabled": (is_autocast_enabled, "cpu"),
     "set_autocast_cpu_enabled": (set_autocast_enabled, "cpu"),
     "get_autocast_cpu_dtype": (get_autocast_dtype, "cpu"),
