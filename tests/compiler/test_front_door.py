@@ -116,7 +116,7 @@ def test_shapes_may_stay_open():
     for batch, width in ((2, 3), (1, 3), (2, 3)):
         (tiled,) = model(np.zeros((batch, 1, width), "float32"))
         assert tiled.tolist() == [[[batch, 1, width]]] * batch
-    assert model.compilations == 2
+    assert model.compilations == 1
     fixed = weft.compile(shape_dependent(), shape={"photo": (2, 1, 3)})
     assert fixed(np.zeros((2, 1, 3), "float32"))[0].tolist() == [[[2, 1, 3]], [[2, 1, 3]]]
 

@@ -277,6 +277,15 @@ def test_rests_of_tiles_are_counted_once():
     assert base < kernel_cycles(kernel, {n: 501}) < 2.1 * base
 
 
+def test_many_values_in_one_block():
+    b = KernelBuilder("values")
+    x, y = b.arg("x", "float32", (8,)), b.arg("y", "float32", (3000,))
+    for number in range(3000):
+        b.store(y, number, b.let("v", x[number % 8]))
+    kernel = b.finish()
+    assert 3000 < kernel_cycles(kernel, {}) < 6000
+
+
 @pytest.mark.parametrize("isa", ["avx2", "avx512"])
 @pytest.mark.parametrize(("rows", "gains"), [(3, True), (7, True), (64, False), (640, False)])
 def test_what_gains(isa, rows, gains):

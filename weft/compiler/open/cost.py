@@ -55,23 +55,32 @@ class _Counted:
 
     def cost(self, stmt: Stmt, known: Numbers, copies: Numbers) -> _Cost:
         """Of a statement that stands there once for each turn of the loops that `copies` are unrolled from."""
+        costs: list[_Cost] = []
+        while True:  # what is bound holds to the end of a block, so that blocks of many are nested deep
+            match stmt:
+                case Seq(body=(*first, last)):
+                    costs += [self.cost(part, known, copies) for part in first]
+                    stmt = last
+                case Let(var=var, value=value, body=inner):
+                    costs.append(_Cost(_cycles_of(value, copies), Counter()))
+                    number = _number(value, known)
+                    known, stmt = (known if number is None else {**known, var: number}), inner
+                case Alloc(body=inner) | While(body=inner):
+                    stmt = inner
+                case For(kind="unroll", var=var, extent=Const(value=turns), body=inner) if not _has_loops(inner):
+                    copies, stmt = {**copies, var: int(turns)}, inner
+                case _:
+                    return _sum([*costs, self._last(stmt, known, copies)])
+
+    def _last(self, stmt: Stmt, known: Numbers, copies: Numbers) -> _Cost:
+        """Of what does not go on in one statement inside it."""
         match stmt:
-            case Seq(body=body):
-                return _sum([self.cost(part, known, copies) for part in body])
-            case Let(var=var, value=value, body=inner):
-                number = _number(value, known)
-                told = known if number is None else {**known, var: number}
-                return _sum([_Cost(_cycles_of(value, copies), Counter()), self.cost(inner, told, copies)])
-            case Alloc(body=inner) | While(body=inner):
-                return self.cost(inner, known, copies)
             case If(condition=condition, then=then, otherwise=otherwise):
                 holds = _number(condition, known)
                 sides = [then] if holds or holds is None else []
                 sides += [otherwise] if otherwise is not None and not holds else []
                 costs = (self.cost(side, known, copies) for side in sides)
                 return max(costs, key=lambda cost: cost.spent, default=_NOTHING)
-            case For(kind="unroll", var=var, extent=Const(value=turns), body=inner) if not _has_loops(inner):
-                return self.cost(inner, known, {**copies, var: int(turns)})
             case For():
                 return self._loop(stmt, known)
             case Store():
