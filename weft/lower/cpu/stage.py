@@ -46,10 +46,13 @@ def stage_kernel(
     trace = _trace_inside([*buffers, output], reduced)
     product = trace is not None and _are_products(summed)
     in_tiles = product and has_vectors(axes, body, target)
-    if product and not in_tiles and (any(map(is_open, reduced)) or prod(reduced) > SHORT):
+    strided = strides is not None and any(places[tensor] in strides for tensor in buffers)
+    long = any(map(is_open, reduced)) or prod(reduced) > SHORT
+    if (product and not in_tiles and long) or (trace is not None and strided and not axes):
         raise NumberNeeded(_inner_sizes([*buffers, output], reduced)[0])
     if trace is not None and not in_tiles:
-        kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], 0, target, trace)
+        rows = max(len(axes) - 1, 1) if strided else 0  # axes of what has gaps are not one
+        kernel, _ = nest_kernel(name, list(buffers.values()), [Nest(axes, body)], rows, target, trace)
     else:
         make = reduction_kernel if reduced else pointwise_kernel
         kernel = make(name, list(buffers.values()), axes, body, target)
