@@ -105,3 +105,20 @@ def test_sums_over_open_axes():
         want = np.exp(x.astype("d")).swapaxes(1, 2) @ np.tanh(y.astype("d"))
         np.testing.assert_allclose(model.run({"a": x, "b": y})[0], want, rtol=1e-4, atol=1e-4)
     assert model.compilations == 1
+
+
+def test_parts_of_larger_values_have_gaps():
+    """What is concatenated is computed in its place, with strides that follow from sizes."""
+    x = Variable("x")
+    a = weft.symbol.conv2d_transpose(
+        x, Variable("w"), name="t", channels=4, kernel_size=(2, 2), strides=(2, 2), use_bias=False
+    )
+    model = weft.compile(
+        (weft.symbol.concatenate(a, weft.symbol.relu(a), axis=1), {"w": np.ones((1, 4, 2, 2), "float32")}),
+        shape={"x": ("batch", 1, "h", 6)},
+    )
+    rng = np.random.default_rng(6)
+    for batch, height in ((3, 5), (1, 2), (2, 9)):
+        image = rng.standard_normal((batch, 1, height, 6)).astype("float32")
+        whole = np.repeat(image.repeat(2, 2).repeat(2, 3), 4, 1)
+        np.testing.assert_allclose(model.run({"x": image})[0], np.concatenate([whole, np.maximum(whole, 0)], 1))

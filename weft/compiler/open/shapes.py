@@ -5,19 +5,18 @@ another number."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...base.extents import computed, names_of
-from ...base.shape import Dim
+from ...base.shape import Dim, is_known
 from ...core.graph import Graph
-from ...core.ir import Node
+from ...core.ir import Fact, Node
 from ...core.op import Op
 from ...core.symbolic import bound_params, symbolic_names
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"//": operator.floordiv, "min": min, "max": max}
 
-Dims = tuple[tuple[Dim, ...], ...]
 Numbers = Mapping[Dim, int]
 
 
@@ -31,17 +30,14 @@ class ShapeChecks:
         for node in graph.indexed.nodes:
             if node.op is None:
                 continue
-            ins, outs = (
-                tuple(fact.shape for fact in facts)
-                for facts in ([graph.fact(entry) for entry in node.inputs], graph.node_facts(node))
-            )
-            if node.subgraphs or None in ins or None in outs or any(None in (shape or ()) for shape in (*ins, *outs)):
+            ins, outs = tuple(map(graph.fact, node.inputs)), graph.node_facts(node)
+            if node.subgraphs or not all(is_known(fact.shape) for fact in (*ins, *outs)):
                 self.is_complete = False
                 return
             attrs = tuple(sorted((key, value) for key, value in node.attrs.items() if not key.startswith("__")))
             key = (node.op_name, attrs, ins, outs)
             if key not in found:
-                found[key] = _Check(node, ins, outs)  # type: ignore[arg-type]
+                found[key] = _Check(node, ins, outs)
         self._checks += [check for check in found.values() if check.names]
 
     def holds(self, values: Mapping[str, int]) -> bool:
@@ -63,12 +59,15 @@ class _Numbers(dict[Dim, int]):
 
 
 class _Check:
-    """The shape rule of a node, and of all that are equal to it."""
+    """The shape rule of a node, and of all that are equal to it; where attributes hold names, what else is asked of
+    them, too."""
 
-    def __init__(self, node: Node, ins: Dims, outs: Dims) -> None:
+    def __init__(self, node: Node, ins: Sequence[Fact], outs: Sequence[Fact]) -> None:
         assert node.op is not None
-        self._rule, self._params, self._ins, self._outs = Op.shape.get(node.op), node.params, ins, outs
-        dims = [dim for shape in (*ins, *outs) for dim in shape]
+        self._rule, self._dtype_rule, self._params = Op.shape.get(node.op), Op.dtype.get(node.op), node.params
+        self._ins, self._outs = ([fact.shape or () for fact in facts] for facts in (ins, outs))
+        self._dtypes = [fact.dtype for fact in ins]
+        dims = [dim for shape in (*self._ins, *self._outs) for dim in shape]
         own = symbolic_names(node.params)
         self.names = tuple(sorted(own.union(*map(names_of, dims))))
         self._has_names = bool(own)
@@ -81,7 +80,11 @@ class _Check:
         try:
             ins = [tuple([numbers[dim] for dim in shape]) for shape in self._ins]
             outs = [tuple([numbers[dim] for dim in shape]) for shape in self._outs]
-            params = bound_params(self._params, numbers.__getitem__) if self._has_names else self._params
+            params = self._params
+            if self._has_names:
+                params = bound_params(params, numbers.__getitem__)
+                if self._dtype_rule is not None:
+                    self._dtype_rule(params, list(self._dtypes), [None] * len(outs))
             said = self._rule(params, list(ins), [None] * len(outs)) if self._rule is not None else None
         except Exception:  # the node refuses these numbers, whatever it is that it does not like about them
             return False

@@ -45,10 +45,13 @@ def stage_kernel(
     inside = _open_inside([*buffers, output], reduced)
     product = bool(inside) and _are_products(summed)
     in_tiles = product and has_vectors(axes, body, target)
-    if product and not in_tiles and (any(map(is_open, reduced)) or prod(reduced) > SHORT):
+    has_gaps = strides is not None and any(places[tensor] in strides for tensor in buffers)
+    long = any(map(is_open, reduced)) or prod(reduced) > SHORT
+    if (product and not in_tiles and long) or (inside and has_gaps and not axes):
         raise NumberNeeded(inside[0])
     if inside and not in_tiles:
-        return nests_kernel(name, [output], 0, places, target, inside[0].trace, strides)
+        rows = max(len(axes) - 1, 1) if has_gaps else 0  # axes of what has gaps are not one
+        return nests_kernel(name, [output], rows, places, target, inside[0].trace, strides)
     make = reduction_kernel if reduced else pointwise_kernel
     kernel = make(name, list(buffers.values()), axes, body, target)
     work = prod(output.shape) * (prod(reduced) if reduced else target.facts.move_operations)
