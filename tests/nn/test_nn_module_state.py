@@ -113,6 +113,20 @@ def extra_state(lib):
 
 
 @scenario
+def other_bases(lib):
+    class Other:
+        pass
+
+    class Both(lib.nn.Module, Other):
+        def __init__(self):
+            super().__init__()
+            self.weight = lib.nn.Parameter(lib.ones(2))
+
+    m = Both()
+    return m.state_dict(), m.load_state_dict(m.state_dict()), repr(m)
+
+
+@scenario
 def hooks_around_saving(lib):
     m, told = net(lib), []
     m.register_state_dict_pre_hook(lambda module, prefix, keep: told.append(["before", prefix, keep]))
@@ -228,6 +242,19 @@ def the_state_itself_is_not_changed(lib):
 @pytest.mark.parametrize("name", scenario.programs)
 def test_both_do_the_same(name):
     same_outcome(scenario.programs[name])
+
+
+@pytest.mark.parametrize("action", ["state_dict", "double", "eval", "__repr__", "requires_grad_"])
+def test_a_module_below_itself(action):
+    """Where PyTorch runs out of stack; parameters are found once, as they are there."""
+    module = net(weft)
+    module.first.outer = module
+    assert len(list(module.parameters())) == 6
+    if action == "requires_grad_":
+        assert module.requires_grad_() is module
+    else:
+        with pytest.raises(RuntimeError, match="below itself"):
+            getattr(module, action)()
 
 
 def test_hooks_after_loading_give_nothing():

@@ -21,14 +21,14 @@ class Parameter(Tensor):
 
     __module__ = "weft.nn"
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is not None and not isinstance(data, Tensor):
             raise InvalidType(f"a Parameter is made from a Tensor, not a {type(data).__name__}")
         if data is None:
             data = wrap(np.empty(0, get_default_dtype().numpy))
         return sharing(data, object.__new__(cls)).requires_grad_(requires_grad)
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         pass
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     __module__ = "weft.nn"
     persistent: bool
 
-    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         source = wrap(np.empty(0, get_default_dtype().numpy)) if data is None else data
         if not isinstance(source, Tensor):
             raise InvalidType(f"a Buffer is made from a Tensor, not a {type(data).__name__}")

@@ -94,15 +94,16 @@ class Sequential(_ModulesInOrder):
 
     >>> import weft
     >>> from weft import nn
-    >>> inner = nn.Sequential()
-    >>> net = nn.Sequential(inner, nn.ModuleList())
+    >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
     >>> net
     Sequential(
-      (0): Sequential()
-      (1): ModuleList()
+      (0): Linear(in_features=3, out_features=2, bias=True)
+      (1): ReLU()
     )
-    >>> net[:1](weft.ones(2)), len(net)
-    (tensor([1., 1.]), 2)
+    >>> net(weft.ones(5, 3)).shape, len(net), net[1:]
+    (weft.Size([5, 2]), 2, Sequential(
+      (1): ReLU()
+    ))
     """
 
     @overload
@@ -163,9 +164,9 @@ class ModuleList(_ModulesInOrder):
     """A list of modules, which belong to the module it is an attribute of.
 
     >>> from weft import nn
-    >>> nn.ModuleList([nn.Sequential() for _ in range(3)])
+    >>> nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
     ModuleList(
-      (0-2): 3 x Sequential()
+      (0-2): 3 x Linear(in_features=2, out_features=2, bias=True)
     )
     """
 
@@ -204,9 +205,9 @@ class ModuleDict(Module):
     """Modules by name, which belong to the module it is an attribute of.
 
     >>> from weft import nn
-    >>> parts = nn.ModuleDict({"left": nn.Sequential(), "right": nn.Sequential()})
-    >>> list(parts), parts["left"]
-    (['left', 'right'], Sequential())
+    >>> choices = nn.ModuleDict({"relu": nn.ReLU(), "tanh": nn.Tanh()})
+    >>> list(choices), choices["tanh"]
+    (['relu', 'tanh'], Tanh())
     """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:

@@ -50,46 +50,26 @@ class EverywhereHooks:
 everywhere = EverywhereHooks()
 
 
-def _add(hooks: Hooks, hook: Callable[..., Any], **flags: tuple[OrderedDict[int, bool], bool]) -> RemovableHandle:
-    """Adds a hook, and its number to the dictionaries of those flags that are set."""
-    handle = RemovableHandle(hooks, extra_dict=[place for place, _ in flags.values()])
+def add_to(
+    hooks: Hooks, hook: Callable[..., Any], prepend: bool = False, *flags: tuple[OrderedDict[int, bool], bool]
+) -> RemovableHandle:
+    """Adds a hook, first or last, and its number to the dictionaries of those flags that are set."""
+    handle = RemovableHandle(hooks, extra_dict=[place for place, _ in flags])
     hooks[handle.id] = hook
-    for place, is_set in flags.values():
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    for place, is_set in flags:
         if is_set:
             place[handle.id] = True
     return handle
 
 
-def add_forward_pre(
-    module: Any, hook: Callable[..., Any], prepend: bool = False, with_kwargs: bool = False
-) -> RemovableHandle:
-    handle = _add(module._forward_pre_hooks, hook, kwargs=(module._forward_pre_hooks_with_kwargs, with_kwargs))
-    return _placed(module._forward_pre_hooks, handle, prepend)
-
-
-def add_forward(
-    module: Any, hook: Callable[..., Any], prepend: bool, with_kwargs: bool, always_call: bool
-) -> RemovableHandle:
-    kwargs = (module._forward_hooks_with_kwargs, with_kwargs)
-    handle = _add(module._forward_hooks, hook, kwargs=kwargs, always=(module._forward_hooks_always_called, always_call))
-    return _placed(module._forward_hooks, handle, prepend)
-
-
 def add_backward(module: Any, hook: Callable[..., Any], prepend: bool, is_full: bool) -> RemovableHandle:
+    """Adds a hook on gradients to a module, whose hooks are all of one kind."""
     if module._is_full_backward_hook is (not is_full):
         raise RunError(MIXED, hint="use only one of them")
     module._is_full_backward_hook = is_full
-    return _placed(module._backward_hooks, _add(module._backward_hooks, hook), prepend)
-
-
-def add_to(hooks: Hooks, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-    return _placed(hooks, _add(hooks, hook), prepend)
-
-
-def _placed(hooks: Hooks, handle: RemovableHandle, prepend: bool) -> RemovableHandle:
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
+    return add_to(module._backward_hooks, hook, prepend)
 
 
 # Hooks on all modules.
@@ -104,8 +84,8 @@ def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Calls `hook(module, args, output)` after the forward of every module; what it gives replaces the output."""
-    kwargs = (everywhere.forward_with_kwargs, with_kwargs)
-    return _add(everywhere.forward, hook, kwargs=kwargs, always=(everywhere.forward_always, always_call))
+    kwargs, always = (everywhere.forward_with_kwargs, with_kwargs), (everywhere.forward_always, always_call)
+    return add_to(everywhere.forward, hook, False, kwargs, always)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -318,12 +298,12 @@ def _through(
 ) -> tuple[Any, ...]:
     """The values, with the gradients of the tensors among them seen by a function, which gets None for the rest;
     it sees zeros for tensors that get no gradient, if those are to `fill` their places."""
-    places = [place for place, value in enumerate(values) if isinstance(value, Tensor)]
+    count, places = len(values), [place for place, value in enumerate(values) if isinstance(value, Tensor)]
     if not any(values[place]._recorded() for place in places):
         return values
 
     def seen(grads: Sequence[Any]) -> Sequence[Any]:
-        spread: list[Any] = [None] * len(values)
+        spread: list[Any] = [None] * count
         for place, grad in zip(places, grads):
             spread[place] = grad
         changed = on_gradients(tuple(spread))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Self, TypeVar, overload
+from typing import Any, ClassVar, Self, overload
 
 from ...base.errors import InvalidType, InvalidValue, NameTaken, NoAttribute, RunError, Unsupported
 from ...eager.autograd.hooks import RemovableHandle
@@ -44,7 +44,6 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
-Destination = TypeVar("Destination", bound=dict[str, Any])
 _empty_like = FUNCTIONS["weft"]["empty_like"]
 
 
@@ -100,7 +99,6 @@ class Module:
     dump_patches: bool = False
     call_super_init: bool = False
     _version: int = 1
-    _compiled_call_impl: None = None
     _own_names: ClassVar[tuple[str, ...]] = ("_parameters", "_buffers", "_modules")
 
     training: bool
@@ -110,7 +108,10 @@ class Module:
     _non_persistent_buffers_set: set[str]
     _is_full_backward_hook: bool | None
     _forward_hooks: hooking.Hooks
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
     _forward_pre_hooks: hooking.Hooks
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
     _backward_hooks: hooking.Hooks
     _backward_pre_hooks: hooking.Hooks
     _state_dict_hooks: hooking.Hooks
@@ -208,7 +209,7 @@ class Module:
         object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        held = [name for kind in self._own_names for name in self.__dict__[kind]]
+        held = [name for kind in self._own_names for name in self.__dict__.get(kind, ())]
         names = {*dir(type(self)), *self.__dict__, *held}
         return sorted(name for name in names if not name[:1].isdigit())
 
@@ -404,21 +405,21 @@ class Module:
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Calls a function with every module, children first."""
-        for module in state.children_first(self, "apply"):
-            if module._overrides("apply", self):
+        for module, is_closed in state.children_first(self, "apply"):
+            if is_closed:
                 module.apply(fn)
             else:
                 fn(module)
         return self
 
-    def _overrides(self, method: str, root: Module) -> bool:
-        """Whether a module below another has a method of its own, which then stands for all below it."""
-        return self is not root and getattr(type(self), method) is not getattr(Module, method)
+    def _overrides(self, method: str) -> bool:
+        """Whether the class has a method of its own."""
+        return getattr(type(self), method) is not getattr(Module, method)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replaces the elements of parameters and their gradients, and the buffers, by what a function gives."""
-        for module in state.children_first(self, "_apply") if recurse else [self]:
-            if module._overrides("_apply", self):
+        for module, is_closed in state.children_first(self, "_apply") if recurse else [(self, False)]:
+            if is_closed:
                 module._apply(fn)
             else:
                 module._apply_to_own(fn)
@@ -524,14 +525,11 @@ class Module:
         """Sets the mode of this module and all below it; dropout and batch normalisation, say, differ in training."""
         if not isinstance(mode, bool):
             raise InvalidValue("training mode is expected to be boolean")
-        left: list[Module] = [self]
-        while left:
-            module = left.pop()
-            if module._overrides("train", self):
+        for module, is_closed in state.children_first(self, "train"):
+            if is_closed:
                 module.train(mode)
-                continue
-            module.training = mode
-            left += module.children()
+            else:
+                module.training = mode
         return self
 
     def eval(self) -> Self:
@@ -614,14 +612,20 @@ class Module:
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Calls `hook(module, args)` before forward; what it gives, if not None, replaces the arguments."""
-        return hooking.add_forward_pre(self, hook, prepend, with_kwargs)
+        return hooking.add_to(
+            self._forward_pre_hooks, hook, prepend, (self._forward_pre_hooks_with_kwargs, with_kwargs)
+        )
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
         """Calls `hook(module, args, output)` after forward; what it gives, if not None, replaces the output.
         With `always_call` it is called after an error too."""
-        return hooking.add_forward(self, hook, prepend, with_kwargs, always_call)
+        kwargs, always = (
+            (self._forward_hooks_with_kwargs, with_kwargs),
+            (self._forward_hooks_always_called, always_call),
+        )
+        return hooking.add_to(self._forward_hooks, hook, prepend, kwargs, always)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_output)` when the gradients of outputs are known; what it gives replaces them."""
@@ -687,16 +691,10 @@ class Module:
         return "\n  ".join([f"{self._get_name()}(", *extra_lines, *lines]) + "\n)"
 
     def __repr__(self) -> str:
-        texts: dict[int, str] = {}
-        for module in state.children_first(self, "__repr__"):
-            if module._overrides("__repr__", self):
-                texts[id(module)] = repr(module)
-            else:
-                children = [
-                    (name, repr(child) if child is None else texts[id(child)])
-                    for name, child in module._modules.items()
-                ]
-                texts[id(module)] = module._texts_joined(children)
+        texts: dict[int, str] = {id(None): "None"}
+        for module, is_closed in state.children_first(self, "__repr__"):
+            children = [] if is_closed else [(name, texts[id(child)]) for name, child in module._modules.items()]
+            texts[id(module)] = repr(module) if is_closed else module._texts_joined(children)
         return texts[id(self)]
 
     def _replicate_for_data_parallel(self) -> Self:

@@ -50,16 +50,34 @@ class WithModule:
         self.hook, self.module = state["hook"], weakref.ref(state["module"])
 
 
-def children_first(root: Module, method: str) -> Iterator[Module]:
-    """A module and all below it, each after its children; not those below a module with a method of its own."""
-    left: list[tuple[Module, bool]] = [(root, False)]
+def visits(root: Module, method: str | None, prefix: str = "", once: bool = False) -> Iterator[tuple[Module, str, str]]:
+    """A module and all below it with their paths: each when it is "entered" and, after all below it, when it is
+    "left"; or "closed", if its class has a method of its own, which then stands for all below it as well. Where
+    `once`, a module has each child once."""
+    inside: set[int] = set()
+    left: list[tuple[Module, str, bool]] = [(root, prefix, False)]
     while left:
-        module, is_done = left.pop()
-        if is_done or module._overrides(method, root):
-            yield module
-            continue
-        left.append((module, True))
-        left += [(child, False) for child in reversed(list(module.children()))]
+        module, path, is_done = left.pop()
+        if is_done:
+            inside.discard(id(module))
+            yield module, path, "left"
+        elif method is not None and module is not root and module._overrides(method):
+            yield module, path, "closed"
+        elif id(module) in inside:
+            raise RunError("a module is below itself", where=path.removesuffix("."), hint="keep it in a list or tuple")
+        else:
+            inside.add(id(module))
+            yield module, path, "entered"
+            left.append((module, path, True))
+            below = module.named_children() if once else module._modules.items()
+            left += [(child, f"{path}{name}.", False) for name, child in reversed(list(below)) if child is not None]
+
+
+def children_first(root: Module, method: str) -> Iterator[tuple[Module, bool]]:
+    """A module and all below it, each after its children, and whether its own method stands for all below it."""
+    for module, _, step in visits(root, method, once=True):
+        if step != "entered":
+            yield module, step == "closed"
 
 
 # Out.
@@ -70,24 +88,19 @@ def collected(root: Module, destination: Any, prefix: str, keep_vars: bool) -> A
     if destination is None:
         destination = OrderedDict()
         destination._metadata = OrderedDict()
-    result = destination
-    left: list[tuple[Module, str, dict[str, Any] | None]] = [(root, prefix, None)]
-    while left:
-        module, path, metadata = left.pop()
-        if metadata is not None:
-            result = _after_saving(module, destination, path, metadata)
-        elif module._overrides("state_dict", root):
+    result, metadata = destination, dict[str, dict[str, Any]]()
+    for module, path, step in visits(root, "state_dict", prefix):
+        if step == "closed":
             module.state_dict(destination=destination, prefix=path, keep_vars=keep_vars)
+        elif step == "left":
+            result = _after_saving(module, destination, path, metadata[path])
         else:
-            metadata = {"version": module._version}
+            metadata[path] = {"version": module._version}
             if hasattr(destination, "_metadata"):
-                destination._metadata[path[:-1]] = metadata
+                destination._metadata[path[:-1]] = metadata[path]
             for hook in module._state_dict_pre_hooks.values():
                 hook(module, path, keep_vars)
             module._save_to_state_dict(destination, path, keep_vars)
-            left.append((module, path, metadata))
-            children = [(child, f"{path}{name}.", None) for name, child in module._modules.items() if child is not None]
-            left += reversed(children)
     return result
 
 
@@ -109,7 +122,7 @@ def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars
     for name, tensor in own_tensors(module).items():
         if tensor is not None:
             destination[prefix + name] = tensor if keep_vars else tensor.detach()
-    if _has_own(module, "get_extra_state"):
+    if module._overrides("get_extra_state"):
         destination[prefix + EXTRA] = module.get_extra_state()
 
 
@@ -119,12 +132,6 @@ def own_tensors(module: Module) -> dict[str, Tensor | None]:
         name: buffer for name, buffer in module._buffers.items() if name not in module._non_persistent_buffers_set
     }
     return {**module._parameters, **buffers}
-
-
-def _has_own(module: Module, method: str) -> bool:
-    """Whether a class defines what Module only names."""
-    base = type(module).__mro__[-2]
-    return getattr(type(module), method) is not getattr(base, method)
 
 
 # In.
@@ -155,27 +162,27 @@ def _quoted(keys: list[str]) -> str:
 def _load_all(
     root: Module, state: Any, metadata: Mapping[str, Any], assign: bool, keys: _IncompatibleKeys, errors: list[str]
 ) -> None:
-    left: list[tuple[Module, Any, str, bool]] = [(root, state, "", False)]
-    while left:
-        module, own, prefix, is_done = left.pop()
-        if is_done:
-            for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, keys) is not None:
-                    raise RunError(
-                        "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
-                        "values, if incompatible_keys need to be modified, it should be done inplace."
-                    )
+    parts = {"": state}  # what a module takes its state from: hooks of the one above it may have changed it
+    for module, path, step in visits(root, None):
+        if step == "left":
+            _after_loading(module, keys)
             continue
-        local = dict(metadata.get(prefix[:-1], {}))
+        local = dict(metadata.get(path[:-1], {}))
         if assign:
             local["assign_to_params_buffers"] = assign
-        module._load_from_state_dict(own, prefix, local, True, keys.missing_keys, keys.unexpected_keys, errors)
-        left.append((module, own, prefix, True))
-        for name, child in reversed(module._modules.items()):
-            if child is not None:
-                below = f"{prefix}{name}."
-                part = OrderedDict((key, value) for key, value in own.items() if key.startswith(below))
-                left.append((child, part, below, False))
+        own = parts.pop(path)
+        module._load_from_state_dict(own, path, local, True, keys.missing_keys, keys.unexpected_keys, errors)
+        for below in [f"{path}{name}." for name, child in module._modules.items() if child is not None]:
+            parts[below] = OrderedDict((key, value) for key, value in own.items() if key.startswith(below))
+
+
+def _after_loading(module: Module, keys: _IncompatibleKeys) -> None:
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, keys) is not None:
+            raise RunError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                "values, if incompatible_keys need to be modified, it should be done inplace."
+            )
 
 
 def load_own(
@@ -200,7 +207,7 @@ def load_own(
             error_msgs += [error] if error else []
         elif strict:
             missing_keys.append(key)
-    has_extra = _has_own(module, "set_extra_state")
+    has_extra = module._overrides("set_extra_state")
     if has_extra and prefix + EXTRA in state_dict:
         module.set_extra_state(state_dict[prefix + EXTRA])
     elif has_extra and strict:

@@ -128,7 +128,7 @@ def orthogonal(
 
     >>> import weft
     >>> from weft import nn
-    >>> layer = orthogonal(nn.ParameterDict({"weight": weft.randn(3, 2)}))
+    >>> layer = orthogonal(nn.Linear(2, 3))
     >>> weft.allclose(layer.weight.mT @ layer.weight, weft.eye(2), atol=1e-5)
     True
     """
@@ -186,7 +186,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int = 0) -> Module:
 
     >>> import weft
     >>> from weft import nn
-    >>> layer = weight_norm(nn.ParameterDict({"weight": weft.tensor([[3.0, 4.0]])}))
+    >>> layer = weight_norm(nn.Linear(2, 3))
+    >>> layer.weight = weft.tensor([[3.0, 4.0]])
     >>> layer.parametrizations.weight.original0.tolist(), layer.weight.tolist()
     ([[5.0]], [[3.0, 4.0]])
     """
@@ -257,9 +258,10 @@ def spectral_norm(
 
     >>> import weft
     >>> from weft import nn
-    >>> layer = spectral_norm(nn.ParameterDict({"weight": weft.eye(2) * 4}))
-    >>> weft.linalg.matrix_norm(layer.weight.detach(), 2)
-    tensor(1.)
+    >>> layer = spectral_norm(nn.Linear(8, 8), n_power_iterations=50)
+    >>> norm = weft.linalg.matrix_norm(layer.weight.detach(), 2)
+    >>> weft.allclose(norm, weft.ones(()), atol=1e-2)
+    True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):

@@ -227,12 +227,11 @@ def register_parametrization(
     >>> class Symmetric(nn.Module):
     ...     def forward(self, x):
     ...         return x.triu() + x.triu(1).mT
-    >>> module = nn.ParameterDict({"weight": weft.tensor([[1.0, 2.0], [3.0, 4.0]])})
-    >>> _ = register_parametrization(module, "weight", Symmetric())
-    >>> module.weight.tolist()
-    [[1.0, 2.0], [2.0, 4.0]]
-    >>> [name for name, _ in module.named_parameters()]
-    ['parametrizations.weight.original']
+    >>> layer = register_parametrization(nn.Linear(3, 3), "weight", Symmetric())
+    >>> weft.equal(layer.weight, layer.weight.mT)
+    True
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'parametrizations.weight.original']
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):

@@ -1,0 +1,5 @@
+"""What registering a hook gives."""
+
+from ..eager.autograd.hooks import RemovableHandle
+
+__all__ = ["RemovableHandle"]
