@@ -12,7 +12,7 @@ from .eager.tensor.size import Size as _Size
 from .eager.tensor.types import dtype as _dtype
 from .eager.tensor.types import layout as _layout
 
-from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
+from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, autograd as autograd, nn as nn, func as func, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
 from . import symbol as sym
 from .base import config as config
 from .base import ndarray as nd
@@ -92,7 +92,9 @@ float16: _dtype
 float32: _dtype
 float64: _dtype
 from .eager.torch_core.future import fork as fork
+get_autocast_cpu_dtype: Any
 from .eager.autocast import get_autocast_dtype as get_autocast_dtype
+get_autocast_gpu_dtype: Any
 from .eager.torch_core.settings import get_default_device as get_default_device
 from .eager.tensor.types import get_default_dtype as get_default_dtype
 from .eager.torch_core.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
@@ -119,6 +121,7 @@ int64: _dtype
 int8: _dtype
 from .eager.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from .eager.autocast import is_autocast_cache_enabled as is_autocast_cache_enabled
+is_autocast_cpu_enabled: Any
 from .eager.autocast import is_autocast_enabled as is_autocast_enabled
 from .eager.torch_core.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from .eager.autograd.modes import is_grad_enabled as is_grad_enabled
@@ -142,8 +145,11 @@ from .eager.archive.save import save as save
 from .eager.random.generator import seed as seed
 from .eager.autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
 from .eager.autocast import set_autocast_cache_enabled as set_autocast_cache_enabled
+set_autocast_cpu_dtype: Any
+set_autocast_cpu_enabled: Any
 from .eager.autocast import set_autocast_dtype as set_autocast_dtype
 from .eager.autocast import set_autocast_enabled as set_autocast_enabled
+set_autocast_gpu_dtype: Any
 from .eager.torch_core.settings import set_default_device as set_default_device
 from .eager.tensor.types import set_default_dtype as set_default_dtype
 from .eager.tensor.typed_tensor import set_default_tensor_type as set_default_tensor_type

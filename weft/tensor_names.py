@@ -35,16 +35,17 @@ expand_copy expm1 expm1_ eye feature_alpha_dropout feature_alpha_dropout_ featur
 feature_dropout_ fill fill_ finfo fix fix_ flatten flip fliplr flipud float float16 float32
 float64 float_power floor floor_ floor_divide floor_divide_ fmax fmin fmod fmod_ fork frac frac_
 frexp frobenius_norm from_dlpack from_file from_numpy frombuffer full full_like gather gcd gcd_
-ge ge_ geqrf ger get_autocast_dtype get_default_device get_default_dtype
-get_deterministic_debug_mode get_device get_float32_matmul_precision get_num_interop_threads
-get_num_threads get_printoptions get_rng_state gradient greater greater_ greater_equal
-greater_equal_ grid_sampler grid_sampler_2d grid_sampler_3d group_norm gru gru_cell gt gt_ half
-hamming_window hann_window hardshrink has_cuda has_cudnn has_lapack has_mkl has_mkldnn
-has_openmp heaviside heaviside_ hinge_embedding_loss histc histogram histogramdd hsplit hstack
-hypot hypot_ i0 i0_ igamma igamma_ igammac igammac_ iinfo imag index_add index_add_ index_copy
-index_copy_ index_fill index_fill_ index_put index_put_ index_reduce index_reduce_ index_select
-inf inference_mode initial_seed inner instance_norm int int16 int32 int64 int8 inverse
-is_anomaly_enabled is_autocast_cache_enabled is_autocast_enabled is_complex is_conj
+ge ge_ geqrf ger get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype
+get_default_device get_default_dtype get_deterministic_debug_mode get_device
+get_float32_matmul_precision get_num_interop_threads get_num_threads get_printoptions
+get_rng_state gradient greater greater_ greater_equal greater_equal_ grid_sampler
+grid_sampler_2d grid_sampler_3d group_norm gru gru_cell gt gt_ half hamming_window hann_window
+hardshrink has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_openmp heaviside heaviside_
+hinge_embedding_loss histc histogram histogramdd hsplit hstack hypot hypot_ i0 i0_ igamma
+igamma_ igammac igammac_ iinfo imag index_add index_add_ index_copy index_copy_ index_fill
+index_fill_ index_put index_put_ index_reduce index_reduce_ index_select inf inference_mode
+initial_seed inner instance_norm int int16 int32 int64 int8 inverse is_anomaly_enabled
+is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled is_complex is_conj
 is_deterministic_algorithms_warn_only_enabled is_distributed is_floating_point is_grad_enabled
 is_inference is_inference_mode_enabled is_neg is_nonzero is_same_size is_signed is_storage
 is_tensor is_vulkan_available is_warn_always_enabled isclose isfinite isin isinf isnan isneginf
@@ -69,21 +70,21 @@ remainder remainder_ renorm renorm_ repeat_interleave reshape resize_as_ resolve
 resolve_neg result_type rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell roll rot90 round
 round_ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub save scalar_tensor scatter scatter_ scatter_add
 scatter_add_ scatter_reduce scatter_reduce_ searchsorted seed segment_reduce select select_copy
-select_scatter selu selu_ set_anomaly_enabled set_autocast_cache_enabled set_autocast_dtype
-set_autocast_enabled set_default_device set_default_dtype set_default_tensor_type
-set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal set_grad_enabled
-set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always sgn sgn_
-short sigmoid sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ slice_copy
-slice_scatter slogdet softmax solve sort sparse_coo split split_copy split_with_sizes
-split_with_sizes_copy sqrt sqrt_ square square_ squeeze squeeze_copy stack std std_mean stft
-strided sub sub_ subtract subtract_ sum svd svd_lowrank swapaxes swapdims symeig t t_copy take
-take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot threshold threshold_ tile
-to_dlpack topk trace transpose transpose_copy trapezoid trapz triangular_solve tril tril_
-tril_indices triplet_margin_loss triu triu_ triu_indices true_divide true_divide_ trunc trunc_
-typename uint16 uint32 uint64 uint8 unbind unbind_copy unflatten unfold_copy unique
-unique_consecutive unravel_index unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze
-unsqueeze_copy use_deterministic_algorithms vander var var_mean vdot view_as_complex
-view_as_complex_copy view_as_real view_as_real_copy view_copy vsplit vstack wait where xlogy
-xlogy_ zero_ zeros zeros_like
+select_scatter selu selu_ set_anomaly_enabled set_autocast_cache_enabled set_autocast_cpu_dtype
+set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype
+set_default_device set_default_dtype set_default_tensor_type set_deterministic_debug_mode
+set_float32_matmul_precision set_flush_denormal set_grad_enabled set_num_interop_threads
+set_num_threads set_printoptions set_rng_state set_warn_always sgn sgn_ short sigmoid sigmoid_
+sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ slice_copy slice_scatter slogdet softmax solve
+sort sparse_coo split split_copy split_with_sizes split_with_sizes_copy sqrt sqrt_ square
+square_ squeeze squeeze_copy stack std std_mean stft strided sub sub_ subtract subtract_ sum svd
+svd_lowrank swapaxes swapdims symeig t t_copy take take_along_dim tan tan_ tanh tanh_ tensor
+tensor_split tensordot threshold threshold_ tile to_dlpack topk trace transpose transpose_copy
+trapezoid trapz triangular_solve tril tril_ tril_indices triplet_margin_loss triu triu_
+triu_indices true_divide true_divide_ trunc trunc_ typename uint16 uint32 uint64 uint8 unbind
+unbind_copy unflatten unfold_copy unique unique_consecutive unravel_index unsafe_chunk
+unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy use_deterministic_algorithms
+vander var var_mean vdot view_as_complex view_as_complex_copy view_as_real view_as_real_copy
+view_copy vsplit vstack wait where xlogy xlogy_ zero_ zeros zeros_like
     """.split()
 )

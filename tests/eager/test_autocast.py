@@ -188,6 +188,13 @@ def test_wrong_devices(name, kind):
         weft.autocast(name)
 
 
+def test_old_names_of_questions():
+    with weft.autocast("cpu", dtype=weft.float16):
+        for name in ("is_autocast_cpu_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype"):
+            with pytest.warns(DeprecationWarning, match="deprecated"):
+                assert getattr(weft, name)() in (True, weft.float16)
+
+
 def test_old_names_of_cuda():
     with pytest.warns(FutureWarning, match="deprecated"), pytest.warns(UserWarning, match="not available"):
         assert not weft.cuda.amp.autocast()._enabled

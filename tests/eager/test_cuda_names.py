@@ -38,7 +38,7 @@ cuda.current_device() cuda.get_device_name() cuda.get_device_capability(0) cuda.
 cuda.synchronize() cuda.current_stream() cuda.init() cuda.mem_get_info() cuda.Stream() cuda.Event() cuda.CUDAGraph()
 cuda.device(0).__enter__() cuda.set_device(0) cuda.get_rng_state() xpu.current_device() mps.synchronize()
 accelerator.synchronize() accelerator.current_device_index() ones(2).cuda() ones(2).to('cuda') ones(2,device='cuda:1')
-ones(2).to(device('mps')) ones(1).xpu() Generator('cuda')
+ones(2).to(device('mps')) ones(1).xpu() Generator('cuda') cuda.nvtx.range_push('a')
 """.split()
 
 

@@ -110,6 +110,14 @@ def test_unpool(rank, args, kwargs):
         same_call(ours, theirs, [chosen, places], named, gradients=False)
 
 
+@pytest.mark.parametrize("size", [(8, 8), (6, 4), (7,), (1, 6, 6)])
+def test_sizes_that_no_pool_came_from(size):
+    for library in (weft, oracle("torch")):
+        chosen, places = library.nn.MaxPool2d(2, return_indices=True)(library.ones(1, 1, 6, 6))
+        with pytest.raises(ValueError, match="output_size"):
+            library.nn.MaxUnpool2d(2)(chosen, places, output_size=size)
+
+
 WRONG = [
     ("MaxPool2d", (2,), [(4, 4)], RuntimeError),
     ("MaxPool1d", (3, 1, 2), [(1, 4)], RuntimeError),

@@ -7,7 +7,7 @@ from ..eager.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from ..eager.autograd.gradient_graph import is_multithreading_enabled, set_multithreading_enabled
 from ..eager.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ..eager.functions import all as _functions  # noqa: F401  tensors have their methods
-from . import anomaly_mode, engine, function, functional, grad_mode, graph, variable
+from . import anomaly_mode, engine, function, functional, grad_mode, graph, profiler, variable
 
 __all__ = [
     "Function",
@@ -29,6 +29,7 @@ __all__ = [
     "is_multithreading_enabled",
     "no_grad",
     "once_differentiable",
+    "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
     "set_multithreading_enabled",

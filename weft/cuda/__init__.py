@@ -2,6 +2,7 @@
 
 from ..eager.torch_core.absent import names_of as _names_of
 from . import amp as amp
+from . import nvtx as nvtx
 
 globals().update(_names_of("cuda"))
-__all__ = sorted(["amp", *_names_of("cuda")])
+__all__ = sorted(["amp", "nvtx", *_names_of("cuda")])

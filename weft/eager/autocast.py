@@ -287,7 +287,28 @@ def _check_name(device_type: object) -> None:
         raise InvalidType(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
 
 
-AUTOCAST: dict[str, Any] = {
+def _old(new: Callable[..., Any], kind: str, name: str) -> Callable[..., Any]:
+    """An old name, which tells the kind of device, of a function that takes it."""
+
+    def call(*args: Any) -> Any:
+        warnings.warn(f"weft.{name}() is deprecated: use weft.{new.__name__}({kind!r})", DeprecationWarning, 2)
+        return new(kind, *args)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`{new.__name__}({kind!r})` by an old name."
+    return call
+
+
+_OLD = {
+    "is_autocast_cpu_enabled": (is_autocast_enabled, "cpu"),
+    "set_autocast_cpu_enabled": (set_autocast_enabled, "cpu"),
+    "get_autocast_cpu_dtype": (get_autocast_dtype, "cpu"),
+    "set_autocast_cpu_dtype": (set_autocast_dtype, "cpu"),
+    "get_autocast_gpu_dtype": (get_autocast_dtype, "cuda"),
+    "set_autocast_gpu_dtype": (set_autocast_dtype, "cuda"),
+}
+AUTOCAST: dict[str, Any] = {name: _old(new, kind, name) for name, (new, kind) in _OLD.items()}
+AUTOCAST |= {
     function.__name__: function
     for function in (
         autocast,

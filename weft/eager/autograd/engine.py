@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
+from ..functions.around import LAYERS, through
 from ..native.pointwise import add_into
 from .anomaly import anomaly, check_nan, tell_forward
 from .modes import modes
@@ -156,7 +157,7 @@ class Run:
             results: Sequence[Grad] = [None] * len(node.next_functions)
         else:
             try:
-                results = validated(node, node.apply(grads))
+                results = validated(node, node.apply(grads) if not LAYERS else _watched(node, grads))
             except Exception as error:
                 if anomaly.enabled:
                     tell_forward(node)
@@ -170,6 +171,12 @@ class Run:
         if not self.keep_graph:
             node.release()
         return results
+
+
+def _watched(node: Node, grads: list[Grad]) -> Sequence[Grad]:
+    """A node's call through what goes on around calls, such as a profiler."""
+    found: Sequence[Grad] = through(node.name(), lambda args, kwargs: node.apply(list(args)), tuple(grads), {})
+    return found
 
 
 def _by_node(captures: dict[tuple[Node, int], int]) -> dict[Node, list[tuple[int, int]]]:

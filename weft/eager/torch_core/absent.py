@@ -11,7 +11,8 @@ from ...base.errors import InvalidType, NoDevice, OutOfMemory
 from ..tensor.device import device as Device
 from ..tensor.tensor import Tensor
 
-_TITLES = {"cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "mtia": "MTIA", "accelerator": "accelerator"}
+_TITLES = {kind: kind.upper() for kind in ("cuda", "xpu", "mps", "mtia")}
+_TITLES |= {"cuda.nvtx": "CUDA", "accelerator": "accelerator"}
 
 # What a question is answered with: the kinds of answers are those that PyTorch gives without a device.
 _ANSWERS: dict[str, Callable[[], Any]] = {
@@ -49,6 +50,7 @@ KINDS: dict[str, tuple[str, str]] = {  # functions and values; classes
         "make_graphed_callables get_allocator_backend",
         "Stream ExternalStream Event CUDAGraph graph MemPool CUDAPluggableAllocator",
     ),
+    "cuda.nvtx": ("mark range range_push range_pop range_start range_end", ""),
     "xpu": (_SHARED, "Stream Event MemPool"),
     "mtia": (_SHARED, "Stream Event"),
     "mps": (
@@ -86,7 +88,7 @@ def absent(kind: str, name: str) -> NoDevice:
     return NoDevice(
         f"weft.{kind}.{name} needs {'an' if title[0] in 'aX' else 'a'} {title} device, and there is none",
         why="weft computes on the processor alone",
-        hint=f"ask weft.{kind}.is_available() first, or use device='cpu'",
+        hint=f"ask weft.{kind.partition('.')[0]}.is_available() first, or use device='cpu'",
     )
 
 

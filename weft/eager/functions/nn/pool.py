@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....base.dtype import is_integer
-from ....base.errors import RunError
+from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
 from ....ops.shape.index import GatherAttrs
@@ -244,6 +244,21 @@ for _pool in _max_pools:
     row(_core_max_pool(_pool), method=False)
 
 
+def _asked_for(output_size: Sequence[int], usual: Sequence[int], steps: Sequence[int]) -> list[int]:
+    """The sizes that an unpool is to give, each less than a stride away from the usual one."""
+    rank = len(usual)
+    if len(output_size) not in (rank, rank + 2):
+        raise InvalidValue(f"output_size should have {rank} or {rank + 2} elements, but it has {len(output_size)}")
+    sizes = [int(size) for size in output_size[-rank:]]
+    for axis, (size, middle, step) in enumerate(zip(sizes, usual, steps)):
+        if abs(size - middle) >= step:
+            raise InvalidValue(
+                f"invalid output_size {list(output_size)} (dim {axis} must be between {middle - step} and "
+                f"{middle + step})"
+            )
+    return sizes
+
+
 def _max_unpool(rank: int) -> Callable[..., Tensor]:
     def unpool(
         input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
@@ -261,10 +276,9 @@ def _max_unpool(rank: int) -> Callable[..., Tensor]:
         steps = kernel if stride is None or stride == [] else several(stride, rank, "stride")
         pads = several(padding, rank, "padding")
         lead, sizes = shape[: len(shape) - rank], shape[len(shape) - rank :]
-        if output_size is None:
-            outs = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(sizes, steps, pads, kernel)]
-        else:
-            outs = list(output_size)[-rank:]
+        outs = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(sizes, steps, pads, kernel)]
+        if output_size is not None:
+            outs = _asked_for(output_size, outs, steps)
         each = math.prod(outs)
         places = array_of(indices).reshape(math.prod(lead), -1)
         if places.size and not (places.min() >= 0 and places.max() < each):

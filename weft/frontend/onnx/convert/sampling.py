@@ -86,9 +86,9 @@ def grid_sample(call: OnnxCall) -> Value:
     mode, rank, grid = _mode(call), call.rank(call[0]), call.shape(call[1], "the grid")
     if len(grid) != rank or grid[-1] != rank - 2:
         raise FormatError(f"a grid of shape {grid} for data of {rank} dimensions")
-    if rank == 4 and mode != "cubic" and call[0].dtype == call[1].dtype:
+    if (rank == 4 or (rank == 5 and mode != "cubic")) and call[0].dtype == call[1].dtype:
         attrs = call.attrs("padding_mode=padding align_corners")
-        return call.op("grid_sample", call[0], call[1], mode="bilinear" if mode == "linear" else mode, **attrs)
+        return call.op("grid_sample", call[0], call[1], mode=mode if mode == "nearest" else f"bi{mode}", **attrs)
     return _nearest_of_grid(call) if mode == "nearest" else _between_elements(call)
 
 
