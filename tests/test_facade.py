@@ -59,7 +59,8 @@ MODULES = (
     "autograd.engine autograd.functional autograd.graph nn nn.functional linalg fft special "
     "serialization random futures loggers cpp config nd name attribute _C _utils "
     "compiler.build_module compiler.graph_attr compiler.graph_functions compiler.graph_util "
-    "compiler.lr_scheduler compiler.optimizer"
+    "compiler.lr_scheduler compiler.optimizer "
+    "nn.init nn.utils optim optim.lr_scheduler optim.swa_utils utils utils.data distributions"
 ).split()
 
 

@@ -69,7 +69,7 @@ def _sentence(value: Any) -> str:
 
 
 def _line(prefix: str, name: str, value: Any) -> str:
-    bare = isinstance(value, type) and inspect.unwrap(value.__init__) is nn.Module.__init__  # takes no settings
+    bare = getattr(value, "__init__", None) is nn.Module.__init__  # takes no settings
     shown = "()" if bare else shown_signature(value)
     cells = f"`{prefix}.{name}{shown}`", _sentence(value)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
