@@ -461,6 +461,8 @@ def open_models() -> Iterator[Figure]:
             yield Figure(f"{name}, open batch of {row.batch}, over static", row.speed, "x", least, 10)
             yield Figure(f"{name}, first run at a batch of {row.batch}", max(row.first * 1e3, 0), "ms", 0, 20)
     yield Figure(f"memory after {open_sizes.SIZES} sizes, over one", open_sizes.memory_ratio(), "x", 0, 1.15)
+    made = open_sizes.decoder_compilations()
+    yield Figure(f"compilations while {open_sizes.TOKENS} tokens are decoded", made, "", 1, 2)
 
 
 # forests: against ONNX Runtime.

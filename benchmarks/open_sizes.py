@@ -26,6 +26,37 @@ from weft import testing
 BATCHES = (1, 4, 8)
 ROUNDS = 7
 SIZES = 40  # that memory is looked at after
+TOKENS = 200  # that a decoder adds to its cache, one a run
+
+DECODER = """<ir_version: 8, opset_import: ["" : 17]>
+decoder (int64[batch, length] ids, float[batch, 4, past, 8] k0, float[batch, 4, past, 8] v0)
+    => (float[batch, length, 50] scores, float[batch, 4, total, 8] k, float[batch, 4, total, 8] v)
+{
+    heads = Constant <value_ints = [0, 0, 4, 8]> ()
+    whole = Constant <value_ints = [0, 0, 32]> ()
+    root = Constant <value_float = 2.828427> ()
+    x = Gather (words, ids)
+    q1 = MatMul (x, wq)
+    k1 = MatMul (x, wk)
+    v1 = MatMul (x, wv)
+    q2 = Reshape (q1, heads)
+    k2 = Reshape (k1, heads)
+    v2 = Reshape (v1, heads)
+    q = Transpose <perm = [0, 2, 1, 3]> (q2)
+    k3 = Transpose <perm = [0, 2, 1, 3]> (k2)
+    v3 = Transpose <perm = [0, 2, 1, 3]> (v2)
+    k = Concat <axis = 2> (k0, k3)
+    v = Concat <axis = 2> (v0, v3)
+    kt = Transpose <perm = [0, 1, 3, 2]> (k)
+    s1 = MatMul (q, kt)
+    s2 = Div (s1, root)
+    s3 = Softmax <axis = -1> (s2)
+    y1 = MatMul (s3, v)
+    y2 = Transpose <perm = [0, 2, 1, 3]> (y1)
+    y3 = Reshape (y2, whole)
+    z = Add (x, y3)
+    scores = MatMul (z, head)
+}"""
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet50": lambda: testing.resnet.get_workload(num_layers=50),
@@ -75,6 +106,23 @@ def memory_ratio() -> float:
     return resident() / before
 
 
+def decoder_compilations() -> int:
+    """How often code is made while a decoder adds tokens to a cache that begins empty."""
+    import onnx
+
+    model, rng = onnx.parser.parse_model(DECODER), np.random.default_rng(0)
+    shapes = {"words": (50, 32), "head": (32, 50), **dict.fromkeys(("wq", "wk", "wv"), (32, 32))}
+    for name, extents in shapes.items():
+        weight = rng.standard_normal(extents).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    compiled = weft.compile(model)
+    ids, k, v = np.array([[1, 2, 3]]), *np.zeros((2, 1, 4, 0, 8), np.float32)
+    for _ in range(TOKENS):
+        scores, k, v = compiled.run({"ids": ids, "k0": k, "v0": v})
+        ids = scores[:, -1:].argmax(-1)
+    return compiled.compilations
+
+
 def resident() -> int:
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -85,6 +133,7 @@ def main() -> None:
         for row in measure(name):
             print(f"{row.name:<14} batch {row.batch}: {row.speed:.3f} of static speed, first {row.first * 1e3:.1f} ms")
     print(f"memory after {SIZES} sizes: {memory_ratio():.3f} x")
+    print(f"compilations for {TOKENS} tokens: {decoder_compilations()}")
 
 
 if __name__ == "__main__":

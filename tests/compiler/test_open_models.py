@@ -191,35 +191,13 @@ def test_numbers_in_place_of_scores(fill, turned, tmp_path):
     assert any("_strided_attention" in kernel.operators for kernel in model.report().kernels)
 
 
-class Recurrent(nn.Module):
-    def __init__(self, kind, **how):
-        super().__init__()
-        self.layer = getattr(nn, kind)(20, 24, **how)
-        self.out = nn.Linear(48 if how.get("bidirectional") else 24, 5)
-
-    def forward(self, x):
-        return self.out(self.layer(x)[0])
-
-
-@pytest.mark.parametrize(
-    ("kind", "how"),
-    [("LSTM", {}), ("LSTM", {"num_layers": 2, "batch_first": True}), ("GRU", {"bidirectional": True}), ("RNN", {})],
-)
-def test_recurrent_layers_of_any_length(kind, how, tmp_path):
-    torch.manual_seed(6)
-    network = disturbed(Recurrent(kind, **how))
-    model = exported(network, torch.randn(7, 3, 20), {0: "first", 1: "second"}, tmp_path)
-    for first, second in ((7, 4), (1, 8), (30, 1), (4, 3), (9, 2), (1, 1), (2, 9)):
-        same(model, network, torch.randn(first, second, 20))
-    assert model.compilations == 1
-
-
 ROWS = {
     "softmax": lambda x: torch.softmax(x, -1),
     "softmax of a middle axis": lambda x: torch.softmax(x, 1),
     "log_softmax": lambda x: torch.log_softmax(x, -1),
     "what follows": lambda x: torch.softmax(torch.relu(x), -1) + x,
     "mean": lambda x: x.mean(-1),
+    "running sums": lambda x: torch.cumsum(torch.tanh(x), 2) + torch.cumsum(x, 1),
     "largest": lambda x: x.amax((1, 2)),
 }
 

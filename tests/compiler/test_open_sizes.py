@@ -92,3 +92,16 @@ def test_products_of_any_number_of_rows(rows, depth, columns):
     a = rng.standard_normal((rows, depth)).astype("float32")
     want = np.maximum(a.astype("float64") @ w.T.astype("float64") + bias, 0)
     assert np.abs(model.run({"x": a})[0] - want).max() <= 1e-5 * np.abs(want).max() + 1e-5
+
+
+def test_sums_over_open_axes():
+    """Of products of two computed tensors, as linear attention has them: (batch, n, 24) and (batch, n, 40)."""
+    a, b = weft.symbol.exp(Variable("a")), weft.symbol.tanh(Variable("b"))
+    made = weft.symbol.batch_matmul(weft.symbol.transpose(a, axes=(0, 2, 1)), b)
+    model = compiled(made, a=("batch", "n", 24), b=("batch", "n", 40))
+    rng = np.random.default_rng(5)
+    for batch, n in ((2, 5), (1, 1), (3, 100), (1, 33)):
+        x, y = (rng.standard_normal((batch, n, width)).astype("float32") for width in (24, 40))
+        want = np.exp(x.astype("d")).swapaxes(1, 2) @ np.tanh(y.astype("d"))
+        np.testing.assert_allclose(model.run({"a": x, "b": y})[0], want, rtol=1e-4, atol=1e-4)
+    assert model.compilations == 1

@@ -301,3 +301,61 @@ def test_a_disabled_scaler_does_nothing():
     scaler.update()
     assert scaler.get_scale() == 1.0
     assert not scaler.is_enabled()
+
+
+def _trained(module):
+    """Losses of a few steps of a small network with everything: autocast, scaling, clipping, steps."""
+    module.manual_seed(0)
+    nn = module.nn
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+    optimizer = module.optim.SGD(net.parameters(), lr=0.05)
+    scaler = module.amp.GradScaler("cpu", init_scale=1024.0)
+    x, y = module.randn(16, 1, 8, 8), module.randint(0, 10, (16,))
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        with module.autocast("cpu", dtype=module.bfloat16):
+            loss = nn.functional.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    return losses
+
+
+def test_training():
+    np.testing.assert_allclose(_trained(weft), _trained(oracle("torch")), rtol=2e-3)
+
+
+MODULES = {
+    "Bilinear": (8, 8, 3),
+    "GRU": (8, 8),
+    "GRUCell": (8, 8),
+    "LSTM": (8, 8),
+    "LSTMCell": (8, 8),
+    "LayerNorm": (8,),
+    "Linear": (8, 3),
+    "MultiheadAttention": (8, 2),
+    "RNN": (8, 8),
+    "RNNCell": (8, 8),
+    "TransformerEncoderLayer": (8, 2),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_give_pytorchs_dtypes(name):
+    kinds = []
+    for module in (oracle("torch"), weft):
+        net = getattr(module.nn, name)(*MODULES[name])
+        x = module.randn(5, 2, 8)
+        inputs = [x[0]] if name.endswith("Cell") else [x] * {"Bilinear": 2, "MultiheadAttention": 3}.get(name, 1)
+        with module.autocast("cpu"):
+            found = net(*inputs)
+        while isinstance(found, tuple):
+            found = found[0]
+        found.float().square().sum().backward()
+        assert {p.grad.dtype for p in net.parameters() if p.grad is not None} == {module.float32}
+        kinds.append(str(found.dtype).partition(".")[2])
+    assert kinds[0] == kinds[1]

@@ -17,7 +17,7 @@ from weft.lower.cpu.open.reduction import (
     reduction_kernel,
     term_and_total,
 )
-from weft.lower.cpu.open.scan import Scan, column_scan_kernel, row_scan_kernel
+from weft.lower.cpu.scan import Scan, Walk, scan_kernel
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
@@ -121,16 +121,12 @@ def test_running_sums(target, dtype, reverse, exclusive):
     rng, kind = np.random.default_rng(4), np.dtype(dtype)
     written = (lambda old, new, x: old[0]) if exclusive else (lambda old, new, x: new[0])
     add = lambda a, b: (a[0] + b[0],)
-    scan = Scan("s", lambda x: (x,), add, (0,), written, exclusive, reverse)
-    rows = loaded(row_scan_kernel(scan, [kind, kind], target), target)
-    columns = loaded(column_scan_kernel(scan, [kind, kind], target), target)
+    scan = Scan(lambda x: (x,), add, (0,), written, exclusive, reverse)
     for outer, length, inner in ((1, 1, 1), (3, 17, 1), (2, 64, 1), (1, 7, 5), (2, 3, 300)):
         x = random(rng, (outer, length, inner), kind)
         out = guarded(np.zeros_like(x))
-        if inner == 1:
-            rows.run([guarded(x), out], [outer, length], outer, 0.0)
-        else:
-            columns.run([guarded(x), out], [outer, length, inner], outer * -(-inner // 256), 0.0)
+        kernel = scan_kernel("s", scan, [kind, kind], Walk(outer, length, inner), target)
+        loaded(kernel, target).run([guarded(x), out], [], outer * -(-inner // 256), 0.0)
         ordered = x[:, ::-1] if reverse else x
         made = np.cumsum(ordered, 1, dtype="float64" if kind.kind == "f" else kind)
         made = made - ordered if exclusive else made

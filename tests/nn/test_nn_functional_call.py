@@ -93,8 +93,9 @@ def numbers_for_dictionaries(lib):
 
 @scenario
 def states_are_stacked(lib):
-    parameters, buffers = lib.func.stack_module_state([affine(lib), affine(lib)])
-    return parameters, buffers, parameters["weight"].is_leaf
+    models = [lib.nn.Sequential(lib.nn.Linear(2, 3), lib.nn.BatchNorm1d(3)) for _ in range(2)]
+    parameters, buffers = lib.func.stack_module_state(models)
+    return parameters, buffers, parameters["0.weight"].is_leaf
 
 
 @scenario

@@ -534,6 +534,23 @@ def test_both_do_the_same(name):
     same_outcome(scenario.programs[name])
 
 
+def test_arguments_of_to():
+    for arguments, options in (((), {}), ((1, 2, 3, 4), {}), ((), {"kind": 1})):
+        with pytest.raises(TypeError, match="combination of arguments"):
+            weft.nn.Module().to(*arguments, **options)
+
+
+def test_replicas_have_tables_of_their_own():
+    module = affine(weft, child=affine(weft))
+    replica = module._replicate_for_data_parallel()
+    del replica.child, replica.seen
+    assert (list(module._modules), list(module._buffers), list(replica._parameters)) == (
+        ["child"],
+        ["seen", "scratch"],
+        [],
+    )
+
+
 def test_computed_tensors_are_no_parameters():
     """PyTorch cannot make such a Parameter either; one that got a history is refused."""
     weight = weft.nn.Parameter(weft.ones(2))

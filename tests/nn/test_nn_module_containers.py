@@ -307,6 +307,8 @@ def test_names_that_a_dictionary_of_parameters_lacks():
 def test_what_only_weft_takes_or_tells():
     made = nn.Sequential(*layers(weft, 1, 2))
     assert [module.extra_repr() for module in made.extend(made)] == ["1", "2", "1", "2"]
+    with pytest.raises(TypeError, match="should be of type"):
+        made.insert(0, 3)
     with pytest.raises(TypeError, match="should be called with an iterable, but got int"):
         nn.ModuleList() + 3
     assert list(nn.Container(a=layer(weft)).state_dict()) == ["a.scale"]

@@ -1,6 +1,9 @@
 """States of modules, out of them, into them and through files of both libraries, as PyTorch has them."""
 
+import copy
+import gc
 import io
+import pickle
 import sys
 from collections import OrderedDict
 
@@ -131,7 +134,8 @@ def hooks_around_saving(lib):
     m, told = net(lib), []
     m.register_state_dict_pre_hook(lambda module, prefix, keep: told.append(["before", prefix, keep]))
     m.first.register_state_dict_post_hook(lambda module, state, prefix, meta: told.append([prefix, list(state), meta]))
-    m.second.register_state_dict_post_hook(lambda module, state, prefix, meta: state.pop(prefix + "0.bias") and None)
+    m.second.register_state_dict_post_hook(lambda module, state, prefix, meta: state.update(more=prefix))
+    told.append(list(m.state_dict()))
     m._register_state_dict_hook(lambda module, state, prefix, meta: OrderedDict(only=state["bias"]))
     return list(m.state_dict()), told
 
@@ -262,6 +266,40 @@ def test_hooks_after_loading_give_nothing():
     module.register_load_state_dict_post_hook(lambda module, keys: keys)
     with pytest.raises(RuntimeError, match="not expected to return"):
         module.load_state_dict(module.state_dict())
+
+
+class Renaming(weft.nn.Module):
+    """Reads an older name of its parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = weft.nn.Parameter(weft.ones(2))
+        self.register_load_state_dict_pre_hook(renamed)
+
+
+def renamed(module, state, prefix, *rest):
+    assert module.weight is not None
+    state[prefix + "weight"] = state.pop(prefix + "old")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_hooks_of_copies_are_called_with_the_copies(copied):
+    module = Renaming()
+    twin = copied(module)
+    twin.load_state_dict({"old": weft.zeros(2)})
+    assert (twin.weight.tolist(), module.weight.tolist()) == ([0, 0], [1, 1])
+    (hook,) = twin._load_state_dict_pre_hooks.values()
+    del twin
+    gc.collect()
+    with pytest.raises(RuntimeError, match="dead Module"):
+        hook({}, "")
+
+
+def test_what_cannot_be_copied_is_told():
+    module = weft.nn.Module()
+    module.register_buffer("seen", weft.zeros(1).expand(3))  # one number for three elements
+    with pytest.raises(RuntimeError, match='named "seen", an exception occurred'):
+        module.load_state_dict({"seen": weft.ones(3)})
 
 
 @pytest.mark.parametrize("call", [lambda m: m.get_extra_state(), lambda m: m.set_extra_state(1)])

@@ -18,6 +18,7 @@ from weft.runtime import executor as executors
 from weft.runtime.artifact import load_program, save_program
 from weft.runtime.cpu.executor import CpuExecutor
 from weft.runtime.executor import Executor
+from weft.runtime.graph_module import GraphModule, load_library
 from weft.runtime.program import Program
 
 
@@ -159,6 +160,23 @@ def test_a_file_keeps_the_sizes_open(program, saved, tmp_path):
     check(weft.runtime.load(tmp_path / "again").run, rng, 8, 8)
     with pytest.raises(InvalidType):
         save_program(program, 3)
+
+
+def test_a_report_tells_the_memory_of_the_sizes_that_ran_last(program, saved):
+    rng, loaded = np.random.default_rng(), weft.runtime.load(saved)
+    assert loaded.report().arena_bytes == 0
+    for n, m in [(40, 9), (200, 12), (40, 9)]:
+        check(loaded.run, rng, n, m)
+        told = loaded.report().arena_bytes
+        assert told == program.plan.bound([n, m]).arena_bytes
+        assert told >= 4 * n * m
+
+
+def test_modules_of_open_programs_say_what_to_do(saved):
+    library = load_library(saved)
+    with pytest.raises(Unsupported, match="open makes no graph module") as raised:
+        GraphModule(library.program, weft.cpu())
+    assert "weft.runtime.load" in raised.value.hint
 
 
 def damaged(source, change):

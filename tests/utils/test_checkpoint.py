@@ -304,3 +304,23 @@ def test_capsules(torch):
     y[1] = 9
     assert x.tolist() == [0, 9, 2, 3]
     assert dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(y)).tolist() == [0, 9, 2, 3]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_modules(torch, reentrant):
+    """A network in segments has the gradients that PyTorch's has; its random numbers are the same twice."""
+    x = rng.standard_normal((8, 4)).astype("float32")
+    found = []
+    for module in (weft, torch):
+        module.manual_seed(0)
+        nn = module.nn
+        net = nn.Sequential(
+            nn.Linear(4, 16), nn.ReLU(inplace=True), nn.Dropout(0.4), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2)
+        )
+        given = module.tensor(x, requires_grad=True)
+        run = module.utils.checkpoint.checkpoint_sequential
+        out = run(net, 3, given, use_reentrant=reentrant)
+        (out * out).sum().backward()
+        found.append([given.grad.numpy(), *(parameter.grad.numpy() for parameter in net.parameters())])
+    for ours, theirs in zip(*found):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)

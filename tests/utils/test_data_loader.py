@@ -138,7 +138,7 @@ def test_samplers_that_draw_at_once(options):
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_seeds_of_workers(persistent):
-    """A worker's numbers are those of PyTorch's worker, weft's and Python's."""
+    """A worker's numbers are those of PyTorch's worker: weft's, Python's and numpy's."""
     torch, seen = oracle("torch"), []
     for module in (weft, torch):
         module.manual_seed(4)
@@ -150,7 +150,8 @@ def test_seeds_of_workers(persistent):
 
             def __getitem__(self, index, module=module):
                 info = module.utils.data.get_worker_info()
-                return index, info.id, info.num_workers, info.seed, module.randn(2).tolist(), random.random()
+                drawn = module.randn(2).tolist(), random.random(), float(np.random.rand())  # noqa: NPY002
+                return index, info.id, info.num_workers, info.seed, *drawn
 
         loader = data.DataLoader(Drawing(), num_workers=2, collate_fn=first, persistent_workers=persistent)
         seen.append([list(loader), list(loader), module.rand(1).item()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
+from ..core.symbolic import names_in
 from ..lower.group import LoweredKernel, Temporary, kernel_name
 from ..lower.rim import rim_kernel
 from ..passes.fuse import fusible_groups, has_native_code_for
@@ -58,6 +59,19 @@ def assemble(
     if "summary" in config.get("debug"):
         _print_kernels(program.kernels)
     return program
+
+
+def lowered(
+    graph: Graph,
+    groups: Sequence[FusedGroup],
+    constants: Mapping[str, Array],
+    target: Target,
+    progress: Progress | None = None,
+    inputs: Sequence[TensorSpec] = (),
+    sizes: OpenSizes | None = None,
+) -> list[te.Kernel]:
+    """The kernels of the same program as loops, in order, equal groups as often as they are there; none is compiled."""
+    return _Assembler(graph, constants, target, inputs, sizes).lowered(groups, progress)
 
 
 def fused_groups(graph: Graph, target: Target, fuse: bool = True) -> list[FusedGroup]:
@@ -104,15 +118,7 @@ class _Assembler:
 
     def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Program:
         start, hits = time.perf_counter(), kernel_cache.hits
-        for entry in dict.fromkeys(entry for group in groups for entry in group.outputs):
-            self._check_size(entry)
-        for name, nodes in self.inputs.items():
-            self._place_input(name, nodes)
-        for node in self.constants:
-            self._add(NodeEntry(node), "constant", node.name)
-        outputs = self._place_outputs(groups)
-        self._place_parts(groups)
-        self._check_memory(self._least_arena(groups))
+        outputs = self._place(groups)
         tell = progress or (lambda done, total: None)
         calls = {id(group): self._call(group) for group in groups if self._has_code(group)}
         ahead = lowered_ahead(list(calls.values()), self.graph.fact, self.maker, lambda n: tell(n, len(groups)))
@@ -125,7 +131,35 @@ class _Assembler:
                 self._copy(entry, self._fact(entry), key, (entry.node,))
         return self._finish(start, hits)
 
+    def lowered(self, groups: Sequence[FusedGroup], progress: Progress | None) -> list[te.Kernel]:
+        """The kernels of all groups as loops."""
+        self._place(groups)
+        known: dict[Hashable, list[te.Kernel]] = {}
+        kernels: list[te.Kernel] = []
+        calls = [self._call(group) for group in groups if self._has_code(group)]
+        for number, call in enumerate(calls):
+            if call.signature not in known:
+                known[call.signature] = [made.kernel for made in self.maker.lowered(call, self.graph.fact)]
+            kernels += known[call.signature]
+            if progress is not None:
+                progress(number + 1, len(calls))
+        return kernels
+
     # Places
+
+    def _place(self, groups: Sequence[FusedGroup]) -> list[tuple[Key, NodeEntry]]:
+        """Gives inputs, constants and outputs their places, and what stands inside larger values; (key, entry) of each
+        output."""
+        for entry in dict.fromkeys(entry for group in groups for entry in group.outputs):
+            self._check_size(entry)
+        for name, nodes in self.inputs.items():
+            self._place_input(name, nodes)
+        for node in self.constants:
+            self._add(NodeEntry(node), "constant", node.name)
+        outputs = self._place_outputs(groups)
+        self._place_parts(groups)
+        self._check_memory(self._least_arena(groups))
+        return outputs
 
     def _fact(self, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
         return self._static(self.graph.fact(entry), entry)
@@ -138,11 +172,6 @@ class _Assembler:
                 hint="give the shapes (and dtypes) of all inputs",
             )
         return fact.shape, fact.dtype
-
-    def _pinned(self, fact: Fact, entry: NodeEntry) -> tuple[tuple[int, ...], DType]:
-        """The same for what runs on these very sizes only."""
-        shape, dtype = self._static(fact, entry)
-        return tuple(map(int, shape)), dtype
 
     def _check_size(self, entry: NodeEntry) -> None:
         """Refuses what this machine could not hold, before code is made for it."""
@@ -416,14 +445,16 @@ class _Assembler:
         keys = [_place_of(entry) for entry in entries]
         for key in keys:
             self.places.use(key, len(self.steps))
-        facts = [self._pinned((fact or self.graph.fact)(entry), entry) for entry in entries]
+        known = {entry: self._static((fact or self.graph.fact)(entry), entry) for entry in entries}
+        free = _free_axes(node)
+        facts = [(_pinned(known[entry][0], free.get(entry, 0)), known[entry][1]) for entry in entries]
         attrs = {
             "op": node.op.name,
             "node": node.name,
             "attrs": dict(node.attrs),
             "inputs": [group.inputs.index(entry) for entry in node.inputs],
             "outputs": [entry.index for entry in group.outputs],
-            "tensors": [(list(shape), dtype_name(dtype)) for shape, dtype in facts],
+            "tensors": [(list(_numbers(shape)), dtype_name(dtype)) for shape, dtype in facts],
         }
         if node.subgraphs:
             attrs["subgraphs"] = [Graph(symbol.outputs).json() for symbol in node.subgraphs]
@@ -467,6 +498,22 @@ class _Assembler:
 
     def _spec(self, entry: NodeEntry, name: str) -> TensorSpec:
         return TensorSpec(name, *self._fact(entry))
+
+
+def _free_axes(node: Node) -> dict[NodeEntry, int]:
+    """How many leading axes of what a host step reads and writes may be of any size: turns of a scan are not counted
+    before it runs."""
+    if node.op_name != "scan" or names_in([node]):
+        return {}
+    data, results = node.inputs[: node.params.num_data], range(node.params.num_outputs)
+    return dict.fromkeys(
+        [*(e for e in data if e not in node.inputs[len(data) :]), *(NodeEntry(node, i) for i in results)], 1
+    )
+
+
+def _pinned(shape: Sequence[Any], free: int) -> tuple[Any, ...]:
+    """A shape of numbers, but for some leading axes: what runs with it serves these very sizes only."""
+    return (*shape[:free], *map(int, shape[free:]))
 
 
 def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:

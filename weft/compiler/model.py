@@ -79,9 +79,11 @@ def compile(
     Where all shapes are known, code is made now; otherwise when the model is first run. A dimension
     in `shape` is a number, or open: None, or a name such as "batch", which stands for one number in
     all inputs. Code that is made once serves all sizes of open dimensions, where it can be written
-    so; where it needs the number (height and width of convolutions), it is made for each when that
-    is first seen. `specialise="always"` makes code for each new set of input shapes alone, which may
-    be faster. `target` may be another machine, whose code is then saved and run there.
+    so; where it needs the number (the width of a transposed convolution), it is made for each when that
+    is first seen.
+    `specialise="always"` makes code for each new set of input shapes alone, which may be faster; "auto"
+    does so in the background, for shapes that are seen often and should gain by it. `target` may be
+    another machine, whose code is then saved and run there.
     `progress(done, total)` is called as kernels are made.
 
     >>> import numpy as np
@@ -300,6 +302,11 @@ class CompiledModel:
         """How often code was made."""
         return sum(part.compilations for part in self._schedule.compiled())
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until no code is being made in the background (`specialise="auto"`); False if that takes longer than
+        so many seconds."""
+        return all([part.wait(timeout) for part in self._schedule.compiled()])
+
     def prepare_known(self, progress: Progress | None = None) -> None:
         """Makes code now for the first part if the shapes of all inputs are known, and none decides."""
         first = self._schedule.parts[0]
@@ -336,7 +343,8 @@ class CompiledModel:
         if not programs:
             waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
             return open_report(waiting, str(self._source.target))
-        return report_of(programs, self._schedule.host_steps)
+        tried = [tried for part in self._schedule.compiled() for tried in part.tried]
+        return report_of(programs, self._schedule.host_steps, tried)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""
@@ -452,9 +460,16 @@ class _ShapeCheck:
 
     def __init__(self, inputs: Sequence[InputSpec]) -> None:
         self._inputs = inputs
+        dims = {dim for spec in inputs for dim in spec.shape or (None,)}
+        # Whether all that is asked is that names are one number, without arithmetic on them.
+        self._is_plain = all(names_of(dim) == {dim} for dim in dims if isinstance(dim, str))
 
     def __call__(self, shapes: Mapping[str, StaticShape]) -> dict[str, int]:
         """What the names stand for in these shapes, or an error."""
+        if self._is_plain:
+            plain = self._plain_names(shapes)
+            if plain is not None:
+                return plain
         given = [(spec, shapes[spec.name]) for spec in self._inputs if spec.name in shapes]
         names = bound_names(pair for spec, shape in given for pair in zip(spec.shape or (), shape))
         for spec, shape in given:
@@ -462,6 +477,20 @@ class _ShapeCheck:
             said = [_extent(dim, names) for dim in wanted]
             if len(wanted) != len(shape) or any(known not in (None, extent) for known, extent in zip(said, shape)):
                 raise self._error(spec, shape, said, names, given)
+        return names
+
+    def _plain_names(self, shapes: Mapping[str, StaticShape]) -> dict[str, int] | None:
+        """The same where names stand alone; None if something is wrong."""
+        names: dict[str, int] = {}
+        for spec in self._inputs:
+            shape = shapes.get(spec.name)
+            if shape is None or spec.shape is None:
+                continue
+            if len(shape) != len(spec.shape):
+                return None
+            for dim, extent in zip(spec.shape, shape):
+                if (names.setdefault(dim, extent) if isinstance(dim, str) else dim) not in (None, extent):
+                    return None
         return names
 
     def _error(

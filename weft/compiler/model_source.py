@@ -20,7 +20,7 @@ from ..core.symbol import Symbol
 from ..runtime.program import Array
 
 HOST = "cpu"  # whatever machine the model is loaded on
-SPECIALISE = ("never", "always")
+SPECIALISE = ("never", "auto", "always")
 
 
 class ModelSource(NamedTuple):

@@ -41,19 +41,20 @@ class Lowering(Generic[T]):
         """The kernels that compute the outputs of a group, in order. Only a group that takes strides
         may have inputs or outputs that are not dense."""
         template, rule = self._template(group), group.schedule
+        if template is not None:
+            if not template.takes_open_sizes:
+                _need_numbers(group, fact)
+            return template.make(group, fact, target, strides) if strides else template.make(group, fact, target)
         first = group.nodes[0].op
         assert first is not None
         written = Op.kernels.contains(first)
-        takes_open_sizes = first.open_body if written else template is None or template.takes_open_sizes
-        if rule is not None or not takes_open_sizes:
+        if rule is not None or (written and not first.open_body):
             _need_numbers(group, fact)
         if written:
             return loop_body_kernels(group, fact)
-        if template is None:
-            node = group.master or group.nodes[-1]
-            schedule = self.schedule if rule is None else registered_schedule(rule, node)
-            return lower_stages(group, fact, target, schedule, strides)
-        return template.make(group, fact, target, strides) if strides else template.make(group, fact, target)
+        node = group.master or group.nodes[-1]
+        schedule = self.schedule if rule is None else registered_schedule(rule, node)
+        return lower_stages(group, fact, target, schedule, strides)
 
     def copy(
         self,
@@ -86,10 +87,11 @@ class Lowering(Generic[T]):
         return frozenset(name for name, template in self.templates.items() if not template.takes_strides)
 
     def _template(self, group: FusedGroup) -> Template | None:
-        """A registered schedule goes before it."""
-        if group.master is None or group.schedule is not None:
+        """That of the master, or of the only node. A registered schedule goes before it."""
+        node = group.nodes[0] if len(group.nodes) == 1 else group.master
+        if node is None or group.schedule is not None:
             return None
-        return self.templates.get(group.master.op_name)
+        return self.templates.get(node.op_name)
 
 
 def _need_numbers(group: FusedGroup, fact: Facts) -> None:

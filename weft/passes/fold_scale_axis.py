@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..base.dtype import is_float
 from ..base.layout import Layout
-from ..base.shape import is_static
+from ..base.shape import Dim, is_static
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..core.op import Op
@@ -35,9 +35,9 @@ class At(NamedTuple):
     nonnegative: bool
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Dim, ...]:
         shape = self.graph.fact(NodeEntry(self.node)).shape
-        assert is_static(shape)
+        assert shape is not None
         return shape
 
 
@@ -176,7 +176,7 @@ def _scales(graph: Graph) -> Iterator[_Scale]:
         if node.op_name != "broadcast_mul":
             continue
         out = graph.fact(NodeEntry(node))
-        if not is_static(out.shape) or (out.dtype is not None and not is_float(out.dtype)):
+        if out.shape is None or None in out.shape or (out.dtype is not None and not is_float(out.dtype)):
             continue
         for data, other in ((0, 1), (1, 0)):
             factor = node.inputs[other]

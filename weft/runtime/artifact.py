@@ -150,8 +150,8 @@ class LoadedModel:
         return self.run(by_name(self.inputs, args, kwargs))
 
     def report(self) -> Report:
-        """What was compiled: kernels, host steps, times, memory."""
-        return report_of([self.program])
+        """What was compiled: kernels, host steps, times; memory at the sizes that were run last."""
+        return report_of([self._executor.latest])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program as one file."""

@@ -68,6 +68,12 @@ class Executor(ABC):
         """An executor for these sizes; None if the program does not serve them."""
         raise Unsupported(f"programs for {self.program.target} have no open sizes", where=repr(self))
 
+    @property
+    def latest(self) -> Program:
+        """The program as it ran last: of one whose sizes are open, bound to those of the last call."""
+        with self._lock:
+            return next(reversed(self._bound.values())).program if self._bound else self.program
+
     def _at(self, inputs: Mapping[str, Array]) -> Executor:
         """The executor for the sizes of these inputs, which is kept for the next of them."""
         shapes = [inputs[spec.name].shape for spec in self.program.inputs]

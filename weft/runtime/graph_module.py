@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ..base.device import Device, cpu
-from ..base.errors import Error, InvalidType, InvalidValue, NotFound, OutOfRange, RunError
+from ..base.errors import Error, InvalidType, InvalidValue, NotFound, OutOfRange, RunError, Unsupported
 from ..base.forks import renewed_lock
 from ..base.ndarray import NDArray, array, empty
 from ..base.param_dict import load_param_dict
 from .artifact import load_program, save_program
 from .graph_text import DescribedGraph, check_belongs, description
 from .loading import load_executor
-from .program import Program, described
+from .program import Program, described, listed
 
 
 class CompiledLibrary:
@@ -68,6 +68,13 @@ class GraphModule:
     def __init__(
         self, program: Program, device: Device, threads: int | None = None, params: Mapping[str, Any] | None = None
     ) -> None:
+        if program.open_sizes:
+            raise Unsupported(
+                "a program whose sizes are open makes no graph module",
+                why=f"a module has memory for its inputs from the beginning, and they are {listed(program.inputs)}",
+                hint="weft.runtime.load(path).run({...}) runs it at any sizes; weft.compiler.build(shape={...}) makes "
+                "a library for one",
+            )
         self.program = program
         self.device = device
         self._executor = load_executor(program, threads)

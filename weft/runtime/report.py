@@ -30,6 +30,7 @@ class Report:
     concat_copies: int
     target: str
     waiting_for: tuple[str, ...] = ()
+    specialised: tuple[str, ...] = ()  # what came of making programs for sizes that are seen often
 
     def __repr__(self) -> str:
         return str(self)
@@ -52,11 +53,12 @@ class Report:
             f"code {_size(self.code_bytes)}",
             f"{self.layout_transforms} layout transforms, {self.pad_copies} pad copies, "
             f"{self.concat_copies} concat copies",
+            *self.specialised,
         ]
         return "\n".join(lines)
 
 
-def report_of(programs: Sequence[Program], between: Sequence[str] = ()) -> Report:
+def report_of(programs: Sequence[Program], between: Sequence[str] = (), specialised: Sequence[object] = ()) -> Report:
     """The report of programs that run one after the other, with host steps between them."""
     hosts = [s.attrs["op"] for program in programs for s in program.plan.steps if isinstance(s, HostStep)]
     kernels = [kernel for program in programs for kernel in program.kernels]
@@ -78,11 +80,12 @@ def report_of(programs: Sequence[Program], between: Sequence[str] = ()) -> Repor
         pad_copies=sum(map(_is_pad_copy, kernels)),
         concat_copies=sum(map(_is_concat_copy, kernels)),
         target=programs[0].target,
+        specialised=tuple(map(str, specialised)),
     )
 
 
 def _arena_bytes(program: Program) -> int:
-    """Those of an open program follow from the sizes of a call."""
+    """Those of an open program that has not run yet are not known: they follow from the sizes of a call."""
     arena_bytes = program.plan.arena_bytes
     return 0 if isinstance(arena_bytes, At) else arena_bytes
 

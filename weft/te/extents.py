@@ -216,6 +216,12 @@ def is_open(size: Any) -> bool:
     return isinstance(size, Extent)
 
 
+def stays_open(size: Any) -> bool:
+    """Whether a size is an argument of code that is to serve as many sizes as can be: what is asked about it splits
+    them, where code that does not ask is often as good."""
+    return isinstance(size, Extent) and size.trace.stays_open
+
+
 def is_same(a: Any, b: Any) -> bool:
     """Whether two sizes are one number in all calls, as far as can be told without asking."""
     if isinstance(a, Extent) or isinstance(b, Extent):

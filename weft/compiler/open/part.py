@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ...base import config
 from ...base.errors import Error, Unsupported
@@ -26,17 +26,21 @@ from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
 from ...runtime.program import Program
 from ...te.extents import NumberNeeded
-from ..assemble import assemble, fused_groups
+from ..assemble import assemble, fused_groups, lowered
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from ..mutation import written_variables
 from ..prepare import prepare_typed, typed_graph
 from ..stages import reached
 from .binding import OpenSizes
+from .cost import kernel_cycles
+from .shapes import ShapeChecks
 
 MAX_PROGRAMS = 16
 
+T = TypeVar("T")
 Loaded = Callable[[Callable[[], Program]], Executor]
+Progress = Callable[[int, int], None]
 
 
 class _Made(NamedTuple):
@@ -55,6 +59,7 @@ class OpenPrograms:
         self._made: list[_Made] = []
         self._turn: ForkLock = renewed_lock()
         self._plain: Graph | None = None  # with names for all sizes
+        self._checks: ShapeChecks | None = None
         self._bound: set[str] = set()
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
@@ -109,11 +114,14 @@ class OpenPrograms:
         return None if 0 in values.values() else values
 
     def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
-        """Whether shapes that follow from names say what inference says of these numbers: it checks what operators ask
-        of them, and an extent of 1 may mean something else."""
+        """Whether shapes that follow from names say what inference says of these numbers: node by node, or where that
+        does not tell, of the whole graph."""
         try:
-            plain = self._typed(values)
             self._plain = self._plain or self._typed({})
+            self._checks = checks = self._checks or ShapeChecks(self._plain)
+            if checks.is_complete and checks.holds(values):
+                return True
+            plain = self._typed(values)
         except Error:
             return False
         pairs = zip(self._plain.indexed.nodes, plain.indexed.nodes, strict=True)
@@ -147,7 +155,32 @@ class OpenPrograms:
         self._names = []
         return None
 
+    def program_alone(self, shapes: Mapping[str, StaticShape], progress: Progress) -> Program:
+        """The program for inputs of these shapes and no others."""
+        values = self._values(shapes)
+        assert values is not None
+        return self._made_by(assemble, OpenSizes({}), values, progress)
+
+    def gain(self, shapes: Mapping[str, StaticShape], progress: Progress) -> float:
+        """How many times as fast the program for these shapes alone should be, by what both do in their loops."""
+        values = self._values(shapes)
+        if not self._names or values is None or not self._keeps_its_shapes(values):
+            return 1.0  # there is no open program for them
+        bound = {name: values[name] for name in self._names if name in self._bound}
+        sizes = OpenSizes({name: values[name] for name in self._names if name not in bound})
+        kernels = self._made_by(lowered, sizes, bound, progress)
+        numbers = dict(zip(sizes.trace.arguments, (values[name] for name in sizes.names)))
+        cycles = sum(kernel_cycles(kernel, numbers) for kernel in kernels)
+        alone = self._made_by(lowered, OpenSizes({}), values, progress)
+        return cycles / sum(kernel_cycles(kernel, {}) for kernel in alone) if alone else 1.0
+
     def _program(self, sizes: OpenSizes, bound: Mapping[str, int]) -> Program:
+        return self._made_by(assemble, sizes, bound, None)
+
+    def _made_by(
+        self, make: Callable[..., T], sizes: OpenSizes, bound: Mapping[str, int], progress: Progress | None
+    ) -> T:
+        """What is made of the groups of the graph in which some names are bound, and others are open sizes."""
         source, graph = self._source, self._typed(bound)
         reached("types", infer, graph)
         inputs = [sizes.spec(node.name, graph.fact(NodeEntry(node))) for node in _variables(graph, self._shapes)]
@@ -157,7 +190,8 @@ class OpenPrograms:
         graph = sizes.with_params(prepared.graph)
         groups = fused_groups(graph, source.target, source.opt_level >= 1)
         reached("groups", fusible_groups, groups)
-        return assemble(sizes.with_facts(graph), groups, prepared.constants, source.target, None, inputs, sizes)
+        args = groups, prepared.constants, source.target, progress, inputs
+        return make(sizes.with_facts(graph), *args, sizes if sizes.names else None)
 
 
 def _check_bounds(program: Program) -> None:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 from ...base import counters
 from ...base.errors import RunError
@@ -24,6 +25,7 @@ from ..assemble import assemble, fused_groups
 from ..constants import SharedConstants
 from ..control_flow import compile_parts
 from ..model_source import ModelSource
+from ..open.auto import Finished, Specialiser, Tried
 from ..open.part import OpenPrograms
 from ..prepare import as_arrays, prepare_typed, typed_graph
 from ..stages import reached
@@ -66,10 +68,13 @@ class Part:
         self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
         self._is_whole = is_whole(graph) and not self.names
         self._open: OpenPrograms | None = None
-        if is_whole(graph) and not self.deciding and source.specialise == "never":
+        if is_whole(graph) and not self.deciding and source.specialise != "always":
             self._open = OpenPrograms(graph, source, self.shared, self.inputs)
+        self._alone: Specialiser | None = None
+        if self._open is not None and source.specialise == "auto":
+            self._alone = Specialiser(self._open, *_hooks(self))
         self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
-        self._closed = False
+        self._closed = self._runs_here = False
         self.renew_locks()
 
     def renew_locks(self) -> None:
@@ -110,7 +115,11 @@ class Part:
         if counters.counting:
             counters.add_stat_value("weft.compiled_model_invocations", 1)
             counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
-        return found or self._compiled_once(key, arrays, names)
+        found = found or self._compiled_once(key, arrays, names)
+        if self._alone is not None:
+            shapes = {name: array.shape for name, array in arrays.items()}
+            self.last = found = self._alone.executor(key, shapes, found)
+        return found
 
     @property
     def program(self) -> Program | None:
@@ -126,7 +135,9 @@ class Part:
 
     def _compiled_once(self, key: Key, arrays: Mapping[str, Array], names: Mapping[str, int] | None) -> Executor:
         inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
-        check_target(str(self.source.target))
+        if not self._runs_here:
+            check_target(str(self.source.target))
+            self._runs_here = True
         if names is None:
             names = self.check({name: spec.extents for name, spec in inputs.items()})
         values = {name: arrays[name].copy() for name in self.deciding}
@@ -226,6 +237,17 @@ class Part:
             self._closed = True
             self.executors.clear()
             self.last = self._open = None
+        if self._alone is not None:
+            self._alone.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until no code is being made in the background; False if that takes longer."""
+        return self._alone is None or self._alone.wait(timeout)
+
+    @property
+    def tried(self) -> list[Tried]:
+        """What came of sizes that might have programs of their own."""
+        return [] if self._alone is None else self._alone.tried
 
     def copy(self) -> Part:
         """Another part that shares the code there is, which never changes."""
@@ -233,6 +255,23 @@ class Part:
         with self._lock:
             made.__dict__.update(self.__dict__, executors=self.executors.copy())
             made._open = self._open and self._open.copy()
+        if made._open is not None and self._alone is not None:
+            made._alone = self._alone.copy(made._open, *_hooks(made))
         made.renew_locks()
         made._drawing = self._drawing  # as they share the states
         return made
+
+
+def _hooks(part: Part) -> tuple[Callable[[], bool], Finished]:
+    """Whether a part is wanted, and how its programs become ready: for a thread that does not keep it alive."""
+    owner = ref(part)
+
+    def wanted() -> Part | None:
+        found = owner()
+        return None if found is None or found._closed else found
+
+    def finished(program: Program, start: int) -> Executor | None:
+        found = wanted()
+        return None if found is None else found._loaded(lambda: program, start)
+
+    return lambda: wanted() is not None, finished

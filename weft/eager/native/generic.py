@@ -12,7 +12,7 @@ import numpy as np
 from ...base.cpu_target import host
 from ...base.kept import Kept
 from ...compiler.open.kernels import making
-from ...compiler.open.programs import VARIANTS, open_program
+from ...compiler.open.programs import VARIANTS, lowered_operator, open_program
 from ...core.op import Op
 from ...lower.cpu.call import LoweredCall, lower_compute, lower_loop_body
 from ...runtime.cpu.executor import CpuExecutor
@@ -56,6 +56,11 @@ def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     return _known((op, params), arrays, make).run(arrays)
 
 
+def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of an operator that has a template."""
+    return _known((op, params), arrays, lambda: _by_template(op, params, arrays)).run(arrays)
+
+
 def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
@@ -75,6 +80,12 @@ def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) ->
 def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> _Call:
     inputs = facts_of(arrays)
     return _made(("computed", key), name, inputs, partial(lower_compute, name, compute, inputs, host()))
+
+
+def _by_template(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
+    inputs = facts_of(arrays)
+    key = ("template", op.name, tuple(sorted(op.attributes(params).items())))
+    return _made(key, op.name, inputs, partial(lowered_operator, op, params, inputs, host()))
 
 
 def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:

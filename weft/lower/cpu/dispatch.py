@@ -9,6 +9,7 @@ from .byte_product import byte_product_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
 from .product import product_kernels
 from .row_kernel import row_kernels
+from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
 from .winograd import winograd_kernels
 
@@ -25,6 +26,7 @@ LOWERING = Lowering[CpuTarget](
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True, takes_open_sizes=True),
+        **dict.fromkeys(SCANS, Template(scan_kernels, takes_open_sizes=True)),
         "_conv2d_grad": Template(gradient_kernels),
         "_conv2d_grad_data": Template(tap_kernels, takes_strides=True),
         "_conv2d_transpose_grad_data": Template(tap_kernels, takes_strides=True),

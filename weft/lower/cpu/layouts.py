@@ -37,23 +37,30 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     """conv2d with its channels in blocks; None where they do not divide into any."""
     shape = facts[0].shape
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
-    if not plain or not _is_image_known(shape) or facts[0].dtype != FLOAT32:
+    if not plain or not _are_channels_known(shape) or facts[0].dtype != FLOAT32:
         return None
-    lanes = target.lanes(FLOAT32)
+    lanes, closed = target.lanes(FLOAT32), _is_image_known(shape)
     if params.groups == 1 and params.channels % lanes and params.channels >= WIDE * lanes:
         return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
+    if layouts is None and not closed and params.groups == 1 and lanes > 1:
+        return _rounded_up(params, inputs, facts, target)
     if layouts is None:
         return None
-    tile = winograd_tile(params, shape, layouts, target)
+    tile = winograd_tile(params, shape, layouts, target) if closed else None
     if tile:
         return _winograd(params, inputs, shape, tile, target.lanes(FLOAT32))
     attrs = {**canonical(params), **layouts}
-    pads = _needed_pads(params, shape)
+    pads = _needed_pads(params, shape) if closed else four_pads(params.padding)
     if layouts["layout"] == "NCHW" or not any(pads):
         return Op.get("conv2d")(*inputs, **attrs)
     data, *rest = inputs
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
+
+
+def _are_channels_known(shape: Shape) -> TypeGuard[tuple[Any, int, Any, Any]]:
+    """Whether channels are a number; all else may follow from names."""
+    return shape is not None and None not in shape and isinstance(shape[1], int)
 
 
 def _is_image_known(shape: Shape) -> TypeGuard[tuple[Any, int, int, int]]:

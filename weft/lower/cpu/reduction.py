@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
 from ...base.shape import numel
@@ -37,7 +37,7 @@ SHORT_CALLS = frozenset("sqrt abs floor ceil trunc round isnan isinf isfinite fm
 
 
 class Reduction(NamedTuple):
-    """The reduced loops of a body, outermost first, and the loads inside them."""
+    """The reduced loops of a body, outermost first (of extent None if that is an argument), and the loads inside."""
 
     axes: list[Axis]
     loads: list[Load]
@@ -60,12 +60,19 @@ def reduction_kernel(
     return _vectorised(name, buffers, axes, body, vector, lanes, target)
 
 
+def has_vectors(axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> bool:
+    """Whether neighbours along an axis of known extent are neighbours in memory: results of a body whose strides follow
+    from the sizes of a call are then computed in tiles of registers all the same."""
+    body = in_memory_order(_without_blocks(simplified(body, axes)))
+    return choose_vector(axes, body, vector_lanes(body, target)) in axes
+
+
 # Reduced loops
 
 
 def reduction_of(body: Stmt) -> Reduction:
     loops = [node for node in statements(body) if isinstance(node, For)]
-    axes = [Axis(loop.var, int(loop.extent.value)) for loop in loops]  # type: ignore[attr-defined]
+    axes = [Axis(loop.var, int(loop.extent.value) if isinstance(loop.extent, Const) else None) for loop in loops]
     inner = loops[-1].body if loops else body
     return Reduction(axes, [load for load in loads(inner) if accessed(load).scope == "arg"])
 
@@ -134,7 +141,7 @@ def choose_vector(axes: Sequence[Axis], body: Stmt, lanes: int) -> Axis | None:
     known = [axis for axis in axes if not is_open(axis.extent) and axis.extent > 1]
     costs = [(_cost(axis, body, min(lanes, axis.extent)), axis) for axis in known]
     inner = reduction.axes[-1]
-    plain = all(load.mask is None for load in reduction.loads)
+    plain = inner.extent is not None and all(load.mask is None for load in reduction.loads)
     if plain and inner.extent >= lanes and _is_dense(reduction.loads, inner.var):
         costs.append((LANE_SUM_COST * _cost(inner, body, lanes), inner))
     best = min(costs, key=lambda item: item[0], default=None)
@@ -230,11 +237,12 @@ def _shared(axes: Sequence[Axis], body: Stmt) -> list[Axis]:
     """Axes over which some load stays the same, and some does not; the innermost first."""
     reads = reduction_of(body).loads
     found = []
-    for axis in reversed([axis for axis in axes if not is_open(axis.extent)]):
+    for axis in reversed(axes):
         steps = [step(load, axis.var) for load in reads]
         if any(s == 0 for s in steps) and any(s != 0 for s in steps):
             found.append(axis)
-    return found
+    known = [axis for axis in found if not is_open(axis.extent)]
+    return known or [axis for axis in found if None not in [step(load, axis.var) for load in reads]][:1]
 
 
 def _nest(
@@ -259,12 +267,16 @@ def _nest(
     far = FAR * target.caches[1]
     outside = across is not None and _panels_outside(panels[0], number.extent, outer, far)
     loops = [number, *outer] if outside else [*outer, number]
-    return finished_kernel(name, buffers, [axis for axis in loops if axis.extent != 1], _at_zero(body, loops))
+    return finished_kernel(name, buffers, [axis for axis in loops if not _is_one(axis)], _at_zero(body, loops))
 
 
 def _at_zero(body: Stmt, loops: Sequence[Axis]) -> Stmt:
-    zeros = {axis.var: as_expr(0) for axis in loops if axis.extent == 1}
+    zeros = {axis.var: as_expr(0) for axis in loops if _is_one(axis)}
     return substitute(body, zeros) if zeros else body
+
+
+def _is_one(axis: Axis) -> bool:
+    return not is_open(axis.extent) and bool(axis.extent == 1)
 
 
 def _panels_outside(part: Panels, count: int, outer: Sequence[Axis], far: float) -> bool:
@@ -288,10 +300,10 @@ def _bytes(source: Buffer) -> int:
 
 def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:
     """The choice that turn `number` falls to, told its turn within it."""
-    start = 0
-    parts: list[tuple[int, Stmt]] = []
+    start: Any = 0
+    parts: list[tuple[Any, Stmt]] = []
     for count, choice in choices:
-        parts.append((start + count, choice(number - start if start else number)))
+        parts.append((start + count, choice(number - start if is_open(start) or start else number)))
         start += count
     result = parts[-1][1]
     for end, stmt in reversed(parts[:-1]):
@@ -307,7 +319,7 @@ def _tiles(part: Panels, number: Var, across: Tiling | None, tile: Axis | None) 
         if across is None:
             return _register_tile(part, fixed)
         choices = []
-        done = 0
+        done: Any = 0
         for turns, count in across.counts:
             choices.append((count, _tile_at(part, fixed, across.axis, turns, done)))
             done += turns * count
@@ -323,7 +335,7 @@ def _tiles(part: Panels, number: Var, across: Tiling | None, tile: Axis | None) 
 
 
 def _tile_at(
-    part: Panels, fixed: list[tuple[Axis, int, Expr]], axis: Axis, turns: int, done: int
+    part: Panels, fixed: list[tuple[Axis, int, Expr]], axis: Axis, turns: int, done: Any
 ) -> Callable[[Expr], Stmt]:
     return lambda turn: _register_tile(part, [(axis, turns, turn * turns + done), *fixed])
 
@@ -391,6 +403,6 @@ def _unroll_inner(body: Stmt) -> Stmt:
     if not reduction.axes:
         return body
     inner = reduction.axes[-1]
-    if inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
+    if inner.extent is None or inner.extent % INNER_UNROLL or inner.extent == INNER_UNROLL:
         return body
     return split(body, inner.var, INNER_UNROLL, "unroll")

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...te.expr import Const, Expr, Load, Reduce, Var, as_expr
+from ...te.extents import is_open
 from ...te.linear import Linear, expression
 from ...te.loops import Buffer, buffer
 from ...te.schedule import inline
@@ -56,8 +57,9 @@ def find_rows(inputs: Sequence[Tensor], output: Tensor, longest: int) -> Rows | 
         return None
     axes, at = index
     reduced = [axis for axis, n in zip(axes, before[0].shape) if n == 1 and axis.extent != 1]
-    row = int(prod(axis.extent for axis in reduced)) * output.dtype.itemsize
-    if not reduced or row > longest:
+    if not reduced or any(is_open(axis.extent) for axis in reduced):
+        return None
+    if prod(axis.extent for axis in reduced) * output.dtype.itemsize > longest:
         return None
     return _Finder(axes, reduced, inputs, before, output).rows(at)
 

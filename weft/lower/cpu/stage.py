@@ -9,16 +9,19 @@ from typing import Any
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
+from ...te.expr import Reduce, Var
 from ...te.extents import NumberNeeded, is_open
 from ...te.loops import For, Kernel, Seq, Stmt
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
-from ...te.visit import loads
+from ...te.visit import loads, postorder
 from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
 from .nest import Axis
 from .open_stages import extents_of, nests_kernel, reductions
 from .pointwise import pointwise_kernel
-from .reduction import reduction_kernel
+from .reduction import has_vectors, reduction_kernel
+
+SHORT = 32  # terms of a sum that is not worth tiles in registers
 
 
 def lower_group(
@@ -38,16 +41,30 @@ def stage_kernel(
         return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
     summed = reductions(output, buffers)
     reduced = extents_of(summed)
-    inside = _open_inside([*buffers, output], reduced)
-    if inside and sum(len(loads(node)) for node in summed) > 1:
-        raise NumberNeeded(inside[0])  # a product, which needs tiles in registers
-    if inside:
-        return nests_kernel(name, [output], 0, places, target, inside[0].trace, strides)
     axes, body = _peel(loop_nest([output], buffers), output.shape)
+    inside = _open_inside([*buffers, output], reduced)
+    product = bool(inside) and _are_products(summed)
+    in_tiles = product and has_vectors(axes, body, target)
+    if product and not in_tiles and (any(map(is_open, reduced)) or prod(reduced) > SHORT):
+        raise NumberNeeded(inside[0])
+    if inside and not in_tiles:
+        return nests_kernel(name, [output], 0, places, target, inside[0].trace, strides)
     make = reduction_kernel if reduced else pointwise_kernel
     kernel = make(name, list(buffers.values()), axes, body, target)
     work = prod(output.shape) * (prod(reduced) if reduced else target.facts.move_operations)
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
+
+
+def _are_products(summed: Sequence[Reduce]) -> bool:
+    """Whether something that is read for one sum is read for others, too, which is worth tiles in registers."""
+    return any(len(_axes_of(node)) > 1 for node in summed)
+
+
+def _axes_of(node: Reduce) -> set[frozenset[Var]]:
+    """The axes of results that loads inside a sum follow, of those that change from term to term."""
+    own = {axis.var for axis in node.axes}
+    used = [{part for part in postorder(load.indices) if isinstance(part, Var)} for load in loads(node.body)]
+    return {frozenset(axes - own) for axes in used if axes & own}
 
 
 def _open_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]:

@@ -4,9 +4,10 @@ for many uses."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
+from ...te.extents import is_open
 from .nest import Axis
 
 MAX_ACROSS = 14  # turns of the axis whose elements are broadcast
@@ -14,10 +15,11 @@ MAX_PANELS = 4  # vectors side by side
 
 
 class Tiling(NamedTuple):
-    """`counts`: (turns in a tile, number of such tiles), which together cover the axis."""
+    """`counts`: (turns in a tile, number of such tiles), which together cover the axis; of an axis whose extent is an
+    argument, so are the numbers."""
 
     axis: Axis
-    counts: tuple[tuple[int, int], ...]
+    counts: tuple[tuple[int, Any], ...]
 
 
 def registers(target: CpuTarget) -> int:
@@ -36,6 +38,19 @@ def balanced(extent: int, factor: int) -> tuple[tuple[int, int], ...]:
     return tuple((turns, count) for turns, count in parts if count and turns)
 
 
+def halving(extent: Any, factor: int) -> tuple[tuple[int, Any], ...]:
+    """Tiles of `factor` turns, a power of two, and for the rest one at most of each smaller power.
+
+    >>> halving(15, 4)
+    ((4, 3), (2, 1), (1, 1))
+    """
+    counts, rest = [], extent
+    while factor:
+        counts.append((factor, rest // factor))
+        rest, factor = rest % factor, factor // 2
+    return tuple(counts)
+
+
 def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tuple[Tiling | None, Tiling | None]:
     """Tiles of an axis whose loads the panels share, and of the panels themselves.
 
@@ -46,16 +61,27 @@ def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tu
     candidates: list[Axis | None] = [axis for axis in across if axis.extent > 1] or [None]
     for axis in candidates:
         for p in range(1, min(MAX_PANELS, panels.extent if panels else 1) + 1):
-            for a in range(1, min(MAX_ACROSS, axis.extent if axis else 1) + 1):
+            for a in _sizes(axis):
                 if a * p + p + 1 <= budget:
                     loads = 1 / _average(axis, a) + 1 / _average(panels, p)
                     if loads < best[0] - 1e-9:
                         best = (loads, axis, a, p)
     _, axis, a, p = best
-    first = Tiling(axis, balanced(axis.extent, a)) if axis is not None and a > 1 else None
+    first = None
+    if axis is not None and a > 1:
+        first = Tiling(axis, (halving if is_open(axis.extent) else balanced)(axis.extent, a))
     second = Tiling(panels, balanced(panels.extent, p)) if panels is not None and p > 1 else None
     return first, second
 
 
+def _sizes(axis: Axis | None) -> Sequence[int]:
+    """What tiles of an axis may have."""
+    if axis is not None and is_open(axis.extent):
+        return [a for a in (1, 2, 4, 8) if a <= MAX_ACROSS]
+    return range(1, min(MAX_ACROSS, axis.extent if axis else 1) + 1)
+
+
 def _average(axis: Axis | None, factor: int) -> float:
+    if axis is not None and is_open(axis.extent):
+        return factor
     return axis.extent / -(-axis.extent // factor) if axis is not None else 1.0

@@ -67,7 +67,7 @@ def add_to(
 def add_backward(module: Any, hook: Callable[..., Any], prepend: bool, is_full: bool) -> RemovableHandle:
     """Adds a hook on gradients to a module, whose hooks are all of one kind."""
     if module._is_full_backward_hook is (not is_full):
-        raise RunError(MIXED, hint="use only one of them")
+        raise RunError(MIXED)
     module._is_full_backward_hook = is_full
     return add_to(module._backward_hooks, hook, prepend)
 
@@ -105,7 +105,7 @@ def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
 
 def _everywhere_backward(hook: Callable[..., Any], is_full: bool) -> RemovableHandle:
     if everywhere.is_full is (not is_full):
-        raise RunError(MIXED.replace("on a single Module", "as global Module hooks"), hint="use only one of them")
+        raise RunError(MIXED.replace("on a single Module", "as global Module hooks"))
     everywhere.is_full = is_full
     return add_to(everywhere.backward, hook)
 

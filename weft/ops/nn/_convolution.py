@@ -18,9 +18,10 @@ from ...base.dtype import DType, is_float
 from ...base.errors import InvalidValue, LayoutError
 from ...base.layout import Layout
 from ...core.schema import Params
+from ...te.extents import stays_open
 from .._families import Array
 from .._layouts import logical_index, physical_index, rearrange
-from ._windows import Windows, fold, read, windows_of
+from ._windows import Window, Windows, fold, read, windows_of
 
 NCHW, OIHW = Layout("NCHW"), Layout("OIHW")
 
@@ -152,12 +153,16 @@ def te_forward(conv: Convolution, x: te.Tensor, w: te.Tensor, shape: tuple[int, 
     return te.compute(shape, element, name="conv2d")
 
 
+def _padded_extent(win: Window, extent: Any, out: Any) -> Any:
+    """How far windows reach from where the first one begins."""
+    if stays_open(extent):
+        return extent + (win.before + win.after)
+    return max(extent + win.before, (out - 1) * win.stride + win.reach)
+
+
 def te_padded(conv: Convolution, x: te.Tensor, extents: Mapping[str, int], outs: Mapping[str, int]) -> te.Tensor:
     """The data with zeros around it, as far as windows reach; the data itself if none is needed."""
-    needed = {
-        letter: max(extents[letter] + win.before, (outs[letter] - 1) * win.stride + win.reach)
-        for letter, win in zip("HW", conv.windows)
-    }
+    needed = {letter: _padded_extent(win, extents[letter], outs[letter]) for letter, win in zip("HW", conv.windows)}
     if all(needed[letter] == extents[letter] for letter in "HW"):
         return x
     where = {letter: conv.data.index_of(letter) for letter in "HW"}

@@ -17,6 +17,7 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim
 from ...core.op import Op, Rule
 from ...core.schema import BOOL, LAYOUT, PADS, SIDES, Params, attr, schema
+from ...te.extents import stays_open
 from .._families import (
     OGRAD,
     OUT_FUSABLE,
@@ -303,10 +304,17 @@ def _count(params: Params, pool: Pool, windows: Sequence[Any], dtype: DType) -> 
 
 def _count_along(params: Params, win: Window, window: Any, extent: int, out: int) -> Any:
     low, high = _counted(params, win, extent)
+    if stays_open(extent) and win.before + win.after and not getattr(params, "count_include_pad", False):
+        return _counted_inside(win, window, low, high)
     if low == 0 and (out - 1) * win.stride + win.reach <= high:
         return win.size
     if out == 1:
         return _taps_before(win, high) - _taps_before(win, low)
+    return _counted_inside(win, window, low, high)
+
+
+def _counted_inside(win: Window, window: Any, low: Any, high: Any) -> Any:
+    """How many taps of a window stand between two places."""
     start = window * win.stride
     first = te.max((low - start + win.dilation - 1) // win.dilation, 0)
     last = te.min((high - start + win.dilation - 1) // win.dilation, win.size)

@@ -70,7 +70,7 @@ def _filled(value: float, shape: StaticShape, dtype: DType) -> Array:
 
 
 def _filled_tensor(value: float, shape: StaticShape, dtype: DType) -> te.Tensor:
-    constant = te.const(number(value, dtype), dtype)
+    constant = te.as_expr(value if is_open(value) else number(value, dtype), dtype)
     return te.compute(shape, lambda *i: constant)
 
 

@@ -39,7 +39,7 @@ class DataLoader(Generic[T_co]):
 
     With `num_workers` batches are made ahead of time by so many processes and come through shared memory; an exception
     of a worker is raised here, with its traceback as text. Workers have a thread and a seed each: that of the epoch
-    plus their number, for weft and for Python's `random`; `worker_init_fn` may seed other libraries.
+    plus their number, for weft, Python's `random` and numpy; `worker_init_fn` may seed other libraries.
 
     >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
     [[0, 1], [2, 3], [4]]

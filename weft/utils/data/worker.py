@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...eager.random.generator import manual_seed
 from ...eager.torch_core.exception_wrapper import ExceptionWrapper
 from ...eager.torch_core.processor import set_num_threads
@@ -109,6 +111,8 @@ def run_worker(connection: Connection, number: int, job: Job) -> None:
     set_num_threads(1)
     random.seed(job.seed + number)
     manual_seed(job.seed + number)
+    entropy = [number, job.seed & 0xFFFFFFFF, job.seed >> 32, 0]  # as PyTorch's workers have it
+    np.random.seed(np.random.SeedSequence(entropy).generate_state(4))  # noqa: NPY002  the stream that samples may draw from
     global _info
     _info = WorkerInfo(number, job.workers, job.seed + number, job.dataset)
     loading = _Loading(job, number)

@@ -276,10 +276,12 @@ def _small_matrix(shape: StaticShape) -> tuple[int, int]:
 @converter("Trilu", since=14, decides=(1,))
 def trilu(call: OnnxCall) -> Value:
     """The upper or lower triangle: the data where a known mask says so, else 0."""
+    data, given = call[0], call.get(1)
+    if given is not None and given.extents is not None:
+        return _open_triangle(call, data, call.reshape(given, ()))
     k = int(call.number(1, "k", 0))
-    data = call[0]
     if not is_static(data.shape):
-        return _open_triangle(call, data, k)
+        return _open_triangle(call, data, call.make(k, INT64))
     shape = call.shape(data)
     ones = np.ones(_small_matrix(shape[-2:]), bool)
     mask = np.triu(ones, k) if call.attr("upper") else np.tril(ones, k)
@@ -287,12 +289,12 @@ def trilu(call: OnnxCall) -> Value:
     return call.op("where", condition, data, call.op("zeros_like", data))
 
 
-def _open_triangle(call: OnnxCall, data: Value, k: int) -> Value:
+def _open_triangle(call: OnnxCall, data: Value, k: Value) -> Value:
     """The same by the numbers of rows and columns: the upper triangle is where column - row >= k."""
     rows, columns = call.told(call.dims(data))[-2:]
     distance = call.op("broadcast_sub", call.positions(columns, 1, 2, INT64), call.positions(rows, 0, 2, INT64))
     compare = "broadcast_greater_equal" if call.attr("upper") else "broadcast_less_equal"
-    return call.where(call.op(compare, distance, call.make(k, INT64)), data, call.op("zeros_like", data))
+    return call.where(call.op(compare, distance, k), data, call.op("zeros_like", data))
 
 
 @converter("ReverseSequence", since=10, decides=(1,))
