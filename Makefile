@@ -16,7 +16,7 @@ help:
 	@echo "make coverage which lines of weft a fifth of the generated cases run: an error below 90%"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
-	@echo "make docs     the pages of docs/ops, of ONNX and of tensor functions, and type stubs, from what they are about"
+	@echo "make docs     the pages of docs/ops, of ONNX, of tensor functions and of layers, and type stubs, from what they are about"
 	@echo "make lint     ruff and the type checker"
 	@echo "make oracles  install PyTorch, which half of the tests' answers come from, and scikit-learn"
 	@echo "make wheel    build the wheel and try it in an environment of its own"
@@ -66,6 +66,7 @@ figures: $(VENV)/.test
 docs: $(VENV)/.package
 	$(BIN)/python -m weft.tools.op_docs docs/ops
 	$(BIN)/python -m weft.tools.function_docs .
+	$(BIN)/python -m weft.tools.layer_docs docs/layers.md
 	$(BIN)/python -m weft.tools.onnx_table docs/onnx.md tests/frontend/onnx_backend_gaps.txt
 
 lint: $(VENV)/.lint

@@ -24,7 +24,7 @@ def tracked():
 
 
 def test_there_is_a_recipe_for_each_kind_of_thing():
-    assert [name for name, _ in RECIPES] == ["softsign", "atleast_2d", "row_kernels", "from_mxnet", "TOY"]
+    assert [name for name, _ in RECIPES] == ["softsign", "atleast_2d", "Softsign", "row_kernels", "from_mxnet", "TOY"]
 
 
 @pytest.mark.parametrize(("name", "body"), RECIPES, ids=[name for name, _ in RECIPES])
@@ -35,12 +35,18 @@ def test_recipes_name_files_that_name_the_example(name, body):
         assert re.search(rf"\b{name}\b", (ROOT / path).read_text()), path
 
 
-@pytest.mark.parametrize("name", ["softsign", "row_kernels"])
-def test_recipes_name_all_files_that_one_edits(name):
-    """Of an operator and of a template: in the rooms up to the compiler nothing else knows of them."""
+UP_TO_THE_COMPILER = "base core te ops passes lower codegen runtime compiler"
+
+
+@pytest.mark.parametrize(
+    ("name", "rooms"),
+    [("softsign", UP_TO_THE_COMPILER), ("row_kernels", UP_TO_THE_COMPILER), ("Softsign", "eager nn optim utils")],
+)
+def test_recipes_name_all_files_that_one_edits(name, rooms):
+    """Of an operator, of a template and of a layer: in these rooms nothing else knows of them."""
     files, _ = files_of(dict(RECIPES)[name])
     word = re.compile(rf"\b{name}\b")
-    rooms = tuple(f"weft/{room}/" for room in "base core te ops passes lower codegen runtime compiler".split())
+    rooms = tuple(f"weft/{room}/" for room in rooms.split())
     found = {path for path in tracked() if path.startswith(rooms) and word.search((ROOT / path).read_text())}
     assert found == {path for path in files if path.startswith(rooms)}
 
@@ -50,4 +56,5 @@ def test_generated_files_are_what_docs_writes():
     makefile = (ROOT / "Makefile").read_text()
     assert "weft.tools.op_docs docs/ops" in makefile
     assert "weft.tools.function_docs ." in makefile
+    assert "weft.tools.layer_docs docs/layers.md" in makefile
     assert all(path.startswith("docs/") or path in ("weft/tensor_names.py", "weft/__init__.pyi") for path in generated)

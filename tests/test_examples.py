@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from oracles import oracle
 
 import weft
 
@@ -58,10 +59,92 @@ def test_train_symbolic():
     assert int(re.search(r"(\d+) of 60 held-out", text)[1]) >= 50
 
 
-@pytest.mark.slow
-def test_train_digits():
-    text = output_of("train_digits.py")
-    assert float(re.search(r"reloaded: ([\d.]+)% of 360", text)[1]) > 97
+# Arguments, and how many of 360 held-out digits are then right at least, in percent.
+TRAINED = [
+    pytest.param("train_digits.py", ("--epochs", "2"), r"reloaded: ([\d.]+)% of 360", 80, id="two epochs"),
+    pytest.param("train_digits.py", (), r"reloaded: ([\d.]+)% of 360", 97, id="digits", marks=pytest.mark.slow),
+    pytest.param("finetune_onnx.py", (), r"after: ([\d.]+)% of 360", 90, id="negatives", marks=pytest.mark.slow),
+    pytest.param("transfer_learning.py", ("--steps", "16"), r"all layers: ([\d.]+)% of 360", 30, id="few batches"),
+    pytest.param("transfer_learning.py", (), r"all layers: ([\d.]+)% of 360", 90, id="turned", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "told", "least"), TRAINED)
+def test_trained_networks_read_digits(name, arguments, told, least):
+    assert float(re.search(told, output_of(name, *arguments))[1]) > least
+
+
+def test_finetuned_file(tmp_path):
+    """What is written is the network with other weights and the same open batch; before, it reads negatives badly."""
+    text = output_of("finetune_onnx.py", "--steps", "30", "--save", str(tmp_path / "new.onnx"))
+    assert float(re.search(r"before: ([\d.]+)% of 360", text)[1]) < 30
+    assert float(re.search(r"after: ([\d.]+)% of 360", text)[1]) > 35
+    assert len(re.findall(r"step +\d+  loss [\d.]+", text)) == 11
+    old, new = (
+        weft.frontend.from_onnx(path) for path in (EXAMPLES.parent / "weft/data/digits.onnx", tmp_path / "new.onnx")
+    )
+    assert new[1].keys() == old[1].keys()
+    changed = {name for name in old[1] if (old[1][name].asnumpy() != new[1][name].asnumpy()).any()}
+    assert changed == {name for name in old[1] if "running_" not in name}
+    assert weft.compile(tmp_path / "new.onnx").inputs[0].shape == ("batch", 1, 8, 8)
+
+
+def test_transfer_from_a_file_of_torchvision(tmp_path):
+    """Names and shapes are torchvision's, and PyTorch wrote the file: 1000 classes of a ResNet-18, made narrow."""
+    torch = oracle("torch")
+    shapes = {"conv1.weight": (4, 3, 7, 7), "fc.weight": (1000, 32), "fc.bias": (1000,)}
+    norms = {"bn1": 4}
+    for layer in range(4):
+        wide, before = 4 << layer, 4 << max(layer - 1, 0)
+        for block, inputs in enumerate((before, wide)):
+            at = f"layer{layer + 1}.{block}."
+            shapes |= {at + "conv1.weight": (wide, inputs, 3, 3), at + "conv2.weight": (wide, wide, 3, 3)}
+            norms |= {at + "bn1": wide, at + "bn2": wide}
+        if layer:
+            shapes[f"layer{layer + 1}.0.downsample.0.weight"] = (wide, before, 1, 1)
+            norms[f"layer{layer + 1}.0.downsample.1"] = wide
+    weights = {name: torch.rand(shape) * 0.1 for name, shape in shapes.items()}
+    for name, wide in norms.items():
+        weights |= {f"{name}.{part}": torch.rand(wide) + 0.5 for part in "weight bias running_mean running_var".split()}
+        weights[f"{name}.num_batches_tracked"] = torch.tensor(7)
+    assert len(weights) == 122
+    torch.save(weights, tmp_path / "resnet18.pth")
+    text = output_of("transfer_learning.py", "--weights", str(tmp_path / "resnet18.pth"), "--steps", "1")
+    assert "resnet18.pth: <All keys matched successfully>, 1000 classes, 4 channels" in text
+    assert len(re.findall(r"layers?: [\d.]+% of 360 held-out digits", text)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "loss"),
+    [
+        pytest.param(("--steps", "10", "--letters", "40"), 0, 4, id="few"),
+        pytest.param((), 0.8, 0.3, id="whole", marks=pytest.mark.slow),
+    ],
+)
+def test_character_transformer(arguments, words, loss):
+    text = output_of("character_transformer.py", *arguments)
+    losses = [float(found) for found in re.findall(r"loss ([\d.]+)", text)]
+    assert losses[0] > 3.9
+    assert losses[-1] < loss
+    assert "\n\nBeautiful" in text
+    known, written = map(int, re.search(r"(\d+) of (\d+) words", text).groups())
+    assert known >= words * written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "least"),
+    [pytest.param(("--steps", "3"), 1, id="few"), pytest.param((), 2.5, id="whole", marks=pytest.mark.slow)],
+)
+def test_dcgan(arguments, least):
+    text = output_of("dcgan.py", *arguments)
+    assert len(re.findall(r"critic [\d.]+  artist [\d.]+", text)) >= 3
+    score, first, best = map(
+        float, re.search(r"score (\S+), at first (\S+), of handwritten digits (\S+)", text).groups()
+    )
+    assert least <= score < best
+    assert 1 <= first < 2
+    assert 7 < best < 10
+    assert "█" in text or "▀" in text
 
 
 def test_new_op():

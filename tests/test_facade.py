@@ -60,7 +60,8 @@ MODULES = (
     "serialization random amp cuda cuda.amp backends backends.cudnn accelerator distributions profiler hub "
     "futures loggers cpp config nd name attribute _C _utils "
     "compiler.build_module compiler.graph_attr compiler.graph_functions compiler.graph_util "
-    "compiler.lr_scheduler compiler.optimizer"
+    "compiler.lr_scheduler compiler.optimizer "
+    "nn.init nn.utils optim optim.lr_scheduler optim.swa_utils utils utils.data distributions"
 ).split()
 
 

@@ -50,6 +50,11 @@ __all__ = [
     "zeros_",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 _LINEAR = ("linear", *(f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3)))
 _GAINS = {**dict.fromkeys((*_LINEAR, "sigmoid"), 1.0), "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
 

@@ -38,6 +38,11 @@ __all__ = [
     "StepLR",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 _LRScheduler = LRScheduler  # the name it once had
 
 

@@ -27,6 +27,11 @@ __all__ = [
     "update_bn",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 AvgFn = Callable[[Tensor, Tensor, Any], Tensor]
 MultiAvgFn = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 

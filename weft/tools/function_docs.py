@@ -106,7 +106,7 @@ def _line(row: Row) -> str:
     forms = ["function"] if row.space is not None else []
     forms += ["method"] * row.method + ["in-place"] * row.inplace + ["`out=`"] * bool(row.out)
     space = "" if row.space in ("weft", None) else row.space.removeprefix("weft.") + "."
-    shown = f"`{space}{row.name}{_shown_signature(row.function)}`"
+    shown = f"`{space}{row.name}{shown_signature(row.function)}`"
     if row.aliases:
         shown += " also " + ", ".join(f"`{alias}`" for alias in row.aliases)
     doc = " ".join((row.function.__doc__ or "").split()).rstrip(".")
@@ -114,10 +114,15 @@ def _line(row: Row) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _shown_signature(function: Callable[..., Any]) -> str:
-    signature = inspect.signature(function)
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+def shown_signature(function: Callable[..., Any]) -> str:
+    """How something is called, without types; defaults that are functions by their names."""
+    parameters = inspect.signature(function).parameters.values()
+    bare = [p.replace(annotation=inspect.Parameter.empty, default=_named(p.default)) for p in parameters]
     return str(inspect.Signature(bare))
+
+
+def _named(default: Any) -> Any:
+    return _Verbatim(default.__name__) if inspect.isfunction(default) else default
 
 
 # The names.
