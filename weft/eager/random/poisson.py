@@ -18,7 +18,7 @@ _FLOAT64 = np.dtype(np.float64)
 _CHUNK = 1024
 
 
-class _Uniform:
+class Uniforms:
     """Uniform numbers one by one, from a copy of a generator; `used` tells how many."""
 
     def __init__(self, generator: Generator) -> None:
@@ -40,7 +40,7 @@ def poisson(generator: Generator, rates: NDArray[Any]) -> NDArray[np.float64]:
     if not np.all(flat >= 0):
         raise RunError("invalid Poisson rate, expected rate to be non-negative")
     with generator._lock:
-        source = _Uniform(generator)
+        source = Uniforms(generator)
         made = [_few(rate, source) if rate < 10 else _many(rate, source) for rate in flat.tolist()]
         generator.double_words(source.used)
     return np.array(made, _FLOAT64).reshape(rates.shape)
@@ -60,14 +60,14 @@ def binomial(generator: Generator, counts: NDArray[Any], chances: NDArray[Any]) 
     if not np.all(np.isfinite(flat[0])):
         raise RunError("invalid binomial count, expected count to be finite")
     with generator._lock:
-        source = _Uniform(generator)
+        source = Uniforms(generator)
         pairs = zip(*(x.tolist() for x in flat))
         made = [_successes(count, p, source, rounded) for count, p in pairs]
         generator.double_words(source.used)
     return np.array(made, _FLOAT64).reshape(counts.shape)
 
 
-def _successes(count: float, p: float, source: _Uniform, rounded: Rounding) -> float:
+def _successes(count: float, p: float, source: Uniforms, rounded: Rounding) -> float:
     """Successes, or what is left of the count by failures, whichever are fewer."""
     if count <= 0 or p <= 0:
         return 0
@@ -79,7 +79,7 @@ def _successes(count: float, p: float, source: _Uniform, rounded: Rounding) -> f
     return count - found if p > 0.5 else found
 
 
-def _waited(count: float, p: float, source: _Uniform) -> int:
+def _waited(count: float, p: float, source: Uniforms) -> int:
     """How often one can wait for a success before the trials are used up."""
     rate, trials, found = math.log1p(-p), 0.0, 0
     while True:
@@ -91,7 +91,7 @@ def _waited(count: float, p: float, source: _Uniform) -> int:
         found += 1
 
 
-def _rejected(count: float, p: float, source: _Uniform, rounded: Rounding) -> float:
+def _rejected(count: float, p: float, source: Uniforms, rounded: Rounding) -> float:
     """Transformed rejection (Hoermann's BTRS): hat, squeeze and density as for Poisson numbers."""
     mean, others = rounded(count * p), rounded(1 - p)
     deviation = math.sqrt(rounded(mean * others))
@@ -136,7 +136,7 @@ def _tail(k: float) -> float:
     return (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (k + 1)
 
 
-def _few(rate: float, source: _Uniform) -> int:
+def _few(rate: float, source: Uniforms) -> int:
     """How many uniform numbers can be multiplied before the product is below exp(-rate)."""
     if rate == 0:
         return 0
@@ -148,7 +148,7 @@ def _few(rate: float, source: _Uniform) -> int:
         count += 1
 
 
-def _many(rate: float, source: _Uniform) -> int:
+def _many(rate: float, source: Uniforms) -> int:
     """Transformed rejection (Hoermann's PTRS): a hat that is cheap to sample, a squeeze that is
     cheap to test, and the exact density for the rest."""
     root, logarithm = math.sqrt(rate), math.log(rate)

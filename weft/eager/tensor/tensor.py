@@ -71,9 +71,12 @@ class Tensor:
         def __add__(self, other: Any) -> Tensor: ...
         def _cast(self, dtype: DType) -> Tensor: ...
 
+        def __neg__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+
         __sub__ = __mul__ = __truediv__ = __floordiv__ = __radd__ = __rsub__ = __rmul__ = __lt__ = __gt__ = __or__ = (
             __and__
-        ) = __add__
+        ) = __le__ = __ge__ = __pow__ = __rtruediv__ = __rpow__ = __matmul__ = __add__
 
     # Shape and memory
 

@@ -1,0 +1,6 @@
+"""Lets tests of this folder import its cases."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
