@@ -1,0 +1,60 @@
+"""Scripts written for PyTorch train with weft when nothing but their import lines changes: every file of
+tests/scripts runs with both from the same seeds, and their losses are the same step by step. Initial weights,
+dropout, shuffling and sampled data are therefore the same random streams."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from oracles import oracle
+
+import weft
+
+SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.py"))
+SLOW: set[str] = set()  # scripts that take more than a few seconds
+STEPS = 20
+
+# (a line of import, the same line for weft)
+REWRITES = (
+    (re.compile(r"^import torch$"), "import weft as torch"),
+    (re.compile(r"^import torch\.(\S+) as (\w+)$"), r"import weft.\1 as \2"),
+    (re.compile(r"^from torch((?:\.\w+)*) import (.+)$"), r"from weft\1 import \2"),
+)
+
+
+def for_weft(line):
+    for form, instead in REWRITES:
+        if form.match(line):
+            return form.sub(instead, line)
+    assert not re.match(r"\s*(import|from)\b.*\btorch\b", line), f"a form of import that has no rewrite: {line}"
+    return line
+
+
+def losses_of(path, text):
+    script = ModuleType(path.stem)
+    exec(compile(text, str(path), "exec"), vars(script))
+    return script.torch, script.main(STEPS)
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW)) for path in SCRIPTS]
+)
+def test_a_script_trains_alike(path):
+    torch = oracle("torch")
+    text = path.read_text(encoding="utf-8")
+    expected_library, expected = losses_of(path, text)
+    library, losses = losses_of(path, "\n".join(map(for_weft, text.splitlines())))
+    assert expected_library is torch
+    assert library is weft
+    assert len(losses) == STEPS
+    assert all(type(loss) is float and math.isfinite(loss) for loss in losses)
+    assert len(set(losses)) > STEPS // 2  # something is trained
+    assert losses == pytest.approx(expected, rel=1e-4)
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) >= 1
