@@ -7,7 +7,7 @@ import torch.nn as nn
 import torch.optim as optim
 
 STEPS = 5  # a step searches along a line, so that rounding grows from one to the next
-COUNT, LENGTH, PERIOD = 6, 24, 8
+COUNT, LENGTH, PERIOD = 6, 16, 8
 
 
 class Sequence(nn.Module):
@@ -44,7 +44,7 @@ def make_trainer(waves):
     inputs, targets = waves[2:, :-1], waves[2:, 1:]
     model = Sequence().double()
     criterion = nn.MSELoss()
-    optimizer = optim.LBFGS(model.parameters(), lr=0.8, max_iter=4)
+    optimizer = optim.LBFGS(model.parameters(), lr=0.8, max_iter=3)
 
     def closure():
         optimizer.zero_grad()
