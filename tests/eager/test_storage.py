@@ -559,6 +559,39 @@ def test_who_shares_memory_only_lets_the_graph_go(how, asked):
         assert shared.untyped_storage() is storage
 
 
+OWN_DATA = {
+    "itself": lambda x: x,
+    "detached": lambda x: x.detach(),
+    "its data": lambda x: x.data,
+    "turned": lambda x: x.data.t(),
+    "a part": lambda x: x.data[1:],
+    "a column": lambda x: x.data[:, 1],
+    "spread": lambda x: x.data[1:].expand(2, 3),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("how", OWN_DATA)
+def test_a_tensor_may_look_at_its_own_memory_as_a_view_does(how, requires_grad):
+    def looked(library):
+        x = library.arange(6, dtype=library.float32).view(2, 3).clone().requires_grad_(requires_grad)
+        before = x.detach()
+        x.data = OWN_DATA[how](x)
+        before[1, 1] = 50
+        return x.tolist(), x.stride(), x.storage_offset(), x.untyped_storage().nbytes(), before.storage_offset()
+
+    assert looked(weft) == looked(oracle("torch"))
+
+
+def test_two_tensors_may_take_the_data_of_one_another():
+    first, second = weft.zeros(2), weft.ones(2)
+    first.data = second
+    second.data = first
+    first.fill_(3)
+    assert second.tolist() == [3, 3]
+    assert first.untyped_storage() is second.untyped_storage()
+
+
 def test_a_storage_knows_the_root_of_the_view_that_asked_for_it():
     base = weft.zeros(4)
     storage = base[1:].untyped_storage()

@@ -325,8 +325,14 @@ class Tensor:
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
                 why=f"this one is {value.dtype}",
             )
-        self._array, self._root = value._array, value._owner()
-        self._storage = self._start = self._accumulator = None
+        owner = value._owner()
+        if owner is self:
+            if value._array is not self._array:
+                self.untyped_storage()  # of all the memory, before it looks at a part
+                self._look_as(value)
+        else:
+            self._array, self._root, self._storage, self._start = value._array, owner, None, None
+        self._accumulator = None
 
     def _recorded(self) -> bool:
         """Whether an operator on this tensor would be recorded."""
