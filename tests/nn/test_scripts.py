@@ -67,5 +67,24 @@ def test_a_script_trains_alike(path, torch):
     assert weft.rand(3).tolist() == torch.rand(3).tolist()  # as many draws were made
 
 
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("import torch.utils.data", ["weft.utils.data"]),
+        ("import torch.nn.functional as F", ["F.conv2d"]),
+        ("from torch import nn, optim", ["nn.Linear", "optim.SGD"]),
+        ("from torch.optim.lr_scheduler import StepLR", ["StepLR"]),
+        ("from torch.nn.utils.rnn import pad_sequence as pad", ["pad"]),
+        ("from torch.autograd import Variable, grad", ["Variable", "grad"]),
+    ],
+)
+def test_forms_of_import(line, names):
+    script = {}
+    exec(for_weft(line), script)
+    for name in names:
+        found = eval(name, script)
+        assert getattr(found, "__module__", found.__name__).split(".")[0] == "weft"
+
+
 def test_the_scripts_are_there():
     assert {"mnist", "cifar_cnn", "word_lstm", "word_transformer", "vae", "dcgan"} <= {path.stem for path in SCRIPTS}

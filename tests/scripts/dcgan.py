@@ -16,22 +16,17 @@ def weights_init(m):
         m.bias.data.fill_(0)
 
 
-class Generator(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.main = nn.Sequential(
-            nn.ConvTranspose2d(NZ, NGF * 2, 4, 1, 0, bias=False),  # 4 x 4
-            nn.BatchNorm2d(NGF * 2),
-            nn.LeakyReLU(0.2, True),
-            nn.ConvTranspose2d(NGF * 2, NGF, 4, 2, 1, bias=False),  # 8 x 8
-            nn.BatchNorm2d(NGF),
-            nn.ReLU(True),
-            nn.ConvTranspose2d(NGF, NC, 4, 2, 1, bias=False),  # 16 x 16
-            nn.Tanh(),
-        )
-
-    def forward(self, noise):
-        return self.main(noise)
+def generator():
+    return nn.Sequential(
+        nn.ConvTranspose2d(NZ, NGF * 2, 4, 1, 0, bias=False),  # 4 x 4
+        nn.BatchNorm2d(NGF * 2),
+        nn.ReLU(True),
+        nn.ConvTranspose2d(NGF * 2, NGF, 4, 2, 1, bias=False),  # 8 x 8
+        nn.BatchNorm2d(NGF),
+        nn.ReLU(True),
+        nn.ConvTranspose2d(NGF, NC, 4, 2, 1, bias=False),  # 16 x 16
+        nn.Tanh(),
+    )
 
 
 class Discriminator(nn.Module):
@@ -61,7 +56,7 @@ def real_images(count):
 
 def main(steps=20):
     torch.manual_seed(999)
-    netG = Generator().apply(weights_init)
+    netG = generator().apply(weights_init)
     netD = Discriminator().apply(weights_init)
     criterion = nn.BCELoss()
     optimizerD = optim.Adam(netD.parameters(), lr=2e-3, betas=(0.5, 0.999))

@@ -4,8 +4,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
-from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 
 class Net(nn.Module):
@@ -13,8 +12,8 @@ class Net(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(1, 8, 3, 1)
         self.conv2 = nn.Conv2d(8, 16, 3, 1)
-        self.dropout1 = nn.Dropout(0.25)
-        self.dropout2 = nn.Dropout(0.5)
+        self.dropout1 = nn.Dropout(0.1)
+        self.dropout2 = nn.Dropout(0.25)
         self.fc1 = nn.Linear(16 * 6 * 6, 32)
         self.fc2 = nn.Linear(32, 10)
 
@@ -33,7 +32,7 @@ def make_digits(count):
     """Images that are one of ten patterns each, under noise."""
     patterns = torch.rand(10, 1, 16, 16)
     labels = torch.randint(0, 10, (count,))
-    images = patterns[labels] + 0.3 * torch.randn(count, 1, 16, 16)
+    images = patterns[labels] + 0.2 * torch.randn(count, 1, 16, 16)
     return TensorDataset((images - images.mean()) / images.std(), labels)
 
 
@@ -53,11 +52,12 @@ def evaluate(model, device, loader):
 def main(steps=20):
     torch.manual_seed(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    train_loader = DataLoader(make_digits(72), batch_size=16, shuffle=True)
-    test_loader = DataLoader(make_digits(32), batch_size=32)
+    digits = make_digits(96)
+    train_loader = DataLoader(Subset(digits, range(72)), batch_size=16, shuffle=True)
+    test_loader = DataLoader(Subset(digits, range(72, 96)), batch_size=24)
     model = Net().to(device)
-    optimizer = optim.Adadelta(model.parameters(), lr=1.0)
-    scheduler = StepLR(optimizer, step_size=1, gamma=0.7)
+    optimizer = optim.Adadelta(model.parameters(), lr=2.0)
+    scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.9)
 
     losses = []
     while len(losses) < steps:

@@ -1,15 +1,16 @@
 """A variational autoencoder of binary images: reparametrised samples, reconstruction plus divergence, Adam."""
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
-import torch.utils.data
-from torch import nn, optim
+import torch.optim as optim
+from torch.utils.data import DataLoader
 
-SIDE = 10
+SIDE, LATENT = 10, 4
 
 
 class VAE(nn.Module):
-    def __init__(self, hidden=32, latent=4):
+    def __init__(self, hidden=32, latent=LATENT):
         super().__init__()
         self.fc1 = nn.Linear(SIDE * SIDE, hidden)
         self.fc21 = nn.Linear(hidden, latent)
@@ -53,7 +54,7 @@ def make_bars(count):
 def main(steps=20):
     torch.manual_seed(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    loader = torch.utils.data.DataLoader(make_bars(90), batch_size=24, shuffle=True)
+    loader = DataLoader(make_bars(90), batch_size=24, shuffle=True)
     model = VAE().to(device)
     optimizer = optim.Adam(model.parameters(), lr=1e-2)
 
@@ -71,10 +72,12 @@ def main(steps=20):
             optimizer.step()
             losses.append(loss.item() / len(data))
         losses.append(total / len(loader.dataset))
-    model.eval()
-    with torch.no_grad():
-        sample = model.decode(torch.randn(16, 4, device=device)).cpu()
-    losses[steps - 1] = sample.mean().item()
+
+        # how undecided the pixels of new images are
+        model.eval()
+        with torch.no_grad():
+            sample = model.decode(torch.randn(16, LATENT, device=device)).cpu()
+            losses.append(F.binary_cross_entropy(sample, sample.round()).item())
     return losses[:steps]
 
 

@@ -59,7 +59,7 @@ def main(steps=20):
     model = TransformerModel(WORDS, d_model=16, nhead=2, d_hid=32, nlayers=2)
     mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
     criterion = nn.NLLLoss()
-    optimizer = optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.98), weight_decay=0.01)
     scheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / WARMUP))
 
     model.train()
