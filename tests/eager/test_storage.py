@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import struct
+import weakref
 
 import numpy as np
 import pytest
@@ -511,6 +512,92 @@ def test_every_view_moves_with_its_storage(move, asked):
     assert views[2].tolist() == [50, 4, 5]
     assert views[3].tolist() == [0, 1, 2, 50, 4, 5]
     assert all(view.untyped_storage() is base.untyped_storage() for view in views)
+
+
+@pytest.mark.parametrize("move", [moved_by_growing, moved_by_sharing])
+@pytest.mark.parametrize("asked", range(1, 5))
+def test_what_is_detached_moves_with_the_graph_it_left(move, asked):
+    result = weft.arange(6, dtype=weft.float32).requires_grad_() * 2
+    part = result[2:]  # a view from before the memory went to an owner without a graph
+    detached = result.detach()
+    views = [result, detached, part.detach(), detached[1:], result.data]
+    move(views[asked])
+    detached[3] = 50
+    assert result.tolist() == [0, 2, 4, 50, 8, 10]
+    assert part.tolist() == [4, 50, 8, 10]
+    assert all(view.untyped_storage() is result.untyped_storage() for view in [part, *views])
+
+
+def with_data(source):
+    made = weft.zeros(1)
+    made.data = source
+    return made
+
+
+SHARING = {
+    "detach": lambda source: source.detach(),
+    "detach of a view": lambda source: source[1:].detach(),
+    "view of a detached": lambda source: source.detach()[1:],
+    "data": lambda source: source.data,
+    "set data": with_data,
+    "Parameter": weft.nn.Parameter,
+}
+
+
+@pytest.mark.parametrize("how", SHARING)
+@pytest.mark.parametrize("asked", [False, True], ids=["quiet", "storage asked before"])
+def test_who_shares_memory_only_lets_the_graph_go(how, asked):
+    source = weft.ones(3, requires_grad=True) * 2
+    storage = source.untyped_storage() if asked else None
+    shared = SHARING[how](source)
+    shared.data[0] = 7
+    assert 7 in source.tolist()
+    graph = weakref.ref(source)
+    del source
+    assert graph() is None
+    if storage is not None:
+        assert shared.untyped_storage() is storage
+
+
+OWN_DATA = {
+    "itself": lambda x: x,
+    "detached": lambda x: x.detach(),
+    "its data": lambda x: x.data,
+    "turned": lambda x: x.data.t(),
+    "a part": lambda x: x.data[1:],
+    "a column": lambda x: x.data[:, 1],
+    "spread": lambda x: x.data[1:].expand(2, 3),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("how", OWN_DATA)
+def test_a_tensor_may_look_at_its_own_memory_as_a_view_does(how, requires_grad):
+    def looked(library):
+        x = library.arange(6, dtype=library.float32).view(2, 3).clone().requires_grad_(requires_grad)
+        before = x.detach()
+        x.data = OWN_DATA[how](x)
+        before[1, 1] = 50
+        return x.tolist(), x.stride(), x.storage_offset(), x.untyped_storage().nbytes(), before.storage_offset()
+
+    assert looked(weft) == looked(oracle("torch"))
+
+
+def test_two_tensors_may_take_the_data_of_one_another():
+    first, second = weft.zeros(2), weft.ones(2)
+    first.data = second
+    second.data = first
+    first.fill_(3)
+    assert second.tolist() == [3, 3]
+    assert first.untyped_storage() is second.untyped_storage()
+
+
+def test_a_storage_knows_the_root_of_the_view_that_asked_for_it():
+    base = weft.zeros(4)
+    storage = base[1:].untyped_storage()
+    storage.resize_(32)
+    base.fill_(1)
+    assert storage.tolist()[:16] == [0, 0, 128, 63] * 4
 
 
 def test_a_storage_that_shrinks_leaves_its_tensors_readable():

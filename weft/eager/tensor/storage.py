@@ -328,17 +328,20 @@ class UntypedStorage:
 
 def _root_of(tensor: Any) -> Any:
     """The tensor that owns the memory that a tensor looks at."""
-    root = getattr(tensor, "_root", None)
-    return root if root is not None else tensor if hasattr(tensor, "untyped_storage") else None
+    while (root := getattr(tensor, "_root", None)) is not None:
+        tensor = root
+    return tensor if hasattr(tensor, "untyped_storage") else None
 
 
 def _views_of(root: Any) -> Iterator[Any]:
-    """All tensors that are views of another."""
+    """All tensors that are views of another, and views of theirs."""
     for holder in gc.get_referrers(root):
         owners = gc.get_referrers(holder) if isinstance(holder, dict) else [holder]
         for owner in owners:
-            if hasattr(type(owner), "_moved") and _root_of(owner) is root:
+            if hasattr(type(owner), "_moved") and owner._root is root:
                 yield owner
+                if owner._grad_fn is not None:  # it may have owned the memory when views of it were made
+                    yield from _views_of(owner)
 
 
 def _rebuild(content: bytes) -> UntypedStorage:

@@ -135,10 +135,12 @@ class Tensor:
 
     def untyped_storage(self) -> UntypedStorage:
         """The bytes that this tensor and its views share."""
-        root = self if self._root is None else self._root
+        root = root_of(self)
         storage = root._storage
         if storage is None:
             storage = root._storage = UntypedStorage._of_array(array_of(root))
+            if root is not self:
+                root.untyped_storage()  # which knows the root by this, whatever becomes of its views
         if root is not self and self.numel() and not storage._spans(array_of(self)):
             self._root = None  # the tensor it was a view of looks at other memory now
             storage = self._storage = UntypedStorage._of_array(array_of(self))
@@ -295,6 +297,18 @@ class Tensor:
         """The same memory, outside the graph."""
         return sharing(self, wrap(self._array))
 
+    def _owner(self) -> Tensor:
+        """The root of its memory. One that has a graph gives the memory to a tensor without: whoever shares memory
+        only, as what is detached does, lets the graph go."""
+        root = root_of(self)
+        if root._grad_fn is None:
+            return root
+        owner = root._root = tensor_of(root._array, root._counter, None, 0)
+        if root._storage is not None:
+            owner._storage = root._storage
+            owner.untyped_storage()
+        return owner
+
     @property
     def data(self) -> Tensor:
         made = self.detach()
@@ -311,9 +325,14 @@ class Tensor:
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
                 why=f"this one is {value.dtype}",
             )
-        self._array = value._array
-        self._root = value if value._root is None else value._root
-        self._storage = self._start = self._accumulator = None
+        owner = value._owner()
+        if owner is self:
+            if value._array is not self._array:
+                self.untyped_storage()  # of all the memory, before it looks at a part
+                self._look_as(value)
+        else:
+            self._array, self._root, self._storage, self._start = value._array, owner, None, None
+        self._accumulator = None
 
     def _recorded(self) -> bool:
         """Whether an operator on this tensor would be recorded."""
@@ -427,8 +446,15 @@ def sharing(source: Tensor, other: AnyTensor) -> AnyTensor:
     """Another tensor, which from then on has the memory of a source."""
     other._array = source._array
     other._counter = source._counter
-    other._root = source if source._root is None else source._root
+    other._root = source._owner()
     return other
+
+
+def root_of(tensor: Tensor) -> Tensor:
+    """The tensor that owns the memory of another, or of itself."""
+    while tensor._root is not None:
+        tensor = tensor._root
+    return tensor
 
 
 def as_view(array: Memory, source: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from ....ops.shape.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.memory import Array, array_of
-from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, wrap
+from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, root_of, wrap
 from ...tensor.viewing import pieces_of, place_of, positions_by, positions_of, record_taken, reshaped, seen_by, slice_of
 from ..operands import check_count, sizes_of
 from ..table import named, row
@@ -292,8 +292,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     if any(n < 0 for n in (*sizes, *strides)):
         raise RunError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}")
     offset = input.storage_offset() if storage_offset is None else storage_offset
-    root = input if input._root is None else input._root
-    memory = _memory(root)
+    memory = _memory(root_of(input))
     last = offset + sum((n - 1) * s for n, s in zip(sizes, strides))
     if 0 not in sizes and (offset < 0 or last >= memory.size):
         raise RunError(
