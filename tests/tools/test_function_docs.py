@@ -27,6 +27,13 @@ def test_every_row_is_on_the_page():
         assert len(row.function.__doc__ or "") > 1, f"{name} has no doc"
 
 
+def test_page_has_no_examples():
+    text = FILES[function_docs.PAGE]
+    assert ">>>" in TABLE["add"].function.__doc__
+    assert ">>>" not in text
+    assert "| input + alpha * other |" in text
+
+
 def _stubbed(path):
     tree = ast.parse(FILES[path])
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..eager.functions.all import FUNCTIONS, TABLE
-from ..eager.functions.table import Row
+from ..eager.functions.table import Row, summary
 from ..eager.tensor import types
 from ..eager.tensor.tensor import Tensor
 from ..eager.torch_core.public_names import NAMES
@@ -77,7 +77,7 @@ def files() -> dict[str, str]:
 
 
 def page() -> str:
-    """All functions by family, each with its signature and what it gives."""
+    """All functions by family, each with its signature and what it gives, without examples."""
     lines = [
         "# Functions on tensors",
         "",
@@ -109,7 +109,7 @@ def _line(row: Row) -> str:
     shown = f"`{space}{row.name}{shown_signature(row.function)}`"
     if row.aliases:
         shown += " also " + ", ".join(f"`{alias}`" for alias in row.aliases)
-    doc = " ".join((row.function.__doc__ or "").split()).rstrip(".")
+    doc = " ".join(summary(row.function).split()).rstrip(".")
     cells = [shown, ", ".join(forms), f"{doc[:1].lower()}{doc[1:]}"]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

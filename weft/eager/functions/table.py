@@ -95,6 +95,16 @@ def named(function: Function, name: str, doc: str | None, signature: inspect.Sig
     return function
 
 
+def with_example(doc: str, *lines: str) -> str:
+    """A docstring with the lines of a session after it, for a member of a family."""
+    return "\n".join([doc, "", ">>> import weft", *lines, ""])
+
+
+def summary(function: Callable[..., Any]) -> str:
+    """What the docstring of a function says before its example."""
+    return inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0]
+
+
 def _install(entry: Row) -> None:
     fused = Fused(entry.function) if entry.elementwise else None
     call = _checked(entry, fused)

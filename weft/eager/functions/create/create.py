@@ -18,7 +18,7 @@ from ...tensor.promotion import complex_of, number_dtype
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype, get_default_dtype, strided
 from ..operands import in_dtype
-from ..table import named, row
+from ..table import named, row, with_example
 
 
 def made(array: Array, options: dict[str, Any]) -> Tensor:
@@ -60,8 +60,8 @@ def kind_of(dtype: Any, default: DType | None = None) -> DType:
     return get_default_dtype().numpy if default is None else default
 
 
-def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array]) -> None:
-    """`name(*size)`, `name_like(input)` and `input.new_name(size)`."""
+def _sized(name: str, doc: str, value: str, make: Callable[[tuple[int, ...], DType], Array]) -> None:
+    """`name(*size)`, `name_like(input)` and `input.new_name(size)`; examples show the `value` that elements have."""
 
     def sized(*size: Any, dtype: Any = None, **options: Any) -> Tensor:
         sizes = (options.pop("size"),) if "size" in options else size
@@ -79,9 +79,16 @@ def _sized(name: str, doc: str, make: Callable[[tuple[int, ...], DType], Array])
         kind = kind_of(dtype, input._dtype)
         return made(make(shape_of(f"new_{name}", sizes), kind), options)
 
-    row(named(sized, name, doc), method=False, out=True)
-    row(named(like, f"{name}_like", f"{doc}, of the shape and dtype of another"), method=False)
-    row(named(new, f"new_{name}", f"{doc}, of the same dtype"), space=None)
+    def shown(doc: str, call: str, count: int, point: str = "") -> str:
+        if not value:
+            return with_example(doc, f">>> {call}.shape", f"weft.Size([{count}])")
+        return with_example(doc, f">>> {call}", f"tensor([{', '.join([value + point] * count)}])")
+
+    another, same = f"{doc}, of the shape and dtype of another", f"{doc}, of the same dtype"
+    given = "weft.tensor([5, 6])"
+    row(named(sized, name, shown(doc, f"weft.{name}(3)", 3, ".")), method=False, out=True)
+    row(named(like, f"{name}_like", shown(another, f"weft.{name}_like({given})", 2)), method=False)
+    row(named(new, f"new_{name}", shown(same, f"{given}.new_{name}(3)", 3)), space=None)
 
 
 def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
@@ -121,9 +128,9 @@ def _step(array: Array, axis: int) -> tuple[int, int]:
     return array.strides[axis], array.shape[axis]
 
 
-_sized("empty", "a tensor whose values are not set", np.empty)
-_sized("zeros", "a tensor of zeros", np.zeros)
-_sized("ones", "a tensor of ones", np.ones)
+_sized("empty", "a tensor whose values are not set", "", np.empty)
+_sized("zeros", "a tensor of zeros", "0", np.zeros)
+_sized("ones", "a tensor of ones", "1", np.ones)
 
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: Any, default: DType | None) -> Array:

@@ -25,7 +25,13 @@ _DISTANCES = Op.get("distances")
 
 @row(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
-    """The p-norms of the differences of all pairs of rows"""
+    """The p-norms of the differences of all pairs of rows
+
+    >>> import weft
+    >>> weft.cdist(weft.tensor([[0.0, 0.0], [3.0, 0.0]]), weft.tensor([[0.0, 4.0]]))
+    tensor([[4.],
+            [5.]])
+    """
     for name, x in (("X1", x1), ("X2", x2)):
         if not is_float(x._dtype):
             raise RunError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype}")

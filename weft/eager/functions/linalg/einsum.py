@@ -27,7 +27,15 @@ DOTS = len(LETTERS)  # labels from here on are the axes of an ellipsis, from the
 
 @row(method=False)
 def einsum(equation: Any, *operands: Any) -> Tensor:
-    """Sums of products, by an equation such as "ij,jk->ik\""""
+    """Sums of products, by an equation such as "ij,jk->ik\"
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 2], [3, 4]])
+    >>> weft.einsum("ij,j->i", x, weft.tensor([1, 10]))
+    tensor([21, 43])
+    >>> weft.einsum("ii", x)
+    tensor(5)
+    """
     if isinstance(equation, str):
         given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
         tensors = list(given)

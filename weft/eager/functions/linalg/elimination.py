@@ -270,7 +270,13 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
 
 @row(space=LINALG, method=False, out=True)
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """The lower triangle L with A = L L', or the upper one"""
+    """The lower triangle L with A = L L', or the upper one
+
+    >>> import weft
+    >>> weft.linalg.cholesky(weft.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
     must_be_squares("linalg.cholesky", A)
     made = apply(_CHOLESKY, None, [adjoint_of(A) if upper else A])[0]
     if np.isnan(np.diagonal(array_of(made), axis1=-2, axis2=-1)).any():

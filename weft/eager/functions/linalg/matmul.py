@@ -62,7 +62,15 @@ def _cannot_multiply(a: Sequence[int], b: Sequence[int]) -> RunError:
 
 @row(out=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """Products of the matrices in the last two axes; a vector is a row or a column"""
+    """Products of the matrices in the last two axes; a vector is a row or a column
+
+    >>> import weft
+    >>> matrix = weft.tensor([[1, 2], [3, 4]])
+    >>> weft.matmul(matrix, weft.tensor([1, 1]))
+    tensor([3, 7])
+    >>> weft.matmul(weft.ones(5, 2, 3), weft.ones(3, 4)).shape
+    weft.Size([5, 2, 4])
+    """
     a, b = input._shape, other._shape
     if not a or not b:
         raise RunError(f"both arguments to matmul need to be at least 1D, but they are {len(a)}D and {len(b)}D")
@@ -84,7 +92,13 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 
 @row(out=True)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices"""
+    """The product of two matrices
+
+    >>> import weft
+    >>> weft.mm(weft.tensor([[1, 2], [3, 4]]), weft.tensor([[1, 0], [1, 1]]))
+    tensor([[3, 2],
+            [7, 4]])
+    """
     if input.ndim != 2:
         raise RunError("self must be a matrix")
     if mat2.ndim != 2:
@@ -94,7 +108,12 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @row(out=True)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices"""
+    """The products of two batches of matrices
+
+    >>> import weft
+    >>> weft.bmm(weft.ones(8, 2, 3), weft.ones(8, 3, 4)).shape
+    weft.Size([8, 2, 4])
+    """
     _must_have("bmm", input, 3, "batch1")
     _must_have("bmm", mat2, 3, "batch2")
     _must_match("bmm", input, mat2)
@@ -126,7 +145,12 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 
 @row(out=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """The sum of the products of two vectors' elements"""
+    """The sum of the products of two vectors' elements
+
+    >>> import weft
+    >>> weft.dot(weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6]))
+    tensor(32)
+    """
     if input.ndim != 1 or tensor.ndim != 1:
         raise RunError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     if input._dtype != tensor._dtype:
@@ -157,7 +181,13 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 @row(out=True, aliases=["ger"])
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """The products of all pairs of two vectors' elements"""
+    """The products of all pairs of two vectors' elements
+
+    >>> import weft
+    >>> weft.outer(weft.tensor([1, 2]), weft.tensor([1, 10, 100]))
+    tensor([[  1,  10, 100],
+            [  2,  20, 200]])
+    """
     for tensor, what in ((input, "self"), (vec2, "vec2")):
         if tensor.ndim != 1:
             raise RunError(f"outer: Expected 1-D argument {what}, but got {tensor.ndim}-D")

@@ -63,7 +63,13 @@ def _without(made: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 @row(name="norm", space=LINALG, method=False, out=True)
 def _norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """A norm of vectors along one axis, or of matrices along two"""
+    """A norm of vectors along one axis, or of matrices along two
+
+    >>> import weft
+    >>> x = weft.tensor([[3.0, 0.0], [0.0, 4.0]])
+    >>> weft.linalg.norm(x), weft.linalg.norm(x, 2), weft.linalg.norm(x, dim=1)
+    (tensor(5.), tensor(4.), tensor([3., 4.]))
+    """
     if dim is not None:
         axes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
     else:

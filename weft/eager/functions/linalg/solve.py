@@ -52,7 +52,13 @@ class TriangularSolveResult(NamedTuple):
 
 @row(space=LINALG, method=False, out=True)
 def inv(A: Tensor) -> Tensor:
-    """The inverse of a square matrix"""
+    """The inverse of a square matrix
+
+    >>> import weft
+    >>> weft.linalg.inv(weft.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     must_be_squares("linalg.inv", A)
     return apply(_INVERSE, InverseAttrs(), [A])[0]
 
@@ -62,7 +68,12 @@ row(inv, name="inverse", out=True)
 
 @row(space=LINALG, method=False, out=True)
 def det(A: Tensor) -> Tensor:
-    """The determinant of a square matrix"""
+    """The determinant of a square matrix
+
+    >>> import weft
+    >>> weft.linalg.det(weft.tensor([[2.0, 1.0], [4.0, 6.0]]))
+    tensor(8.)
+    """
     must_be_squares("linalg.det", A)
     return apply(_DET, None, [A])[0]
 
@@ -89,7 +100,12 @@ def logdet(input: Tensor) -> Tensor:
 
 @row
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal"""
+    """The sum of a matrix's diagonal
+
+    >>> import weft
+    >>> weft.trace(weft.tensor([[1, 2], [3, 4]]))
+    tensor(5)
+    """
     if input.ndim != 2:
         raise RunError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return total(diagonal(input))
@@ -97,7 +113,12 @@ def trace(input: Tensor) -> Tensor:
 
 @row(space=LINALG, method=False, out=True)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """X with A X = B; with `left=False`, X A = B"""
+    """X with A X = B; with `left=False`, X A = B
+
+    >>> import weft
+    >>> weft.linalg.solve(weft.tensor([[2.0, 0.0], [1.0, 1.0]]), weft.tensor([4.0, 5.0]))
+    tensor([2., 3.])
+    """
     must_be_squares("linalg.solve", A)
     if A._dtype != B._dtype:
         raise RunError(

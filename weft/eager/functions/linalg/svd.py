@@ -45,7 +45,12 @@ class OldSVDResult(NamedTuple):
 
 @row(space=LINALG, method=False)
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResult:
-    """A = U diag(S) Vh with orthogonal U and Vh, S in descending order"""
+    """A = U diag(S) Vh with orthogonal U and Vh, S in descending order
+
+    >>> import weft
+    >>> weft.linalg.svd(weft.tensor([[0.0, 2.0], [3.0, 0.0]])).S
+    tensor([3., 2.])
+    """
     must_be_matrices("linalg.svd", A)
     u, s, vh = apply(_SVD, None, [A])
     if full_matrices:
@@ -77,7 +82,12 @@ def _svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVDRes
 
 @row(space=LINALG, method=False, out=True)
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
-    """Singular values in descending order"""
+    """Singular values in descending order
+
+    >>> import weft
+    >>> weft.linalg.svdvals(weft.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    tensor([3., 2.])
+    """
     must_be_matrices("linalg.svdvals", A)
     return apply(_SVDVALS, None, [A])[0]
 

@@ -62,7 +62,15 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
 
 @row(inplace=True, out=True, elementwise=True)
 def add(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input + alpha * other"""
+    """input + alpha * other
+
+    >>> import weft
+    >>> weft.add(weft.tensor([1, 2, 3]), 10)
+    tensor([11, 12, 13])
+    >>> weft.add(weft.tensor([1.0, 2.0]), weft.tensor([[1.0], [2.0]]), alpha=2)
+    tensor([[3., 4.],
+            [5., 6.]])
+    """
     if type(alpha) is int and alpha == 1:
         return _of_two(_ADD, input, other)
     return _with_scaled(input, other, alpha)
@@ -75,7 +83,14 @@ def _with_scaled(input: Any, other: Any, alpha: Any) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True, aliases=["subtract"])
 def sub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input - alpha * other"""
+    """input - alpha * other
+
+    >>> import weft
+    >>> weft.sub(weft.tensor([5, 7]), weft.tensor([1, 2]))
+    tensor([4, 5])
+    >>> weft.sub(weft.tensor([5, 7]), weft.tensor([1, 2]), alpha=3)
+    tensor([2, 1])
+    """
     return _without(input, other, alpha) if alpha == 1 else _without_scaled(input, other, alpha)
 
 
@@ -111,13 +126,29 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True, aliases=["multiply"])
 def mul(input: Tensor, other: Any) -> Tensor:
-    """input * other"""
+    """input * other
+
+    >>> import weft
+    >>> weft.mul(weft.tensor([1, 2, 3]), 0.5)
+    tensor([0.5000, 1.0000, 1.5000])
+    >>> weft.mul(weft.tensor([[1], [2]]), weft.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
     return _of_two(_MUL, input, other)
 
 
 @row(inplace=True, out=True, elementwise=True, aliases=["divide"])
 def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other; integers are divided as floats unless it is rounded, by "trunc" or "floor\""""
+    """input / other; integers are divided as floats unless it is rounded, by "trunc" or "floor\"
+
+    >>> import weft
+    >>> x = weft.tensor([7, -7])
+    >>> weft.div(x, 2)
+    tensor([ 3.5000, -3.5000])
+    >>> weft.div(x, 2, rounding_mode="trunc"), weft.div(x, 2, rounding_mode="floor")
+    (tensor([ 3, -3]), tensor([ 3, -4]))
+    """
     if rounding_mode is None:
         return apply(_DIV, None, promoted_floats(input, other))[0]
     left, right = promoted(input, other)
@@ -196,7 +227,14 @@ def fmod(input: Tensor, other: Any) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True)
 def pow(input: Any, exponent: Any) -> Tensor:
-    """input to the power of exponent"""
+    """input to the power of exponent
+
+    >>> import weft
+    >>> weft.pow(weft.tensor([1, 2, 3]), 2)
+    tensor([1, 4, 9])
+    >>> weft.pow(2, weft.tensor([0.0, 1.0, 3.0]))
+    tensor([1., 2., 8.])
+    """
     _must_have_tensor("pow", input, exponent)
     base, power = promoted(input, exponent)
     must_fit(base._dtype, input, exponent)

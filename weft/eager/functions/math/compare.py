@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor, bind
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted
-from ..table import named, row
+from ..table import named, row, with_example
 from .arithmetic import add, bind_operators, mul, sub
 from .unary import abs as magnitude
 from .unary import neg
@@ -30,7 +30,10 @@ _WHERE, _GCD = Op.get("broadcast_where"), Op.get("gcd")
 # Comparisons.
 
 
-def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) -> Callable[[Tensor, Any], Tensor]:
+def _comparison(
+    name: str, word: str, sign: str, result: str, aliases: Sequence[str] = ()
+) -> Callable[[Tensor, Any], Tensor]:
+    """A comparison of numbers, and what it gives for 1, 2, 3 and 2."""
     op = Op.get(f"broadcast_{word}")
     ordered = word not in ("equal", "not_equal")
 
@@ -43,16 +46,18 @@ def _comparison(name: str, word: str, sign: str, aliases: Sequence[str] = ()) ->
             raise Unsupported(f'"{name}" not implemented for {values[0].dtype.title!r}')
         return apply(op, None, values)[0]._cast(BOOL)
 
-    doc = f"where input {sign} other"
+    doc = with_example(
+        f"where input {sign} other", f">>> weft.{name}(weft.tensor([1, 2, 3]), 2)", f"tensor([{result}])"
+    )
     return row(named(function, name, doc), inplace=True, out=True, elementwise=True, aliases=aliases)
 
 
-eq = _comparison("eq", "equal", "equals")
-ne = _comparison("ne", "not_equal", "differs from", ["not_equal"])
-lt = _comparison("lt", "less", "<", ["less"])
-le = _comparison("le", "less_equal", "<=", ["less_equal"])
-gt = _comparison("gt", "greater", ">", ["greater"])
-ge = _comparison("ge", "greater_equal", ">=", ["greater_equal"])
+eq = _comparison("eq", "equal", "equals", "False,  True, False")
+ne = _comparison("ne", "not_equal", "differs from", " True, False,  True", ["not_equal"])
+lt = _comparison("lt", "less", "<", " True, False, False", ["less"])
+le = _comparison("le", "less_equal", "<=", " True,  True, False", ["less_equal"])
+gt = _comparison("gt", "greater", ">", "False, False,  True", ["greater"])
+ge = _comparison("ge", "greater_equal", ">=", "False,  True,  True", ["greater_equal"])
 
 
 def truth(value: Any) -> Tensor:
@@ -146,7 +151,15 @@ def choose(condition: Tensor, input: Any, other: Any) -> Tensor:
 
 @row(method=False, out=True, elementwise=True)
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """input where the condition holds, else other; alone, the places where it holds"""
+    """input where the condition holds, else other; alone, the places where it holds
+
+    >>> import weft
+    >>> x = weft.tensor([-1, 2, -3])
+    >>> weft.where(x > 0, x, 0)
+    tensor([0, 2, 0])
+    >>> weft.where(x < 0)
+    (tensor([0, 2]),)
+    """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     must_be_tensors("where", condition=condition)
@@ -200,7 +213,13 @@ def _finite(values: Tensor) -> Tensor:
 
 @row
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """whether isclose holds everywhere"""
+    """whether isclose holds everywhere
+
+    >>> import weft
+    >>> x = weft.tensor([1.0, 2.0])
+    >>> weft.allclose(x, x + 1e-6), weft.allclose(x, x + 0.1)
+    (True, False)
+    """
     return bool(array_of(isclose(input, other, rtol, atol, equal_nan)).all())
 
 

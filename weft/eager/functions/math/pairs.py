@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import finfo
 from ..fusion import fused
 from ..operands import floating, must_be_real, must_be_tensors, must_fit, promoted, promoted_floats
-from ..table import named, row
+from ..table import named, row, with_example
 from .arithmetic import add, div, mul, sub
 from .cast import clone
 from .compare import choose, eq, ge, gt, le, lt, ne
@@ -138,7 +138,14 @@ _but_nan("fmin", "the smaller of both", le)
 
 @row(inplace=True, out=True, elementwise=True, aliases=["clip"])
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """input limited to [min, max], which may be tensors"""
+    """input limited to [min, max], which may be tensors
+
+    >>> import weft
+    >>> weft.clamp(weft.tensor([-2, 0, 5]), min=-1, max=3)
+    tensor([-1,  0,  3])
+    >>> weft.tensor([-2.0, 5.0]).clamp(min=0)
+    tensor([0., 5.])
+    """
     low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
     if type(low) in _REAL and type(high) in _REAL and is_float(input._dtype):
         known = low == low and high == high  # a bound that is NaN makes everything NaN
@@ -211,18 +218,20 @@ def sign(input: Tensor) -> Tensor:
     return sgn(input)
 
 
-def _test(name: str, doc: str) -> Callable[[Tensor], Tensor]:
+def _test(name: str, doc: str, result: str) -> Callable[[Tensor], Tensor]:
+    """A test of each number, and what it gives for 1, infinity and NaN."""
     op = Op.get(name)
 
     def function(input: Tensor) -> Tensor:
         return apply(op, None, [input])[0]
 
-    return row(named(function, name, doc))
+    given = f'>>> weft.{name}(weft.tensor([1.0, float("inf"), float("nan")]))'
+    return row(named(function, name, with_example(doc, given, f"tensor([{result}])")))
 
 
-isnan = _test("isnan", "where input is not a number")
-isinf = _test("isinf", "where input is infinite")
-isfinite = _test("isfinite", "where input is neither infinite nor NaN")
+isnan = _test("isnan", "where input is not a number", "False, False,  True")
+isinf = _test("isinf", "where input is infinite", "False,  True, False")
+isfinite = _test("isfinite", "where input is neither infinite nor NaN", " True, False, False")
 
 
 @row(out=True, elementwise=True)

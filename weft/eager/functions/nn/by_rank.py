@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....base.errors import RunError
 from ...tensor.tensor import Tensor
-from ..table import NN, Function, named, row
+from ..table import NN, Function, named, row, summary, with_example
 
 _PLACES = {1: "along one dimension", 2: "of images", 3: "of volumes"}
 
 
 def by_rank(
-    make: Callable[[int], Function], name: str, doc: str, ranks: Sequence[int] = (1, 2, 3), core: bool = False
+    make: Callable[[int], Function],
+    name: str,
+    doc: str,
+    ranks: Sequence[int] = (1, 2, 3),
+    core: bool = False,
+    examples: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Function]:
-    """Rows that are made for each number of dimensions, which goes into the name as its place goes into the docstring;
-    `core`: weft has them, too."""
-    members = [named(make(rank), name.format(rank), doc.format(_PLACES[rank])) for rank in ranks]
+    """Rows that are made for each number of dimensions, which goes into the name as its place goes into the docstring,
+    with an example of those that have one; `core`: weft has them, too."""
+    docs = {rank: doc.format(_PLACES[rank]) for rank in ranks}
+    docs |= {rank: with_example(docs[rank], *lines) for rank, lines in (examples or {}).items()}
+    members = [named(make(rank), name.format(rank), docs[rank]) for rank in ranks]
     for member in members:
         row(member, space=NN, method=False)
         if core:
@@ -49,5 +56,5 @@ def with_indices(pool: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor
         return pool(*args, **{**kwargs, "return_indices": True})
 
     always_two = signature.replace(return_annotation="tuple[Tensor, Tensor]")
-    named(call, f"{pool.__name__}_with_indices", f"{pool.__doc__}, and where it is", always_two)
+    named(call, f"{pool.__name__}_with_indices", f"{summary(pool)}, and where it is", always_two)
     return row(call, space=NN, method=False)

@@ -197,7 +197,27 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
     return conv
 
 
-conv1d, conv2d, conv3d = by_rank(_convolution, "conv{}d", "Sums of products of weights and windows {}", core=True)
+conv1d, conv2d, conv3d = by_rank(
+    _convolution,
+    "conv{}d",
+    "Sums of products of weights and windows {}",
+    core=True,
+    examples={
+        1: (
+            ">>> x, weight = weft.tensor([[1.0, 2.0, 4.0]]), weft.tensor([[[-1.0, 1.0]]])",
+            ">>> weft.nn.functional.conv1d(x, weight)",
+            "tensor([[1., 2.]])",
+        ),
+        2: (
+            ">>> images, weight = weft.ones(1, 1, 3, 3), weft.ones(1, 1, 2, 2)",
+            ">>> weft.nn.functional.conv2d(images, weight)",
+            "tensor([[[[4., 4.],",
+            "          [4., 4.]]]])",
+            ">>> weft.nn.functional.conv2d(images, weight, stride=2, padding=1).shape",
+            "weft.Size([1, 1, 2, 2])",
+        ),
+    },
+)
 
 
 def _check_output_padding(extra: Sequence[int], steps: Sequence[int], gaps: Sequence[int]) -> None:

@@ -29,6 +29,7 @@ from .by_rank import by_rank, several, with_indices
 _MAX, _AVG, _GATHER, _SIGN = (Op.get(name) for name in "max_pool2d avg_pool2d gather_elements sign".split())
 
 Numbers = tuple[int, ...]  # for each dimension
+_IMAGE = ">>> image = weft.arange(16.0).reshape(1, 4, 4)"  # of examples
 
 
 class PoolPlan:
@@ -237,7 +238,14 @@ def _core_max_pool(pool: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return named(greatest, pool.__name__, pool.__doc__)
 
 
-_max_pools = by_rank(_max_pool, "max_pool{}d", "The greatest of each window {}")
+_max_pools = by_rank(
+    _max_pool,
+    "max_pool{}d",
+    "The greatest of each window {}",
+    examples={
+        2: (_IMAGE, ">>> weft.nn.functional.max_pool2d(image, 2)", "tensor([[[ 5.,  7.],", "         [13., 15.]]])")
+    },
+)
 _pools_with_indices = [with_indices(pool) for pool in _max_pools]
 row(_pools_with_indices[0], method=False)
 for _pool in _max_pools:
@@ -371,7 +379,20 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
     return pool
 
 
-by_rank(_avg_pool, "avg_pool{}d", "The mean of each window {}", (2, 3))
+by_rank(
+    _avg_pool,
+    "avg_pool{}d",
+    "The mean of each window {}",
+    (2, 3),
+    examples={
+        2: (
+            _IMAGE,
+            ">>> weft.nn.functional.avg_pool2d(image, 2)",
+            "tensor([[[ 2.5000,  4.5000],",
+            "         [10.5000, 12.5000]]])",
+        )
+    },
+)
 
 
 def _lp_pool(rank: int) -> Callable[..., Tensor]:
