@@ -73,7 +73,14 @@ def at_elements(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tens
 
 @row(out="strict")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """out[i, j] = input[index[i, j], j], along axis 0"""
+    """out[i, j] = input[index[i, j], j], along axis 0
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 2], [3, 4]])
+    >>> weft.gather(x, 1, weft.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
     data, axis, where = at_elements(input, dim, index, "gather")
     if not where.numel():
         nothing = chosen_from(reshape(input, -1), [np.empty(0, np.int64)])
@@ -134,7 +141,15 @@ def _write_scatter(
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
-    """A copy with input[index[i, j], j] = src[i, j], along axis 0"""
+    """A copy with input[index[i, j], j] = src[i, j], along axis 0
+
+    >>> import weft
+    >>> weft.scatter(weft.zeros(3), 0, weft.tensor([2, 0]), weft.tensor([5.0, 6.0]))
+    tensor([6., 0., 5.])
+    >>> weft.zeros(2, 3, dtype=weft.int64).scatter(1, weft.tensor([[0], [2]]), 1)
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
     src = value if src is None else src
     if reduce not in (None, "add", "multiply"):
         raise RunError("reduce argument must be either add or multiply.")
@@ -225,7 +240,13 @@ def along(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, in
 
 @row(out="strict")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Slices of an axis at indices"""
+    """Slices of an axis at indices
+
+    >>> import weft
+    >>> weft.index_select(weft.tensor([[1, 2], [3, 4], [5, 6]]), 0, weft.tensor([2, 0]))
+    tensor([[5, 6],
+            [1, 2]])
+    """
     data, axis, places = along(input, dim, index, "index_select")
     made = apply(_TAKE, TakeAttrs(axis=axis), [data, wrap(places)])[0]
     return made if input.ndim else reshape(made, ())
@@ -404,7 +425,14 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 @row(out="strict")
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """Elements along an axis at indices; the other axes broadcast"""
+    """Elements along an axis at indices; the other axes broadcast
+
+    >>> import weft
+    >>> x = weft.tensor([[3, 1, 2], [4, 6, 5]])
+    >>> weft.take_along_dim(x, x.argsort(dim=1), dim=1)
+    tensor([[1, 2, 3],
+            [4, 5, 6]])
+    """
     if indices._dtype != np.int64:
         raise RunError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
     if dim is None:
@@ -449,7 +477,13 @@ def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 @row(out="strict")
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where a mask holds, as a vector"""
+    """The elements where a mask holds, as a vector
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 2], [3, 4]])
+    >>> weft.masked_select(x, x > 1)
+    tensor([2, 3, 4])
+    """
     held = mask_of(mask, "masked_select")
     shape = _broadcast(input._shape, held.shape)
     flat = np.flatnonzero(np.broadcast_to(held, shape))
@@ -458,7 +492,13 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @row(inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """One value where a mask holds"""
+    """One value where a mask holds
+
+    >>> import weft
+    >>> x = weft.tensor([1, 2, 3])
+    >>> x.masked_fill(x > 1, 0)
+    tensor([1, 0, 0])
+    """
     held = mask_of(mask, "masked_fill")
     if isinstance(value, Tensor) and value.ndim:
         raise RunError(

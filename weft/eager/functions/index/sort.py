@@ -41,14 +41,27 @@ def _rows(input: Tensor, name: str) -> Array:
 
 @row(out=True)
 def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> ValuesIndices:
-    """The elements in order along an axis, and where they stood; NaN counts as the greatest"""
+    """The elements in order along an axis, and where they stood; NaN counts as the greatest
+
+    >>> import weft
+    >>> values, indices = weft.sort(weft.tensor([3, 1, 2]))
+    >>> values, indices
+    (tensor([1, 2, 3]), tensor([1, 2, 0]))
+    >>> weft.sort(weft.tensor([3, 1, 2]), descending=True).values
+    tensor([3, 2, 1])
+    """
     axis = axis_of(dim, input.ndim)
     return _taken(input, axis, order_of(_rows(input, "sort"), axis, descending))
 
 
 @row
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:
-    """Where the elements stand that come 1st, 2nd, ... along an axis"""
+    """Where the elements stand that come 1st, 2nd, ... along an axis
+
+    >>> import weft
+    >>> weft.argsort(weft.tensor([3, 1, 2]))
+    tensor([1, 2, 0])
+    """
     axis = axis_of(dim, input.ndim)
     order = order_of(_rows(input, "argsort"), axis, descending)
     return wrap(np.ascontiguousarray(order, np.int64).reshape(input._shape))
@@ -62,7 +75,15 @@ def msort(input: Tensor) -> Tensor:
 
 @row(out=True)
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The k greatest (or smallest) elements along an axis, in order, and where they stand"""
+    """The k greatest (or smallest) elements along an axis, in order, and where they stand
+
+    >>> import weft
+    >>> values, indices = weft.topk(weft.tensor([3, 1, 4, 2]), 2)
+    >>> values, indices
+    (tensor([4, 3]), tensor([2, 0]))
+    >>> weft.topk(weft.tensor([3, 1, 4, 2]), 1, largest=False).values
+    tensor([1])
+    """
     axis, rows = axis_of(dim, input.ndim), _rows(input, "topk")
     if not 0 <= k <= rows.shape[axis]:
         raise RunError("selected index k out of range")
@@ -100,7 +121,14 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where elements would go into rows that are in order"""
+    """Where elements would go into rows that are in order
+
+    >>> import weft
+    >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([0, 3, 9]))
+    tensor([0, 1, 3])
+    >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([0, 3, 9]), right=True)
+    tensor([0, 2, 3])
+    """
     must_be_real("searchsorted", sorted_sequence)
     if side not in (None, "left", "right"):
         raise RunError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
@@ -165,7 +193,14 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 
 @row(out=False)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer from 0 on is there, or the sum of its weights"""
+    """How often each integer from 0 on is there, or the sum of its weights
+
+    >>> import weft
+    >>> weft.bincount(weft.tensor([0, 1, 1, 3]))
+    tensor([1, 2, 0, 1])
+    >>> weft.bincount(weft.tensor([0, 1, 1]), weights=weft.tensor([0.5, 1.0, 2.0]))
+    tensor([0.5000, 3.0000])
+    """
     array = array_of(input)
     if array.ndim != 1 or not is_integer(array.dtype) or (array.size and array.min() < 0):
         raise RunError("bincount only supports 1-d non-negative integral inputs.")
@@ -181,7 +216,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 @row(out=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each of so many intervals between two numbers"""
+    """How many elements lie in each of so many intervals between two numbers
+
+    >>> import weft
+    >>> weft.histc(weft.tensor([1.0, 2.0, 1.0, 4.0]), bins=4, min=0, max=4)
+    tensor([0., 2., 1., 1.])
+    """
     must_be_real("histc", input)
     array = array_of(input)
     if bins <= 0:
@@ -219,7 +259,15 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The distinct elements, or slices of an axis, in order"""
+    """The distinct elements, or slices of an axis, in order
+
+    >>> import weft
+    >>> x = weft.tensor([3, 1, 3, 2, 1])
+    >>> weft.unique(x)
+    tensor([1, 2, 3])
+    >>> weft.unique(x, return_counts=True)
+    (tensor([1, 2, 3]), tensor([2, 1, 2]))
+    """
     must_be_real("unique", input)
     array, axis = _for_unique(input, dim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
@@ -267,7 +315,15 @@ def unique_consecutive(
 
 @row
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """Where elements are not zero: a row each, or a vector for each axis"""
+    """Where elements are not zero: a row each, or a vector for each axis
+
+    >>> import weft
+    >>> weft.nonzero(weft.tensor([[0, 1], [2, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    >>> weft.nonzero(weft.tensor([0, 3, 4]), as_tuple=True)
+    (tensor([1, 2]),)
+    """
     array = array_of(input)
     if as_tuple:
         places = nonzero_places(array if array.ndim else array.reshape(1), True)

@@ -51,7 +51,14 @@ def _in_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @row(method=False, out="apart", aliases=["concat", "concatenate"])
 def cat(tensors: Any, dim: int = 0) -> Tensor:
-    """Tensors one after another along an axis"""
+    """Tensors one after another along an axis
+
+    >>> import weft
+    >>> weft.cat([weft.tensor([1, 2]), weft.tensor([3])])
+    tensor([1, 2, 3])
+    >>> weft.cat([weft.ones(2, 3), weft.zeros(2, 1)], dim=1).shape
+    weft.Size([2, 4])
+    """
     given = listed("cat", tensors)
     if not given:
         raise InvalidValue("cat(): expected a non-empty list of Tensors")
@@ -84,7 +91,16 @@ def _must_fit(parts: Sequence[Tensor], axis: int) -> None:
 
 @row(method=False, out=True)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
-    """Tensors of one size along a new axis"""
+    """Tensors of one size along a new axis
+
+    >>> import weft
+    >>> weft.stack([weft.tensor([1, 2]), weft.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> weft.stack([weft.tensor([1, 2]), weft.tensor([3, 4])], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     given = listed("stack", tensors)
     if not given:
         raise RunError("stack expects a non-empty TensorList")
@@ -134,7 +150,15 @@ def column_stack(tensors: Any) -> Tensor:
 
 @row(space=None)
 def repeat(input: Tensor, repeats: Any, *more: Any) -> Tensor:
-    """Copies side by side, so often along each axis; new axes come first"""
+    """Copies side by side, so often along each axis; new axes come first
+
+    >>> import weft
+    >>> weft.tensor([1, 2]).repeat(3)
+    tensor([1, 2, 1, 2, 1, 2])
+    >>> weft.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     times = sizes_of((repeats, *more))
     if len(times) < input.ndim:
         raise RunError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
@@ -145,7 +169,14 @@ def repeat(input: Tensor, repeats: Any, *more: Any) -> Tensor:
 
 @row
 def tile(input: Tensor, dims: Any, *more: Any) -> Tensor:
-    """Copies side by side, aligned at the last axis"""
+    """Copies side by side, aligned at the last axis
+
+    >>> import weft
+    >>> weft.tile(weft.tensor([1, 2]), (3,))
+    tensor([1, 2, 1, 2, 1, 2])
+    >>> weft.tile(weft.zeros(2, 3, 4), (2,)).shape
+    weft.Size([2, 3, 8])
+    """
     times = sizes_of((dims, *more))
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
@@ -186,7 +217,13 @@ def taken(input: Tensor, axis: int, indices: Array) -> Tensor:
 
 @row
 def flip(input: Tensor, dims: Any, *more: Any) -> Tensor:
-    """Axes backwards"""
+    """Axes backwards
+
+    >>> import weft
+    >>> weft.flip(weft.tensor([[1, 2], [3, 4]]), [1])
+    tensor([[2, 1],
+            [4, 3]])
+    """
     rank = input.ndim
     axes = [axis_of(dim, rank) for dim in sizes_of((dims, *more))]
     for axis in axes:
@@ -216,7 +253,15 @@ def flipud(input: Tensor) -> Tensor:
 
 @row
 def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
-    """Elements moved along axes; those that fall off come in at the other end"""
+    """Elements moved along axes; those that fall off come in at the other end
+
+    >>> import weft
+    >>> weft.roll(weft.arange(5), 2)
+    tensor([3, 4, 0, 1, 2])
+    >>> weft.roll(weft.tensor([[1, 2], [3, 4]]), 1, dims=0)
+    tensor([[3, 4],
+            [1, 2]])
+    """
     moves = sizes_of((shifts,))
     axes = sizes_of((dims,))
     if not moves:
@@ -264,19 +309,47 @@ def _triangle(input: Tensor, diagonal: int, lower: bool, name: str) -> Tensor:
 
 @row(inplace=True, out=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Matrices with zeros above a diagonal"""
+    """Matrices with zeros above a diagonal
+
+    >>> import weft
+    >>> weft.tril(weft.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 0],
+            [3, 4]])
+    >>> weft.tril(weft.ones(2, 3), diagonal=1)
+    tensor([[1., 1., 0.],
+            [1., 1., 1.]])
+    """
     return _triangle(input, diagonal, True, "tril")
 
 
 @row(inplace=True, out=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Matrices with zeros below a diagonal"""
+    """Matrices with zeros below a diagonal
+
+    >>> import weft
+    >>> weft.triu(weft.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 2],
+            [0, 4]])
+    >>> weft.triu(weft.ones(2, 3), diagonal=1)
+    tensor([[0., 1., 1.],
+            [0., 0., 1.]])
+    """
     return _triangle(input, diagonal, False, "triu")
 
 
 @row(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Vectors expanded to the grid that they span"""
+    """Vectors expanded to the grid that they span
+
+    >>> import weft
+    >>> rows, columns = weft.meshgrid(weft.tensor([1, 2]), weft.tensor([3, 4, 5]), indexing="ij")
+    >>> rows
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    >>> columns
+    tensor([[3, 4, 5],
+            [3, 4, 5]])
+    """
     given = tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors
     vectors = listed("meshgrid", given)
     if not vectors:

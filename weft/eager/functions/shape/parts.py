@@ -105,7 +105,14 @@ def _pieces(input: Tensor, axis: int, sizes: Sequence[int]) -> tuple[Tensor, ...
 
 @row
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size along an axis, the last one smaller; or of the sizes given"""
+    """Pieces of one size along an axis, the last one smaller; or of the sizes given
+
+    >>> import weft
+    >>> weft.split(weft.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> weft.split(weft.arange(5), [1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     if isinstance(split_size_or_sections, (tuple, list)):
         return split_with_sizes(input, split_size_or_sections, dim)
     step = int(split_size_or_sections)
@@ -151,7 +158,12 @@ def unsafe_split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, 
 
 @row(aliases=["unsafe_chunk"])
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most so many pieces along an axis, all but the last of one size"""
+    """At most so many pieces along an axis, all but the last of one size
+
+    >>> import weft
+    >>> weft.chunk(weft.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     if not input.ndim:
         raise RunError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -407,7 +419,15 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @row
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The diagonal of a matrix, or a matrix with that diagonal"""
+    """The diagonal of a matrix, or a matrix with that diagonal
+
+    >>> import weft
+    >>> weft.diag(weft.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    >>> weft.diag(weft.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     rank = input.ndim
     if rank == 1:
         return diag_embed(input, diagonal)

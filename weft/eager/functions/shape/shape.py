@@ -48,7 +48,16 @@ def _inferred(sizes: Sequence[int], count: int) -> tuple[int, ...]:
 
 @row(space=None)
 def view(input: Tensor, size: Any, *more: Any) -> Tensor:
-    """The same memory in another shape, or as elements of another dtype"""
+    """The same memory in another shape, or as elements of another dtype
+
+    >>> import weft
+    >>> x = weft.zeros(4)
+    >>> x.view(2, 2)[0, 1] = 1
+    >>> x
+    tensor([0., 1., 0., 0.])
+    >>> weft.tensor([1.0]).view(weft.int32)
+    tensor([1065353216], dtype=weft.int32)
+    """
     if isinstance(size, dtype):
         return _view_dtype(input, size)
     array = array_of(input)
@@ -85,7 +94,15 @@ def _view_dtype(input: Tensor, kind: dtype) -> Tensor:
 
 @row
 def reshape(input: Tensor, shape: Any, *more: Any) -> Tensor:
-    """The same elements in another shape; a view where that is possible"""
+    """The same elements in another shape; a view where that is possible
+
+    >>> import weft
+    >>> weft.reshape(weft.arange(6), (2, 3))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    >>> weft.arange(6).reshape(3, -1).shape
+    weft.Size([3, 2])
+    """
     array = array_of(input)
     sizes = _inferred(sizes_of((shape, *more)), array.size)
     try:
@@ -109,7 +126,14 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 @row
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Merges the axes from one to another"""
+    """Merges the axes from one to another
+
+    >>> import weft
+    >>> weft.flatten(weft.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    >>> weft.zeros(2, 3, 4, 5).flatten(start_dim=1).shape
+    weft.Size([2, 60])
+    """
     shape = input._shape
     start, end = axis_of(start_dim, len(shape)), axis_of(end_dim, len(shape))
     if start > end:
@@ -149,7 +173,14 @@ def ravel(input: Tensor) -> Tensor:
 
 @row
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Drops axes of size 1: all, or those given"""
+    """Drops axes of size 1: all, or those given
+
+    >>> import weft
+    >>> weft.zeros(1, 2, 1, 3).squeeze().shape
+    weft.Size([2, 3])
+    >>> weft.zeros(1, 2, 1, 3).squeeze(0).shape
+    weft.Size([2, 1, 3])
+    """
     array = array_of(input)
     if dim is None:
         axes = set(range(array.ndim))
@@ -164,7 +195,15 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 @row
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """A new axis of size 1"""
+    """A new axis of size 1
+
+    >>> import weft
+    >>> weft.unsqueeze(weft.tensor([1, 2]), 1)
+    tensor([[1],
+            [2]])
+    >>> weft.zeros(2, 3).unsqueeze(0).shape
+    weft.Size([1, 2, 3])
+    """
     array = array_of(input)
     axis = axis_of(dim, array.ndim + 1)
     if array.flags.c_contiguous:
@@ -174,7 +213,14 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 @row(aliases=["swapaxes", "swapdims"])
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Swaps two axes"""
+    """Swaps two axes
+
+    >>> import weft
+    >>> weft.transpose(weft.tensor([[1, 2, 3], [4, 5, 6]]), 0, 1)
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
+    """
     rank = input.ndim
     first, second = axis_of(dim0, rank), axis_of(dim1, rank)
     axes = list(range(rank))
@@ -194,7 +240,12 @@ def t(input: Tensor) -> Tensor:
 
 @row
 def permute(input: Tensor, dims: Any = (), *more: Any) -> Tensor:
-    """Axes in another order"""
+    """Axes in another order
+
+    >>> import weft
+    >>> weft.zeros(2, 3, 4).permute(2, 0, 1).shape
+    weft.Size([4, 2, 3])
+    """
     rank = input.ndim
     given = sizes_of((dims, *more))
     if len(given) != rank:
@@ -237,7 +288,15 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 @row(space=None)
 def expand(input: Tensor, size: Any = (), *more: Any, implicit: bool = False) -> Tensor:
-    """Axes of size 1 repeated without copying; -1 keeps a size"""
+    """Axes of size 1 repeated without copying; -1 keeps a size
+
+    >>> import weft
+    >>> weft.tensor([[1], [2]]).expand(2, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    >>> weft.zeros(3).expand(2, -1).shape
+    weft.Size([2, 3])
+    """
     given, shape = sizes_of((size, *more)), input._shape
     lead = len(given) - len(shape)
     if lead < 0:
