@@ -144,7 +144,15 @@ def _filled(shape: tuple[int, ...], value: Any, dtype: Any, default: DType | Non
 
 @row(method=False, out=True)
 def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
-    """a tensor full of one value"""
+    """a tensor full of one value
+
+    >>> import weft
+    >>> weft.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
+    >>> weft.full((2,), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     return made(_filled(shape_of("full", (size,)), fill_value, dtype, None), options)
 
 
@@ -233,7 +241,14 @@ def _must_be_range(name: str, kind: DType, start: Any, end: Any, step: Any) -> N
 
 @row(method=False)
 def arange(*bounds: Any, dtype: Any = None, out: Any = None, **options: Any) -> Tensor:
-    """start, start + step, ... before end: arange(end), arange(start, end, step=1)"""
+    """start, start + step, ... before end: arange(end), arange(start, end, step=1)
+
+    >>> import weft
+    >>> weft.arange(4)
+    tensor([0, 1, 2, 3])
+    >>> weft.arange(1, 2, 0.25)
+    tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    """
     start, end, step = _range_of(bounds, options)
     kind = _range_kind((start, end, step), dtype if out is None else out.dtype)
     _must_be_range("arange", kind, start, end, step)
@@ -313,7 +328,12 @@ def _real_or_complex(values: Any, dtype: Any) -> DType:
 
 @row(method=False, out=True)
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, **options: Any) -> Tensor:
-    """numbers from start to end, both included, at equal distances"""
+    """numbers from start to end, both included, at equal distances
+
+    >>> import weft
+    >>> weft.linspace(0, 1, steps=5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     first, last, count = _steps("linspace", start, end, steps)
     kind = _real_or_complex((first, last), dtype)
     return made(convert(_spaced(first, last, count, kind), kind), options)
@@ -331,7 +351,16 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any
 
 @row(method=False, out=True)
 def eye(n: int, m: int | None = None, *, dtype: Any = None, **options: Any) -> Tensor:
-    """ones on the diagonal of a matrix, zeros elsewhere"""
+    """ones on the diagonal of a matrix, zeros elsewhere
+
+    >>> import weft
+    >>> weft.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    >>> weft.eye(2, 3, dtype=weft.int64)
+    tensor([[1, 0, 0],
+            [0, 1, 0]])
+    """
     for name, value in (("n", n), ("m", m)):
         if value is not None and value < 0:
             raise RunError(f"{name} must be greater or equal to 0, got {value}")

@@ -125,7 +125,15 @@ def _supported(values: Array) -> Array:
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
-    """a copy of Python data, or of an array, as a tensor"""
+    """a copy of Python data, or of an array, as a tensor
+
+    >>> import weft
+    >>> weft.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> weft.tensor([1, 2], dtype=weft.float32, requires_grad=True)
+    tensor([1., 2.], requires_grad=True)
+    """
     return made(array_from(data, dtype), {"device": device, "requires_grad": requires_grad})
 
 
@@ -152,7 +160,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 @row(method=False)
 def from_numpy(ndarray: Any) -> Tensor:
-    """a tensor that shares an array's memory"""
+    """a tensor that shares an array's memory
+
+    >>> import weft
+    >>> import numpy as np
+    >>> array = np.zeros(3)
+    >>> weft.from_numpy(array)[0] = 1
+    >>> array
+    array([1., 0., 0.])
+    """
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"expected np.ndarray (got {type(ndarray).__name__})")
     _supported(ndarray)

@@ -34,21 +34,43 @@ def _drawn(draw: Draw, generator: Any, shape: tuple[int, ...], kind: DType, *num
 
 @row(method=False, out=True)
 def rand(*size: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
-    """Numbers evenly spread over [0, 1)"""
+    """Numbers evenly spread over [0, 1)
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.rand(3)
+    tensor([0.4963, 0.7682, 0.0885])
+    >>> weft.rand(2, 3).shape
+    weft.Size([2, 3])
+    """
     shape = shape_of("rand", size or options.pop("size", ()))
     return made(_drawn(distributions.uniform, generator, shape, kind_of(dtype)), options)
 
 
 @row(method=False, out=True)
 def randn(*size: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
-    """Numbers of the standard normal distribution"""
+    """Numbers of the standard normal distribution
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.randn(3)
+    tensor([ 1.5410, -0.2934, -2.1788])
+    """
     shape = shape_of("randn", size or options.pop("size", ()))
     return made(_drawn(distributions.normal, generator, shape, kind_of(dtype)), options)
 
 
 @row(method=False, out=True)
 def randint(*bounds: Any, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
-    """Whole numbers of [low, high): randint([low,] high, size)"""
+    """Whole numbers of [low, high): randint([low,] high, size)
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.randint(10, (4,))
+    tensor([4, 9, 3, 0])
+    >>> weft.randint(-2, 3, (2, 2)).shape
+    weft.Size([2, 2])
+    """
     given_bounds = list(bounds)
     size = options.pop("size", None)
     if size is None and given_bounds and isinstance(given_bounds[-1], (tuple, list)):
@@ -64,7 +86,13 @@ def randint(*bounds: Any, generator: Any = None, dtype: Any = None, **options: A
 
 @row(method=False, out=True)
 def randperm(n: int, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
-    """The whole numbers below n in random order"""
+    """The whole numbers below n in random order
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.randperm(5)
+    tensor([4, 0, 1, 3, 2])
+    """
     (count,) = shape_of("randperm", (n,))
     kind = kind_of(dtype, DTYPES["int64"])
     if kind == BOOL or is_complex(kind):
@@ -133,7 +161,13 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
 
 @row(out=True)
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
-    """1 with the probability that each element of the input says, or with p; else 0"""
+    """1 with the probability that each element of the input says, or with p; else 0
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.bernoulli(weft.tensor([0.0, 0.5, 0.5, 1.0]))
+    tensor([0., 0., 1., 1.])
+    """
     array = array_of(input)
     if p is not None:
         must_be_real("bernoulli", input)
@@ -147,7 +181,15 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
 
 @row(out=True)
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
-    """The positions of samples that are drawn by weight, from each row"""
+    """The positions of samples that are drawn by weight, from each row
+
+    >>> import weft
+    >>> weft.multinomial(weft.tensor([0.0, 3.0, 0.0]), 4, replacement=True)
+    tensor([1, 1, 1, 1])
+    >>> weft.multinomial(weft.tensor([[0.0, 1.0], [2.0, 0.0]]), 1)
+    tensor([[1],
+            [0]])
+    """
     weights = np.ascontiguousarray(array_of(input))
     return wrap(distributions.multinomial(given(generator), weights, num_samples, replacement))
 

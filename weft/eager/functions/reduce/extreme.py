@@ -44,13 +44,23 @@ def must_be_ordered(name: str, input: Tensor) -> None:
 
 @row(out=True)
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """the largest along dimensions; equal ones share the gradient"""
+    """the largest along dimensions; equal ones share the gradient
+
+    >>> import weft
+    >>> weft.amax(weft.tensor([[1, 5], [7, 3]]), dim=0)
+    tensor([7, 5])
+    """
     return _extreme("amax", _MAX, input, dim, keepdim)
 
 
 @row(out=True)
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """the smallest along dimensions; equal ones share the gradient"""
+    """the smallest along dimensions; equal ones share the gradient
+
+    >>> import weft
+    >>> weft.amin(weft.tensor([[1, 5], [7, 3]]), dim=0)
+    tensor([1, 3])
+    """
     return _extreme("amin", _MIN, input, dim, keepdim)
 
 
@@ -87,14 +97,32 @@ def _arguments(args: Any, options: dict[str, Any]) -> tuple[Any, Any, bool]:
 @row
 def max(input: Tensor, *args: Any, **options: Any) -> Any:
     """max(input): the largest; max(input, dim, keepdim=False): with where it stands;
-    max(input, other): the larger of both"""
+    max(input, other): the larger of both
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 5], [7, 3]])
+    >>> weft.max(x), x.max(dim=1).values, x.max(dim=1).indices
+    (tensor(7), tensor([5, 7]), tensor([1, 0]))
+    >>> weft.max(x, weft.tensor(4))
+    tensor([[4, 5],
+            [7, 4]])
+    """
     return _of_one_or_two("max", _MAX, _ARGMAX, maximum, input, args, options)
 
 
 @row
 def min(input: Tensor, *args: Any, **options: Any) -> Any:
     """min(input): the smallest; min(input, dim, keepdim=False): with where it stands;
-    min(input, other): the smaller of both"""
+    min(input, other): the smaller of both
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 5], [7, 3]])
+    >>> weft.min(x), x.min(dim=1).values, x.min(dim=1).indices
+    (tensor(1), tensor([1, 3]), tensor([0, 1]))
+    >>> weft.min(x, weft.tensor(4))
+    tensor([[1, 4],
+            [4, 3]])
+    """
     return _of_one_or_two("min", _MIN, _ARGMIN, minimum, input, args, options)
 
 
@@ -143,13 +171,25 @@ def found_at(input: Tensor, places: Tensor, axis: int, keepdim: bool) -> ValuesI
 
 @row(out=True)
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """where the largest stands along a dimension, or counted over everything"""
+    """where the largest stands along a dimension, or counted over everything
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 5], [7, 3]])
+    >>> weft.argmax(x), x.argmax(dim=1)
+    (tensor(2), tensor([1, 0]))
+    """
     return _place("argmax", _ARGMAX, input, dim, keepdim)
 
 
 @row(out=True)
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """where the smallest stands along a dimension, or counted over everything"""
+    """where the smallest stands along a dimension, or counted over everything
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 5], [7, 3]])
+    >>> weft.argmin(x), x.argmin(dim=1)
+    (tensor(0), tensor([0, 1]))
+    """
     return _place("argmin", _ARGMIN, input, dim, keepdim)
 
 

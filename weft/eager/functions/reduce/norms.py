@@ -15,7 +15,14 @@ from .reduce import vector_norm
 @row(out=True)
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """the p-norm of vectors along dimensions; "fro" is the root of the sum of squares, "nuc" the
-    sum of singular values"""
+    sum of singular values
+
+    >>> import weft
+    >>> weft.norm(weft.tensor([3.0, 4.0]))
+    tensor(5.)
+    >>> weft.norm(weft.tensor([[3.0, 4.0], [1.0, -2.0]]), p=1, dim=1)
+    tensor([7., 3.])
+    """
     if p == "nuc":
         return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if isinstance(p, str):

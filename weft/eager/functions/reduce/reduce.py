@@ -37,7 +37,15 @@ _ISNAN, _SIGN = Op.get("isnan"), Op.get("sign")
 
 @row(out=True)
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """the sum along dimensions, or of everything; of integers in int64"""
+    """the sum along dimensions, or of everything; of integers in int64
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 2], [3, 4]])
+    >>> weft.sum(x), x.sum(dim=0)
+    (tensor(10), tensor([4, 6]))
+    >>> x.sum(1, keepdim=True).shape
+    weft.Size([2, 1])
+    """
     axes = dims_of(dim, input.ndim)
     if dtype is None and input._dtype.kind in "biu":
         return wrap(integer_sum(array_of(input), axes).reshape(without(input._shape, axes, keepdim)))
@@ -60,7 +68,13 @@ def _without_nan(input: Tensor) -> Tensor:
 
 @row(out=True)
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """the product along a dimension, or of everything; of integers in int64"""
+    """the product along a dimension, or of everything; of integers in int64
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 2], [3, 4]])
+    >>> weft.prod(x), x.prod(dim=1)
+    (tensor(24), tensor([ 2, 12]))
+    """
     if isinstance(dim, (tuple, list)):
         raise InvalidType("prod(): argument 'dim' (position 2) must be int, not tuple")
     values = counted(input, dtype)
@@ -83,7 +97,13 @@ def _averaged(name: str, input: Tensor, dtype: Any) -> Tensor:
 
 @row(out=True)
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """the mean along dimensions, or of everything"""
+    """the mean along dimensions, or of everything
+
+    >>> import weft
+    >>> x = weft.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.mean(x), x.mean(dim=1)
+    (tensor(2.5000), tensor([1.5000, 3.5000]))
+    """
     values = _averaged("mean", input, dtype)
     return reduce_by(_MEAN, values, dims_of(dim, input.ndim), keepdim)
 
@@ -112,13 +132,25 @@ def _over_bools(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 @row(out=True)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """whether no element is zero"""
+    """whether no element is zero
+
+    >>> import weft
+    >>> x = weft.tensor([[1, 1], [0, 1]])
+    >>> weft.all(x), x.all(dim=1)
+    (tensor(False), tensor([ True, False]))
+    """
     return _over_bools(_PROD, input, dim, keepdim)
 
 
 @row(out=True)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """whether an element is not zero"""
+    """whether an element is not zero
+
+    >>> import weft
+    >>> x = weft.tensor([[0, 1], [0, 0]])
+    >>> weft.any(x), x.any(dim=1)
+    (tensor(True), tensor([ True, False]))
+    """
     return _over_bools(_SUM, input, dim, keepdim)
 
 
@@ -177,7 +209,13 @@ def root(input: Tensor) -> Tensor:
 def var(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
-    """the variance: squared distances from the mean, over count - correction"""
+    """the variance: squared distances from the mean, over count - correction
+
+    >>> import weft
+    >>> x = weft.tensor([1.0, 3.0, 5.0])
+    >>> weft.var(x), x.var(correction=0)
+    (tensor(4.), tensor(2.6667))
+    """
     return _moments("var", input, dim, unbiased, keepdim, correction)[0]
 
 
@@ -185,7 +223,13 @@ def var(
 def std(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
-    """the standard deviation, the root of the variance"""
+    """the standard deviation, the root of the variance
+
+    >>> import weft
+    >>> x = weft.tensor([1.0, 3.0, 5.0])
+    >>> weft.std(x), x.std(correction=0)
+    (tensor(2.), tensor(1.6330))
+    """
     return root(_moments("std", input, dim, unbiased, keepdim, correction)[0])
 
 
@@ -272,7 +316,12 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 @row(out=True)
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log of the sum of exp along dimensions"""
+    """log of the sum of exp along dimensions
+
+    >>> import weft
+    >>> weft.logsumexp(weft.tensor([1000.0, 1000.0]), dim=0)
+    tensor(1000.6932)
+    """
     values = floating(input)
     axes = dims_of(dim, values.ndim)
     if not is_complex(values._dtype):

@@ -25,7 +25,12 @@ _CUMSUM, _CUMPROD, _LOGCUMSUMEXP, _CUMMAX, _CUMMIN, _GATHER = (
 
 @row(inplace=True, out=True)
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """the sum of all elements up to each one"""
+    """the sum of all elements up to each one
+
+    >>> import weft
+    >>> weft.cumsum(weft.tensor([1, 2, 3, 4]), dim=0)
+    tensor([ 1,  3,  6, 10])
+    """
     return _scanned(_CUMSUM, CumsumAttrs, counted(input, dtype), dim)
 
 
