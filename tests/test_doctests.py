@@ -3,12 +3,15 @@
 import ast
 import doctest
 import importlib
+import inspect
+import operator
 import pkgutil
 from pathlib import Path
 
 import pytest
 
 import weft
+from weft.eager.functions.all import TABLE
 
 MODULES = ["weft"] + [
     found.name for found in pkgutil.walk_packages(weft.__path__, "weft.") if not found.name.endswith("__main__")
@@ -36,6 +39,26 @@ def renamed(module):
         if found.__module__ == "weft"
         for test in finder.find(found, found.__name__, module=False, globs=dict(vars(module)))
     ]
+
+
+@pytest.mark.parametrize("space", sorted({row.space or "weft.Tensor" for row in TABLE.values()}))
+def test_examples_of_functions(space):
+    """As users type them, with no name there that the example did not make; members of families have no other test."""
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    rows = [row for row in TABLE.values() if (row.space or "weft.Tensor") == space]
+    for row in rows:
+        for test in finder.find(row.function, f"{space}.{row.name}", module=False, globs={}):
+            runner.run(test)
+    assert runner.failures == 0
+
+
+def test_functions_that_everybody_uses_have_an_example():
+    """Which is what `help` shows of the function and of the method."""
+    names = "add exp eq zeros reshape gather sort sum max rand where einsum nn.functional.conv2d linalg.inv"
+    for name in names.split():
+        assert ">>> import weft\n" in inspect.getdoc(operator.attrgetter(name)(weft)), name
+    for name in "add exp eq reshape view expand repeat gather sort sum max".split():
+        assert ">>> import weft\n" in inspect.getdoc(getattr(weft.Tensor, name)), name
 
 
 def test_walk_finds_the_rooms():

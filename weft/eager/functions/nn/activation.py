@@ -70,7 +70,12 @@ def _activation(writing: bool = False, core: bool = False, elementwise: bool = T
 
 @_activation(writing=True)
 def relu(input: Tensor) -> Tensor:
-    """max(x, 0)"""
+    """max(x, 0)
+
+    >>> import weft
+    >>> weft.nn.functional.relu(weft.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
     return apply(_RELU, None, [input])[0]
 
 
@@ -171,7 +176,12 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
 
 @row(space=NN, method=False)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x times the normal distribution of x"""
+    """x times the normal distribution of x
+
+    >>> import weft
+    >>> weft.nn.functional.gelu(weft.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1587,  0.0000,  1.9545])
+    """
     if approximate not in ("none", "tanh"):
         raise RunError("approximate argument must be either none or tanh.")
     return apply(_GELU, GeluAttrs(approximate=approximate), [input])[0]

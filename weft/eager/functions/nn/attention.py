@@ -41,7 +41,17 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(scale query key' + mask) value"""
+    """softmax(scale query key' + mask) value
+
+    >>> import weft
+    >>> query, key, value = weft.zeros(1, 2, 4), weft.zeros(1, 2, 4), weft.tensor([[[1.0], [3.0]]])
+    >>> weft.nn.functional.scaled_dot_product_attention(query, key, value)
+    tensor([[[2.],
+             [2.]]])
+    >>> weft.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    tensor([[[1.],
+             [2.]]])
+    """
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         heads = query._shape[-3]

@@ -87,7 +87,13 @@ def nll_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """-x of the right class, where x are logarithms of probabilities"""
+    """-x of the right class, where x are logarithms of probabilities
+
+    >>> import weft
+    >>> logs = weft.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> weft.nn.functional.nll_loss(logs, weft.tensor([0, 1]), reduction="none")
+    tensor([0.6931, 0.2877])
+    """
     must_be_real("nll_loss", input)
     how = reduction_of(reduction, size_average, reduce)
     places = _check_classes(input, target, weight, ignore_index)
@@ -145,7 +151,15 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """-log of the softmax of the right class, or of classes by their probabilities"""
+    """-log of the softmax of the right class, or of classes by their probabilities
+
+    >>> import weft
+    >>> logits = weft.tensor([[2.0, 0.0], [0.0, 0.0]])
+    >>> weft.nn.functional.cross_entropy(logits, weft.tensor([0, 1]))
+    tensor(0.4100)
+    >>> weft.nn.functional.cross_entropy(logits, weft.tensor([0, 1]), reduction="none")
+    tensor([0.1269, 0.6931])
+    """
     how = reduction_of(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RunError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -234,7 +248,13 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)"""
+    """-(y log s + (1 - y) log(1 - s)) with s = sigmoid(x)
+
+    >>> import weft
+    >>> x, target = weft.tensor([0.0, 2.0]), weft.tensor([1.0, 1.0])
+    >>> weft.nn.functional.binary_cross_entropy_with_logits(x, target, reduction="none")
+    tensor([0.6931, 0.1269])
+    """
     if input._shape != target._shape:
         raise InvalidValue(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     return reduced(_loss_of_scores(input, target, weight, pos_weight), reduction, size_average, reduce)

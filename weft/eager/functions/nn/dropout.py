@@ -72,7 +72,15 @@ def _by_channel(input: Tensor, lead: int = 2) -> Shape:
 
 @row(space=NN, method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Elements left out with probability p, the others scaled by 1 / (1 - p)"""
+    """Elements left out with probability p, the others scaled by 1 / (1 - p)
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.nn.functional.dropout(weft.ones(4), p=0.5)
+    tensor([0., 0., 2., 0.])
+    >>> weft.nn.functional.dropout(weft.ones(4), p=0.5, training=False)
+    tensor([1., 1., 1., 1.])
+    """
     return _dropped(input, p, training, inplace)
 
 

@@ -22,7 +22,13 @@ _WHOLE = (np.int64, np.int32)
 
 @row(space=NN, method=False)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Rows of zeros with a 1 at the class"""
+    """Rows of zeros with a 1 at the class
+
+    >>> import weft
+    >>> weft.nn.functional.one_hot(weft.tensor([0, 2]), num_classes=3)
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
     places = array_of(tensor)
     if places.dtype != np.int64:
         raise RunError("one_hot is only applicable to index tensor of type LongTensor.")
@@ -51,7 +57,15 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of a matrix at indices; the padding row has no gradient"""
+    """The rows of a matrix at indices; the padding row has no gradient
+
+    >>> import weft
+    >>> weight = weft.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
+    >>> weft.nn.functional.embedding(weft.tensor([2, 1, 2]), weight)
+    tensor([[3., 4.],
+            [1., 2.],
+            [3., 4.]])
+    """
     places = _places(input)
     if weight.ndim != 2:
         raise RunError("'weight' must be 2-D")

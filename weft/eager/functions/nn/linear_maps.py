@@ -20,7 +20,13 @@ _DENSE = Op.get("dense")
 
 @row(space=NN, method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W' + b"""
+    """x W' + b
+
+    >>> import weft
+    >>> x, weight = weft.tensor([[1.0, 2.0]]), weft.tensor([[3.0, 4.0], [5.0, 6.0]])
+    >>> weft.nn.functional.linear(x, weight, bias=weft.tensor([0.5, 0.0]))
+    tensor([[11.5000, 17.0000]])
+    """
     x, w = input._shape, weight._shape
     fits = len(x) > 1 and len(w) == 2 and x[-1] == w[1] and input._dtype == weight._dtype
     if not fits or not w[0] or (bias is not None and bias.ndim != 1):

@@ -92,7 +92,12 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(x - y) squared"""
+    """(x - y) squared
+
+    >>> import weft
+    >>> weft.nn.functional.mse_loss(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
     must_be_real("mse_loss", input, target)
     return _weighted(_squared_gap(*_pair(input, target)), weight, reduction_of(reduction, size_average, reduce))
 

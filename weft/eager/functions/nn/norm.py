@@ -71,7 +71,13 @@ def _own_shape(input: Tensor, normalized_shape: Any, *tensors: Tensor | None) ->
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """weight (x - mean) / sqrt(variance + eps) + bias, over the last axes"""
+    """weight (x - mean) / sqrt(variance + eps) + bias, over the last axes
+
+    >>> import weft
+    >>> weft.nn.functional.layer_norm(weft.tensor([[1.0, 3.0], [9.0, 5.0]]), (2,))
+    tensor([[-1.0000,  1.0000],
+            [ 1.0000, -1.0000]])
+    """
     shape = _own_shape(input, normalized_shape, weight, bias)
     params = _LayerParams(axis=-len(shape), epsilon=float(eps))
     inputs = [input, _or_all(weight, np.ones, shape, input), _or_all(bias, np.zeros, shape, input)]
@@ -145,7 +151,16 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """weight (x - mean) / sqrt(variance + eps) + bias for each channel; when training with moments
-    of the batch, by which the running ones move"""
+    of the batch, by which the running ones move
+
+    >>> import weft
+    >>> x, mean, variance = weft.tensor([[1.0, 6.0], [3.0, 2.0]]), weft.zeros(2), weft.ones(2)
+    >>> weft.nn.functional.batch_norm(x, mean, variance, training=True)
+    tensor([[-1.0000,  1.0000],
+            [ 1.0000, -1.0000]])
+    >>> mean
+    tensor([0.2000, 0.4000])
+    """
     must_be_real("batch_norm", input)
     shape = input._shape
     if shape == (0,):

@@ -24,7 +24,15 @@ _PAD, _COPY = Op.get("pad"), Op.get("copy")
 
 @row(space=NN, method=False)
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements around a tensor: pairs for the last axis, the one before it, ..."""
+    """Elements around a tensor: pairs for the last axis, the one before it, ...
+
+    >>> import weft
+    >>> weft.nn.functional.pad(weft.tensor([[1, 2]]), (1, 0, 0, 1))
+    tensor([[0, 1, 2],
+            [0, 0, 0]])
+    >>> weft.nn.functional.pad(weft.tensor([[1.0, 2.0, 3.0]]), (2, 0), mode="reflect")
+    tensor([[3., 2., 1., 2., 3.]])
+    """
     pairs = _pairs(pad, input.ndim)
     if mode == "constant":
         return constant_pad(input, pairs, 0.0 if value is None else value)

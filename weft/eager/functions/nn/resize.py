@@ -35,7 +35,15 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """Another number of places along the dimensions after batch and channel"""
+    """Another number of places along the dimensions after batch and channel
+
+    >>> import weft
+    >>> x = weft.tensor([[[1.0, 3.0]]])
+    >>> weft.nn.functional.interpolate(x, scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    >>> weft.nn.functional.interpolate(x, size=3, mode="linear", align_corners=True)
+    tensor([[[1., 2., 3.]]])
+    """
     must_be_real("interpolate", input)
     rank = input.ndim - 2
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:

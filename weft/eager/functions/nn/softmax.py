@@ -40,13 +40,24 @@ def _in_kind(input: Tensor, dtype: Any, name: str) -> Tensor:
 
 @row(name="softmax", space=NN, method=False)
 def _nn_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """exp(x) divided by its sum along an axis"""
+    """exp(x) divided by its sum along an axis
+
+    >>> import weft
+    >>> weft.nn.functional.softmax(weft.tensor([[0.0, 0.0], [1.0, 3.0]]), dim=1)
+    tensor([[0.5000, 0.5000],
+            [0.1192, 0.8808]])
+    """
     return softmax(input, _implied_axis("softmax", dim, input.ndim), dtype)
 
 
 @row(name="log_softmax", space=NN, method=False)
 def _nn_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """log(softmax(x)) along an axis"""
+    """log(softmax(x)) along an axis
+
+    >>> import weft
+    >>> weft.nn.functional.log_softmax(weft.tensor([1.0, 3.0]), dim=0)
+    tensor([-2.1269, -0.1269])
+    """
     return log_softmax(input, _implied_axis("log_softmax", dim, input.ndim), dtype)
 
 
